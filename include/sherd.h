@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that sherd offers. Read the headers in this order: each uses only words of those before it. */
+#ifndef SHERD_H
+#define SHERD_H
+
+#include "sherd/status.h"
+#include "sherd/dtype.h"
+#include "sherd/world.h"
+#include "sherd/mesh.h"
+#include "sherd/layout.h"
+#include "sherd/plan.h"
+#include "sherd/tensor.h"
+#include "sherd/autograd.h"
+#include "sherd/ops.h"
+#include "sherd/module.h"
+#include "sherd/layers.h"
+#include "sherd/optimizer.h"
+#include "sherd/parallel.h"
+#include "sherd/comm.h"
+
+#endif

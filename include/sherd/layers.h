@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers: modules with parameters. A layer is made with plain parameters, equal on all ranks and drawn from
+ * (the world's seed, `name`): sherd_parallelize then keeps each rank's part. All dtypes are f32 or f64.
+ */
+#ifndef SHERD_LAYERS_H
+#define SHERD_LAYERS_H
+
+#include "module.h"
+
+SHERD_BEGIN
+
+/* All zero = f32, standard deviation 0.02, no bias. */
+typedef struct sherd_layer_options {
+    const char *name; /* names the generator of the first values; give the path that the layer will have */
+    sherd_dtype dtype;
+    double deviation; /* of the weights; 0 = 0.02 */
+    bool bias;        /* Linear: with a bias, zero at first */
+} sherd_layer_options;
+
+/**
+ * y = x W^T + b. Parameters: weight [out, in], bias [out].
+ *
+ * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t in,
+                                            int64_t features, const sherd_layer_options *options);
+
+/**
+ * Rows of a table. Parameter: weight [entries, width].
+ *
+ * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int64_t entries,
+                                               int64_t width, const sherd_layer_options *options);
+
+/**
+ * Normalise the last dim, eps 1e-5. Parameters: weight (ones), bias (zeros), both [width].
+ *
+ * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
+                                                const sherd_layer_options *options);
+
+/**
+ * Dropout with probability p while training; draws from the module's own generator.
+ *
+ * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL p outside of [0, 1); ENOMEM
+ */
+SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double p);
+
+SHERD_END
+
+#endif

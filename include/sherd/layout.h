@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A layout says where every element of a tensor lives: mesh + global shape + one placement per mesh axis +
+ * shard order + cuts. It has no dtype.
+ *
+ * For each dim, an ordered list of axes shards it (outermost first), and its *cuts* 0 = c[0] <= ... <=
+ * c[p] = n are the boundaries between its p shards (p = product of those axes' extents). A rank's shard
+ * number is the mixed-radix number of its coordinates in that order; its interval is [c[i], c[i+1]). Even,
+ * uneven, nested, reordered and empty shards are all this one rule. Default cuts are torch's chunks, nested
+ * in shard order: each interval in pieces of ceil(n/p), the tail may be empty. Explicit cuts that equal the
+ * default ones *are* the default.
+ *
+ * Layouts are immutable and interned: equal layouts are the same pointer, and live as long as the world.
+ *
+ * Text: `[4096(x,y),4096] on (x=2,y=4)`; cuts as sizes `[10(x:4,6)]`; a pending sum `[8(x),8] P(sum:y)
+ * on (x=2,y=2)`. Placements alone, one per axis: `S(0)P(sum)R`; shard order as upstream `S(0)[1]S(0)[0]R`.
+ */
+#ifndef SHERD_LAYOUT_H
+#define SHERD_LAYOUT_H
+
+#include "mesh.h"
+
+SHERD_BEGIN
+
+typedef enum sherd_placement_kind {
+    SHERD_UNSET = 0, /* take the default of whoever reads it */
+    SHERD_REPLICATE = 1,
+    SHERD_SHARD = 2,
+    SHERD_PARTIAL = 3
+} sherd_placement_kind;
+
+typedef enum sherd_reduce_op {
+    SHERD_SUM = 0,
+    SHERD_AVG = 1,
+    SHERD_MIN = 2,
+    SHERD_MAX = 3,
+    SHERD_PRODUCT = 4
+} sherd_reduce_op;
+
+/* What one axis does to a tensor. A plain value; all zero = unset. */
+typedef struct sherd_placement {
+    sherd_placement_kind kind;
+    int dim;            /* of SHERD_SHARD; negative counts from the end */
+    sherd_reduce_op op; /* of SHERD_PARTIAL */
+} sherd_placement;
+
+static inline sherd_placement sherd_replicate(void)
+{
+    sherd_placement p = {SHERD_REPLICATE, 0, SHERD_SUM};
+    return p;
+}
+
+static inline sherd_placement sherd_shard(int dim)
+{
+    sherd_placement p = {SHERD_SHARD, dim, SHERD_SUM};
+    return p;
+}
+
+static inline sherd_placement sherd_partial(sherd_reduce_op op)
+{
+    sherd_placement p = {SHERD_PARTIAL, 0, op};
+    return p;
+}
+
+typedef struct sherd_layout sherd_layout;
+
+typedef struct sherd_layout_options {
+    const int *order;            /* [axes]: place of the axis in its dim's shard order, 0 outermost; NULL = mesh order */
+    const int64_t *const *sizes; /* [ndim]: sizes of the dim's shards in shard order, adding up to the dim; NULL = default */
+} sherd_layout_options;
+
+/* A half-open rectangle of global indices. Only the first ndim entries mean anything. */
+typedef struct sherd_box {
+    int ndim;
+    int64_t offset[SHERD_MAX_DIMS];
+    int64_t size[SHERD_MAX_DIMS];
+} sherd_box;
+
+/**
+ * Make a layout.
+ *
+ * @local
+ * @shapes shape: int64_t[ndim], each >= 0; placements: sherd_placement[axes of mesh], unset = replicate;
+ *         options: NULL = default order and cuts
+ * @owns   *out belongs to the world; NULL on failure
+ * @errors EINVAL a dim out of range, an order that is none, sizes that do not add up, mixed partial ops (only sum
+ *         with avg may mix); ELIMIT too many dims or a size of 2^62 or more; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
+                                            const int64_t *shape, const sherd_placement *placements,
+                                            const sherd_layout_options *options);
+
+/**
+ * Make a layout from placements as text, for example "S(0)[1]S(0)[0]R", and cuts, for example "0:4,6".
+ *
+ * @local
+ * @shapes shape: int64_t[ndim]; cuts: NULL or "" = default
+ * @owns   *out belongs to the world; NULL on failure
+ * @errors EINVAL with the text, the column and what was expected; otherwise as sherd_layout_create
+ */
+SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd_mesh *mesh,
+                                                      int ndim, const int64_t *shape,
+                                                      const char *placements, const char *cuts);
+
+/**
+ * Make a layout, and its mesh, from the full text, for example "f32[8(x),8] P(sum:y) on (x=2,y=2)".
+ *
+ * @collective the world, since it may make a mesh; local for a paper world
+ * @shapes     dtype: where the text's dtype is stored (SHERD_F32 if it names none), or NULL
+ * @owns       *out belongs to the world; NULL on failure
+ * @errors     EINVAL with the text, the column and what was expected; otherwise as sherd_mesh_create, sherd_layout_create
+ */
+SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world *world,
+                                           const char *text, int *dtype);
+
+/**
+ * The same layout with another placement on one axis; every other axis, and the cuts of dims whose list
+ * of axes stays, are kept. A dim that gains the axis is cut by the chunk rule within its present shards.
+ *
+ * @local
+ * @shapes mesh, axis: the axis, of `layout`'s mesh or of a sub-mesh of it
+ * @owns   *out belongs to the world; NULL on failure
+ * @errors EINVAL no such axis, a dim out of range, mixed partial ops; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *layout,
+                                          const sherd_mesh *mesh, int axis, sherd_placement placement);
+
+/** The (root) mesh. @local @errors none */
+SHERD_API const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout);
+
+/** How many dims. @local @errors none */
+SHERD_API int sherd_layout_ndim(const sherd_layout *layout);
+
+/** Global shape, int64_t[ndim]. @local @owns borrowed from the layout @errors none */
+SHERD_API const int64_t *sherd_layout_shape(const sherd_layout *layout);
+
+/** What an axis of the layout's mesh does. @local @errors none; replicate if there is no such axis */
+SHERD_API sherd_placement sherd_layout_placement(const sherd_layout *layout, int axis);
+
+/** How many boxes a rank holds: 1 today, 0 for a rank that is not in the mesh. @local @errors none */
+SHERD_API int sherd_layout_boxes(const sherd_layout *layout, int rank);
+
+/**
+ * The i-th box that a rank of the world holds. An empty shard begins where it lies.
+ *
+ * @local   @errors none; an empty box at 0 if there is no such box
+ */
+SHERD_API sherd_box sherd_layout_box(const sherd_layout *layout, int rank, int i);
+
+/** The full text without dtype, as in sherd_layout_parse. @local @owns borrowed from the layout @errors none */
+SHERD_API const char *sherd_layout_text(const sherd_layout *layout);
+
+/** The placements alone, as in sherd_layout_parse_placements. @local @owns borrowed from the layout @errors none */
+SHERD_API const char *sherd_layout_placements(const sherd_layout *layout);
+
+SHERD_END
+
+#endif

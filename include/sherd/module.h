@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modules: a forward function with named parameters and children, and hooks around it. A module's path is
+ * the names from the root, joined by dots ("blocks.0.attn.wq"); it names the module's generator, so random
+ * numbers do not depend on how the model is parallelised.
+ *
+ * A call opens a scope and keeps only its outputs.
+ */
+#ifndef SHERD_MODULE_H
+#define SHERD_MODULE_H
+
+#include "autograd.h"
+
+SHERD_BEGIN
+
+typedef struct sherd_module sherd_module;
+
+enum { SHERD_MAX_ARGS = 8 };
+
+/* Positional tensors first (name NULL), then keyword tensors. A plain value. */
+typedef struct sherd_args {
+    int count;
+    sherd_tensor *value[SHERD_MAX_ARGS]; /* may be NULL */
+    const char *name[SHERD_MAX_ARGS];
+} sherd_args;
+
+/** The value of a keyword argument; NULL if there is none. @local @errors none */
+SHERD_API sherd_tensor *sherd_args_find(const sherd_args *args, const char *name);
+
+/* What kind of layer a module is, so that styles know what they may do with it. */
+typedef enum sherd_module_kind {
+    SHERD_MODULE_OTHER = 0,
+    SHERD_MODULE_LINEAR,
+    SHERD_MODULE_EMBEDDING,
+    SHERD_MODULE_LAYER_NORM,
+    SHERD_MODULE_DROPOUT
+} sherd_module_kind;
+
+/* Compute `out` (its count starts at 0) from `in`. Failures go through the world's alarm. */
+typedef void (*sherd_forward)(sherd_module *self, const sherd_args *in, sherd_args *out);
+
+typedef struct sherd_module_options {
+    sherd_module_kind kind;
+    void *payload;                      /* the module's own data */
+    void (*destroy)(void *payload);     /* called once when the module is destroyed; may be NULL */
+} sherd_module_options;
+
+/**
+ * Make a module.
+ *
+ * @local
+ * @shapes options: NULL = all zero
+ * @owns   the caller destroys *out, unless it becomes a child; NULL on failure, then `payload` stays the caller's
+ * @errors ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *world,
+                                            sherd_forward forward, const sherd_module_options *options);
+
+/** Destroy a root module with its children, parameters and hooks; NULL is a no-op. @local @errors none */
+SHERD_API void sherd_module_destroy(sherd_module *module);
+
+/**
+ * Give a module a child.
+ *
+ * @local
+ * @owns   the module takes `child`, also on failure (then it is destroyed); `child` NULL passes a failure on as ENOMEM
+ * @errors EINVAL a name that is empty, has a dot or is taken; `child` has a parent; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child);
+
+/**
+ * Give a module a parameter: a leaf that wants a gradient.
+ *
+ * @local
+ * @owns   the module retains `t`
+ * @errors EINVAL a name that is empty, has a dot or is taken; `t` failed or is no leaf; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_add_parameter(sherd_module *module, const char *name,
+                                                   sherd_tensor *t);
+
+/**
+ * Put another tensor in the place of a parameter.
+ *
+ * @local   @owns the module retains `t` and releases the old one   @errors EINVAL no such parameter, `t` failed, another shape or dtype
+ */
+SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const char *name,
+                                                   sherd_tensor *t);
+
+/**
+ * Call a module: pre-forward hooks, forward, forward hooks.
+ *
+ * @collective what its operators need
+ * @shapes     out: at least one output; every slot is the failed tensor after a failure
+ * @owns       outputs belong to the scope of the caller
+ * @errors     those of its operators; EINVAL no output
+ */
+SHERD_API void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out);
+
+/** Call a module with one positional tensor; its first output. @collective as sherd_module_run @owns scope @errors as sherd_module_run */
+SHERD_API sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x);
+
+/** @local @errors none */
+SHERD_API sherd_world *sherd_module_world(const sherd_module *module);
+/** What was given at creation. @local @errors none */
+SHERD_API void *sherd_module_payload(const sherd_module *module);
+/** @local @errors none */
+SHERD_API sherd_module_kind sherd_module_kind_of(const sherd_module *module);
+/** "" of a root. @local @owns borrowed, until the module gets a parent @errors none */
+SHERD_API const char *sherd_module_path(const sherd_module *module);
+/** Direct children. @local @errors none */
+SHERD_API int sherd_module_children(const sherd_module *module);
+/** The i-th child; NULL if there is none. @local @errors none */
+SHERD_API sherd_module *sherd_module_child(const sherd_module *module, int i);
+/** The name of the i-th child. @local @owns borrowed @errors none */
+SHERD_API const char *sherd_module_child_name(const sherd_module *module, int i);
+/** The module at a dotted path below this one ("" is itself); NULL if there is none. @local @errors none */
+SHERD_API sherd_module *sherd_module_find(sherd_module *module, const char *path);
+/** A parameter by name; NULL if there is none. @local @owns borrowed @errors none */
+SHERD_API sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name);
+/** Own parameters, without those of children. @local @errors none */
+SHERD_API int sherd_module_parameters(const sherd_module *module);
+/** The name of the i-th own parameter; NULL if there is none. @local @owns borrowed @errors none */
+SHERD_API const char *sherd_module_parameter_name(const sherd_module *module, int i);
+/** Training (the default) or not, for this module and all below: dropout does nothing when not training. @local @errors none */
+SHERD_API void sherd_module_train(sherd_module *module, bool training);
+/** @local @errors none */
+SHERD_API bool sherd_module_is_training(const sherd_module *module);
+/** The module's own generator, named by its path. @local @owns borrowed @errors none */
+SHERD_API sherd_generator *sherd_module_generator(sherd_module *module);
+
+/* One entry of a walk over all parameters. */
+typedef struct sherd_named_parameter {
+    const char *path; /* of the module */
+    const char *name; /* in the module */
+    sherd_tensor *tensor;
+} sherd_named_parameter;
+
+/**
+ * All parameters of a module and its children, depth first, each tensor once.
+ *
+ * @local
+ * @shapes out: sherd_named_parameter[room], or NULL to count only
+ * @owns   entries are borrowed
+ * @errors none; returns how many there are, also if `room` is smaller
+ */
+SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out,
+                                          int room);
+
+/*
+ * Hooks see and may replace tensors. A pre-forward hook gets the arguments; a forward hook the arguments and
+ * the outputs. They run in the order of registration; with `prepend` before those already there. A forward
+ * hook with `always` runs also when the forward has failed.
+ */
+typedef void (*sherd_pre_hook)(sherd_module *self, sherd_args *in, void *payload);
+typedef void (*sherd_hook)(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload);
+
+typedef struct sherd_hook_options {
+    bool prepend;
+    void *payload;
+    void (*destroy)(void *payload); /* called once with the hook's removal; may be NULL */
+} sherd_hook_options;
+
+/**
+ * Register a hook before the forward; *id (may be NULL) names it for removal.
+ *
+ * @local   @owns `payload` is the module's from here on, also on failure   @errors ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_hook hook,
+                                                 const sherd_hook_options *options);
+
+/** Register a hook after the forward; otherwise as sherd_module_hook_before. @local @owns as there @errors ENOMEM */
+SHERD_CALL sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook hook,
+                                                const sherd_hook_options *options);
+
+/** Remove a hook. @local @errors none; a no-op if there is no such hook */
+SHERD_API void sherd_module_unhook(sherd_module *module, int id);
+
+SHERD_END
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators: expressions on tensors, plain or distributed. All are recorded for backward.
+ *
+ * On distributed operands every operator has a rule. Operands that the rule accepts as they lie are never
+ * moved; otherwise the cheapest move that makes them fit is taken, and logged. Operands of one operator lie
+ * on one mesh. A plain tensor that does not vary counts as replicated beside distributed ones; one that
+ * varies is refused. An empty shard is a valid operand.
+ *
+ * @collective for all: the operands' mesh, if distributed. @owns for all: the result belongs to the scope.
+ * @errors for all, besides those named: EINVAL dtypes or shapes do not fit, or a plain tensor that varies beside
+ * distributed ones; ENOMEM; EDIFFER; EPEER.
+ */
+#ifndef SHERD_OPS_H
+#define SHERD_OPS_H
+
+#include "tensor.h"
+
+SHERD_BEGIN
+
+/* ---- element by element. Shapes broadcast as in NumPy; a pending sum passes through where it may. ---- */
+
+/** a + b. A replicated operand is added once to a pending sum. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_add(sherd_tensor *a, sherd_tensor *b);
+/** a - b. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_sub(sherd_tensor *a, sherd_tensor *b);
+/** a * b. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_mul(sherd_tensor *a, sherd_tensor *b);
+/** a * factor. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_scale(sherd_tensor *a, double factor);
+/** max(a, 0). @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_relu(sherd_tensor *a);
+/** The tanh form of GELU: a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))). @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_gelu(sherd_tensor *a);
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+/**
+ * a b: [..., m, k] x [..., k, n] -> [..., m, n]. Leading dims are equal, or b has none.
+ *
+ * @collective see above
+ * @numerics   f32 accumulates in f32; a sharded k gives a pending sum
+ * @owns       scope
+ * @errors     see above
+ */
+SHERD_API sherd_tensor *sherd_matmul(sherd_tensor *a, sherd_tensor *b);
+
+/**
+ * x W^T + b: [..., in] x [out, in] -> [..., out]. `bias` [out] may be NULL; it is added once, also where
+ * `in` is sharded and the result a pending sum.
+ *
+ * @collective see above   @numerics as sherd_matmul   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias);
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+/** Sum of all elements, a scalar (ndim 0); of a sharded tensor a pending sum. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_sum(sherd_tensor *a);
+/** Mean of all elements: the sum divided by the global count. @collective see above @owns scope @errors see above */
+SHERD_API sherd_tensor *sherd_mean(sherd_tensor *a);
+
+/* ---- shape ---------------------------------------------------------------------------------- */
+
+/**
+ * The same elements in another shape, row-major. One size may be -1. Splitting a sharded dim into (a, b)
+ * leaves the axes on a and needs cuts at multiples of b (other cuts are moved there first); merging (a, b)
+ * keeps the axes of a; b must be whole.
+ *
+ * @collective only if cuts must move
+ * @shapes     shape: int64_t[ndim], global
+ * @owns       scope; shares the storage where it can
+ * @errors     see above; ENOTSUP a sharded dim that the new shape cannot carry
+ */
+SHERD_API sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim);
+
+/** Dims p and q exchanged; a view. @local @owns scope; shares the storage @errors EINVAL no such dim */
+SHERD_API sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q);
+
+/* ---- layers as functions -------------------------------------------------------------------- */
+
+/**
+ * Normalise the last dim: (x - mean) / sqrt(var + eps) * weight + bias. `weight`, `bias` [last] or NULL.
+ *
+ * @collective see above   @numerics mean and variance in two passes   @owns scope   @errors see above
+ */
+SHERD_API sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
+                                         double eps);
+
+/**
+ * Rows of a table: weight [entries, width], ids i32 [...] -> [..., width]. A table sharded on entries gives
+ * a pending sum.
+ *
+ * @collective see above
+ * @owns       scope
+ * @errors     see above; EINVAL an id outside of [0, entries)
+ */
+SHERD_API sherd_tensor *sherd_embedding(sherd_tensor *weight, sherd_tensor *ids);
+
+/**
+ * Zero each element with probability p, scale the others by 1/(1-p). The mask depends on the generator and
+ * the global index only, never on the layout; backward replays it.
+ *
+ * @collective see above   @owns scope; `a` itself if p is 0   @errors see above; EINVAL p outside of [0, 1)
+ */
+SHERD_API sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generator);
+
+typedef struct sherd_attention_options {
+    bool causal;  /* position s sees positions 0..s */
+    double scale; /* 0 = 1/sqrt(width) */
+} sherd_attention_options;
+
+/**
+ * softmax(q k^T scale) v per head: q [batch, s, heads, width], k and v [batch, t, heads, width] -> as q.
+ * Batch and heads may be sharded; sequences and width are made whole.
+ *
+ * @collective see above
+ * @shapes     options: NULL = not causal; causal needs s = t
+ * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept
+ * @owns       scope
+ * @errors     see above
+ */
+SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                        const sherd_attention_options *options);
+
+/**
+ * Mean over all positions of -log softmax(logits)[target]: logits [..., classes], targets i32 [...] -> a
+ * scalar. Sharded classes cost one exchange of three numbers a position; the logits are never gathered.
+ *
+ * @collective see above   @owns scope   @errors see above; EINVAL a target outside of [0, classes)
+ */
+SHERD_API sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets);
+
+SHERD_END
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Styles: recipes that make a module tensor-parallel along one mesh axis. A style is a plain value that
+ * nobody changes. Tensors stay distributed between styles, unless to_local is set. Styles leave all other
+ * axes of the mesh as they are.
+ */
+#ifndef SHERD_PARALLEL_H
+#define SHERD_PARALLEL_H
+
+#include "module.h"
+
+SHERD_BEGIN
+
+typedef struct sherd_style sherd_style;
+
+/* What a style does to a module along (mesh, axis); for styles of one's own. */
+typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module *module,
+                                          const sherd_mesh *mesh, int axis);
+
+struct sherd_style {
+    sherd_style_apply apply;
+    const char *name;        /* for messages */
+    sherd_placement input;   /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives */
+    sherd_placement desired; /* what the forward shall get; unset = the style's own */
+    sherd_placement output;  /* what leaves; unset = the style's own */
+    bool to_local;           /* outputs leave as plain tensors */
+    int64_t granule;         /* neighbours of the sharded dim that stay together; 0 = 1 */
+    int sequence_dim;        /* SequenceParallel; 0 = 1 */
+    const void *payload;     /* for styles of one's own */
+};
+
+/** Linear: weight and bias by output feature; Embedding: by width. Input R, output S(-1). @local @errors none */
+SHERD_API sherd_style sherd_colwise(void);
+
+/** Linear: weight by input feature, bias replicated and added once; Embedding: by entry. Input S(-1) (Embedding R), output R. @local @errors none */
+SHERD_API sherd_style sherd_rowwise(void);
+
+/** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim). @local @errors none */
+SHERD_API sherd_style sherd_sequence_parallel(void);
+
+/** Any module: moves its first positional argument from `input` to `desired` (R if unset). @local @errors none */
+SHERD_API sherd_style sherd_prepare_input(void);
+
+typedef struct sherd_parallel_entry {
+    const char *path; /* names joined by dots, each with shell wildcards (* ? [..]) that match one level; "" is the root */
+    sherd_style style;
+} sherd_parallel_entry;
+
+/**
+ * Make a module parallel: apply each entry's style to every module that its path matches, then replicate on
+ * the mesh whatever parameters no style has placed.
+ *
+ * @collective the mesh
+ * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
+ * @numerics   every rank keeps its part of parameters that are equal everywhere; nothing travels
+ * @owns       `plan` is only read; the module keeps copies of the styles
+ * @errors     EINVAL no such axis, a path that matches nothing (the near names are listed), a style that does not
+ *             fit the module, a parameter that varies or is placed twice; ENOMEM; EDIFFER; the module is then partly changed
+ */
+SHERD_CALL sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh,
+                                          const char *axis, const sherd_parallel_entry *plan, int count);
+
+/**
+ * Keep activations that are equal on all ranks of an axis as shards of `dim` between forward and backward.
+ *
+ * What pack did is recorded with the saved tensor, so that unpack undoes exactly that. Tensors that are
+ * sharded already, or smaller than the axis, or (plain ones) that vary over it are left alone. Losses and
+ * gradients are bit-equal with and without. A `dim` that a tensor lacks leaves that tensor alone.
+ *
+ * @collective the mesh; in backward the restored tensors' groups
+ * @shapes     dim: of the saved tensors; negative counts from the end
+ * @owns       the module keeps the hooks until it is destroyed
+ * @errors     EINVAL no such axis; ENOMEM; EDIFFER
+ */
+SHERD_CALL sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh,
+                                            const char *axis, int dim);
+
+SHERD_END
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Status codes, and the macros that every public declaration carries.
+ *
+ * A function that returns sherd_status returns 0 for success and a negative code for a failure. There
+ * are few codes; they are grouped by what the caller must rebuild. The text, with rank, function and
+ * values, is in sherd_world_error().
+ */
+#ifndef SHERD_STATUS_H
+#define SHERD_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SHERD_API __attribute__((visibility("default")))
+#define SHERD_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define SHERD_API
+#define SHERD_MUST_CHECK
+#endif
+/* What a function that returns a status is declared with. */
+#define SHERD_CALL SHERD_API SHERD_MUST_CHECK
+
+#ifdef __cplusplus
+#define SHERD_BEGIN extern "C" {
+#define SHERD_END   }
+#else
+#define SHERD_BEGIN
+#define SHERD_END
+#endif
+
+SHERD_BEGIN
+
+/* name, number, what it means */
+#define SHERD_STATUS_LIST(X)                                                                       \
+    X(OK, 0, "success")                                                                            \
+    X(EINVAL, -1, "an argument is wrong")                                                          \
+    X(EDIFFER, -2, "ranks passed different arguments or made different calls")                     \
+    X(ENOTSUP, -3, "not supported")                                                                \
+    X(ENOMEM, -4, "out of memory")                                                                 \
+    X(ELIMIT, -5, "a limit of the library is exceeded")                                            \
+    X(EPEER, -6, "a rank has died; the world stays closed")                                        \
+    X(ETIMEDOUT, -7, "a rank did not come in time; the world stays closed")
+
+typedef enum sherd_status {
+#define SHERD_STATUS_VALUE(name, number, text) SHERD_##name = number,
+    SHERD_STATUS_LIST(SHERD_STATUS_VALUE)
+#undef SHERD_STATUS_VALUE
+} sherd_status;
+
+enum {
+    SHERD_MAX_DIMS = 8,     /* dims of a tensor */
+    SHERD_MAX_AXES = 8,     /* axes of a mesh */
+    SHERD_MAX_RANKS = 64,   /* ranks of an arena; a paper world takes any number */
+    SHERD_ERROR_BYTES = 512 /* room for any error text, with its ending zero */
+};
+
+/**
+ * The name of a status, for example "EINVAL"; "unknown" for a number that is none.
+ *
+ * @local   @owns static text   @errors none
+ */
+SHERD_API const char *sherd_status_name(sherd_status status);
+
+/**
+ * What a status means, in a few words.
+ *
+ * @local   @owns static text   @errors none
+ */
+SHERD_API const char *sherd_status_text(sherd_status status);
+
+SHERD_END
+
+#endif

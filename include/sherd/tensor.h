@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors. A plain tensor has no layout: it is this rank's own. A distributed tensor has one: its shape is
+ * the global shape, its storage holds this rank's box.
+ *
+ * Functions that return a tensor are expressions: on failure they raise the world's alarm and return the
+ * world's failed tensor (never NULL), which every later expression passes on (see world.h). Their @errors
+ * are what sherd_world_check() then returns. A tensor returned by an expression belongs to the current
+ * *scope* of its world; ending the scope releases it. The outermost scope ends with the world.
+ *
+ * A plain tensor carries the set of mesh axes over which it *varies*, as far as sherd knows: data of
+ * unknown origin varies over all, fills and what comes out of a replicated layout over none, and
+ * operators pass the union on. Only a tensor that does not vary may be taken for replicated.
+ */
+#ifndef SHERD_TENSOR_H
+#define SHERD_TENSOR_H
+
+#include "dtype.h"
+#include "layout.h"
+
+SHERD_BEGIN
+
+typedef struct sherd_tensor sherd_tensor;
+
+/* ---- scopes and counting -------------------------------------------------------------------- */
+
+/** Open a scope: tensors made from now on belong to it. @local @errors ENOMEM raises the alarm */
+SHERD_API void sherd_scope_begin(sherd_world *world);
+
+/** End the innermost scope and release what was made in it. @local @errors none; a no-op on the outermost */
+SHERD_API void sherd_scope_end(sherd_world *world);
+
+/**
+ * Pass a tensor out: it will belong to the scope around the innermost one. Returns the tensor.
+ *
+ * @local   @errors none; a tensor that is not in the innermost scope stays where it is
+ */
+SHERD_API sherd_tensor *sherd_scope_pass(sherd_tensor *t);
+
+/** Keep a tensor beyond its scope; each retain needs one release. Returns the tensor. @local @errors none */
+SHERD_API sherd_tensor *sherd_tensor_retain(sherd_tensor *t);
+
+/** Give up a retained tensor; NULL is a no-op. @local @errors none */
+SHERD_API void sherd_tensor_release(sherd_tensor *t);
+
+/* ---- making tensors ------------------------------------------------------------------------- */
+
+/**
+ * A plain tensor with a copy of `data`; it varies over all axes (see sherd_mark_equal).
+ *
+ * @local
+ * @shapes shape: int64_t[ndim]; data: row-major, product of shape elements of `dtype`
+ * @owns   the result belongs to the scope; `data` is only read
+ * @errors EINVAL a negative size, data NULL; ELIMIT; ENOMEM
+ */
+SHERD_API sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                        int ndim, const void *data);
+
+/**
+ * A plain tensor filled with one value; it does not vary.
+ *
+ * @local
+ * @shapes shape: int64_t[ndim]
+ * @owns   the result belongs to the scope
+ * @errors EINVAL a negative size; ELIMIT; ENOMEM
+ */
+SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                       int ndim, double value);
+
+/**
+ * A distributed tensor filled with one value. On an axis with a pending sum the first coordinate holds
+ * the value and the others 0.
+ *
+ * @local   @owns the result belongs to the scope   @errors EINVAL; ENOTSUP a pending reduction other than sum; ENOMEM
+ */
+SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, double value);
+
+/*
+ * A source of random numbers. Philox keyed by (world's seed, name, number of the call, global index of the
+ * element): the same values under every layout and rank count. Plain; make one with sherd_generator_named.
+ */
+typedef struct sherd_generator {
+    uint64_t name;  /* hash of the name */
+    uint64_t calls; /* counts up with every use */
+} sherd_generator;
+
+/** A generator at its first call. @local @errors none */
+SHERD_API sherd_generator sherd_generator_named(const char *name);
+
+/**
+ * Normal numbers with the given mean and standard deviation; `layout` NULL makes a plain tensor of `shape`
+ * that does not vary.
+ *
+ * @local
+ * @shapes   shape: int64_t[ndim], not read if there is a layout
+ * @numerics f32 or f64; Box-Muller of Philox4x32-10; equal values under every layout
+ * @owns     the result belongs to the scope
+ * @errors   EINVAL a dtype without fractions, a pending reduction; ENOMEM
+ */
+SHERD_API sherd_tensor *sherd_normal(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                     int ndim, const sherd_layout *layout, sherd_generator *generator,
+                                     double mean, double deviation);
+
+/** Uniform numbers in [low, high); otherwise as sherd_normal. @local @owns the scope @errors as sherd_normal */
+SHERD_API sherd_tensor *sherd_uniform(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                      int ndim, const sherd_layout *layout, sherd_generator *generator,
+                                      double low, double high);
+
+/* ---- what a tensor is ----------------------------------------------------------------------- */
+
+/** The world. @local @errors none */
+SHERD_API sherd_world *sherd_tensor_world(const sherd_tensor *t);
+/** The element type. @local @errors none */
+SHERD_API sherd_dtype sherd_tensor_dtype(const sherd_tensor *t);
+/** How many dims. @local @errors none */
+SHERD_API int sherd_tensor_ndim(const sherd_tensor *t);
+/** Global shape, int64_t[ndim]. @local @owns borrowed from the tensor @errors none */
+SHERD_API const int64_t *sherd_tensor_shape(const sherd_tensor *t);
+/** Global number of elements. @local @errors none */
+SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
+/** Layout, or NULL of a plain tensor. @local @errors none */
+SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
+/** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
+SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
+/** Whether this is the failed tensor. @local @errors none */
+SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
+/** "f32[8(x),4] on (x=2)", or "f32[8,4]" if plain. @local @owns borrowed, until the next call on this tensor @errors none */
+SHERD_API const char *sherd_tensor_text(sherd_tensor *t);
+
+/**
+ * Say that a plain tensor is equal on all ranks, so that it may be taken for replicated. Returns it.
+ *
+ * @local   @errors EINVAL `t` is distributed
+ */
+SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+/**
+ * The local elements, row-major and contiguous, to read. Waits for a result in flight.
+ *
+ * @local   blocks while the tensor is the result of a call in flight
+ * @shapes  product of sherd_tensor_box sizes, elements
+ * @owns    borrowed from the tensor; valid until it is written or released
+ * @errors  NULL for a failed tensor, after the alarm, and (ENOMEM raised) where a strided view can't be compacted
+ */
+SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
+
+/**
+ * The local elements, row-major and contiguous, to write. Waits until every peer has read what was
+ * published of this storage, then counts as an in-place write.
+ *
+ * @local   blocks until the readers of earlier calls have finished
+ * @shapes  product of sherd_tensor_box sizes, elements
+ * @owns    borrowed from the tensor; valid until the tensor is used in a call or released
+ * @errors  NULL for a failed tensor, after the alarm, and (EINVAL raised) for a strided view
+ */
+SHERD_API void *sherd_tensor_write(sherd_tensor *t);
+
+/**
+ * The value of a tensor of one element. NaN after the alarm.
+ *
+ * @collective the tensor's mesh, if it is distributed and not replicated everywhere
+ * @errors     EINVAL not one element; EDIFFER; EPEER
+ */
+SHERD_API double sherd_item(sherd_tensor *t);
+
+/* ---- between local and global --------------------------------------------------------------- */
+
+typedef enum sherd_from_local_mode {
+    SHERD_FROM_CHUNK = 0, /* `shape` and the layout's cuts are given and must fit what each rank has */
+    SHERD_FROM_INFER = 1  /* global shape and cuts follow from what the ranks have (they tell each other) */
+} sherd_from_local_mode;
+
+typedef struct sherd_from_local_options {
+    sherd_from_local_mode mode;
+    const int64_t *shape;        /* CHUNK: global shape, int64_t[ndim]; NULL only where no dim is sharded */
+    const int64_t *const *sizes; /* CHUNK: explicit sizes as in sherd_layout_options; NULL = default cuts */
+    const int *order;            /* as in sherd_layout_options */
+} sherd_from_local_options;
+
+/**
+ * A distributed tensor out of each rank's own piece. No element moves; the storage is shared with `local`.
+ *
+ * Gradient: the placements of the forward, a pending sum becomes replicated.
+ *
+ * @collective the mesh
+ * @shapes     placements: sherd_placement[axes of mesh]; options: NULL = CHUNK without shape
+ * @owns       the result belongs to the scope
+ * @errors     EINVAL pieces that do not fit the layout, replicas of different shape; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
+                                         const sherd_placement *placements,
+                                         const sherd_from_local_options *options);
+
+/**
+ * This rank's piece as a plain tensor that shares the storage and remembers its layout.
+ *
+ * Gradient: taken in the layout of the forward; where that has a pending sum, replicated.
+ *
+ * @local   @owns the result belongs to the scope   @errors EINVAL `t` is plain
+ */
+SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
+
+/**
+ * Spread a plain tensor. Every rank passes a tensor of the same shape and dtype.
+ *
+ * @collective the mesh of `layout`
+ * @shapes     root: the world rank whose data counts (it sends each rank only its box), or -1: all ranks hold the same
+ *             data and each keeps its box, nothing travels
+ * @numerics   values are copied bit for bit
+ * @owns       the result belongs to the scope; `t` is only read
+ * @errors     EINVAL `t` is distributed, shapes differ, a pending reduction, no such rank; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
+
+typedef struct sherd_redistribute_options {
+    bool begin; /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
+} sherd_redistribute_options;
+
+/**
+ * Move a tensor to another layout.
+ *
+ * The plan is cached. Equal layouts return `t` itself. Gradient: moved back to the layout of `t`, where an
+ * axis with a pending sum becomes replicated.
+ *
+ * @collective the mesh axes that the plan needs (see sherd_plan_step); complete on return unless options->begin
+ * @shapes     to: layout of the same global shape on the same mesh; options: NULL = all zero
+ * @numerics   values are copied bit for bit; a pending reduction is added in rank order
+ * @owns       the result belongs to the scope; `t` is only read
+ * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
+                                           const sherd_redistribute_options *options);
+
+/**
+ * Move many tensors of one mesh in one round: one call per group, however many tensors. Not recorded.
+ *
+ * @collective the mesh axes that the plans need
+ * @shapes     out, t, to: [count]; out[i] is t[i] where the layouts are equal
+ * @owns       the results belong to the scope
+ * @errors     as sherd_redistribute; then every out[i] is the failed tensor
+ */
+SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *t,
+                                       const sherd_layout *const *to, int count);
+
+/**
+ * The whole tensor on every rank, as a plain tensor that does not vary. Gradient: taken as replicated.
+ *
+ * @collective the tensor's mesh
+ * @owns       the result belongs to the scope; a plain `t` is returned itself
+ * @errors     EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API sherd_tensor *sherd_full(sherd_tensor *t);
+
+SHERD_END
+
+#endif

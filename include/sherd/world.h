@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The world: the ranks that can talk to each other. It holds all state: memory, meshes, layouts, cached
+ * plans, the alarm, the error text, the comm log. There are no globals; one process may hold several
+ * worlds. A handle belongs to one thread at a time.
+ *
+ * Errors. A collective function that returns a status returns the same status on all ranks. An expression
+ * on tensors that fails raises the world's *alarm* and returns the world's failed tensor, which every
+ * later expression passes on; no rank drops out of step, and no rank hangs. sherd_world_check() is where
+ * the alarm is read and lowered: all ranks get the same status and text there and go on.
+ */
+#ifndef SHERD_WORLD_H
+#define SHERD_WORLD_H
+
+#include "status.h"
+
+SHERD_BEGIN
+
+typedef struct sherd_world sherd_world;
+
+/* How the ranks of a spawned world live. Threads are for tests, sanitizers and debuggers. */
+typedef enum sherd_ranks_as { SHERD_PROCESSES = 0, SHERD_THREADS = 1 } sherd_ranks_as;
+
+typedef struct sherd_world_options {
+    int ranks;            /* for sherd_spawn: how many; 0 = 1. Ignored where a launcher says it */
+    sherd_ranks_as as;    /* for sherd_spawn */
+    bool no_pin;          /* do not pin ranks to cores; they are pinned where ranks <= cores */
+    uint64_t seed;        /* of all random numbers of this world; equal on all ranks */
+    size_t region_bytes;  /* address space for the tensors of one rank; 0 = the machine's memory */
+    char *error;          /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
+} sherd_world_options;
+
+/**
+ * Join the world that this process was started in (by `sherd run`); a world of one rank if by nobody.
+ *
+ * @collective all ranks of the launch
+ * @shapes     options: NULL = all zero
+ * @owns       the caller closes *out with sherd_world_close; NULL on failure
+ * @errors     EINVAL options out of range, or a broken environment; ENOMEM; ELIMIT; EPEER
+ */
+SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options);
+
+/**
+ * Open a world of one rank, whatever this process was started in.
+ *
+ * @local
+ * @owns   the caller closes *out with sherd_world_close; NULL on failure
+ * @errors EINVAL options out of range; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *options);
+
+/**
+ * Open a paper world: any number of ranks, no memory and no peers; for meshes, layouts and plans.
+ *
+ * @local
+ * @shapes ranks: 1 .. 2^31-1; nothing is allocated per rank
+ * @owns   the caller closes *out with sherd_world_close; NULL on failure
+ * @errors EINVAL ranks < 1; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
+
+/**
+ * Close a world; a last check. Everything that belongs to it is gone after this.
+ *
+ * @collective the world; local for a paper world or a world of one rank
+ * @owns       frees `world`; NULL is a no-op
+ * @errors     what the last sherd_world_check would return; the world is freed in any case
+ */
+SHERD_API sherd_status sherd_world_close(sherd_world *world);
+
+/**
+ * Run `body` once on every rank and wait for all of them.
+ *
+ * Under a launcher (`sherd run`) the calling process is a rank already: `body` runs here, with the joined
+ * world. Otherwise ranks are started: as processes forked from this one (call it before any thread
+ * exists; this process only watches), or as threads. `body` gets an open world that is closed for it on
+ * return. If a rank dies, one line on standard error names the rank and the signal, and the others end.
+ *
+ * @local
+ * @shapes *exit_status: 0 if every body returned 0, else the first value that is not, 128 + signal for a rank that was killed
+ * @owns   `payload` is passed on; with processes each rank has its own copy of everything
+ * @errors EINVAL ranks < 0; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no region, process or thread; EPEER a rank died
+ */
+SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
+                                    int (*body)(sherd_world *world, void *payload), void *payload);
+
+/**
+ * The one place where the alarm is read and lowered.
+ *
+ * Waits for all ranks, compares the calls that they made, and gives all the same verdict. After a failure
+ * calls in flight are dropped and the world works again; after a death (EPEER) it stays closed.
+ *
+ * @collective the world
+ * @errors     what raised the alarm; EDIFFER ranks made different calls; EPEER; ETIMEDOUT
+ */
+SHERD_API sherd_status sherd_world_check(sherd_world *world);
+
+/**
+ * The text of the last failure, one line: rank, function, values, what to do. "" if there was none.
+ *
+ * @local   @owns borrowed, until the next failure or the close   @errors none
+ */
+SHERD_API const char *sherd_world_error(const sherd_world *world);
+
+/**
+ * Raise the alarm for a failure of the caller's own, so that all ranks learn of it at the next check.
+ *
+ * @local
+ * @shapes text: one line, copied; the rank is put in front
+ * @errors none; a status that is not negative counts as EINVAL
+ */
+SHERD_API void sherd_world_fail(sherd_world *world, sherd_status status, const char *text);
+
+/** This rank's number, from 0. @local @errors none */
+SHERD_API int sherd_world_rank(const sherd_world *world);
+
+/** How many ranks there are. @local @errors none */
+SHERD_API int sherd_world_ranks(const sherd_world *world);
+
+/** "arena" (processes, or one rank), "threads" or "paper". @local @owns static text @errors none */
+SHERD_API const char *sherd_world_transport(const sherd_world *world);
+
+/** The seed that the world was opened with. @local @errors none */
+SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
+
+/* Bytes of tensor storage of this rank. */
+typedef struct sherd_memory {
+    int64_t live_bytes; /* alive now */
+    int64_t peak_bytes; /* the most that was alive at once since the last reset */
+} sherd_memory;
+
+/** How much tensor storage this rank holds. @local @errors none */
+SHERD_API sherd_memory sherd_world_memory(const sherd_world *world);
+
+/** Let peak_bytes start again from live_bytes. @local @errors none */
+SHERD_API void sherd_world_memory_reset(sherd_world *world);
+
+/**
+ * Tests: let the n-th allocation from now on fail on this rank (1 = the next one; 0 = none).
+ *
+ * @local   @errors none
+ */
+SHERD_API void sherd_world_fail_allocation(sherd_world *world, int64_t n);
+
+/** Allocations since the last sherd_world_fail_allocation. @local @errors none */
+SHERD_API int64_t sherd_world_allocations(const sherd_world *world);
+
+SHERD_END
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the text of an error is written: once, by the function that decides the error. */
+#ifndef SHERD__DIAG_H
+#define SHERD__DIAG_H
+
+#include "sherd/status.h"
+
+typedef struct sherd__diag {
+    int rank; /* put in front of every text as "rank 2: "; -1 = nothing is put there */
+    sherd_status status;
+    char text[SHERD_ERROR_BYTES];
+} sherd__diag;
+
+/* Write the text (cut at the room, one line) and the status; returns the status. */
+sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for lack of memory in `function`. */
+sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
+
+/* A broken invariant inside the library: prints rank, file and line, aborts. Never for a user's mistake. */
+_Noreturn void sherd__broken(int rank, const char *file, int line, const char *what);
+#define sherd__assert(rank, condition)                                                             \
+    ((condition) ? (void)0 : sherd__broken((rank), __FILE__, __LINE__, #condition))
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building and reading short texts: a bounded writer, and a scanner that knows its column. */
+#ifndef SHERD__TEXT_H
+#define SHERD__TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Writes into `at[room]`, always zero-terminated; `length` goes on counting past the end, so that a first run can measure. */
+typedef struct sherd__writer {
+    char *at;
+    size_t room;
+    size_t length;
+} sherd__writer;
+
+void sherd__write(sherd__writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Reads `text`; `at` is where it stands. The column of an error is at - text + 1. */
+typedef struct sherd__scanner {
+    const char *text;
+    const char *at;
+} sherd__scanner;
+
+void sherd__skip_blanks(sherd__scanner *s);
+/* Skip blanks, then take `literal` if it stands there. */
+bool sherd__take(sherd__scanner *s, const char *literal);
+/* Skip blanks, then take a decimal integer below 2^62 without sign. */
+bool sherd__take_integer(sherd__scanner *s, int64_t *out);
+/* Skip blanks, then take [A-Za-z_][A-Za-z0-9_]* of at most room-1 letters into out. */
+bool sherd__take_name(sherd__scanner *s, char *out, size_t room);
+/* Skip blanks; whether the end is reached. */
+bool sherd__at_end(sherd__scanner *s);
+int sherd__column(const sherd__scanner *s);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arithmetic on raw pointers. One table per dtype; void pointers point to elements of that dtype, sizes and
+ * strides are elements, matrices are row-major. Kernels allocate nothing, keep nothing, start no threads,
+ * and cannot fail. ref.c (ref_body.inc) holds a plain version of all of them; faster versions replace
+ * entries of the f32 table where the machine has what they need (one file per instruction set; see choose.c).
+ */
+#ifndef SHERD__KERNELS_H
+#define SHERD__KERNELS_H
+
+#include "base/philox.h"
+#include "sherd/dtype.h"
+#include "sherd/layout.h"
+
+typedef enum sherd__binary_kind {
+    SHERD__ADD,
+    SHERD__SUB,
+    SHERD__MUL,
+    SHERD__RELU_GRAD, /* a = x, b = dy: x > 0 ? dy : 0 */
+    SHERD__GELU_GRAD  /* a = x, b = dy: dy * gelu'(x), tanh form */
+} sherd__binary_kind;
+
+typedef enum sherd__unary_kind { SHERD__SCALE, SHERD__RELU, SHERD__GELU } sherd__unary_kind;
+
+typedef struct sherd__attention_shape {
+    int64_t batch, heads, queries, keys, width;
+    int64_t stride; /* from one position to the next of the same head, elements: heads * width */
+    double scale;
+    bool causal; /* query i sees keys 0..i */
+} sherd__attention_shape;
+
+typedef struct sherd__adamw_step {
+    double rate, beta1, beta2, eps, decay;
+    double correction1, correction2; /* 1 - beta^t */
+    double grad_scale;
+} sherd__adamw_step;
+
+typedef struct sherd__kernels {
+    const char *name;      /* "reference", "avx2", "avx512" */
+    const char *gemm_name; /* "onednn", "reference" */
+
+    /* c[m,n] = alpha op(a) op(b) + beta c; op(a) is [m,k], op(b) is [k,n]; ta: a is stored [k,m]; lda.. row strides.
+     * beta 0 does not read c. m, n or k may be 0. */
+    void (*gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+                 int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+
+    /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
+     * 16-bit types would accumulate in f32. dst may equal a src. */
+    void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
+                   double divisor);
+
+    /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where strides agree. */
+    void (*binary)(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, const void *a,
+                   const int64_t *a_stride, const void *b, const int64_t *b_stride);
+    /* dst[n] = f(src[n]); factor is read by SCALE only. dst may equal src. */
+    void (*unary)(sherd__unary_kind kind, int64_t n, void *dst, const void *src, double factor);
+    /* dst[n] = value */
+    void (*fill)(void *dst, int64_t n, double value);
+
+    /* dst[outer, inner] = sum over mid of src[outer, mid, inner] (+ what dst held, if add). */
+    void (*sum)(void *dst, const void *src, int64_t outer, int64_t mid, int64_t inner, bool add);
+    /* Sum of squares of src[n], in f64. */
+    double (*sum_squares)(const void *src, int64_t n);
+
+    /* y[rows,cols]; mean, rstd [rows]; weight, bias [cols] or NULL. */
+    void (*layer_norm)(int64_t rows, int64_t cols, void *y, void *mean, void *rstd, const void *x,
+                       const void *weight, const void *bias, double eps);
+    /* dx [rows,cols]; dweight, dbias [cols] are overwritten (NULL = not wanted, both or none). */
+    void (*layer_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, void *dbias,
+                            const void *dy, const void *x, const void *weight, const void *mean,
+                            const void *rstd);
+
+    /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
+    void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
+                      int64_t first, int64_t entries);
+    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order of i. */
+    void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy, const int32_t *ids,
+                           int64_t first, int64_t entries);
+
+    /* dst[i] = keep(first+i) ? src[i] / (1-p) : 0, where keep(j) = uniform(j) >= p; see base/philox.h. dst may equal src. */
+    void (*dropout)(int64_t n, void *dst, const void *src, double p, sherd__key key, int64_t first);
+    /* dst[i] = low + (high-low) uniform(first+i). */
+    void (*uniform)(int64_t n, void *dst, double low, double high, sherd__key key, int64_t first);
+    /* dst[i] = mean + deviation * normal(first+i): Box-Muller of words (0,1) and (2,3) of a block. */
+    void (*normal)(int64_t n, void *dst, double mean, double deviation, sherd__key key, int64_t first);
+
+    /* out [batch,queries,heads,width] (as q); log_sum [batch,heads,queries]: log of the sum of exp(scores). */
+    void (*attention)(const sherd__attention_shape *shape, void *out, void *log_sum, const void *q,
+                      const void *k, const void *v, void *workspace);
+    void (*attention_grad)(const sherd__attention_shape *shape, void *dq, void *dk, void *dv,
+                           const void *dout, const void *q, const void *k, const void *v,
+                           const void *out, const void *log_sum, void *workspace);
+    /* Elements of workspace that attention and attention_grad need. */
+    int64_t (*attention_workspace)(const sherd__attention_shape *shape);
+
+    /* Of logits[rows,cols], the classes first..first+cols: stats[3,rows] = max, sum of exp(l - max), logit of the target
+     * (0 if it is not here). An empty range: -inf, 0, 0. */
+    void (*cross_entropy)(int64_t rows, int64_t cols, void *stats, const void *logits,
+                          const int32_t *targets, int64_t first);
+    /* Join stats[parts,3,rows]: log_sum[rows] = log sum exp over all classes; returns the sum over rows of
+     * log_sum - logit of the target, in f64. */
+    double (*cross_entropy_join)(int64_t parts, int64_t rows, void *log_sum, const void *stats);
+    /* dlogits = (exp(logits - log_sum) - [class == target]) * scale. */
+    void (*cross_entropy_grad)(int64_t rows, int64_t cols, void *dlogits, const void *logits,
+                               const int32_t *targets, int64_t first, const void *log_sum, double scale);
+
+    void (*adamw)(int64_t n, void *p, void *m, void *v, const void *grad,
+                  const sherd__adamw_step *step);
+} sherd__kernels;
+
+/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and `SHERD_GEMM=reference|onednn`
+ * in the environment choose less than what there is. */
+typedef struct sherd__kernel_set {
+    sherd__kernels f32, f64;
+} sherd__kernel_set;
+
+/* Fill a set for this machine and this thread (oneDNN is told to use one thread). */
+void sherd__kernels_choose(sherd__kernel_set *set);
+
+/* The table of a dtype; NULL for one that does not compute. */
+const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
+
+/* Copy a box, any dtype: size[ndim], strides in elements. Streams past the cache where the box is large. */
+void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
+                     const int64_t *dst_stride, const void *src, const int64_t *src_stride);
+
+/* Row-major strides of a contiguous box. */
+void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
+
+/* Measured rates of this core, for `sherd info`: register-only FMA, and gemm at 1024^3; 1e9 FLOP/s. */
+double sherd__measure_peak(void);
+double sherd__measure_gemm(const sherd__kernels *kernels);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a layout, and the pure arithmetic on it. Nothing here communicates. */
+#ifndef SHERD__LAYOUT_H
+#define SHERD__LAYOUT_H
+
+#include "mesh.h"
+#include "sherd/dtype.h"
+
+/* How one dim is sharded: by these axes, outermost first. */
+typedef struct sherd__dim {
+    int axes;
+    int axis[SHERD_MAX_AXES];
+    const int64_t *cuts; /* [parts + 1], or NULL = default (nested chunks) */
+} sherd__dim;
+
+/* What a layout is made of; a value to build new ones from. */
+typedef struct sherd__layout_spec {
+    const sherd_mesh *mesh; /* a root */
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+    sherd__dim dim[SHERD_MAX_DIMS];
+    int pending[SHERD_MAX_AXES]; /* -1 = none, else a sherd_reduce_op */
+} sherd__layout_spec;
+
+struct sherd_layout {
+    sherd__layout_spec spec; /* cuts that equal the default are NULL here */
+    sherd__space *space;
+    uint64_t hash; /* of content */
+    unsigned pending_axes; /* bits of axes with a pending reduction */
+    unsigned shard_axes;   /* bits of axes that shard a dim */
+    char *text;
+    char *placements;
+    const sherd_layout *settled; /* pending axes replicated; itself if there are none; NULL = not asked yet */
+};
+
+/* Intern what a spec says (cuts are copied). The spec must be well formed, axes in one dim at most; otherwise EINVAL. */
+sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_spec *spec);
+
+/* Arguments and errors as sherd_layout_parse, without the collective part: makes the mesh if need be. */
+sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
+                                int *dtype);
+
+/* The layout with every pending axis replicated: what a gradient is settled to. */
+sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout);
+
+/* Number of shards of a dim: product of its axes' extents. */
+int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim);
+/* Interval [*lo, *hi) of a dim of size n at a coordinate of the mesh. */
+void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
+                         const int64_t *coordinate, int64_t *lo, int64_t *hi);
+/* Whether two dims of size n are sharded alike: same axes in the same order, same cuts. */
+bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
+/* How many outermost axes a and b share so that the merged cuts at that depth are equal too. */
+int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
+/* Cuts [parts+1] of a dim, its own or the default, written out. */
+void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts);
+
+/* i-th of p chunks of n, as torch.chunk: pieces of ceil(n/p), the tail may be empty (then it begins at n). */
+void sherd__chunk(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
+
+/* The box at a coordinate of the layout's mesh. */
+void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sherd_box *box);
+
+/* The intersection; false if it is empty. */
+bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out);
+int64_t sherd__box_count(const sherd_box *box);
+
+/* "f32[8(x),8] P(sum:y) on (x=2,y=2)" into out[room]. */
+void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char *out, size_t room);
+
+#endif

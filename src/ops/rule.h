@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rules and the one solver. A rule names the dims of operands and results with letters, for example
+ * "...k,nk->...n" for a linear layer; letters that two operands share must be sharded alike. The solver finds
+ * what each operand must lie in: operands that fit as they lie are never moved; otherwise the candidates
+ * (each letter sharded as some operand has it, or whole) are priced in bytes, then in memory, and the
+ * cheapest wins, the first one on a tie. Answers are cached by rule and layouts.
+ */
+#ifndef SHERD__RULE_H
+#define SHERD__RULE_H
+
+#include "autograd/tape.h"
+
+enum { SHERD__OPERANDS = 4, SHERD__RESULTS = 2 };
+
+/* How pending sums go through an operator. */
+typedef enum sherd__linearity {
+    SHERD__NONLINEAR, /* every operand is settled */
+    SHERD__LINEAR     /* at most one factor is pending on an axis: so is the result; terms see `term` */
+} sherd__linearity;
+
+/*
+ * labels: one letter per dim, in order, zero-terminated. '1' marks a dim of size 1 that broadcasts: never sharded. A
+ * letter that no result has is summed over: where it is sharded the result is pending.
+ */
+typedef struct sherd__rule {
+    const char *name; /* for messages */
+    int operands, results;
+    char operand[SHERD__OPERANDS][SHERD_MAX_DIMS + 1];
+    char result[SHERD__RESULTS][SHERD_MAX_DIMS + 1];
+    char whole[SHERD_MAX_DIMS + 1]; /* letters that may not be sharded */
+    sherd__linearity linearity;
+    unsigned term; /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending result they count once, at coordinate 0 of its axes */
+} sherd__rule;
+
+/* The solver's answer. Layouts of one mesh; valid as long as the world. */
+typedef struct sherd__placing {
+    const sherd_layout *operand[SHERD__OPERANDS]; /* what each operand must be moved to; its own layout if it stays */
+    const sherd_layout *result[SHERD__RESULTS];
+    unsigned once; /* bits of terms that this rank must leave out, because a rank at coordinate 0 adds them */
+} sherd__placing;
+
+/*
+ * Expand "..." in an index string such as "...mk,...kn->...mn" for operands of these ndims (a missing operand has -1 and an
+ * empty part) and add it to a rule. False if the ndims do not fit.
+ */
+bool sherd__rule_compile(sherd__rule *rule, const char *text, const int *ndims);
+
+/*
+ * Solve for operands of these layouts (NULL = absent). result_shape[j][dim] are global shapes of the results. NULL:
+ * failed, the reason is in the diag.
+ */
+const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
+                                   const sherd_layout *const *operands,
+                                   const int64_t (*result_shape)[SHERD_MAX_DIMS]);
+
+/*
+ * The common start of operators. Promotes plain operands that do not vary beside distributed ones, checks for failures
+ * and alarm, solves, moves (recorded) what must be moved, and makes the results (contents undefined). All plain: results are plain
+ * and vary over the union. True: `in` now holds the operands to compute with (contiguous unless keep_strides), `out` the
+ * results. False: return out[0], which is the failed tensor.
+ */
+typedef struct sherd__prepared {
+    sherd_tensor *in[SHERD__OPERANDS];
+    sherd_tensor *out[SHERD__RESULTS];
+    unsigned once; /* as in sherd__placing */
+} sherd__prepared;
+
+bool sherd__prepare(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
+                    sherd_tensor *const *in, sherd_dtype result_dtype,
+                    const int64_t (*result_shape)[SHERD_MAX_DIMS], const int *result_ndim);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of a plan, and the schedule of one rank for one step. Pure: one process can make the schedules of
+ * all ranks and run them on plain memory, which is how every plan is proven exact.
+ */
+#ifndef SHERD__PLAN_H
+#define SHERD__PLAN_H
+
+#include "kernels/kernels.h"
+#include "layout/layout.h"
+#include "sherd/plan.h"
+
+/* One addend of a region: where it lies in what `rank` holds. */
+typedef struct sherd__pull {
+    int rank;                        /* world rank; may be this rank itself */
+    int64_t offset[SHERD_MAX_DIMS]; /* in that rank's source box, elements per dim */
+} sherd__pull;
+
+/* A box of my result, filled from one source (a copy) or from several (a reduction, in the order given = rank order). */
+typedef struct sherd__region {
+    int64_t offset[SHERD_MAX_DIMS]; /* in my target box */
+    int64_t size[SHERD_MAX_DIMS];
+    int first, count; /* its pulls */
+} sherd__region;
+
+/*
+ * What one rank does in one step. Regions are disjoint and cover the target box (ALL_REDUCE: my slice of it).
+ *
+ * ALL_REDUCE works on flattened, contiguous boxes (ndim is 1, source and target box of all sharers are
+ * equal): after reducing its region each sharer writes it to the same place in every other sharer's result.
+ */
+typedef struct sherd__schedule {
+    int ndim;
+    int64_t source_size[SHERD_MAX_DIMS], target_size[SHERD_MAX_DIMS]; /* local boxes, in this schedule's ndim */
+    sherd_reduce_op op;
+    double divisor; /* of avg */
+    int regions, pulls, sources, readers, sharers;
+    sherd__region *region;
+    sherd__pull *pull;
+    int *source; /* other ranks that I pull from, ascending */
+    int *reader; /* other ranks that pull from me, ascending */
+    int *sharer; /* ALL_REDUCE: the other ranks that I write to and that write to me, ascending */
+    int64_t recv_bytes; /* bytes that come from other ranks, written by sharers included */
+} sherd__schedule;
+
+struct sherd_plan {
+    int refs; /* the cache holds one */
+    sherd__space *space;
+    const sherd_layout *from, *to;
+    size_t element_bytes;
+    int steps;
+    sherd_step *step;          /* [steps] */
+    sherd__schedule **mine;    /* [steps] of the space's own rank; NULL entries on paper or outside of the mesh */
+    sherd_plan_price price;
+    uint64_t fingerprint;      /* of content: both layouts and the element size */
+    char what[96];             /* for messages: "[8(x),4] -> [8,4(x)] on (x=2)", cut at the end */
+};
+
+/* As sherd_plan_create; finds or makes. */
+sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
+                              size_t element_bytes);
+/* Keep a plan while it runs, even if the cache drops it. */
+void sherd__plan_retain(const sherd_plan *plan);
+void sherd__plan_release(const sherd_plan *plan);
+/* Drop all cached plans of a space. */
+void sherd__plans_clear(sherd__space *space);
+
+/* The schedule of one rank of the world; *out is NULL for a rank outside of the mesh. */
+sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space, const sherd_step *step,
+                                    size_t element_bytes, int rank);
+void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule);
+
+/* Where the data of one rank's source is: first element of its box, strides in elements (of the schedule's ndim). */
+typedef struct sherd__source {
+    const void *data;
+    int64_t stride[SHERD_MAX_DIMS];
+} sherd__source;
+
+/*
+ * Fill one region of `result` (contiguous, the schedule's target box). sources[i] belongs to the region's
+ * i-th pull. `kernels` may be NULL for a region of one pull.
+ */
+void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
+                       const sherd__source *sources, size_t element_bytes,
+                       const sherd__kernels *kernels);
+
+#endif

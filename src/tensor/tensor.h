@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a tensor: storage, views, scopes, and moves that are not recorded. */
+#ifndef SHERD__TENSOR_H
+#define SHERD__TENSOR_H
+
+#include "sherd/tensor.h"
+#include "world/world.h"
+
+/* Counted memory. Each in-place write raises the version, which saved tensors check. */
+typedef struct sherd__storage {
+    int refs;
+    sherd_world *world;
+    sherd__block *block; /* NULL for no elements */
+    int64_t bytes;
+    int64_t version;
+    int saved; /* how often the tape holds it */
+} sherd__storage;
+
+/* What autograd hangs on a tensor; this room only counts it. */
+typedef struct sherd__record {
+    int refs;
+    void (*destroy)(struct sherd__record *record); /* called when refs gets 0 */
+} sherd__record;
+
+enum { SHERD__VARIES = ~0 }; /* all axes: origin unknown */
+
+struct sherd_tensor {
+    int refs;
+    int scope; /* its place in the list of its scope, -1 = in none */
+    sherd_world *world;
+    sherd__storage *storage; /* NULL of the failed tensor */
+    const sherd_layout *layout; /* NULL = plain */
+    sherd_dtype dtype;
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];  /* global */
+    int64_t local[SHERD_MAX_DIMS];  /* of this rank's box */
+    int64_t stride[SHERD_MAX_DIMS]; /* local, elements */
+    int64_t offset;                 /* elements, in the storage */
+    int64_t count;                  /* local elements */
+    unsigned varies;                /* plain: bits of the mesh axes over which it varies */
+    const sherd_layout *was;        /* plain: the layout it had before to_local, or NULL */
+    /* For autograd: */
+    bool requires_grad;
+    int output;                /* which output of the node this is */
+    sherd__record *node;       /* the operator that made it; counted; NULL of a leaf */
+    sherd__record *saved;      /* how the tape saved it; not counted, cleared by the record */
+    sherd_tensor *grad;        /* of a leaf; counted */
+    sherd_tensor *moved_from;  /* result of a move: what it was before; counted, or NULL */
+    void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
+    char *text;                /* of sherd_tensor_text; NULL until asked */
+};
+
+/* The world's failed tensor. */
+sherd_tensor *sherd__failed(sherd_world *world);
+
+/* An expression fails: raises the alarm (distributed) or keeps it local (plain), and returns the failed tensor. */
+sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_status status,
+                                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The same where a lower room has written status and text into the diag. */
+sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed);
+
+/*
+ * The entry of every expression: false if it may go on. True if an operand failed, or (any is distributed)
+ * the alarm is up: then return the failed tensor. A failed plain operand beside a distributed one raises.
+ */
+bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
+
+/* New tensors, contents undefined, in the current scope; the failed tensor for lack of memory. */
+sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
+                               unsigned varies);
+sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
+/* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
+sherd_tensor *sherd__new_view(sherd_tensor *t);
+
+/* Local data of any (strided) tensor: waits for a result in flight. NULL: ended by the alarm. First element of the view. */
+const void *sherd__data(sherd_tensor *t);
+/* Local data of a tensor just made here, to be filled. */
+void *sherd__fresh(sherd_tensor *t);
+bool sherd__is_contiguous(const sherd_tensor *t);
+/* t itself if contiguous, else a compact copy in the current scope. Not recorded. */
+sherd_tensor *sherd__contiguous(sherd_tensor *t);
+
+/* Moves that are not recorded. As sherd_redistribute and sherd_redistribute_many. */
+sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin);
+void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
+                      int count);
+/* A plain view of the local piece; a distributed view of a local piece (which must fit). Not recorded. */
+sherd_tensor *sherd__local_view(sherd_tensor *t);
+sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout);
+
+/* A plain tensor that does not vary becomes replicated on `mesh`; a distributed one is returned. Refused (failed tensor) if it varies. */
+sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
+
+/* The layout that is replicated on all axes of a mesh. */
+sherd_status sherd__replicated(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
+                               const int64_t *shape);
+
+/* This rank's coordinate; false if it is not in the mesh. */
+bool sherd__coordinate(const sherd_tensor *t, int64_t *coordinate);
+
+#endif

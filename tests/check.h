@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The test harness. A test file is one process: a table of named tests, each with the rank counts that it
+ * runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them. A check never returns early: a rank
+ * that left would leave the others waiting. A watchdog ends the process after 60 seconds (SHERD_TEST_SECONDS)
+ * and prints where each rank was last.
+ *
+ * Tests of rooms below world/ define CHECK_PURE first: then tests take no world and run once.
+ */
+#ifndef SHERD_CHECK_H
+#define SHERD_CHECK_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "sherd/status.h"
+
+enum { CHECK_RANKS = 64 };
+
+/* Shared by all ranks, threads or processes. */
+typedef struct check_board {
+    atomic_int failures;
+    const char *file[CHECK_RANKS];
+    atomic_int line[CHECK_RANKS];
+} check_board;
+
+static check_board *check_state;
+static _Thread_local int check_rank;
+
+static void check_watchdog(int sig)
+{
+    char text[128];
+    (void)sig;
+    for (int r = 0; r < CHECK_RANKS; r++) {
+        int line = atomic_load(&check_state->line[r]);
+        if (line == 0)
+            continue;
+        int n = snprintf(text, sizeof text, "watchdog: rank %d was last at line %d\n", r, line);
+        if (write(2, text, (size_t)n) < 0)
+            break;
+    }
+    kill(0, SIGKILL);
+}
+
+static inline void check_at(int line)
+{
+    atomic_store_explicit(&check_state->line[check_rank], line, memory_order_relaxed);
+}
+
+static inline bool check_report(bool good, const char *file, int line, const char *what)
+{
+    check_at(line);
+    if (!good) {
+        atomic_fetch_add(&check_state->failures, 1);
+        fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, check_rank, what);
+    }
+    return good;
+}
+
+static inline bool check_equal(long long a, long long b, const char *file, int line, const char *what)
+{
+    char text[256];
+    if (a != b)
+        snprintf(text, sizeof text, "%s: %lld and %lld differ", what, a, b);
+    return check_report(a == b, file, line, a == b ? what : text);
+}
+
+static inline bool check_near(double a, double b, double tolerance, const char *file, int line,
+                              const char *what)
+{
+    char text[256];
+    double d = a > b ? a - b : b - a;
+    bool good = d <= tolerance;
+    if (!good)
+        snprintf(text, sizeof text, "%s: %.9g and %.9g differ by %.3g > %.3g", what, a, b, d, tolerance);
+    return check_report(good, file, line, good ? what : text);
+}
+
+/* Each returns whether it held, and goes on either way. */
+#define CHECK(condition)      check_report(condition, __FILE__, __LINE__, #condition)
+#define CHECK_EQ(a, b)        check_equal((long long)(a), (long long)(b), __FILE__, __LINE__, #a " == " #b)
+#define CHECK_NEAR(a, b, tol) check_near(a, b, tol, __FILE__, __LINE__, #a " ~ " #b)
+#define CHECK_OK(status)      check_equal((long long)(status), 0, __FILE__, __LINE__, #status)
+#define CHECK_TEXT(a, b)                                                                           \
+    (strcmp(a, b) == 0 ? check_report(true, __FILE__, __LINE__, "")                                \
+                       : (fprintf(stderr, "\"%s\"\n\"%s\"\n", a, b),                               \
+                          check_report(false, __FILE__, __LINE__, #a " reads " #b)))
+#define LEN(array)  ((int)(sizeof(array) / sizeof((array)[0])))
+#define TEST(function) #function, function
+
+static int check_start(void)
+{
+    const char *seconds = getenv("SHERD_TEST_SECONDS");
+    setpgid(0, 0);
+    check_state = mmap(NULL, sizeof *check_state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (check_state == MAP_FAILED)
+        return 1;
+    signal(SIGALRM, check_watchdog);
+    alarm(seconds ? (unsigned)atoi(seconds) : 60);
+    return 0;
+}
+
+static int check_finish(int ran)
+{
+    int failures = atomic_load(&check_state->failures);
+    printf("%d passed, %d failed\n", failures ? 0 : ran, failures);
+    return failures ? 1 : 0;
+}
+
+#ifdef CHECK_PURE
+
+typedef struct check_test {
+    const char *name;
+    void (*run)(void);
+} check_test;
+
+static int check_main(const check_test *tests, int count, const char *only)
+{
+    int ran = 0;
+    if (check_start())
+        return 2;
+    for (int i = 0; i < count; i++) {
+        if (only && !strstr(tests[i].name, only))
+            continue;
+        int before = atomic_load(&check_state->failures);
+        tests[i].run();
+        ran++;
+        printf("%-6s %s\n", atomic_load(&check_state->failures) == before ? "ok" : "FAILED", tests[i].name);
+    }
+    return check_finish(ran);
+}
+
+#else
+
+#include "sherd/world.h"
+
+typedef struct check_test {
+    const char *name;
+    void (*run)(sherd_world *world);
+    int ranks[8]; /* zero-terminated */
+} check_test;
+
+static int check_body(sherd_world *world, void *payload)
+{
+    const check_test *test = payload;
+    check_rank = sherd_world_rank(world);
+    check_at(0);
+    test->run(world);
+    return 0;
+}
+
+static int check_main(const check_test *tests, int count, const char *only)
+{
+    const char *as = getenv("SHERD_TEST_AS");
+    int ran = 0;
+    if (check_start())
+        return 2;
+    for (int i = 0; i < count; i++) {
+        if (only && !strstr(tests[i].name, only))
+            continue;
+        for (int j = 0; j < LEN(tests[i].ranks) && tests[i].ranks[j]; j++) {
+            sherd_world_options options = {.ranks = tests[i].ranks[j], .no_pin = true, .seed = 1};
+            int before = atomic_load(&check_state->failures), exit_status = -1;
+            options.as = as && strcmp(as, "processes") == 0 ? SHERD_PROCESSES : SHERD_THREADS;
+            check_rank = 0;
+            CHECK_OK(sherd_spawn(&exit_status, &options, check_body, (void *)(uintptr_t)&tests[i]));
+            check_rank = 0;
+            CHECK_EQ(exit_status, 0);
+            for (int r = 0; r < CHECK_RANKS; r++)
+                atomic_store(&check_state->line[r], 0);
+            ran++;
+            printf("%-6s %s, %d ranks\n", atomic_load(&check_state->failures) == before ? "ok" : "FAILED",
+                   tests[i].name, tests[i].ranks[j]);
+            fflush(stdout);
+        }
+    }
+    return check_finish(ran);
+}
+
+#endif
+
+#define CHECK_MAIN(tests)                                                                          \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);                           \
+    }
+
+#endif
