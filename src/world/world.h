@@ -33,6 +33,10 @@ void *sherd__world_state(const sherd_world *world, sherd__room room);
 void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,
                             void (*destroy)(sherd_world *world, void *state));
 
+/* SHERD__RESERVE_BYTES of zeroes, 64-byte aligned, that exist as long as the world: for the tensor room's failed tensor. */
+enum { SHERD__RESERVE_BYTES = 1024 };
+void *sherd__world_reserve(sherd_world *world);
+
 /* ---- the alarm ------------------------------------------------------------------------------ */
 
 /* Raise the alarm: write the text and end all waits of all ranks with it. The first one wins. Returns `status`. */
