@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bounded writer and the scanner. Letters are ASCII whatever the locale says, so that texts
+ * read alike everywhere. */
+#include "text.h"
+#include "num.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void sherd__write(sherd__writer *w, const char *format, ...)
+{
+    size_t left = w->length < w->room ? w->room - w->length : 0;
+    va_list arguments;
+
+    va_start(arguments, format);
+    int n = vsnprintf(left ? w->at + w->length : NULL, left, format, arguments);
+    va_end(arguments);
+    if (n > 0)
+        w->length += (size_t)n;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+void sherd__skip_blanks(sherd__scanner *s)
+{
+    while (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')
+        s->at++;
+}
+
+bool sherd__take(sherd__scanner *s, const char *literal)
+{
+    size_t n = strlen(literal);
+
+    sherd__skip_blanks(s);
+    if (strncmp(s->at, literal, n) != 0)
+        return false;
+    s->at += n;
+    return true;
+}
+
+bool sherd__take_integer(sherd__scanner *s, int64_t *out)
+{
+    int64_t value = 0;
+
+    sherd__skip_blanks(s);
+    const char *at = s->at;
+    if (!is_digit(*at))
+        return false;
+    for (; is_digit(*at); at++)
+        if (!sherd__mul(value, 10, &value) || !sherd__add(value, *at - '0', &value))
+            return false;
+    s->at = at;
+    *out = value;
+    return true;
+}
+
+bool sherd__take_name(sherd__scanner *s, char *out, size_t room)
+{
+    size_t n = 0;
+
+    sherd__skip_blanks(s);
+    if (!is_letter(*s->at))
+        return false;
+    while (is_letter(s->at[n]) || is_digit(s->at[n]))
+        n++;
+    if (n >= room)
+        return false;
+    memcpy(out, s->at, n);
+    out[n] = '\0';
+    s->at += n;
+    return true;
+}
+
+bool sherd__at_end(sherd__scanner *s)
+{
+    sherd__skip_blanks(s);
+    return *s->at == '\0';
+}
+
+int sherd__column(const sherd__scanner *s)
+{
+    return sherd__int(s->at - s->text + 1);
+}
