@@ -74,15 +74,16 @@ typedef struct sherd__kernels {
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
                       int64_t first, int64_t entries);
     /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order of i. */
-    void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy, const int32_t *ids,
-                           int64_t first, int64_t entries);
+    void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy,
+                           const int32_t *ids, int64_t first, int64_t entries);
 
     /* dst[i] = keep(first+i) ? src[i] / (1-p) : 0, where keep(j) = uniform(j) >= p; see base/philox.h. dst may equal src. */
     void (*dropout)(int64_t n, void *dst, const void *src, double p, sherd__key key, int64_t first);
     /* dst[i] = low + (high-low) uniform(first+i). */
     void (*uniform)(int64_t n, void *dst, double low, double high, sherd__key key, int64_t first);
     /* dst[i] = mean + deviation * normal(first+i): Box-Muller of words (0,1) and (2,3) of a block. */
-    void (*normal)(int64_t n, void *dst, double mean, double deviation, sherd__key key, int64_t first);
+    void (*normal)(int64_t n, void *dst, double mean, double deviation, sherd__key key,
+                   int64_t first);
 
     /* out [batch,queries,heads,width] (as q); log_sum [batch,heads,queries]: log of the sum of exp(scores). */
     void (*attention)(const sherd__attention_shape *shape, void *out, void *log_sum, const void *q,
@@ -102,7 +103,8 @@ typedef struct sherd__kernels {
     double (*cross_entropy_join)(int64_t parts, int64_t rows, void *log_sum, const void *stats);
     /* dlogits = (exp(logits - log_sum) - [class == target]) * scale. */
     void (*cross_entropy_grad)(int64_t rows, int64_t cols, void *dlogits, const void *logits,
-                               const int32_t *targets, int64_t first, const void *log_sum, double scale);
+                               const int32_t *targets, int64_t first, const void *log_sum,
+                               double scale);
 
     void (*adamw)(int64_t n, void *p, void *m, void *v, const void *grad,
                   const sherd__adamw_step *step);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fills the tables: the reference first, then what this machine does faster. Called once per world and
+ * thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can bisect a failure.
+ */
+#include "gemm.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether the environment allows `name`: it is unset, or says exactly this. */
+static bool wanted(const char *variable, const char *name)
+{
+    const char *value = getenv(variable);
+    return !value || !*value || strcmp(value, name) == 0;
+}
+
+/* A rank is one thread: the OpenMP runtime below oneDNN must not start more. The setting is per calling thread. */
+static void one_thread(void)
+{
+    union {
+        void *object;
+        void (*call)(int);
+    } set = {.object = dlsym(RTLD_DEFAULT, "omp_set_num_threads")};
+
+    if (set.object)
+        set.call(1);
+}
+
+void sherd__kernels_choose(sherd__kernel_set *set)
+{
+    set->f32 = sherd__ref_f32;
+    set->f64 = sherd__ref_f64;
+#ifdef SHERD_HAVE_DNNL
+    if (wanted("SHERD_GEMM", "onednn")) {
+        one_thread();
+        set->f32.gemm = sherd__gemm_onednn;
+        set->f32.gemm_name = "onednn";
+    }
+#endif
+}
+
+const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)
+{
+    switch (dtype) {
+    case SHERD_F32:
+        return &set->f32;
+    case SHERD_F64:
+        return &set->f64;
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plain version of every kernel, for f32 and f64: what tests compare with, and what runs where nothing
+ * faster does. Scalar, in the order in which one would write it on paper. Sums inside a row are kept in
+ * f64; sums over rows and over addends run in the element type, in order, as the fast versions do.
+ */
+#include "ref.h"
+
+#include <string.h>
+
+static const double gelu_slope = 0.7978845608028654; /* sqrt(2 / pi) */
+static const double gelu_cubic = 0.044715;
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(gelu_slope * (x + gelu_cubic * x * x * x)));
+}
+
+static double gelu_grad(double x)
+{
+    double t = tanh(gelu_slope * (x + gelu_cubic * x * x * x));
+    double inner = gelu_slope * (1 + 3 * gelu_cubic * x * x);
+
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+}
+
+/* Word i of the stream of a key. */
+static uint32_t random_word(sherd__key key, int64_t i)
+{
+    uint32_t block[4];
+
+    sherd__philox(block, key, (uint64_t)i / 4);
+    return block[i % 4];
+}
+
+static double uniform(sherd__key key, int64_t i)
+{
+    return (double)(random_word(key, i) >> (32 - SHERD__UNIFORM_BITS)) /
+           (double)(1 << SHERD__UNIFORM_BITS);
+}
+
+/* Words (0,1) and (2,3) of a block make two normal numbers each; the first word is moved off 0. */
+static double normal(sherd__key key, int64_t i)
+{
+    const double scale = 1.0 / 4294967296.0;
+    uint32_t block[4];
+
+    sherd__philox(block, key, (uint64_t)i / 4);
+    const uint32_t *pair = block + (i % 4 / 2) * 2;
+    double radius = sqrt(-2 * log(((double)pair[0] + 1) * scale));
+    double angle = 6.283185307179586 * ((double)pair[1] * scale);
+    return radius * (i % 2 ? sin(angle) : cos(angle));
+}
+
+#define REAL    float
+#define NAME(x) x##_f32
+#define TABLE   sherd__ref_f32
+#include "ref_body.inc"
+#include "ref_matrix.inc"
+#include "ref_table.inc"
+
+#define REAL    double
+#define NAME(x) x##_f64
+#define TABLE   sherd__ref_f64
+#include "ref_body.inc"
+#include "ref_matrix.inc"
+#include "ref_table.inc"

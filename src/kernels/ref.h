@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plain versions, as tables to start from, and small helpers that all versions share. */
+#ifndef SHERD__REF_H
+#define SHERD__REF_H
+
+#include "kernels.h"
+
+#include <math.h>
+
+extern const sherd__kernels sherd__ref_f32;
+extern const sherd__kernels sherd__ref_f64;
+
+/* A uniform number is the upper 24 bits of its word over 2^24: exact in f32, so both types draw the same. */
+enum { SHERD__UNIFORM_BITS = 24 };
+
+/* keep(j) of dropout in integers: word >> 8 >= threshold is uniform >= p, exactly. */
+static inline uint32_t sherd__keep_threshold(double p)
+{
+    return (uint32_t)ceil(p * (double)(1 << SHERD__UNIFORM_BITS));
+}
+
+/* Keys that query i sees. */
+static inline int64_t sherd__visible(const sherd__attention_shape *s, int64_t i)
+{
+    return s->causal && i + 1 < s->keys ? i + 1 : s->keys;
+}
+
+#endif
