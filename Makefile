@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# Verbs for people; `make help` lists them. How things are built stands in CMakeLists.txt alone.
+BUILD ?= build
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+ARGS ?=
+, := ,
+
+# Tests that start processes do not suit the sanitizers: they fork from a threaded run time.
+ASAN_ENV = ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0 \
+           UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 SHERD_TEST_SECONDS=500
+TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:report_signal_unsafe=0:halt_on_error=1 \
+           SHERD_GEMM=reference SHERD_TEST_SECONDS=500
+
+.PHONY: all run test asan tsan lint symbols format bench proof clean help
+.DEFAULT_GOAL := all
+
+# configure FOLDER, OPTIONS: the log is shown only when it fails.
+configure = @mkdir -p $(1) && { cmake -S . -B $(1) $(2) >$(1)/configure.log 2>&1 || \
+            { cat $(1)/configure.log; exit 1; }; }
+
+all: ready ## build everything into build/
+	@cmake --build $(BUILD) --parallel $(JOBS)
+
+.PHONY: ready
+ready:
+	@tools/bootstrap.sh
+	$(call configure,$(BUILD),)
+
+run: ready ## train the GPT example (make run ARGS="--mesh tp=2 --steps 100")
+	@cmake --build $(BUILD) --parallel $(JOBS) --target example_gpt sherd_cli
+	@$(BUILD)/examples/gpt $(ARGS)
+
+test: ready ## build and run all tests
+	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
+	@cd $(BUILD) && ctest --output-on-failure --parallel $(JOBS) $(ARGS)
+
+asan: ## run the tests under the address and undefined behaviour sanitizers
+	@tools/bootstrap.sh
+	$(call configure,build-asan,-DSHERD_SANITIZE=address$(,)undefined)
+	@cmake --build build-asan --parallel $(JOBS) --target tests
+	@cd build-asan && $(ASAN_ENV) ctest --output-on-failure --parallel $(JOBS) $(ARGS)
+
+tsan: ## run the tests that use threads under the thread sanitizer
+	@tools/bootstrap.sh
+	$(call configure,build-tsan,-DSHERD_SANITIZE=thread)
+	@cmake --build build-tsan --parallel $(JOBS) --target tests
+	@cd build-tsan && $(TSAN_ENV) ctest --output-on-failure --parallel $(JOBS) -L threads -LE processes $(ARGS)
+
+lint: ready ## check format, tags, include direction, symbols, sizes, style
+	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
+	@tools/lint.sh $(BUILD)
+
+symbols: ready ## write the list of exported symbols anew, after a change that is meant
+	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
+	@tools/lint_symbols.sh --write $(BUILD)
+
+format: ## format all sources
+	@clang-format -i $$(git ls-files '*.c' '*.h' '*.inc' '*.cpp')
+
+bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@for b in $(BUILD)/bench/*; do [ -x "$$b" ] && [ -f "$$b" ] || continue; \
+	    echo "== $$b"; "$$b" $(ARGS) || exit 1; done
+
+proof: ready ## the long tests: every pair of layouts, not a sample
+	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
+	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
+	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
+
+clean: ## remove all build folders
+	rm -rf build build-asan build-tsan
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
