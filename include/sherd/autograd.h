@@ -15,7 +15,9 @@ SHERD_BEGIN
 /**
  * Say whether a leaf wants a gradient. Returns the tensor.
  *
- * @local   @errors EINVAL the result of a recorded operator, or a dtype without fractions
+ * @local
+ * @owns   `t` itself, which stays where it belongs
+ * @errors EINVAL the result of a recorded operator, or a dtype without fractions
  */
 SHERD_API sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted);
 

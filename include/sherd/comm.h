@@ -8,11 +8,11 @@
 SHERD_BEGIN
 
 typedef struct sherd_comm_entry {
-    const char *op;          /* "exchange", "reduce_exchange", "all_reduce", ... */
-    const char *axes;        /* "tp", "dp,tp" */
+    const char *op;   /* "exchange", "reduce_exchange", "all_reduce", ... */
+    const char *axes; /* "tp", "dp,tp" */
     int64_t calls;
     int64_t bytes_received;
-    int64_t nanoseconds;     /* in the call, waiting included */
+    int64_t nanoseconds; /* in the call, waiting included */
 } sherd_comm_entry;
 
 /** How many kinds of calls the log has. @local @errors none */

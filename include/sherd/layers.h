@@ -12,7 +12,8 @@ SHERD_BEGIN
 
 /* All zero = f32, standard deviation 0.02, no bias. */
 typedef struct sherd_layer_options {
-    const char *name; /* names the generator of the first values; give the path that the layer will have */
+    /* names the generator of the first values; give the path that the layer will have */
+    const char *name;
     sherd_dtype dtype;
     double deviation; /* of the weights; 0 = 0.02 */
     bool bias;        /* Linear: with a bias, zero at first */
@@ -31,16 +32,17 @@ SHERD_CALL sherd_status sherd_linear_create(sherd_module **out, sherd_world *wor
  *
  * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
  */
-SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int64_t entries,
-                                               int64_t width, const sherd_layer_options *options);
+SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world,
+                                               int64_t entries, int64_t width,
+                                               const sherd_layer_options *options);
 
 /**
  * Normalise the last dim, eps 1e-5. Parameters: weight (ones), bias (zeros), both [width].
  *
  * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
  */
-SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
-                                                const sherd_layer_options *options);
+SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world,
+                                                int64_t width, const sherd_layer_options *options);
 
 /**
  * Dropout with probability p while training; draws from the module's own generator.

@@ -65,8 +65,10 @@ static inline sherd_placement sherd_partial(sherd_reduce_op op)
 typedef struct sherd_layout sherd_layout;
 
 typedef struct sherd_layout_options {
-    const int *order;            /* [axes]: place of the axis in its dim's shard order, 0 outermost; NULL = mesh order */
-    const int64_t *const *sizes; /* [ndim]: sizes of the dim's shards in shard order, adding up to the dim; NULL = default */
+    /* [axes]: place of the axis in its dim's shard order, 0 outermost; NULL = mesh order */
+    const int *order;
+    /* [ndim]: sizes of the dim's shards in shard order, adding up to the dim; NULL = default */
+    const int64_t *const *sizes;
 } sherd_layout_options;
 
 /* A half-open rectangle of global indices. Only the first ndim entries mean anything. */
@@ -86,8 +88,9 @@ typedef struct sherd_box {
  * @errors EINVAL a dim out of range, an order that is none, sizes that do not add up, mixed partial ops (only sum
  *         with avg may mix); ELIMIT too many dims or a size of 2^62 or more; ENOMEM
  */
-SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
-                                            const int64_t *shape, const sherd_placement *placements,
+SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mesh,
+                                            int ndim, const int64_t *shape,
+                                            const sherd_placement *placements,
                                             const sherd_layout_options *options);
 
 /**
@@ -98,9 +101,10 @@ SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sher
  * @owns   *out belongs to the world; NULL on failure
  * @errors EINVAL with the text, the column and what was expected; otherwise as sherd_layout_create
  */
-SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd_mesh *mesh,
-                                                      int ndim, const int64_t *shape,
-                                                      const char *placements, const char *cuts);
+SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out,
+                                                      const sherd_mesh *mesh, int ndim,
+                                                      const int64_t *shape, const char *placements,
+                                                      const char *cuts);
 
 /**
  * Make a layout, and its mesh, from the full text, for example "f32[8(x),8] P(sum:y) on (x=2,y=2)".
@@ -123,9 +127,10 @@ SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world
  * @errors EINVAL no such axis, a dim out of range, mixed partial ops; ENOMEM
  */
 SHERD_CALL sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *layout,
-                                          const sherd_mesh *mesh, int axis, sherd_placement placement);
+                                          const sherd_mesh *mesh, int axis,
+                                          sherd_placement placement);
 
-/** The (root) mesh. @local @errors none */
+/** The (root) mesh. @local @owns borrowed from the world @errors none */
 SHERD_API const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout);
 
 /** How many dims. @local @errors none */

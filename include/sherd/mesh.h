@@ -49,7 +49,7 @@ SHERD_CALL sherd_status sherd_mesh_parse(const sherd_mesh **out, sherd_world *wo
 SHERD_CALL sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mesh *mesh, int axes,
                                          const char *const *names);
 
-/** The mesh that a sub-mesh is part of; the mesh itself if it is a root. @local @errors none */
+/** The mesh that a sub-mesh is part of; the mesh itself if it is a root. @local @owns borrowed from the world @errors none */
 SHERD_API const sherd_mesh *sherd_mesh_root(const sherd_mesh *mesh);
 
 /** How many axes. @local @errors none */

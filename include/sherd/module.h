@@ -24,7 +24,7 @@ typedef struct sherd_args {
     const char *name[SHERD_MAX_ARGS];
 } sherd_args;
 
-/** The value of a keyword argument; NULL if there is none. @local @errors none */
+/** The value of a keyword argument; NULL if there is none. @local @owns borrowed from `args` @errors none */
 SHERD_API sherd_tensor *sherd_args_find(const sherd_args *args, const char *name);
 
 /* What kind of layer a module is, so that styles know what they may do with it. */
@@ -36,13 +36,13 @@ typedef enum sherd_module_kind {
     SHERD_MODULE_DROPOUT
 } sherd_module_kind;
 
-/* Compute `out` (its count starts at 0) from `in`. Failures go through the world's alarm. */
+/* Compute `out` (its count starts at 0) from `in`. Failures go through the world's alarm. NULL = a container, not to be called. */
 typedef void (*sherd_forward)(sherd_module *self, const sherd_args *in, sherd_args *out);
 
 typedef struct sherd_module_options {
     sherd_module_kind kind;
-    void *payload;                      /* the module's own data */
-    void (*destroy)(void *payload);     /* called once when the module is destroyed; may be NULL */
+    void *payload;                  /* the module's own data */
+    void (*destroy)(void *payload); /* called once when the module is destroyed; may be NULL */
 } sherd_module_options;
 
 /**
@@ -54,26 +54,31 @@ typedef struct sherd_module_options {
  * @errors ENOMEM
  */
 SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *world,
-                                            sherd_forward forward, const sherd_module_options *options);
+                                            sherd_forward forward,
+                                            const sherd_module_options *options);
 
-/** Destroy a root module with its children, parameters and hooks; NULL is a no-op. @local @errors none */
+/** Destroy a root module with its children, parameters and hooks; NULL or a child is a no-op. @local @errors none */
 SHERD_API void sherd_module_destroy(sherd_module *module);
 
 /**
  * Give a module a child.
  *
  * @local
- * @owns   the module takes `child`, also on failure (then it is destroyed); `child` NULL passes a failure on as ENOMEM
- * @errors EINVAL a name that is empty, has a dot or is taken; `child` has a parent; ENOMEM
+ * @owns   the module takes `child`, also on failure (then it is destroyed, unless it has a parent or is the root of this
+ *         tree); `child` NULL passes a failure on as ENOMEM
+ * @errors EINVAL a name that is empty, has a dot or is taken; `child` has a parent, is the root of this tree, or is of another
+ *         world; ENOMEM
  */
-SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child);
+SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name,
+                                         sherd_module *child);
 
 /**
- * Give a module a parameter: a leaf that wants a gradient.
+ * Give a module a parameter: a leaf, which from now on wants a gradient (sherd_require_grad freezes it again).
  *
  * @local
  * @owns   the module retains `t`
- * @errors EINVAL a name that is empty, has a dot or is taken; `t` failed or is no leaf; ENOMEM
+ * @errors EINVAL a name that is empty, has a dot or is taken; `t` failed, is no leaf, has no fractions or is of another
+ *         world; ENOMEM
  */
 SHERD_CALL sherd_status sherd_module_add_parameter(sherd_module *module, const char *name,
                                                    sherd_tensor *t);
@@ -92,28 +97,28 @@ SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const c
  * @collective what its operators need
  * @shapes     out: at least one output; every slot is the failed tensor after a failure
  * @owns       outputs belong to the scope of the caller
- * @errors     those of its operators; EINVAL no output
+ * @errors     those of its operators; EINVAL no output, a NULL among them, or a container without forward
  */
 SHERD_API void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out);
 
 /** Call a module with one positional tensor; its first output. @collective as sherd_module_run @owns scope @errors as sherd_module_run */
 SHERD_API sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x);
 
-/** @local @errors none */
+/** The world it was made on. @local @owns borrowed @errors none */
 SHERD_API sherd_world *sherd_module_world(const sherd_module *module);
-/** What was given at creation. @local @errors none */
+/** What was given at creation. @local @owns borrowed from the module @errors none */
 SHERD_API void *sherd_module_payload(const sherd_module *module);
-/** @local @errors none */
+/** What kind of layer it was made as. @local @errors none */
 SHERD_API sherd_module_kind sherd_module_kind_of(const sherd_module *module);
-/** "" of a root. @local @owns borrowed, until the module gets a parent @errors none */
+/** "" of a root. @local @owns borrowed, until the module or one above it gets a parent @errors none */
 SHERD_API const char *sherd_module_path(const sherd_module *module);
 /** Direct children. @local @errors none */
 SHERD_API int sherd_module_children(const sherd_module *module);
-/** The i-th child; NULL if there is none. @local @errors none */
+/** The i-th child; NULL if there is none. @local @owns borrowed from the module @errors none */
 SHERD_API sherd_module *sherd_module_child(const sherd_module *module, int i);
 /** The name of the i-th child. @local @owns borrowed @errors none */
 SHERD_API const char *sherd_module_child_name(const sherd_module *module, int i);
-/** The module at a dotted path below this one ("" is itself); NULL if there is none. @local @errors none */
+/** The module at a dotted path below this one ("" is itself); NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API sherd_module *sherd_module_find(sherd_module *module, const char *path);
 /** A parameter by name; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name);
@@ -123,7 +128,7 @@ SHERD_API int sherd_module_parameters(const sherd_module *module);
 SHERD_API const char *sherd_module_parameter_name(const sherd_module *module, int i);
 /** Training (the default) or not, for this module and all below: dropout does nothing when not training. @local @errors none */
 SHERD_API void sherd_module_train(sherd_module *module, bool training);
-/** @local @errors none */
+/** Whether it is training. @local @errors none */
 SHERD_API bool sherd_module_is_training(const sherd_module *module);
 /** The module's own generator, named by its path. @local @owns borrowed @errors none */
 SHERD_API sherd_generator *sherd_module_generator(sherd_module *module);
@@ -147,12 +152,14 @@ SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_name
                                           int room);
 
 /*
- * Hooks see and may replace tensors. A pre-forward hook gets the arguments; a forward hook the arguments and
- * the outputs. They run in the order of registration; with `prepend` before those already there. A forward
- * hook with `always` runs also when the forward has failed.
+ * Hooks see and may replace tensors, positional and keyword ones. A pre-forward hook gets the arguments; a forward
+ * hook the arguments, as the pre-forward hooks left them, and the outputs. They run in the order of registration; with
+ * `prepend` before those already there. All of them run in every call, also when an argument or the forward has
+ * failed: then `out` may be empty or hold the failed tensor. A hook may add and remove hooks.
  */
 typedef void (*sherd_pre_hook)(sherd_module *self, sherd_args *in, void *payload);
-typedef void (*sherd_hook)(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload);
+typedef void (*sherd_hook)(sherd_module *self, const sherd_args *in, sherd_args *out,
+                           void *payload);
 
 typedef struct sherd_hook_options {
     bool prepend;

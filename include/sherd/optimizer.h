@@ -24,10 +24,11 @@ typedef struct sherd_adamw_options {
  * AdamW over all parameters of a module, as they are now (parallelize first).
  *
  * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + decay p)
+ * where t counts the steps in which this parameter had a gradient.
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
- * @errors EINVAL betas outside of [0, 1); ENOMEM
+ * @errors EINVAL betas outside of [0, 1), eps or weight_decay negative, parameters on two meshes; ENOMEM
  */
 SHERD_CALL sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                            const sherd_adamw_options *options);
@@ -56,7 +57,8 @@ SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
  * @collective the parameters' mesh, if gradients are still to be settled
  * @errors     EDIFFER; ENOMEM; EPEER; by the alarm
  */
-SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale);
+SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate,
+                                    double grad_scale);
 
 /** Forget all gradients. @local @errors none */
 SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);

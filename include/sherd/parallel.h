@@ -19,8 +19,9 @@ typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module
 
 struct sherd_style {
     sherd_style_apply apply;
-    const char *name;        /* for messages */
-    sherd_placement input;   /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives */
+    const char *name; /* for messages */
+    /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives */
+    sherd_placement input;
     sherd_placement desired; /* what the forward shall get; unset = the style's own */
     sherd_placement output;  /* what leaves; unset = the style's own */
     bool to_local;           /* outputs leave as plain tensors */
@@ -42,7 +43,8 @@ SHERD_API sherd_style sherd_sequence_parallel(void);
 SHERD_API sherd_style sherd_prepare_input(void);
 
 typedef struct sherd_parallel_entry {
-    const char *path; /* names joined by dots, each with shell wildcards (* ? [..]) that match one level; "" is the root */
+    /* names joined by dots, each with shell wildcards (* ? [..]) that match one level; "" is the root */
+    const char *path;
     sherd_style style;
 } sherd_parallel_entry;
 
@@ -58,7 +60,8 @@ typedef struct sherd_parallel_entry {
  *             fit the module, a parameter that varies or is placed twice; ENOMEM; EDIFFER; the module is then partly changed
  */
 SHERD_CALL sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh,
-                                          const char *axis, const sherd_parallel_entry *plan, int count);
+                                          const char *axis, const sherd_parallel_entry *plan,
+                                          int count);
 
 /**
  * Keep activations that are equal on all ranks of an axis as shards of `dim` between forward and backward.

@@ -13,15 +13,20 @@
 SHERD_BEGIN
 
 typedef enum sherd_step_kind {
-    SHERD_STEP_SLICE = 0,           /* each rank keeps a part of what it holds; nothing travels */
-    SHERD_STEP_EXCHANGE = 1,        /* boxes go straight to where they belong */
-    SHERD_STEP_REDUCE_EXCHANGE = 2, /* the owner of a target box pulls all addends of it and adds them in rank order */
-    SHERD_STEP_ALL_REDUCE = 3       /* ranks with equal target boxes each reduce a slice and write it to all of them */
+    /* each rank keeps a part of what it holds; nothing travels */
+    SHERD_STEP_SLICE = 0,
+    /* boxes go straight to where they belong */
+    SHERD_STEP_EXCHANGE = 1,
+    /* the owner of a target box pulls all addends of it and adds them in rank order */
+    SHERD_STEP_REDUCE_EXCHANGE = 2,
+    /* ranks with equal target boxes each reduce a slice and write it to all of them */
+    SHERD_STEP_ALL_REDUCE = 3
 } sherd_step_kind;
 
 typedef struct sherd_step {
     sherd_step_kind kind;
-    unsigned axes; /* bit i = axis i of the mesh takes part: ranks that differ only in these axes form the group */
+    /* bit i = axis i of the mesh takes part: ranks that differ only in these axes form the group */
+    unsigned axes;
     const sherd_layout *from, *to;
     int64_t recv_max_bytes, recv_total_bytes; /* what the busiest rank, and all ranks, receive */
     int64_t picoseconds;
@@ -31,8 +36,10 @@ typedef struct sherd_step {
 typedef struct sherd_plan_price {
     int64_t picoseconds;
     int64_t recv_max_bytes, recv_total_bytes, send_max_bytes;
-    int64_t bound_max_bytes, bound_total_bytes; /* no plan receives less; bound_max_bytes is -1 with a pending reduction */
-    int64_t peak_bytes; /* worst rank: input and output of the worst step, and the source, each once */
+    /* no plan receives less; bound_max_bytes is -1 with a pending reduction */
+    int64_t bound_max_bytes, bound_total_bytes;
+    /* worst rank: input and output of the worst step, and the source, each once */
+    int64_t peak_bytes;
     int rounds;
 } sherd_plan_price;
 

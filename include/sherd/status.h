@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define SHERD_API __attribute__((visibility("default")))
+#define SHERD_API        __attribute__((visibility("default")))
 #define SHERD_MUST_CHECK __attribute__((warn_unused_result))
 #else
 #define SHERD_API
@@ -34,14 +34,14 @@
 SHERD_BEGIN
 
 /* name, number, what it means */
-#define SHERD_STATUS_LIST(X)                                                                       \
-    X(OK, 0, "success")                                                                            \
-    X(EINVAL, -1, "an argument is wrong")                                                          \
-    X(EDIFFER, -2, "ranks passed different arguments or made different calls")                     \
-    X(ENOTSUP, -3, "not supported")                                                                \
-    X(ENOMEM, -4, "out of memory")                                                                 \
-    X(ELIMIT, -5, "a limit of the library is exceeded")                                            \
-    X(EPEER, -6, "a rank has died; the world stays closed")                                        \
+#define SHERD_STATUS_LIST(X)                                                   \
+    X(OK, 0, "success")                                                        \
+    X(EINVAL, -1, "an argument is wrong")                                      \
+    X(EDIFFER, -2, "ranks passed different arguments or made different calls") \
+    X(ENOTSUP, -3, "not supported")                                            \
+    X(ENOMEM, -4, "out of memory")                                             \
+    X(ELIMIT, -5, "a limit of the library is exceeded")                        \
+    X(EPEER, -6, "a rank has died; the world stays closed")                    \
     X(ETIMEDOUT, -7, "a rank did not come in time; the world stays closed")
 
 typedef enum sherd_status {

@@ -33,11 +33,13 @@ SHERD_API void sherd_scope_end(sherd_world *world);
 /**
  * Pass a tensor out: it will belong to the scope around the innermost one. Returns the tensor.
  *
- * @local   @errors none; a tensor that is not in the innermost scope stays where it is
+ * @local
+ * @owns   `t` itself, then of the scope around
+ * @errors none; a tensor that is not in the innermost scope stays where it is
  */
 SHERD_API sherd_tensor *sherd_scope_pass(sherd_tensor *t);
 
-/** Keep a tensor beyond its scope; each retain needs one release. Returns the tensor. @local @errors none */
+/** Keep a tensor beyond its scope; each retain needs one release. Returns the tensor. @local @owns the caller too @errors none */
 SHERD_API sherd_tensor *sherd_tensor_retain(sherd_tensor *t);
 
 /** Give up a retained tensor; NULL is a no-op. @local @errors none */
@@ -73,7 +75,8 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
  *
  * @local   @owns the result belongs to the scope   @errors EINVAL; ENOTSUP a pending reduction other than sum; ENOMEM
  */
-SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, double value);
+SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype,
+                                          double value);
 
 /*
  * A source of random numbers. Philox keyed by (world's seed, name, number of the call, global index of the
@@ -98,17 +101,17 @@ SHERD_API sherd_generator sherd_generator_named(const char *name);
  * @errors   EINVAL a dtype without fractions, a pending reduction; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_normal(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
-                                     int ndim, const sherd_layout *layout, sherd_generator *generator,
-                                     double mean, double deviation);
+                                     int ndim, const sherd_layout *layout,
+                                     sherd_generator *generator, double mean, double deviation);
 
 /** Uniform numbers in [low, high); otherwise as sherd_normal. @local @owns the scope @errors as sherd_normal */
 SHERD_API sherd_tensor *sherd_uniform(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
-                                      int ndim, const sherd_layout *layout, sherd_generator *generator,
-                                      double low, double high);
+                                      int ndim, const sherd_layout *layout,
+                                      sherd_generator *generator, double low, double high);
 
 /* ---- what a tensor is ----------------------------------------------------------------------- */
 
-/** The world. @local @errors none */
+/** The world. @local @owns borrowed @errors none */
 SHERD_API sherd_world *sherd_tensor_world(const sherd_tensor *t);
 /** The element type. @local @errors none */
 SHERD_API sherd_dtype sherd_tensor_dtype(const sherd_tensor *t);
@@ -118,7 +121,7 @@ SHERD_API int sherd_tensor_ndim(const sherd_tensor *t);
 SHERD_API const int64_t *sherd_tensor_shape(const sherd_tensor *t);
 /** Global number of elements. @local @errors none */
 SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
-/** Layout, or NULL of a plain tensor. @local @errors none */
+/** Layout, or NULL of a plain tensor. @local @owns borrowed from the world @errors none */
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 /** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
@@ -130,7 +133,7 @@ SHERD_API const char *sherd_tensor_text(sherd_tensor *t);
 /**
  * Say that a plain tensor is equal on all ranks, so that it may be taken for replicated. Returns it.
  *
- * @local   @errors EINVAL `t` is distributed
+ * @local   @owns `t` itself, which stays where it belongs   @errors EINVAL `t` is distributed
  */
 SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
 
@@ -168,15 +171,19 @@ SHERD_API double sherd_item(sherd_tensor *t);
 /* ---- between local and global --------------------------------------------------------------- */
 
 typedef enum sherd_from_local_mode {
-    SHERD_FROM_CHUNK = 0, /* `shape` and the layout's cuts are given and must fit what each rank has */
-    SHERD_FROM_INFER = 1  /* global shape and cuts follow from what the ranks have (they tell each other) */
+    /* `shape` and the layout's cuts are given and must fit what each rank has */
+    SHERD_FROM_CHUNK = 0,
+    /* global shape and cuts follow from what the ranks have (they tell each other) */
+    SHERD_FROM_INFER = 1
 } sherd_from_local_mode;
 
 typedef struct sherd_from_local_options {
     sherd_from_local_mode mode;
-    const int64_t *shape;        /* CHUNK: global shape, int64_t[ndim]; NULL only where no dim is sharded */
-    const int64_t *const *sizes; /* CHUNK: explicit sizes as in sherd_layout_options; NULL = default cuts */
-    const int *order;            /* as in sherd_layout_options */
+    /* CHUNK: global shape, int64_t[ndim]; NULL only where no dim is sharded */
+    const int64_t *shape;
+    /* CHUNK: explicit sizes as in sherd_layout_options; NULL = default cuts */
+    const int64_t *const *sizes;
+    const int *order; /* as in sherd_layout_options */
 } sherd_from_local_options;
 
 /**
@@ -215,7 +222,8 @@ SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
 
 typedef struct sherd_redistribute_options {
-    bool begin; /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
+    /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
+    bool begin;
 } sherd_redistribute_options;
 
 /**

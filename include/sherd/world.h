@@ -22,12 +22,12 @@ typedef struct sherd_world sherd_world;
 typedef enum sherd_ranks_as { SHERD_PROCESSES = 0, SHERD_THREADS = 1 } sherd_ranks_as;
 
 typedef struct sherd_world_options {
-    int ranks;            /* for sherd_spawn: how many; 0 = 1. Ignored where a launcher says it */
-    sherd_ranks_as as;    /* for sherd_spawn */
-    bool no_pin;          /* do not pin ranks to cores; they are pinned where ranks <= cores */
-    uint64_t seed;        /* of all random numbers of this world; equal on all ranks */
-    size_t region_bytes;  /* address space for the tensors of one rank; 0 = the machine's memory */
-    char *error;          /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
+    int ranks;           /* for sherd_spawn: how many; 0 = 1. Ignored where a launcher says it */
+    sherd_ranks_as as;   /* for sherd_spawn */
+    bool no_pin;         /* do not pin ranks to cores; they are pinned where ranks <= cores */
+    uint64_t seed;       /* of all random numbers of this world; equal on all ranks */
+    size_t region_bytes; /* address space for the tensors of one rank; 0 = the machine's memory */
+    char *error;         /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
 } sherd_world_options;
 
 /**
