@@ -14,10 +14,13 @@ typedef struct sherd__named_child {
 typedef struct sherd__named_tensor {
     char *name;
     sherd_tensor *tensor; /* counted */
+    bool placed;          /* by a style */
 } sherd__named_tensor;
 
+/* A list, so that hooks may be added and removed while it is walked. */
 typedef struct sherd__hook_entry {
-    int id;
+    struct sherd__hook_entry *next;
+    int id;                /* 0 = removed while the module runs; freed when it has run */
     sherd_pre_hook before; /* one of the two */
     sherd_hook after;
     void *payload;
@@ -27,7 +30,7 @@ typedef struct sherd__hook_entry {
 struct sherd_module {
     sherd_world *world;
     sherd_module *parent;
-    sherd_forward forward;
+    sherd_forward forward; /* NULL = a container */
     sherd_module_options options;
     char *path;
     bool eval; /* not training */
@@ -37,9 +40,20 @@ struct sherd_module {
     sherd__named_tensor *parameter;
     int parameters;
     sherd__hook_entry *before, *after; /* in order of running */
-    int befores, afters;
     int next_hook;
-    unsigned placed; /* bit i: parameter i was placed by a style */
+    int running; /* calls of this module under way */
 };
+
+/* "" for a root is no help in a message: then "(root)". */
+const char *sherd__module_name(const sherd_module *module);
+
+/* Number of a parameter; -1 if there is none. */
+int sherd__find_parameter(const sherd_module *module, const char *name);
+
+/* Free hooks that were removed while the module ran (all = the others too). */
+void sherd__hooks_sweep(sherd_module *module, bool all);
+
+/* Write EINVAL (or another status) with a text into the world's diag. */
+#define sherd__module_fail(module, ...) sherd__fail(sherd__world_diag((module)->world), __VA_ARGS__)
 
 #endif

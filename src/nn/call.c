@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calling a module: a scope, the pre-forward hooks, the forward, the forward hooks. The hooks after run
+ * whatever happened before, so that what a hook before has set up is taken down again. Only the outputs leave
+ * the scope; everything else that the forward made is released here, unless the tape holds it.
+ */
+#include <string.h>
+
+#include "nn/module.h"
+
+sherd_tensor *sherd_args_find(const sherd_args *args, const char *name)
+{
+    for (int i = 0; i < args->count && i < SHERD_MAX_ARGS; i++)
+        if (args->name[i] && strcmp(args->name[i], name) == 0)
+            return args->value[i];
+    return NULL;
+}
+
+static bool count_fits(const sherd_args *args)
+{
+    return args->count >= 0 && args->count <= SHERD_MAX_ARGS;
+}
+
+/* A module's own mistake, raised; a failure that came before it has the first word. */
+static void complain(sherd_module *m, const char *fault)
+{
+    sherd__raise_local(m->world);
+    sherd__raise(m->world, SHERD_EINVAL, "sherd_module_run: module \"%s\": %s",
+                 sherd__module_name(m), fault);
+}
+
+static void run(sherd_module *m, sherd_args *in, sherd_args *out)
+{
+    m->running++;
+    for (sherd__hook_entry *e = m->before; e; e = e->next)
+        if (e->id)
+            e->before(m, in, e->payload);
+    if (!count_fits(in)) {
+        complain(m, "a hook left a number of arguments that is out of range");
+        in->count = 0;
+    }
+    if (m->forward)
+        m->forward(m, in, out);
+    else
+        complain(m, "it is a container without a forward function");
+    for (sherd__hook_entry *e = m->after; e; e = e->next)
+        if (e->id)
+            e->after(m, in, out, e->payload);
+    if (--m->running == 0)
+        sherd__hooks_sweep(m, false);
+}
+
+/* Whether there is an output and none has failed. */
+static bool is_good(sherd_module *m, const sherd_args *out)
+{
+    const char *fault = NULL;
+
+    if (!count_fits(out))
+        fault = "it gave a number of outputs that is out of range";
+    else if (out->count == 0)
+        fault = "it gave no output";
+    for (int i = 0; !fault && i < out->count; i++)
+        if (!out->value[i])
+            fault = "one of its outputs is NULL";
+    if (fault) {
+        complain(m, fault);
+        return false;
+    }
+    for (int i = 0; i < out->count; i++)
+        if (sherd_tensor_failed(out->value[i]))
+            return false;
+    return true;
+}
+
+void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out)
+{
+    sherd_args arguments = *in, result = {0};
+
+    sherd_scope_begin(module->world);
+    if (!count_fits(in)) {
+        complain(module, "the number of arguments is out of range");
+        arguments.count = 0;
+    }
+    run(module, &arguments, &result);
+    if (is_good(module, &result)) {
+        for (int i = 0; i < result.count; i++)
+            sherd_scope_pass(result.value[i]);
+    } else {
+        /* The caller may use any slot that it expects. */
+        result.count = count_fits(&result) && result.count ? result.count : 1;
+        for (int i = 0; i < SHERD_MAX_ARGS; i++)
+            result.value[i] = sherd__failed(module->world);
+    }
+    sherd_scope_end(module->world);
+    *out = result;
+}
+
+sherd_tensor *sherd_module_call(sherd_module *module, sherd_tensor *x)
+{
+    sherd_args in = {.count = 1, .value = {x}}, out;
+
+    sherd_module_run(module, &in, &out);
+    return out.value[0];
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hooks of modules. A removed hook is freed at once, or, while its module runs, after the run: a hook may
+ * remove itself and go on using its payload. A hook added during a run takes part in it if its turn is still to come.
+ */
+#include "nn/module.h"
+
+static sherd_status insert(int *id, sherd_module *m, sherd__hook_entry **list,
+                           const sherd__hook_entry *hook, bool prepend)
+{
+    sherd__hook_entry *entry = sherd__alloc(sherd__world_heap(m->world), 1, sizeof *entry);
+
+    if (id)
+        *id = 0;
+    if (!entry) {
+        if (hook->destroy)
+            hook->destroy(hook->payload);
+        return sherd__no_memory(sherd__world_diag(m->world), "sherd_module_hook");
+    }
+    while (*list && !prepend)
+        list = &(*list)->next;
+    *entry = *hook;
+    entry->id = m->next_hook++;
+    entry->next = *list;
+    *list = entry;
+    if (id)
+        *id = entry->id;
+    return SHERD_OK;
+}
+
+sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_hook hook,
+                                      const sherd_hook_options *options)
+{
+    static const sherd_hook_options none;
+    const sherd_hook_options *o = options ? options : &none;
+    sherd__hook_entry entry = {NULL, 0, hook, NULL, o->payload, o->destroy};
+
+    return insert(id, module, &module->before, &entry, o->prepend);
+}
+
+sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook hook,
+                                     const sherd_hook_options *options)
+{
+    static const sherd_hook_options none;
+    const sherd_hook_options *o = options ? options : &none;
+    sherd__hook_entry entry = {NULL, 0, NULL, hook, o->payload, o->destroy};
+
+    return insert(id, module, &module->after, &entry, o->prepend);
+}
+
+static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
+{
+    while (*list) {
+        sherd__hook_entry *entry = *list;
+        if (entry->id && !all) {
+            list = &entry->next;
+            continue;
+        }
+        *list = entry->next;
+        if (entry->destroy)
+            entry->destroy(entry->payload);
+        sherd__free(sherd__world_heap(m->world), entry);
+    }
+}
+
+void sherd__hooks_sweep(sherd_module *module, bool all)
+{
+    sweep(module, &module->before, all);
+    sweep(module, &module->after, all);
+}
+
+static void mark(sherd__hook_entry *entry, int id)
+{
+    for (; entry; entry = entry->next)
+        if (entry->id == id)
+            entry->id = 0;
+}
+
+void sherd_module_unhook(sherd_module *module, int id)
+{
+    if (id <= 0)
+        return;
+    mark(module->before, id);
+    mark(module->after, id);
+    if (!module->running)
+        sherd__hooks_sweep(module, false);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers: modules whose forward is one operator. First values are plain and equal on all ranks, drawn
+ * from (the world's seed, the given name), so that they do not depend on how the layer is sharded later.
+ */
+#include "nn/module.h"
+#include "sherd/layers.h"
+#include "sherd/ops.h"
+
+static const double default_deviation = 0.02;
+static const double epsilon = 1e-5;
+
+/* The one positional argument; the failed tensor, raised, if there is none. */
+static sherd_tensor *argument(const sherd_module *m, const sherd_args *in)
+{
+    if (in->count > 0 && in->value[0] && !in->name[0])
+        return in->value[0];
+    return sherd__fail_tensor(m->world, true, SHERD_EINVAL,
+                              "module \"%s\": it takes one positional tensor",
+                              sherd__module_name(m));
+}
+
+static void give(sherd_args *out, sherd_tensor *t)
+{
+    out->value[0] = t;
+    out->count = 1;
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+static const sherd_layer_options *or_default(const sherd_layer_options *options)
+{
+    static const sherd_layer_options none;
+    return options ? options : &none;
+}
+
+static sherd_status check(sherd_world *world, const char *function, int64_t a, int64_t b,
+                          const sherd_layer_options *o)
+{
+    const char *fault = NULL;
+
+    if (a < 1 || b < 1)
+        fault = "a size is less than 1";
+    else if (o->dtype != SHERD_F32 && o->dtype != SHERD_F64)
+        fault = "the dtype has no fractions";
+    else if (!(o->deviation >= 0))
+        fault = "the deviation is negative";
+    if (!fault)
+        return SHERD_OK;
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s(%lld, %lld): %s", function,
+                       (long long)a, (long long)b, fault);
+}
+
+static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
+                          const sherd_layer_options *o)
+{
+    sherd_generator generator = sherd_generator_named(o->name ? o->name : "");
+    double deviation = o->deviation > 0 ? o->deviation : default_deviation;
+
+    return sherd_normal(world, o->dtype, (int64_t[]){rows, cols}, 2, NULL, &generator, 0,
+                        deviation);
+}
+
+/* Make a module of these parameters (bias may be NULL); nothing is left of it on failure. */
+static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_module_kind kind,
+                             sherd_forward forward, sherd_tensor *weight, sherd_tensor *bias)
+{
+    const sherd_module_options options = {.kind = kind};
+    sherd__diag *diag = sherd__world_diag(world);
+    sherd_module *m = NULL;
+    sherd_status status;
+
+    if (sherd_tensor_failed(weight) || (bias && sherd_tensor_failed(bias)))
+        return diag->status ? diag->status : SHERD_ENOMEM;
+    status = sherd_module_create(&m, world, forward, &options);
+    if (!status)
+        status = sherd_module_add_parameter(m, "weight", weight);
+    if (!status && bias)
+        status = sherd_module_add_parameter(m, "bias", bias);
+    if (status) {
+        sherd_module_destroy(m);
+        return status;
+    }
+    *out = m;
+    return SHERD_OK;
+}
+
+/* ---- the layers ----------------------------------------------------------------------------- */
+
+static void linear(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *bias = self->parameters > 1 ? self->parameter[1].tensor : NULL;
+    give(out, sherd_linear(argument(self, in), self->parameter[0].tensor, bias));
+}
+
+sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t in,
+                                 int64_t features, const sherd_layer_options *options)
+{
+    const sherd_layer_options *o = or_default(options);
+    sherd_tensor *weight, *bias = NULL;
+    sherd_status status = check(world, "sherd_linear_create", in, features, o);
+
+    *out = NULL;
+    if (status)
+        return status;
+    sherd_scope_begin(world);
+    weight = draw(world, features, in, o);
+    if (o->bias)
+        bias = sherd_constant(world, o->dtype, &features, 1, 0);
+    status = assemble(out, world, SHERD_MODULE_LINEAR, linear, weight, bias);
+    sherd_scope_end(world);
+    return status;
+}
+
+static void embedding(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    give(out, sherd_embedding(self->parameter[0].tensor, argument(self, in)));
+}
+
+sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int64_t entries,
+                                    int64_t width, const sherd_layer_options *options)
+{
+    const sherd_layer_options *o = or_default(options);
+    sherd_status status = check(world, "sherd_embedding_create", entries, width, o);
+
+    *out = NULL;
+    if (status)
+        return status;
+    sherd_scope_begin(world);
+    status = assemble(out, world, SHERD_MODULE_EMBEDDING, embedding, draw(world, entries, width, o),
+                      NULL);
+    sherd_scope_end(world);
+    return status;
+}
+
+static void layer_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    give(out, sherd_layer_norm(argument(self, in), self->parameter[0].tensor,
+                               self->parameter[1].tensor, epsilon));
+}
+
+sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
+                                     const sherd_layer_options *options)
+{
+    const sherd_layer_options *o = or_default(options);
+    sherd_tensor *weight, *bias;
+    sherd_status status = check(world, "sherd_layer_norm_create", width, 1, o);
+
+    *out = NULL;
+    if (status)
+        return status;
+    sherd_scope_begin(world);
+    weight = sherd_constant(world, o->dtype, &width, 1, 1);
+    bias = sherd_constant(world, o->dtype, &width, 1, 0);
+    status = assemble(out, world, SHERD_MODULE_LAYER_NORM, layer_norm, weight, bias);
+    sherd_scope_end(world);
+    return status;
+}
+
+typedef struct dropout {
+    sherd_world *world;
+    double p;
+} dropout;
+
+static void drop(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    const dropout *d = self->options.payload;
+    sherd_tensor *x = argument(self, in);
+    give(out, self->eval ? x : sherd_dropout(x, d->p, &self->generator));
+}
+
+static void free_dropout(void *payload)
+{
+    dropout *d = payload;
+    sherd__free(sherd__world_heap(d->world), d);
+}
+
+sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double p)
+{
+    sherd_module_options options = {SHERD_MODULE_DROPOUT, NULL, free_dropout};
+    sherd__diag *diag = sherd__world_diag(world);
+    sherd_status status;
+    dropout *d;
+
+    *out = NULL;
+    if (!(p >= 0 && p < 1))
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_dropout_create: p is %g, not in [0, 1)", p);
+    d = sherd__alloc(sherd__world_heap(world), 1, sizeof *d);
+    if (!d)
+        return sherd__no_memory(diag, "sherd_dropout_create");
+    *d = (dropout){world, p};
+    options.payload = d;
+    status = sherd_module_create(out, world, drop, &options);
+    if (status)
+        free_dropout(d);
+    return status;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tree of modules: names, paths, children. A path is set when a module gets a parent, for the whole
+ * subtree at once, so that reading one costs nothing. Adding costs a walk over the subtree.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/module.h"
+
+static sherd__heap *heap_of(const sherd_module *module)
+{
+    return sherd__world_heap(module->world);
+}
+
+const char *sherd__module_name(const sherd_module *module)
+{
+    return module->path[0] ? module->path : "(root)";
+}
+
+sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_forward forward,
+                                 const sherd_module_options *options)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd_module *m = sherd__alloc(heap, 1, sizeof *m);
+    char *path = m ? sherd__copy_text(heap, "") : NULL;
+
+    *out = NULL;
+    if (!path) {
+        sherd__free(heap, m);
+        return sherd__no_memory(sherd__world_diag(world), "sherd_module_create");
+    }
+    m->world = world;
+    m->forward = forward;
+    m->path = path;
+    m->generator = sherd_generator_named(path);
+    m->next_hook = 1;
+    if (options)
+        m->options = *options;
+    *out = m;
+    return SHERD_OK;
+}
+
+static void destroy_tree(sherd_module *m)
+{
+    sherd__heap *heap = heap_of(m);
+
+    for (int i = 0; i < m->children; i++) {
+        destroy_tree(m->child[i].module);
+        sherd__free(heap, m->child[i].name);
+    }
+    sherd__hooks_sweep(m, true);
+    for (int i = 0; i < m->parameters; i++) {
+        sherd_tensor_release(m->parameter[i].tensor);
+        sherd__free(heap, m->parameter[i].name);
+    }
+    if (m->options.destroy)
+        m->options.destroy(m->options.payload);
+    sherd__free(heap, m->child);
+    sherd__free(heap, m->parameter);
+    sherd__free(heap, m->path);
+    sherd__free(heap, m);
+}
+
+void sherd_module_destroy(sherd_module *module)
+{
+    if (module && !module->parent)
+        destroy_tree(module);
+}
+
+/* ---- children ------------------------------------------------------------------------------- */
+
+static int find_child(const sherd_module *m, const char *name, size_t length)
+{
+    for (int i = 0; i < m->children; i++)
+        if (strncmp(m->child[i].name, name, length) == 0 && m->child[i].name[length] == 0)
+            return i;
+    return -1;
+}
+
+static int count_modules(const sherd_module *m)
+{
+    int n = 1;
+    for (int i = 0; i < m->children; i++)
+        n += count_modules(m->child[i].module);
+    return n;
+}
+
+static char *join(sherd__heap *heap, const char *path, const char *name)
+{
+    size_t room = strlen(path) + strlen(name) + 2;
+    char *text = sherd__alloc(heap, room, 1);
+    if (text)
+        snprintf(text, room, "%s%s%s", path, path[0] ? "." : "", name);
+    return text;
+}
+
+/* The paths that m and all below it will have, parents first; false for lack of memory. */
+static bool make_paths(const sherd_module *m, const char *path, const char *name, char **paths,
+                       int *count)
+{
+    char *mine = join(heap_of(m), path, name);
+    if (!mine)
+        return false;
+    paths[(*count)++] = mine;
+    for (int i = 0; i < m->children; i++)
+        if (!make_paths(m->child[i].module, mine, m->child[i].name, paths, count))
+            return false;
+    return true;
+}
+
+static void take_paths(sherd_module *m, char **paths, int *count)
+{
+    sherd__free(heap_of(m), m->path);
+    m->path = paths[(*count)++];
+    m->generator = sherd_generator_named(m->path);
+    for (int i = 0; i < m->children; i++)
+        take_paths(m->child[i].module, paths, count);
+}
+
+/* Nothing has changed if it returns false. */
+static bool adopt(sherd_module *m, const char *name, sherd_module *child)
+{
+    sherd__heap *heap = heap_of(m);
+    int modules = count_modules(child), made = 0, taken = 0;
+    size_t n = (size_t)m->children;
+    char **paths = sherd__alloc(heap, (size_t)modules, sizeof *paths);
+    char *copy = sherd__copy_text(heap, name);
+    sherd__named_child *grown = sherd__grow(heap, m->child, n, n + 1, sizeof *grown);
+    bool good;
+
+    if (grown)
+        m->child = grown;
+    good = paths && copy && grown && make_paths(child, m->path, name, paths, &made);
+    if (good) {
+        take_paths(child, paths, &taken);
+        child->parent = m;
+        m->child[m->children++] = (sherd__named_child){copy, child};
+    } else {
+        for (int i = 0; i < made; i++)
+            sherd__free(heap, paths[i]);
+        sherd__free(heap, copy);
+    }
+    sherd__free(heap, paths);
+    return good;
+}
+
+static sherd_status check_child(const sherd_module *m, const char *name, const sherd_module *child)
+{
+    const char *fault = NULL;
+
+    if (!name || !name[0] || strchr(name, '.'))
+        fault = "a name is not empty and has no dot";
+    else if (find_child(m, name, strlen(name)) >= 0 || sherd__find_parameter(m, name) >= 0)
+        fault = "the name is taken";
+    else if (child->world != m->world)
+        fault = "the child is of another world";
+    if (!fault)
+        return SHERD_OK;
+    return sherd__module_fail(m, SHERD_EINVAL, "sherd_module_add: child \"%s\" of \"%s\": %s",
+                              name ? name : "(null)", sherd__module_name(m), fault);
+}
+
+sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_module *child)
+{
+    const sherd_module *root = module;
+    sherd_status status;
+
+    if (!child)
+        return sherd__no_memory(sherd__world_diag(module->world), "sherd_module_add");
+    while (root->parent)
+        root = root->parent;
+    /* These two belong to a tree already, which would lose them. */
+    if (child->parent || child == root)
+        return sherd__module_fail(module, SHERD_EINVAL,
+                                  "sherd_module_add: child \"%s\" of \"%s\": it %s",
+                                  name ? name : "(null)", sherd__module_name(module),
+                                  child->parent ? "has a parent" : "is the root of this tree");
+    status = check_child(module, name, child);
+    if (!status && !adopt(module, name, child))
+        status = sherd__no_memory(sherd__world_diag(module->world), "sherd_module_add");
+    if (status)
+        sherd_module_destroy(child);
+    return status;
+}
+
+/* ---- what a module is ----------------------------------------------------------------------- */
+
+sherd_module *sherd_module_find(sherd_module *module, const char *path)
+{
+    while (module && *path) {
+        size_t length = strcspn(path, ".");
+        int i = find_child(module, path, length);
+        bool trailing = path[length] == '.' && !path[length + 1];
+        path += length + (path[length] == '.');
+        module = i < 0 || trailing ? NULL : module->child[i].module;
+    }
+    return module;
+}
+
+sherd_world *sherd_module_world(const sherd_module *module)
+{
+    return module->world;
+}
+
+void *sherd_module_payload(const sherd_module *module)
+{
+    return module->options.payload;
+}
+
+sherd_module_kind sherd_module_kind_of(const sherd_module *module)
+{
+    return module->options.kind;
+}
+
+const char *sherd_module_path(const sherd_module *module)
+{
+    return module->path;
+}
+
+int sherd_module_children(const sherd_module *module)
+{
+    return module->children;
+}
+
+sherd_module *sherd_module_child(const sherd_module *module, int i)
+{
+    return i >= 0 && i < module->children ? module->child[i].module : NULL;
+}
+
+const char *sherd_module_child_name(const sherd_module *module, int i)
+{
+    return i >= 0 && i < module->children ? module->child[i].name : NULL;
+}
+
+void sherd_module_train(sherd_module *module, bool training)
+{
+    module->eval = !training;
+    for (int i = 0; i < module->children; i++)
+        sherd_module_train(module->child[i].module, training);
+}
+
+bool sherd_module_is_training(const sherd_module *module)
+{
+    return !module->eval;
+}
+
+sherd_generator *sherd_module_generator(sherd_module *module)
+{
+    return &module->generator;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters of modules, and the walk over all of them. A tensor that two modules share (tied weights) is
+ * walked once, where it is met first; finding that out costs a walk per parameter, which is nothing
+ * beside making the tensors.
+ */
+#include <string.h>
+
+#include "nn/module.h"
+
+int sherd__find_parameter(const sherd_module *module, const char *name)
+{
+    for (int i = 0; i < module->parameters; i++)
+        if (strcmp(module->parameter[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static bool has_child(const sherd_module *m, const char *name)
+{
+    for (int i = 0; i < m->children; i++)
+        if (strcmp(m->child[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Why t can't be a parameter; NULL = it can. */
+static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
+{
+    if (!t || sherd_tensor_failed(t))
+        return "the tensor has failed";
+    if (t->world != m->world)
+        return "the tensor is of another world";
+    if (t->node)
+        return "the tensor is the result of a recorded operator, not a leaf";
+    if (t->dtype != SHERD_F32 && t->dtype != SHERD_F64)
+        return "the dtype has no fractions";
+    return NULL;
+}
+
+static sherd_status refuse(const sherd_module *m, const char *function, const char *name,
+                           const char *fault)
+{
+    return sherd__module_fail(m, SHERD_EINVAL, "%s: parameter \"%s\" of \"%s\": %s", function,
+                              name ? name : "(null)", sherd__module_name(m), fault);
+}
+
+sherd_status sherd_module_add_parameter(sherd_module *module, const char *name, sherd_tensor *t)
+{
+    static const char function[] = "sherd_module_add_parameter";
+    sherd__heap *heap = sherd__world_heap(module->world);
+    size_t n = (size_t)module->parameters;
+    const char *fault = tensor_fault(module, t);
+    sherd__named_tensor *grown;
+    char *copy;
+
+    if (!name || !name[0] || strchr(name, '.'))
+        fault = "a name is not empty and has no dot";
+    else if (sherd__find_parameter(module, name) >= 0 || has_child(module, name))
+        fault = "the name is taken";
+    if (fault)
+        return refuse(module, function, name, fault);
+    grown = sherd__grow(heap, module->parameter, n, n + 1, sizeof *grown);
+    if (grown)
+        module->parameter = grown;
+    copy = grown ? sherd__copy_text(heap, name) : NULL;
+    if (!copy)
+        return sherd__no_memory(sherd__world_diag(module->world), function);
+    sherd_require_grad(t, true);
+    module->parameter[n] = (sherd__named_tensor){copy, sherd_tensor_retain(t), false};
+    module->parameters++;
+    return SHERD_OK;
+}
+
+sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, sherd_tensor *t)
+{
+    static const char function[] = "sherd_module_set_parameter";
+    const char *fault = tensor_fault(module, t);
+    int i = name ? sherd__find_parameter(module, name) : -1;
+    sherd_tensor *old;
+
+    if (i < 0)
+        return refuse(module, function, name, "there is none of this name");
+    if (fault)
+        return refuse(module, function, name, fault);
+    old = module->parameter[i].tensor;
+    if (t->dtype != old->dtype || t->ndim != old->ndim ||
+        memcmp(t->shape, old->shape, (size_t)t->ndim * sizeof t->shape[0]) != 0)
+        return sherd__module_fail(module, SHERD_EINVAL,
+                                  "%s: parameter \"%s\" of \"%s\" is %s, the new tensor is %s",
+                                  function, name, sherd__module_name(module),
+                                  sherd_tensor_text(old), sherd_tensor_text(t));
+    module->parameter[i].tensor = sherd_tensor_retain(t);
+    sherd_tensor_release(old);
+    return SHERD_OK;
+}
+
+sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name)
+{
+    int i = sherd__find_parameter(module, name);
+    return i < 0 ? NULL : module->parameter[i].tensor;
+}
+
+int sherd_module_parameters(const sherd_module *module)
+{
+    return module->parameters;
+}
+
+const char *sherd_module_parameter_name(const sherd_module *module, int i)
+{
+    return i >= 0 && i < module->parameters ? module->parameter[i].name : NULL;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const sherd_module *root;
+    sherd_named_parameter *out;
+    int room, count;
+} walk;
+
+/* Where t is met first in a walk from m; false if it is not below m. */
+static bool first_holder(const sherd_module *m, const sherd_tensor *t, const sherd_module **holder,
+                         int *index)
+{
+    for (int i = 0; i < m->parameters; i++)
+        if (m->parameter[i].tensor == t) {
+            *holder = m;
+            *index = i;
+            return true;
+        }
+    for (int i = 0; i < m->children; i++)
+        if (first_holder(m->child[i].module, t, holder, index))
+            return true;
+    return false;
+}
+
+static void visit(walk *w, const sherd_module *m)
+{
+    for (int i = 0; i < m->parameters; i++) {
+        const sherd__named_tensor *p = &m->parameter[i];
+        const sherd_module *holder = NULL;
+        int index = -1;
+        first_holder(w->root, p->tensor, &holder, &index);
+        if (holder != m || index != i)
+            continue;
+        if (w->out && w->count < w->room)
+            w->out[w->count] = (sherd_named_parameter){m->path, p->name, p->tensor};
+        w->count++;
+    }
+    for (int i = 0; i < m->children; i++)
+        visit(w, m->child[i].module);
+}
+
+int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out, int room)
+{
+    walk w = {module, out, room, 0};
+    visit(&w, module);
+    return w.count;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients of all parameters together: settled in one round (one call per group, however many there are),
+ * and their norm, for which ranks exchange one number.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "nn/optimizer.h"
+
+/* The layout that a gradient shall have; its own if it is there already; NULL: failed, the reason is in the diag. */
+static const sherd_layout *goal(const sherd_tensor *p, const sherd_tensor *g)
+{
+    const sherd_layout *to = NULL;
+    sherd_status status;
+
+    if (p->layout)
+        status = sherd__layout_settle(&to, p->layout);
+    else
+        status = sherd__replicated(&to, sherd_layout_mesh(g->layout), g->ndim, g->shape);
+    return status ? NULL : to;
+}
+
+/* Gather what must move into o->which, from, to; -1 if the alarm has been raised. */
+static int collect(sherd_optimizer *o)
+{
+    int n = 0;
+
+    for (int i = 0; i < o->count; i++) {
+        sherd_tensor *p = o->item[i].p, *g = sherd__raw_grad(p);
+        const sherd_layout *to;
+        if (!g || (!g->layout && !p->layout))
+            continue;
+        to = g->layout || p->layout ? goal(p, g) : NULL;
+        if (!to) {
+            sherd__raise_diag(o->world);
+            return -1;
+        }
+        if (g->layout == to && p->layout)
+            continue;
+        o->which[n] = i;
+        o->from[n] = g;
+        o->to[n++] = to;
+    }
+    return n;
+}
+
+void sherd_optimizer_settle(sherd_optimizer *optimizer)
+{
+    sherd_optimizer *o = optimizer;
+    int n;
+
+    if (sherd__alarmed(o->world) || (n = collect(o)) <= 0)
+        return;
+    sherd_scope_begin(o->world);
+    sherd__move_many(o->moved, o->from, o->to, n);
+    for (int i = 0; i < n; i++) {
+        sherd_tensor *p = o->item[o->which[i]].p, *g = o->moved[i];
+        if (!p->layout && !sherd_tensor_failed(g))
+            g = sherd__local_view(g);
+        if (!sherd_tensor_failed(g))
+            sherd__set_grad(p, g);
+    }
+    sherd_scope_end(o->world);
+}
+
+/*
+ * Whether this rank counts its part of a tensor: of the ranks that hold equal parts (they differ only on axes that do
+ * not shard it) the one at coordinate 0 does.
+ */
+static bool counts(const sherd_tensor *t)
+{
+    int64_t at[SHERD_MAX_AXES];
+
+    if (!sherd__coordinate(t, at))
+        return false;
+    for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(t->layout)); a++)
+        if (at[a] != 0 && !(t->layout->shard_axes & 1u << a))
+            return false;
+    return true;
+}
+
+/* Sums of squares of what this rank counts: of distributed gradients, and of plain ones. */
+static bool add_squares(sherd_optimizer *o, double *distributed, double *plain)
+{
+    *distributed = *plain = 0;
+    for (int i = 0; i < o->count; i++) {
+        sherd_tensor *g = sherd__raw_grad(o->item[i].p);
+        const void *data;
+        double squares;
+        if (!g || (g->layout && !counts(g)))
+            continue;
+        g = sherd__contiguous(g);
+        data = sherd__data(g);
+        if (!data && g->count)
+            return false;
+        squares = sherd__kernels_of(sherd__world_kernels(o->world), g->dtype)
+                      ->sum_squares(data, g->count);
+        *(g->layout ? distributed : plain) += squares;
+    }
+    return true;
+}
+
+/* The sum over all ranks of the mesh, added in their order, so that all have the same bits. */
+static bool add_up(sherd_optimizer *o, double *value)
+{
+    int64_t word, ranks = sherd_mesh_ranks(o->mesh);
+    double sum = 0;
+
+    memcpy(&word, value, sizeof word);
+    if (!sherd__share(o->world, o->mesh, "sherd_optimizer_grad_norm", &word, 1, o->shared))
+        return false;
+    for (int64_t r = 0; r < ranks; r++) {
+        double part;
+        memcpy(&part, &o->shared[r], sizeof part);
+        sum += part;
+    }
+    *value = sum;
+    return true;
+}
+
+double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
+{
+    sherd_optimizer *o = optimizer;
+    double distributed, plain;
+    bool good;
+
+    sherd_optimizer_settle(o);
+    if (sherd__alarmed(o->world))
+        return NAN;
+    sherd_scope_begin(o->world);
+    good = add_squares(o, &distributed, &plain);
+    sherd_scope_end(o->world);
+    if (good && o->mesh && sherd__in_mesh(o->world, o->mesh))
+        good = add_up(o, &distributed);
+    return good ? sqrt(distributed + plain) : NAN;
+}
