@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every public header compiles alone, as C99 and as C++17.
+cd "$(dirname "$0")/.." || exit 2
+warn='-Wall -Wextra -Wpedantic -Wshadow -pedantic-errors -Werror -fsyntax-only -Iinclude'
+bad=0
+for header in include/sherd.h include/sherd/*.h; do
+    echo "#include \"${header#include/}\"" | "${CC:-cc}" -std=c99 $warn -x c - || bad=1
+    echo "#include \"${header#include/}\"" | "${CXX:-c++}" -std=c++17 $warn -x c++ - || bad=1
+done
+exit $bad
