@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The smallest sherd program, and the example in README.md: a product over four ranks. */
+#include <sherd.h>
+#include <stdio.h>
+
+/* Every rank runs this. a has its columns spread over the four ranks, b its rows. */
+static int product(sherd_world *world, void *unused)
+{
+    const sherd_layout *columns, *rows, *whole;
+    (void)unused;
+    if (sherd_layout_parse(&columns, world, "[6,8(x)] on (x=4)", NULL) != SHERD_OK ||
+        sherd_layout_parse(&rows, world, "[8(x),5] on (x=4)", NULL) != SHERD_OK ||
+        sherd_layout_parse(&whole, world, "[6,5] on (x=4)", NULL) != SHERD_OK)
+        return 1;
+    sherd_tensor *a = sherd_constant_on(columns, SHERD_F32, 1.0);
+    sherd_tensor *b = sherd_constant_on(rows, SHERD_F32, 0.5);
+    sherd_tensor *c = sherd_matmul(a, b);                 /* nothing moves: a sum is pending */
+    sherd_tensor *d = sherd_redistribute(c, whole, NULL); /* one all-reduce */
+
+    if (sherd_world_check(world) != SHERD_OK) { /* the same verdict and text on all ranks */
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+        return 1;
+    }
+    if (sherd_world_rank(world) == 0) {
+        const float *value = sherd_tensor_read(d);
+        printf("%s\n%s = %g\n", sherd_tensor_text(c), sherd_tensor_text(d), value[0]);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const sherd_world_options options = {.ranks = 4};
+    int exit_status = 1;
+    sherd_status status = sherd_spawn(&exit_status, &options, product, NULL);
+    return status == SHERD_OK ? exit_status : 1;
+}
