@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdamW. Its state lies as the parameters lie, so a step touches local data only: one pass of one kernel
- * per parameter over p, m, v and the gradient.
+ * AdamW. Its state lies as the parameters lie, so a step touches local data only: one pass of one
+ * kernel per parameter over p, m, v and the gradient.
  */
 #include <math.h>
 

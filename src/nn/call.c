@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calling a module: a scope, the pre-forward hooks, the forward, the forward hooks. The hooks after run
- * whatever happened before, so that what a hook before has set up is taken down again. Only the outputs leave
- * the scope; everything else that the forward made is released here, unless the tape holds it.
+ * Calling a module: a scope, the pre-forward hooks, the forward, the forward hooks. The hooks after
+ * run whatever happened before, so that what a hook before has set up is taken down again. Only the
+ * outputs leave the scope; everything else that the forward made is released here, unless the tape
+ * holds it.
  */
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hooks of modules. A removed hook is freed at once, or, while its module runs, after the run: a hook may
- * remove itself and go on using its payload. A hook added during a run takes part in it if its turn is still to come.
+ * Hooks of modules. A removed hook is freed at once, or, while its module runs, after the run: a
+ * hook may remove itself and go on using its payload. A hook added during a run takes part in it if
+ * its turn is still to come.
  */
 #include "nn/module.h"
 

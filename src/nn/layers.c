@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers: modules whose forward is one operator. First values are plain and equal on all ranks, drawn
- * from (the world's seed, the given name), so that they do not depend on how the layer is sharded later.
+ * Layers: modules whose forward is one operator. First values are plain and equal on all ranks,
+ * drawn from (the world's seed, the given name), so that they do not depend on how the layer is
+ * sharded later.
  */
 #include "nn/module.h"
 #include "sherd/layers.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree of modules: names, paths, children. A path is set when a module gets a parent, for the whole
- * subtree at once, so that reading one costs nothing. Adding costs a walk over the subtree.
+ * The tree of modules: names, paths, children. A path is set when a module gets a parent, for the
+ * whole subtree at once, so that reading one costs nothing. Adding costs a walk over the subtree.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters of modules, and the walk over all of them. A tensor that two modules share (tied weights) is
- * walked once, where it is met first; finding that out costs a walk per parameter, which is nothing
- * beside making the tensors.
+ * Parameters of modules, and the walk over all of them. A tensor that two modules share (tied
+ * weights) is walked once, where it is met first; finding that out costs a walk per parameter,
+ * which is nothing beside making the tensors.
  */
 #include <string.h>
 

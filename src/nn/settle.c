@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of all parameters together: settled in one round (one call per group, however many there are),
- * and their norm, for which ranks exchange one number.
+ * Gradients of all parameters together: settled in one round (one call per group, however many
+ * there are), and their norm, for which ranks exchange one number.
  */
 #include <math.h>
 #include <string.h>
 
 #include "nn/optimizer.h"
 
-/* The layout that a gradient shall have; its own if it is there already; NULL: failed, the reason is in the diag. */
+/*
+ * The layout that a gradient shall have; its own if it is there already; NULL: failed, the reason
+ * is in the diag.
+ */
 static const sherd_layout *goal(const sherd_tensor *p, const sherd_tensor *g)
 {
     const sherd_layout *to = NULL;
@@ -65,8 +68,8 @@ void sherd_optimizer_settle(sherd_optimizer *optimizer)
 }
 
 /*
- * Whether this rank counts its part of a tensor: of the ranks that hold equal parts (they differ only on axes that do
- * not shard it) the one at coordinate 0 does.
+ * Whether this rank counts its part of a tensor: of the ranks that hold equal parts (they differ
+ * only on axes that do not shard it) the one at coordinate 0 does.
  */
 static bool counts(const sherd_tensor *t)
 {

@@ -25,6 +25,7 @@ typedef enum sherd__room {
     SHERD__ROOM_AUTOGRAD,
     SHERD__ROOM_OPS,
     SHERD__ROOM_NN,
+    SHERD__ROOM_PARALLEL,
     SHERD__ROOMS
 } sherd__room;
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applying a plan of styles. All paths are matched before anything changes, so that a misspelt one
+ * leaves the module as it was. Each name of a path is a shell pattern for one level of the tree.
+ * Ranks agree at the end: the hash of the plan and of what it matched must be the same on all.
+ */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "parallel/near.h"
+#include "parallel/style.h"
+
+typedef struct job {
+    sherd_world *world;
+    sherd_module *module;
+    const sherd_mesh *mesh;
+    int axis;
+    uint64_t hash;
+    /* Of the entry that is looked at: */
+    const sherd_parallel_entry *entry;
+    int matches;
+    int depth, deepest;       /* how far the path has led; the deepest that it came to no child */
+    const sherd_module *stop; /* where that was */
+    const char *missed;       /* the name that it looked for there */
+} job;
+
+typedef sherd_status (*visitor)(job *j, sherd_module *module);
+
+static sherd_status note(job *j, sherd_module *module)
+{
+    j->matches++;
+    j->hash = sherd__hash_text(j->hash, sherd_module_path(module));
+    return SHERD_OK;
+}
+
+static sherd_status apply(job *j, sherd_module *module)
+{
+    return j->entry->style.apply(&j->entry->style, module, j->mesh, j->axis);
+}
+
+/* Visit what `left` names, one after the other in memory, lead to. */
+static sherd_status descend(job *j, sherd_module *m, const char *names, int left, visitor visit)
+{
+    const char *rest = names + strlen(names) + 1;
+    sherd_status status = SHERD_OK;
+    bool met = false;
+
+    if (left == 0)
+        return visit(j, m);
+    for (int i = 0; !status && i < sherd_module_children(m); i++) {
+        if (fnmatch(names, sherd_module_child_name(m, i), 0) != 0)
+            continue;
+        met = true;
+        j->depth++;
+        status = descend(j, sherd_module_child(m, i), left > 1 ? rest : "", left - 1, visit);
+        j->depth--;
+    }
+    if (!met && j->depth > j->deepest) {
+        j->deepest = j->depth;
+        j->stop = m;
+        j->missed = names;
+    }
+    return status;
+}
+
+static sherd_status no_match(const job *j)
+{
+    char near[256];
+
+    sherd__near_names(near, sizeof near, j->stop, j->missed);
+    return sherd__module_fail(j->module, SHERD_EINVAL,
+                              "sherd_parallelize: path \"%s\" matches nothing: \"%s\" has no child "
+                              "\"%s\"%s%s",
+                              j->entry->path, sherd__module_name(j->stop), j->missed,
+                              near[0] ? "; it has " : "", near);
+}
+
+/* Visit all modules that the entry's path matches. */
+static sherd_status each_match(job *j, const sherd_parallel_entry *entry, visitor visit)
+{
+    sherd__heap *heap = sherd__world_heap(j->world);
+    char *names = sherd__copy_text(heap, entry->path);
+    int levels = entry->path[0] != 0;
+    sherd_status status;
+
+    if (!names)
+        return sherd__no_memory(sherd__world_diag(j->world), "sherd_parallelize");
+    for (char *c = names; *c; c++)
+        if (*c == '.') {
+            *c = 0;
+            levels++;
+        }
+    j->entry = entry;
+    j->matches = j->depth = 0;
+    j->deepest = -1;
+    status = descend(j, j->module, names, levels, visit);
+    if (!status && visit == note && j->matches == 0)
+        status = no_match(j);
+    sherd__free(heap, names);
+    return status;
+}
+
+/* ---- what ranks must agree on --------------------------------------------------------------- */
+
+static uint64_t hash_placement(uint64_t hash, sherd_placement p)
+{
+    hash = sherd__hash_word(hash, (uint64_t)p.kind);
+    hash = sherd__hash_word(hash, (uint64_t)p.dim);
+    return sherd__hash_word(hash, (uint64_t)p.op);
+}
+
+static uint64_t hash_style(uint64_t hash, const sherd_style *s)
+{
+    hash = sherd__hash_text(hash, s->name ? s->name : "");
+    hash = hash_placement(hash, s->input);
+    hash = hash_placement(hash, s->desired);
+    hash = hash_placement(hash, s->output);
+    hash = sherd__hash_word(hash, s->to_local);
+    hash = sherd__hash_word(hash, (uint64_t)s->granule);
+    return sherd__hash_word(hash, (uint64_t)s->sequence_dim);
+}
+
+/* Parameters of the module and of all below it, with shapes. */
+static uint64_t hash_parameters(uint64_t hash, const sherd_module *m)
+{
+    for (int i = 0; i < m->parameters; i++) {
+        const sherd_tensor *t = m->parameter[i].tensor;
+        hash = sherd__hash_text(hash, m->parameter[i].name);
+        hash = sherd__hash_word(hash, (uint64_t)t->dtype);
+        for (int d = 0; d < t->ndim; d++)
+            hash = sherd__hash_word(hash, (uint64_t)t->shape[d]);
+    }
+    for (int i = 0; i < m->children; i++)
+        hash = hash_parameters(sherd__hash_text(hash, m->child[i].name), m->child[i].module);
+    return hash;
+}
+
+/* ---- the steps ------------------------------------------------------------------------------ */
+
+static sherd_status check_entry(job *j, const sherd_parallel_entry *entry)
+{
+    if (!entry->path || !entry->style.apply)
+        return sherd__module_fail(j->module, SHERD_EINVAL,
+                                  "sherd_parallelize: an entry lacks its %s",
+                                  entry->path ? "style" : "path");
+    j->hash = sherd__hash_text(j->hash, entry->path);
+    j->hash = hash_style(j->hash, &entry->style);
+    return each_match(j, entry, note);
+}
+
+static sherd_status replicate_rest(job *j, sherd_module *m)
+{
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; !status && i < m->parameters; i++)
+        status = sherd__replicate(m, i, j->mesh);
+    for (int i = 0; !status && i < m->children; i++)
+        status = replicate_rest(j, m->child[i].module);
+    return status;
+}
+
+static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
+{
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; !status && i < count; i++)
+        status = check_entry(j, &plan[i]);
+    if (!sherd__in_mesh(j->world, j->mesh))
+        return status;
+    for (int i = 0; !status && i < count; i++)
+        status = each_match(j, &plan[i], apply);
+    return status ? status : replicate_rest(j, j->module);
+}
+
+sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, const char *axis,
+                               const sherd_parallel_entry *plan, int count)
+{
+    job j = {.world = module->world, .module = module, .mesh = mesh};
+    sherd_status status = sherd__style_axis(&j.axis, module, mesh, axis, "sherd_parallelize");
+
+    if (!status) {
+        j.hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
+        j.hash = hash_parameters(j.hash, module);
+        status = run(&j, plan, count);
+    }
+    return sherd__agree(j.world, status, j.hash, "sherd_parallelize");
+}

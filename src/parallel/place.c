@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Placing parameters. Every rank holds the whole parameter, equal everywhere, and keeps its part:
+ * nothing travels. Parameters lie on the root mesh, so that they meet activations that other axes
+ * shard.
+ */
+#include "base/num.h"
+#include "parallel/style.h"
+
+/*
+ * Sizes [p] of the shards of n elements in which granules stay whole: torch's chunks of granules.
+ */
+static void granule_sizes(int64_t n, int64_t p, int64_t granule, int64_t *sizes)
+{
+    int64_t units = sherd__ceil_div(n, granule);
+
+    for (int64_t i = 0; i < p; i++) {
+        int64_t lo, hi;
+        sherd__chunk(units, p, i, &lo, &hi);
+        sizes[i] = sherd__min(hi * granule, n) - sherd__min(lo * granule, n);
+    }
+}
+
+static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
+                                const sherd_mesh *mesh, int axis, sherd_placement placement,
+                                int64_t granule)
+{
+    const sherd_mesh *root = sherd_mesh_root(mesh);
+    sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
+    const int64_t *by_dim[SHERD_MAX_DIMS] = {NULL};
+    sherd_layout_options options = {NULL, by_dim};
+    sherd__heap *heap = sherd__world_heap(t->world);
+    int64_t p = mesh->extent[axis], *sizes = NULL;
+    sherd_status status;
+
+    placements[mesh->root_axis[axis]] = placement;
+    if (placement.kind == SHERD_SHARD && granule > 1) {
+        sizes = sherd__alloc(heap, sherd__bytes(p), sizeof *sizes);
+        if (!sizes)
+            return sherd__no_memory(sherd__world_diag(t->world), "sherd_parallelize");
+        granule_sizes(t->shape[placement.dim], p, granule, sizes);
+        by_dim[placement.dim] = sizes;
+    }
+    status = sherd_layout_create(out, root, t->ndim, t->shape, placements, sizes ? &options : NULL);
+    sherd__free(heap, sizes);
+    return status;
+}
+
+/* Put `fresh` wherever the tree below m has `old`. */
+static void replace_tied(sherd_module *m, const sherd_tensor *old, sherd_tensor *fresh)
+{
+    for (int i = 0; i < m->parameters; i++)
+        if (m->parameter[i].tensor == old) {
+            sherd_tensor_release(m->parameter[i].tensor);
+            m->parameter[i].tensor = sherd_tensor_retain(fresh);
+        }
+    for (int i = 0; i < m->children; i++)
+        replace_tied(m->child[i].module, old, fresh);
+}
+
+static sherd_status refuse(const sherd_module *m, int i, const char *fault)
+{
+    return sherd__module_fail(m, SHERD_EINVAL, "sherd_parallelize: parameter \"%s\" of \"%s\" %s",
+                              m->parameter[i].name, sherd__module_name(m), fault);
+}
+
+/* Spread parameter i of m, which is plain. */
+static sherd_status spread(sherd_module *m, int i, const sherd_layout *layout)
+{
+    sherd__diag *diag = sherd__world_diag(m->world);
+    sherd_tensor *old = m->parameter[i].tensor, *fresh;
+    sherd_module *root = m;
+    sherd_status status = SHERD_OK;
+    bool recording;
+
+    if (old->varies)
+        return refuse(m, i,
+                      "varies between ranks, as far as sherd knows; if it is equal on all, say "
+                      "so with sherd_mark_equal");
+    while (root->parent)
+        root = root->parent;
+    recording = sherd_set_recording(m->world, false);
+    sherd_scope_begin(m->world);
+    fresh = sherd_distribute(old, layout, -1);
+    if (sherd_tensor_failed(fresh)) {
+        status = diag->status ? diag->status : SHERD_ENOMEM;
+    } else {
+        sherd_require_grad(fresh, sherd_requires_grad(old));
+        sherd_tensor_retain(old);
+        replace_tied(root, old, fresh);
+        sherd_tensor_release(old);
+    }
+    sherd_scope_end(m->world);
+    sherd_set_recording(m->world, recording);
+    return status;
+}
+
+sherd_status sherd__place(sherd_module *module, const char *name, const sherd_mesh *mesh, int axis,
+                          sherd_placement placement, int64_t granule)
+{
+    int i = sherd__find_parameter(module, name);
+    const sherd_layout *layout;
+    const sherd_tensor *t;
+    sherd_status status;
+
+    if (i < 0)
+        return SHERD_OK;
+    t = module->parameter[i].tensor;
+    if (module->parameter[i].placed)
+        return refuse(module, i, "has been placed by a style before");
+    status = make_layout(&layout, t, mesh, axis, placement, granule);
+    if (status)
+        return status;
+    /* Tied to a parameter that a style has placed in the same way. */
+    if (t->layout && t->layout != layout)
+        return refuse(module, i, "is distributed already, in another layout");
+    if (!t->layout)
+        status = spread(module, i, layout);
+    module->parameter[i].placed = !status;
+    return status;
+}
+
+sherd_status sherd__replicate(sherd_module *module, int parameter, const sherd_mesh *mesh)
+{
+    const sherd_tensor *t = module->parameter[parameter].tensor;
+    const sherd_mesh *root = sherd_mesh_root(mesh);
+    const sherd_layout *layout;
+    sherd_status status;
+
+    if (t->layout && sherd_layout_mesh(t->layout) != root)
+        return refuse(module, parameter, "is distributed already, on another mesh");
+    if (t->layout)
+        return SHERD_OK;
+    status = sherd__replicated(&layout, root, t->ndim, t->shape);
+    return status ? status : spread(module, parameter, layout);
+}
+
+sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *module)
+{
+    sherd_module_kind kind = module->options.kind;
+    const sherd_tensor *weight = sherd_module_parameter(module, "weight");
+    const char *fault = NULL;
+
+    if (kind != SHERD_MODULE_LINEAR && kind != SHERD_MODULE_EMBEDDING)
+        fault = "it takes a Linear or an Embedding";
+    else if (!weight || weight->ndim != 2)
+        fault = "it needs a parameter \"weight\" of two dims";
+    else if (style->granule < 0)
+        fault = "the granule is negative";
+    if (!fault)
+        return SHERD_OK;
+    return sherd__module_fail(module, SHERD_EINVAL, "sherd_parallelize: %s of module \"%s\": %s",
+                              style->name ? style->name : "style", sherd__module_name(module),
+                              fault);
+}
+
+sherd_status sherd__style_axis(int *out, const sherd_module *module, const sherd_mesh *mesh,
+                               const char *axis, const char *function)
+{
+    if (!mesh || sherd__space_world(mesh->space) != module->world)
+        return sherd__module_fail(module, SHERD_EINVAL, "%s: the mesh is not of the module's world",
+                                  function);
+    *out = axis ? sherd_mesh_find_axis(mesh, axis) : -1;
+    if (*out >= 0)
+        return SHERD_OK;
+    return sherd__module_fail(module, SHERD_EINVAL, "%s: mesh (%s) has no axis \"%s\"", function,
+                              sherd_mesh_text(mesh), axis ? axis : "(null)");
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * input_reshard: what the tape saves between forward and backward, and what is equal on all ranks
+ * of an axis, is kept as a shard of one dim. Packing is a local copy of the part that stays;
+ * unpacking is one gather along the axis. Nothing is guessed in unpack: what pack did is the `undo`
+ * that the tape keeps.
+ *
+ * The context of the hooks (mesh, axis, dim) is interned and lives as long as the world, because
+ * what the tape keeps may outlive the module.
+ */
+#include "base/hash.h"
+#include "parallel/style.h"
+
+typedef struct context {
+    struct context *next;
+    const sherd_mesh *mesh;
+    int axis, root_axis, dim;
+} context;
+
+/* The list of a world's contexts; its anchor is the state of this room. */
+typedef struct contexts {
+    context *first;
+} contexts;
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+/*
+ * The dim to shard; -1 if it is not worth it: no such dim, one slice only, or fewer elements than
+ * ranks.
+ */
+static int dim_of(const context *c, const sherd_tensor *t)
+{
+    int64_t ranks = c->mesh->extent[c->axis];
+    int dim = c->dim < 0 ? c->dim + t->ndim : c->dim;
+
+    if (t->dtype != SHERD_F32 && t->dtype != SHERD_F64)
+        return -1;
+    if (ranks < 2 || dim < 0 || dim >= t->ndim || t->shape[dim] < 2 ||
+        sherd_tensor_count(t) < ranks)
+        return -1;
+    return dim;
+}
+
+/* Whether all ranks of the axis hold the same. */
+static bool is_equal_along(const context *c, const sherd_tensor *t)
+{
+    unsigned own = 1u << c->root_axis;
+
+    if (!t->layout)
+        return !(t->varies & own) && sherd__in_mesh(t->world, c->mesh);
+    return sherd_layout_mesh(t->layout) == sherd_mesh_root(c->mesh) &&
+           !((t->layout->shard_axes | t->layout->pending_axes) & own);
+}
+
+/*
+ * A plain tensor is looked at as replicated on the root mesh. It may differ along other axes, but a
+ * move along this one stays among ranks that differ in nothing else.
+ */
+static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
+{
+    const sherd_layout *layout;
+
+    if (sherd__replicated(&layout, sherd_mesh_root(c->mesh), t->ndim, t->shape))
+        return sherd__fail_diag(t->world, true);
+    t = sherd__contiguous(t);
+    return sherd_tensor_failed(t) ? t : sherd__global_view(t, layout);
+}
+
+/* undo is the layout to go back to; of a plain tensor the one that its kept part has. */
+static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
+{
+    const context *c = payload;
+    int dim = sherd_tensor_failed(t) ? -1 : dim_of(c, t);
+    sherd_tensor *whole, *part;
+    const sherd_layout *to;
+
+    *undo = NULL;
+    if (dim < 0 || !is_equal_along(c, t))
+        return t;
+    whole = t->layout ? t : as_replicated(c, t);
+    if (sherd_tensor_failed(whole))
+        return whole;
+    if (sherd_layout_with(&to, whole->layout, c->mesh, c->axis, sherd_shard(dim)))
+        return sherd__fail_diag(t->world, true);
+    part = sherd__move_to(whole, to, false);
+    if (t->layout || sherd_tensor_failed(part)) {
+        *undo = t->layout;
+        return part;
+    }
+    *undo = to;
+    part = sherd__local_view(part);
+    if (!sherd_tensor_failed(part)) {
+        part->varies = t->varies;
+        part->was = t->was;
+    }
+    return part;
+}
+
+static sherd_tensor *unpack(sherd_tensor *kept, void *payload, const void *undo)
+{
+    const context *c = payload;
+    const sherd_layout *layout = undo, *whole;
+    sherd_tensor *t;
+
+    if (!undo || sherd_tensor_failed(kept))
+        return kept;
+    if (kept->layout)
+        return sherd__move_to(kept, layout, false);
+    if (sherd_layout_with(&whole, layout, c->mesh, c->axis, sherd_replicate()))
+        return sherd__fail_diag(kept->world, true);
+    t = sherd__global_view(kept, layout);
+    if (!sherd_tensor_failed(t))
+        t = sherd__move_to(t, whole, false);
+    if (!sherd_tensor_failed(t))
+        t = sherd__local_view(t);
+    if (!sherd_tensor_failed(t)) {
+        t->varies = kept->varies;
+        t->was = kept->was;
+    }
+    return t;
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+static void push(sherd_module *self, sherd_args *in, void *payload)
+{
+    const sherd_saved_hooks hooks = {pack, unpack, payload};
+
+    (void)in;
+    sherd_saved_hooks_push(self->world, &hooks);
+}
+
+static void pop(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
+{
+    (void)in;
+    (void)out;
+    (void)payload;
+    sherd_saved_hooks_pop(self->world);
+}
+
+static void free_contexts(sherd_world *world, void *state)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    contexts *all = state;
+
+    while (all->first) {
+        context *c = all->first;
+        all->first = c->next;
+        sherd__free(heap, c);
+    }
+    sherd__free(heap, all);
+}
+
+/* Find or make; NULL for lack of memory. */
+static context *intern(sherd_world *world, const context *wanted)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    contexts *all = sherd__world_state(world, SHERD__ROOM_PARALLEL);
+    context *c;
+
+    if (!all) {
+        all = sherd__alloc(heap, 1, sizeof *all);
+        if (!all)
+            return NULL;
+        sherd__world_set_state(world, SHERD__ROOM_PARALLEL, all, free_contexts);
+    }
+    for (c = all->first; c; c = c->next)
+        if (c->mesh == wanted->mesh && c->axis == wanted->axis && c->dim == wanted->dim)
+            return c;
+    c = sherd__alloc(heap, 1, sizeof *c);
+    if (!c)
+        return NULL;
+    *c = *wanted;
+    c->next = all->first;
+    all->first = c;
+    return c;
+}
+
+static sherd_status hook(sherd_module *module, const context *wanted)
+{
+    sherd_hook_options options = {.payload = intern(module->world, wanted)};
+    sherd_status status;
+    int id;
+
+    if (!options.payload)
+        return sherd__no_memory(sherd__world_diag(module->world), "sherd_input_reshard");
+    status = sherd_module_hook_before(&id, module, push, &options);
+    if (status)
+        return status;
+    status = sherd_module_hook_after(NULL, module, pop, &options);
+    if (status)
+        sherd_module_unhook(module, id);
+    return status;
+}
+
+sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh, const char *axis,
+                                 int dim)
+{
+    static const char function[] = "sherd_input_reshard";
+    context wanted = {.mesh = mesh, .dim = dim};
+    sherd_status status = sherd__style_axis(&wanted.axis, module, mesh, axis, function);
+    uint64_t hash = sherd__hash_text(1, module->path);
+
+    if (!status) {
+        wanted.root_axis = mesh->root_axis[wanted.axis];
+        hash = sherd__hash_word(hash ^ mesh->hash, (uint64_t)wanted.axis);
+        hash = sherd__hash_word(hash, (uint64_t)dim);
+        status = hook(module, &wanted);
+    }
+    return sherd__agree(module->world, status, hash, function);
+}

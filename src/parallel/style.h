@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the built-in styles share: placing parameters, and the hooks that move inputs and outputs.
+ */
+#ifndef SHERD__STYLE_H
+#define SHERD__STYLE_H
+
+#include "nn/module.h"
+#include "sherd/parallel.h"
+
+/* What a style makes of a module where the user's `sherd_style` says nothing else. */
+typedef struct sherd__recipe {
+    const char *name;        /* for messages */
+    sherd_placement taken;   /* what a plain input is taken for */
+    sherd_placement desired; /* what the forward gets; unset = as it arrives */
+    sherd_placement output;  /* what leaves; unset = as it comes */
+    int follow;              /* the input's last dim is cut as this dim of "weight"; -1 = chunks */
+} sherd__recipe;
+
+/* Register the hooks that do what recipe and style say. */
+sherd_status sherd__style_hook(const sherd_style *style, const sherd__recipe *recipe,
+                               sherd_module *module, const sherd_mesh *mesh, int axis);
+
+/*
+ * Put a parameter on the root of `mesh`: `placement` on the axis, replicated on all others.
+ * Neighbours of a granule stay together. No parameter of this name: nothing to do. One that is tied
+ * to others is replaced everywhere in its tree. Nothing travels.
+ */
+sherd_status sherd__place(sherd_module *module, const char *name, const sherd_mesh *mesh, int axis,
+                          sherd_placement placement, int64_t granule);
+
+/* The parameter, replicated on the root of `mesh`, unless it is distributed already. */
+sherd_status sherd__replicate(sherd_module *module, int parameter, const sherd_mesh *mesh);
+
+/* Refuse a module that is no Linear or Embedding with a weight of two dims. */
+sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *module);
+
+/* The number of the axis with this name, of a mesh of the module's world. */
+sherd_status sherd__style_axis(int *out, const sherd_module *module, const sherd_mesh *mesh,
+                               const char *axis, const char *function);
+
+#endif
