@@ -3,6 +3,11 @@
  * Styles: recipes that make a module tensor-parallel along one mesh axis. A style is a plain value that
  * nobody changes. Tensors stay distributed between styles, unless to_local is set. Styles leave all other
  * axes of the mesh as they are.
+ *
+ * A style looks at the first positional argument. A plain tensor becomes distributed: one that came out of
+ * sherd_to_local gets back its layout, any other is taken for what the style's `input` says (unset: the
+ * style's own input). It must not vary over the other axes of the mesh, and one that is known to vary over
+ * the style's axis is not taken for replicated. All outputs are moved to `output`.
  */
 #ifndef SHERD_PARALLEL_H
 #define SHERD_PARALLEL_H
@@ -13,7 +18,10 @@ SHERD_BEGIN
 
 typedef struct sherd_style sherd_style;
 
-/* What a style does to a module along (mesh, axis); for styles of one's own. */
+/*
+ * What a style does to a module along (mesh, axis); for styles of one's own. Local: ranks agree when all
+ * of the plan has been applied.
+ */
 typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module *module,
                                           const sherd_mesh *mesh, int axis);
 
@@ -26,7 +34,7 @@ struct sherd_style {
     sherd_placement output;  /* what leaves; unset = the style's own */
     bool to_local;           /* outputs leave as plain tensors */
     int64_t granule;         /* neighbours of the sharded dim that stay together; 0 = 1 */
-    int sequence_dim;        /* SequenceParallel; 0 = 1 */
+    int sequence_dim;        /* SequenceParallel; 0 = 1; negative counts from the end */
     const void *payload;     /* for styles of one's own */
 };
 
@@ -52,7 +60,9 @@ typedef struct sherd_parallel_entry {
  * Make a module parallel: apply each entry's style to every module that its path matches, then replicate on
  * the mesh whatever parameters no style has placed.
  *
- * @collective the mesh
+ * All paths are matched before anything changes. Tied parameters stay tied.
+ *
+ * @collective the world; ranks outside of the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
  * @numerics   every rank keeps its part of parameters that are equal everywhere; nothing travels
  * @owns       `plan` is only read; the module keeps copies of the styles
@@ -67,10 +77,11 @@ SHERD_CALL sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh
  * Keep activations that are equal on all ranks of an axis as shards of `dim` between forward and backward.
  *
  * What pack did is recorded with the saved tensor, so that unpack undoes exactly that. Tensors that are
- * sharded already, or smaller than the axis, or (plain ones) that vary over it are left alone. Losses and
- * gradients are bit-equal with and without. A `dim` that a tensor lacks leaves that tensor alone.
+ * sharded already, or smaller than the axis, or (plain ones) that vary over it are left alone, and so are
+ * indices and masks. Losses and gradients are bit-equal with and without. A tensor that lacks the dim, or
+ * has size 1 there, is left alone.
  *
- * @collective the mesh; in backward the restored tensors' groups
+ * @collective the world; in backward the restored tensors' groups
  * @shapes     dim: of the saved tensors; negative counts from the end
  * @owns       the module keeps the hooks until it is destroyed
  * @errors     EINVAL no such axis; ENOMEM; EDIFFER
