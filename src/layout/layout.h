@@ -55,6 +55,13 @@ int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__
 /* Cuts [parts+1] of a dim, its own or the default, written out. */
 void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts);
 
+/*
+ * Cuts [parts of `to` + 1] of `to`, whose first `keep` axes are the first of `from`: from's intervals, merged below
+ * these axes, each cut by the chunk rule along to's further axes. Where `from` is the default so is the outcome.
+ */
+void sherd__dim_refine(const sherd_mesh *mesh, const sherd__dim *from, int keep,
+                       const sherd__dim *to, int64_t n, int64_t *cuts);
+
 /* i-th of p chunks of n, as torch.chunk: pieces of ceil(n/p), the tail may be empty (then it begins at n). */
 void sherd__chunk(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 

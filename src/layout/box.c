@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes: where a rank's elements lie, and what two boxes share. And what else one asks of a layout. */
+#include "inside.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sherd_box *box)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+
+    memset(box, 0, sizeof *box);
+    box->ndim = spec->ndim;
+    for (int d = 0; d < spec->ndim; d++) {
+        int64_t lo, hi;
+        sherd__dim_interval(spec->mesh, &spec->dim[d], spec->shape[d], coordinate, &lo, &hi);
+        box->offset[d] = lo;
+        box->size[d] = hi - lo;
+    }
+}
+
+bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out)
+{
+    bool some = true;
+
+    memset(out, 0, sizeof *out);
+    out->ndim = a->ndim;
+    for (int d = 0; d < a->ndim; d++) {
+        int64_t lo = sherd__max(a->offset[d], b->offset[d]);
+        int64_t hi = sherd__min(a->offset[d] + a->size[d], b->offset[d] + b->size[d]);
+        out->offset[d] = lo;
+        out->size[d] = sherd__max(hi - lo, 0);
+        some = some && hi > lo;
+    }
+    return some;
+}
+
+int64_t sherd__box_count(const sherd_box *box)
+{
+    int64_t count = 1;
+
+    for (int d = 0; d < box->ndim; d++)
+        count *= box->size[d];
+    return count;
+}
+
+int sherd_layout_boxes(const sherd_layout *layout, int rank)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    return sherd_mesh_coordinate(layout->spec.mesh, rank, coordinate) ? 1 : 0;
+}
+
+sherd_box sherd_layout_box(const sherd_layout *layout, int rank, int i)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd_box box;
+
+    memset(&box, 0, sizeof box);
+    box.ndim = layout->spec.ndim;
+    if (i == 0 && sherd_mesh_coordinate(layout->spec.mesh, rank, coordinate))
+        sherd__layout_box(layout, coordinate, &box);
+    return box;
+}
+
+const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout)
+{
+    return layout->spec.mesh;
+}
+
+int sherd_layout_ndim(const sherd_layout *layout)
+{
+    return layout->spec.ndim;
+}
+
+const int64_t *sherd_layout_shape(const sherd_layout *layout)
+{
+    return layout->spec.shape;
+}
+
+sherd_placement sherd_layout_placement(const sherd_layout *layout, int axis)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+
+    if (axis < 0 || axis >= spec->mesh->axes)
+        return sherd_replicate();
+    if (spec->pending[axis] >= 0)
+        return sherd_partial((sherd_reduce_op)spec->pending[axis]);
+    for (int d = 0; d < spec->ndim; d++)
+        for (int i = 0; i < spec->dim[d].axes; i++)
+            if (spec->dim[d].axis[i] == axis)
+                return sherd_shard(d);
+    return sherd_replicate();
+}

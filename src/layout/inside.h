@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share and no other room needs. */
+#ifndef SHERD__INSIDE_H
+#define SHERD__INSIDE_H
+
+#include "layout.h"
+#include "base/text.h"
+
+void sherd__mesh_free(sherd__space *space, sherd_mesh *mesh);
+void sherd__layout_free(sherd__space *space, sherd_layout *layout);
+
+/* What writes an object as text; run twice by sherd__written, first to measure. */
+typedef void (*sherd__write_text)(sherd__writer *w, const void *object);
+/* The text of an object in memory of its own; NULL for lack of it. */
+char *sherd__written(sherd__heap *heap, sherd__write_text write, const void *object);
+void sherd__mesh_write(sherd__writer *w, const void *mesh);
+void sherd__layout_write(sherd__writer *w, const void *layout);
+void sherd__placements_write(sherd__writer *w, const void *layout);
+
+/* EINVAL: `function: column 4 of "2x": expected ...`; a long text is cut. */
+sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
+                             const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Read the mesh that stands at `s`; what follows it is left. */
+sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const char *function,
+                              sherd__scanner *s);
+/*
+ * Read sizes "4,6" of the `parts` shards of a dim of size n into memory of its own, that the caller frees
+ * (NULL on failure).
+ */
+sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *function,
+                               sherd__scanner *s, int64_t parts, int64_t n);
+/* The reduce op with this name; false if there is none. */
+bool sherd__reduce_op_find(const char *name, sherd_reduce_op *out);
+const char *sherd__reduce_op_name(sherd_reduce_op op);
+/* The reduce ops, for messages. */
+#define SHERD__OPS "sum, avg, min, max or product"
+
+/* As sherd_layout_create, sherd__mesh_make and sherd__layout_intern; errors name `function`. */
+sherd_status sherd__layout_build(const sherd_layout **out, const char *function,
+                                 const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                                 const sherd_placement *placements,
+                                 const sherd_layout_options *options);
+sherd_status sherd__mesh_build(const sherd_mesh **out, sherd__space *space, const char *function,
+                               const sherd_mesh *key);
+sherd_status sherd__layout_intern_as(const sherd_layout **out, const char *function,
+                                     const sherd__layout_spec *spec);
+
+#endif

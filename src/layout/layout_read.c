@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The full text of a layout read: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh stands at the end, so
+ * the text is read twice: first its form, noting where names and sizes stand; then, with the mesh known,
+ * what they mean.
+ */
+#include "inside.h"
+#include "base/num.h"
+
+#include <string.h>
+
+/* A dim, or a pending reduction, as noted by the first reading. */
+typedef struct dim_note {
+    int64_t size;
+    int axes;
+    sherd__scanner axis[SHERD_MAX_AXES]; /* where the names stand */
+    sherd__scanner sizes;                /* where the sizes stand; text NULL = none */
+} dim_note;
+
+typedef struct pending_note {
+    sherd_reduce_op op;
+    sherd__scanner axis;
+} pending_note;
+
+typedef struct reader {
+    const char *function;
+    sherd__space *space;
+    const sherd_mesh *mesh;
+    sherd__scanner s;
+    int dims, pendings;
+    dim_note dim[SHERD_MAX_DIMS];
+    pending_note pending[SHERD_MAX_AXES];
+    sherd_placement placement[SHERD_MAX_AXES];
+    int order[SHERD_MAX_AXES];
+} reader;
+
+#define EXPECTED(r, ...) sherd__expected((r)->space->diag, (r)->function, &(r)->s, __VA_ARGS__)
+
+/* ---- the form ------------------------------------------------------------------------------- */
+
+static sherd_status scan_dtype(reader *r, int *dtype)
+{
+    static const char *const later[] = {"bf16", "f16", "i64", "u8"};
+    char name[8] = "";
+
+    *dtype = SHERD_F32;
+    sherd__skip_blanks(&r->s);
+    sherd__scanner start = r->s;
+    if (*r->s.at == '[')
+        return SHERD_OK;
+    if (sherd__take_name(&r->s, name, sizeof name)) {
+        for (int i = 0; i < SHERD_DTYPES; i++)
+            if (strcmp(name, sherd_dtype_name((sherd_dtype)i)) == 0) {
+                *dtype = i;
+                return SHERD_OK;
+            }
+        for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+            if (strcmp(name, later[i]) == 0)
+                return sherd__fail(r->space->diag, SHERD_ENOTSUP,
+                                   "%s: column %d of \"%.160s\": dtype %s is not supported yet",
+                                   r->function, sherd__column(&start), start.text, name);
+    }
+    return sherd__expected(r->space->diag, r->function, &start,
+                           "a dtype (f32, f64, i32, bool) or [");
+}
+
+/* A name that is looked up later. */
+static bool skip_name(reader *r, sherd__scanner *at)
+{
+    char name[SHERD__NAME_BYTES];
+
+    sherd__skip_blanks(&r->s);
+    *at = r->s;
+    return sherd__take_name(&r->s, name, sizeof name);
+}
+
+static bool skip_sizes(reader *r)
+{
+    int64_t size;
+
+    do {
+        if (!sherd__take_integer(&r->s, &size))
+            return false;
+    } while (sherd__take(&r->s, ","));
+    return true;
+}
+
+static sherd_status scan_dim(reader *r)
+{
+    dim_note *dim = &r->dim[r->dims];
+
+    if (r->dims == SHERD_MAX_DIMS)
+        return EXPECTED(r, "at most %d dims", SHERD_MAX_DIMS);
+    sherd__skip_blanks(&r->s);
+    if (!sherd__take_integer(&r->s, &dim->size))
+        return EXPECTED(r, "the size of a dim, below 2^62");
+    r->dims++;
+    if (!sherd__take(&r->s, "("))
+        return SHERD_OK;
+    do {
+        if (dim->axes == SHERD_MAX_AXES)
+            return EXPECTED(r, "at most %d axes", SHERD_MAX_AXES);
+        if (!skip_name(r, &dim->axis[dim->axes++]))
+            return EXPECTED(r, "the name of an axis");
+    } while (sherd__take(&r->s, ","));
+    if (sherd__take(&r->s, ":")) {
+        sherd__skip_blanks(&r->s);
+        dim->sizes = r->s;
+        if (!skip_sizes(r))
+            return EXPECTED(r, "the size of a shard");
+    }
+    if (!sherd__take(&r->s, ")"))
+        return EXPECTED(r, ")");
+    return SHERD_OK;
+}
+
+static sherd_status scan_dims(reader *r)
+{
+    sherd_status status = SHERD_OK;
+
+    if (!sherd__take(&r->s, "["))
+        return EXPECTED(r, "[ and the dims");
+    if (sherd__take(&r->s, "]"))
+        return SHERD_OK;
+    do
+        status = scan_dim(r);
+    while (status == SHERD_OK && sherd__take(&r->s, ","));
+    if (status == SHERD_OK && !sherd__take(&r->s, "]"))
+        status = EXPECTED(r, ", or ]");
+    return status;
+}
+
+static sherd_status scan_pending(reader *r)
+{
+    char name[16];
+
+    if (r->pendings == SHERD_MAX_AXES)
+        return EXPECTED(r, "at most %d pending reductions", SHERD_MAX_AXES);
+    pending_note *note = &r->pending[r->pendings++];
+    if (!sherd__take(&r->s, "("))
+        return EXPECTED(r, "( and a reduce op");
+    sherd__skip_blanks(&r->s);
+    sherd__scanner start = r->s;
+    if (!sherd__take_name(&r->s, name, sizeof name) || !sherd__reduce_op_find(name, &note->op))
+        return sherd__expected(r->space->diag, r->function, &start, SHERD__OPS);
+    if (!sherd__take(&r->s, ":"))
+        return EXPECTED(r, ": and an axis");
+    if (!skip_name(r, &note->axis))
+        return EXPECTED(r, "the name of an axis");
+    if (!sherd__take(&r->s, ")"))
+        return EXPECTED(r, ")");
+    return SHERD_OK;
+}
+
+/* " on (mesh)" and the end. */
+static sherd_status scan_mesh(reader *r)
+{
+    if (!sherd__take(&r->s, "on") || !sherd__take(&r->s, "("))
+        return EXPECTED(r, "P(op:axis) or on (mesh)");
+    sherd_status status = sherd__mesh_scan(&r->mesh, r->space, r->function, &r->s);
+    if (status != SHERD_OK)
+        return status;
+    if (!sherd__take(&r->s, ")"))
+        return EXPECTED(r, ") after the mesh");
+    if (!sherd__at_end(&r->s))
+        return EXPECTED(r, "the end of the layout");
+    return SHERD_OK;
+}
+
+/* ---- the meaning ---------------------------------------------------------------------------- */
+
+/* Give a noted axis its placement; *axis gets its number. */
+static sherd_status place(reader *r, const sherd__scanner *noted, sherd_placement placement,
+                          int *axis)
+{
+    sherd__scanner s = *noted;
+    char name[SHERD__NAME_BYTES] = "";
+
+    if (sherd__take_name(&s, name, sizeof name))
+        *axis = sherd_mesh_find_axis(r->mesh, name);
+    else
+        *axis = -1;
+    if (*axis < 0)
+        return sherd__expected(r->space->diag, r->function, noted, "an axis of the mesh (%s)",
+                               r->mesh->text);
+    if (r->placement[*axis].kind != SHERD_UNSET)
+        return sherd__expected(r->space->diag, r->function, noted,
+                               "an axis that does nothing yet, not %s again", name);
+    r->placement[*axis] = placement;
+    return SHERD_OK;
+}
+
+static sherd_status place_dim(reader *r, int d, int64_t **sizes)
+{
+    const dim_note *note = &r->dim[d];
+    int64_t parts = 1;
+    int axis = 0;
+
+    for (int i = 0; i < note->axes; i++) {
+        sherd_status status = place(r, &note->axis[i], sherd_shard(d), &axis);
+        if (status != SHERD_OK)
+            return status;
+        r->order[axis] = i;
+        parts *= r->mesh->extent[axis];
+    }
+    if (!note->sizes.text)
+        return SHERD_OK;
+    sherd__scanner s = note->sizes;
+    sherd_status status = sherd__sizes_scan(sizes, r->space, r->function, &s, parts, note->size);
+    if (status == SHERD_OK && !sherd__take(&s, ")"))
+        status = sherd__expected(r->space->diag, r->function, &s,
+                                 ") after %lld sizes, one per shard", (long long)parts);
+    return status;
+}
+
+static sherd_status make(reader *r, const sherd_layout **out)
+{
+    int64_t shape[SHERD_MAX_DIMS];
+    int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
+    const int64_t *views[SHERD_MAX_DIMS];
+    sherd_layout_options options = {r->order, views};
+    sherd_status status = SHERD_OK;
+    int axis;
+
+    for (int d = 0; status == SHERD_OK && d < r->dims; d++) {
+        shape[d] = r->dim[d].size;
+        status = place_dim(r, d, &sizes[d]);
+        views[d] = sizes[d];
+    }
+    for (int i = 0; status == SHERD_OK && i < r->pendings; i++)
+        status = place(r, &r->pending[i].axis, sherd_partial(r->pending[i].op), &axis);
+    if (status == SHERD_OK)
+        status =
+            sherd__layout_build(out, r->function, r->mesh, r->dims, shape, r->placement, &options);
+    for (int d = 0; d < r->dims; d++)
+        sherd__free(r->space->heap, sizes[d]);
+    return status;
+}
+
+sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
+                                int *dtype)
+{
+    reader r = {.function = "sherd_layout_parse", .space = space, .s = {text, text}};
+    int type;
+
+    *out = NULL;
+    sherd_status status = scan_dtype(&r, &type);
+    if (status == SHERD_OK)
+        status = scan_dims(&r);
+    while (status == SHERD_OK && sherd__take(&r.s, "P"))
+        status = scan_pending(&r);
+    if (status == SHERD_OK)
+        status = scan_mesh(&r);
+    if (status == SHERD_OK)
+        status = make(&r, out);
+    if (status == SHERD_OK && dtype)
+        *dtype = type;
+    return status;
+}

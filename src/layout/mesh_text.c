@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meshes as text, both ways: "2x4", "dp=2,tp=2", "x=2@2,3". */
+#include "inside.h"
+#include "base/num.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void sherd__mesh_write(sherd__writer *w, const void *object)
+{
+    const sherd_mesh *mesh = object;
+
+    for (int i = 0; i < mesh->axes; i++)
+        sherd__write(w, "%s%s=%lld", i ? "," : "", mesh->name[i], (long long)mesh->extent[i]);
+    for (int64_t i = 0; mesh->ranks && i < mesh->count; i++)
+        sherd__write(w, "%s%d", i ? "," : "@", mesh->ranks[i]);
+}
+
+sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
+                             const char *format, ...)
+{
+    enum { SHOWN = 160 };
+    char what[SHERD_ERROR_BYTES / 2];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return sherd__fail(diag, SHERD_EINVAL, "%s: column %d of \"%.*s%s\": expected %s", function,
+                       sherd__column(s), SHOWN, s->text, strlen(s->text) > SHOWN ? "..." : "",
+                       what);
+}
+
+static sherd_status scan_extent(sherd__diag *diag, const char *function, sherd__scanner *s,
+                                int64_t *extent)
+{
+    sherd__skip_blanks(s);
+    sherd__scanner start = *s;
+    if (!sherd__take_integer(s, extent) || *extent < 1)
+        return sherd__expected(diag, function, &start, "an extent >= 1");
+    return SHERD_OK;
+}
+
+static sherd_status scan_name(sherd__diag *diag, const char *function, sherd__scanner *s,
+                              sherd_mesh *key)
+{
+    int axis = key->axes;
+
+    sherd__skip_blanks(s);
+    sherd__scanner start = *s;
+    if (!sherd__take_name(s, key->name[axis], sizeof key->name[axis]))
+        return sherd__expected(diag, function, &start,
+                               axis ? "an axis name of at most %d letters"
+                                    : "a mesh: 2x4, or an axis name of at most %d letters",
+                               SHERD__NAME_BYTES - 1);
+    for (int i = 0; i < axis; i++)
+        if (strcmp(key->name[i], key->name[axis]) == 0)
+            return sherd__expected(diag, function, &start, "a new axis name, %s is there already",
+                                   key->name[axis]);
+    if (!sherd__take(s, "="))
+        return sherd__expected(diag, function, s, "= and an extent");
+    return SHERD_OK;
+}
+
+/* "2x4" or "x=2,y=4" into the key's axes. */
+static sherd_status scan_axes(sherd__diag *diag, const char *function, sherd__scanner *s,
+                              sherd_mesh *key)
+{
+    sherd_status status = SHERD_OK;
+
+    sherd__skip_blanks(s);
+    bool named = !(*s->at >= '0' && *s->at <= '9');
+    do {
+        if (key->axes == SHERD_MAX_AXES)
+            return sherd__expected(diag, function, s, "at most %d axes", SHERD_MAX_AXES);
+        if (named)
+            status = scan_name(diag, function, s, key);
+        else
+            snprintf(key->name[key->axes], sizeof key->name[0], "a%d", key->axes);
+        if (status == SHERD_OK)
+            status = scan_extent(diag, function, s, &key->extent[key->axes]);
+        if (status != SHERD_OK)
+            return status;
+        key->axes++;
+    } while (sherd__take(s, named ? "," : "x"));
+    return SHERD_OK;
+}
+
+/* One list of exactly `count` ranks; *out is memory of its own. */
+static sherd_status scan_ranks(int **out, sherd__space *space, const char *function,
+                               sherd__scanner *s, int64_t count)
+{
+    int *ranks = sherd__alloc(space->heap, (size_t)count, sizeof *ranks);
+    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(space->diag, function);
+    int64_t rank = 0;
+
+    for (int64_t i = 0; status == SHERD_OK && i < count; i++) {
+        if (i && !sherd__take(s, ",")) {
+            status = sherd__expected(space->diag, function, s,
+                                     ", and a rank: the mesh has %lld ranks", (long long)count);
+            break;
+        }
+        sherd__skip_blanks(s);
+        sherd__scanner start = *s;
+        if (!sherd__take_integer(s, &rank) || rank >= space->ranks)
+            status = sherd__expected(space->diag, function, &start, "a rank of the world, 0 to %d",
+                                     space->ranks - 1);
+        else
+            ranks[i] = sherd__int(rank);
+    }
+    if (status != SHERD_OK) {
+        sherd__free(space->heap, ranks);
+        return status;
+    }
+    *out = ranks;
+    return SHERD_OK;
+}
+
+sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const char *function,
+                              sherd__scanner *s)
+{
+    sherd_mesh key;
+    int *ranks = NULL;
+    int64_t count = 0;
+
+    *out = NULL;
+    memset(&key, 0, sizeof key);
+    sherd_status status = scan_axes(space->diag, function, s, &key);
+    if (status != SHERD_OK)
+        return status;
+    if (sherd__take(s, "@")) {
+        if (!sherd__count(key.extent, key.axes, &count) || count > space->ranks)
+            return sherd__expected(space->diag, function, s, "no more ranks than the world's %d",
+                                   space->ranks);
+        status = scan_ranks(&ranks, space, function, s, count);
+    }
+    if (status == SHERD_OK) {
+        key.ranks = ranks;
+        status = sherd__mesh_build(out, space, function, &key);
+    }
+    sherd__free(space->heap, ranks);
+    return status;
+}
+
+sherd_status sherd__mesh_read(const sherd_mesh **out, sherd__space *space, const char *text)
+{
+    static const char function[] = "sherd_mesh_parse";
+    sherd__scanner s = {text, text};
+    const sherd_mesh *mesh;
+
+    *out = NULL;
+    sherd_status status = sherd__mesh_scan(&mesh, space, function, &s);
+    if (status != SHERD_OK)
+        return status;
+    if (!sherd__at_end(&s))
+        return sherd__expected(space->diag, function, &s, "the end of the mesh");
+    *out = mesh;
+    return SHERD_OK;
+}
