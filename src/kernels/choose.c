@@ -3,6 +3,7 @@
  * Fills the tables: the reference first, then what this machine does faster. Called once per world and
  * thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can bisect a failure.
  */
+#include "fast.h"
 #include "gemm.h"
 
 #include <dlfcn.h>
@@ -28,10 +29,45 @@ static void one_thread(void)
         set.call(1);
 }
 
+/* Asked here and not in their files: those may be compiled to instructions that this machine lacks. */
+bool sherd__has_avx2(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
+bool sherd__has_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           sherd__has_avx2();
+#else
+    return false;
+#endif
+}
+
+/* The widest instruction set that the machine and the environment allow. */
+static void install_fast(sherd__kernels *table)
+{
+#if defined(__x86_64__)
+    if (wanted("SHERD_KERNELS", "avx512") && sherd__has_avx512())
+        sherd__install_avx512(table);
+    else if (wanted("SHERD_KERNELS", "avx2") && sherd__has_avx2())
+        sherd__install_avx2(table);
+#else
+    (void)table;
+#endif
+}
+
 void sherd__kernels_choose(sherd__kernel_set *set)
 {
     set->f32 = sherd__ref_f32;
     set->f64 = sherd__ref_f64;
+    install_fast(&set->f32);
 #ifdef SHERD_HAVE_DNNL
     if (wanted("SHERD_GEMM", "onednn")) {
         one_thread();

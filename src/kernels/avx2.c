@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fast f32 kernels for AVX2. The build gives this file the flags it needs; choose.c asks the machine. */
+#ifdef __AVX2__
+
+#include "vector_avx2.h"
+#include "fast_body.inc"
+
+void sherd__install_avx2(sherd__kernels *table)
+{
+    install(table, "avx2");
+}
+
+double sherd__spin_avx2(int64_t rounds)
+{
+    return spin(rounds);
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fast f32 kernels for AVX-512. The build gives this file the flags it needs; choose.c asks the machine. */
+#ifdef __AVX512F__
+
+#include "vector_avx512.h"
+#include "fast_body.inc"
+
+void sherd__install_avx512(sherd__kernels *table)
+{
+    install(table, "avx512");
+}
+
+double sherd__spin_avx512(int64_t rounds)
+{
+    return spin(rounds);
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the instruction sets give to choose.c and measure.c. They hold nothing on other machines. */
+#ifndef SHERD__FAST_H
+#define SHERD__FAST_H
+
+#include "base/num.h"
+#include "ref.h"
+
+/* Put the fast f32 kernels over the reference. The machine must have the instruction set. */
+void sherd__install_avx2(sherd__kernels *table);
+void sherd__install_avx512(sherd__kernels *table);
+
+/* Whether this machine has the instruction set (and FMA). */
+bool sherd__has_avx2(void);
+bool sherd__has_avx512(void);
+
+/* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that was. */
+double sherd__spin_avx2(int64_t rounds);
+double sherd__spin_avx512(int64_t rounds);
+
+#endif

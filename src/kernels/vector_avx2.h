@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vectors of 8 f32: the same words as vector_avx512.h, which explains them. Included by the file of this instruction set only. */
+#ifndef SHERD__VECTOR_H
+#define SHERD__VECTOR_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* A tile of 6 x 2 sums, 2 of b and 1 of a takes 15 of 16 registers. */
+enum { W = 8, TILE_ROWS = 6 };
+
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256d vd;
+typedef __m256i vm; /* all bits of a chosen lane are set */
+
+INLINE vm v_part(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n < W ? n : W)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE void v_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+INLINE vf v_load_part(const float *p, vm m)
+{
+    return _mm256_maskload_ps(p, m);
+}
+INLINE void v_store_part(float *p, vm m, vf x)
+{
+    _mm256_maskstore_ps(p, m, x);
+}
+INLINE vf v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+INLINE vf v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+INLINE vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+INLINE vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+INLINE vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+INLINE vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+INLINE vf v_sqrt(vf x)
+{
+    return _mm256_sqrt_ps(x);
+}
+INLINE vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+INLINE vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+INLINE vf v_nearest(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* 2^n as bits, for -126 <= n <= 127. */
+INLINE vf v_power(vi n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+/* In two halves, so that results below 2^-126 and above 2^127 come out right. */
+INLINE vf v_times_power(vf x, vf n)
+{
+    vi whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    return v_mul(v_mul(x, v_power(half)), v_power(_mm256_sub_epi32(whole, half)));
+}
+/* The estimate here has 12 bits, too few for one Newton step. */
+INLINE vf v_inverse(vf x)
+{
+    return v_div(v_set(1), x);
+}
+INLINE vm v_less(vf a, vf b)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+INLINE vm v_not_greater(vf a, vf b)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LE_OQ));
+}
+INLINE vm v_is_nan(vf x)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+INLINE vm v_either(vm a, vm b)
+{
+    return _mm256_or_si256(a, b);
+}
+INLINE vf v_choose(vm m, vf yes, vf no)
+{
+    return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m));
+}
+INLINE float v_sum(vf x)
+{
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+INLINE float v_most(vf x)
+{
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+INLINE vd v_wide_low(vf x)
+{
+    return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+}
+INLINE vd v_wide_high(vf x)
+{
+    return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+}
+INLINE vf v_narrow(vd low, vd high)
+{
+    return _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
+}
+INLINE vd v_wide_set(double x)
+{
+    return _mm256_set1_pd(x);
+}
+INLINE vd v_wide_add(vd a, vd b)
+{
+    return _mm256_add_pd(a, b);
+}
+INLINE vd v_wide_mul(vd a, vd b)
+{
+    return _mm256_mul_pd(a, b);
+}
+INLINE vd v_wide_fma(vd a, vd b, vd c)
+{
+    return _mm256_fmadd_pd(a, b, c);
+}
+INLINE double v_wide_sum(vd x)
+{
+    __m128d y = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(y, _mm_unpackhi_pd(y, y)));
+}
+
+INLINE vi v_int(uint32_t x)
+{
+    return _mm256_set1_epi32((int)x);
+}
+INLINE vi v_int_load(const uint32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+INLINE void v_int_store(uint32_t *p, vi x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, x);
+}
+INLINE vi v_int_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+INLINE vi v_int_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+INLINE vi v_int_product(vi a, vi b, vi *high)
+{
+    vi even = _mm256_mul_epu32(a, b);
+    vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), b);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+    return _mm256_mullo_epi32(a, b);
+}
+INLINE vf v_upper24(vi x)
+{
+    return _mm256_cvtepi32_ps(_mm256_srli_epi32(x, 8));
+}
+INLINE void v_turn4(vi x[4])
+{
+    vi a = _mm256_unpacklo_epi32(x[0], x[1]), b = _mm256_unpackhi_epi32(x[0], x[1]);
+    vi c = _mm256_unpacklo_epi32(x[2], x[3]), d = _mm256_unpackhi_epi32(x[2], x[3]);
+    x[0] = _mm256_unpacklo_epi64(a, c);
+    x[1] = _mm256_unpackhi_epi64(a, c);
+    x[2] = _mm256_unpacklo_epi64(b, d);
+    x[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Vectors of 16 f32, the words in which the fast_*.inc files are written: vf floats, vi 32-bit integers, vd
+ * half as many doubles, vm a choice of lanes. Included by the file of this instruction set only.
+ */
+#ifndef SHERD__VECTOR_H
+#define SHERD__VECTOR_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Lanes; rows of a register tile of 2 vectors (12 x 2 sums, 2 of b, 1 of a: 27 of 32 registers). */
+enum { W = 16, TILE_ROWS = 12 };
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __m512d vd;
+typedef __mmask16 vm;
+
+/* The first n lanes, 0 <= n; all of them for n >= W. */
+INLINE vm v_part(int64_t n)
+{
+    return n >= W ? (vm)0xFFFF : (vm)((1u << n) - 1);
+}
+INLINE vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE void v_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+/* Lanes that are not chosen read as 0, and their memory is not touched. */
+INLINE vf v_load_part(const float *p, vm m)
+{
+    return _mm512_maskz_loadu_ps(m, p);
+}
+INLINE void v_store_part(float *p, vm m, vf x)
+{
+    _mm512_mask_storeu_ps(p, m, x);
+}
+INLINE vf v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+INLINE vf v_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+INLINE vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+INLINE vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+INLINE vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+INLINE vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+/* a * b + c */
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+/* c - a * b */
+INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+INLINE vf v_sqrt(vf x)
+{
+    return _mm512_sqrt_ps(x);
+}
+/* The second operand, if one is NaN. */
+INLINE vf v_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+INLINE vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+INLINE vf v_nearest(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* x * 2^n for whole n; underflows and overflows as a product would. */
+INLINE vf v_times_power(vf x, vf n)
+{
+    return _mm512_scalef_ps(x, n);
+}
+/* 1 / x to about 2 ulp, for 0 < x < 2^120: an estimate and one Newton step. */
+INLINE vf v_inverse(vf x)
+{
+    vf y = _mm512_rcp14_ps(x);
+    return v_fma(y, v_fnma(x, y, v_set(1)), y);
+}
+INLINE vm v_less(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+INLINE vm v_not_greater(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
+}
+INLINE vm v_is_nan(vf x)
+{
+    return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+}
+INLINE vm v_either(vm a, vm b)
+{
+    return (vm)(a | b);
+}
+/* m ? yes : no */
+INLINE vf v_choose(vm m, vf yes, vf no)
+{
+    return _mm512_mask_blend_ps(m, no, yes);
+}
+INLINE float v_sum(vf x)
+{
+    return _mm512_reduce_add_ps(x);
+}
+INLINE float v_most(vf x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+/* The lower and the upper half of the lanes as doubles. */
+INLINE vd v_wide_low(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+}
+INLINE vd v_wide_high(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+}
+INLINE vf v_narrow(vd low, vd high)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high),
+                              1);
+}
+INLINE vd v_wide_set(double x)
+{
+    return _mm512_set1_pd(x);
+}
+INLINE vd v_wide_add(vd a, vd b)
+{
+    return _mm512_add_pd(a, b);
+}
+INLINE vd v_wide_mul(vd a, vd b)
+{
+    return _mm512_mul_pd(a, b);
+}
+INLINE vd v_wide_fma(vd a, vd b, vd c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+INLINE double v_wide_sum(vd x)
+{
+    return _mm512_reduce_add_pd(x);
+}
+
+INLINE vi v_int(uint32_t x)
+{
+    return _mm512_set1_epi32((int)x);
+}
+INLINE vi v_int_load(const uint32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+INLINE void v_int_store(uint32_t *p, vi x)
+{
+    _mm512_storeu_si512(p, x);
+}
+INLINE vi v_int_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+INLINE vi v_int_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+/* The lower and the upper words of the 64-bit products a * b; b is the same in all lanes. */
+INLINE vi v_int_product(vi a, vi b, vi *high)
+{
+    vi even = _mm512_mul_epu32(a, b);
+    vi odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), b);
+    *high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
+    return _mm512_mullo_epi32(a, b);
+}
+/* The upper 24 bits of each word, as a float: exact. */
+INLINE vf v_upper24(vi x)
+{
+    return _mm512_cvtepi32_ps(_mm512_srli_epi32(x, 8));
+}
+/* Within each 128 bits: the 4x4 words of x[0..4) transposed. */
+INLINE void v_turn4(vi x[4])
+{
+    vi a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
+    vi c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
+    x[0] = _mm512_unpacklo_epi64(a, c);
+    x[1] = _mm512_unpackhi_epi64(a, c);
+    x[2] = _mm512_unpacklo_epi64(b, d);
+    x[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+#endif
