@@ -13,7 +13,8 @@ typedef struct sherd__storage {
     sherd__block *block; /* NULL for no elements */
     int64_t bytes;
     int64_t version;
-    int saved; /* how often the tape holds it */
+    int saved; /* how often the tape holds it; records of a leaf's storage do not count */
+    bool leaf; /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
 } sherd__storage;
 
 /* What autograd hangs on a tensor; this room only counts it. */
@@ -46,8 +47,11 @@ struct sherd_tensor {
     sherd__record *saved;      /* how the tape saved it; not counted, cleared by the record */
     sherd_tensor *grad;        /* of a leaf; counted */
     sherd_tensor *moved_from;  /* result of a move: what it was before; counted, or NULL */
+    int64_t moved_version;     /* of the source's storage when it moved: set by every move, also where moved_from is not */
     void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
     char *text;                /* of sherd_tensor_text; NULL until asked */
+    sherd_tensor *compact;     /* a strided view that was read: its contiguous copy; counted */
+    sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
 };
 
 /* The world's failed tensor. */
@@ -72,10 +76,18 @@ sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
 /* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
 sherd_tensor *sherd__new_view(sherd_tensor *t);
 
+/* The same in no scope: the caller holds its one count. NULL for lack of memory (nothing is reported). */
+sherd_tensor *sherd__detached(sherd_tensor *t);
+
 /* Local data of any (strided) tensor: waits for a result in flight. NULL: ended by the alarm. First element of the view. */
 const void *sherd__data(sherd_tensor *t);
 /* Local data of a tensor just made here, to be filled. */
 void *sherd__fresh(sherd_tensor *t);
+/*
+ * As sherd_tensor_write, for what the library itself writes: a plain tensor varies as it did before, so what is written
+ * must be a function of values that vary no more.
+ */
+void *sherd__mutable(sherd_tensor *t);
 bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, else a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
@@ -88,12 +100,27 @@ void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_la
 sherd_tensor *sherd__local_view(sherd_tensor *t);
 sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout);
 
+/* sherd_from_local without the record: fits, infers or remembers the layout; all ranks of the mesh compare what they have. */
+sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
+                                const sherd_placement *placements,
+                                const sherd_from_local_options *options);
+
 /* A plain tensor that does not vary becomes replicated on `mesh`; a distributed one is returned. Refused (failed tensor) if it varies. */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
 
 /* The layout that is replicated on all axes of a mesh. */
 sherd_status sherd__replicated(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                                const int64_t *shape);
+
+/* ---- for autograd/ -------------------------------------------------------------------------- */
+
+/* Give up one count of a record; NULL is a no-op. */
+void sherd__record_release(sherd__record *record);
+/* SHERD__SPARE_BYTES of zeroes, 64-byte aligned, that exist as long as the world: the state of the tape, so that it always exists. */
+enum { SHERD__SPARE_BYTES = 256 };
+void *sherd__spare(sherd_world *world);
+/* End all scopes and empty all tensors that are left: the world closes. Tensors stay valid and empty until this room closes. */
+void sherd__tensors_empty(sherd_world *world);
 
 /* This rank's coordinate; false if it is not in the mesh. */
 bool sherd__coordinate(const sherd_tensor *t, int64_t *coordinate);

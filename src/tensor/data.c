@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Access to the elements of a tensor. Raw pointers are had only here, because a result may be in flight and
+ * peers may still be reading what is to be written: reading and writing settle the block's tickets first.
+ */
+#include "tensor/state.h"
+
+#include <math.h>
+
+/* Where the view begins. A tensor without elements has no block; its pointer is good for zero elements. */
+static void *first(const sherd_tensor *t)
+{
+    size_t element = sherd_dtype_bytes(t->dtype);
+
+    if (!t->storage->block)
+        return sherd__tensors_of(t->world);
+    return (char *)sherd__block_data(t->storage->block) + (size_t)t->offset * element;
+}
+
+const void *sherd__data(sherd_tensor *t)
+{
+    if (!t->storage)
+        return NULL;
+    if (t->storage->block && !sherd__block_readable(t->world, t->storage->block))
+        return NULL;
+    return first(t);
+}
+
+void *sherd__fresh(sherd_tensor *t)
+{
+    return first(t);
+}
+
+/* Copy the local elements of `t` to `to`, which is contiguous. False: the alarm ended a wait. */
+static bool compact(sherd_tensor *t, sherd_tensor *to)
+{
+    const void *data = sherd__data(t);
+
+    if (!data)
+        return false;
+    if (t->count > 0)
+        sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, sherd__fresh(to),
+                        to->stride, data, t->stride);
+    return true;
+}
+
+sherd_tensor *sherd__contiguous(sherd_tensor *t)
+{
+    sherd_tensor *out;
+
+    if (!t->storage || sherd__is_contiguous(t))
+        return t;
+    if (t->layout)
+        out = sherd__new_on(t->layout, t->dtype);
+    else
+        out = sherd__new_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
+    if (!out->storage)
+        return out;
+    out->was = t->was;
+    if (!compact(t, out)) {
+        sherd_tensor_release(out);
+        return sherd__failed(t->world);
+    }
+    return out;
+}
+
+/* The copy stays with the view, so that a pointer had from an earlier read goes on being good. */
+static const void *read_strided(sherd_tensor *t)
+{
+    if (!t->compact)
+        t->compact = t->layout
+                         ? sherd__loose_on(t->layout, t->dtype)
+                         : sherd__loose_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
+    return t->compact && compact(t, t->compact) ? first(t->compact) : NULL;
+}
+
+const void *sherd_tensor_read(sherd_tensor *t)
+{
+    if (!t->storage || (t->layout && sherd__alarmed(t->world)))
+        return NULL;
+    return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
+}
+
+void *sherd__mutable(sherd_tensor *t)
+{
+    if (!t->storage || (t->layout && sherd__alarmed(t->world)))
+        return NULL;
+    if (!sherd__is_contiguous(t)) {
+        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
+                           "sherd_tensor_write: %s is a strided view: write the tensor that it "
+                           "was made of",
+                           sherd_tensor_text(t));
+        return NULL;
+    }
+    if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
+        return NULL;
+    t->storage->version++;
+    return first(t);
+}
+
+void *sherd_tensor_write(sherd_tensor *t)
+{
+    void *data = sherd__mutable(t);
+
+    if (data && !t->layout)
+        t->varies = (unsigned)SHERD__VARIES;
+    return data;
+}
+
+static double number(sherd_dtype dtype, const void *data)
+{
+    switch (dtype) {
+    case SHERD_F32:
+        return (double)*(const float *)data;
+    case SHERD_F64:
+        return *(const double *)data;
+    case SHERD_I32:
+        return *(const int32_t *)data;
+    case SHERD_BOOL:
+        return *(const unsigned char *)data;
+    }
+    return NAN;
+}
+
+/* The tensor itself, or a copy of it on every rank; to be released if it is another one. */
+static sherd_tensor *everywhere(sherd_tensor *t)
+{
+    const sherd_layout *whole;
+
+    if (!t->layout)
+        return t;
+    if (sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) != SHERD_OK)
+        return sherd__fail_diag(t->world, true);
+    return sherd__move_to(t, whole, false);
+}
+
+double sherd_item(sherd_tensor *t)
+{
+    double value = NAN;
+
+    if (sherd__stop(t->world, &t, 1))
+        return NAN;
+    if (sherd_tensor_count(t) != 1) {
+        sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
+                           "sherd_item: %s has not one element", sherd_tensor_text(t));
+        return NAN;
+    }
+    sherd_tensor *whole = everywhere(t);
+    const void *data = sherd__data(whole);
+    if (data && whole->count == 1)
+        value = number(whole->dtype, data);
+    if (whole != t)
+        sherd_tensor_release(whole);
+    return value;
+}

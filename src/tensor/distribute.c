@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plain tensor spread over a mesh: from one rank, which sends each other rank only its box, or from all, where
+ * each cuts its box out of its own copy. From one rank it is an ordinary exchange, out of a layout in which that
+ * rank holds everything and the others nothing.
+ */
+#include "tensor/state.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+static sherd_tensor *refuse(sherd_tensor *t, const sherd_layout *layout, const char *why)
+{
+    return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_distribute: %s to %s: %s",
+                              sherd_tensor_text(t), sherd_layout_text(layout), why);
+}
+
+static bool same_shape(const sherd_tensor *t, const sherd_layout *layout)
+{
+    return t->ndim == layout->spec.ndim &&
+           memcmp(t->shape, layout->spec.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+}
+
+/* A copy, never a view: the result must not change when the plain tensor is written again. */
+static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
+{
+    sherd_tensor *out = sherd__new_on(layout, t->dtype);
+    sherd_box box = sherd_tensor_box(out);
+    size_t element = sherd_dtype_bytes(t->dtype);
+    int64_t at = 0;
+
+    if (!out->storage || out->count == 0)
+        return out;
+    const char *data = sherd__data(t);
+    if (!data) {
+        sherd_tensor_release(out);
+        return sherd__failed(t->world);
+    }
+    for (int d = 0; d < box.ndim; d++)
+        at += box.offset[d] * t->stride[d];
+    sherd__copy_box(element, box.ndim, box.size, sherd__fresh(out), out->stride,
+                    data + (size_t)at * element, t->stride);
+    return out;
+}
+
+/* The layout in which the rank at `coordinate` holds all of `shape`: its shard of dim 0 is everything. */
+static sherd_status all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
+                           const int64_t *shape, const int64_t *coordinate)
+{
+    sherd__heap *heap = mesh->space->heap;
+    sherd_placement placements[SHERD_MAX_AXES];
+    const int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
+    sherd_layout_options options = {.sizes = sizes};
+    int64_t *first = sherd__alloc(heap, (size_t)mesh->count, sizeof *first), place = 0;
+    sherd_status status;
+
+    if (!first)
+        return sherd__no_memory(mesh->space->diag, "sherd_distribute");
+    for (int a = 0; a < mesh->axes; a++) {
+        placements[a] = sherd_shard(0);
+        place = place * mesh->extent[a] + coordinate[a];
+    }
+    first[place] = shape[0];
+    sizes[0] = first;
+    status = sherd_layout_create(out, mesh, ndim, shape, placements, &options);
+    sherd__free(heap, first);
+    return status;
+}
+
+/* A scalar travels as [1]. */
+static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
+{
+    sherd_tensor *view;
+
+    if (!t->storage || t->layout == layout)
+        return t;
+    view = sherd__new_view(t);
+    if (view->storage) {
+        view->layout = layout;
+        view->ndim = layout->spec.ndim;
+    }
+    sherd_tensor_release(t);
+    return view;
+}
+
+/* The root's own data as the source; the others hold nothing of it. */
+static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool is_root)
+{
+    sherd_tensor *view;
+
+    if (!is_root)
+        return sherd__new_on(layout, t->dtype);
+    view = sherd__new_view(t);
+    if (view->storage) {
+        view->layout = layout;
+        view->was = NULL;
+        view->varies = 0;
+        if (t->ndim == 0) {
+            view->ndim = 1;
+            view->shape[0] = view->local[0] = view->stride[0] = 1;
+        }
+    }
+    return view;
+}
+
+static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int root,
+                                const int64_t *coordinate)
+{
+    static const int64_t one[1] = {1};
+    const sherd_mesh *mesh = layout->spec.mesh;
+    const sherd_layout *from, *to = layout;
+    int ndim = t->ndim ? t->ndim : 1;
+    const int64_t *shape = t->ndim ? t->shape : one;
+
+    if ((t->ndim == 0 && sherd__replicated(&to, mesh, 1, one) != SHERD_OK) ||
+        all_at(&from, mesh, ndim, shape, coordinate) != SHERD_OK)
+        return sherd__fail_diag(t->world, true);
+
+    sherd_tensor *source = source_at(t, from, sherd_world_rank(t->world) == root);
+    sherd_tensor *out = sherd__move_to(source, to, false);
+    /* Sharing the plain tensor's storage would let a later write of it show in the result. */
+    if (out->storage && out->storage == t->storage) {
+        sherd_tensor *view = out;
+        out = cut_own_box(t, layout);
+        if (view != source)
+            sherd_tensor_release(view);
+        sherd_tensor_release(source);
+    } else if (out != source) {
+        sherd_tensor_release(source);
+    }
+    return relabel(out, layout);
+}
+
+sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    /* The peers wait for this rank's part: a failure of it is theirs too. */
+    if (!t->storage)
+        sherd__raise_local(t->world);
+    if (!t->storage || sherd__alarmed(t->world))
+        return sherd__failed(t->world);
+    if (t->layout)
+        return refuse(t, layout, "it is distributed already: use sherd_redistribute");
+    if (!same_shape(t, layout))
+        return refuse(t, layout, "the shapes differ");
+    if (layout->pending_axes != 0)
+        return refuse(t, layout, "a pending reduction cannot be the target");
+    if (root >= 0) {
+        if (!sherd_mesh_coordinate(layout->spec.mesh, root, coordinate))
+            return refuse(t, layout, "the root is not a rank of the mesh");
+        return send_boxes(t, layout, root, coordinate);
+    }
+    if (root < -1)
+        return refuse(t, layout, "the root is a rank, or -1");
+    if (t->varies != 0)
+        return refuse(t, layout,
+                      "it may vary between ranks: pass a root, or use sherd_mark_equal if it is "
+                      "the same on all");
+    return cut_own_box(t, layout);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How expressions fail: the failed tensor, and who learns of it. */
+#include "tensor/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+sherd_tensor *sherd__failed(sherd_world *world)
+{
+    return &sherd__tensors_of(world)->failed;
+}
+
+static sherd_tensor *fail(sherd_world *world, bool distributed, sherd_status status,
+                          const char *text)
+{
+    if (distributed)
+        sherd__raise(world, status, "%s", text);
+    else
+        sherd__fail_locally(world, status, "%s", text);
+    return sherd__failed(world);
+}
+
+sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_status status,
+                                 const char *format, ...)
+{
+    char text[SHERD_ERROR_BYTES];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    return fail(world, distributed, status, text);
+}
+
+sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed)
+{
+    const sherd__diag *diag = sherd__world_diag(world);
+    char text[SHERD_ERROR_BYTES], rank[32];
+
+    if (distributed) {
+        sherd__raise_diag(world);
+        return sherd__failed(world);
+    }
+    /* The text has the rank in front, and keeping it would put it there again. */
+    memcpy(text, diag->text, sizeof text);
+    snprintf(rank, sizeof rank, "rank %d: ", diag->rank);
+    size_t skip = strncmp(text, rank, strlen(rank)) == 0 ? strlen(rank) : 0;
+    return fail(world, false, diag->status, text + skip);
+}
+
+bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
+{
+    bool failed = false, distributed = false;
+
+    for (int i = 0; i < count; i++) {
+        if (!operands[i])
+            continue;
+        failed |= operands[i]->storage == NULL;
+        distributed |= operands[i]->layout != NULL;
+    }
+    if (failed && distributed)
+        sherd__raise_local(world);
+    return failed || (distributed && sherd__alarmed(world));
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A distributed tensor out of local pieces. No element moves, but the ranks of the mesh tell each other what they
+ * have (one small exchange), so that every one of them reaches the same verdict: pieces that do not fit are
+ * the same error everywhere.
+ */
+#include "tensor/state.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/text.h"
+
+/* What a rank tells: a hash of its arguments, dtype, ndim, and the sizes of its piece. */
+enum { ARGUMENTS, DTYPE, NDIM, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
+
+typedef struct joining {
+    sherd_world *world;
+    const sherd_mesh *mesh; /* the root: pieces on its other axes are replicas */
+    sherd_tensor *local;
+    const sherd_placement *placements; /* of the mesh that the user named */
+    const sherd_mesh *named;
+    sherd_from_local_options options;
+    const sherd_layout *layout; /* NULL = it follows from the pieces */
+    const sherd_layout
+        *sample;  /* the placements on some shape: which axes shard a dim, in what order */
+    int64_t *all; /* [ranks of the mesh * WORDS] */
+} joining;
+
+static bool fail(const joining *j, sherd_status status, const char *text)
+{
+    sherd__fail_tensor(j->world, true, status, "sherd_from_local: %s", text);
+    return false;
+}
+
+static bool create(joining *j, const sherd_layout **out, const int64_t *shape,
+                   const int64_t *const *sizes)
+{
+    sherd_layout_options options = {.order = j->options.order, .sizes = sizes};
+
+    if (sherd_layout_create(out, j->named, j->local->ndim, shape, j->placements, &options) ==
+        SHERD_OK)
+        return true;
+    sherd__fail_diag(j->world, true);
+    return false;
+}
+
+static bool same_sizes(const int64_t *a, const int64_t *b, int ndim)
+{
+    return memcmp(a, b, (size_t)ndim * sizeof *a) == 0;
+}
+
+static bool same_axes(const sherd__dim *a, const sherd__dim *b)
+{
+    return a->axes == b->axes && memcmp(a->axis, b->axis, (size_t)a->axes * sizeof *a->axis) == 0;
+}
+
+/* A piece that came out of to_local goes back to where it was, if it is still of that size and asked to lie alike. */
+static const sherd_layout *remembered(const joining *j)
+{
+    const sherd_layout *was = j->local->was, *sample = j->sample;
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd_box box;
+
+    if (!was || was->spec.mesh != j->mesh || was->spec.ndim != j->local->ndim ||
+        memcmp(was->spec.pending, sample->spec.pending,
+               (size_t)j->mesh->axes * sizeof *was->spec.pending) != 0)
+        return NULL;
+    for (int d = 0; d < j->local->ndim; d++)
+        if (!same_axes(&was->spec.dim[d], &sample->spec.dim[d]))
+            return NULL;
+    if (!sherd_mesh_coordinate(j->mesh, sherd_world_rank(j->world), coordinate))
+        return was;
+    sherd__layout_box(was, coordinate, &box);
+    return same_sizes(box.size, j->local->local, box.ndim) ? was : NULL;
+}
+
+/* What the arguments alone say of the layout. */
+static bool read_arguments(joining *j)
+{
+    const sherd_from_local_options *o = &j->options;
+
+    if (o->mode != SHERD_FROM_CHUNK && o->mode != SHERD_FROM_INFER)
+        return fail(j, SHERD_EINVAL, "no such mode");
+    if (!create(j, &j->sample, j->local->shape, NULL))
+        return false;
+    if (o->mode == SHERD_FROM_INFER) {
+        if (o->shape || o->sizes)
+            return fail(j, SHERD_EINVAL, "inferring takes neither shape nor sizes");
+        return true;
+    }
+    if (o->shape)
+        return create(j, &j->layout, o->shape, o->sizes);
+    if (o->sizes)
+        return fail(j, SHERD_EINVAL, "sizes without a shape");
+    j->layout = remembered(j);
+    if (!j->layout && j->sample->shard_axes != 0)
+        return fail(j, SHERD_EINVAL,
+                    "a sharded dim needs options.shape, or the mode SHERD_FROM_INFER");
+    return true;
+}
+
+/* Content of the arguments. The sample's shape is this rank's own and not part of it. */
+static int64_t hash_of_arguments(const joining *j)
+{
+    uint64_t hash = sherd__hash_word((uint64_t)j->options.mode, j->mesh->hash);
+
+    for (int d = 0; d < j->local->ndim; d++)
+        for (int i = 0; i < j->sample->spec.dim[d].axes; i++)
+            hash = sherd__hash_word(
+                hash, (uint64_t)(d * SHERD_MAX_AXES + j->sample->spec.dim[d].axis[i]));
+    for (int a = 0; a < j->mesh->axes; a++)
+        hash = sherd__hash_word(hash, (uint64_t)j->sample->spec.pending[a]);
+    hash = sherd__hash_word(hash, j->layout ? j->layout->hash : 0);
+    return (int64_t)(hash >> 1);
+}
+
+static void coordinate_of(const sherd_mesh *mesh, int64_t index, int64_t *coordinate)
+{
+    for (int a = mesh->axes - 1; a >= 0; a--) {
+        coordinate[a] = index % mesh->extent[a];
+        index /= mesh->extent[a];
+    }
+}
+
+static int rank_at(const sherd_mesh *mesh, int64_t index)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    coordinate_of(mesh, index, coordinate);
+    return sherd__mesh_rank_at(mesh, coordinate);
+}
+
+static bool share(joining *j)
+{
+    int64_t mine[WORDS] = {0};
+
+    j->all =
+        sherd__alloc(sherd__world_heap(j->world), (size_t)j->mesh->count, WORDS * sizeof *j->all);
+    if (!j->all)
+        return fail(j, SHERD_ENOMEM, "out of memory");
+    mine[ARGUMENTS] = hash_of_arguments(j);
+    mine[DTYPE] = (int64_t)j->local->dtype;
+    mine[NDIM] = j->local->ndim;
+    memcpy(&mine[SIZES], j->local->local, sizeof j->local->local);
+    return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
+}
+
+/* Every rank compares all with the first, so all find the same. */
+static bool agree(const joining *j)
+{
+    static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims"};
+
+    for (int64_t i = 1; i < j->mesh->count; i++)
+        for (int w = ARGUMENTS; w <= NDIM; w++)
+            if (j->all[i * WORDS + w] != j->all[w]) {
+                sherd__fail_tensor(j->world, true, SHERD_EDIFFER,
+                                   "sherd_from_local: rank %d passed %s other than rank %d",
+                                   rank_at(j->mesh, i), what[w], rank_at(j->mesh, 0));
+                return false;
+            }
+    return true;
+}
+
+static const char *sizes_text(char *out, size_t room, const int64_t *sizes, int ndim)
+{
+    sherd__writer w = {.at = out, .room = room};
+
+    sherd__write(&w, "[");
+    for (int d = 0; d < ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)sizes[d]);
+    sherd__write(&w, "]");
+    return out;
+}
+
+/* Whether what every rank has is its box of the layout. */
+static bool all_fit(const joining *j)
+{
+    int ndim = j->layout->spec.ndim;
+
+    for (int64_t i = 0; i < j->mesh->count; i++) {
+        const int64_t *sizes = &j->all[i * WORDS + SIZES];
+        int64_t coordinate[SHERD_MAX_AXES];
+        char has[192], needs[192];
+        sherd_box box;
+
+        coordinate_of(j->mesh, i, coordinate);
+        sherd__layout_box(j->layout, coordinate, &box);
+        if (j->all[i * WORDS + NDIM] == ndim && same_sizes(box.size, sizes, ndim))
+            continue;
+        sherd__fail_tensor(j->world, true, SHERD_EINVAL,
+                           "sherd_from_local: rank %d has a piece of %s, but its box of %s is %s",
+                           rank_at(j->mesh, i), sizes_text(has, sizeof has, sizes, j->local->ndim),
+                           sherd_layout_text(j->layout),
+                           sizes_text(needs, sizeof needs, box.size, ndim));
+        return false;
+    }
+    return true;
+}
+
+static int64_t shard_number(const joining *j, const sherd__dim *dim, int64_t index)
+{
+    int64_t coordinate[SHERD_MAX_AXES], number = 0;
+
+    coordinate_of(j->mesh, index, coordinate);
+    for (int i = 0; i < dim->axes; i++)
+        number = number * j->mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
+    return number;
+}
+
+/*
+ * Sizes of the shards of one dim: all ranks of one shard number must have the same. Returns their sum, or -1 after an
+ * error.
+ */
+static int64_t infer_dim(const joining *j, int d, int64_t parts, int64_t *sizes)
+{
+    const sherd__dim *dim = &j->sample->spec.dim[d];
+    int64_t sum = 0;
+
+    memset(sizes, -1, (size_t)parts * sizeof *sizes);
+    for (int64_t i = 0; i < j->mesh->count; i++) {
+        int64_t size = j->all[i * WORDS + SIZES + d], *known = &sizes[shard_number(j, dim, i)];
+        if (*known < 0)
+            *known = size;
+        if (*known == size)
+            continue;
+        sherd__fail_tensor(j->world, true, SHERD_EINVAL,
+                           "sherd_from_local: dim %d of rank %d has size %lld, but ranks that hold "
+                           "the same shard of it have %lld",
+                           d, rank_at(j->mesh, i), (long long)size, (long long)*known);
+        return -1;
+    }
+    for (int64_t p = 0; p < parts; p++)
+        if (!sherd__add(sum, sizes[p], &sum)) {
+            fail(j, SHERD_ELIMIT, "a dim of size 2^62 or more");
+            return -1;
+        }
+    return sum;
+}
+
+/* The layout that the pieces say. Every dim has at most as many shards as the mesh has ranks. */
+static bool infer(joining *j)
+{
+    sherd__heap *heap = sherd__world_heap(j->world);
+    int ndim = j->local->ndim;
+    size_t ranks = (size_t)j->mesh->count;
+    int64_t shape[SHERD_MAX_DIMS] = {0};
+    const int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
+    int64_t *room = sherd__alloc(heap, ranks * (size_t)(ndim + 1), sizeof *room);
+    bool good = room || fail(j, SHERD_ENOMEM, "out of memory");
+
+    for (int d = 0; d < ndim && good; d++) {
+        const sherd__dim *dim = &j->sample->spec.dim[d];
+        int64_t *mine = room + (size_t)d * ranks;
+        shape[d] = infer_dim(j, d, sherd__dim_parts(j->mesh, dim), mine);
+        sizes[d] = dim->axes ? mine : NULL;
+        good = shape[d] >= 0;
+    }
+    good = good && create(j, &j->layout, shape, sizes);
+    sherd__free(heap, room);
+    return good;
+}
+
+static bool join(joining *j)
+{
+    bool inside = sherd__in_mesh(j->world, j->mesh);
+
+    if (!read_arguments(j))
+        return false;
+    if (!inside)
+        return j->layout || fail(j, SHERD_EINVAL, "this rank is not in the mesh: give the shape");
+    if (!share(j) || !agree(j))
+        return false;
+    return j->layout ? all_fit(j) : infer(j);
+}
+
+sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
+                                const sherd_placement *placements,
+                                const sherd_from_local_options *options)
+{
+    joining j = {.world = local->world,
+                 .mesh = sherd_mesh_root(mesh),
+                 .local = local,
+                 .placements = placements,
+                 .named = mesh};
+    bool good;
+
+    if (options)
+        j.options = *options;
+    /* The peers wait for what this rank has: a failure of it is theirs too. */
+    if (!local->storage)
+        sherd__raise_local(j.world);
+    if (!local->storage || sherd__alarmed(j.world))
+        return sherd__failed(j.world);
+    if (local->layout)
+        return sherd__fail_tensor(j.world, true, SHERD_EINVAL,
+                                  "sherd_from_local: %s is distributed already",
+                                  sherd_tensor_text(local));
+    good = join(&j);
+    sherd__free(sherd__world_heap(j.world), j.all);
+    return good ? sherd__global_view(local, j.layout) : sherd__failed(j.world);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors out of nothing: copies of data, fills, random numbers. Each rank makes its own box; nothing travels.
+ * Random numbers are a function of the global index of their element, so a box costs one kernel call for each of
+ * its runs of neighbours in the global order.
+ */
+#include "tensor/state.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+
+/* Whether a user's arguments describe a plain tensor. */
+static bool is_valid(sherd_world *world, const char *function, sherd_dtype dtype,
+                     const int64_t *shape, int ndim)
+{
+    if (sherd_dtype_bytes(dtype) == 0) {
+        sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: %d is no dtype", function, (int)dtype);
+        return false;
+    }
+    if (ndim < 0 || (ndim > 0 && !shape)) {
+        sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: %d dims without a shape", function,
+                           ndim);
+        return false;
+    }
+    if (ndim > SHERD_MAX_DIMS) {
+        sherd__fail_tensor(world, false, SHERD_ELIMIT, "%s: %d dims, at most %d are possible",
+                           function, ndim, SHERD_MAX_DIMS);
+        return false;
+    }
+    for (int d = 0; d < ndim; d++)
+        if (shape[d] < 0) {
+            sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: dim %d has size %lld", function, d,
+                               (long long)shape[d]);
+            return false;
+        }
+    return true;
+}
+
+/* Whether a value can be an element. */
+static bool fits(sherd_world *world, bool distributed, const char *function, sherd_dtype dtype,
+                 double value)
+{
+    bool good = dtype != SHERD_I32 || (value >= INT32_MIN && value <= INT32_MAX);
+
+    if (!good)
+        sherd__fail_tensor(world, distributed, SHERD_EINVAL, "%s: %g is no i32", function, value);
+    return good;
+}
+
+void sherd__fill(sherd_tensor *t, double value)
+{
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(t->world), t->dtype);
+    void *data = sherd__fresh(t);
+
+    if (t->count == 0)
+        return;
+    if (kernels)
+        kernels->fill(data, t->count, value);
+    else if (t->dtype == SHERD_BOOL)
+        memset(data, value != 0, (size_t)t->count);
+    else
+        for (int64_t i = 0; i < t->count; i++)
+            ((int32_t *)data)[i] = (int32_t)value;
+}
+
+sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
+                              const void *data)
+{
+    sherd_tensor *t;
+
+    if (!is_valid(world, "sherd_from_data", dtype, shape, ndim))
+        return sherd__failed(world);
+    t = sherd__new_plain(world, dtype, ndim, shape, (unsigned)SHERD__VARIES);
+    if (!t->storage || t->count == 0)
+        return t;
+    if (!data) {
+        sherd_tensor_release(t);
+        return sherd__fail_tensor(world, false, SHERD_EINVAL, "sherd_from_data: data is NULL");
+    }
+    memcpy(sherd__fresh(t), data, (size_t)t->storage->bytes);
+    return t;
+}
+
+sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
+                             double value)
+{
+    sherd_tensor *t;
+
+    if (!is_valid(world, "sherd_constant", dtype, shape, ndim) ||
+        !fits(world, false, "sherd_constant", dtype, value))
+        return sherd__failed(world);
+    t = sherd__new_plain(world, dtype, ndim, shape, 0);
+    if (t->storage)
+        sherd__fill(t, value);
+    return t;
+}
+
+/* Whether this rank holds the value, rather than a zero, of what is pending. */
+static bool holds_value(const sherd_tensor *t)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    if (!sherd__coordinate(t, coordinate))
+        return false;
+    for (int a = 0; a < t->layout->spec.mesh->axes; a++)
+        if ((t->layout->pending_axes >> a & 1) && coordinate[a] != 0)
+            return false;
+    return true;
+}
+
+sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, double value)
+{
+    sherd_world *world = sherd__space_world(layout->space);
+    sherd_tensor *t;
+
+    if (sherd_dtype_bytes(dtype) == 0)
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "sherd_constant_on: %d is no dtype",
+                                  (int)dtype);
+    if (!fits(world, true, "sherd_constant_on", dtype, value))
+        return sherd__failed(world);
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        if (layout->spec.pending[a] > SHERD_SUM)
+            return sherd__fail_tensor(world, true, SHERD_ENOTSUP,
+                                      "sherd_constant_on: %s: only a pending sum can be filled",
+                                      sherd_layout_text(layout));
+    t = sherd__new_on(layout, dtype);
+    if (t->storage)
+        sherd__fill(t, holds_value(t) ? value : 0);
+    return t;
+}
+
+/* ---- random numbers ------------------------------------------------------------------------- */
+
+/* What is asked for. */
+typedef struct request {
+    sherd_world *world;
+    const char *function;
+    sherd_dtype dtype;
+    int ndim;
+    const int64_t *shape;
+    const sherd_layout *layout;
+    bool normal;
+    double a, b; /* mean and deviation, or low and high */
+} request;
+
+sherd_generator sherd_generator_named(const char *name)
+{
+    sherd_generator g = {.name = sherd__hash_text(0, name)};
+    return g;
+}
+
+/* Dims [0, *outer) are walked; the others make up runs of elements that are neighbours in the whole tensor. */
+static int64_t run_length(const sherd_tensor *t, int *outer)
+{
+    int64_t length = 1;
+    int d = t->ndim;
+
+    while (d > 0) {
+        d--;
+        length *= t->local[d];
+        if (t->local[d] != t->shape[d])
+            break;
+    }
+    *outer = d;
+    return length;
+}
+
+/* Global row-major number of the first element of the run at `index` (of the walked dims, in the box). */
+static int64_t global_index(const sherd_tensor *t, const sherd_box *box, const int64_t *index,
+                            int outer)
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        at = at * t->shape[d] + box->offset[d] + (d < outer ? index[d] : 0);
+    return at;
+}
+
+static void draw_box(sherd_tensor *t, const request *r, sherd__key key)
+{
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(r->world), r->dtype);
+    sherd_box box = sherd_tensor_box(t);
+    int64_t index[SHERD_MAX_DIMS] = {0};
+    size_t element = sherd_dtype_bytes(t->dtype);
+    int outer;
+    int64_t length = run_length(t, &outer);
+    char *dst = sherd__fresh(t);
+
+    for (int64_t done = 0; done < t->count; done += length) {
+        (r->normal ? kernels->normal : kernels->uniform)(length, dst + (size_t)done * element, r->a,
+                                                         r->b, key,
+                                                         global_index(t, &box, index, outer));
+        for (int d = outer - 1; d >= 0 && ++index[d] == t->local[d]; d--)
+            index[d] = 0;
+    }
+}
+
+static bool is_valid_random(const request *r)
+{
+    if (!r->layout && !is_valid(r->world, r->function, r->dtype, r->shape, r->ndim))
+        return false;
+    if (r->dtype != SHERD_F32 && r->dtype != SHERD_F64) {
+        sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL,
+                           "%s: the dtype must be f32 or f64", r->function);
+        return false;
+    }
+    if (r->layout && r->layout->pending_axes != 0) {
+        sherd__fail_tensor(r->world, true, SHERD_EINVAL, "%s: %s has a pending reduction",
+                           r->function, sherd_layout_text(r->layout));
+        return false;
+    }
+    return true;
+}
+
+static sherd_tensor *draw(const request *r, sherd_generator *generator)
+{
+    sherd_tensor *t;
+
+    if (!generator)
+        return sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL, "%s: no generator",
+                                  r->function);
+    /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
+    sherd__key key =
+        sherd__philox_key(sherd_world_seed(r->world), generator->name, generator->calls++);
+    if (!is_valid_random(r))
+        return sherd__failed(r->world);
+    t = r->layout ? sherd__new_on(r->layout, r->dtype)
+                  : sherd__new_plain(r->world, r->dtype, r->ndim, r->shape, 0);
+    if (t->storage)
+        draw_box(t, r, key);
+    return t;
+}
+
+sherd_tensor *sherd_normal(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
+                           const sherd_layout *layout, sherd_generator *generator, double mean,
+                           double deviation)
+{
+    request r = {world, "sherd_normal", dtype, ndim, shape, layout, true, mean, deviation};
+    return draw(&r, generator);
+}
+
+sherd_tensor *sherd_uniform(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
+                            const sherd_layout *layout, sherd_generator *generator, double low,
+                            double high)
+{
+    request r = {world, "sherd_uniform", dtype, ndim, shape, layout, false, low, high};
+    return draw(&r, generator);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of this room and its scopes. A scope costs one number, a tensor in it one pointer; passing a tensor
+ * out swaps it to the front of its scope and moves the boundary over it.
+ */
+#include "tensor/state.h"
+
+#include <string.h>
+
+static void destroy(sherd_world *world, void *memory)
+{
+    sherd__tensors *s = memory;
+    sherd__heap *heap = sherd__world_heap(world);
+
+    sherd__tensors_empty(world);
+    while (s->all) {
+        sherd_tensor *t = s->all;
+        s->all = t->next;
+        sherd__free(heap, t);
+    }
+    sherd__free(heap, s->failed.text);
+    sherd__free(heap, s->list);
+    sherd__free(heap, s->start);
+}
+
+sherd__tensors *sherd__tensors_of(sherd_world *world)
+{
+    sherd__tensors *s = sherd__world_state(world, SHERD__ROOM_TENSOR);
+
+    if (s)
+        return s;
+    s = sherd__world_reserve(world);
+    s->world = world;
+    s->paper = strcmp(sherd_world_transport(world), "paper") == 0;
+    s->failed.world = world;
+    s->failed.refs = 1;
+    s->failed.scope = -1;
+    sherd__world_set_state(world, SHERD__ROOM_TENSOR, s, destroy);
+    return s;
+}
+
+void *sherd__spare(sherd_world *world)
+{
+    return (char *)sherd__world_reserve(world) + SHERD__TENSORS_BYTES;
+}
+
+/* Room for one more in an array of numbers or pointers; doubles. */
+static bool reserve(sherd__tensors *s, void **array, int *room, int used, size_t bytes)
+{
+    if (used < *room)
+        return true;
+
+    int wanted = *room ? 2 * *room : 64;
+    void *grown =
+        sherd__grow(sherd__world_heap(s->world), *array, (size_t)*room, (size_t)wanted, bytes);
+    if (!grown)
+        return false;
+    *array = grown;
+    *room = wanted;
+    return true;
+}
+
+bool sherd__scope_add(sherd_tensor *t)
+{
+    sherd__tensors *s = sherd__tensors_of(t->world);
+    void *list = s->list;
+
+    if (!reserve(s, &list, &s->list_room, s->listed, sizeof *s->list)) {
+        bool distributed = t->layout != NULL;
+        sherd_tensor_release(t);
+        sherd__fail_tensor(s->world, distributed, SHERD_ENOMEM, "out of memory for a scope");
+        return false;
+    }
+    s->list = list;
+    t->scope = s->listed;
+    s->list[s->listed++] = t;
+    return true;
+}
+
+void sherd__scope_forget(sherd_tensor *t)
+{
+    if (t->scope < 0)
+        return;
+    sherd__tensors_of(t->world)->list[t->scope] = NULL;
+    t->scope = -1;
+}
+
+/* Releases the newest first: results before what they were made of. */
+static void end(sherd__tensors *s, int start)
+{
+    while (s->listed > start) {
+        sherd_tensor *t = s->list[--s->listed];
+        if (!t)
+            continue;
+        t->scope = -1;
+        sherd_tensor_release(t);
+    }
+}
+
+void sherd_scope_begin(sherd_world *world)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    void *start = s->start;
+
+    if (s->unopened > 0 || !reserve(s, &start, &s->start_room, s->scopes, sizeof *s->start)) {
+        if (s->unopened++ == 0)
+            sherd__raise(world, SHERD_ENOMEM, "sherd_scope_begin: out of memory");
+        return;
+    }
+    s->start = start;
+    s->start[s->scopes++] = s->listed;
+}
+
+void sherd_scope_end(sherd_world *world)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+
+    if (s->unopened > 0) {
+        s->unopened--;
+        return;
+    }
+    if (s->scopes > 0)
+        end(s, s->start[--s->scopes]);
+}
+
+sherd_tensor *sherd_scope_pass(sherd_tensor *t)
+{
+    sherd__tensors *s = sherd__tensors_of(t->world);
+
+    if (t->scope < 0 || s->unopened > 0 || s->scopes == 0)
+        return t;
+
+    int *start = &s->start[s->scopes - 1];
+    if (t->scope < *start)
+        return t;
+    sherd_tensor *first = s->list[*start];
+    s->list[t->scope] = first;
+    if (first)
+        first->scope = t->scope;
+    s->list[*start] = t;
+    t->scope = (*start)++;
+    return t;
+}
+
+/*
+ * Tensors that the user still retains may refer to each other in any way, so first every one is pinned, then
+ * all give up what they hold. Their structs go with this room's state.
+ */
+void sherd__tensors_empty(sherd_world *world)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+
+    s->scopes = 0;
+    end(s, 0);
+    for (sherd_tensor *t = s->all; t; t = t->next)
+        t->refs++;
+    for (sherd_tensor *t = s->all; t; t = t->next)
+        sherd__tensor_strip(t);
+}

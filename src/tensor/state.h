@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tensor room keeps per world: the failed tensor, the scopes, and the list of all tensors. It lies in
+ * the world's reserve, so it always exists and nothing here can fail for lack of it.
+ */
+#ifndef SHERD__TENSOR_STATE_H
+#define SHERD__TENSOR_STATE_H
+
+#include "tensor.h"
+
+/*
+ * All scopes share one list: scope i holds list[start[i]] up to where the next one starts. The outermost
+ * scope has no start. A tensor that was released early leaves a NULL.
+ */
+typedef struct sherd__tensors {
+    sherd_tensor failed;
+    sherd_world *world;
+    bool paper;
+    sherd_tensor *all;
+    sherd_tensor **list;
+    int listed, list_room;
+    int *start;
+    int scopes, start_room;
+    int unopened; /* scopes that could not be opened for lack of memory: their ends must end nothing */
+} sherd__tensors;
+
+enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
+_Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is too small");
+
+sherd__tensors *sherd__tensors_of(sherd_world *world);
+
+/* Put a tensor, with its one count, into the innermost scope. On lack of memory false, and the tensor is released. */
+bool sherd__scope_add(sherd_tensor *t);
+/* Take a tensor that goes out of the list. */
+void sherd__scope_forget(sherd_tensor *t);
+
+/*
+ * A new tensor with storage, contents undefined, in no scope. NULL for lack of memory: reported, for a distributed
+ * one by the alarm.
+ */
+sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                                 const int64_t *shape, unsigned varies);
+sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
+
+/* Give up all that a tensor holds; its struct stays. */
+void sherd__tensor_strip(sherd_tensor *t);
+
+/* Set every local element. The value must fit the dtype. */
+void sherd__fill(sherd_tensor *t, double value);
+
+/* Whether a rank has the same interval of every dim in two layouts of one shape. */
+bool sherd__same_box(const sherd_layout *a, const sherd_layout *b, const int64_t *coordinate);
+
+#endif

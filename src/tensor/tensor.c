@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors and their storage: made, counted, viewed, freed, and what they say of themselves. A tensor is one
+ * small struct, its storage another, its data a block of the rank's region that peers can read.
+ */
+#include "tensor/state.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "base/text.h"
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void storage_release(sherd__storage *storage)
+{
+    if (!storage || --storage->refs > 0)
+        return;
+    sherd__block_give(storage->world, storage->block);
+    sherd__free(sherd__world_heap(storage->world), storage);
+}
+
+void sherd__record_release(sherd__record *record)
+{
+    if (record && --record->refs == 0)
+        record->destroy(record);
+}
+
+/* An empty struct with one count, listed among all. */
+static sherd_tensor *create(sherd__tensors *s)
+{
+    sherd_tensor *t = sherd__alloc(sherd__world_heap(s->world), 1, sizeof *t);
+
+    if (!t)
+        return NULL;
+    t->refs = 1;
+    t->scope = -1;
+    t->world = s->world;
+    t->next = s->all;
+    if (s->all)
+        s->all->previous = t;
+    s->all = t;
+    return t;
+}
+
+void sherd__tensor_strip(sherd_tensor *t)
+{
+    sherd__heap *heap = sherd__world_heap(t->world);
+    sherd__record *node = t->node;
+    sherd_tensor *grad = t->grad, *compact = t->compact, *moved_from = t->moved_from;
+    sherd__storage *storage = t->storage;
+
+    if (t->saved && t->forget)
+        t->forget(t);
+    sherd__free(heap, t->text);
+    t->text = NULL;
+    t->node = NULL;
+    t->grad = t->compact = t->moved_from = NULL;
+    t->storage = NULL;
+    sherd__record_release(node);
+    sherd_tensor_release(grad);
+    sherd_tensor_release(compact);
+    sherd_tensor_release(moved_from);
+    storage_release(storage);
+}
+
+static void unlink_from_all(sherd_tensor *t)
+{
+    if (t->previous)
+        t->previous->next = t->next;
+    else
+        sherd__tensors_of(t->world)->all = t->next;
+    if (t->next)
+        t->next->previous = t->previous;
+}
+
+/* A chain of moves is walked, not recursed into. */
+void sherd_tensor_release(sherd_tensor *t)
+{
+    while (t && t != sherd__failed(t->world) && --t->refs == 0) {
+        sherd_tensor *source = t->moved_from;
+        t->moved_from = NULL;
+        sherd__scope_forget(t);
+        sherd__tensor_strip(t);
+        unlink_from_all(t);
+        sherd__free(sherd__world_heap(t->world), t);
+        t = source;
+    }
+}
+
+sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
+{
+    if (t->storage)
+        t->refs++;
+    return t;
+}
+
+/* Give a described tensor its storage. On failure the tensor is released and the failure reported. */
+static sherd_tensor *furnish(sherd_tensor *t)
+{
+    sherd_world *world = t->world;
+    bool distributed = t->layout != NULL;
+    int64_t bytes;
+
+    if (sherd__tensors_of(world)->paper) {
+        sherd_tensor_release(t);
+        sherd__fail_tensor(world, distributed, SHERD_EINVAL,
+                           "a paper world has no memory for tensors: open another world");
+        return NULL;
+    }
+    if (!sherd__mul(t->count, (int64_t)sherd_dtype_bytes(t->dtype), &bytes)) {
+        sherd_tensor_release(t);
+        sherd__fail_tensor(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
+        return NULL;
+    }
+    t->storage = sherd__alloc(sherd__world_heap(world), 1, sizeof *t->storage);
+    if (!t->storage) {
+        sherd_tensor_release(t);
+        sherd__fail_tensor(world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
+        return NULL;
+    }
+    t->storage->refs = 1;
+    t->storage->world = world;
+    t->storage->bytes = bytes;
+    if (bytes > 0 && !(t->storage->block = sherd__block_take(world, bytes, distributed))) {
+        sherd_tensor_release(t);
+        return NULL;
+    }
+    return t;
+}
+
+sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                                 const int64_t *shape, unsigned varies)
+{
+    sherd_tensor *t = create(sherd__tensors_of(world));
+
+    if (!t) {
+        sherd__fail_tensor(world, false, SHERD_ENOMEM, "out of memory for a tensor");
+        return NULL;
+    }
+    t->dtype = dtype;
+    t->ndim = ndim;
+    t->varies = varies;
+    for (int d = 0; d < ndim; d++)
+        t->shape[d] = t->local[d] = shape[d];
+    sherd__row_major(ndim, t->local, t->stride);
+    if (!sherd__count(shape, ndim, &t->count)) {
+        sherd_tensor_release(t);
+        sherd__fail_tensor(world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
+        return NULL;
+    }
+    return furnish(t);
+}
+
+/* What this rank holds: nothing outside of the mesh, also of a scalar. */
+static void set_local(sherd_tensor *t, const sherd_layout *layout)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd_box box = {0};
+
+    t->count = 0;
+    t->layout = layout;
+    if (sherd__coordinate(t, coordinate)) {
+        sherd__layout_box(layout, coordinate, &box);
+        t->count = sherd__box_count(&box);
+    }
+    memcpy(t->local, box.size, sizeof t->local);
+}
+
+sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+    sherd_world *world = sherd__space_world(layout->space);
+    sherd_tensor *t = create(sherd__tensors_of(world));
+
+    if (!t) {
+        sherd__fail_tensor(world, true, SHERD_ENOMEM, "out of memory for a tensor");
+        return NULL;
+    }
+    t->dtype = dtype;
+    t->ndim = spec->ndim;
+    memcpy(t->shape, spec->shape, sizeof t->shape);
+    set_local(t, layout);
+    sherd__row_major(t->ndim, t->local, t->stride);
+    return furnish(t);
+}
+
+sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                               const int64_t *shape, unsigned varies)
+{
+    sherd_tensor *t = sherd__loose_plain(world, dtype, ndim, shape, varies);
+    return t && sherd__scope_add(t) ? t : sherd__failed(world);
+}
+
+sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype)
+{
+    sherd_tensor *t = sherd__loose_on(layout, dtype);
+    return t && sherd__scope_add(t) ? t : sherd__failed(sherd__space_world(layout->space));
+}
+
+sherd_tensor *sherd__detached(sherd_tensor *t)
+{
+    sherd_tensor *view;
+
+    if (!t->storage || !(view = create(sherd__tensors_of(t->world))))
+        return NULL;
+    view->storage = t->storage;
+    view->storage->refs++;
+    view->layout = t->layout;
+    view->dtype = t->dtype;
+    view->ndim = t->ndim;
+    memcpy(view->shape, t->shape, sizeof view->shape);
+    memcpy(view->local, t->local, sizeof view->local);
+    memcpy(view->stride, t->stride, sizeof view->stride);
+    view->offset = t->offset;
+    view->count = t->count;
+    view->varies = t->varies;
+    view->was = t->was;
+    return view;
+}
+
+sherd_tensor *sherd__new_view(sherd_tensor *t)
+{
+    sherd_tensor *view;
+
+    if (!t->storage)
+        return t;
+    view = sherd__detached(t);
+    if (!view)
+        return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_ENOMEM,
+                                  "out of memory for a tensor");
+    return sherd__scope_add(view) ? view : sherd__failed(t->world);
+}
+
+/* ---- what a tensor says of itself ----------------------------------------------------------- */
+
+sherd_world *sherd_tensor_world(const sherd_tensor *t)
+{
+    return t->world;
+}
+
+sherd_dtype sherd_tensor_dtype(const sherd_tensor *t)
+{
+    return t->dtype;
+}
+
+int sherd_tensor_ndim(const sherd_tensor *t)
+{
+    return t->ndim;
+}
+
+const int64_t *sherd_tensor_shape(const sherd_tensor *t)
+{
+    return t->shape;
+}
+
+int64_t sherd_tensor_count(const sherd_tensor *t)
+{
+    int64_t count = t->storage ? 1 : 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        count *= t->shape[d];
+    return count;
+}
+
+const sherd_layout *sherd_tensor_layout(const sherd_tensor *t)
+{
+    return t->layout;
+}
+
+sherd_box sherd_tensor_box(const sherd_tensor *t)
+{
+    sherd_box box = {.ndim = t->ndim};
+
+    if (t->layout)
+        return sherd_layout_box(t->layout, sherd_world_rank(t->world), 0);
+    memcpy(box.size, t->shape, sizeof box.size);
+    return box;
+}
+
+bool sherd_tensor_failed(const sherd_tensor *t)
+{
+    return t->storage == NULL;
+}
+
+static void write_plain(sherd__writer *w, const sherd_tensor *t)
+{
+    sherd__write(w, "%s[", sherd_dtype_name(t->dtype));
+    for (int d = 0; d < t->ndim; d++)
+        sherd__write(w, "%s%lld", d ? "," : "", (long long)t->shape[d]);
+    sherd__write(w, "]");
+}
+
+const char *sherd_tensor_text(sherd_tensor *t)
+{
+    enum { PLAIN_BYTES = 256 }; /* eight sizes of at most twenty digits */
+    size_t room = t->layout ? strlen(sherd_layout_text(t->layout)) + 16 : PLAIN_BYTES;
+    sherd__writer w = {.room = room};
+
+    if (!t->storage)
+        return "the failed tensor";
+    sherd__free(sherd__world_heap(t->world), t->text);
+    t->text = w.at = sherd__alloc(sherd__world_heap(t->world), room, 1);
+    if (!t->text)
+        return sherd_dtype_name(t->dtype);
+    if (t->layout)
+        sherd__write(&w, "%s%s", sherd_dtype_name(t->dtype), sherd_layout_text(t->layout));
+    else
+        write_plain(&w, t);
+    return t->text;
+}
+
+sherd_tensor *sherd_mark_equal(sherd_tensor *t)
+{
+    if (!t->storage)
+        return t;
+    if (t->layout)
+        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                                  "sherd_mark_equal: %s is distributed: only a plain tensor can be "
+                                  "said to be equal everywhere",
+                                  sherd_tensor_text(t));
+    t->varies = 0;
+    return t;
+}
+
+bool sherd__coordinate(const sherd_tensor *t, int64_t *coordinate)
+{
+    return t->layout &&
+           sherd_mesh_coordinate(t->layout->spec.mesh, sherd_world_rank(t->world), coordinate);
+}
+
+bool sherd__is_contiguous(const sherd_tensor *t)
+{
+    int64_t stride = 1;
+
+    if (t->count == 0)
+        return true;
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        if (t->local[d] != 1 && t->stride[d] != stride)
+            return false;
+        stride *= t->local[d];
+    }
+    return true;
+}
