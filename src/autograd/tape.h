@@ -56,12 +56,14 @@ sherd_world *sherd__node_world(const sherd__node *node);
 const sherd_layout *sherd__input_layout(const sherd__node *node, int input);
 int sherd__input_shape(const sherd__node *node, int input, const int64_t **shape);
 
-/* a + b of gradients of one tensor, not recorded: layouts may differ. Used by accumulation. */
+/*
+ * a + b of gradients of one tensor, not recorded: layouts may differ. `a` is used up: where nobody else holds it or its
+ * storage, b is added in place and `a` returned.
+ */
 sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b);
 
 /* For the optimizer: the gradient as it came (NULL = none), and putting a settled one in its place. */
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf);
 void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad);
-
 
 #endif

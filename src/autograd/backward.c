@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk. Nodes that got a gradient wait in a heap, the newest first: an operand's node is always older, so when
+ * a node's turn comes all its gradients have arrived. All ranks recorded the same operators in the same order, so
+ * all make the same calls in the same order. Each node runs in a scope of its own, and what it saved goes right
+ * after.
+ */
+#include "autograd/node.h"
+
+#include <string.h>
+
+typedef struct queue {
+    sherd_world *world;
+    sherd__node **at; /* a binary heap by order; counted */
+    int count, room;
+} queue;
+
+static bool push(queue *q, sherd__node *node)
+{
+    int i = q->count;
+
+    if (node->queued)
+        return true;
+    if (q->count == q->room) {
+        int room = q->room ? 2 * q->room : 32;
+        sherd__node **grown = sherd__grow(sherd__world_heap(q->world), q->at, (size_t)q->room,
+                                          (size_t)room, sizeof *grown);
+        if (!grown) {
+            sherd__raise(q->world, SHERD_ENOMEM, "sherd_backward: out of memory");
+            return false;
+        }
+        q->at = grown;
+        q->room = room;
+    }
+    node->queued = true;
+    node->record.refs++;
+    q->count++;
+    for (; i > 0 && q->at[(i - 1) / 2]->order < node->order; i = (i - 1) / 2)
+        q->at[i] = q->at[(i - 1) / 2];
+    q->at[i] = node;
+    return true;
+}
+
+/* The newest; its count goes to the caller. */
+static sherd__node *pop(queue *q)
+{
+    sherd__node *newest = q->at[0], *last = q->at[--q->count];
+    int i = 0;
+
+    for (int child = 1; child < q->count; child = 2 * i + 1) {
+        if (child + 1 < q->count && q->at[child + 1]->order > q->at[child]->order)
+            child++;
+        if (q->at[child]->order < last->order)
+            break;
+        q->at[i] = q->at[child];
+        i = child;
+    }
+    q->at[i] = last;
+    newest->queued = false;
+    return newest;
+}
+
+static void drop_grads(sherd__node *node)
+{
+    for (int j = 0; j < node->outs; j++) {
+        sherd_tensor *grad = node->out[j].grad;
+        node->out[j].grad = NULL;
+        sherd_tensor_release(grad);
+    }
+}
+
+/* ---- settling ------------------------------------------------------------------------------- */
+
+/* Whether two layouts treat every axis alike, but those in `except`. */
+static bool agree_but(const sherd_layout *a, const sherd_layout *b, unsigned except)
+{
+    for (int i = 0; i < a->spec.mesh->axes; i++) {
+        sherd_placement p = sherd_layout_placement(a, i), q = sherd_layout_placement(b, i);
+        if (except >> i & 1)
+            continue;
+        if (p.kind != q.kind || (p.kind == SHERD_SHARD && p.dim != q.dim))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Where to settle a gradient with pending sums: if it lies as the output does but for them, in the output's layout (a
+ * shard there makes it a reduce-scatter); else its pending axes become replicated and the others stay.
+ */
+static sherd_status settled(const sherd_layout **to, const sherd_layout *grad,
+                            const sherd_layout *output)
+{
+    sherd_status status = sherd__layout_settle(to, output);
+
+    if (status != SHERD_OK)
+        return status;
+    if (output->spec.mesh == grad->spec.mesh && agree_but(grad, *to, grad->pending_axes))
+        return SHERD_OK;
+    return sherd__layout_settle(to, grad);
+}
+
+static bool settle_output(sherd__node *node, sherd__result *out)
+{
+    const sherd_layout *to;
+    sherd_tensor *moved;
+
+    if (!out->grad || !out->grad->layout || !out->layout || out->grad->layout->pending_axes == 0)
+        return true;
+    if (settled(&to, out->grad->layout, out->layout) != SHERD_OK) {
+        sherd__fail_diag(node->world, true);
+        return false;
+    }
+    moved = sherd__move_to(out->grad, to, false);
+    if (!moved->storage)
+        return false;
+    sherd_tensor_release(out->grad);
+    out->grad = sherd_tensor_retain(moved);
+    return true;
+}
+
+/* ---- one node ------------------------------------------------------------------------------- */
+
+/* A gradient of another shape than its operand is a broken operator of the user's: an error, not an abort. */
+static bool fits(const sherd__node *node, int i, sherd_tensor *grad)
+{
+    const sherd__edge *in = &node->in[i];
+
+    if (!grad->storage) {
+        sherd__raise_local(node->world);
+        return false;
+    }
+    if (grad->ndim == in->ndim && grad->dtype == in->dtype &&
+        (grad->layout != NULL) == (in->layout != NULL) &&
+        memcmp(grad->shape, in->shape, (size_t)in->ndim * sizeof *in->shape) == 0)
+        return true;
+    sherd__raise(node->world, SHERD_EINVAL,
+                 "backward of %s: the gradient %s of operand %d is not like the operand, which is "
+                 "%s of %d dims",
+                 node->backward->name, sherd_tensor_text(grad), i,
+                 in->layout ? "distributed" : "plain", in->ndim);
+    return false;
+}
+
+/* Add the gradients to where they belong. */
+static bool deliver(queue *q, sherd__node *node, sherd_tensor *const *grad_in)
+{
+    for (int i = 0; i < node->ins; i++) {
+        sherd__edge *in = &node->in[i];
+        if (!in->wanted || !grad_in[i])
+            continue;
+        if (!fits(node, i, grad_in[i]))
+            return false;
+        if (in->node && !push(q, in->node))
+            return false;
+        if (!sherd__add_grad(in->node ? &in->node->out[in->output].grad : &in->leaf->grad,
+                             grad_in[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool run_node(queue *q, sherd__node *node)
+{
+    sherd_tensor *grad_out[SHERD__NODE_OUTPUTS] = {NULL}, *grad_in[SHERD__NODE_INPUTS] = {NULL};
+
+    for (int j = 0; j < node->outs; j++) {
+        if (!node->backward->takes_pending && !settle_output(node, &node->out[j]))
+            return false;
+        grad_out[j] = node->out[j].grad;
+    }
+    node->backward->run(node, grad_out, grad_in);
+    return !sherd__alarmed(q->world) && deliver(q, node, grad_in);
+}
+
+static bool is_runnable(const sherd__node *node)
+{
+    if (!node->done && !node->broken)
+        return true;
+    sherd__raise(node->world, SHERD_EINVAL,
+                 node->done ? "sherd_backward: %s has run backward already and released what it "
+                              "saved: compute its result again"
+                            : "sherd_backward: what %s saves was lost by an earlier failure: "
+                              "compute its result again",
+                 node->backward->name);
+    return false;
+}
+
+static void walk(queue *q)
+{
+    bool good = true;
+
+    while (q->count > 0) {
+        sherd__node *node = pop(q);
+        good = good && !sherd__alarmed(q->world) && is_runnable(node);
+        if (good) {
+            sherd_scope_begin(q->world);
+            good = run_node(q, node);
+            drop_grads(node);
+            sherd__node_clear(node);
+            node->done = true;
+            sherd_scope_end(q->world);
+        }
+        drop_grads(node);
+        sherd__record_release(&node->record);
+    }
+}
+
+/* ---- the loss ------------------------------------------------------------------------------- */
+
+static bool is_loss(sherd_tensor *loss)
+{
+    if (!loss->storage) {
+        sherd__raise_local(loss->world);
+        return false;
+    }
+    if (sherd__alarmed(loss->world))
+        return false;
+    if (sherd_tensor_count(loss) != 1) {
+        sherd__raise(loss->world, SHERD_EINVAL, "sherd_backward: %s has not one element",
+                     sherd_tensor_text(loss));
+        return false;
+    }
+    if (!loss->requires_grad) {
+        sherd__raise(loss->world, SHERD_EINVAL,
+                     "sherd_backward: %s depends on no leaf that wants a gradient",
+                     sherd_tensor_text(loss));
+        return false;
+    }
+    return true;
+}
+
+/* The gradient of the loss to itself: one, also to each addend of a pending sum. */
+static sherd_tensor *seed(const sherd_tensor *loss)
+{
+    const sherd_layout *layout;
+
+    if (!loss->layout)
+        return sherd_constant(loss->world, loss->dtype, loss->shape, loss->ndim, 1);
+    if (sherd__layout_settle(&layout, loss->layout) != SHERD_OK)
+        return sherd__fail_diag(loss->world, true);
+    return sherd_constant_on(layout, loss->dtype, 1);
+}
+
+void sherd_backward(sherd_tensor *loss)
+{
+    sherd_world *world = loss->world;
+    queue q = {.world = world};
+
+    if (!is_loss(loss))
+        return;
+    bool recording = sherd_set_recording(world, false);
+    sherd_scope_begin(world);
+    sherd_tensor *one = seed(loss);
+    sherd__node *node = (sherd__node *)loss->node;
+    if (!one->storage)
+        sherd__raise_local(world);
+    else if (!node)
+        sherd__add_grad(&loss->grad, one);
+    else if (push(&q, node))
+        sherd__add_grad(&node->out[loss->output].grad, one);
+    sherd_scope_end(world);
+    walk(&q);
+    sherd__free(sherd__world_heap(world), q.at);
+    sherd_set_recording(world, recording);
+}

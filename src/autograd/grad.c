@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients: adding them up, and the gradient of a leaf. Nothing here is recorded. */
+#include "autograd/node.h"
+
+#include <string.h>
+
+/* ---- adding --------------------------------------------------------------------------------- */
+
+/*
+ * Where a gradient goes before another one is added to it: axes on which both have the same pending sum (or average)
+ * stay pending, since their addends may be added one by one; the other pending axes are settled.
+ */
+static sherd_tensor *settle_beside(sherd_tensor *t, const sherd_layout *other)
+{
+    sherd__layout_spec spec = t->layout->spec;
+    const sherd_layout *to;
+
+    for (int a = 0; a < spec.mesh->axes; a++)
+        if (spec.pending[a] > SHERD_AVG || spec.pending[a] != other->spec.pending[a])
+            spec.pending[a] = -1;
+    if (sherd__layout_intern(&to, &spec) != SHERD_OK)
+        return sherd__fail_diag(t->world, true);
+    return sherd__move_to(t, to, false);
+}
+
+/* Both in one layout in which their local pieces may be added. */
+static bool bring_together(sherd_tensor **a, sherd_tensor **b)
+{
+    const sherd_layout *first = (*a)->layout, *second = (*b)->layout;
+
+    *a = settle_beside(*a, second);
+    *b = settle_beside(*b, first);
+    if ((*a)->storage && (*b)->storage && (*a)->layout != (*b)->layout)
+        *b = sherd__move_to(*b, (*a)->layout, false);
+    return (*a)->storage && (*b)->storage;
+}
+
+static bool is_additive(const sherd_layout *layout)
+{
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        if (layout->spec.pending[a] > SHERD_AVG)
+            return false;
+    return true;
+}
+
+static bool is_ours_alone(const sherd_tensor *t)
+{
+    return t->refs == 1 && t->storage->refs == 1 && sherd__is_contiguous(t);
+}
+
+/* a + b of tensors that lie alike. */
+static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_world *world = a->world;
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(world), a->dtype);
+    const void *x = sherd__data(a), *y = sherd__data(b);
+    sherd_tensor *out = a;
+    void *dst;
+
+    if (!x || !y)
+        return sherd__failed(world);
+    if (is_ours_alone(a)) {
+        dst = sherd__mutable(a);
+        a->varies |= b->varies;
+    } else {
+        out = a->layout
+                  ? sherd__new_on(a->layout, a->dtype)
+                  : sherd__new_plain(world, a->dtype, a->ndim, a->shape, a->varies | b->varies);
+        dst = out->storage ? sherd__fresh(out) : NULL;
+    }
+    if (!dst)
+        return sherd__failed(world);
+    if (out->count > 0)
+        kernels->binary(SHERD__ADD, out->ndim, out->local, dst, x, a->stride, y, b->stride);
+    return out;
+}
+
+static bool fit_together(const sherd_tensor *a, const sherd_tensor *b)
+{
+    return a->dtype == b->dtype && (a->layout != NULL) == (b->layout != NULL) &&
+           a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *both[2] = {a, b};
+
+    if (sherd__stop(a->world, both, 2))
+        return sherd__failed(a->world);
+    if (!fit_together(a, b))
+        return sherd__fail_tensor(a->world, a->layout || b->layout, SHERD_EINVAL,
+                                  "gradients %s and %s of one tensor do not fit together",
+                                  sherd_tensor_text(a), sherd_tensor_text(b));
+    if (a->layout && (a->layout != b->layout || !is_additive(a->layout)) && !bring_together(&a, &b))
+        return sherd__failed(both[0]->world);
+    return add_local(a, b);
+}
+
+bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad)
+{
+    sherd_tensor *before = *sum, *after = before ? sherd__accumulate(before, grad) : grad;
+
+    if (!after->storage)
+        return false;
+    if (after != before) {
+        *sum = sherd_tensor_retain(after);
+        sherd_tensor_release(before);
+    }
+    return true;
+}
+
+/* ---- of a leaf ------------------------------------------------------------------------------ */
+
+sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf)
+{
+    return leaf->grad;
+}
+
+void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
+{
+    sherd_tensor *before = leaf->grad;
+
+    if (!leaf->storage || before == grad)
+        return;
+    leaf->grad = grad ? sherd_tensor_retain(grad) : NULL;
+    sherd_tensor_release(before);
+}
+
+void sherd_clear_grad(sherd_tensor *leaf)
+{
+    sherd__set_grad(leaf, NULL);
+}
+
+sherd_tensor *sherd_grad(sherd_tensor *leaf)
+{
+    sherd_tensor *grad = leaf->grad;
+    const sherd_layout *to;
+
+    if (!leaf->storage)
+        return leaf;
+    if (!grad || !leaf->layout)
+        return grad;
+    if (sherd__layout_settle(&to, leaf->layout) != SHERD_OK)
+        return sherd__fail_diag(leaf->world, true);
+    if (grad->layout == to)
+        return grad;
+    grad = sherd__move_to(grad, to, false);
+    if (grad->storage)
+        sherd__set_grad(leaf, grad);
+    return grad;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Saved tensors: what to keep, and how to have it again. A tensor is kept once however many operators save it.
+ * What is kept is a view without node, so an operator may save its own result. A result of a move that spreads
+ * more copies than its source is kept as the source and moved again: that is how gathered parameters and gathered
+ * activations cost no memory between forward and backward.
+ */
+#include "autograd/node.h"
+
+#include <string.h>
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
+{
+    sherd__tape *tape = sherd__tape_of(world);
+
+    if (tape->unpushed == 0 && tape->hooked == tape->hook_room) {
+        int room = tape->hook_room + 8;
+        sherd_saved_hooks *grown =
+            sherd__grow(sherd__world_heap(world), tape->hooks, (size_t)tape->hook_room,
+                        (size_t)room, sizeof *grown);
+        if (grown) {
+            tape->hooks = grown;
+            tape->hook_room = room;
+        } else {
+            sherd__raise(world, SHERD_ENOMEM, "sherd_saved_hooks_push: out of memory");
+        }
+    }
+    if (tape->unpushed > 0 || tape->hooked == tape->hook_room)
+        tape->unpushed++;
+    else
+        tape->hooks[tape->hooked++] = *hooks;
+}
+
+void sherd_saved_hooks_pop(sherd_world *world)
+{
+    sherd__tape *tape = sherd__tape_of(world);
+
+    if (tape->unpushed > 0)
+        tape->unpushed--;
+    else if (tape->hooked > 0)
+        tape->hooked--;
+}
+
+int64_t sherd_saved_bytes(const sherd_world *world)
+{
+    const sherd__tape *tape = sherd__world_state(world, SHERD__ROOM_AUTOGRAD);
+    return tape ? tape->saved_bytes : 0;
+}
+
+/* ---- keeping -------------------------------------------------------------------------------- */
+
+static void hold(sherd__kept *k, sherd_tensor *kept)
+{
+    sherd__storage *storage = kept->storage;
+
+    k->kept = kept;
+    k->version = storage->version;
+    /* A leaf's storage lives anyway: the tape holds nothing for it. */
+    k->counted = !storage->leaf;
+    if (k->counted && storage->saved++ == 0)
+        sherd__tape_of(k->world)->saved_bytes += storage->bytes;
+}
+
+static void let_go(sherd__kept *k)
+{
+    sherd_tensor *kept = k->kept;
+
+    k->kept = NULL;
+    if (!kept)
+        return;
+    if (k->counted && kept->storage && --kept->storage->saved == 0)
+        sherd__tape_of(k->world)->saved_bytes -= kept->storage->bytes;
+    sherd_tensor_release(kept);
+}
+
+static void kept_destroy(sherd__record *record)
+{
+    sherd__kept *k = (sherd__kept *)record;
+
+    if (k->owner) {
+        k->owner->saved = NULL;
+        k->owner->forget = NULL;
+    }
+    let_go(k);
+    sherd_tensor_release(k->restored);
+    if (k->base)
+        sherd__record_release(&k->base->record);
+    sherd__free(sherd__world_heap(k->world), k);
+}
+
+/* The tensor goes before its record does. */
+static void forget(sherd_tensor *t)
+{
+    ((sherd__kept *)t->saved)->owner = NULL;
+    t->saved = NULL;
+    t->forget = NULL;
+}
+
+/* How many ranks a layout spreads the tensor over; the fewer, the more bytes are held in all. Equal on all ranks. */
+static int64_t spread(const sherd_layout *layout)
+{
+    int64_t ranks = 1;
+
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        if (layout->shard_axes >> a & 1)
+            ranks *= layout->spec.mesh->extent[a];
+    return ranks;
+}
+
+/*
+ * Whether to keep the source of a move instead of its result. All ranks must decide alike, because all take part in
+ * moving it again: so bytes are those of all ranks together, not this rank's.
+ */
+static bool keeps_source(const sherd_tensor *t)
+{
+    const sherd_tensor *source = t->moved_from;
+
+    return source && source->storage && source->layout && t->layout &&
+           source->layout->pending_axes == 0 && spread(source->layout) > spread(t->layout) &&
+           source->storage->version == t->moved_version;
+}
+
+static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
+{
+    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s for %s", which,
+                 other ? sherd_tensor_text(other) : "NULL", sherd_tensor_text(t));
+    return false;
+}
+
+/* Let the hooks say what to keep. Their temporaries go at once, and nothing they do is recorded. */
+static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks)
+{
+    sherd_world *world = k->world;
+    bool recording = sherd_set_recording(world, false), good = false;
+    sherd_tensor *packed, *kept = NULL;
+
+    sherd_scope_begin(world);
+    k->packed = true;
+    k->hooks = *hooks;
+    packed = hooks->pack(t, hooks->context, &k->undo);
+    if (!packed)
+        wrong_hook(world, "pack", t, NULL);
+    else if (!packed->storage)
+        sherd__raise_local(world);
+    else if (!(kept = sherd__detached(packed)))
+        sherd__raise(world, SHERD_ENOMEM, "out of memory for a saved tensor");
+    if (kept) {
+        hold(k, kept);
+        good = true;
+    }
+    sherd_scope_end(world);
+    sherd_set_recording(world, recording);
+    return good;
+}
+
+static bool fill(sherd__kept *k, sherd_tensor *t)
+{
+    const sherd__tape *tape = sherd__tape_of(k->world);
+    const sherd_saved_hooks *hooks = tape->hooked ? &tape->hooks[tape->hooked - 1] : NULL;
+    sherd_tensor *kept;
+
+    if (keeps_source(t)) {
+        k->base = sherd__keep(t->moved_from);
+        return k->base != NULL;
+    }
+    if (hooks && hooks->pack && !t->storage->leaf) {
+        sherd_saved_hooks copy = *hooks;
+        return pack(k, t, &copy);
+    }
+    kept = sherd__detached(t);
+    if (!kept) {
+        sherd__raise(k->world, SHERD_ENOMEM, "out of memory for a saved tensor");
+        return false;
+    }
+    hold(k, kept);
+    return true;
+}
+
+sherd__kept *sherd__keep(sherd_tensor *t)
+{
+    sherd__kept *k = (sherd__kept *)t->saved;
+
+    if (k && k->owner_version == t->storage->version) {
+        k->record.refs++;
+        return k;
+    }
+    k = sherd__alloc(sherd__world_heap(t->world), 1, sizeof *k);
+    if (!k) {
+        sherd__raise(t->world, SHERD_ENOMEM, "out of memory for a saved tensor");
+        return NULL;
+    }
+    k->record.refs = 1;
+    k->record.destroy = kept_destroy;
+    k->world = t->world;
+    k->owner_version = t->storage->version;
+    k->layout = t->layout;
+    k->dtype = t->dtype;
+    k->ndim = t->ndim;
+    memcpy(k->shape, t->shape, sizeof k->shape);
+    if (!fill(k, t)) {
+        sherd__record_release(&k->record);
+        return NULL;
+    }
+    /* A record of what the tensor held before it was written stays with those who have it. */
+    if (t->saved)
+        forget(t);
+    t->saved = &k->record;
+    t->forget = forget;
+    k->owner = t;
+    return k;
+}
+
+void sherd__save(sherd__node *node, int slot, sherd_tensor *t)
+{
+    if (!node || !t)
+        return;
+    sherd__assert(sherd_world_rank(node->world), slot >= 0 && slot < SHERD__NODE_SLOTS);
+    sherd__kept *before = node->slot[slot];
+    node->slot[slot] = t->storage ? sherd__keep(t) : NULL;
+    if (!node->slot[slot])
+        node->broken = true;
+    if (before)
+        sherd__record_release(&before->record);
+}
+
+/* ---- restoring ------------------------------------------------------------------------------ */
+
+static bool is_like(const sherd__kept *k, const sherd_tensor *t)
+{
+    return t->layout == k->layout && t->dtype == k->dtype && t->ndim == k->ndim &&
+           memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
+}
+
+static sherd_tensor *unpack(sherd__kept *k)
+{
+    sherd_world *world = k->world;
+    bool recording = sherd_set_recording(world, false);
+    sherd_tensor *t;
+
+    sherd_scope_begin(world);
+    t = k->hooks.unpack(k->kept, k->hooks.context, k->undo);
+    if (t && !t->storage)
+        sherd__raise_local(world);
+    else if (!t || !is_like(k, t))
+        wrong_hook(world, "unpack", k->kept, t);
+    else
+        k->restored = sherd_tensor_retain(t);
+    sherd_scope_end(world);
+    sherd_set_recording(world, recording);
+    return k->restored ? k->restored : sherd__failed(world);
+}
+
+static sherd_tensor *move_again(sherd__kept *k)
+{
+    sherd_tensor *source = sherd__restore(k->base), *t = sherd__move_to(source, k->layout, false);
+
+    if (t->storage)
+        k->restored = sherd_tensor_retain(t);
+    return t;
+}
+
+sherd_tensor *sherd__restore(sherd__kept *k)
+{
+    if (k->restored)
+        return k->restored;
+    if (k->base)
+        return move_again(k);
+    if (k->kept->storage->version != k->version)
+        return sherd__fail_tensor(k->world, true, SHERD_EINVAL,
+                                  "%s was saved for backward and written since: copy it first, or "
+                                  "write it after backward",
+                                  sherd_tensor_text(k->kept));
+    return k->packed ? unpack(k) : k->kept;
+}
+
+sherd_tensor *sherd__saved(sherd__node *node, int slot)
+{
+    return node->slot[slot] ? sherd__restore(node->slot[slot]) : NULL;
+}
