@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layouts as text: what is written reads back as the same pointer, for generated layouts and for the cases
+ * computed by PyTorch; what is wrong names its column; and every failed allocation is survived.
+ */
+#define CHECK_PURE
+#include "paper.h"
+
+#include <time.h>
+
+enum { MANY = 4096 };
+
+static void comes_back(paper *p, const sherd_layout *layout)
+{
+    const sherd_layout *again = NULL;
+    const sherd_mesh *mesh = layout->spec.mesh;
+    bool plain = true;
+
+    CHECK_OK(sherd__layout_read(&again, &p->space, sherd_layout_text(layout), NULL));
+    CHECK(again == layout);
+    for (int d = 0; d < layout->spec.ndim; d++)
+        plain = plain && !layout->spec.dim[d].cuts;
+    if (!plain)
+        return;
+    CHECK_OK(sherd_layout_parse_placements(&again, mesh, layout->spec.ndim, layout->spec.shape,
+                                           sherd_layout_placements(layout), NULL));
+    CHECK(again == layout);
+}
+
+static void all_layouts_come_back(void)
+{
+    static const char *const meshes[] = {"1", "x=3", "2x4", "dp=2,tp=3@5,4,3,2,1,0", "2x2x2"};
+    static const int64_t shapes[][3] = {{8, 4, 2}, {7, 5, 3}, {1, 0, 13}};
+    static const sherd_layout *list[MANY];
+    int total = 0;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int m = 0; m < LEN(meshes); m++)
+        for (int s = 0; s < LEN(shapes); s++)
+            for (int ndim = 0; ndim <= 3; ndim++) {
+                int count =
+                    paper_layouts(paper_mesh(&p, meshes[m]), ndim, shapes[s], true, list, MANY);
+                for (int i = 0; i < count; i++)
+                    comes_back(&p, list[i]);
+                total += count;
+            }
+    CHECK(total > 1000);
+    paper_close(&p);
+}
+
+static void random_cuts_and_ops_come_back(void)
+{
+    static const char *const meshes[] = {"3", "2x4", "x=2,y=1,z=3", "2x2x2"};
+    uint64_t state = 7;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int k = 0; k < 3000; k++) {
+        const sherd_mesh *mesh = paper_mesh(&p, meshes[k % LEN(meshes)]);
+        sherd_placement placement[SHERD_MAX_AXES];
+        int64_t sizes[3][8], parts[3] = {1, 1, 1}, shape[3];
+        const int64_t *views[3] = {sizes[0], NULL, sizes[2]};
+        int rank_of[SHERD_MAX_AXES] = {0}, order[SHERD_MAX_AXES];
+        sherd_reduce_op op = (sherd_reduce_op)(paper_random(&state) % 5);
+        for (int i = 0; i < sherd_mesh_axes(mesh); i++) {
+            uint64_t choice = paper_random(&state) % 6;
+            placement[i] = choice < 3    ? sherd_shard((int)choice)
+                           : choice == 3 ? sherd_replicate()
+                                         : sherd_partial(op);
+            if (choice < 3)
+                parts[choice] *= sherd_mesh_extent(mesh, i);
+        }
+        for (int d = 0; d < 3; d++) {
+            shape[d] = (int64_t)(paper_random(&state) % 20);
+            paper_sizes(&state, shape[d], parts[d], sizes[d]);
+        }
+        paper_permutation((int64_t)(paper_random(&state) % 6), sherd_mesh_axes(mesh), rank_of);
+        paper_order(placement, rank_of, sherd_mesh_axes(mesh), order);
+        const sherd_layout_options options = {order, views};
+        const sherd_layout *layout = NULL;
+        CHECK_OK(sherd_layout_create(&layout, mesh, 3, shape, placement, &options));
+        comes_back(&p, layout);
+    }
+    paper_close(&p);
+}
+
+static void text_is_as_in_the_grammar(void)
+{
+    static const char *const texts[][3] = {
+        {"[4096(x,y),4096] on (x=2,y=4)", "[4096(x,y),4096] on (x=2,y=4)", "S(0)S(0)"},
+        {"[4096(y,x),4096] on (x=2,y=4)", "[4096(y,x),4096] on (x=2,y=4)", "S(0)[1]S(0)[0]"},
+        {"f32 [ 10 ( x : 4 , 6 ) ] on ( x = 2 )", "[10(x:4,6)] on (x=2)", "S(0)"},
+        {"[8(x),8]P(sum:y)on(x=2,y=2)", "[8(x),8] P(sum:y) on (x=2,y=2)", "S(0)P(sum)"},
+        {"f64[8,8] P(avg:y) P(sum:x) on (2x2)", NULL, NULL}, /* axes are a0, a1 */
+        {"[8] P(avg:y) P(sum:x) on (x=2,y=2)", "[8] P(sum:x) P(avg:y) on (x=2,y=2)",
+         "P(sum)P(avg)"},
+        {"[] on (2x2)", "[] on (a0=2,a1=2)", "RR"},
+        {"[8(y,x),4(z)] on (x=2,y=1,z=3)", "[8(y,x),4(z)] on (x=2,y=1,z=3)", "S(0)[1]S(0)[0]S(1)"},
+        {"[2(x)] on (x=2@3,1)", "[2(x)] on (x=2@3,1)", "S(0)"},
+        {"[4611686018427387903] on (1)", "[4611686018427387903] on (a0=1)", "R"},
+    };
+    const sherd_layout *layout;
+    char text[64];
+    int dtype = -1;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int i = 0; i < LEN(texts); i++) {
+        sherd_status status = sherd__layout_read(&layout, &p.space, texts[i][0], &dtype);
+        CHECK_EQ(status, texts[i][1] ? SHERD_OK : SHERD_EINVAL);
+        if (!layout)
+            continue;
+        CHECK_TEXT(sherd_layout_text(layout), texts[i][1]);
+        CHECK_TEXT(sherd_layout_placements(layout), texts[i][2]);
+    }
+    for (int i = 0; i < SHERD_DTYPES; i++) {
+        snprintf(text, sizeof text, "%s[8(x)] on (x=2)", sherd_dtype_name((sherd_dtype)i));
+        CHECK_OK(sherd__layout_read(&layout, &p.space, text, &dtype));
+        CHECK_EQ(dtype, i);
+        char described[64];
+        sherd__layout_describe(layout, (sherd_dtype)i, described, sizeof described);
+        CHECK_TEXT(described, text);
+        sherd__layout_describe(layout, (sherd_dtype)i, described, 8);
+        CHECK_EQ(strlen(described), 7);
+    }
+    CHECK_OK(sherd__layout_read(&layout, &p.space, "[8] on (x=2)", &dtype));
+    CHECK_EQ(dtype, SHERD_F32);
+    paper_close(&p);
+}
+
+typedef struct bad_text {
+    const char *text, *cuts; /* a full layout, or placements and cuts of [10,6] on (x=2,y=4) */
+    int column;
+    const char *expected;
+} bad_text;
+
+static void check_bad(paper *p, const bad_text *bad, sherd_status status, sherd_status wanted)
+{
+    char column[32];
+
+    snprintf(column, sizeof column, "column %d of \"", bad->column);
+    CHECK_EQ(status, wanted);
+    if (!CHECK(strstr(p->diag.text, column)) || !CHECK(strstr(p->diag.text, bad->expected)) ||
+        !CHECK(strchr(p->diag.text, '\n') == NULL))
+        fprintf(stderr, "\"%s\" \"%s\": %s\n", bad->text, bad->cuts ? bad->cuts : "", p->diag.text);
+}
+
+static void bad_layout_text_names_the_column(void)
+{
+    static const bad_text cases[] = {
+        {"", NULL, 1, "dtype"},
+        {"f31[8] on (x=2)", NULL, 1, "dtype"},
+        {"f32 8] on (x=2)", NULL, 5, "[ and the dims"},
+        {"[8", NULL, 3, ", or ]"},
+        {"[8,] on (x=2)", NULL, 4, "size of a dim"},
+        {"[-8] on (x=2)", NULL, 2, "size of a dim"},
+        {"[4611686018427387904] on (x=2)", NULL, 2, "below 2^62"},
+        {"[8(] on (x=2)", NULL, 4, "name of an axis"},
+        {"[8(x] on (x=2)", NULL, 5, ")"},
+        {"[8(x:] on (x=2)", NULL, 6, "size of a shard"},
+        {"[8(x:4,4] on (x=2)", NULL, 9, ")"},
+        {"[8(z)] on (x=2)", NULL, 4, "axis of the mesh (x=2)"},
+        {"[8(x),4(x)] on (x=2)", NULL, 9, "does nothing yet"},
+        {"[8(x)] P(sum:x) on (x=2)", NULL, 14, "does nothing yet"},
+        {"[8] P(sum:z) on (x=2)", NULL, 11, "axis of the mesh"},
+        {"[8] P(mean:x) on (x=2)", NULL, 7, "sum, avg"},
+        {"[8] P(sum,x) on (x=2)", NULL, 10, ": and an axis"},
+        {"[8] P sum", NULL, 7, "( and a reduce op"},
+        {"[8] P(sum:x on (x=2)", NULL, 13, ")"},
+        {"[8] (x=2)", NULL, 5, "on (mesh)"},
+        {"[8] on x=2", NULL, 8, "on (mesh)"},
+        {"[8] on (x=)", NULL, 11, "extent"},
+        {"[8] on (x=2", NULL, 12, ") after the mesh"},
+        {"[8] on (x=2) R", NULL, 14, "end"},
+        {"[8(x:4,5)] on (x=2)", NULL, 6, "add up to 8, not to 9"},
+        {"[8(x:8)] on (x=2)", NULL, 7, "size 2 of 2"},
+        {"[8(x:4,4,0)] on (x=2)", NULL, 9, "after 2 sizes"},
+        {"[1,1,1,1,1,1,1,1,1] on (x=2)", NULL, 18, "at most 8 dims"},
+    };
+    const sherd_layout *layout;
+    int dtype = 5;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int i = 0; i < LEN(cases); i++) {
+        check_bad(&p, &cases[i], sherd__layout_read(&layout, &p.space, cases[i].text, &dtype),
+                  SHERD_EINVAL);
+        CHECK(layout == NULL);
+    }
+    const bad_text later = {"bf16[8] on (x=2)", NULL, 1, "bf16 is not supported"};
+    check_bad(&p, &later, sherd__layout_read(&layout, &p.space, later.text, &dtype), SHERD_ENOTSUP);
+    CHECK_EQ(dtype, 5);
+    CHECK_EQ(sherd__layout_read(&layout, &p.space, "[8] on (x=9)", NULL), SHERD_EINVAL);
+    char longest[2000];
+    memset(longest, ' ', sizeof longest);
+    memcpy(longest + sizeof longest - 2, "!", 2);
+    CHECK_EQ(sherd__layout_read(&layout, &p.space, longest, NULL), SHERD_EINVAL);
+    CHECK(strstr(p.diag.text, "column 1999 of") && strstr(p.diag.text, "expected a dtype"));
+    paper_close(&p);
+}
+
+static void bad_placements_name_the_column(void)
+{
+    static const bad_text cases[] = {
+        {"", NULL, 1, "axis x"},
+        {"S(0)", NULL, 5, "axis y"},
+        {"S(0)Q", NULL, 5, "S(dim), R or P(op)"},
+        {"RRR", NULL, 3, "2 axes"},
+        {"S0R", NULL, 2, "( and a dim"},
+        {"S(2)R", NULL, 3, "has 2"},
+        {"S(-1)R", NULL, 3, "dim of the tensor"},
+        {"S(0R", NULL, 4, ")"},
+        {"P(mean)R", NULL, 3, "sum, avg"},
+        {"P(sumR", NULL, 3, "sum, avg"},
+        {"P(sum R", NULL, 7, ")"},
+        {"S(0)[R", NULL, 6, "place in the shard order"},
+        {"S(0)[0R", NULL, 7, "]"},
+        {"S(0)[0]S(0)", NULL, 8, "on all axes of dim 0"},
+        {"S(0)[1]S(1)", NULL, 1, "each shard order"},
+        {"S(0)[0]S(0)[0]", NULL, 8, "each shard order"},
+        {"_S(0)S(0)", NULL, 5, "factor"},
+        {"_S(0,0)S(0)", NULL, 7, "factor"},
+        {"_S(0,4)S(0)[0]", NULL, 8, "no shard order beside _S"},
+        {"S(0)R", "x", 1, "dim of the tensor"},
+        {"S(0)R", "2:4", 1, "dim of the tensor"},
+        {"S(0)R", "0=4,6", 2, ": and the shard sizes"},
+        {"S(0)R", "0:4,7", 3, "add up to 10, not to 11"},
+        {"S(0)R", "0:10", 5, "size 2 of 2"},
+        {"S(0)R", "0:4,6,0", 6, "2 shards of dim 0"},
+        {"S(0)R", "0:4,6;0:4,6", 8, "once"},
+        {"S(0)R", "0:4,6;", 7, "dim of the tensor"},
+        {"S(0)R", "0:4,-6", 5, "size 2"},
+    };
+    static const int64_t shape[] = {10, 6};
+    const sherd_layout *layout;
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_mesh *mesh = paper_mesh(&p, "x=2,y=4");
+    for (int i = 0; i < LEN(cases); i++) {
+        check_bad(
+            &p, &cases[i],
+            sherd_layout_parse_placements(&layout, mesh, 2, shape, cases[i].text, cases[i].cuts),
+            SHERD_EINVAL);
+        CHECK(layout == NULL);
+    }
+    CHECK_EQ(sherd_layout_parse_placements(&layout, mesh, 9, shape, "RR", NULL), SHERD_ELIMIT);
+    CHECK_EQ(sherd_layout_parse_placements(&layout, mesh, 2, shape, "P(max)P(min)", NULL),
+             SHERD_EINVAL);
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, shape, " S( 0 ) [1] S(0)[0] ",
+                                           " 0:1,2,3,4,0,0,0,0 ; 1:6 "));
+    CHECK_TEXT(sherd_layout_text(layout), "[10(y,x:1,2,3,4,0,0,0,0),6] on (x=2,y=4)");
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, shape, "PS(1)", ""));
+    CHECK_TEXT(sherd_layout_text(layout), "[10,6(y)] P(sum:x) on (x=2,y=4)");
+    paper_close(&p);
+}
+
+/* ---- cases computed by PyTorch -------------------------------------------------------------- */
+
+static int read_shape(const char *text, int64_t *shape)
+{
+    int ndim = 0;
+
+    while (*text) {
+        shape[ndim++] = strtoll(text, (char **)(uintptr_t)&text, 10);
+        text += *text == 'x';
+    }
+    return ndim;
+}
+
+/* "2+3,0+4": offset and size per dim; "-" for the offset of an empty shard, which lies elsewhere here. */
+static void check_box(const sherd_layout *layout, int rank, const char *text)
+{
+    sherd_box box = sherd_layout_box(layout, rank, 0);
+
+    for (int d = 0; d < box.ndim; d++) {
+        int64_t offset = *text == '-' ? box.offset[d] : strtoll(text, NULL, 10);
+        text = strchr(text, '+') + 1;
+        CHECK_EQ(box.offset[d], offset);
+        CHECK_EQ(box.size[d], strtoll(text, (char **)(uintptr_t)&text, 10));
+        CHECK(box.offset[d] + box.size[d] <= layout->spec.shape[d]);
+        text += *text == ',';
+    }
+}
+
+static void check_strided(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                          const char *placements, const char *order)
+{
+    const sherd_layout *layout, *other;
+    bool none = strcmp(order, "none") == 0;
+    sherd_status status =
+        sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL);
+
+    CHECK_EQ(status, none ? SHERD_ENOTSUP : SHERD_OK);
+    if (none) {
+        CHECK(strstr(mesh->space->diag->text, "is no shard order"));
+        return;
+    }
+    CHECK_OK(sherd_layout_parse_placements(&other, mesh, ndim, shape, order, NULL));
+    CHECK(layout == other);
+}
+
+static void boxes_and_orders_are_those_of_pytorch(void)
+{
+    FILE *file = fopen(SHERD_SOURCE_DIR "/tests/data/layouts.txt", "r");
+    char line[1024];
+    int plain = 0, strided = 0;
+    paper p;
+
+    paper_open(&p, 64);
+    while (CHECK(file != NULL) && fgets(line, sizeof line, file)) {
+        char *save, *kind = strtok_r(line, " \n", &save);
+        const sherd_layout *layout = NULL;
+        int64_t shape[SHERD_MAX_DIMS];
+        if (!kind || *kind == '#')
+            continue;
+        const sherd_mesh *mesh = paper_mesh(&p, strtok_r(NULL, " \n", &save));
+        int ndim = read_shape(strtok_r(NULL, " \n", &save), shape);
+        const char *placements = strtok_r(NULL, " \n", &save);
+        strtok_r(NULL, " \n", &save);
+        if (strcmp(kind, "strided") == 0) {
+            check_strided(mesh, ndim, shape, placements, strtok_r(NULL, " \n", &save));
+            strided++;
+            continue;
+        }
+        CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL));
+        for (int rank = 0; layout && rank < sherd_mesh_ranks(mesh); rank++)
+            check_box(layout, rank, strtok_r(NULL, " \n", &save));
+        plain++;
+    }
+    if (file)
+        fclose(file);
+    CHECK_EQ(plain, 163);
+    CHECK_EQ(strided, 200);
+    paper_close(&p);
+}
+
+static void hashes_are_of_layout_content(void)
+{
+    paper p, q;
+
+    paper_open(&p, 8);
+    paper_open(&q, 8);
+    const char *texts[] = {"[8(x),4] on (x=2,y=2)",          "[8(y),4] on (x=2,y=2)",
+                           "[8,4(x)] on (x=2,y=2)",          "[8(x),4] P(sum:y) on (x=2,y=2)",
+                           "[8(x),4] P(avg:y) on (x=2,y=2)", "[8(x:3,5),4] on (x=2,y=2)",
+                           "[8(x,y),4] on (x=2,y=2)",        "[8(y,x),4] on (x=2,y=2)",
+                           "[8(x),4] on (x=4,y=2)",          "[8(x),5] on (x=2,y=2)"};
+    for (int i = 0; i < LEN(texts); i++)
+        for (int j = 0; j < LEN(texts); j++) {
+            bool equal = paper_layout(&p, texts[i])->hash == paper_layout(&q, texts[j])->hash;
+            CHECK_EQ(equal, i == j);
+        }
+    paper_close(&p);
+    paper_close(&q);
+}
+
+/* Everything that allocates, once. */
+static sherd_status work(paper *p)
+{
+    static const char *const y[] = {"y"};
+    static const int64_t shape[] = {10, 6};
+    const sherd_layout *a, *b;
+    const sherd_mesh *mesh, *sub;
+
+    sherd_status status = sherd__mesh_read(&mesh, &p->space, "x=2,y=2@3,2,1,0");
+    if (status == SHERD_OK)
+        status = sherd_mesh_slice(&sub, mesh, 1, y);
+    if (status == SHERD_OK)
+        status = sherd__layout_read(&a, &p->space, "[10(x,y:1,2,3,4),6] P(sum:z) on (x=2,y=2,z=2)",
+                                    NULL);
+    if (status == SHERD_OK)
+        status = sherd__layout_settle(&b, a);
+    if (status == SHERD_OK)
+        status = sherd_layout_with(&b, a, a->spec.mesh, 1, sherd_shard(1));
+    if (status == SHERD_OK)
+        status = sherd_layout_parse_placements(&b, sub, 2, shape, "S(0)", "0:3,7;1:6");
+    return status;
+}
+
+static void every_failed_allocation_is_survived(void)
+{
+    int64_t n = 0;
+    sherd_status status = SHERD_ENOMEM;
+    paper p;
+
+    for (; status != SHERD_OK && n < 1000; n++) {
+        paper_open(&p, 8);
+        p.heap.fail_at = n + 1;
+        status = work(&p);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        CHECK(status == SHERD_OK || strstr(p.diag.text, "out of memory"));
+        p.heap.fail_at = 0;
+        CHECK_OK(work(&p)); /* and what was interned halfway does no harm */
+        paper_close(&p);
+    }
+    CHECK(n > 20 && n < 1000);
+}
+
+static const check_test tests[] = {
+    {TEST(all_layouts_come_back)},          {TEST(random_cuts_and_ops_come_back)},
+    {TEST(text_is_as_in_the_grammar)},      {TEST(bad_layout_text_names_the_column)},
+    {TEST(bad_placements_name_the_column)}, {TEST(boxes_and_orders_are_those_of_pytorch)},
+    {TEST(hashes_are_of_layout_content)},   {TEST(every_failed_allocation_is_survived)},
+};
+CHECK_MAIN(tests)
