@@ -12,7 +12,7 @@ FNR == 2 && !c && !prose && !licence { say("no SPDX-License-Identifier line at t
 /[ \t]$/ { say("trailing blanks") }
 c && /\t/ { say("a tab") }
 /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ && FILENAME ~ /^(src|include|cli|examples)\// {
-    guard = $0 ~ /^#ifndef SHERD_[A-Z0-9_]*H$/
+    guard = $0 ~ /^#ifndef [A-Z0-9_]+_H$/
     if (!guard && FILENAME !~ /^src\/(base|world|kernels)\// && FILENAME != "include/sherd/status.h")
         say("#if belongs in base/, world/ and kernels/ only: choose by file")
 }
