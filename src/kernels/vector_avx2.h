@@ -209,4 +209,16 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+/* dst[j][i] = src[i][j] for 4 x 4 floats. */
+INLINE void v_transpose4(float *dst, int64_t dst_row, const float *src, int64_t src_row)
+{
+    __m128 a = _mm_loadu_ps(src), b = _mm_loadu_ps(src + src_row);
+    __m128 c = _mm_loadu_ps(src + 2 * src_row), d = _mm_loadu_ps(src + 3 * src_row);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(dst, a);
+    _mm_storeu_ps(dst + dst_row, b);
+    _mm_storeu_ps(dst + 2 * dst_row, c);
+    _mm_storeu_ps(dst + 3 * dst_row, d);
+}
+
 #endif

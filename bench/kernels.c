@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time of every f32 kernel at the size of the benchmark GPT (rows 2048, dim 256, MLP 1024, 8 heads of 32,
+ * context 256, batch 8, vocabulary 256), beside the plain version and beside what the machine can do. A
+ * figure is the median of several runs, the versions in turn; bytes are those that must move, in and out.
+ *
+ *   kernels [part of a name]     SHERD_KERNELS and SHERD_GEMM choose less
+ */
+#include "kernels/fast.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    BATCH = 8,
+    CONTEXT = 256,
+    HEADS = 8,
+    WIDTH = 32,
+    ROWS = BATCH * CONTEXT,
+    DIM = HEADS * WIDTH,
+    MLP = 4 * DIM,
+    VOCABULARY = 256,
+    PARAMETERS = 1 << 20,
+    ROOM = ROWS * MLP, /* elements of the largest operand */
+    OPERANDS = 8,
+    RUNS = 9
+};
+
+static const int64_t one = 1;
+
+typedef struct bench {
+    float *x[OPERANDS];
+    int32_t ids[ROWS];
+    const sherd__kernels *k;
+    sherd__attention_shape attention;
+} bench;
+
+typedef struct job {
+    const char *name;
+    void (*run)(bench *b);
+    double bytes; /* moved between kernel and memory at least */
+    double flops; /* of matrix products; 0 where bytes count */
+} job;
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void gelu(bench *b)
+{
+    b->k->unary(SHERD__GELU, ROWS * MLP, b->x[0], b->x[1], 0);
+}
+
+static void gelu_grad(bench *b)
+{
+    const int64_t n = ROWS * MLP;
+    b->k->binary(SHERD__GELU_GRAD, 1, &n, b->x[0], b->x[1], &one, b->x[2], &one);
+}
+
+static void layer_norm(bench *b)
+{
+    b->k->layer_norm(ROWS, DIM, b->x[0], b->x[3], b->x[4], b->x[1], b->x[5], b->x[6], 1e-5);
+}
+
+static void layer_norm_grad(bench *b)
+{
+    b->k->layer_norm_grad(ROWS, DIM, b->x[0], b->x[2] + DIM, b->x[2], b->x[1], b->x[7], b->x[5],
+                          b->x[3], b->x[4]);
+}
+
+static void add(bench *b)
+{
+    const int64_t n = ROWS * DIM;
+    b->k->binary(SHERD__ADD, 1, &n, b->x[0], b->x[1], &one, b->x[2], &one);
+}
+
+static void add_bias(bench *b)
+{
+    const int64_t size[] = {ROWS, MLP}, along[] = {MLP, 1}, bias[] = {0, 1};
+    b->k->binary(SHERD__ADD, 2, size, b->x[0], b->x[1], along, b->x[2], bias);
+}
+
+static void sum_bias(bench *b)
+{
+    b->k->sum(b->x[0], b->x[1], 1, ROWS, MLP, false);
+}
+
+static void sum_all(bench *b)
+{
+    b->k->sum(b->x[0], b->x[1], 1, ROWS * DIM, 1, false);
+}
+
+static void sum_squares(bench *b)
+{
+    b->x[0][0] = (float)b->k->sum_squares(b->x[1], PARAMETERS);
+}
+
+static void reduce(bench *b)
+{
+    const void *src[] = {b->x[1], b->x[2]};
+    b->k->reduce(SHERD_SUM, b->x[0], src, 2, ROWS * DIM, 1);
+}
+
+static void scale(bench *b)
+{
+    b->k->unary(SHERD__SCALE, ROWS * DIM, b->x[0], b->x[1], 0.5);
+}
+
+static void dropout(bench *b)
+{
+    b->k->dropout(ROWS * DIM, b->x[0], b->x[1], 0.1, (sherd__key){{1, 2}, {3, 4}}, 0);
+}
+
+static void uniform(bench *b)
+{
+    b->k->uniform(ROWS * DIM, b->x[0], -1, 1, (sherd__key){{1, 2}, {3, 4}}, 0);
+}
+
+static void embedding(bench *b)
+{
+    b->k->embedding(ROWS, DIM, b->x[0], b->x[1], b->ids, 0, VOCABULARY);
+}
+
+static void embedding_grad(bench *b)
+{
+    b->k->embedding_grad(ROWS, DIM, b->x[0], b->x[1], b->ids, 0, VOCABULARY);
+}
+
+static void cross_entropy(bench *b)
+{
+    b->k->cross_entropy(ROWS, VOCABULARY, b->x[0], b->x[1], b->ids, 0);
+}
+
+static void cross_entropy_join(bench *b)
+{
+    b->k->cross_entropy(ROWS, VOCABULARY, b->x[2], b->x[1], b->ids, 0);
+    b->k->cross_entropy_join(1, ROWS, b->x[0], b->x[2]);
+}
+
+static void cross_entropy_grad(bench *b)
+{
+    b->k->cross_entropy_grad(ROWS, VOCABULARY, b->x[0], b->x[1], b->ids, 0, b->x[2], 1.0 / ROWS);
+}
+
+static void adamw(bench *b)
+{
+    const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1};
+    b->k->adamw(PARAMETERS, b->x[0], b->x[1], b->x[5], b->x[3], &step);
+}
+
+static void attention(bench *b)
+{
+    b->k->attention(&b->attention, b->x[0], b->x[4], b->x[1], b->x[2], b->x[3], b->x[7]);
+}
+
+static void attention_grad(bench *b)
+{
+    b->k->attention_grad(&b->attention, b->x[6] + 4 * PARAMETERS / 8, b->x[6], b->x[6] + PARAMETERS,
+                         b->x[5], b->x[1], b->x[2], b->x[3], b->x[0], b->x[4], b->x[7]);
+}
+
+static void copy_rows(bench *b)
+{
+    const int64_t size[] = {ROWS, DIM / 2}, from[] = {DIM, 1}, to[] = {DIM / 2, 1};
+    sherd__copy_box(sizeof(float), 2, size, b->x[0], to, b->x[1], from);
+}
+
+static void copy_transposed(bench *b)
+{
+    const int64_t size[] = {ROWS, DIM}, from[] = {1, ROWS}, to[] = {DIM, 1};
+    sherd__copy_box(sizeof(float), 2, size, b->x[0], to, b->x[1], from);
+}
+
+static void gemm(bench *b)
+{
+    b->k->gemm(false, true, ROWS, MLP, DIM, 1, b->x[1], DIM, b->x[2], DIM, 0, b->x[0], MLP);
+}
+
+static void gemm_short(bench *b)
+{
+    b->k->gemm(false, true, 1, MLP, DIM, 1, b->x[1], DIM, b->x[2], DIM, 0, b->x[0], MLP);
+}
+
+static const double pairs =
+    BATCH * HEADS * CONTEXT * (CONTEXT + 1) / 2.0; /* (query, key) that see each other */
+
+static const job jobs[] = {
+    {"gemm", gemm, 0, 2.0 * ROWS *MLP *DIM},
+    {"gemm of one row", gemm_short, 4.0 * MLP *DIM, 0},
+    {"attention", attention, 0, pairs *WIDTH * 4},
+    {"attention_grad", attention_grad, 0, pairs *WIDTH * 10},
+    {"gelu", gelu, 8.0 * ROWS *MLP, 0},
+    {"gelu_grad", gelu_grad, 12.0 * ROWS *MLP, 0},
+    {"layer_norm", layer_norm, 8.0 * ROWS *DIM, 0},
+    {"layer_norm_grad", layer_norm_grad, 12.0 * ROWS *DIM, 0},
+    {"add", add, 12.0 * ROWS *DIM, 0},
+    {"add of a bias", add_bias, 8.0 * ROWS *MLP, 0},
+    {"sum to a bias", sum_bias, 4.0 * ROWS *MLP, 0},
+    {"sum of all", sum_all, 4.0 * ROWS *DIM, 0},
+    {"sum_squares", sum_squares, 4.0 * PARAMETERS, 0},
+    {"reduce of two", reduce, 12.0 * ROWS *DIM, 0},
+    {"scale", scale, 8.0 * ROWS *DIM, 0},
+    {"dropout", dropout, 8.0 * ROWS *DIM, 0},
+    {"uniform", uniform, 4.0 * ROWS *DIM, 0},
+    {"embedding", embedding, 8.0 * ROWS *DIM, 0},
+    {"embedding_grad", embedding_grad, 4.0 * ROWS *DIM + 4.0 * VOCABULARY *DIM, 0},
+    {"cross_entropy", cross_entropy, 4.0 * ROWS *VOCABULARY, 0},
+    {"cross_entropy + join", cross_entropy_join, 4.0 * ROWS *VOCABULARY, 0},
+    {"cross_entropy_grad", cross_entropy_grad, 8.0 * ROWS *VOCABULARY, 0},
+    {"adamw", adamw, 28.0 * PARAMETERS, 0},
+    {"copy of half rows", copy_rows, 4.0 * ROWS *DIM, 0},
+    {"copy transposed", copy_transposed, 8.0 * ROWS *DIM, 0},
+};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds of one run: the median over RUNS, each of enough calls to take 2 ms. */
+static double median_time(bench *b, const job *j, const sherd__kernels *k)
+{
+    double time[RUNS];
+    int calls = 1;
+
+    b->k = k;
+    double begin = seconds();
+    j->run(b);
+    double once = seconds() - begin;
+    if (once < 2e-3)
+        calls = sherd__int((int64_t)(2e-3 / (once + 1e-7)) + 1);
+    for (int i = 0; i < RUNS; i++) {
+        begin = seconds();
+        for (int c = 0; c < calls; c++)
+            j->run(b);
+        time[i] = (seconds() - begin) / calls;
+        if (once > 0.2)
+            return time[0];
+    }
+    qsort(time, RUNS, sizeof time[0], ascending);
+    return time[RUNS / 2];
+}
+
+static bool open_bench(bench *b)
+{
+    sherd__attention_shape shape = {BATCH, HEADS, CONTEXT, CONTEXT, WIDTH, DIM, 0.1767766952966369,
+                                    true};
+
+    memset(b, 0, sizeof *b);
+    b->attention = shape;
+    for (int i = 0; i < OPERANDS; i++) {
+        b->x[i] = aligned_alloc(64, sizeof(float) * ROOM);
+        if (!b->x[i])
+            return false;
+        sherd__ref_f32.uniform(ROOM, b->x[i], i == 5 ? 0.1 : -1, 1,
+                               (sherd__key){{(uint32_t)i, 0}, {0, 0}}, 0);
+    }
+    for (int i = 0; i < ROWS; i++)
+        b->ids[i] = (i * 97 + i / 7) % VOCABULARY;
+    return true;
+}
+
+static void close_bench(bench *b)
+{
+    for (int i = 0; i < OPERANDS; i++)
+        free(b->x[i]);
+}
+
+int main(int argc, char **argv)
+{
+    sherd__kernel_set set;
+    bench b;
+    int status = 1;
+
+    sherd__kernels_choose(&set);
+    if (open_bench(&b)) {
+        double peak = sherd__measure_peak();
+        printf("%s, gemm by %s: peak %.0f GFLOP/s, gemm at 1024^3 %.0f GFLOP/s\n", set.f32.name,
+               set.f32.gemm_name, peak, sherd__measure_gemm(&set.f32));
+        printf("%-22s %10s %10s %7s %10s %8s\n", "", "plain us", "us", "times", "GFLOP/s",
+               "of peak");
+        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+            const job *j = &jobs[i];
+            if (argc > 1 && !strstr(j->name, argv[1]))
+                continue;
+            double fast = median_time(&b, j, &set.f32), plain = median_time(&b, j, &sherd__ref_f32);
+            printf("%-22s %10.1f %10.1f %7.1f ", j->name, plain * 1e6, fast * 1e6, plain / fast);
+            if (j->flops > 0)
+                printf("%10.1f %7.0f%%\n", j->flops / fast * 1e-9, 100e-9 * j->flops / fast / peak);
+            else
+                printf("%10.1f GB/s\n", j->bytes / fast * 1e-9);
+        }
+        status = 0;
+    }
+    close_bench(&b);
+    return status;
+}
