@@ -163,11 +163,13 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
         return true;
     g = sherd__contiguous(g);
     grad = sherd__data(g);
-    p = sherd_tensor_write(item->p);
-    m = sherd_tensor_write(item->m);
-    v = sherd_tensor_write(item->v);
-    if (item->p->count && !(grad && p && m && v))
+    p = sherd__mutable(item->p);
+    m = sherd__mutable(item->m);
+    v = sherd__mutable(item->v);
+    if (!grad || !p || !m || !v)
         return false;
+    /* A plain parameter varies as far as it did, or its gradient does. */
+    item->p->varies |= g->varies;
     item->steps++;
     sherd__adamw_step step = {
         .rate = rate,

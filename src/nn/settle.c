@@ -95,7 +95,7 @@ static bool add_squares(sherd_optimizer *o, double *distributed, double *plain)
             continue;
         g = sherd__contiguous(g);
         data = sherd__data(g);
-        if (!data && g->count)
+        if (!data)
             return false;
         squares = sherd__kernels_of(sherd__world_kernels(o->world), g->dtype)
                       ->sum_squares(data, g->count);
