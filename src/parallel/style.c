@@ -5,6 +5,7 @@
  * are moved to what was asked for. Only one axis is touched. A hook remembers its last move, so
  * that a call that repeats it looks up no layouts.
  */
+#include "ops/operator.h"
 #include "parallel/style.h"
 
 /* What one hook knows; owned by the hook. */
@@ -53,19 +54,31 @@ static bool resolve(const sherd_tensor *x, sherd_placement *placement)
 
 /* ---- before the forward --------------------------------------------------------------------- */
 
+/* A plain tensor that was distributed before to_local, as it was. */
+static sherd_tensor *take_back(const passage *p, sherd_tensor *x)
+{
+    sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
+    int order[SHERD_MAX_AXES] = {0};
+    sherd_from_local_options options = {.mode = SHERD_FROM_CHUNK, .order = order};
+
+    for (int d = 0; d < x->was->spec.ndim; d++)
+        for (int i = 0; i < x->was->spec.dim[d].axes; i++)
+            order[x->was->spec.dim[d].axis[i]] = i;
+    for (int a = 0; a < p->root->axes; a++)
+        placements[a] = sherd_layout_placement(x->was, a);
+    return sherd_from_local(x, p->root, placements, &options);
+}
+
 /* A plain tensor becomes distributed: what it was before to_local, or what is declared. */
 static sherd_tensor *adopt(const passage *p, const sherd_module *m, sherd_tensor *x)
 {
     sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
     sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
     sherd_placement taken = p->style.input.kind ? p->style.input : p->recipe.taken;
-    unsigned own = 1u << p->root_axis;
+    unsigned own = p->mesh->extent[p->axis] > 1 ? 1u << p->root_axis : 0;
 
-    if (x->was && sherd_layout_mesh(x->was) == p->root) {
-        for (int a = 0; a < p->root->axes; a++)
-            placements[a] = sherd_layout_placement(x->was, a);
-        return sherd_from_local(x, p->root, placements, NULL);
-    }
+    if (x->was && sherd_layout_mesh(x->was) == p->root)
+        return take_back(p, x);
     if (!resolve(x, &taken))
         return fail(p, m, x, "it lacks the dim that the style shards");
     if (x->varies & other_axes(p))
@@ -73,9 +86,10 @@ static sherd_tensor *adopt(const passage *p, const sherd_module *m, sherd_tensor
                     "it may differ along the other axes of the mesh; distribute it, or say "
                     "sherd_mark_equal");
     /* Of unknown origin: the style's word counts. Known to differ: it does not. */
-    if (taken.kind == SHERD_REPLICATE && x->varies != (unsigned)SHERD__VARIES &&
-        (x->varies & own) && p->mesh->extent[p->axis] > 1)
+    if (taken.kind == SHERD_REPLICATE && x->varies != (unsigned)SHERD__VARIES && (x->varies & own))
         return fail(p, m, x, "it differs along the axis, so it can't be taken for replicated");
+    if (taken.kind == SHERD_REPLICATE && x->varies == 0)
+        return sherd__promote_recorded(x, p->root, p->recipe.name);
     placements[p->root_axis] = taken;
     return sherd_from_local(x, p->root, placements, taken.kind == SHERD_SHARD ? &infer : NULL);
 }
