@@ -63,18 +63,28 @@ static void install_fast(sherd__kernels *table)
 #endif
 }
 
+/* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by name. */
+static void install_gemm(sherd__kernels *table)
+{
+    if (!wanted("SHERD_GEMM", table->gemm_name)) {
+        table->gemm = sherd__ref_f32.gemm;
+        table->gemm_name = sherd__ref_f32.gemm_name;
+    }
+#ifdef SHERD_HAVE_DNNL
+    if (wanted("SHERD_GEMM", "onednn")) {
+        one_thread();
+        table->gemm = sherd__gemm_onednn;
+        table->gemm_name = "onednn";
+    }
+#endif
+}
+
 void sherd__kernels_choose(sherd__kernel_set *set)
 {
     set->f32 = sherd__ref_f32;
     set->f64 = sherd__ref_f64;
     install_fast(&set->f32);
-#ifdef SHERD_HAVE_DNNL
-    if (wanted("SHERD_GEMM", "onednn")) {
-        one_thread();
-        set->f32.gemm = sherd__gemm_onednn;
-        set->f32.gemm_name = "onednn";
-    }
-#endif
+    install_gemm(&set->f32);
 }
 
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)

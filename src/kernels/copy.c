@@ -1,10 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copying boxes: the heart of every move of data.
+ * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims sorted as
+ * they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or, where the two sides
+ * are contiguous along different dims, in square tiles that stay in the first cache.
  */
-#include "kernels.h"
+#include "stream.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum {
+    STREAM_BYTES =
+        8 << 20, /* boxes from here on pass the cache by: they would throw out what is in use */
+    STREAM_RUN = 512, /* ... if their runs are long enough for whole cache lines */
+    TILE = 16         /* elements: a line of f32 */
+};
+
+typedef struct copy {
+    int ndim;
+    int64_t size[SHERD_MAX_DIMS], dst[SHERD_MAX_DIMS], src[SHERD_MAX_DIMS]; /* strides: bytes */
+} copy;
 
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride)
 {
@@ -16,21 +31,138 @@ void sherd__row_major(int ndim, const int64_t *size, int64_t *stride)
     }
 }
 
+/* Put a dim where its stride in dst belongs: descending, so that the last dim is the one along which dst is dense. */
+static void insert(copy *c, int64_t size, int64_t dst, int64_t src)
+{
+    int at = c->ndim++;
+
+    for (; at > 0 && llabs(c->dst[at - 1]) < llabs(dst); at--) {
+        c->size[at] = c->size[at - 1];
+        c->dst[at] = c->dst[at - 1];
+        c->src[at] = c->src[at - 1];
+    }
+    c->size[at] = size;
+    c->dst[at] = dst;
+    c->src[at] = src;
+}
+
+/* Join each dim with the one before it where both sides go on as if they were one. */
+static void join(copy *c)
+{
+    int last = 0;
+
+    for (int d = 1; d < c->ndim; d++) {
+        if (c->dst[last] == c->dst[d] * c->size[d] && c->src[last] == c->src[d] * c->size[d]) {
+            c->size[last] *= c->size[d];
+        } else {
+            last++;
+            c->size[last] = c->size[d];
+        }
+        c->dst[last] = c->dst[d];
+        c->src[last] = c->src[d];
+    }
+    c->ndim = c->ndim ? last + 1 : 0;
+}
+
+/* Runs of `bytes`, one for each index of the dims from `dim` on. */
+static void copy_runs(const copy *c, int dim, size_t bytes, bool stream, char *dst, const char *src)
+{
+    if (dim == c->ndim) {
+        if (stream)
+            sherd__stream(dst, src, bytes);
+        else
+            memcpy(dst, src, bytes);
+        return;
+    }
+    for (int64_t i = 0; i < c->size[dim]; i++)
+        copy_runs(c, dim + 1, bytes, stream, dst + i * c->dst[dim], src + i * c->src[dim]);
+}
+
+/* A plane of rows x cols elements; the strides are bytes. `bytes` is a constant in each caller but one. */
+static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
+                              int64_t dst_col, const char *src, int64_t src_row, int64_t src_col)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(dst + r * dst_row + c * dst_col, src + r * src_row + c * src_col, bytes);
+}
+
+/* The plane of the dims `row` and the last, tile by tile. */
+static void copy_tiles(const copy *c, size_t bytes, int row, char *dst, const char *src)
+{
+    int col = c->ndim - 1;
+    int64_t dr = c->dst[row], dc = c->dst[col], sr = c->src[row], sc = c->src[col];
+
+    for (int64_t i = 0; i < c->size[row]; i += TILE)
+        for (int64_t j = 0; j < c->size[col]; j += TILE) {
+            int64_t rows = c->size[row] - i < TILE ? c->size[row] - i : TILE;
+            int64_t cols = c->size[col] - j < TILE ? c->size[col] - j : TILE;
+            char *to = dst + i * dr + j * dc;
+            const char *from = src + i * sr + j * sc;
+            switch (bytes) {
+            case 1:
+                copy_plane(1, rows, cols, to, dr, dc, from, sr, sc);
+                break;
+            case 4:
+                copy_plane(4, rows, cols, to, dr, dc, from, sr, sc);
+                break;
+            case 8:
+                copy_plane(8, rows, cols, to, dr, dc, from, sr, sc);
+                break;
+            default:
+                copy_plane(bytes, rows, cols, to, dr, dc, from, sr, sc);
+            }
+        }
+}
+
+/* All planes: one for each index of the dims from `dim` on, but `row` and the last. */
+static void copy_planes(const copy *c, int dim, size_t bytes, int row, char *dst, const char *src)
+{
+    if (dim == row)
+        dim++;
+    if (dim >= c->ndim - 1) {
+        copy_tiles(c, bytes, row, dst, src);
+        return;
+    }
+    for (int64_t i = 0; i < c->size[dim]; i++)
+        copy_planes(c, dim + 1, bytes, row, dst + i * c->dst[dim], src + i * c->src[dim]);
+}
+
+/* The dim besides the last along which src is densest, strides of 0 aside. */
+static int densest(const copy *c)
+{
+    int best = c->ndim - 2;
+
+    for (int d = 0; d < c->ndim - 2; d++)
+        if (c->src[d] && (c->src[best] == 0 || llabs(c->src[d]) < llabs(c->src[best])))
+            best = d;
+    return best;
+}
+
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const int64_t *dst_stride, const void *src, const int64_t *src_stride)
 {
-    if (ndim == 0) {
-        memcpy(dst, src, element_bytes);
+    int64_t bytes = (int64_t)element_bytes, run = bytes, all = bytes;
+    copy c = {.ndim = 0};
+
+    for (int d = 0; d < ndim; d++) {
+        if (size[d] == 0)
+            return;
+        all *= size[d];
+        if (size[d] > 1)
+            insert(&c, size[d], dst_stride[d] * bytes, src_stride[d] * bytes);
+    }
+    join(&c);
+    if (c.ndim && c.dst[c.ndim - 1] == bytes && c.src[c.ndim - 1] == bytes)
+        run *= c.size[--c.ndim];
+    if (run == bytes && c.ndim) {
+        if (c.ndim == 1)
+            insert(&c, 1, INT64_MAX, 0);
+        copy_planes(&c, 0, element_bytes, densest(&c), dst, src);
         return;
     }
-    if (ndim == 1 && dst_stride[0] == 1 && src_stride[0] == 1) {
-        if (size[0])
-            memcpy(dst, src, (size_t)size[0] * element_bytes);
-        return;
-    }
-    for (int64_t i = 0; i < size[0]; i++)
-        sherd__copy_box(element_bytes, ndim - 1, size + 1,
-                        (char *)dst + i * dst_stride[0] * (int64_t)element_bytes, dst_stride + 1,
-                        (const char *)src + i * src_stride[0] * (int64_t)element_bytes,
-                        src_stride + 1);
+    bool stream = all >= STREAM_BYTES && run >= STREAM_RUN;
+    copy_runs(&c, 0, (size_t)run, stream, dst, src);
+    if (stream)
+        sherd__stream_end();
 }

@@ -37,7 +37,7 @@ typedef struct sherd__adamw_step {
 
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
-    const char *gemm_name; /* "onednn", "reference" */
+    const char *gemm_name; /* "onednn", "tiles", "reference" */
 
     /* c[m,n] = alpha op(a) op(b) + beta c; op(a) is [m,k], op(b) is [k,n]; ta: a is stored [k,m]; lda.. row strides.
      * beta 0 does not read c. m, n or k may be 0. */
@@ -110,8 +110,8 @@ typedef struct sherd__kernels {
                   const sherd__adamw_step *step);
 } sherd__kernels;
 
-/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and `SHERD_GEMM=reference|onednn`
- * in the environment choose less than what there is. */
+/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and
+ * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64;
 } sherd__kernel_set;

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies of boxes: each element of the source holds its own index, so a wrong move shows as a wrong number at
+ * a known place. The destination around the box must stay as it was.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "kernels/kernels.h"
+
+enum { ROOM = 1 << 16, UNTOUCHED = 0xEE };
+
+static unsigned char src[ROOM], dst[ROOM], expect[ROOM];
+
+/* One element after the other, as the contract says. */
+static void plainly(size_t bytes, int ndim, const int64_t *size, const int64_t *to,
+                    const int64_t *from)
+{
+    int64_t index[SHERD_MAX_DIMS] = {0}, n = 1;
+
+    for (int d = 0; d < ndim; d++)
+        n *= size[d];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t left = i, at_dst = 0, at_src = 0;
+        for (int d = ndim - 1; d >= 0; d--) {
+            index[d] = left % size[d];
+            left /= size[d];
+            at_dst += index[d] * to[d];
+            at_src += index[d] * from[d];
+        }
+        memcpy(expect + (size_t)at_dst * bytes, src + (size_t)at_src * bytes, bytes);
+    }
+}
+
+static void try_box(size_t bytes, int ndim, const int64_t *size, const int64_t *to,
+                    const int64_t *from)
+{
+    memset(dst, UNTOUCHED, sizeof dst);
+    memset(expect, UNTOUCHED, sizeof expect);
+    plainly(bytes, ndim, size, to, from);
+    sherd__copy_box(bytes, ndim, size, dst, to, src, from);
+    if (!CHECK_EQ(memcmp(dst, expect, sizeof dst), 0))
+        fprintf(stderr, "%d bytes, %d dims, size %d %d %d, to %d %d %d, from %d %d %d\n",
+                (int)bytes, ndim, (int)size[0], (int)size[1], (int)size[2], (int)to[0], (int)to[1],
+                (int)to[2], (int)from[0], (int)from[1], (int)from[2]);
+}
+
+static void number_the_source(void)
+{
+    for (int i = 0; i < ROOM; i++)
+        src[i] = (unsigned char)(i * 7 + (i >> 8));
+}
+
+/* Strides of a box of `size` inside of a tensor with room for a few more, its dims in the order `turn`. */
+static void strides(int64_t *stride, const int64_t *size, int turn, int64_t more)
+{
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    int64_t step = 1;
+
+    for (int i = 2; i >= 0; i--) {
+        int d = orders[turn][i];
+        stride[d] = step;
+        step *= size[d] + more;
+    }
+}
+
+static void every_order_of_dims_on_both_sides(void)
+{
+    static const int64_t sizes[][3] = {{4, 5, 6}, {1, 7, 3}, {17, 16, 15}, {2, 33, 18}, {3, 1, 1},
+                                       {1, 1, 1}, {0, 4, 4}, {4, 0, 4},    {4, 4, 0}};
+    static const size_t bytes[] = {1, 4, 8, 2, 12};
+
+    number_the_source();
+    for (int s = 0; s < LEN(sizes); s++)
+        for (int b = 0; b < LEN(bytes); b++)
+            for (int turn = 0; turn < 36; turn++)
+                for (int more = 0; more < 4; more++) {
+                    int64_t to[3], from[3];
+                    strides(to, sizes[s], turn / 6, more & 1);
+                    strides(from, sizes[s], turn % 6, more & 2);
+                    try_box(bytes[b], 3, sizes[s], to, from);
+                }
+}
+
+static void a_source_stride_of_zero_repeats(void)
+{
+    const int64_t size[3] = {5, 6, 7}, to[3] = {42, 7, 1};
+    static const int64_t from[][3] = {{0, 7, 1}, {7, 0, 1}, {7, 1, 0},
+                                      {0, 0, 1}, {0, 1, 0}, {0, 0, 0}};
+
+    number_the_source();
+    for (int i = 0; i < LEN(from); i++)
+        try_box(4, 3, size, to, from[i]);
+}
+
+static void no_dims_are_one_element(void)
+{
+    const int64_t none[3] = {0};
+
+    number_the_source();
+    try_box(4, 0, none, none, none);
+    try_box(1, 0, none, none, none);
+}
+
+static void all_dims_of_size_two(void)
+{
+    const int64_t size[8] = {2, 2, 2, 2, 2, 2, 2, 2};
+    int64_t to[8], from[8];
+
+    number_the_source();
+    sherd__row_major(8, size, to);
+    for (int i = 0; i < 8; i++)
+        from[i] = to[7 - i];
+    try_box(8, 8, size, to, from);
+    try_box(8, 8, size, to, to);
+}
+
+static void row_major_strides(void)
+{
+    const int64_t size[] = {4, 3, 5}, empty[] = {4, 0, 5};
+    int64_t stride[3];
+
+    sherd__row_major(3, size, stride);
+    CHECK(stride[0] == 15 && stride[1] == 5 && stride[2] == 1);
+    sherd__row_major(3, empty, stride);
+    CHECK(stride[2] == 1);
+    sherd__row_major(0, NULL, NULL);
+}
+
+/* Past the size from which copies stream: whole, and as rows that begin and end anywhere in a line. */
+static void large_boxes_are_exact(void)
+{
+    static const int64_t rows[][2] = {{1, 3 << 20}, {4096, 700}, {4099, 601}};
+
+    for (int i = 0; i < LEN(rows); i++)
+        for (int shift = 0; shift < 3; shift++) {
+            const int64_t *size = rows[i], to[] = {size[1] + 3, 1}, from[] = {size[1] + 1, 1};
+            int64_t n = size[0] * (size[1] + 3) + 8, wrong = 0;
+            int32_t *a = malloc((size_t)n * 4), *b = calloc((size_t)n, 4);
+            CHECK(a && b);
+            for (int64_t j = 0; a && j < n; j++)
+                a[j] = (int32_t)j;
+            if (a && b)
+                sherd__copy_box(4, 2, size, b + shift, to, a + 1, from);
+            for (int64_t r = 0; a && b && r < size[0]; r++) {
+                for (int64_t c = 0; c < size[1]; c++)
+                    wrong += b[shift + r * to[0] + c] != 1 + r * from[0] + c;
+                for (int64_t c = size[1]; c < to[0]; c++)
+                    wrong += b[shift + r * to[0] + c] != 0;
+            }
+            CHECK_EQ(wrong, 0);
+            free(a);
+            free(b);
+        }
+}
+
+static const check_test tests[] = {
+    {TEST(every_order_of_dims_on_both_sides)},
+    {TEST(a_source_stride_of_zero_repeats)},
+    {TEST(no_dims_are_one_element)},
+    {TEST(all_dims_of_size_two)},
+    {TEST(row_major_strides)},
+    {TEST(large_boxes_are_exact)},
+};
+CHECK_MAIN(tests)
