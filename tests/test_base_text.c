@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer never leaves its room and goes on counting; the scanner knows its column; error texts are one line. */
+#define CHECK_PURE
+#include "check.h"
+#include "base/diag.h"
+#include "base/text.h"
+
+static void the_writer_measures_and_cuts(void)
+{
+    static const char whole[] = "layout [12(x),3] on (x=4)";
+
+    for (size_t room = 0; room <= sizeof whole + 3; room++) {
+        char text[64];
+        memset(text, '#', sizeof text);
+        sherd__writer w = {.at = text, .room = room};
+        sherd__write(&w, "layout [%d(%s)", 12, "x");
+        sherd__write(&w, "%s", "");
+        sherd__write(&w, ",%d] on (x=%d)", 3, 4);
+        CHECK_EQ(w.length, strlen(whole));
+        size_t kept = room == 0 ? 0 : room - 1 < strlen(whole) ? room - 1 : strlen(whole);
+        CHECK(room == 0 || strlen(text) == kept);
+        CHECK_EQ(strncmp(text, whole, kept), 0);
+        for (size_t i = room; i < sizeof text; i++)
+            CHECK_EQ(text[i], '#');
+    }
+}
+
+static void the_writer_measures_with_no_room_at_all(void)
+{
+    sherd__writer w = {0};
+
+    sherd__write(&w, "%d", 12345);
+    sherd__write(&w, "%s", "abc");
+    CHECK_EQ(w.length, 8);
+}
+
+static void the_scanner_takes_words_and_numbers(void)
+{
+    const char *text = "  f32[ 4096 (x_1, y)]\n";
+    sherd__scanner s = {text, text};
+    char name[8];
+    int64_t n = -1;
+
+    CHECK_EQ(sherd__column(&s), 1);
+    CHECK(!sherd__take(&s, "f64"));
+    CHECK(sherd__take(&s, "f32"));
+    CHECK_EQ(sherd__column(&s), 6);
+    CHECK(sherd__take(&s, "["));
+    CHECK(!sherd__take_name(&s, name, sizeof name)); /* a digit begins no name */
+    CHECK(sherd__take_integer(&s, &n) && n == 4096);
+    CHECK(!sherd__take_integer(&s, &n));
+    CHECK(sherd__take(&s, "("));
+    CHECK(sherd__take_name(&s, name, sizeof name));
+    CHECK_TEXT(name, "x_1");
+    CHECK(sherd__take(&s, ","));
+    CHECK(sherd__take_name(&s, name, sizeof name));
+    CHECK_TEXT(name, "y");
+    CHECK(!sherd__at_end(&s));
+    CHECK(sherd__take(&s, ")]"));
+    CHECK(sherd__at_end(&s));
+    CHECK(!sherd__take(&s, "x") && !sherd__take_integer(&s, &n) &&
+          !sherd__take_name(&s, name, sizeof name));
+}
+
+static void integers_stop_at_the_limit(void)
+{
+    static const struct {
+        const char *text;
+        bool good;
+        int64_t value;
+    } cases[] = {
+        {"0", true, 0},
+        {"007", true, 7},
+        {"4611686018427387903", true, 4611686018427387903}, /* 2^62 - 1 */
+        {"4611686018427387904", false, 0},
+        {"99999999999999999999999999", false, 0},
+        {"-1", false, 0},
+        {"+1", false, 0},
+        {"", false, 0},
+        {"x", false, 0},
+    };
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd__scanner s = {cases[i].text, cases[i].text};
+        int64_t n = -5;
+        CHECK_EQ(sherd__take_integer(&s, &n), cases[i].good);
+        CHECK_EQ(n, cases[i].good ? cases[i].value : -5);
+        CHECK(cases[i].good || s.at == s.text); /* what was not taken is still there */
+    }
+}
+
+static void names_must_fit_their_room(void)
+{
+    const char *text = "abcd";
+    sherd__scanner s = {text, text};
+    char name[5];
+
+    CHECK(!sherd__take_name(&s, name, 0));
+    CHECK(!sherd__take_name(&s, name, 4));
+    CHECK(s.at == text);
+    CHECK(sherd__take_name(&s, name, 5));
+    CHECK_TEXT(name, "abcd");
+}
+
+static void an_error_names_its_rank(void)
+{
+    sherd__diag diag = {.rank = 2};
+
+    CHECK_EQ(sherd__fail(&diag, SHERD_EINVAL, "sherd_matmul: %s has %d dims", "a", 3),
+             SHERD_EINVAL);
+    CHECK_EQ(diag.status, SHERD_EINVAL);
+    CHECK_TEXT(diag.text, "rank 2: sherd_matmul: a has 3 dims");
+    diag.rank = -1;
+    CHECK_EQ(sherd__no_memory(&diag, "sherd_add"), SHERD_ENOMEM);
+    CHECK_TEXT(diag.text, "sherd_add: out of memory");
+}
+
+static void an_error_is_one_line_that_fits(void)
+{
+    char large[2 * SHERD_ERROR_BYTES];
+    sherd__diag diag = {.rank = 1000000};
+
+    memset(large, 'x', sizeof large - 1);
+    large[sizeof large - 1] = '\0';
+    large[3] = '\n';
+    large[5] = '\t';
+    CHECK_EQ(sherd__fail(&diag, SHERD_ELIMIT, "%s", large), SHERD_ELIMIT);
+    CHECK_EQ(strlen(diag.text), SHERD_ERROR_BYTES - 1);
+    CHECK(!strchr(diag.text, '\n') && !strchr(diag.text, '\t'));
+    CHECK_EQ(strncmp(diag.text, "rank 1000000: xxx x xx", 22), 0);
+}
+
+static const check_test tests[] = {
+    {TEST(the_writer_measures_and_cuts)},        {TEST(the_writer_measures_with_no_room_at_all)},
+    {TEST(the_scanner_takes_words_and_numbers)}, {TEST(integers_stop_at_the_limit)},
+    {TEST(names_must_fit_their_room)},           {TEST(an_error_names_its_rank)},
+    {TEST(an_error_is_one_line_that_fits)},
+};
+CHECK_MAIN(tests)
