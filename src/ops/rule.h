@@ -16,7 +16,7 @@ enum { SHERD__OPERANDS = 4, SHERD__RESULTS = 2 };
 /* How pending sums go through an operator. */
 typedef enum sherd__linearity {
     SHERD__NONLINEAR, /* every operand is settled */
-    SHERD__LINEAR     /* at most one factor is pending on an axis: so is the result; terms see `term` */
+    SHERD__LINEAR /* at most one factor is pending on an axis: so is the result; terms see `term` */
 } sherd__linearity;
 
 /*
@@ -30,14 +30,20 @@ typedef struct sherd__rule {
     char result[SHERD__RESULTS][SHERD_MAX_DIMS + 1];
     char whole[SHERD_MAX_DIMS + 1]; /* letters that may not be sharded */
     sherd__linearity linearity;
-    unsigned term; /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending result they count once, at coordinate 0 of its axes */
+    unsigned
+        term; /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending result they count once, at coordinate 0 of its axes */
+    unsigned index;    /* bits of operands that are i32; all others have the dtype of the result */
+    bool keep_strides; /* the operator takes strided operands as they are */
+    bool scratch; /* the operator makes tensors that nobody gets: it runs in a scope of its own */
 } sherd__rule;
 
 /* The solver's answer. Layouts of one mesh; valid as long as the world. */
 typedef struct sherd__placing {
-    const sherd_layout *operand[SHERD__OPERANDS]; /* what each operand must be moved to; its own layout if it stays */
+    const sherd_layout *operand
+        [SHERD__OPERANDS]; /* what each operand must be moved to; its own layout if it stays */
     const sherd_layout *result[SHERD__RESULTS];
-    unsigned once; /* bits of terms that this rank must leave out, because a rank at coordinate 0 adds them */
+    unsigned
+        once; /* bits of terms that this rank must leave out, because a rank at coordinate 0 adds them */
 } sherd__placing;
 
 /*
@@ -56,18 +62,31 @@ const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
 
 /*
  * The common start of operators. Promotes plain operands that do not vary beside distributed ones, checks for failures
- * and alarm, solves, moves (recorded) what must be moved, and makes the results (contents undefined). All plain: results are plain
- * and vary over the union. True: `in` now holds the operands to compute with (contiguous unless keep_strides), `out` the
- * results. False: return out[0], which is the failed tensor.
+ * and alarm, dtypes too, solves, moves (recorded) what must be moved, and makes the results (contents undefined). All
+ * plain: results are plain and vary over the union. True: go on, and end with sherd__finish. False: return out[0], which is
+ * the failed tensor.
+ *
+ * `arg` is what is recorded and saved; `in` is the same, compacted (not recorded) where the operator needs it.
  */
 typedef struct sherd__prepared {
+    sherd_world *world;
+    sherd_tensor *arg[SHERD__OPERANDS];
     sherd_tensor *in[SHERD__OPERANDS];
     sherd_tensor *out[SHERD__RESULTS];
-    unsigned once; /* as in sherd__placing */
+    const void *from[SHERD__OPERANDS]; /* local data of in[i]; NULL where there are no elements */
+    void *to[SHERD__RESULTS];          /* local data of out[j], likewise */
+    const sherd__kernels *kernels;     /* of the result's dtype */
+    unsigned once;                     /* as in sherd__placing */
+    bool scoped;                       /* a scope was opened for what is made on the way */
 } sherd__prepared;
 
 bool sherd__prepare(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
                     sherd_tensor *const *in, sherd_dtype result_dtype,
-                    const int64_t (*result_shape)[SHERD_MAX_DIMS], const int *result_ndim);
+                    const int64_t (*result_shape)[SHERD_MAX_DIMS]);
+
+/* The common end: closes the scope, passes the first `outs` results out of it, and returns out[0]. */
+sherd_tensor *sherd__finish(sherd__prepared *p, int outs);
+/* The end of an operator that failed after prepare, with the alarm or diag told: closes the scope; the failed tensor. */
+sherd_tensor *sherd__abandon(sherd__prepared *p);
 
 #endif

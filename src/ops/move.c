@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves between layouts, and between local and global, that are recorded for backward. The gradient of a
+ * move is a move back; the gradients of from_local and to_local are views.
+ */
+#include "operator.h"
+
+/* ---- redistribute ---------------------------------------------------------------------------- */
+
+typedef struct move_attrs {
+    const sherd_layout *to;
+    bool leaf;
+} move_attrs;
+
+static bool whole_on(const sherd_layout *l, int axis)
+{
+    return !(l->shard_axes >> axis & 1);
+}
+
+/*
+ * Where the gradient of a move from `a` to `b` goes, given that it comes in `g`: to `a`, settled; but an axis that the
+ * move did not touch stays pending, to be settled once with all other uses of the same tensor.
+ */
+static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout *a,
+                                    const sherd_layout *b, const sherd_layout *g)
+{
+    sherd__layout_spec spec = a->spec;
+
+    for (int x = 0; x < spec.mesh->axes; x++) {
+        bool untouched =
+            whole_on(a, x) && whole_on(b, x) && a->spec.pending[x] == b->spec.pending[x];
+        spec.pending[x] = untouched && g->spec.pending[x] == SHERD_SUM ? SHERD_SUM : -1;
+    }
+    return sherd__layout_intern(out, &spec);
+}
+
+/* A leaf's gradient is handed on as it came: it stays so until somebody uses it. */
+static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
+                              sherd_tensor **grad_in)
+{
+    const move_attrs *attrs = sherd__attrs(node);
+    const sherd_layout *from = sherd__input_layout(node, 0), *to;
+    sherd_tensor *g = grad_out[0];
+
+    if (attrs->leaf || !g->layout) {
+        grad_in[0] = g;
+        return;
+    }
+    if (gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
+        grad_in[0] = sherd__fail_diag(g->world, true);
+    else
+        grad_in[0] = sherd__move_to(g, to, false);
+}
+
+static const sherd__backward redistribute_table = {"sherd_redistribute", true, redistribute_back};
+
+/* Product of the extents of the axes that shard a dim: how many ranks share the elements between them. */
+static int64_t sharers(const sherd_layout *l)
+{
+    int64_t n = 1;
+
+    for (int x = 0; x < l->spec.mesh->axes; x++)
+        n *= whole_on(l, x) ? 1 : l->spec.mesh->extent[x];
+    return n;
+}
+
+/*
+ * Whether the tape may keep the source in the place of the result: it is finished and takes fewer bytes over all ranks.
+ * Said by the layouts, not by what this rank happens to hold: the answer must be the same on all ranks.
+ */
+static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
+{
+    return from->pending_axes == 0 && sharers(from) > sharers(to);
+}
+
+sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
+                                 const sherd_redistribute_options *options)
+{
+    sherd_tensor *y = sherd__move_to(t, to, options && options->begin);
+
+    if (y == t || sherd_tensor_failed(y))
+        return y;
+    if (is_smaller(t->layout, to) && !y->moved_from)
+        y->moved_from = sherd_tensor_retain(t);
+
+    move_attrs attrs = {to, t->node == NULL};
+    sherd__record_node(t->world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
+    return y;
+}
+
+sherd_tensor *sherd__settled(sherd_tensor *t)
+{
+    const sherd_layout *to;
+
+    if (!t->layout || !t->layout->pending_axes)
+        return t;
+    if (sherd__layout_settle(&to, t->layout) != SHERD_OK)
+        return sherd__fail_diag(t->world, true);
+    return sherd_redistribute(t, to, NULL);
+}
+
+sherd_tensor *sherd__aligned(sherd_tensor *t, const sherd_layout *layout)
+{
+    if (sherd_tensor_failed(t) || t->layout == layout)
+        return t;
+    if (!layout)
+        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                                  "a distributed gradient %s of a plain tensor",
+                                  sherd_tensor_text(t));
+    return sherd__move_to(t, layout, false);
+}
+
+/* ---- between local and global ---------------------------------------------------------------- */
+
+/* The tape has settled the gradient to the layout of the result: this rank's piece of it. */
+static void from_local_back(sherd__node *node, sherd_tensor *const *grad_out,
+                            sherd_tensor **grad_in)
+{
+    (void)node;
+    grad_in[0] = grad_out[0]->layout ? sherd__local_view(grad_out[0]) : grad_out[0];
+}
+
+static const sherd__backward from_local_table = {"sherd_from_local", false, from_local_back};
+
+sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
+                               const sherd_placement *placements,
+                               const sherd_from_local_options *options)
+{
+    sherd_tensor *y = sherd__from_local(local, mesh, placements, options);
+
+    if (!sherd_tensor_failed(y))
+        sherd__record_node(y->world, &from_local_table, &local, 1, &y, 1, NULL, 0);
+    return y;
+}
+
+sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, const char *function)
+{
+    sherd_tensor *y = sherd__promote(t, mesh, function);
+
+    if (y != t && !sherd_tensor_failed(y))
+        sherd__record_node(y->world, &from_local_table, &t, 1, &y, 1, NULL, 0);
+    return y;
+}
+
+/* The plain gradient is this rank's piece of the layout that the input had, settled. */
+static void to_local_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *g = sherd__contiguous(grad_out[0]);
+    const sherd_layout *settled;
+
+    if (sherd__layout_settle(&settled, sherd__input_layout(node, 0)) != SHERD_OK)
+        grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
+    else
+        grad_in[0] = sherd__global_view(g, settled);
+}
+
+static const sherd__backward to_local_table = {"sherd_to_local", false, to_local_back};
+
+sherd_tensor *sherd_to_local(sherd_tensor *t)
+{
+    sherd_tensor *y = sherd__local_view(t);
+
+    if (!sherd_tensor_failed(y))
+        sherd__record_node(t->world, &to_local_table, &t, 1, &y, 1, NULL, 0);
+    return y;
+}
+
+sherd_tensor *sherd_full(sherd_tensor *t)
+{
+    const sherd_layout *whole;
+
+    if (sherd__stop(t->world, &t, 1))
+        return sherd__failed(t->world);
+    if (!t->layout)
+        return t;
+    if (sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) != SHERD_OK)
+        return sherd__fail_diag(t->world, true);
+    return sherd_to_local(sherd_redistribute(t, whole, NULL));
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same elements in another shape. The dims of both shapes are matched in groups of equal products, for
+ * example [8,128 | 192] and [8,128 | 4,48]. In a group the outermost dim may be sharded: its cuts, counted in
+ * elements of the group, must lie between two indices of the new outermost dim; where they do not, the operand first
+ * moves to the nearest cuts that do. Nothing else travels, and a contiguous operand's storage is shared.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "operator.h"
+
+/* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
+typedef struct group {
+    int from, from_end, to, to_end;
+} group;
+
+typedef struct mapping {
+    sherd__layout_spec from, to; /* `from` with the cuts that the view needs */
+    int64_t *cuts[2 * SHERD_MAX_DIMS];
+    int cuts_made;
+    sherd__heap *heap;
+    const char *reason; /* why it can't be; NULL = it can */
+} mapping;
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/*
+ * Without elements, dims are matched one by one while they are equal; the others make one group, in which
+ * sharding means nothing.
+ */
+static int groups_of_nothing(group *g, const int64_t *s, int ns, const int64_t *t, int nt)
+{
+    int count = 0;
+
+    while (count < ns && count < nt && s[count] == t[count]) {
+        g[count] = (group){count, count + 1, count, count + 1};
+        count++;
+    }
+    if (count < ns || count < nt) {
+        g[count] = (group){count, ns, count, nt};
+        return count + 1;
+    }
+    return count;
+}
+
+static int groups_of(group *g, const int64_t *s, int ns, const int64_t *t, int nt)
+{
+    int i = 0, j = 0, count = 0;
+
+    while (i < ns && j < nt) {
+        int64_t a = s[i], b = t[j];
+        g[count].from = i++;
+        g[count].to = j++;
+        while (a != b) {
+            if (a < b)
+                a *= s[i++];
+            else
+                b *= t[j++];
+        }
+        g[count].from_end = i;
+        g[count++].to_end = j;
+    }
+    /* What is left on one side has size 1. */
+    if (count == 0 && (ns || nt))
+        g[count++] = (group){0, 0, 0, 0};
+    if (count) {
+        g[count - 1].from_end = ns;
+        g[count - 1].to_end = nt;
+    }
+    return count;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static int64_t product(const int64_t *shape, int first, int end)
+{
+    int64_t n = 1;
+
+    for (int d = first; d < end; d++)
+        n *= shape[d];
+    return n;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int64_t *new_cuts(mapping *m, int64_t parts)
+{
+    int64_t *cuts = sherd__alloc(m->heap, sherd__bytes(parts + 1), sizeof *cuts);
+
+    if (cuts)
+        m->cuts[m->cuts_made++] = cuts;
+    return cuts;
+}
+
+/*
+ * Put the shards of source dim `s` on target dim `t`. An index of s is `s_rest` elements of the group, one of t
+ * `t_rest`: source cuts must be multiples of `unit`. False for lack of memory.
+ */
+static bool carry(mapping *m, int s, int64_t s_rest, int t, int64_t t_rest)
+{
+    int64_t n = m->from.shape[s], unit = t_rest / common_divisor(s_rest, t_rest);
+    int64_t parts = sherd__dim_parts(m->from.mesh, &m->from.dim[s]);
+    int64_t *cuts = new_cuts(m, parts), *target = new_cuts(m, parts);
+    bool moves = false;
+
+    if (!cuts || !target)
+        return false;
+    sherd__dim_cuts(m->from.mesh, &m->from.dim[s], n, cuts);
+    for (int64_t i = 0; i <= parts; i++) {
+        int64_t nearest = sherd__min((cuts[i] + unit / 2) / unit * unit, n);
+        moves |= nearest != cuts[i];
+        cuts[i] = nearest;
+        target[i] = nearest * s_rest / t_rest;
+    }
+    m->to.dim[t] = m->from.dim[s];
+    m->to.dim[t].cuts = target;
+    if (moves)
+        m->from.dim[s].cuts = cuts;
+    return true;
+}
+
+/* The first dim in [first, end) that is not of size 1; `end` if all are. */
+static int outermost(const int64_t *shape, int first, int end)
+{
+    while (first < end && shape[first] == 1)
+        first++;
+    return first;
+}
+
+/* Shards that are the whole dim can be left out; others must be on the group's outermost dim. */
+static bool only_outermost(mapping *m, const group *g, int s)
+{
+    for (int d = g->from; d < g->from_end; d++)
+        if (d != s && m->from.dim[d].axes && sherd__dim_parts(m->from.mesh, &m->from.dim[d]) > 1)
+            return false;
+    return true;
+}
+
+static bool map_group(mapping *m, const group *g, bool empty)
+{
+    int s = g->from, t = outermost(m->to.shape, g->to, g->to_end);
+
+    if (g->from_end - g->from == 1 && g->to_end - g->to == 1) {
+        m->to.dim[g->to] = m->from.dim[g->from];
+        return true;
+    }
+    if (empty)
+        return true;
+    while (s < g->from_end && m->from.shape[s] == 1 && !m->from.dim[s].axes)
+        s++;
+    if (s < g->from_end && !only_outermost(m, g, s)) {
+        m->reason = "only the outermost of merged dims may be sharded";
+        return true;
+    }
+    if (s == g->from_end || !m->from.dim[s].axes)
+        return true;
+    if (t == g->to_end)
+        t = g->to;
+    if (t == g->to_end) {
+        if (sherd__dim_parts(m->from.mesh, &m->from.dim[s]) > 1)
+            m->reason = "the new shape has no dim for a sharded one";
+        return true;
+    }
+    return carry(m, s, product(m->from.shape, s + 1, g->from_end), t,
+                 product(m->to.shape, t + 1, g->to_end));
+}
+
+static sherd_status map_all(mapping *m, const sherd_layout *layout, const int64_t *shape, int ndim)
+{
+    group groups[SHERD_MAX_DIMS + 1];
+    bool empty = product(shape, 0, ndim) == 0;
+
+    m->from = layout->spec;
+    m->to = (sherd__layout_spec){.mesh = m->from.mesh, .ndim = ndim};
+    memcpy(m->to.shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(m->to.pending, m->from.pending, sizeof m->to.pending);
+    int count = empty ? groups_of_nothing(groups, m->from.shape, m->from.ndim, shape, ndim)
+                      : groups_of(groups, m->from.shape, m->from.ndim, shape, ndim);
+    for (int i = 0; i < count && !m->reason; i++)
+        if (!map_group(m, &groups[i], empty))
+            return sherd__no_memory(layout->space->diag, "sherd_view");
+    return SHERD_OK;
+}
+
+/*
+ * The layout of the view, and the one that the operand must move to first. A status with *reason set: the view cannot
+ * be; without: the text is in the diag.
+ */
+static sherd_status map_layout(const sherd_layout **from, const sherd_layout **to,
+                               const char **reason, const sherd_layout *layout,
+                               const int64_t *shape, int ndim)
+{
+    mapping m = {.heap = layout->space->heap};
+    sherd_status status = map_all(&m, layout, shape, ndim);
+
+    *reason = m.reason;
+    if (!status && m.reason)
+        status = SHERD_ENOTSUP;
+    if (!status)
+        status = sherd__layout_intern(from, &m.from);
+    if (!status)
+        status = sherd__layout_intern(to, &m.to);
+    for (int i = 0; i < m.cuts_made; i++)
+        sherd__free(m.heap, m.cuts[i]);
+    return status;
+}
+
+/* ---- the view -------------------------------------------------------------------------------- */
+
+/* `t`, contiguous, in this shape and layout (NULL = plain). */
+static sherd_tensor *reshape(sherd_tensor *t, const sherd_layout *layout, const int64_t *shape,
+                             int ndim)
+{
+    sherd_tensor *view = sherd__new_view(t);
+    sherd_box box = {0};
+
+    if (sherd_tensor_failed(view))
+        return view;
+    view->layout = layout;
+    view->was = NULL;
+    view->ndim = ndim;
+    memcpy(view->shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(box.size, shape, (size_t)ndim * sizeof *shape);
+    if (layout)
+        box = sherd_layout_box(layout, sherd_world_rank(t->world), 0);
+    memcpy(view->local, box.size, sizeof view->local);
+    sherd__row_major(ndim, view->local, view->stride);
+    return view;
+}
+
+static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+static const sherd__backward view_table = {"sherd_view", true, view_back};
+
+/* Move, compact, view, record. What is made on the way stays in a scope of its own. */
+static sherd_tensor *view(sherd_tensor *a, const sherd_layout *from, const sherd_layout *to,
+                          const int64_t *shape, int ndim)
+{
+    sherd_scope_begin(a->world);
+    sherd_tensor *moved = a->layout == from ? a : sherd_redistribute(a, from, NULL);
+    sherd_tensor *y = reshape(sherd__contiguous(moved), to, shape, ndim);
+
+    if (!sherd_tensor_failed(y)) {
+        sherd__record_node(a->world, &view_table, &moved, 1, &y, 1, NULL, 0);
+        sherd_scope_pass(y);
+    }
+    sherd_scope_end(a->world);
+    return y;
+}
+
+/* Whether two layouts of one shape shard all dims alike, pending or not. */
+static bool dims_equal(const sherd_layout *a, const sherd_layout *b)
+{
+    for (int d = 0; d < a->spec.ndim; d++)
+        if (!sherd__dim_equal(a->spec.mesh, &a->spec.dim[d], &b->spec.dim[d], a->spec.shape[d]))
+            return false;
+    return true;
+}
+
+/*
+ * A gradient may come in any layout (this node takes pending sums), so one that is not sharded as the result was is
+ * moved there first.
+ */
+static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_layout *input = sherd__input_layout(node, 0), *from, *to;
+    sherd_tensor *g = grad_out[0];
+    const int64_t *shape;
+    const char *reason;
+    int ndim = sherd__input_shape(node, 0, &shape);
+
+    if (input && g->layout) {
+        if (map_layout(&from, &to, &reason, input, g->shape, g->ndim) != SHERD_OK ||
+            (!dims_equal(to, g->layout) && sherd__layout_settle(&to, to) != SHERD_OK)) {
+            grad_in[0] = sherd__fail_diag(g->world, true);
+            return;
+        }
+        if (!dims_equal(to, g->layout))
+            g = sherd__aligned(g, to);
+    }
+    grad_in[0] = sherd_view(g, shape, ndim);
+}
+
+/* The wanted shape with -1 filled in; false (refused) if it does not fit. */
+static bool complete(const sherd__operands *o, int64_t *out, const int64_t *shape, int ndim,
+                     sherd_tensor **failed)
+{
+    int64_t count = sherd_tensor_count(o->in[0]), known = 1;
+    int open = -1;
+
+    for (int d = 0; d < ndim; d++) {
+        out[d] = shape[d];
+        if (shape[d] == -1 && open < 0) {
+            open = d;
+        } else if (shape[d] < 0 || !sherd__mul(known, shape[d], &known)) {
+            *failed = sherd__refuse(o, SHERD_EINVAL, "size %lld of dim %d of the new shape",
+                                    (long long)shape[d], d);
+            return false;
+        }
+    }
+    if (open >= 0) {
+        out[open] = known ? count / known : 0;
+        known *= out[open];
+    }
+    if (known != count)
+        *failed = sherd__refuse(o, SHERD_EINVAL, "the new shape has %lld elements, not %lld",
+                                (long long)known, (long long)count);
+    return known == count;
+}
+
+sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
+{
+    static const char *const names[] = {"a"};
+    const sherd_layout *from = NULL, *to = NULL;
+    const char *reason;
+    sherd_tensor *failed;
+    sherd__operands o = {"sherd_view", names, &a, 1, 0};
+    int64_t wanted[SHERD_MAX_DIMS];
+
+    if (!sherd__enter(&o, &failed))
+        return failed;
+    if (ndim < 0 || ndim > SHERD_MAX_DIMS || (ndim && !shape))
+        return sherd__refuse(&o, SHERD_EINVAL, "a new shape of %d dims", ndim);
+    if (!complete(&o, wanted, shape, ndim, &failed))
+        return failed;
+    if (ndim == a->ndim && memcmp(wanted, a->shape, (size_t)ndim * sizeof *wanted) == 0)
+        return a;
+    if (a->layout && map_layout(&from, &to, &reason, a->layout, wanted, ndim) != SHERD_OK)
+        return reason ? sherd__refuse(&o, SHERD_ENOTSUP, "%s: redistribute first", reason)
+                      : sherd__fail_diag(a->world, true);
+    return view(a, from, to, wanted, ndim);
+}
