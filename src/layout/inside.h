@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of this room share and no other room needs. */
-#ifndef SHERD__INSIDE_H
-#define SHERD__INSIDE_H
+#ifndef SHERD__LAYOUT_INSIDE_H
+#define SHERD__LAYOUT_INSIDE_H
 
 #include "layout.h"
 #include "base/text.h"

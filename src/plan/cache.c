@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plans of a space, by (from, to, element size). Layouts are interned, so a find hashes two numbers that lie
+ * ready and compares two pointers: tens of nanoseconds. The table is bounded; the plan that was not
+ * asked for the longest goes. A plan that runs is kept by a count.
+ */
+#include "inside.h"
+#include "base/hash.h"
+
+enum { PLANS_KEPT = 4096 };
+
+/* Entries form a ring around the cache's `ends`: newer side first. */
+typedef struct entry {
+    struct entry *older, *newer;
+    sherd_plan *plan;
+    uint64_t hash;
+} entry;
+
+struct sherd__plan_cache {
+    sherd__map map;
+    entry ends; /* ends.older = the newest, ends.newer = the oldest */
+};
+
+typedef struct plan_key {
+    const sherd_layout *from, *to;
+    size_t element_bytes;
+} plan_key;
+
+static bool equals_key(const void *item, const void *other)
+{
+    const sherd_plan *plan = ((const entry *)item)->plan;
+    const plan_key *key = other;
+
+    return plan->from == key->from && plan->to == key->to &&
+           plan->element_bytes == key->element_bytes;
+}
+
+static void unlink_entry(entry *e)
+{
+    e->older->newer = e->newer;
+    e->newer->older = e->older;
+}
+
+static void put_newest(struct sherd__plan_cache *cache, entry *e)
+{
+    e->newer = &cache->ends;
+    e->older = cache->ends.older;
+    e->older->newer = e;
+    cache->ends.older = e;
+}
+
+static void drop(sherd__space *space, entry *e)
+{
+    struct sherd__plan_cache *cache = space->plans;
+
+    unlink_entry(e);
+    sherd__map_remove(&cache->map, e->hash, e);
+    sherd__plan_release(e->plan);
+    sherd__free(space->heap, e);
+}
+
+static sherd_status open_cache(sherd__space *space)
+{
+    if (space->plans)
+        return SHERD_OK;
+    struct sherd__plan_cache *cache = sherd__alloc(space->heap, 1, sizeof *cache);
+    if (!cache)
+        return sherd__no_memory(space->diag, "sherd_plan_create");
+    cache->map.heap = space->heap;
+    cache->ends.older = cache->ends.newer = &cache->ends;
+    space->plans = cache;
+    return SHERD_OK;
+}
+
+/* Takes the plan, also on failure. */
+static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
+{
+    struct sherd__plan_cache *cache = space->plans;
+    entry *e = sherd__alloc(space->heap, 1, sizeof *e);
+
+    if (!e || !sherd__map_add(&cache->map, hash, e)) {
+        sherd__free(space->heap, e);
+        sherd__plan_release(plan);
+        return sherd__no_memory(space->diag, "sherd_plan_create");
+    }
+    e->plan = plan;
+    e->hash = hash;
+    put_newest(cache, e);
+    if (cache->map.count > PLANS_KEPT)
+        drop(space, cache->ends.newer);
+    return SHERD_OK;
+}
+
+sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
+                              const sherd_layout *to, size_t element_bytes)
+{
+    sherd__space *space = from->space;
+    const plan_key key = {from, to, element_bytes};
+    uint64_t hash = sherd__hash_word(sherd__hash_word(from->hash, to->hash), element_bytes);
+    sherd_plan *plan;
+
+    *out = NULL;
+    sherd_status status = open_cache(space);
+    if (status != SHERD_OK)
+        return status;
+    entry *e = sherd__map_find(&space->plans->map, hash, equals_key, &key);
+    if (e) {
+        if (space->plans->ends.older != e) {
+            unlink_entry(e);
+            put_newest(space->plans, e);
+        }
+        *out = e->plan;
+        return SHERD_OK;
+    }
+    status = sherd__plan_make(&plan, from, to, element_bytes);
+    if (status == SHERD_OK)
+        status = keep(space, plan, hash);
+    if (status == SHERD_OK)
+        *out = plan;
+    return status;
+}
+
+sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
+                               const sherd_layout *to, sherd_dtype dtype)
+{
+    return sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype));
+}
+
+void sherd__plan_retain(const sherd_plan *plan)
+{
+    ((sherd_plan *)(uintptr_t)plan)->refs++;
+}
+
+void sherd__plan_release(const sherd_plan *plan)
+{
+    sherd_plan *own = (sherd_plan *)(uintptr_t)plan;
+
+    if (plan && --own->refs == 0)
+        sherd__plan_destroy(own);
+}
+
+void sherd__plans_clear(sherd__space *space)
+{
+    struct sherd__plan_cache *cache = space->plans;
+
+    if (!cache)
+        return;
+    while (cache->ends.older != &cache->ends)
+        drop(space, cache->ends.older);
+    sherd__map_clear(&cache->map);
+    sherd__free(space->heap, cache);
+    space->plans = NULL;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One region of a schedule carried out: a copy from one source, or a sum of several. The one place
+ * where elements of a move are touched; it allocates nothing and cannot fail.
+ */
+#include "inside.h"
+#include "base/num.h"
+
+#include <string.h>
+
+/* Sources that are added at once; more are added onto the result, in the same order. */
+enum { ADDENDS = 64 };
+
+/* A region that is added up, and one batch of it in its simplest form. */
+typedef struct sum {
+    const sherd__schedule *schedule;
+    const sherd__region *region;
+    const sherd__source *sources;
+    const sherd__kernels *kernels;
+    size_t element_bytes;
+    double divisor;
+    int count, ndim;
+    int64_t size[SHERD_MAX_DIMS];
+    int64_t dst_stride[SHERD_MAX_DIMS];
+    int64_t stride[ADDENDS][SHERD_MAX_DIMS];
+} sum;
+
+static const void *start_of(const sherd__source *source, const int64_t *offset, int ndim,
+                            size_t element_bytes)
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < ndim; d++)
+        at += offset[d] * source->stride[d];
+    return (const char *)source->data + at * (int64_t)element_bytes;
+}
+
+/* Join each dim to the one before it where all of dst and the sources lie end to end, so that rows are long. */
+static void join_dims(sum *s)
+{
+    int last = 0;
+
+    for (int d = 1; d < s->ndim; d++) {
+        bool join = s->dst_stride[last] == s->dst_stride[d] * s->size[d];
+        for (int i = 0; join && i < s->count; i++)
+            join = s->stride[i][last] == s->stride[i][d] * s->size[d];
+        if (join)
+            s->size[last] *= s->size[d];
+        else
+            s->size[++last] = s->size[d];
+        s->dst_stride[last] = s->dst_stride[d];
+        for (int i = 0; i < s->count; i++)
+            s->stride[i][last] = s->stride[i][d];
+    }
+    s->ndim = last + 1;
+}
+
+/* Step to the next row over the first `outer` dims; false after the last. */
+static bool next_row(const sum *s, int outer, int64_t *at, char **dst, const char **src)
+{
+    for (int d = outer - 1; d >= 0; d--) {
+        bool wraps = ++at[d] == s->size[d];
+        int64_t step = (wraps ? 1 - s->size[d] : 1) * (int64_t)s->element_bytes;
+        *dst += step * s->dst_stride[d];
+        for (int i = 0; i < s->count; i++)
+            src[i] += step * s->stride[i][d];
+        if (!wraps)
+            return true;
+        at[d] = 0;
+    }
+    return false;
+}
+
+/* Each row is one call of the kernel; where the row of a source has gaps, each element is. */
+static void add_rows(const sum *s, char *dst, const char **src)
+{
+    int inner = s->ndim - 1;
+    int64_t at[SHERD_MAX_DIMS] = {0}, row = s->size[inner];
+    bool dense = s->dst_stride[inner] == 1;
+
+    for (int i = 0; i < s->count; i++)
+        dense = dense && s->stride[i][inner] == 1;
+    do
+        s->kernels->reduce(s->schedule->op, dst, (const void *const *)src, s->count,
+                           dense ? row : 1, s->divisor);
+    while (next_row(s, dense ? inner : s->ndim, at, &dst, src));
+}
+
+/* Add pulls from `first` on to dst: the first batch overwrites it, the last one divides. Returns how many. */
+static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
+{
+    int ndim = s->schedule->ndim, total = s->region->count, held = first ? 1 : 0, taken = 0;
+    const char *src[ADDENDS];
+
+    s->ndim = ndim;
+    memcpy(s->size, s->region->size, sizeof s->size);
+    memcpy(s->dst_stride, dst_stride, sizeof s->dst_stride);
+    if (held) {
+        src[0] = dst;
+        memcpy(s->stride[0], dst_stride, sizeof s->stride[0]);
+    }
+    for (; held + taken < ADDENDS && first + taken < total; taken++) {
+        const sherd__source *source = &s->sources[first + taken];
+        const sherd__pull *pull = &s->schedule->pull[s->region->first + first + taken];
+        src[held + taken] = start_of(source, pull->offset, ndim, s->element_bytes);
+        memcpy(s->stride[held + taken], source->stride, sizeof s->stride[0]);
+    }
+    s->count = held + taken;
+    s->divisor = first + taken == total ? s->schedule->divisor : 1;
+    if (ndim == 0) { /* a scalar is a row of one */
+        s->ndim = 1;
+        s->size[0] = s->dst_stride[0] = 1;
+        for (int i = 0; i < s->count; i++)
+            s->stride[i][0] = 1;
+    }
+    join_dims(s);
+    add_rows(s, dst, src);
+    return taken;
+}
+
+void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
+                       const sherd__source *sources, size_t element_bytes,
+                       const sherd__kernels *kernels)
+{
+    int ndim = schedule->ndim, done = 0;
+    sherd__source target = {result, {0}};
+
+    sherd__row_major(ndim, schedule->target_size, target.stride);
+    char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
+    if (region->count == 1) {
+        const void *src =
+            start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);
+        sherd__copy_box(element_bytes, ndim, region->size, dst, target.stride, src,
+                        sources->stride);
+        return;
+    }
+    sum s;
+    s.schedule = schedule;
+    s.region = region;
+    s.sources = sources;
+    s.kernels = kernels;
+    s.element_bytes = element_bytes;
+    while (done < region->count)
+        done += add_batch(&s, dst, target.stride, done);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one rank does in one step. Pure: any rank's schedule can be made anywhere.
+ *
+ * A pull goes to the ranks of my group: those with my coordinates on all axes but the ones that pulls
+ * cross. On axes that cut the source otherwise than the target each coordinate holds another part; on reduced axes each
+ * holds an addend of the same part. So among replicas each rank reads from its own column, and of
+ * what it holds itself nothing travels. Costs the size of the group.
+ */
+#include "inside.h"
+#include "base/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct maker {
+    sherd__schedule *schedule; /* counts, and, once allocated, contents */
+    const sherd_step *step;
+    sherd__change change;
+    unsigned gathered, reduced; /* of the step's axes */
+    int rank;
+    int64_t mine[SHERD_MAX_AXES];
+    sherd_box source, target;
+} maker;
+
+static void clear_axes(int64_t *coordinate, const int64_t *from, unsigned axes)
+{
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        coordinate[i] = axes >> i & 1 ? 0 : from[i];
+}
+
+static void add_region(sherd__schedule *s, const int64_t *offset, const int64_t *size)
+{
+    if (s->region) {
+        sherd__region *region = &s->region[s->regions];
+        memcpy(region->offset, offset, sizeof region->offset);
+        memcpy(region->size, size, sizeof region->size);
+        region->first = s->pulls;
+    }
+    s->regions++;
+}
+
+static void add_pull(maker *m, int rank, const int64_t *offset)
+{
+    sherd__schedule *s = m->schedule;
+
+    if (s->pull) {
+        s->pull[s->pulls].rank = rank;
+        memcpy(s->pull[s->pulls].offset, offset, sizeof s->pull[0].offset);
+        s->region[s->regions - 1].count++;
+    }
+    s->pulls++;
+    if (rank == m->rank)
+        return;
+    if (s->source)
+        s->source[s->sources] = rank;
+    s->sources++;
+}
+
+static void add_rank(int *list, int *count, int rank)
+{
+    if (list)
+        list[*count] = rank;
+    ++*count;
+}
+
+/* The addends of one part: the ranks at all coordinates of the reduced axes, in mesh order. */
+static void add_pulls(maker *m, const int64_t *at, const int64_t *offset)
+{
+    int64_t holder[SHERD_MAX_AXES];
+
+    clear_axes(holder, at, m->reduced);
+    do
+        add_pull(m, sherd__mesh_rank_at(m->change.mesh, holder), offset);
+    while (sherd__next(m->change.mesh, m->reduced, holder));
+}
+
+/* Slice, exchange and reduce-exchange: one region for each part of my target that one source box holds. */
+static void find_parts(maker *m)
+{
+    const sherd_mesh *mesh = m->change.mesh;
+    int64_t at[SHERD_MAX_AXES];
+    sherd_box box, part;
+
+    clear_axes(at, m->mine, m->gathered);
+    do {
+        int64_t in_target[SHERD_MAX_DIMS] = {0}, in_source[SHERD_MAX_DIMS] = {0};
+        sherd__layout_box(m->step->from, at, &box);
+        if (!sherd__box_meet(&box, &m->target, &part))
+            continue;
+        for (int d = 0; d < part.ndim; d++) {
+            in_target[d] = part.offset[d] - m->target.offset[d];
+            in_source[d] = part.offset[d] - box.offset[d];
+        }
+        add_region(m->schedule, in_target, part.size);
+        add_pulls(m, at, in_source);
+    } while (sherd__next(mesh, m->gathered, at));
+}
+
+/* The converse: whose target meets my source. */
+static void find_readers(maker *m)
+{
+    const sherd_mesh *mesh = m->change.mesh;
+    sherd__schedule *s = m->schedule;
+    int64_t at[SHERD_MAX_AXES];
+    sherd_box box, part;
+
+    clear_axes(at, m->mine, m->step->axes);
+    do {
+        int rank = sherd__mesh_rank_at(mesh, at);
+        sherd__layout_box(m->step->to, at, &box);
+        if (rank != m->rank && sherd__box_meet(&box, &m->source, &part))
+            add_rank(s->reader, &s->readers, rank);
+    } while (sherd__next(mesh, m->step->axes, at));
+}
+
+/* All-reduce: each of the group adds up its slice of the flattened box and writes it to the others. */
+static void find_slices(maker *m)
+{
+    const sherd_mesh *mesh = m->change.mesh;
+    sherd__schedule *s = m->schedule;
+    int64_t n = sherd__box_count(&m->target), i = 0, lo, hi;
+    int64_t offset[SHERD_MAX_DIMS] = {0}, size[SHERD_MAX_DIMS] = {0}, at[SHERD_MAX_AXES];
+
+    clear_axes(at, m->mine, m->reduced);
+    do {
+        int rank = sherd__mesh_rank_at(mesh, at);
+        sherd__slice_of(n, m->change.addends, i++, &lo, &hi);
+        if (rank == m->rank && lo < hi) {
+            offset[0] = lo;
+            size[0] = hi - lo;
+            add_region(s, offset, size);
+            add_pulls(m, m->mine, offset);
+        } else if (rank != m->rank && lo < hi) {
+            add_rank(s->reader, &s->readers, rank);
+        }
+        if (rank != m->rank && n > 0)
+            add_rank(s->sharer, &s->sharers, rank);
+    } while (sherd__next(mesh, m->reduced, at));
+}
+
+/* Count, or, once there is room, write. */
+static void run(maker *m)
+{
+    sherd__schedule *s = m->schedule;
+
+    s->regions = s->pulls = s->sources = s->readers = s->sharers = 0;
+    if (m->step->kind == SHERD_STEP_ALL_REDUCE) {
+        find_slices(m);
+    } else {
+        find_parts(m);
+        find_readers(m);
+    }
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void sort(int *list, int count)
+{
+    if (count > 1)
+        qsort(list, (size_t)count, sizeof *list, by_rank);
+}
+
+static bool allocate(sherd__schedule *s, sherd__heap *heap)
+{
+    s->region = sherd__alloc(heap, (size_t)s->regions, sizeof *s->region);
+    s->pull = sherd__alloc(heap, (size_t)s->pulls, sizeof *s->pull);
+    s->source = sherd__alloc(heap, (size_t)s->sources, sizeof *s->source);
+    s->reader = sherd__alloc(heap, (size_t)s->readers, sizeof *s->reader);
+    s->sharer = sherd__alloc(heap, (size_t)s->sharers, sizeof *s->sharer);
+    return s->region && s->pull && s->source && s->reader && s->sharer;
+}
+
+static void set_sizes(maker *m)
+{
+    sherd__schedule *s = m->schedule;
+
+    s->op = m->change.op;
+    s->divisor = m->change.divisor;
+    if (m->step->kind == SHERD_STEP_ALL_REDUCE) {
+        s->ndim = 1;
+        s->source_size[0] = s->target_size[0] = sherd__box_count(&m->target);
+        return;
+    }
+    s->ndim = m->target.ndim;
+    memcpy(s->source_size, m->source.size, sizeof s->source_size);
+    memcpy(s->target_size, m->target.size, sizeof s->target_size);
+}
+
+/* Parts that others hold, and, of an all-reduce, the slices that others write. */
+static int64_t received(const maker *m)
+{
+    const sherd__schedule *s = m->schedule;
+    int64_t elements = 0, written = 0;
+
+    for (int i = 0; i < s->regions; i++) {
+        int64_t count = 1;
+        for (int d = 0; d < s->ndim; d++)
+            count *= s->region[i].size[d];
+        written += count;
+        for (int j = s->region[i].first; j < s->region[i].first + s->region[i].count; j++)
+            elements += s->pull[j].rank == m->rank ? 0 : count;
+    }
+    return s->sharers ? elements + s->target_size[0] - written : elements;
+}
+
+sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
+                                    const sherd_step *step, size_t element_bytes, int rank)
+{
+    maker m = {.step = step, .rank = rank};
+
+    *out = NULL;
+    if (!sherd_mesh_coordinate(step->from->spec.mesh, rank, m.mine))
+        return SHERD_OK;
+    sherd__change_find(&m.change, step->from, step->to);
+    m.gathered = m.change.gathered & step->axes;
+    m.reduced = m.change.reduced & step->axes;
+    sherd__layout_box(step->from, m.mine, &m.source);
+    sherd__layout_box(step->to, m.mine, &m.target);
+    m.schedule = sherd__alloc(space->heap, 1, sizeof *m.schedule);
+    if (m.schedule)
+        run(&m);
+    if (!m.schedule || !allocate(m.schedule, space->heap)) {
+        sherd__schedule_destroy(space, m.schedule);
+        return sherd__no_memory(space->diag, "sherd_plan_create");
+    }
+    run(&m);
+    sort(m.schedule->source, m.schedule->sources);
+    sort(m.schedule->reader, m.schedule->readers);
+    sort(m.schedule->sharer, m.schedule->sharers);
+    set_sizes(&m);
+    m.schedule->recv_bytes = received(&m) * (int64_t)element_bytes;
+    *out = m.schedule;
+    return SHERD_OK;
+}
+
+void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule)
+{
+    if (!schedule)
+        return;
+    sherd__free(space->heap, schedule->region);
+    sherd__free(space->heap, schedule->pull);
+    sherd__free(space->heap, schedule->source);
+    sherd__free(space->heap, schedule->reader);
+    sherd__free(space->heap, schedule->sharer);
+    sherd__free(space->heap, schedule);
+}
