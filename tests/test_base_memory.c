@@ -25,10 +25,13 @@ static void fresh_memory_is_zero_and_counted(void)
 static void growing_keeps_the_old_and_clears_the_new(void)
 {
     sherd__heap heap = {0};
-    int32_t *p = sherd__grow(&heap, NULL, 0, 3, sizeof *p);
+    int32_t *p = sherd__grow(&heap, NULL, 0, 1000, sizeof *p);
 
-    for (int i = 0; p && i < 3; i++)
+    for (int i = 0; p && i < 1000; i++) {
+        CHECK_EQ(p[i], 0);
         p[i] = i + 1;
+    }
+    p = sherd__grow(&heap, p, 1000, 3, sizeof *p); /* what is given back stays dirty */
     p = sherd__grow(&heap, p, 3, 1000, sizeof *p);
     CHECK(p);
     for (int i = 0; p && i < 1000; i++)

@@ -5,7 +5,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/kernels.h"
+#include "kernels/stream.h"
 
 enum { ROOM = 1 << 16, UNTOUCHED = 0xEE };
 
@@ -154,6 +154,20 @@ static void large_boxes_are_exact(void)
         }
 }
 
+static void streams_of_any_length_and_alignment(void)
+{
+    number_the_source();
+    for (int n = 0; n < 300; n++)
+        for (int at = 0; at < 64; at += 7) {
+            memset(dst, UNTOUCHED, 600);
+            memset(expect, UNTOUCHED, 600);
+            memcpy(expect + 64 + at, src + n, (size_t)n);
+            sherd__stream(dst + 64 + at, src + n, (size_t)n);
+            sherd__stream_end();
+            CHECK_EQ(memcmp(dst, expect, 600), 0);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(a_source_stride_of_zero_repeats)},
@@ -161,5 +175,6 @@ static const check_test tests[] = {
     {TEST(all_dims_of_size_two)},
     {TEST(row_major_strides)},
     {TEST(large_boxes_are_exact)},
+    {TEST(streams_of_any_length_and_alignment)},
 };
 CHECK_MAIN(tests)
