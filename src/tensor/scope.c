@@ -5,8 +5,6 @@
  */
 #include "tensor/state.h"
 
-#include <string.h>
-
 static void destroy(sherd_world *world, void *memory)
 {
     sherd__tensors *s = memory;
@@ -31,7 +29,6 @@ sherd__tensors *sherd__tensors_of(sherd_world *world)
         return s;
     s = sherd__world_reserve(world);
     s->world = world;
-    s->paper = strcmp(sherd_world_transport(world), "paper") == 0;
     s->failed.world = world;
     s->failed.refs = 1;
     s->failed.scope = -1;

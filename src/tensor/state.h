@@ -15,7 +15,6 @@
 typedef struct sherd__tensors {
     sherd_tensor failed;
     sherd_world *world;
-    bool paper;
     sherd_tensor *all;
     sherd_tensor **list;
     int listed, list_room;

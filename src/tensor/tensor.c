@@ -102,12 +102,6 @@ static sherd_tensor *furnish(sherd_tensor *t)
     bool distributed = t->layout != NULL;
     int64_t bytes;
 
-    if (sherd__tensors_of(world)->paper) {
-        sherd_tensor_release(t);
-        sherd__fail_tensor(world, distributed, SHERD_EINVAL,
-                           "a paper world has no memory for tensors: open another world");
-        return NULL;
-    }
     if (!sherd__mul(t->count, (int64_t)sherd_dtype_bytes(t->dtype), &bytes)) {
         sherd_tensor_release(t);
         sherd__fail_tensor(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
