@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The alarm, and the end of a world. Both are one word that every wait polls. The alarm is raised by a rank,
+ * first one wins, and lowered at a check; the end (a rank died, or never came) is a word of its own that is
+ * never lowered, so that no check can wipe it out.
+ */
+#include "inside.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void copy_text(char *out, size_t room, const char *text)
+{
+    snprintf(out, room, "%s", text);
+}
+
+static const char *signal_name(int signal)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {
+        {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
+        {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},   {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},
+        {SIGSTOP, "SIGSTOP"}, {SIGTSTP, "SIGTSTP"}, {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
+        {SIGPIPE, "SIGPIPE"}, {SIGTRAP, "SIGTRAP"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].number == signal)
+            return names[i].name;
+    return "?";
+}
+
+void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room)
+{
+    int rank = (int)(word >> 24 & 0xFF), value = (int)(word >> 8 & 0xFFFF);
+
+    switch ((sherd__end)(word >> 32)) {
+    case SHERD__END_KILLED:
+        snprintf(out, room, "rank %d was killed by signal %d (%s)", rank, value,
+                 signal_name(value));
+        return;
+    case SHERD__END_STOPPED:
+        snprintf(out, room, "rank %d was stopped by signal %d (%s)", rank, value,
+                 signal_name(value));
+        return;
+    case SHERD__END_EXITED:
+        snprintf(out, room, "rank %d exited with status %d before closing its world", rank, value);
+        return;
+    case SHERD__END_TOLD:
+        copy_text(out, room, control->post[rank].ending);
+        return;
+    }
+    copy_text(out, room, "the world is closed");
+}
+
+void sherd__end_world(sherd__arena *arena, uint64_t word)
+{
+    uint64_t none = 0;
+
+    if (atomic_compare_exchange_strong(&arena->control->death, &none, word))
+        sherd__ring(arena, ~UINT64_C(0));
+}
+
+void sherd__end_told(sherd_world *world, sherd_status status, const char *text)
+{
+    /* Written once only: somebody may be reading it. */
+    if (sherd__look(world->death))
+        return;
+    copy_text(world->post->ending, sizeof world->post->ending, text);
+    sherd__end_world(&world->arena, sherd__end_word(SHERD__END_TOLD, world->rank, 0, status));
+}
+
+void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text)
+{
+    uint64_t down = 0;
+
+    sherd__assert(world->rank, !world->arrived);
+    world->quiet = true;
+    /* My text may be the one that counts already: it is written only while nobody's does. */
+    if (sherd__look(world->alarm))
+        return;
+    copy_text(world->post->alarm, sizeof world->post->alarm, text);
+    uint64_t word =
+        world->epoch << 16 | (uint64_t)(uint32_t)world->rank << 8 | (uint64_t)(uint32_t)-status;
+    if (atomic_compare_exchange_strong(world->alarm, &down, word))
+        sherd__ring(&world->arena, ~UINT64_C(0));
+}
+
+sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room)
+{
+    uint64_t word = sherd__look(world->alarm);
+
+    if (!word)
+        return SHERD_OK;
+    copy_text(text, room, world->arena.control->post[word >> 8 & 0xFF].alarm);
+    return sherd__status_in(word);
+}
+
+/* ---- what the rooms above call ---------------------------------------------------------------- */
+
+bool sherd__alarmed(const sherd_world *world)
+{
+    return (sherd__look(world->alarm) | sherd__look(world->death)) != 0;
+}
+
+void sherd__raise_diag(sherd_world *world)
+{
+    world->transport->raise(world, world->diag.status, world->diag.text);
+}
+
+sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *format, ...)
+{
+    char text[SHERD_ERROR_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    sherd__fail(&world->diag, status, "%s", text);
+    sherd__raise_diag(world);
+    return status;
+}
+
+sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const char *format, ...)
+{
+    char text[SHERD_ERROR_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    sherd__fail(&world->diag, status, "%s", text);
+    if (!world->local.status)
+        world->local = world->diag;
+    return status;
+}
+
+void sherd__raise_local(sherd_world *world)
+{
+    if (world->local.status)
+        world->transport->raise(world, world->local.status, world->local.text);
+}
+
+void sherd_world_fail(sherd_world *world, sherd_status status, const char *text)
+{
+    sherd__raise(world, status < 0 ? status : SHERD_EINVAL, "%s", text ? text : "failed");
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mapping that the ranks of one machine share. Address space is reserved generously and pages are
+ * committed by the kernel as they are first touched (2.3 us a page), so a region never moves and blocks in
+ * it are recycled for ever. Nothing has a name in a file system: the last process that ends takes it all along.
+ */
+#include "inside.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const uint64_t magic = UINT64_C(0x7368657264303033);
+enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
+
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static size_t machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)1 << 32;
+}
+
+/* Bytes for one region: what was asked for, but so that all regions fit into a quarter of the address space. */
+static size_t region_size(int ranks, size_t asked)
+{
+    size_t most = ((size_t)1 << 45) / (size_t)ranks;
+    size_t bytes = asked ? asked : machine_memory();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    /* Shadow memory is a multiple of this. */
+    most = ((size_t)1 << 34) / (size_t)ranks;
+#endif
+    if (bytes > most)
+        bytes = most;
+    return round_up(bytes, (size_t)1 << PAGE_LOG2);
+}
+
+static int open_memory(size_t bytes)
+{
+    struct rlimit limit, raised;
+    int fd = memfd_create("sherd", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return -1;
+    /* A limit on the size of files is not meant for memory, and going past it would end the process by a signal. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        raised = limit;
+        raised.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_FSIZE, &raised);
+        if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < bytes)
+            errno = EFBIG;
+        else
+            errno = ftruncate(fd, (off_t)bytes) ? errno : 0;
+        int reason = errno;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        errno = reason;
+    } else {
+        errno = ftruncate(fd, (off_t)bytes) ? errno : 0;
+    }
+    if (errno) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Map `bytes`; with `fd` through a memfd, which is left open. */
+static void *reserve(size_t bytes, int *fd)
+{
+    int flags = MAP_SHARED | MAP_NORESERVE;
+    void *base;
+
+    if (!fd) {
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+        return base == MAP_FAILED ? NULL : base;
+    }
+    if ((*fd = open_memory(bytes)) < 0)
+        return NULL;
+    base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, *fd, 0);
+    if (base == MAP_FAILED) {
+        close(*fd);
+        *fd = -1;
+        return NULL;
+    }
+    return base;
+}
+
+sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
+                                 sherd__diag *diag)
+{
+    size_t lanes = round_up(sizeof(sherd__control), 4096);
+    size_t first = round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
+                            (size_t)1 << PAGE_LOG2);
+    size_t region = region_size(ranks, region_bytes);
+    size_t asked = region;
+    void *base = NULL;
+
+    memset(out, 0, sizeof *out);
+    while (!(base = reserve(first + region * (size_t)ranks, fd))) {
+        if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
+            return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s",
+                               ranks, asked >> 20, strerror(errno));
+        region = round_up(region / 2, (size_t)1 << PAGE_LOG2);
+    }
+    out->base = base;
+    out->bytes = first + region * (size_t)ranks;
+    out->control = base;
+    out->control->ranks = ranks;
+    out->control->region_bytes = region;
+    out->control->regions = first;
+    out->control->lanes = lanes;
+    out->control->magic = magic;
+    return SHERD_OK;
+}
+
+sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)
+{
+    struct stat file;
+
+    memset(out, 0, sizeof *out);
+    if (fstat(fd, &file) || (size_t)file.st_size < sizeof(sherd__control))
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "the arena of this launch is gone (file descriptor %d): was it closed?",
+                           fd);
+    void *base =
+        mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED)
+        return sherd__fail(diag, SHERD_ENOMEM, "no address space for an arena of %lld MB: %s",
+                           (long long)file.st_size >> 20, strerror(errno));
+    out->base = base;
+    out->bytes = (size_t)file.st_size;
+    out->control = base;
+    if (out->control->magic != magic) {
+        sherd__arena_unmap(out);
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "file descriptor %d is no arena of this version of sherd", fd);
+    }
+    return SHERD_OK;
+}
+
+void sherd__arena_unmap(sherd__arena *arena)
+{
+    if (arena->base)
+        munmap(arena->base, arena->bytes);
+    memset(arena, 0, sizeof *arena);
+}
+
+void sherd__ring(sherd__arena *arena, uint64_t ranks)
+{
+    uint64_t asleep = sherd__look(&arena->control->sleepers) & ranks;
+
+    while (asleep) {
+        sherd__post *post = &arena->control->post[sherd__next_rank(&asleep)];
+        atomic_fetch_add_explicit(&post->bell, 1, memory_order_seq_cst);
+        syscall(SYS_futex, &post->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+}
+
+const sherd__transport sherd__arena_transport = {
+    .name = "arena",
+    .reads_in_place = true,
+    .raise = sherd__arena_raise,
+    .take = sherd__arena_take,
+    .give = sherd__arena_give,
+    .readable = sherd__arena_readable,
+    .writable = sherd__arena_writable,
+    .call = sherd__arena_call,
+    .share = sherd__arena_share,
+    .meet = sherd__arena_meet,
+};
+
+const sherd__transport sherd__threads_transport = {
+    .name = "threads",
+    .reads_in_place = true,
+    .raise = sherd__arena_raise,
+    .take = sherd__arena_take,
+    .give = sherd__arena_give,
+    .readable = sherd__arena_readable,
+    .writable = sherd__arena_writable,
+    .call = sherd__arena_call,
+    .share = sherd__arena_share,
+    .meet = sherd__arena_meet,
+};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check: where the alarm is read and lowered, and where a failure that stayed local is reported. */
+#include "inside.h"
+
+#include <string.h>
+
+/* Give the text of what closed the world again. */
+static sherd_status say_closed(sherd_world *world)
+{
+    world->diag.status = world->closed.status;
+    memcpy(world->diag.text, world->closed.text, sizeof world->diag.text);
+    return world->closed.status;
+}
+
+/* On paper there are no other ranks: the alarm is this world's own word. */
+static sherd_status check_paper(sherd_world *world)
+{
+    sherd_status status = sherd__status_in(sherd__look(world->alarm));
+
+    if (status)
+        memcpy(world->diag.text, world->closed.text, sizeof world->diag.text);
+    atomic_store(world->alarm, 0);
+    world->local.status = SHERD_OK;
+    return status;
+}
+
+sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name)
+{
+    sherd__raise_local(world);
+    if (!world->transport->meet)
+        return check_paper(world);
+    if (world->closed.status)
+        return say_closed(world);
+    return world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+}
+
+sherd_status sherd_world_check(sherd_world *world)
+{
+    return sherd__check(world, SHERD__CHECK, "sherd_world_check");
+}
+
+sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments,
+                          const char *name)
+{
+    if (!world->transport->meet)
+        return mine;
+    if (world->closed.status)
+        return say_closed(world);
+    return world->transport->meet(world, SHERD__AGREE, mine, arguments, name);
+}
+
+const char *sherd_world_error(const sherd_world *world)
+{
+    return world->diag.text;
+}

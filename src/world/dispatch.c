@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rooms above ask of a world's transport: calls, slices, shared numbers, one status for all. */
+#include "inside.h"
+
+#include <string.h>
+
+static bool no_peers(sherd_world *world, const char *name)
+{
+    sherd__raise(world, SHERD_ENOTSUP, "%s: a paper world moves no data", name);
+    return false;
+}
+
+static bool no_group(sherd_world *world, const sherd_mesh *mesh, const char *name)
+{
+    sherd__raise(world, SHERD_EINVAL,
+                 "%s: mesh %s was not made by all ranks together, or this rank is not in it", name,
+                 mesh->text);
+    return false;
+}
+
+/* Whether something may be published; a rank that has seen the alarm is quiet until the check. */
+static bool may_publish(sherd_world *world)
+{
+    if (!sherd__alarmed(world))
+        return true;
+    world->quiet = true;
+    return false;
+}
+
+static int64_t bytes_received(const sherd__move *moves, int count)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < count; i++)
+        bytes += moves[i].plan->mine[moves[i].step]->recv_bytes;
+    return bytes;
+}
+
+static void count_call(sherd__tally *row, int64_t bytes, int64_t start)
+{
+    row->calls++;
+    row->bytes += bytes;
+    row->nanoseconds += sherd__now() - start;
+}
+
+bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
+                 bool begin)
+{
+    sherd__group *group;
+    const sherd_step *step = &moves[0].plan->step[moves[0].step];
+    const sherd_mesh *mesh = moves[0].plan->from->spec.mesh;
+
+    if (!world->transport->call)
+        return no_peers(world, name);
+    if (!may_publish(world))
+        return false;
+    if (!sherd__group_find(world, mesh, step->axes, &group))
+        return no_group(world, mesh, name);
+    if (!group) { /* all axes have extent 1 */
+        bool good = true;
+        for (int i = 0; i < count; i++)
+            good = good && sherd__slice(world, &moves[i]);
+        return good;
+    }
+    int64_t start = sherd__now();
+    if (!world->transport->call(world, group, name, moves, count, begin))
+        return false;
+    count_call(sherd__log_row(world, group, (int)step->kind), bytes_received(moves, count), start);
+    return true;
+}
+
+bool sherd__slice(sherd_world *world, const sherd__move *move)
+{
+    sherd__task task;
+
+    if (!world->transport->take)
+        return no_peers(world, "slice");
+    if (!sherd__block_readable(world, move->source) || !sherd__block_writable(world, move->result))
+        return false;
+    sherd__task_fill(world, &task, move);
+    sherd__run_local(world, &task);
+    return true;
+}
+
+/* The index of each rank in a mesh, row-major by its coordinates. */
+static void places(const sherd_world *world, const sherd_mesh *mesh, int16_t *place)
+{
+    int64_t at[SHERD_MAX_AXES];
+
+    for (int q = 0; q < world->ranks; q++) {
+        int64_t index = 0;
+        if (sherd_mesh_coordinate(mesh, q, at))
+            for (int a = 0; a < mesh->axes; a++)
+                index = index * mesh->extent[a] + at[a];
+        place[q] = (int16_t)index;
+    }
+}
+
+bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, const int64_t *mine,
+                  int words, int64_t *all)
+{
+    int16_t place[SHERD_MAX_RANKS];
+    sherd__group *group;
+
+    if (!world->transport->share)
+        return no_peers(world, name);
+    if (!may_publish(world))
+        return false;
+    if (!sherd__group_find(world, mesh->root, sherd__mesh_axis_bits(mesh), &group))
+        return no_group(world, mesh, name);
+    if (!group) {
+        memcpy(all, mine, (size_t)words * sizeof *mine);
+        return true;
+    }
+    places(world, mesh, place);
+    int64_t start = sherd__now();
+    if (!world->transport->share(world, group, name, mine, words, all, place))
+        return false;
+    count_call(sherd__log_row(world, group, SHERD__SHARE), (int64_t)(group->count - 1) * words * 8,
+               start);
+    return true;
+}
+
+bool sherd__in_mesh(const sherd_world *world, const sherd_mesh *mesh)
+{
+    int64_t at[SHERD_MAX_AXES];
+    return sherd_mesh_coordinate(mesh, world->rank, at);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups: the ranks that differ only in some axes of a mesh. A mesh takes one lane for every subset of its
+ * axes (with extent above 1) when it is made, which is collective, so that no step has to; lanes are
+ * numbered alike on all ranks because they are taken only when all have agreed.
+ */
+#include "inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static unsigned wide_axes(const sherd_mesh *mesh)
+{
+    unsigned bits = 0;
+
+    for (int a = 0; a < mesh->axes; a++)
+        if (mesh->extent[a] > 1)
+            bits |= 1u << a;
+    return bits;
+}
+
+static const sherd__member *find_member(const sherd_world *world, const sherd_mesh *mesh)
+{
+    for (int i = world->meshes - 1; i >= 0; i--)
+        if (world->mesh[i].mesh == mesh)
+            return &world->mesh[i];
+    return NULL;
+}
+
+static void axes_text(const sherd_mesh *mesh, unsigned axes, char *out, size_t room)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (int a = 0; a < mesh->axes && at < room; a++)
+        if (axes >> a & 1)
+            at += (size_t)snprintf(out + at, room - at, "%s%s", at ? "," : "", mesh->name[a]);
+}
+
+/* ---- making them ------------------------------------------------------------------------------ */
+
+static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
+                           const int64_t *b)
+{
+    for (int i = 0; i < mesh->axes; i++)
+        if (a[i] != b[i] && !(axes >> i & 1))
+            return false;
+    return true;
+}
+
+static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh *mesh,
+                       unsigned axes, int lane)
+{
+    int64_t mine[SHERD_MAX_AXES], theirs[SHERD_MAX_AXES];
+
+    group->mesh = mesh;
+    group->axes = axes;
+    group->lane = lane;
+    group->own = sherd__lane_of(world, world->rank, lane);
+    axes_text(mesh, axes, group->name, sizeof group->name);
+    sherd_mesh_coordinate(mesh, world->rank, mine);
+    for (int q = world->ranks - 1; q >= 0; q--)
+        if (sherd_mesh_coordinate(mesh, q, theirs) && differ_only_in(mesh, axes, mine, theirs)) {
+            group->members |= sherd__bit(q);
+            group->count++;
+            group->leader = q;
+        }
+}
+
+/* All of a mesh's groups, not yet in force; on failure nothing is left over. */
+static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__member *out)
+{
+    int64_t mine[SHERD_MAX_AXES];
+    unsigned wide = wide_axes(mesh);
+
+    memset(out, 0, sizeof *out);
+    out->mesh = mesh;
+    out->first = world->lanes;
+    out->inside = sherd_mesh_coordinate(mesh, world->rank, mine);
+    for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
+        out->index[bits] = bits && (bits & ~wide) == 0 ? (int16_t)out->lanes++ : -1;
+    if (world->lanes + out->lanes > SHERD__LANES)
+        return sherd__fail(
+            &world->diag, SHERD_ELIMIT,
+            "mesh %s needs %d groups, but a world has %d, and %d are taken: use fewer meshes",
+            mesh->text, out->lanes, SHERD__LANES, world->lanes);
+    if (world->meshes == world->mesh_room) {
+        sherd__member *grown = sherd__grow(&world->heap, world->mesh, (size_t)world->mesh_room,
+                                           (size_t)world->mesh_room + 8, sizeof *grown);
+        if (!grown)
+            return sherd__no_memory(&world->diag, "sherd_mesh_create");
+        world->mesh = grown;
+        world->mesh_room += 8;
+    }
+    if (!out->inside || out->lanes == 0)
+        return SHERD_OK;
+    out->group = sherd__alloc(&world->heap, (size_t)out->lanes, sizeof *out->group);
+    if (!out->group)
+        return sherd__no_memory(&world->diag, "sherd_mesh_create");
+    for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++) {
+        int i = out->index[bits];
+        if (i < 0)
+            continue;
+        fill_group(world, &out->group[i], mesh, bits, out->first + i);
+        if (!sherd__log_add(world, &out->group[i])) {
+            sherd__free(&world->heap, out->group);
+            out->group = NULL;
+            return sherd__no_memory(&world->diag, "sherd_mesh_create");
+        }
+    }
+    return SHERD_OK;
+}
+
+static void put_in_force(sherd_world *world, const sherd__member *member)
+{
+    world->mesh[world->meshes++] = *member;
+    world->lanes += member->lanes;
+    for (int i = 0; i < member->lanes; i++)
+        atomic_store(&sherd__lane_of(world, world->rank, member->first + i)->leader,
+                     member->inside ? member->group[i].leader + 1 : 0);
+}
+
+sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
+                                const char *name)
+{
+    sherd__member member = {.mesh = NULL};
+
+    if (!world->transport->meet)
+        return mine;
+    if (!mine && !find_member(world, mesh))
+        mine = prepare(world, mesh, &member);
+    sherd_status all = sherd__agree(world, mine, mine ? 0 : mesh->hash, name);
+    if (all == SHERD_OK && member.mesh)
+        put_in_force(world, &member);
+    else
+        sherd__free(&world->heap, member.group);
+    return all;
+}
+
+void sherd__groups_clear(sherd_world *world)
+{
+    for (int i = 0; i < world->meshes; i++)
+        sherd__free(&world->heap, world->mesh[i].group);
+    sherd__free(&world->heap, world->mesh);
+    world->mesh = NULL;
+    world->meshes = world->mesh_room = 0;
+}
+
+/* ---- finding them ----------------------------------------------------------------------------- */
+
+bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
+                       sherd__group **out)
+{
+    const sherd__member *member = find_member(world, mesh);
+
+    *out = NULL;
+    if (!member || !member->inside)
+        return false;
+    axes &= wide_axes(mesh);
+    if (axes)
+        *out = &member->group[member->index[axes]];
+    return true;
+}
+
+static void lane_axes(const sherd_world *world, int lane, char *out, size_t room)
+{
+    snprintf(out, room, "world");
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__member *member = &world->mesh[i];
+        for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
+            if (member->index[bits] >= 0 && member->first + member->index[bits] == lane)
+                axes_text(member->mesh, bits, out, room);
+    }
+}
+
+void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room)
+{
+    char axes[64];
+    int leader = atomic_load(&sherd__lane_of(world, rank, lane)->leader);
+    const char *mark = " (ranks ";
+
+    lane_axes(world, lane, axes, sizeof axes);
+    size_t at = (size_t)snprintf(out, room, "%s", axes);
+    for (int q = 0; q < world->ranks && at < room; q++)
+        if (atomic_load(&sherd__lane_of(world, q, lane)->leader) == leader) {
+            at += (size_t)snprintf(out + at, room - at, "%s%d", mark, q);
+            mark = ",";
+        }
+    if (at < room)
+        snprintf(out + at, room - at, ")");
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of a world: what the files of this room share. */
+#ifndef SHERD__INSIDE_H
+#define SHERD__INSIDE_H
+
+#include "arena.h"
+#include "base/map.h"
+#include "layout/mesh.h"
+#include "transport.h"
+#include "world.h"
+
+enum { SHERD__TICKETS = 6 };
+
+/* A block may be written again when `ranks` have left the call with this number. */
+typedef struct sherd__ticket {
+    int lane;
+    uint64_t number;
+    uint64_t ranks;
+} sherd__ticket;
+
+struct sherd__block {
+    sherd__block *prev, *next; /* in its free list */
+    unsigned char *data;
+    size_t room;   /* bytes behind data */
+    int64_t bytes; /* asked for */
+    int class;
+    int reading;  /* own open calls that read it */
+    int filling;  /* own open calls that write it: a result in flight */
+    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
+    int tickets;
+    sherd__ticket ticket[SHERD__TICKETS];
+};
+
+enum { SHERD__CLASSES = 400 };
+
+/* The memory of this rank's region. */
+typedef struct sherd__store {
+    unsigned char *base;
+    size_t used, room;
+    sherd__block *head[SHERD__CLASSES], *tail[SHERD__CLASSES];
+    sherd_memory memory;
+} sherd__store;
+
+/* One row of the comm log. */
+typedef struct sherd__tally {
+    const char *op;
+    char *axes; /* shared by the rows of all ops */
+    int64_t calls, bytes, nanoseconds;
+} sherd__tally;
+
+enum { SHERD__SHARE = 4, SHERD__OPS = 5 }; /* step kinds, and "share" */
+
+/* The ranks that differ from this one only in some axes of a mesh. */
+typedef struct sherd__group {
+    const sherd_mesh *mesh; /* NULL: the world */
+    unsigned axes;
+    int lane;
+    int leader; /* its lowest rank */
+    int count;
+    uint64_t members; /* bits of ranks */
+    char name[64];    /* "dp,tp" */
+    uint64_t epoch;   /* what follows counts in this epoch */
+    uint64_t sequence, history;
+    sherd__lane *own;
+    sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
+    int tally;                           /* its first of SHERD__OPS rows in the log */
+} sherd__group;
+
+/* The groups of one mesh, for every subset of axes; those of one rank have none. */
+typedef struct sherd__member {
+    const sherd_mesh *mesh;
+    int lanes, first;                   /* lanes that the mesh takes */
+    bool inside;                        /* this rank is in the mesh */
+    sherd__group *group;                /* [lanes], if inside */
+    int16_t index[1 << SHERD_MAX_AXES]; /* by bits of axes with extent > 1; -1 = no group */
+} sherd__member;
+
+/* One tensor of an open call. */
+typedef struct sherd__task {
+    const sherd_plan *plan; /* retained */
+    const sherd__schedule *schedule;
+    sherd_step_kind kind;
+    size_t element_bytes;
+    const sherd__kernels *kernels;
+    sherd__block *source, *result;
+    const unsigned char *source_data;
+    unsigned char *result_data;
+    int64_t stride[SHERD_MAX_DIMS];
+} sherd__task;
+
+/* A call that this rank has made and not finished. */
+typedef struct sherd__call_state {
+    struct sherd__call_state *next;
+    sherd__group *group;
+    uint64_t number, fingerprint, history;
+    uint64_t awaited; /* ranks whose record is not seen yet */
+    uint64_t sharers; /* ranks that write into my results: it ends when they have left */
+    bool own;         /* my own part is still to be copied */
+    bool finished;    /* my reads and writes are done; counted in `left` */
+    bool ended;       /* also what peers write is there */
+    bool waited;      /* sherd__call waits for it and gives it back */
+    int count, room;
+    sherd__task *task;
+    int words; /* a share: no tasks; each rank's words go to all[index of the rank * words] */
+    int64_t *all;
+    const int16_t *place; /* [SHERD_MAX_RANKS] index of each rank */
+    sherd__block *words_block;
+} sherd__call_state;
+
+typedef struct sherd__patience {
+    int spins, yields;
+    int64_t sleep_ns;    /* the longest sleep before looking again */
+    int64_t deadline_ns; /* SHERD_TIMEOUT */
+} sherd__patience;
+
+struct sherd_world {
+    sherd__heap heap;
+    sherd__diag diag;
+    sherd__diag local; /* a failure that was kept local; status 0 = none */
+    sherd__space space;
+    const sherd__transport *transport;
+    sherd__kernel_set kernels;
+    int rank, ranks;
+    uint64_t seed;
+    void *state[SHERD__ROOMS];
+    void (*destroy[SHERD__ROOMS])(sherd_world *world, void *state);
+    unsigned char reserve[SHERD__RESERVE_BYTES + 64];
+
+    /* Points into the arena; on paper, to the words below. */
+    sherd__word *alarm, *death;
+    sherd__word own_alarm, own_death;
+
+    sherd__arena arena;
+    bool owns_arena;
+    sherd__post *post; /* my own */
+    sherd__store store;
+    uint64_t epoch, round;
+    bool arrived; /* at a meeting: raises nothing, makes no calls */
+    bool
+        quiet; /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
+    sherd__diag closed; /* status not 0: the world stays closed with this status and text */
+    sherd__patience patience;
+    bool announced; /* my post's version is odd */
+
+    sherd__group whole; /* all ranks: lane 0 */
+    sherd__member *mesh;
+    int meshes, mesh_room, lanes;
+    sherd__call_state *open, *spare; /* in the order in which they were made */
+    sherd__tally *tally;
+    int tallies, tally_room;
+};
+
+/* ---- time and bits --------------------------------------------------------------------------- */
+
+int64_t sherd__now(void); /* nanoseconds */
+
+static inline uint64_t sherd__bit(int rank)
+{
+    return UINT64_C(1) << rank;
+}
+/* Takes the lowest rank out of a set that is not empty. */
+static inline int sherd__next_rank(uint64_t *ranks)
+{
+    int rank = __builtin_ctzll(*ranks);
+    *ranks &= *ranks - 1;
+    return rank;
+}
+
+static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
+{
+    return sherd__arena_lane(&world->arena, rank, lane);
+}
+
+/* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
+
+/* Why a world is closed for good. */
+typedef enum sherd__end {
+    SHERD__END_KILLED = 1,  /* value = signal */
+    SHERD__END_STOPPED = 2, /* value = signal */
+    SHERD__END_EXITED = 3,  /* value = exit status */
+    SHERD__END_TOLD = 4     /* text in the rank's post */
+} sherd__end;
+
+static inline uint64_t sherd__end_word(sherd__end end, int rank, int value, sherd_status status)
+{
+    return (uint64_t)end << 32 | (uint64_t)(uint32_t)(rank & 0xFF) << 24 |
+           (uint64_t)(uint32_t)(value & 0xFFFF) << 8 | (uint64_t)(uint32_t)-status;
+}
+static inline sherd_status sherd__status_in(uint64_t word)
+{
+    return (sherd_status) - (int)(word & 0xFF);
+}
+/* "rank 2 was killed by signal 9 (SIGKILL)" into out[room]. */
+void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room);
+/* Close the world for all, unless it is closed; wakes everybody. */
+void sherd__end_world(sherd__arena *arena, uint64_t word);
+/* The same for a reason that this rank tells; the text goes to its post. */
+void sherd__end_told(sherd_world *world, sherd_status status, const char *text);
+void sherd__arena_raise(sherd_world *world, sherd_status status, const char *text);
+/* The alarm's status and text; 0 if it is down. */
+sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room);
+
+/* ---- memory.c -------------------------------------------------------------------------------- */
+
+void sherd__store_init(sherd__store *store, unsigned char *base, size_t room);
+sherd__block *sherd__arena_take(sherd_world *world, int64_t bytes, bool *stopped);
+void sherd__arena_give(sherd_world *world, sherd__block *block);
+/* As take and give, for the library's own use: not in the memory figures. NULL: no memory. */
+sherd__block *sherd__take_quietly(sherd_world *world, int64_t bytes);
+void sherd__give_quietly(sherd_world *world, sherd__block *block);
+
+/* ---- ticket.c: when a block may be read, written, reused ------------------------------------- */
+
+/* Note that `ranks` read (or write) the block in a call. */
+void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__group *group,
+                       uint64_t number, uint64_t ranks);
+/* Make sure that one more group's ticket fits on it, by waiting for all that there are. NULL is a no-op. False: ended by the alarm. */
+bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sherd__group *group);
+/* Whether nothing is open on it: no own call, and all readers have left. Never waits. */
+bool sherd__settled(sherd_world *world, sherd__block *block);
+bool sherd__arena_readable(sherd_world *world, sherd__block *block);
+bool sherd__arena_writable(sherd_world *world, sherd__block *block);
+/* Wait until nothing is open on it, for recycling. False: ended by the alarm. */
+bool sherd__settle(sherd_world *world, sherd__block *block);
+
+/* ---- wait.c, ring.c: waiting ----------------------------------------------------------------- */
+
+/* What a wait is for, as others see it; filled afresh each time it is asked. */
+typedef struct sherd__needs {
+    int count;
+    struct {
+        int lane;
+        bool left;
+        uint64_t number, ranks;
+    } at[SHERD__NEEDS];
+} sherd__needs;
+
+/* Ranks of `ranks` that have not yet made (left: left) the call; added to the needs unless none or full. */
+void sherd__need_add(const sherd_world *world, sherd__needs *needs, int lane, bool left,
+                     uint64_t number, uint64_t ranks);
+/* The needs of one open call. */
+void sherd__need_call(const sherd_world *world, sherd__needs *needs, const sherd__call_state *call);
+
+typedef struct sherd__wait {
+    bool (*done)(sherd_world *world, void *what);
+    void (*needs)(sherd_world *world, void *what, sherd__needs *needs); /* NULL: none */
+    void *what;
+} sherd__wait;
+
+/* Wait for something; false if the alarm ended it (in a meeting: if the world was closed). */
+bool sherd__wait_for(sherd_world *world, const sherd__wait *wait);
+/* Whether this rank is in a ring of ranks that wait for each other; then the text says which. */
+bool sherd__in_ring(const sherd_world *world, char *text, size_t room);
+/* "dp,tp (ranks 0,2)": the group of a rank in a lane, into out[room]. */
+void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
+
+/* ---- record.c: what ranks show each other ---------------------------------------------------- */
+
+/* Fill the record of a call whose slot is free, except for its number. */
+sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number);
+void sherd__record_label(sherd__record *record, const char *name, const char *what);
+/* The label of a rank's call into out[room]; "a call" if it is no longer there. */
+void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
+                        size_t room);
+/* The record is filled: store its number, count it, wake its readers. */
+void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
+                           uint64_t number, uint64_t history);
+/* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
+bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
+
+/* How the calls of two ranks in a lane differ, into out[room]. */
+void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,
+                              size_t room);
+
+/* ---- progress.c: open calls ------------------------------------------------------------------ */
+
+/* Do what can be done for the calls that this rank has open. True if anything was done. */
+bool sherd__progress(sherd_world *world);
+/* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in no list. */
+sherd__call_state *sherd__call_take(sherd_world *world, int count);
+void sherd__call_give(sherd_world *world, sherd__call_state *call);
+/* Drop all open calls: what they would have filled is spoiled. */
+void sherd__drop_calls(sherd_world *world);
+/* Run the regions of a task whose sources are in `ranks`; only those of one source. */
+void sherd__run_local(sherd_world *world, const sherd__task *task);
+
+/* ---- call.c ---------------------------------------------------------------------------------- */
+
+/* The task of a move. */
+void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move);
+bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name,
+                       const sherd__move *moves, int count, bool begin);
+bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *name,
+                        const int64_t *mine, int words, int64_t *all, const int16_t *place);
+
+/* ---- meet.c ---------------------------------------------------------------------------------- */
+
+sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
+                               const char *name);
+/* check.c: a check, or the close as the last one. */
+sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
+/* Bring this rank's counters up to the current epoch. */
+void sherd__group_refresh(sherd_world *world, sherd__group *group);
+
+/* ---- group.c --------------------------------------------------------------------------------- */
+
+/* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
+sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
+                                const char *name);
+/* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */
+bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
+                       sherd__group **out);
+void sherd__groups_clear(sherd_world *world);
+
+/* ---- log.c ----------------------------------------------------------------------------------- */
+
+void sherd__log_clear(sherd_world *world);
+/* Rows for all ops of a group; false for lack of memory. */
+bool sherd__log_add(sherd_world *world, sherd__group *group);
+/* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
+sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
+
+/* ---- world.c --------------------------------------------------------------------------------- */
+
+/* This rank's part of an arena. The world takes the mapping over if `owns`. */
+sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
+                               const sherd_world_options *options, sherd__diag *diag);
+
+#endif

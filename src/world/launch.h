@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting ranks and watching over them: as threads, as forked processes, and as programs (`sherd run`). */
+#ifndef SHERD__LAUNCH_H
+#define SHERD__LAUNCH_H
+
+#include "arena.h"
+
+/*
+ * `sherd run`: start `ranks` copies of a program as the ranks of one arena, watch them, and wait for the end.
+ * argv is the program and its arguments, NULL at the end; it is looked for in PATH. Returns the exit status: 0 if all
+ * returned 0, else the first that is not, 128 + signal if a rank was killed, 127 if the program can not be run. If a
+ * rank dies, one line on standard error says so and the others end. A negative value is a sherd_status (text in
+ * diag) of a failure to start.
+ */
+int sherd__launch(int ranks, char *const argv[], sherd__diag *diag);
+
+/* What a spawned rank does. */
+typedef struct sherd__launch_plan {
+    const sherd_world_options *options;
+    int (*body)(sherd_world *world, void *payload);
+    void *payload;
+    int ranks;
+    bool pin;
+    sherd__arena arena;
+} sherd__launch_plan;
+
+/* Join, run the body, close. *opened: what joining returned (then the body did not run); *closed: the last check. */
+int sherd__run_rank(const sherd__launch_plan *plan, int rank, bool owns, sherd_status *opened,
+                    sherd_status *closed, sherd__diag *diag);
+
+/* Fork the ranks of a plan and watch them. */
+sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
+                                    sherd__diag *diag);
+
+/* Whether this process was started by `sherd run`; running a body in the world joined there. */
+bool sherd__is_launched(void);
+sherd_status sherd__spawn_here(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag);
+
+/* Cores in the affinity mask; pin this thread to the rank-th of them. */
+int sherd__cores(void);
+void sherd__pin(int rank);
+
+/* ---- watch.c ---------------------------------------------------------------------------------- */
+
+/* A process that is a rank. */
+typedef struct sherd__child {
+    int pid;
+    int fd;                /* pidfd, or -1 where the kernel has none */
+    bool ended;            /* reaped; then: */
+    int code;              /* exit status, or 128 + signal */
+    int64_t stopped_since; /* ns; 0 = it is not stopped */
+} sherd__child;
+
+/*
+ * Watch the children of an arena until all have ended. A child that dies, or exits without closing its world, ends the
+ * world for all, with one line on standard error; those still alive 1.5 s later are killed. SIGINT, SIGTERM and
+ * SIGHUP (blocked by the caller) end all; *signal is then that signal. Returns whether a rank died.
+ */
+bool sherd__watch(sherd__arena *arena, sherd__child *child, int ranks, int *signal);
+/* The exit status of all: the first that is not 0 of those that did not merely follow another's death. */
+int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The comm log: calls, bytes and time by kind and axes. Groups of different meshes with axes of the same
+ * names share a row. Rows are made with the mesh, so that a call only adds to three numbers.
+ */
+#include "inside.h"
+
+#include <string.h>
+
+static const char *op_name(int op)
+{
+    return op == SHERD__SHARE ? "share" : sherd_step_kind_name((sherd_step_kind)op);
+}
+
+bool sherd__log_add(sherd_world *world, sherd__group *group)
+{
+    char *axes;
+
+    for (int i = 0; i < world->tallies; i += SHERD__OPS)
+        if (strcmp(world->tally[i].axes, group->name) == 0) {
+            group->tally = i;
+            return true;
+        }
+    if (world->tallies + SHERD__OPS > world->tally_room) {
+        int room = world->tally_room + 8 * SHERD__OPS;
+        sherd__tally *grown = sherd__grow(&world->heap, world->tally, (size_t)world->tally_room,
+                                          (size_t)room, sizeof *grown);
+        if (!grown)
+            return false;
+        world->tally = grown;
+        world->tally_room = room;
+    }
+    if (!(axes = sherd__copy_text(&world->heap, group->name)))
+        return false;
+    group->tally = world->tallies;
+    for (int op = 0; op < SHERD__OPS; op++)
+        world->tally[world->tallies++] = (sherd__tally){.op = op_name(op), .axes = axes};
+    return true;
+}
+
+sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op)
+{
+    return &world->tally[group->tally + op];
+}
+
+void sherd__log_clear(sherd_world *world)
+{
+    for (int i = 0; i < world->tallies; i += SHERD__OPS)
+        sherd__free(&world->heap, world->tally[i].axes);
+    sherd__free(&world->heap, world->tally);
+    world->tally = NULL;
+    world->tallies = world->tally_room = 0;
+}
+
+int sherd_comm_count(const sherd_world *world)
+{
+    int count = 0;
+
+    for (int i = 0; i < world->tallies; i++)
+        count += world->tally[i].calls > 0;
+    return count;
+}
+
+sherd_comm_entry sherd_comm_get(const sherd_world *world, int i)
+{
+    for (int k = 0; k < world->tallies; k++) {
+        const sherd__tally *row = &world->tally[k];
+        if (row->calls > 0 && i-- == 0)
+            return (sherd_comm_entry){row->op, row->axes, row->calls, row->bytes, row->nanoseconds};
+    }
+    return (sherd_comm_entry){0};
+}
+
+void sherd_comm_reset(sherd_world *world)
+{
+    for (int i = 0; i < world->tallies; i++)
+        world->tally[i].calls = world->tally[i].bytes = world->tally[i].nanoseconds = 0;
+}

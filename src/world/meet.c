@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Meetings: where all ranks of a world get one status. A check, the agreement of a collective function and
+ * the close of the world are the same round: each rank arrives with what it brings (and raises nothing and
+ * calls nothing from then on), the last one decides, all take the verdict. A death swaps its own verdict in
+ * while there is none. A verdict that starts a new epoch is left only when all ranks have dropped their open
+ * calls, so that no copy of the old epoch reaches into the memory of the new one.
+ */
+#include "inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    NEW_EPOCH = 1, /* open calls are dropped, tickets settled, the alarm is down */
+    CLOSED = 2     /* the text is that of the end word */
+};
+
+static uint64_t verdict_word(uint64_t round, int flags, sherd_status status)
+{
+    return round << 16 | (uint64_t)(uint32_t)flags << 8 | (uint64_t)(uint32_t)-status;
+}
+
+static sherd__verdict *verdict_of(const sherd_world *world, uint64_t round)
+{
+    return &world->arena.control->verdict[round & 1];
+}
+
+static bool is_decided(const sherd_world *world, uint64_t round)
+{
+    return sherd__look(&verdict_of(world, round)->word) >> 16 == round;
+}
+
+/* Put a verdict in unless there is one for this round. */
+static void decide(sherd_world *world, uint64_t round, uint64_t word)
+{
+    sherd__verdict *verdict = verdict_of(world, round);
+    uint64_t before = sherd__look(&verdict->word);
+
+    while (before >> 16 != round && !atomic_compare_exchange_weak(&verdict->word, &before, word))
+        ;
+    sherd__ring(&world->arena, ~UINT64_C(0));
+}
+
+/* ---- what the last to arrive finds ------------------------------------------------------------ */
+
+static const sherd__post *post_of(const sherd_world *world, int rank)
+{
+    return &world->arena.control->post[rank];
+}
+
+static const char *kind_text(const sherd__post *post)
+{
+    return post->kind == SHERD__CLOSE ? "closed its world" : post->name;
+}
+
+/* Ranks that came to different meetings, or to the same with different arguments. */
+static sherd_status compare_arrivals(const sherd_world *world, bool *mixed, char *text, size_t room)
+{
+    const sherd__post *first = post_of(world, 0);
+
+    *mixed = false;
+    for (int q = 1; q < world->ranks; q++) {
+        const sherd__post *post = post_of(world, q);
+        if (post->kind == first->kind)
+            continue;
+        *mixed = true;
+        snprintf(text, room, "rank 0: ranks do different things: rank 0 %s%s, rank %d %s%s",
+                 first->kind == SHERD__CLOSE ? "" : "is in ", kind_text(first), q,
+                 post->kind == SHERD__CLOSE ? "" : "is in ", kind_text(post));
+        return SHERD_EDIFFER;
+    }
+    for (int q = 0; q < world->ranks; q++) {
+        const sherd__post *post = post_of(world, q);
+        if (!post->status)
+            continue;
+        snprintf(text, room, "%s", post->text);
+        return post->status;
+    }
+    for (int q = 1; q < world->ranks; q++) {
+        const sherd__post *post = post_of(world, q);
+        if (post->arguments == first->arguments && strcmp(post->name, first->name) == 0)
+            continue;
+        if (strcmp(post->name, first->name) != 0)
+            snprintf(text, room,
+                     "rank 0: ranks do different things: rank 0 is in %s, rank %d in %s",
+                     first->name, q, post->name);
+        else
+            snprintf(text, room, "rank 0: %s: rank 0 and rank %d passed different arguments",
+                     first->name, q);
+        return SHERD_EDIFFER;
+    }
+    return SHERD_OK;
+}
+
+/* Ranks of one group whose counts or histories differ, in any lane. */
+static sherd_status compare_histories(const sherd_world *world, char *text, size_t room)
+{
+    for (int lane = 0; lane < world->lanes; lane++)
+        for (int q = 1; q < world->ranks; q++) {
+            const sherd__lane *theirs = sherd__lane_of(world, q, lane);
+            int leader = atomic_load(&theirs->leader) - 1;
+            if (leader < 0 || leader == q)
+                continue;
+            const sherd__lane *leads = sherd__lane_of(world, leader, lane);
+            uint64_t made = sherd__calls_in(sherd__look(&theirs->made), world->epoch);
+            if (made == sherd__calls_in(sherd__look(&leads->made), world->epoch) &&
+                (made == 0 || sherd__look(&theirs->history) == sherd__look(&leads->history)))
+                continue;
+            size_t at = (size_t)snprintf(text, room, "rank %d: ", leader);
+            sherd__record_difference(world, lane, leader, q, text + at, room - at);
+            return SHERD_EDIFFER;
+        }
+    return SHERD_OK;
+}
+
+/* A rank that closes is gone after this round: the others can not go on without it. */
+static void end_if_left(sherd_world *world)
+{
+    char text[96];
+
+    for (int q = 0; q < world->ranks; q++)
+        if (post_of(world, q)->kind == SHERD__CLOSE) {
+            snprintf(text, sizeof text, "rank %d closed its world while others went on", q);
+            sherd__end_told(world, SHERD_EPEER, text);
+            return;
+        }
+}
+
+/* Read what all have brought, lower the alarm, and only then give the verdict. */
+static void decide_round(sherd_world *world, uint64_t round)
+{
+    sherd__verdict *verdict = verdict_of(world, round);
+    char text[SHERD_ERROR_BYTES] = "";
+    bool mixed, agree = world->post->kind == SHERD__AGREE;
+
+    sherd_status status = compare_arrivals(world, &mixed, text, sizeof text);
+    bool lower = mixed || !agree;
+    if (sherd__look(world->alarm)) /* what went wrong first says most */
+        status = sherd__alarm_read(world, text, sizeof text);
+    else if (!status && !agree)
+        status = compare_histories(world, text, sizeof text);
+    if (sherd__look(world->death))
+        return; /* whoever waits swaps that verdict in */
+    memcpy(verdict->text, text, sizeof text);
+    if (lower)
+        atomic_store(world->alarm, 0);
+    decide(world, round, verdict_word(round, lower && status ? NEW_EPOCH : 0, status));
+    if (mixed)
+        end_if_left(world);
+}
+
+/* ---- arriving and leaving --------------------------------------------------------------------- */
+
+static bool has_verdict(sherd_world *world, void *what)
+{
+    return is_decided(world, *(const uint64_t *)what);
+}
+
+static bool all_have_taken(sherd_world *world, void *what)
+{
+    for (int q = 0; q < world->ranks; q++)
+        if (sherd__look(&post_of(world, q)->taken) < *(const uint64_t *)what)
+            return false;
+    return true;
+}
+
+static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, uint64_t arguments,
+                   const char *name)
+{
+    sherd__post *post = world->post;
+
+    post->kind = kind;
+    post->status = mine;
+    post->arguments = arguments;
+    snprintf(post->name, sizeof post->name, "%s", name);
+    snprintf(post->text, sizeof post->text, "%s", mine ? world->diag.text : "");
+    world->arrived = true;
+    atomic_store(&post->arrived, world->round + 1);
+    uint64_t before = atomic_fetch_add(&world->arena.control->arrivals, 1);
+    sherd__ring(&world->arena, ~UINT64_C(0));
+    return (before + 1) % (uint64_t)world->ranks == 0;
+}
+
+/* The old epoch is over: nothing of it may run on, here or at a peer, when this returns. */
+static void start_epoch(sherd_world *world, uint64_t round)
+{
+    sherd__drop_calls(world);
+    world->epoch++;
+    world->quiet = false;
+    world->local.status = SHERD_OK;
+    atomic_store(&world->post->taken, round);
+    sherd__ring(&world->arena, ~UINT64_C(0));
+    sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
+}
+
+static sherd_status take_verdict(sherd_world *world, uint64_t round)
+{
+    const sherd__verdict *verdict = verdict_of(world, round);
+    uint64_t word = sherd__look(&verdict->word);
+    int flags = (int)(word >> 8 & 0xFF);
+    sherd_status status = sherd__status_in(word);
+
+    world->round = round;
+    if (flags & CLOSED) {
+        world->closed.rank = -1;
+        world->closed.status = status;
+        sherd__end_text(world->arena.control, sherd__look(world->death), world->closed.text,
+                        sizeof world->closed.text);
+        world->diag.status = status;
+        memcpy(world->diag.text, world->closed.text, sizeof world->diag.text);
+    } else if (status) {
+        world->diag.status = status;
+        memcpy(world->diag.text, verdict->text, sizeof world->diag.text);
+    }
+    if (flags & NEW_EPOCH)
+        start_epoch(world, round);
+    world->arrived = false;
+    return status;
+}
+
+sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
+                               const char *name)
+{
+    uint64_t round = world->round + 1;
+
+    if (arrive(world, (sherd__meeting)kind, mine, arguments, name))
+        decide_round(world, round);
+    if (!sherd__wait_for(world, &(sherd__wait){has_verdict, NULL, &round}))
+        decide(world, round,
+               verdict_word(round, CLOSED, sherd__status_in(sherd__look(world->death))));
+    return take_verdict(world, round);
+}

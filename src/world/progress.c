@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open calls: those that this rank has made and not finished. Each round of each wait comes here. An
+ * exchange copies from each source as its record comes, in an order that starts after this rank; a reduction
+ * waits for all addends and adds them in rank order; an all-reduce then writes its slice to all sharers.
+ */
+#include "inside.h"
+
+#include "base/num.h"
+
+#include <string.h>
+
+enum { CHUNK_BYTES = 128 << 10 }; /* of a slice that is written to all: read again from the cache */
+
+/* ---- call objects ----------------------------------------------------------------------------- */
+
+sherd__call_state *sherd__call_take(sherd_world *world, int count)
+{
+    sherd__call_state *call = world->spare;
+
+    if (call)
+        world->spare = call->next;
+    else if (!(call = sherd__alloc(&world->heap, 1, sizeof *call)))
+        return NULL;
+    if (call->room < count) {
+        sherd__task *task =
+            sherd__grow(&world->heap, call->task, 0, (size_t)count, sizeof *call->task);
+        if (!task) {
+            sherd__call_give(world, call);
+            return NULL;
+        }
+        call->task = task;
+        call->room = count;
+    }
+    sherd__task *task = call->task;
+    int room = call->room;
+    memset(call, 0, sizeof *call);
+    call->task = task;
+    call->room = room;
+    return call;
+}
+
+void sherd__call_give(sherd_world *world, sherd__call_state *call)
+{
+    call->next = world->spare;
+    world->spare = call;
+}
+
+static void unlink_call(sherd_world *world, sherd__call_state *call)
+{
+    sherd__call_state **at = &world->open;
+
+    while (*at != call)
+        at = &(*at)->next;
+    *at = call->next;
+}
+
+static void release_tasks(sherd__call_state *call, bool spoil)
+{
+    for (int i = 0; i < call->count; i++) {
+        sherd__task *task = &call->task[i];
+        if (task->source && !call->finished)
+            task->source->reading--;
+        if (task->result) {
+            task->result->filling--;
+            task->result->spoiled |= spoil;
+        }
+        sherd__plan_release(task->plan);
+    }
+}
+
+/* The call has ended: take it out of the list. */
+static void end_call(sherd_world *world, sherd__call_state *call)
+{
+    release_tasks(call, false);
+    unlink_call(world, call);
+    call->ended = true;
+    if (!call->waited)
+        sherd__call_give(world, call);
+}
+
+void sherd__drop_calls(sherd_world *world)
+{
+    while (world->open) {
+        sherd__call_state *call = world->open;
+        world->open = call->next;
+        release_tasks(call, true);
+        sherd__call_give(world, call);
+    }
+}
+
+/* ---- moving data ------------------------------------------------------------------------------ */
+
+static const sherd__parcel *parcel_of(const sherd_world *world, const sherd__call_state *call,
+                                      int rank, int i)
+{
+    const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
+    return (const sherd__parcel *)(const void *)(world->arena.base +
+                                                 sherd__peek(&record->parcels)) +
+           i;
+}
+
+/* Where a rank's part of the i-th tensor lies; call NULL: only my own. */
+static sherd__source source_of(const sherd_world *world, const sherd__call_state *call,
+                               const sherd__task *task, int rank, int i)
+{
+    sherd__source source = {task->source_data, {0}};
+    const int64_t *stride = task->stride;
+
+    if (rank != world->rank) {
+        const sherd__parcel *parcel = parcel_of(world, call, rank, i);
+        source.data = world->arena.base + parcel->source;
+        stride = parcel->stride;
+    }
+    memcpy(source.stride, stride, (size_t)task->schedule->ndim * sizeof *stride);
+    return source;
+}
+
+static void run_region(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
+                       int i, const sherd__region *region)
+{
+    sherd__source sources[SHERD_MAX_RANKS];
+
+    for (int k = 0; k < region->count; k++)
+        sources[k] = source_of(world, call, task, task->schedule->pull[region->first + k].rank, i);
+    sherd__region_run(task->schedule, region, task->result_data, sources, task->element_bytes,
+                      task->kernels);
+}
+
+/* Copy the regions whose source is in `fresh`: those of ranks after this one first, so that not all pull from rank 0. */
+static void copy_fresh(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
+                       int i, uint64_t fresh)
+{
+    const sherd__schedule *schedule = task->schedule;
+    uint64_t after = fresh & ~(sherd__bit(world->rank) - 1);
+
+    for (int turn = 0; turn < 2; turn++) {
+        uint64_t now = turn ? fresh & ~after : after;
+        for (int k = 0; now && k < schedule->regions; k++)
+            if (now & sherd__bit(schedule->pull[schedule->region[k].first].rank))
+                run_region(world, call, task, i, &schedule->region[k]);
+    }
+}
+
+/* Reduce my slice and write it to all sharers, a chunk at a time so that it is read again from the cache. */
+static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
+                             const sherd__task *task, int i, const sherd__region *region)
+{
+    int64_t chunk = (int64_t)((size_t)CHUNK_BYTES / task->element_bytes), at = region->offset[0];
+    int64_t end = at + region->size[0];
+    const sherd__pull *pull = task->schedule->pull + region->first;
+    sherd__source sources[SHERD_MAX_RANKS];
+    sherd__region part = *region;
+
+    for (int k = 0; k < region->count; k++)
+        sources[k] = source_of(world, call, task, pull[k].rank, i);
+    for (; at < end; at += chunk) {
+        size_t begin = (size_t)at * task->element_bytes;
+        part.offset[0] = at;
+        part.size[0] = sherd__min(chunk, end - at);
+        sherd__region_run(task->schedule, &part, task->result_data, sources, task->element_bytes,
+                          task->kernels);
+        for (int k = 0; k < task->schedule->sharers; k++) {
+            int q = task->schedule->sharer[k];
+            unsigned char *theirs = world->arena.base + parcel_of(world, call, q, i)->result;
+            memcpy(theirs + begin, task->result_data + begin,
+                   (size_t)part.size[0] * task->element_bytes);
+        }
+        for (int k = 0; k < region->count; k++)
+            sources[k].data = (const unsigned char *)sources[k].data +
+                              (size_t)(chunk * sources[k].stride[0]) * task->element_bytes;
+    }
+}
+
+static void run_reduction(sherd_world *world, const sherd__call_state *call,
+                          const sherd__task *task, int i)
+{
+    const sherd__schedule *schedule = task->schedule;
+
+    for (int k = 0; k < schedule->regions; k++) {
+        if (task->kind == SHERD_STEP_ALL_REDUCE)
+            reduce_and_write(world, call, task, i, &schedule->region[k]);
+        else
+            run_region(world, call, task, i, &schedule->region[k]);
+    }
+}
+
+void sherd__run_local(sherd_world *world, const sherd__task *task)
+{
+    for (int k = 0; k < task->schedule->regions; k++)
+        run_region(world, NULL, task, 0, &task->schedule->region[k]);
+}
+
+static void copy_words(sherd_world *world, const sherd__call_state *call, uint64_t fresh)
+{
+    size_t bytes = (size_t)call->words * sizeof *call->all;
+
+    while (fresh) {
+        int q = sherd__next_rank(&fresh);
+        const void *words = q == world->rank
+                                ? call->words_block->data
+                                : world->arena.base + parcel_of(world, call, q, 0)->source;
+        memcpy(call->all + (size_t)call->place[q] * (size_t)call->words, words, bytes);
+    }
+}
+
+/* ---- one call, all calls ---------------------------------------------------------------------- */
+
+/* `left` of a group: the number of my earliest unfinished call, or of the next one. */
+static void store_left(sherd_world *world, sherd__group *group)
+{
+    uint64_t left = sherd__number(world->epoch, group->sequence + 1);
+
+    for (const sherd__call_state *call = world->open; call; call = call->next)
+        if (call->group == group && !call->finished && call->number < left)
+            left = call->number;
+#if defined(__x86_64__)
+    __builtin_ia32_sfence(); /* slices that were streamed to peers */
+#endif
+    if (sherd__peek(&group->own->left) == left)
+        return;
+    atomic_store(&group->own->left, left);
+    sherd__ring(&world->arena, group->members);
+}
+
+static void finish(sherd_world *world, sherd__call_state *call)
+{
+    call->finished = true;
+    for (int i = 0; i < call->count; i++)
+        if (call->task[i].source)
+            call->task[i].source->reading--;
+    store_left(world, call->group);
+}
+
+/* Awaited ranks whose records have come. */
+static uint64_t look_for_records(sherd_world *world, const sherd__call_state *call)
+{
+    uint64_t fresh = 0, rest = call->awaited;
+
+    while (rest) {
+        int q = sherd__next_rank(&rest);
+        if (sherd__record_there(world, call, q))
+            fresh |= sherd__bit(q);
+    }
+    return fresh;
+}
+
+static bool advance(sherd_world *world, sherd__call_state *call)
+{
+    uint64_t fresh = look_for_records(world, call);
+
+    call->awaited &= ~fresh;
+    if (call->own)
+        fresh |= sherd__bit(world->rank);
+    call->own = false;
+    if (!fresh && call->awaited)
+        return false;
+    if (call->words)
+        copy_words(world, call, fresh);
+    for (int i = 0; i < call->count; i++) {
+        if (call->task[i].kind == SHERD_STEP_EXCHANGE)
+            copy_fresh(world, call, &call->task[i], i, fresh);
+        else if (!call->awaited)
+            run_reduction(world, call, &call->task[i], i);
+    }
+    if (!call->awaited)
+        finish(world, call);
+    return true;
+}
+
+static bool sharers_have_left(const sherd_world *world, sherd__call_state *call)
+{
+    uint64_t rest = call->sharers;
+
+    while (rest) {
+        int q = sherd__next_rank(&rest);
+        if (sherd__look(&sherd__lane_of(world, q, call->group->lane)->left) > call->number)
+            call->sharers &= ~sherd__bit(q);
+    }
+    return call->sharers == 0;
+}
+
+bool sherd__progress(sherd_world *world)
+{
+    bool moved = false;
+
+    for (sherd__call_state *call = world->open, *next; call; call = next) {
+        next = call->next;
+        if (world->quiet)
+            break; /* what the last one saw has raised the alarm */
+        if (!call->finished)
+            moved |= advance(world, call);
+        if (call->finished && sharers_have_left(world, call)) {
+            end_call(world, call);
+            moved = true;
+        }
+    }
+    return moved;
+}

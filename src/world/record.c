@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records: what ranks show each other of their calls. Waiting for a peer and making sure that it makes the
+ * same call is one read of one cache line. The ring of the last 16 records is also what messages quote.
+ */
+#include "inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_WORDS = 4, NAME_BYTES = 32, WHAT_BYTES = 96 };
+
+sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number)
+{
+    return &sherd__lane_of(world, rank, lane)->ring[number % SHERD__DEPTH];
+}
+
+/* ---- labels ----------------------------------------------------------------------------------- */
+
+static void put_text(sherd__word *words, int count, const char *text)
+{
+    uint64_t packed[SHERD__LABEL_WORDS] = {0};
+    size_t room = (size_t)count * 8 - 1, length = strnlen(text, room);
+
+    memcpy(packed, text, length);
+    for (int i = 0; i < count; i++)
+        sherd__put(&words[i], packed[i]);
+}
+
+static void get_text(const sherd__word *words, int count, char *out)
+{
+    for (int i = 0; i < count; i++) {
+        uint64_t word = sherd__peek(&words[i]);
+        memcpy(out + (size_t)i * 8, &word, 8);
+    }
+    out[(size_t)count * 8 - 1] = '\0';
+}
+
+void sherd__record_label(sherd__record *record, const char *name, const char *what)
+{
+    put_text(record->label, NAME_WORDS, name);
+    put_text(record->label + NAME_WORDS, SHERD__LABEL_WORDS - NAME_WORDS, what);
+}
+
+void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
+                        size_t room)
+{
+    const sherd__record *record = sherd__record_of(world, rank, lane, number);
+    char name[NAME_BYTES], what[WHAT_BYTES];
+
+    get_text(record->label, NAME_WORDS, name);
+    get_text(record->label + NAME_WORDS, SHERD__LABEL_WORDS - NAME_WORDS, what);
+    if (sherd__look(&record->number) != number)
+        snprintf(out, room, "a call");
+    else
+        snprintf(out, room, "%s%s%s", name, what[0] ? " " : "", what);
+}
+
+/* ---- publishing ------------------------------------------------------------------------------- */
+
+void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
+                           uint64_t number, uint64_t history)
+{
+    uint64_t readers = sherd__peek(&record->readers);
+
+#if defined(__x86_64__)
+    __builtin_ia32_sfence(); /* what was streamed into published tensors comes first */
+#endif
+    atomic_store(&record->number, number);
+    sherd__put(&group->own->history, history);
+    atomic_store(&group->own->made, number);
+    group->sequence = number & 0xFFFFFFFFu;
+    group->history = history;
+    sherd__ring(&world->arena, readers);
+}
+
+/* ---- comparing -------------------------------------------------------------------------------- */
+
+/* What two ranks did differently in a lane, as far as their rings still tell. */
+void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,
+                              size_t room)
+{
+    uint64_t epoch = world->epoch;
+    uint64_t na = sherd__calls_in(sherd__look(&sherd__lane_of(world, a, lane)->made), epoch);
+    uint64_t nb = sherd__calls_in(sherd__look(&sherd__lane_of(world, b, lane)->made), epoch);
+    uint64_t most = na > nb ? na : nb, least = na > nb ? nb : na;
+    char left[160], right[160], group[96];
+
+    sherd__lane_text(world, lane, a, group, sizeof group);
+    for (uint64_t k = most > SHERD__DEPTH ? most - SHERD__DEPTH + 1 : 1; k <= least; k++) {
+        uint64_t number = sherd__number(epoch, k);
+        if (sherd__look(&sherd__record_of(world, a, lane, number)->fingerprint) ==
+            sherd__look(&sherd__record_of(world, b, lane, number)->fingerprint))
+            continue;
+        sherd__record_text(world, a, lane, number, left, sizeof left);
+        sherd__record_text(world, b, lane, number, right, sizeof right);
+        snprintf(out, room, "call %llu of group %s is %s on rank %d, and %s on rank %d",
+                 (unsigned long long)k, group, left, a, right, b);
+        return;
+    }
+    if (na == nb) {
+        snprintf(out, room, "ranks %d and %d made different calls in group %s", a, b, group);
+        return;
+    }
+    int more = na > nb ? a : b, fewer = na > nb ? b : a;
+    sherd__record_text(world, more, lane, sherd__number(epoch, least + 1), left, sizeof left);
+    snprintf(out, room,
+             "rank %d made %llu calls in group %s, rank %d only %llu: it did not make %s", more,
+             (unsigned long long)most, group, fewer, (unsigned long long)least, left);
+}
+
+static void raise_newer(sherd_world *world, const sherd__call_state *call, int rank,
+                        uint64_t number)
+{
+    char group[96], mine[160], theirs[160];
+
+    sherd__lane_text(world, call->group->lane, world->rank, group, sizeof group);
+    sherd__record_text(world, world->rank, call->group->lane, call->number, mine, sizeof mine);
+    sherd__record_text(world, rank, call->group->lane, number, theirs, sizeof theirs);
+    sherd__raise(world, SHERD_EDIFFER,
+                 "call %llu of group %s is %s here, but rank %d went on to call %llu, %s, without "
+                 "waiting for this rank: it makes other calls",
+                 (unsigned long long)(call->number & 0xFFFFFFFFu), group, mine, rank,
+                 (unsigned long long)(number & 0xFFFFFFFFu), theirs);
+}
+
+static void raise_different(sherd_world *world, const sherd__call_state *call, int rank)
+{
+    char text[SHERD_ERROR_BYTES];
+    int lane = call->group->lane;
+
+    sherd__record_difference(world, lane, world->rank, rank, text, sizeof text);
+    sherd__raise(world, SHERD_EDIFFER, "%s", text);
+}
+
+bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank)
+{
+    const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
+    uint64_t number = sherd__look(&record->number);
+
+    if (number != call->number) {
+        bool newer =
+            number > call->number && sherd__epoch_of(number) == sherd__epoch_of(call->number);
+        if (newer && !world->arrived)
+            raise_newer(world, call, rank, number);
+        return false;
+    }
+    int status = atomic_load_explicit(&record->status, memory_order_relaxed);
+    bool same = sherd__peek(&record->fingerprint) == call->fingerprint &&
+                sherd__peek(&record->history) == call->history;
+    if (status == 0 && same)
+        return true;
+    if (world->arrived)
+        return false;
+    if (status)
+        sherd__raise(world, (sherd_status)status, "rank %d failed before call %llu", rank,
+                     (unsigned long long)(call->number & 0xFFFFFFFFu));
+    else
+        raise_different(world, call, rank);
+    return false;
+}

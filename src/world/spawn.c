@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting ranks from inside a program, as threads; as processes see process.c. */
+#include "inside.h"
+#include "launch.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sherd__cores(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    return CPU_COUNT(&set);
+}
+
+void sherd__pin(int rank)
+{
+    cpu_set_t set, one;
+    int seen = 0;
+
+    if (sched_getaffinity(0, sizeof set, &set))
+        return;
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set) && seen++ == rank) {
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+}
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
+typedef struct thread_rank {
+    pthread_t thread;
+    int rank, value;
+    sherd_status opened; /* what joining the world returned */
+    sherd_status closed;
+    sherd__diag diag;
+    const sherd__launch_plan *plan;
+    pthread_mutex_t *gate; /* held until all threads exist */
+    const bool *go;
+} thread_rank;
+
+static void *run_thread(void *payload)
+{
+    thread_rank *self = payload;
+    const sherd__launch_plan *plan = self->plan;
+
+    pthread_mutex_lock(self->gate);
+    bool go = *self->go;
+    pthread_mutex_unlock(self->gate);
+    if (go)
+        self->value =
+            sherd__run_rank(plan, self->rank, false, &self->opened, &self->closed, &self->diag);
+    return NULL;
+}
+
+int sherd__run_rank(const sherd__launch_plan *plan, int rank, bool owns, sherd_status *opened,
+                    sherd_status *closed, sherd__diag *diag)
+{
+    sherd_world *world;
+
+    if (plan->pin)
+        sherd__pin(rank);
+    *opened = sherd__world_join(&world, &plan->arena, owns, rank, plan->options, diag);
+    if (*opened)
+        return 0;
+    int value = plan->body(world, plan->payload);
+    *closed = sherd_world_close(world);
+    return value;
+}
+
+/* The first value that is not 0, and why a world did not open or close well. */
+static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *ranks,
+                            int *exit_status, sherd__diag *diag)
+{
+    sherd_status status = SHERD_OK;
+
+    for (int r = 0; r < plan->ranks; r++) {
+        if (*exit_status == 0)
+            *exit_status = ranks[r].value;
+        if (!status && (status = ranks[r].opened))
+            *diag = ranks[r].diag;
+    }
+    for (int r = 0; r < plan->ranks && !status; r++)
+        if ((status = ranks[r].closed)) {
+            diag->status = status;
+            memcpy(diag->text, plan->arena.control->post[r].text, sizeof diag->text);
+        }
+    return status;
+}
+
+static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *plan,
+                                  sherd__diag *diag)
+{
+    sherd__heap heap = {0};
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    bool go = true;
+    int started = 0, error = 0;
+    thread_rank *ranks = sherd__alloc(&heap, (size_t)plan->ranks, sizeof *ranks);
+
+    if (!ranks)
+        return sherd__no_memory(diag, "sherd_spawn");
+    pthread_mutex_lock(&gate);
+    for (; started < plan->ranks; started++) {
+        thread_rank *self = &ranks[started];
+        *self = (thread_rank){.rank = started, .plan = plan, .gate = &gate, .go = &go};
+        self->diag.rank = -1;
+        if ((error = pthread_create(&self->thread, NULL, run_thread, self)))
+            break;
+    }
+    go = error == 0;
+    pthread_mutex_unlock(&gate);
+    for (int r = 0; r < started; r++)
+        pthread_join(ranks[r].thread, NULL);
+    sherd_status status =
+        error ? sherd__fail(diag, SHERD_ENOMEM, "sherd_spawn: thread %d of %d does not start: %s",
+                            started, plan->ranks, strerror(error))
+              : collect(plan, ranks, exit_status, diag);
+    sherd__free(&heap, ranks);
+    return status;
+}
+
+/* ---- any kind --------------------------------------------------------------------------------- */
+
+static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
+{
+    const char *name = getenv("SHERD_TRANSPORT");
+    int ranks = plan->options->ranks;
+
+    if (ranks < 0)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
+    if (ranks > SHERD_MAX_RANKS)
+        return sherd__fail(diag, SHERD_ELIMIT, "sherd_spawn: %d ranks, but an arena takes %d",
+                           ranks, SHERD_MAX_RANKS);
+    plan->ranks = ranks ? ranks : 1;
+    *threads = plan->options->as == SHERD_THREADS;
+    if (!name || !*name)
+        return SHERD_OK;
+    if (strcmp(name, "threads") != 0 && strcmp(name, "arena") != 0)
+        return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: there are arena and threads",
+                           name);
+    *threads = strcmp(name, "threads") == 0;
+    return SHERD_OK;
+}
+
+static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__diag *diag)
+{
+    bool threads = false;
+    sherd_status status = choose(plan, &threads, diag);
+
+    if (!status)
+        status =
+            sherd__arena_create(&plan->arena, plan->ranks, plan->options->region_bytes, NULL, diag);
+    if (status)
+        return status;
+    plan->arena.threads = threads;
+    plan->arena.cores = sherd__cores();
+    plan->pin = !plan->options->no_pin && plan->ranks > 1 && plan->ranks <= plan->arena.cores;
+    status = threads ? spawn_threads(exit_status, plan, diag)
+                     : sherd__spawn_processes(exit_status, plan, diag);
+    sherd__arena_unmap(&plan->arena);
+    return status;
+}
+
+sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
+                         int (*body)(sherd_world *world, void *payload), void *payload)
+{
+    static const sherd_world_options none;
+    sherd__diag diag = {.rank = -1};
+    sherd__launch_plan plan = {
+        .options = options ? options : &none, .body = body, .payload = payload};
+    sherd_status status;
+
+    *exit_status = 0;
+    if (sherd__is_launched())
+        status = sherd__spawn_here(exit_status, &plan, &diag);
+    else
+        status = spawn(exit_status, &plan, &diag);
+    if (status && plan.options->error)
+        snprintf(plan.options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    return status;
+}

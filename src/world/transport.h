@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transport: how ranks reach each other's data. One file, one table. Everything above this room goes
+ * through the functions of world.h, which look here; a member that is NULL is answered there (ENOTSUP).
+ * Failures raise the alarm; `false` and NULL mean that it is up.
+ */
+#ifndef SHERD__TRANSPORT_H
+#define SHERD__TRANSPORT_H
+
+#include "world.h"
+
+struct sherd__group;
+
+typedef struct sherd__transport {
+    const char *name;
+    bool reads_in_place; /* peers read a tensor where it lies; else it is packed */
+
+    /* Raise the alarm. Local, never blocks, allocates nothing. */
+    void (*raise)(sherd_world *world, sherd_status status, const char *text);
+
+    /* Memory that peers can read; the contracts are those of sherd__block_take and so on in world.h. May block only where
+     * memory is short. NULL and !*stopped: no memory (nothing is raised). */
+    sherd__block *(*take)(sherd_world *world, int64_t bytes, bool *stopped);
+    /* Local, never blocks. */
+    void (*give)(sherd_world *world, sherd__block *block);
+    /* Local; block until calls in flight allow it. */
+    bool (*readable)(sherd_world *world, sherd__block *block);
+    bool (*writable)(sherd_world *world, sherd__block *block);
+
+    /* One step each of `count` tensors on one group of more than one rank; collective on the group. */
+    bool (*call)(sherd_world *world, struct sherd__group *group, const char *name,
+                 const sherd__move *moves, int count, bool begin);
+    /* Tell all members `words` numbers; rank r's go to all[place[r] * words]. Collective on the group. */
+    bool (*share)(sherd_world *world, struct sherd__group *group, const char *name,
+                  const int64_t *mine, int words, int64_t *all, const int16_t *place);
+    /* Meet all ranks of the world and get one status for all; kinds: sherd__meeting. */
+    sherd_status (*meet)(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
+                         const char *name);
+} sherd__transport;
+
+extern const sherd__transport sherd__arena_transport;   /* ranks are processes, or there is one */
+extern const sherd__transport sherd__threads_transport; /* the same code; ranks are threads */
+extern const sherd__transport sherd__paper_transport;   /* no memory, no peers */
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world: opening and closing it, and the small questions. All state hangs here. What is shared with other
+ * ranks is in the arena; all else is this rank's own, from its own heap.
+ */
+#include "inside.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPINS = 2000, SPINS_CROWDED = 10, YIELDS = 64, TIMEOUT_SECONDS = 600 };
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static sherd_status read_patience(sherd_world *world)
+{
+    const char *text = getenv("SHERD_TIMEOUT");
+    long seconds = TIMEOUT_SECONDS;
+    char *end = NULL;
+
+    if (text) {
+        seconds = strtol(text, &end, 10);
+        if (end == text || *end || seconds < 1 || seconds > 1000000)
+            return sherd__fail(&world->diag, SHERD_EINVAL,
+                               "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000", text);
+    }
+    world->patience.spins = world->ranks <= world->arena.cores ? SPINS : SPINS_CROWDED;
+    world->patience.yields = YIELDS;
+    world->patience.sleep_ns = 100 * 1000 * 1000;
+    world->patience.deadline_ns = (int64_t)seconds * 1000000000;
+    return SHERD_OK;
+}
+
+/* A world that has nothing yet but its heap. */
+static sherd_world *create(int ranks, int rank, const sherd_world_options *options)
+{
+    sherd__heap heap = {0};
+    sherd_world *world = sherd__alloc(&heap, 1, sizeof *world);
+
+    if (!world)
+        return NULL;
+    world->heap = heap;
+    world->rank = rank;
+    world->ranks = ranks;
+    world->diag.rank = world->local.rank = rank;
+    world->seed = options ? options->seed : 0;
+    world->alarm = &world->own_alarm;
+    world->death = &world->own_death;
+    sherd__space_init(&world->space, &world->heap, &world->diag, ranks, rank);
+    world->space.owner = world;
+    return world;
+}
+
+static void destroy(sherd_world *world)
+{
+    sherd__arena arena = world->arena;
+    bool owns = world->owns_arena;
+
+    sherd__drop_calls(world);
+    for (int room = SHERD__ROOMS - 1; room >= 0; room--)
+        if (world->destroy[room])
+            world->destroy[room](world, world->state[room]);
+    sherd__plans_clear(&world->space);
+    sherd__space_clear(&world->space);
+    sherd__groups_clear(world);
+    sherd__log_clear(world);
+    while (world->spare) {
+        sherd__call_state *call = world->spare;
+        world->spare = call->next;
+        sherd__free(&world->heap, call->task);
+        sherd__free(&world->heap, call);
+    }
+    sherd__heap heap = world->heap;
+    sherd__free(&heap, world);
+    if (owns)
+        sherd__arena_unmap(&arena);
+}
+
+/* The group of all ranks has lane 0; lanes of a former world are given up. */
+static void start_lanes(sherd_world *world)
+{
+    sherd__group *whole = &world->whole;
+
+    for (int lane = 1; lane < SHERD__LANES; lane++) {
+        sherd__lane *own = sherd__lane_of(world, world->rank, lane);
+        if (world->epoch && atomic_load(&own->leader))
+            atomic_store(&own->leader, 0);
+    }
+    world->lanes = 1;
+    whole->members = world->ranks == 64 ? ~UINT64_C(0) : sherd__bit(world->ranks) - 1;
+    whole->count = world->ranks;
+    whole->own = sherd__lane_of(world, world->rank, 0);
+    atomic_store(&whole->own->leader, 1);
+}
+
+static sherd_status attach(sherd_world *world, const sherd__arena *arena)
+{
+    sherd__control *control = arena->control;
+
+    world->arena = *arena;
+    world->transport = arena->threads ? &sherd__threads_transport : &sherd__arena_transport;
+    world->alarm = &control->alarm;
+    world->death = &control->death;
+    world->post = &control->post[world->rank];
+    world->round = sherd__look(&world->post->arrived);
+    world->epoch = world->post->epoch;
+    sherd__store_init(&world->store,
+                      arena->base + control->regions +
+                          (size_t)world->rank * (size_t)control->region_bytes,
+                      (size_t)control->region_bytes);
+    sherd_status status = read_patience(world);
+    if (status)
+        return status;
+    start_lanes(world);
+    sherd__kernels_choose(&world->kernels);
+    atomic_store(&world->post->presence, SHERD__PRESENT);
+    return sherd__agree(world, SHERD_OK, sherd__hash_word(3, world->seed), "sherd_world_open");
+}
+
+sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
+                               const sherd_world_options *options, sherd__diag *diag)
+{
+    sherd_world *world = create(arena->control->ranks, rank, options);
+    sherd__post *post = &arena->control->post[rank];
+    sherd_status status;
+
+    *out = NULL;
+    if (world) {
+        status = attach(world, arena);
+        if (!status) {
+            world->owns_arena = owns;
+            *out = world;
+            return SHERD_OK;
+        }
+        *diag = world->diag;
+        destroy(world);
+    } else {
+        diag->rank = rank;
+        status = sherd__no_memory(diag, "sherd_world_open");
+    }
+    /* The others must not wait for a rank that never came. */
+    if (!sherd__look(&arena->control->death)) {
+        snprintf(post->ending, sizeof post->ending, "%s", diag->text);
+        sherd__arena all = *arena;
+        sherd__end_world(&all, sherd__end_word(SHERD__END_TOLD, rank, 0, status));
+    }
+    return status;
+}
+
+/* Hand the text of a failed opening to whoever asked for it. */
+static sherd_status tell(const sherd_world_options *options, const sherd__diag *diag)
+{
+    if (options && options->error)
+        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag->text);
+    return diag->status;
+}
+
+sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *options)
+{
+    sherd__diag diag = {.rank = -1};
+    sherd__arena arena;
+
+    *out = NULL;
+    if (sherd__arena_create(&arena, 1, options ? options->region_bytes : 0, NULL, &diag))
+        return tell(options, &diag);
+    arena.cores = 1;
+    if (!sherd__world_join(out, &arena, true, 0, options, &diag))
+        return SHERD_OK;
+    sherd__arena_unmap(&arena);
+    return tell(options, &diag);
+}
+
+/* ---- closing ---------------------------------------------------------------------------------- */
+
+sherd_status sherd_world_close(sherd_world *world)
+{
+    if (!world)
+        return SHERD_OK;
+    sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
+    if (world->post) {
+        world->post->epoch = world->epoch + 1;
+        snprintf(world->post->text, sizeof world->post->text, "%s", status ? world->diag.text : "");
+        world->post->status = status;
+        atomic_store(&world->post->presence, SHERD__GONE);
+    }
+    destroy(world);
+    return status;
+}
+
+/* ---- a paper world ---------------------------------------------------------------------------- */
+
+static void paper_raise(sherd_world *world, sherd_status status, const char *text)
+{
+    if (sherd__look(world->alarm))
+        return;
+    atomic_store(world->alarm, (uint64_t)(uint32_t)-status);
+    snprintf(world->closed.text, sizeof world->closed.text, "%s", text);
+}
+
+const sherd__transport sherd__paper_transport = {.name = "paper", .raise = paper_raise};
+
+sherd_status sherd_world_paper(sherd_world **out, int ranks)
+{
+    *out = NULL;
+    if (ranks < 1)
+        return SHERD_EINVAL;
+    sherd_world *world = create(ranks, -1, NULL);
+    if (!world)
+        return SHERD_ENOMEM;
+    world->transport = &sherd__paper_transport;
+    *out = world;
+    return SHERD_OK;
+}
+
+/* ---- questions -------------------------------------------------------------------------------- */
+
+int sherd_world_rank(const sherd_world *world)
+{
+    return world->rank;
+}
+
+int sherd_world_ranks(const sherd_world *world)
+{
+    return world->ranks;
+}
+
+const char *sherd_world_transport(const sherd_world *world)
+{
+    return world->transport->name;
+}
+
+uint64_t sherd_world_seed(const sherd_world *world)
+{
+    return world->seed;
+}
+
+void sherd_world_fail_allocation(sherd_world *world, int64_t n)
+{
+    world->heap.allocations = 0;
+    world->heap.fail_at = n;
+}
+
+int64_t sherd_world_allocations(const sherd_world *world)
+{
+    return world->heap.allocations;
+}
+
+/* ---- what the rooms above see ----------------------------------------------------------------- */
+
+sherd__heap *sherd__world_heap(sherd_world *world)
+{
+    return &world->heap;
+}
+
+sherd__space *sherd__world_space(sherd_world *world)
+{
+    return &world->space;
+}
+
+sherd__diag *sherd__world_diag(sherd_world *world)
+{
+    return &world->diag;
+}
+
+const sherd__kernel_set *sherd__world_kernels(const sherd_world *world)
+{
+    return &world->kernels;
+}
+
+sherd_world *sherd__space_world(const sherd__space *space)
+{
+    return space->owner;
+}
+
+void *sherd__world_state(const sherd_world *world, sherd__room room)
+{
+    return world->state[room];
+}
+
+void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,
+                            void (*state_destroy)(sherd_world *world, void *state))
+{
+    sherd__assert(world->rank, !world->state[room]);
+    world->state[room] = state;
+    world->destroy[room] = state_destroy;
+}
+
+void *sherd__world_reserve(sherd_world *world)
+{
+    uintptr_t at = (uintptr_t)world->reserve;
+    return (void *)((at + 63) & ~(uintptr_t)63);
+}
