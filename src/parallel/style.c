@@ -5,6 +5,8 @@
  * are moved to what was asked for. Only one axis is touched. A hook remembers its last move, so
  * that a call that repeats it looks up no layouts.
  */
+#include <stdio.h>
+
 #include "ops/operator.h"
 #include "parallel/style.h"
 
@@ -111,6 +113,21 @@ static bool lies_as_declared(const passage *p, const sherd_tensor *x)
            is_same(declared, sherd_layout_placement(x->layout, p->root_axis));
 }
 
+static sherd_tensor *refuse_input(const passage *p, const sherd_module *m, sherd_tensor *x)
+{
+    static const char *const kinds[] = {"", "R", "S", "P"};
+    static const char *const ops[] = {"sum", "avg", "min", "max", "product"};
+    sherd_placement declared = p->style.input;
+    char why[64], where[16] = "";
+
+    if (declared.kind == SHERD_SHARD)
+        snprintf(where, sizeof where, "(%d)", declared.dim);
+    if (declared.kind == SHERD_PARTIAL)
+        snprintf(where, sizeof where, "(%s)", ops[declared.op]);
+    snprintf(why, sizeof why, "the style declares %s%s as input", kinds[declared.kind], where);
+    return fail(p, m, x, why);
+}
+
 /*
  * The layout x is to have with `want` on the axis; the last dim of a shard follows the weight's
  * cuts.
@@ -174,7 +191,7 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
         if (sherd_layout_mesh(x->layout) != p->root)
             x = fail(p, self, x, "it lies on another mesh");
         else if (!lies_as_declared(p, x))
-            x = fail(p, self, x, "the style declares another input");
+            x = refuse_input(p, self, x);
         else
             x = move(p, self, x, p->recipe.desired);
     }

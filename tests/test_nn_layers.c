@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers: their first values, their forward, dropout's generator. */
+#include "modules.h"
+
+static void values_depend_on_seed_and_name_only(sherd_world *world)
+{
+    static _Thread_local double a[MOST], b[MOST];
+    sherd_layer_options one = {.name = "net.1", .dtype = SHERD_F64};
+    sherd_layer_options two = {.name = "net.2", .dtype = SHERD_F64, .deviation = 2};
+    sherd_module *m = NULL, *same = NULL, *other = NULL;
+    double sum = 0, squares = 0;
+
+    CHECK_OK(sherd_linear_create(&m, world, 40, 100, &one));
+    CHECK_OK(sherd_linear_create(&same, world, 40, 100, &one));
+    CHECK_OK(sherd_linear_create(&other, world, 40, 100, &two));
+    CHECK_EQ(whole(sherd_module_parameter(m, "weight"), a), 4000);
+    CHECK_EQ(distance_to(sherd_module_parameter(same, "weight"), a, 4000), 0);
+    whole(sherd_module_parameter(other, "weight"), b);
+    CHECK(fabs(b[0] / a[0] - 100) > 1e-9);
+    for (int i = 0; i < 4000; i++) {
+        sum += a[i] / 4000;
+        squares += a[i] * a[i] / 4000;
+    }
+    CHECK_NEAR(sum, 0, 0.02 * 5 / sqrt(4000));
+    CHECK_NEAR(sqrt(squares), 0.02, 0.02 * 0.06);
+    CHECK(sherd_module_parameter(m, "bias") == NULL);
+    /* The same as drawing by hand. */
+    sherd_generator g = sherd_generator_named("net.1");
+    sherd_tensor *t = sherd_normal(world, SHERD_F64, SHAPE(100, 40), 2, NULL, &g, 0, 0.02);
+    CHECK_EQ(distance_to(t, a, 4000), 0);
+    sherd_module_destroy(m);
+    sherd_module_destroy(same);
+    sherd_module_destroy(other);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void layers_compute_what_their_operators_do(sherd_world *world)
+{
+    static _Thread_local double y[MOST];
+    sherd_layer_options named = {.name = "x", .dtype = SHERD_F64, .bias = true};
+    sherd_module *linear = NULL, *table = NULL, *norm = NULL;
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 3, 4), 3, 1, 0);
+    sherd_tensor *ids = sherd_mark_equal(
+        sherd_from_data(world, SHERD_I32, SHAPE(3), 1, (const int32_t[]){2, 0, 2}));
+
+    CHECK_OK(sherd_linear_create(&linear, world, 4, 5, &named));
+    CHECK_OK(
+        sherd_module_set_parameter(linear, "bias", wave(world, SHERD_F64, 1, SHAPE(5), 1, 1, 0)));
+    whole(sherd_linear(x, sherd_module_parameter(linear, "weight"),
+                       sherd_module_parameter(linear, "bias")),
+          y);
+    CHECK_EQ(distance_to(sherd_module_call(linear, x), y, 30), 0);
+    CHECK(sherd_module_kind_of(linear) == SHERD_MODULE_LINEAR);
+
+    CHECK_OK(sherd_embedding_create(&table, world, 3, 4, &named));
+    whole(sherd_module_parameter(table, "weight"), y);
+    double rows[12];
+    memcpy(rows, y + 8, 4 * sizeof *rows);
+    memcpy(rows + 4, y, 4 * sizeof *rows);
+    memcpy(rows + 8, y + 8, 4 * sizeof *rows);
+    CHECK_EQ(distance_to(sherd_module_call(table, ids), rows, 12), 0);
+
+    CHECK_OK(sherd_layer_norm_create(&norm, world, 4, &named));
+    whole(sherd_module_call(norm, x), y);
+    double mean = 0, variance = 0, row[4];
+    for (int i = 0; i < 4; i++) {
+        row[i] = sin(0.1 * (i + 1) * 3);
+        mean += row[i] / 4;
+    }
+    for (int i = 0; i < 4; i++)
+        variance += (row[i] - mean) * (row[i] - mean) / 4;
+    for (int i = 0; i < 4; i++)
+        CHECK_NEAR(y[i], (row[i] - mean) / sqrt(variance + 1e-5), 1e-13);
+    CHECK_EQ(sherd_module_parameters(norm), 2);
+    sherd_module_destroy(linear);
+    sherd_module_destroy(table);
+    sherd_module_destroy(norm);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_bad_layer_is_refused(sherd_world *world)
+{
+    sherd_module *m = (sherd_module *)&m;
+    sherd_layer_options ints = {.dtype = SHERD_I32}, negative = {.deviation = -1};
+
+    CHECK_EQ(sherd_linear_create(&m, world, 0, 4, NULL), SHERD_EINVAL);
+    CHECK(m == NULL);
+    CHECK_EQ(sherd_linear_create(&m, world, 4, -1, NULL), SHERD_EINVAL);
+    CHECK_EQ(sherd_linear_create(&m, world, 4, 4, &ints), SHERD_EINVAL);
+    CHECK_EQ(sherd_linear_create(&m, world, 4, 4, &negative), SHERD_EINVAL);
+    CHECK_EQ(sherd_embedding_create(&m, world, 4, 0, NULL), SHERD_EINVAL);
+    CHECK_EQ(sherd_layer_norm_create(&m, world, 0, NULL), SHERD_EINVAL);
+    CHECK_EQ(sherd_dropout_create(&m, world, 1), SHERD_EINVAL);
+    CHECK_EQ(sherd_dropout_create(&m, world, -0.1), SHERD_EINVAL);
+    CHECK_EQ(sherd_dropout_create(&m, world, (double)NAN), SHERD_EINVAL);
+    CHECK(m == NULL);
+    CHECK_OK(sherd_world_check(world)); /* a status is all there was */
+}
+
+static void a_layer_wants_a_positional_tensor(sherd_world *world)
+{
+    sherd_module *m = NULL;
+    sherd_args in = {.count = 0}, out;
+
+    CHECK_OK(sherd_linear_create(&m, world, 4, 4, NULL));
+    sherd_module_run(m, &in, &out);
+    CHECK(sherd_tensor_failed(out.value[0]));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    in = (sherd_args){
+        .count = 1, .value = {wave(world, SHERD_F32, 1, SHAPE(4), 1, 1, 0)}, .name = {"x"}};
+    sherd_module_run(m, &in, &out);
+    CHECK(sherd_tensor_failed(out.value[0]));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    sherd_module_destroy(m);
+}
+
+static void dropout_draws_by_path(sherd_world *world)
+{
+    static _Thread_local double first[MOST], second[MOST];
+    sherd_module *root = NULL, *drop = NULL;
+    sherd_tensor *x = sherd_constant(world, SHERD_F64, SHAPE(1000), 1, 1);
+    sherd_generator g = sherd_generator_named("block.drop");
+    int kept = 0;
+
+    CHECK_OK(sherd_module_create(&root, world, NULL, NULL));
+    CHECK_OK(sherd_dropout_create(&drop, world, 0.25));
+    CHECK_OK(sherd_module_add(root, "block", drop));
+    sherd_module *outer = NULL;
+    CHECK_OK(sherd_module_create(&outer, world, NULL, NULL));
+    CHECK_OK(sherd_module_add(outer, "x", root));
+    CHECK(sherd_module_generator(drop)->name == sherd_generator_named("x.block").name);
+    g = sherd_generator_named("x.block");
+    whole(sherd_dropout(x, 0.25, &g), first);
+    whole(sherd_dropout(x, 0.25, &g), second);
+    CHECK_EQ(distance_to(sherd_module_call(drop, x), first, 1000), 0);
+    CHECK_EQ(distance_to(sherd_module_call(drop, x), second, 1000), 0);
+    CHECK(memcmp(first, second, 1000 * sizeof *first) != 0);
+    for (int i = 0; i < 1000; i++) {
+        CHECK(first[i] == 0 || fabs(first[i] - 1 / 0.75) < 1e-12);
+        kept += first[i] != 0;
+    }
+    CHECK_NEAR(kept, 750, 70);
+    sherd_module_train(outer, false);
+    CHECK(sherd_module_call(drop, x) == x);
+    sherd_module_destroy(outer);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(values_depend_on_seed_and_name_only), {1, 2}},
+    {TEST(layers_compute_what_their_operators_do), {1}},
+    {TEST(a_bad_layer_is_refused), {1}},
+    {TEST(a_layer_wants_a_positional_tensor), {1, 2}},
+    {TEST(dropout_draws_by_path), {1}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Styles one by one: where things lie, what moves, what is refused. */
+#include "models.h"
+
+static sherd_module *linear(sherd_world *world, int64_t in, int64_t out)
+{
+    sherd_layer_options o = {.dtype = SHERD_F64, .bias = true};
+    sherd_module *m = NULL;
+    CHECK_OK(sherd_linear_create(&m, world, in, out, &o));
+    fill_layer(m, SHERD_F64, 1, 0);
+    return m;
+}
+
+static sherd_module *table(sherd_world *world, int64_t entries, int64_t width)
+{
+    sherd_layer_options o = {.dtype = SHERD_F64};
+    sherd_module *m = NULL;
+    CHECK_OK(sherd_embedding_create(&m, world, entries, width, &o));
+    fill_layer(m, SHERD_F64, 1, 0);
+    return m;
+}
+
+static sherd_status apply(sherd_module *m, const sherd_mesh *mesh, sherd_style style)
+{
+    const sherd_parallel_entry entry = {"", style};
+    return sherd_parallelize(m, mesh, "tp", &entry, 1);
+}
+
+static const char *placements(sherd_tensor *t)
+{
+    return sherd_tensor_layout(t) ? sherd_layout_placements(sherd_tensor_layout(t)) : "plain";
+}
+
+/* Output and input gradient of `m` equal those of `plain`, and calls are as said. */
+static void check_like(sherd_module *plain, sherd_module *m, sherd_tensor *x, const char *lies,
+                       const char *leaves, int64_t forward, int64_t backward)
+{
+    static _Thread_local double expected[MOST], grad[MOST];
+    sherd_world *world = sherd_module_world(m);
+    sherd_tensor *y, *weight = wave(world, SHERD_F64, 2, SHAPE(8, 16), 7, 1, 0), *loss;
+    bool many = sherd_world_ranks(world) > 1;
+
+    sherd_tensor *reference = sherd_module_call(plain, sherd_require_grad(x, true));
+    sherd_backward(sherd_sum(sherd_mul(reference, weight)));
+    whole(reference, expected);
+    whole(sherd_grad(x), grad);
+    x = sherd_require_grad(spread(x, line_of_ranks(world), lies), true);
+    sherd_comm_reset(world);
+    y = sherd_module_call(m, x);
+    CHECK_EQ(calls_logged(world), many ? forward : 0);
+    CHECK_TEXT(placements(y), leaves);
+    weight = spread(weight, line_of_ranks(world), leaves);
+    loss = sherd_sum(sherd_mul(y, weight));
+    sherd_comm_reset(world);
+    sherd_backward(loss);
+    sherd_grad(x); /* settles it */
+    CHECK_EQ(calls_logged(world), many ? backward : 0);
+    CHECK_NEAR(distance_to(y, expected, 8 * 16), 0, 1e-12);
+    CHECK_NEAR(distance_to(sherd_grad(x), grad, 8 * 16), 0, 1e-12);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "bias" : "weight";
+        int64_t n = whole(sherd_grad(sherd_module_parameter(plain, name)), grad);
+        CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, name)), grad, n), 0, 1e-12);
+    }
+}
+
+/* The cases of upstream's own tests: what lies where, what leaves how, how many calls each way. */
+static void linear_layers_move_what_upstreams_do(sherd_world *world)
+{
+    static const struct {
+        bool row;
+        const char *lies, *leaves;
+        int input, output; /* shard dim + 1, 0 = unset */
+        int forward, backward;
+    } c[] = {
+        {false, "R", "S(1)", 0, 0, 0, 1},    /* I1 */
+        {false, "S(0)", "S(1)", 1, 0, 1, 2}, /* I2: gathered again in backward, scattered */
+        {true, "S(1)", "R", 2, 0, 1, 0},     /* I4 */
+        {true, "S(1)", "S(0)", 2, 1, 1, 1},  /* I5 */
+        {true, "R", "R", 0, 0, 1, 1},        /* a slice; the gradient is gathered */
+        {false, "R", "S(0)", 0, 1, 1, 2},    /* output moved from S(1) to S(0) and back */
+    };
+
+    for (int i = 0; i < LEN(c); i++) {
+        sherd_module *plain = linear(world, 16, 16), *m = linear(world, 16, 16);
+        sherd_style style = c[i].row ? sherd_rowwise() : sherd_colwise();
+        if (c[i].input)
+            style.input = sherd_shard(c[i].input - 1);
+        if (c[i].output)
+            style.output = sherd_shard(c[i].output - 1);
+        CHECK_OK(apply(m, line_of_ranks(world), style));
+        CHECK_TEXT(placements(sherd_module_parameter(m, "weight")), c[i].row ? "S(1)" : "S(0)");
+        CHECK_TEXT(placements(sherd_module_parameter(m, "bias")), c[i].row ? "R" : "S(0)");
+        check_like(plain, m, wave(world, SHERD_F64, 2, SHAPE(8, 16), 17, 1, 0), c[i].lies,
+                   c[i].leaves, c[i].forward, c[i].backward);
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void tables_split_by_width_or_by_entry(sherd_world *world)
+{
+    static _Thread_local double expected[MOST], grad[MOST];
+    static const int32_t numbers[] = {0, 6, 3, 3, 1, 6, 2, 5};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *c = wave(world, SHERD_F64, 3, SHAPE(4, 2, 5), 7, 1, 0);
+    int many = sherd_world_ranks(world) > 1;
+
+    for (int row = 0; row < 3; row++) {
+        sherd_module *plain = table(world, 7, 5), *m = table(world, 7, 5);
+        sherd_tensor *ids =
+            sherd_mark_equal(sherd_from_data(world, SHERD_I32, SHAPE(4, 2), 2, numbers));
+        sherd_style style = row ? sherd_rowwise() : sherd_colwise();
+        const char *leaves = row == 0 ? "S(2)" : row == 1 ? "R" : "S(1)";
+        sherd_tensor *y = sherd_module_call(plain, ids);
+
+        sherd_backward(sherd_sum(sherd_mul(y, c)));
+        whole(y, expected);
+        whole(sherd_grad(sherd_module_parameter(plain, "weight")), grad);
+        if (row == 2)
+            style.output = sherd_shard(1);
+        CHECK_OK(apply(m, mesh, style));
+        CHECK_TEXT(placements(sherd_module_parameter(m, "weight")), row ? "S(0)" : "S(1)");
+        sherd_comm_reset(world);
+        y = sherd_module_call(m, row == 1 ? spread(ids, mesh, "R") : ids);
+        CHECK_EQ(calls_logged(world), row && many);
+        CHECK_TEXT(placements(y), leaves);
+        CHECK_EQ(distance_to(y, expected, 40), 0);
+        sherd_backward(sherd_sum(sherd_mul(y, c)));
+        CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "weight")), grad, 35), 0,
+                   1e-12);
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_granule_stays_on_one_rank(sherd_world *world)
+{
+    static const int64_t features[] = {12, 10, 3, 7, 48};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int p = sherd_world_ranks(world), rank = sherd_world_rank(world);
+
+    for (int i = 0; i < LEN(features); i++)
+        for (int64_t g = 1; g <= 5; g++) {
+            int64_t n = features[i], units = (n + g - 1) / g, chunk = (units + p - 1) / p;
+            int64_t lo = rank * chunk * g < n ? rank * chunk * g : n;
+            int64_t hi = (rank + 1) * chunk * g < n ? (rank + 1) * chunk * g : n;
+            sherd_module *col = linear(world, 4, n), *row = linear(world, n, 4);
+            sherd_style a = sherd_colwise(), b = sherd_rowwise();
+            a.granule = b.granule = g;
+            CHECK_OK(apply(col, mesh, a));
+            CHECK_OK(apply(row, mesh, b));
+            sherd_box box = sherd_tensor_box(sherd_module_parameter(col, "weight"));
+            CHECK_EQ(box.size[0], hi - lo);
+            CHECK_EQ(box.size[0] ? box.offset[0] : lo, lo);
+            CHECK_EQ(sherd_tensor_box(sherd_module_parameter(col, "bias")).size[0], hi - lo);
+            CHECK_EQ(sherd_tensor_box(sherd_module_parameter(row, "weight")).size[1], hi - lo);
+            /* One feeds the other: nothing moves but the sum. */
+            sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(3, 4), 1, 1, 0), mesh, "R");
+            sherd_comm_reset(world);
+            sherd_module_call(row, sherd_module_call(col, x));
+            CHECK_EQ(calls_logged(world), p > 1);
+            sherd_module_destroy(col);
+            sherd_module_destroy(row);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A Rowwise input that is cut elsewhere than the weight is moved to the weight's cuts. */
+static void an_input_follows_the_weights_cuts(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *plain = linear(world, 10, 4), *m = linear(world, 10, 4);
+    sherd_style style = sherd_rowwise();
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(3, 10), 1, 1, 0);
+
+    style.granule = 4;
+    CHECK_OK(apply(m, mesh, style));
+    whole(sherd_module_call(plain, x), expected);
+    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(1)")), expected, 12), 0, 1e-13);
+    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(0)")), expected, 12), 0, 1e-13);
+    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "R")), expected, 12), 0, 1e-13);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* With weights of zero the output is the bias: once, not once a rank. */
+static void a_rowwise_bias_counts_once(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int scattered = 0; scattered < 2; scattered++) {
+        double expected[8];
+        sherd_module *m = linear(world, 6, 4);
+        sherd_style style = sherd_rowwise();
+        sherd_tensor *zero = sherd_constant(world, SHERD_F64, SHAPE(4, 6), 2, 0);
+        if (scattered)
+            style.output = sherd_shard(0);
+        CHECK_OK(sherd_module_set_parameter(m, "weight", sherd_require_grad(zero, true)));
+        for (int i = 0; i < 8; i++)
+            expected[i] = 0.1 * sin(0.1 * (i % 4 + 1) * 2);
+        CHECK_OK(apply(m, mesh, style));
+        sherd_tensor *y = sherd_module_call(
+            m, spread(wave(world, SHERD_F64, 2, SHAPE(2, 6), 1, 1, 0), mesh, "R"));
+        CHECK_NEAR(distance_to(y, expected, 8), 0, 1e-15);
+        sherd_backward(sherd_sum(y));
+        double two[4] = {2, 2, 2, 2};
+        CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "bias")), two, 4), 0, 1e-15);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- SequenceParallel, PrepareInput --------------------------------------------------------- */
+
+static void sequences_are_normalised_in_parts(sherd_world *world)
+{
+    static _Thread_local double expected[MOST], grad[2][12];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_layer_options o = {.dtype = SHERD_F64};
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(3, 5, 12), 1, 1, 0);
+    sherd_tensor *c = wave(world, SHERD_F64, 3, SHAPE(3, 5, 12), 9, 1, 0);
+    sherd_module *plain = NULL, *m = NULL;
+
+    CHECK_OK(sherd_layer_norm_create(&plain, world, 12, &o));
+    CHECK_OK(sherd_layer_norm_create(&m, world, 12, &o));
+    sherd_tensor *y = sherd_module_call(plain, x);
+    sherd_backward(sherd_sum(sherd_mul(y, c)));
+    whole(y, expected);
+    whole(sherd_grad(sherd_module_parameter(plain, "weight")), grad[0]);
+    whole(sherd_grad(sherd_module_parameter(plain, "bias")), grad[1]);
+    CHECK_OK(apply(m, mesh, sherd_sequence_parallel()));
+    sherd_tensor *parts = spread(x, mesh, "S(1)");
+    c = spread(c, mesh, "S(1)");
+    sherd_comm_reset(world);
+    y = sherd_module_call(m, parts);
+    sherd_backward(sherd_sum(sherd_mul(y, c)));
+    CHECK_EQ(calls_logged(world), 0);
+    CHECK_TEXT(placements(y), "S(1)");
+    CHECK_TEXT(placements(sherd__raw_grad(sherd_module_parameter(m, "weight"))), "P(sum)");
+    CHECK_NEAR(distance_to(y, expected, 180), 0, 1e-13);
+    CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "weight")), grad[0], 12), 0, 1e-12);
+    CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "bias")), grad[1], 12), 0, 1e-12);
+    /* What lies otherwise is moved; each rank's own positions are joined, 5 of them on any number. */
+    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "R")), expected, 180), 0, 1e-13);
+    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(0)")), expected, 180), 0, 1e-13);
+    sherd_box box = sherd_tensor_box(parts);
+    sherd_tensor *own = sherd_from_data(world, SHERD_F64, box.size, 3, sherd_tensor_read(parts));
+    y = sherd_module_call(m, own);
+    CHECK_NEAR(distance_to(y, expected, 180), 0, 1e-13);
+    CHECK_TEXT(placements(y), "S(1)");
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_sequence_dim_may_count_from_the_end(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_style style = sherd_sequence_parallel();
+    sherd_module *m = NULL;
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(5, 4), 1, 1, 0), mesh, "R");
+
+    CHECK_OK(sherd_dropout_create(&m, world, 0));
+    style.sequence_dim = -2;
+    CHECK_OK(apply(m, mesh, style));
+    CHECK_TEXT(placements(sherd_module_call(m, x)), "S(0)");
+    CHECK_OK(sherd_world_check(world));
+    /* A tensor without that dim is an error. */
+    sherd_tensor *row = sherd_constant(world, SHERD_F64, SHAPE(4), 1, 1);
+    CHECK(sherd_tensor_failed(sherd_module_call(m, row)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    sherd_module_destroy(m);
+}
+
+static void echo(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    (void)self;
+    *out = *in;
+}
+
+/* Only the first positional argument moves; all others survive the hook. */
+static void prepare_input_moves_the_first_argument(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *m = container(world, echo, NULL);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(7, 3), 1, 1, 0), mesh, "S(0)");
+    sherd_tensor *y = sherd_constant(world, SHERD_F64, SHAPE(2), 1, 1);
+    sherd_args in = {.count = 3, .value = {x, y, x}, .name = {NULL, NULL, "k"}}, out;
+    sherd_style style = sherd_prepare_input();
+
+    style.input = sherd_shard(0);
+    CHECK_OK(apply(m, mesh, style));
+    sherd_module_run(m, &in, &out);
+    CHECK_EQ(out.count, 3);
+    CHECK_TEXT(placements(out.value[0]), "R");
+    CHECK(out.value[1] == y && out.value[2] == x && strcmp(out.name[2], "k") == 0);
+    sherd_module_destroy(m);
+
+    m = container(world, echo, NULL);
+    style.desired = sherd_shard(-1);
+    CHECK_OK(apply(m, mesh, style));
+    CHECK_TEXT(placements(sherd_module_call(m, x)), "S(1)");
+    CHECK_OK(sherd_world_check(world)); /* before one rank raises the alarm */
+    in.count = 0;
+    sherd_module_run(m, &in, &out);
+    CHECK(sherd_tensor_failed(out.value[0]));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "no positional argument") != NULL);
+    sherd_module_destroy(m);
+}
+
+/* ---- what arrives --------------------------------------------------------------------------- */
+
+static void a_declared_input_is_checked(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *root = container(world, NULL, NULL);
+    sherd_module *m = linear_layer(root, "fc", SHERD_F64, 4, 4, 1);
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(6, 4), 1, 1, 0);
+    sherd_parallel_entry entry = {"fc", sherd_colwise()};
+    bool alone = sherd_world_ranks(world) == 1;
+
+    entry.style.input = sherd_shard(-2);
+    CHECK_OK(sherd_parallelize(root, mesh, "tp", &entry, 1));
+    CHECK(!sherd_tensor_failed(sherd_module_call(m, spread(x, mesh, "S(0)"))));
+    CHECK_OK(sherd_world_check(world));
+    sherd_tensor *y = sherd_module_call(m, spread(x, mesh, "S(1)"));
+    CHECK_EQ(sherd_tensor_failed(y), !alone);
+    CHECK_EQ(sherd_world_check(world), alone ? SHERD_OK : SHERD_EINVAL);
+    if (!alone) {
+        CHECK(strstr(sherd_world_error(world), "\"fc\" (Colwise on axis tp)") != NULL);
+        CHECK(strstr(sherd_world_error(world), "f64[6,4(tp)]") != NULL);
+        CHECK(strstr(sherd_world_error(world), "declares S(-2) as input") != NULL);
+    }
+    sherd_module_destroy(root);
+}
+
+/* What came out of to_local goes back to where it was, though the ranks have different numbers of rows. */
+static void a_local_piece_remembers_its_layout(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *a = linear(world, 4, 5), *b = linear(world, 5, 3), *plain = linear(world, 4, 5);
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(3, 4), 1, 1, 0), *y;
+    sherd_style style = sherd_colwise();
+
+    whole(sherd_module_call(b, sherd_module_call(plain, x)), expected);
+    style.to_local = true;
+    CHECK_OK(apply(a, mesh, style));
+    CHECK_OK(apply(b, mesh, sherd_rowwise()));
+    y = sherd_module_call(a, x);
+    CHECK(sherd_tensor_layout(y) == NULL);
+    CHECK_NEAR(distance_to(sherd_module_call(b, y), expected, 9), 0, 1e-13);
+    /* A colwise layer would need it whole: gathered, not taken for whole. */
+    sherd_module *c = linear(world, 5, 2), *whole_c = linear(world, 5, 2);
+    CHECK_OK(apply(c, mesh, sherd_colwise()));
+    whole(sherd_module_call(whole_c, sherd_module_call(plain, x)), expected);
+    CHECK_NEAR(distance_to(sherd_module_call(c, y), expected, 6), 0, 1e-13);
+    sherd_module_destroy(a);
+    sherd_module_destroy(b);
+    sherd_module_destroy(c);
+    sherd_module_destroy(whole_c);
+    sherd_module_destroy(plain);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_plain_tensor_that_differs_is_refused(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *a = linear(world, 4, 6), *b = linear(world, 3, 4);
+    sherd_style style = sherd_colwise();
+    sherd_tensor *y;
+
+    style.to_local = true;
+    CHECK_OK(apply(a, mesh, style));
+    CHECK_OK(apply(b, mesh, sherd_colwise()));
+    y = sherd_relu(sherd_module_call(a, wave(world, SHERD_F64, 2, SHAPE(2, 4), 1, 1, 0)));
+    CHECK(sherd_tensor_failed(sherd_module_call(b, y)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "can't be taken for replicated") != NULL);
+    sherd_module_destroy(a);
+    sherd_module_destroy(b);
+}
+
+static void a_plain_tensor_beside_another_axis_is_refused(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_module *m = linear(world, 4, 6);
+    double data[8] = {0};
+    sherd_tensor *x = sherd_from_data(world, SHERD_F64, SHAPE(2, 4), 2, data);
+
+    CHECK_OK(apply(m, mesh, sherd_colwise()));
+    CHECK(sherd_tensor_failed(sherd_module_call(m, x)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_TEXT(placements(sherd_module_call(m, sherd_mark_equal(x))), "RS(1)");
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void another_mesh_is_refused(sherd_world *world)
+{
+    sherd_module *m = linear(world, 4, 6);
+    sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(2, 4), 1, 1, 0);
+
+    CHECK_OK(apply(m, mesh_of(world, "tp=2"), sherd_colwise()));
+    CHECK(sherd_tensor_failed(sherd_module_call(m, spread(x, mesh_of(world, "other=2"), "R"))));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "another mesh") != NULL);
+    sherd_module_destroy(m);
+}
+
+/* A pending sum along the axis is settled on arrival; one along another axis stays. */
+static void pending_inputs_are_settled_on_the_axis_only(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    const sherd_layout *layout = NULL;
+    sherd_style style = sherd_prepare_input();
+    sherd_module *m = container(world, echo, NULL);
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 1, SHAPE(5), "P(sum)P(sum)", NULL));
+    CHECK_OK(apply(m, mesh, style));
+    sherd_tensor *y = sherd_module_call(m, sherd_constant_on(layout, SHERD_F64, 3));
+    CHECK_TEXT(placements(y), "P(sum)R");
+    double three[5] = {3, 3, 3, 3, 3};
+    CHECK_EQ(distance_to(y, three, 5), 0);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(linear_layers_move_what_upstreams_do), {1, 2, 3, 4}},
+    {TEST(tables_split_by_width_or_by_entry), {1, 2, 3, 8}},
+    {TEST(a_granule_stays_on_one_rank), {1, 2, 3, 4}},
+    {TEST(an_input_follows_the_weights_cuts), {1, 2, 3, 4}},
+    {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
+    {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
+    {TEST(a_sequence_dim_may_count_from_the_end), {2, 3}},
+    {TEST(prepare_input_moves_the_first_argument), {2, 3}},
+    {TEST(a_declared_input_is_checked), {1, 2, 3}},
+    {TEST(a_local_piece_remembers_its_layout), {1, 2, 3}},
+    {TEST(a_plain_tensor_that_differs_is_refused), {2, 3}},
+    {TEST(a_plain_tensor_beside_another_axis_is_refused), {4}},
+    {TEST(another_mesh_is_refused), {2}},
+    {TEST(pending_inputs_are_settled_on_the_axis_only), {4}},
+};
+CHECK_MAIN(tests)
