@@ -41,6 +41,10 @@ static void fills_hold_one_value(sherd_world *world)
     sherd_tensor *scalar = sherd_constant(world, SHERD_F64, NULL, 0, 6);
     CHECK_EQ(sherd_tensor_count(scalar), 1);
     CHECK(sherd_item(scalar) == 6);
+    int64_t nothing[3] = {0, 1LL << 40, 1LL << 40};
+    sherd_tensor *empty = sherd_constant(world, SHERD_F64, nothing, 3, 6);
+    CHECK(sherd_tensor_read(empty) != NULL && sherd_tensor_write(empty) != NULL);
+    CHECK_EQ(sherd_tensor_count(empty), 0);
     CHECK_OK(sherd_world_check(world));
 }
 

@@ -102,6 +102,9 @@ static sherd_tensor *furnish(sherd_tensor *t)
     bool distributed = t->layout != NULL;
     int64_t bytes;
 
+    /* Strides of nothing are never used, and those of [0, 2^40, 2^40] have no number. */
+    if (t->count > 0)
+        sherd__row_major(t->ndim, t->local, t->stride);
     if (!sherd__mul(t->count, (int64_t)sherd_dtype_bytes(t->dtype), &bytes)) {
         sherd_tensor_release(t);
         sherd__fail_tensor(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
@@ -137,7 +140,6 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
     t->varies = varies;
     for (int d = 0; d < ndim; d++)
         t->shape[d] = t->local[d] = shape[d];
-    sherd__row_major(ndim, t->local, t->stride);
     if (!sherd__count(shape, ndim, &t->count)) {
         sherd_tensor_release(t);
         sherd__fail_tensor(world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
@@ -175,7 +177,6 @@ sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
     t->ndim = spec->ndim;
     memcpy(t->shape, spec->shape, sizeof t->shape);
     set_local(t, layout);
-    sherd__row_major(t->ndim, t->local, t->stride);
     return furnish(t);
 }
 
