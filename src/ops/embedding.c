@@ -73,7 +73,7 @@ sherd_tensor *sherd_embedding(sherd_tensor *weight, sherd_tensor *ids)
                              SHERD_MAX_DIMS - 1);
     if (ids->dtype != SHERD_I32)
         return sherd__refuse(&o, SHERD_EINVAL, "ids must be i32");
-    in[IDS] = sherd__settled(ids);
+    in[IDS] = sherd__without_pending(ids);
     if (sherd_tensor_failed(in[IDS]) || !sherd__check_indices(&o, IDS, weight->shape[0], &failed))
         return sherd_tensor_failed(in[IDS]) ? in[IDS] : failed;
     return lookup(&o);

@@ -200,7 +200,7 @@ sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets)
     const char *misfit = misfit_of(logits, targets);
     if (misfit)
         return sherd__refuse(&o, SHERD_EINVAL, "%s", misfit);
-    in[TARGETS] = sherd__settled(targets);
+    in[TARGETS] = sherd__without_pending(targets);
     if (sherd_tensor_failed(in[TARGETS]))
         return in[TARGETS];
     if (!sherd__check_indices(&o, TARGETS, logits->shape[targets->ndim], &failed))

@@ -88,7 +88,7 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     return y;
 }
 
-sherd_tensor *sherd__settled(sherd_tensor *t)
+sherd_tensor *sherd__without_pending(sherd_tensor *t)
 {
     const sherd_layout *to;
 

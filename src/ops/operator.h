@@ -45,7 +45,7 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh,
                                       const char *function);
 
 /* `t` moved (recorded) so that nothing in it is pending; itself if nothing is, or if it is plain. */
-sherd_tensor *sherd__settled(sherd_tensor *t);
+sherd_tensor *sherd__without_pending(sherd_tensor *t);
 
 /* `t` moved (not recorded) to `layout`; itself if it lies so, or if both are plain. */
 sherd_tensor *sherd__aligned(sherd_tensor *t, const sherd_layout *layout);

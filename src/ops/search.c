@@ -155,6 +155,17 @@ static const sherd__dim *chosen_dim(const search *s, char name)
     return NULL;
 }
 
+/* Whether an operand would have to be pending and sharded on one axis. */
+static bool contradicts(const search *s, int i)
+{
+    for (const char *label = s->rule->operand[i]; *label; label++) {
+        const sherd__dim *dim = chosen_dim(s, *label);
+        if (dim && (sherd__dim_bits(dim) & s->kept[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Where the candidate puts an operand. */
 static sherd_status target_of(search *s, int i, const sherd_layout **out)
 {
@@ -220,6 +231,9 @@ static void try_candidate(search *s)
     sherd__fit fit;
 
     s->tried++;
+    for (int i = 0; i < s->rule->operands; i++)
+        if (s->operands[i] && contradicts(s, i))
+            return;
     for (int i = 0; i < s->rule->operands && !s->status; i++)
         if (s->operands[i])
             s->status = target_of(s, i, &target[i]);

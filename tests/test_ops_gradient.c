@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every operator's backward against central differences in f64, on plain operands and on operands under every
+ * placement, with default cuts and with uneven ones. The loss weighs each element of the result differently, so that
+ * a gradient at a wrong place shows.
+ */
+#include "ops_cases.h"
+
+enum { MOST_COMBINATIONS = 900 };
+
+static const double step_size = 1e-5, tolerance = 1e-8;
+
+typedef double gradients[MOST_IN][MOST_ELEMENTS];
+
+static double weight_at(int64_t i)
+{
+    return value_at(40, i);
+}
+
+/* The loss of plain operands, added up here. */
+static double plain_loss(sherd_world *world, const op_case *c, sherd_tensor *const *in)
+{
+    double y[MOST_ELEMENTS], loss = 0;
+
+    (void)world;
+    sherd_tensor *t = c->run(in);
+    copy_values(y, t);
+    for (int64_t i = 0; i < sherd_tensor_count(t); i++)
+        loss += y[i] * weight_at(i);
+    return loss;
+}
+
+/* Central differences of every element of every operand. */
+static void differences(sherd_world *world, const op_case *c, gradients out)
+{
+    sherd_tensor *in[MOST_IN];
+
+    for (int i = 0; i < c->operands; i++)
+        in[i] = plain_operand(world, c, i, NULL);
+    for (int i = 0; i < c->operands; i++) {
+        sherd_tensor *kept = in[i];
+        double x[MOST_ELEMENTS];
+        if (c->index >> i & 1)
+            continue;
+        copy_values(x, kept);
+        for (int64_t e = 0; e < count_of(c, i); e++) {
+            double at = x[e], loss[2];
+            sherd_scope_begin(world);
+            for (int side = 0; side < 2; side++) {
+                x[e] = at + (side ? step_size : -step_size);
+                in[i] = plain_operand(world, c, i, x);
+                loss[side] = plain_loss(world, c, in);
+            }
+            sherd_scope_end(world);
+            x[e] = at;
+            out[i][e] = (loss[1] - loss[0]) / (2 * step_size);
+        }
+        in[i] = kept;
+    }
+}
+
+/* Forward, loss, backward. False if the operator refused its operands. */
+static bool differentiate(const op_case *c, sherd_tensor *const *in)
+{
+    sherd_tensor *y;
+    double w[MOST_ELEMENTS];
+
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            sherd_require_grad(in[i], true);
+    if (refused(c, in, &y))
+        return false;
+    for (int64_t i = 0; i < sherd_tensor_count(y); i++)
+        w[i] = weight_at(i);
+    sherd_tensor *weights = sherd_mark_equal(
+        sherd_from_data(in[0]->world, SHERD_F64, sherd_tensor_shape(y), sherd_tensor_ndim(y), w));
+    sherd_backward(sherd_sum(sherd_mul(y, weights)));
+    return true;
+}
+
+static bool same_gradients(const op_case *c, sherd_tensor *const *in, gradients want)
+{
+    bool good = true;
+
+    for (int i = 0; i < c->operands; i++) {
+        if (c->index >> i & 1)
+            continue;
+        sherd_tensor *g = sherd_grad(in[i]);
+        good &= CHECK(g != NULL);
+        if (g)
+            good &= CHECK(distance(sherd_full(g), want[i], count_of(c, i)) <= tolerance);
+    }
+    return good;
+}
+
+static void sharded_case(const sherd_mesh *mesh, const op_case *c, gradients want)
+{
+    int64_t step, all = combinations(mesh, c, MOST_COMBINATIONS, &step);
+    sherd_world *world = sherd__space_world(mesh->space);
+
+    for (int64_t number = 0; number < all; number += step) {
+        sherd_tensor *in[MOST_IN];
+        sherd_scope_begin(world);
+        place_all(mesh, c, number, in);
+        if (differentiate(c, in) && !same_gradients(c, in, want)) {
+            say_layouts(c, in);
+            number = all; /* one is enough */
+        }
+        sherd_scope_end(world);
+    }
+}
+
+static void gradients_equal_differences(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    static gradients want_of[CHECK_RANKS];
+    double(*want)[MOST_ELEMENTS] = want_of[sherd_world_rank(world)];
+
+    for (int i = 0; i < LEN(cases); i++) {
+        const op_case *c = &cases[i];
+        sherd_tensor *in[MOST_IN];
+        sherd_scope_begin(world);
+        differences(world, c, want);
+        for (int j = 0; j < c->operands; j++)
+            in[j] = plain_operand(world, c, j, NULL);
+        if (!differentiate(c, in) || !same_gradients(c, in, want))
+            fprintf(stderr, "  in plain %s\n", c->name);
+        sharded_case(mesh, c, want);
+        sherd_scope_end(world);
+        if (!CHECK_OK(sherd_world_check(world)))
+            say_error(world);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+};
+CHECK_MAIN(tests)

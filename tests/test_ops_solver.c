@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the solver promises: operands that fit are never moved, else the cheapest move is taken; and what follows
+ * for the calls of a layer. Calls are counted by the comm log of this rank.
+ */
+#include "ops_cases.h"
+
+#include "ops/rule.h"
+
+static int64_t calls(const sherd_world *world)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        n += sherd_comm_get(world, i).calls;
+    return n;
+}
+
+static const sherd_layout *layout(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                                  const char *placements, const char *cuts)
+{
+    const sherd_layout *l = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&l, mesh, ndim, shape, placements, cuts));
+    return l;
+}
+
+/* A tensor with values of its own, in this layout. */
+static sherd_tensor *make(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                          const char *placements, const char *cuts)
+{
+    op_case c = {.operands = 1};
+
+    c.ndim[0] = ndim;
+    memcpy(c.shape[0], shape, (size_t)ndim * sizeof *shape);
+    return place(&c, 0, layout(mesh, ndim, shape, placements, cuts));
+}
+
+#define SHAPE(...)                                           \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) \
+    {                                                        \
+        __VA_ARGS__                                          \
+    }
+
+static const sherd_mesh *mesh_of(sherd_world *world, const char *text)
+{
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    return mesh;
+}
+
+static void lies(sherd_tensor *t, const char *placements)
+{
+    if (CHECK(!sherd_tensor_failed(t)))
+        CHECK_TEXT(sherd_layout_placements(t->layout), placements);
+}
+
+/* Layers of a tensor-parallel model, each laid out as its style says: no call, and the result lies as expected. */
+static void what_fits_never_moves(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_tensor *x = make(mesh, SHAPE(4, 3, 6), "S(0)R", NULL);
+    sherd_tensor *split = make(mesh, SHAPE(4, 3, 6), "S(0)S(2)", "2:2,4");
+    sherd_tensor *rows = make(mesh, SHAPE(4, 3, 6), "S(0)S(1)", NULL);
+    sherd_tensor *pending = make(mesh, SHAPE(4, 3, 6), "S(0)P(sum)", NULL);
+    sherd_tensor *bias = make(mesh, SHAPE(6), "RR", NULL);
+    sherd_tensor *square = make(mesh, SHAPE(6, 6), "RR", NULL);
+    sherd_tensor *heads = make(mesh, SHAPE(2, 3, 3, 2), "S(0)S(2)", "2:2,1");
+    sherd_generator g = sherd_generator_named("g");
+
+    sherd_comm_reset(world);
+    lies(sherd_linear(x, make(mesh, SHAPE(5, 6), "RS(0)", "0:1,4"),
+                      make(mesh, SHAPE(5), "RS(0)", "0:1,4")),
+         "S(0)S(2)");
+    lies(sherd_linear(split, make(mesh, SHAPE(5, 6), "RS(1)", "1:2,4"), NULL), "S(0)P(sum)");
+    lies(sherd_linear(split, make(mesh, SHAPE(6, 6), "RS(1)", "1:2,4"), bias), "S(0)P(sum)");
+    lies(sherd_linear(pending, square, NULL), "S(0)P(sum)");
+    lies(sherd_add(pending, bias), "S(0)P(sum)");
+    lies(sherd_add(pending, pending), "S(0)P(sum)");
+    lies(sherd_scale(pending, 2), "S(0)P(sum)");
+    lies(sherd_mul(pending, bias), "S(0)P(sum)");
+    lies(sherd_dropout(pending, 0.5, &g), "S(0)P(sum)");
+    lies(sherd_gelu(split), "S(0)S(2)");
+    lies(sherd_layer_norm(rows, bias, bias, 1e-5), "S(0)S(1)");
+    lies(sherd_attention(heads, heads, heads, NULL), "S(0)S(2)");
+    lies(sherd_sum(split), "P(sum)P(sum)");
+    lies(sherd_mean(rows), "P(sum)P(sum)");
+    lies(sherd_transpose(split, 1, 2), "S(0)S(1)");
+    lies(sherd_matmul(split, make(mesh, SHAPE(6, 3), "RS(0)", "0:2,4")), "S(0)P(sum)");
+    lies(sherd_view(split, (int64_t[]){4, 3, 3, 2}, 4), "S(0)S(2)");
+    CHECK_EQ(calls(world), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void tables_and_losses_fit_too(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    op_case c = {.operands = 2, .ndim = {2, 2}, .shape = {{7, 6}, {4, 3}}, .index = 2, .limit = 7};
+    sherd_tensor *ids = place(&c, 1, layout(mesh, SHAPE(4, 3), "S(0)R", NULL));
+
+    sherd_comm_reset(world);
+    lies(sherd_embedding(make(mesh, SHAPE(7, 6), "RS(0)", "0:7,0"), ids), "S(0)P(sum)");
+    lies(sherd_embedding(make(mesh, SHAPE(7, 6), "RS(1)", NULL), ids), "S(0)S(2)");
+    lies(sherd_cross_entropy(make(mesh, SHAPE(4, 3, 7), "S(0)R", NULL), ids), "P(sum)R");
+    CHECK_EQ(calls(world), 0);
+    /* Sharded classes: one exchange of statistics, however the classes are cut. */
+    lies(sherd_cross_entropy(make(mesh, SHAPE(4, 3, 7), "S(0)S(2)", "2:0,7"), ids), "P(sum)R");
+    CHECK_EQ(calls(world), 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A replicated operand is cut to fit for nothing; one of two that are in each other's way is moved, the smaller. */
+static void the_cheapest_move_is_taken(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "x=2");
+
+    sherd_comm_reset(world);
+    lies(sherd_linear(make(mesh, SHAPE(3, 6), "R", NULL), make(mesh, SHAPE(5, 6), "S(1)", NULL),
+                      NULL),
+         "P(sum)");
+    lies(sherd_add(make(mesh, SHAPE(4, 3), "R", NULL), make(mesh, SHAPE(4, 3), "S(0)", "0:1,3")),
+         "S(0)");
+    CHECK_EQ(calls(world), 0);
+    lies(sherd_matmul(make(mesh, SHAPE(8, 4), "S(0)", NULL), make(mesh, SHAPE(4, 2), "S(1)", NULL)),
+         "S(0)");
+    CHECK_EQ(calls(world), 1);
+    lies(sherd_matmul(make(mesh, SHAPE(2, 4), "S(0)", NULL), make(mesh, SHAPE(4, 8), "S(1)", NULL)),
+         "S(1)");
+    CHECK_EQ(calls(world), 2);
+    /* Both must lie alike: the one with fewer bytes to receive moves. Here the other way costs 3 rows, this way 1. */
+    lies(sherd_add(make(mesh, SHAPE(4, 3), "S(0)", "0:1,3"), make(mesh, SHAPE(4, 3), "S(0)", NULL)),
+         "S(0)");
+    CHECK_EQ(calls(world), 3);
+    /* What is not linear settles. */
+    lies(sherd_relu(make(mesh, SHAPE(4, 3), "P(sum)", NULL)), "R");
+    CHECK_EQ(calls(world), 4);
+    /* A sum of a pending and a sharded operand: reduced to where the other lies, not gathered. */
+    lies(sherd_add(make(mesh, SHAPE(4, 3), "P(sum)", NULL), make(mesh, SHAPE(4, 3), "S(0)", NULL)),
+         "S(0)");
+    CHECK_EQ(calls(world), 5);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A weight sharded over both axes beside a batch over dp gives up dp only. */
+static void only_the_axis_in_the_way_is_gathered(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_tensor *x = make(mesh, SHAPE(8, 8, 4), "S(0)R", NULL);
+
+    sherd_comm_reset(world);
+    lies(sherd_linear(x, make(mesh, SHAPE(8, 4), "S(0)[1]S(0)[0]", NULL), NULL), "S(0)S(2)");
+    lies(sherd_linear(x, make(mesh, SHAPE(8, 4), "S(0)S(0)", NULL), NULL), "S(0)S(2)");
+    lies(sherd_linear(x, make(mesh, SHAPE(8, 4), "S(1)S(0)", NULL), NULL), "S(0)S(2)");
+    CHECK_EQ(calls(world), 3);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void replicated_work_stays_replicated(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_tensor *x = make(mesh, SHAPE(4, 3, 6), "RR", NULL);
+
+    sherd_comm_reset(world);
+    lies(sherd_linear(x, make(mesh, SHAPE(5, 6), "RR", NULL), NULL), "RR");
+    lies(sherd_add(x, make(mesh, SHAPE(6), "RS(0)", NULL)), "RS(2)");
+    CHECK_EQ(calls(world), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void answers_are_cached(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "x=2");
+    sherd__rule rule = {.name = "test", .linearity = SHERD__LINEAR};
+    const sherd_layout *operands[] = {layout(mesh, SHAPE(4, 6), "S(0)", NULL),
+                                      layout(mesh, SHAPE(6, 2), "S(1)", NULL)};
+    int64_t shape[1][SHERD_MAX_DIMS] = {{4, 2}};
+
+    CHECK(sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){2, 2}));
+    const sherd__placing *first =
+        sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape);
+    CHECK(first != NULL);
+    int64_t before = sherd_world_allocations(world);
+    CHECK(first == sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape));
+    CHECK_EQ(sherd_world_allocations(world), before);
+    rule.linearity = SHERD__NONLINEAR;
+    CHECK(first != sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape));
+}
+
+static void index_strings_expand(sherd_world *world)
+{
+    sherd__rule rule = {.name = "test"};
+
+    (void)world;
+    CHECK(sherd__rule_compile(&rule, "...mk,...kn->...mn", (int[]){4, 4}));
+    CHECK_TEXT(rule.operand[0], "ABmk");
+    CHECK_TEXT(rule.operand[1], "ABkn");
+    CHECK_TEXT(rule.result[0], "ABmn");
+    CHECK(sherd__rule_compile(&rule, "...k,nk,n->...n,...", (int[]){1, 2, -1}));
+    CHECK_TEXT(rule.operand[0], "k");
+    CHECK_TEXT(rule.operand[2], "");
+    CHECK_TEXT(rule.result[0], "n");
+    CHECK_TEXT(rule.result[1], "");
+    CHECK_EQ(rule.results, 2);
+    CHECK(!sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){1, 2}));
+    CHECK(!sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){2, 3}));
+    CHECK(!sherd__rule_compile(&rule, "...mk,...kn->...mn", (int[]){3, 4}));
+    CHECK(!sherd__rule_compile(&rule, "...,...->...ab", (int[]){7, 7}));
+}
+
+/* Column-parallel, GELU, row-parallel: one all-reduce forward, one backward. */
+static void an_mlp_costs_one_call_each_way(sherd_world *world)
+{
+    int64_t ranks = sherd_world_ranks(world);
+    char text[16];
+    snprintf(text, sizeof text, "tp=%d", (int)ranks);
+    const sherd_mesh *mesh = mesh_of(world, text);
+    sherd_tensor *leaf = sherd_require_grad(make(mesh, SHAPE(2, 3, 6), "R", NULL), true);
+    sherd_tensor *up = sherd_require_grad(make(mesh, SHAPE(8, 6), "S(0)", NULL), true);
+    sherd_tensor *rise = sherd_require_grad(make(mesh, SHAPE(8), "S(0)", NULL), true);
+    sherd_tensor *down = sherd_require_grad(make(mesh, SHAPE(6, 8), "S(1)", NULL), true);
+    sherd_tensor *fall = sherd_require_grad(make(mesh, SHAPE(6), "R", NULL), true);
+
+    sherd_tensor *x = sherd_scale(leaf, 0.5);
+    sherd_comm_reset(world);
+    sherd_tensor *y = sherd_linear(sherd_gelu(sherd_linear(x, up, rise)), down, fall);
+    CHECK_EQ(calls(world), 0);
+    y = sherd_redistribute(y, layout(mesh, SHAPE(2, 3, 6), "R", NULL), NULL);
+    CHECK_EQ(calls(world), 1);
+    sherd_tensor *loss = sherd_sum(sherd_add(x, y));
+    sherd_comm_reset(world);
+    sherd_backward(loss);
+    CHECK_EQ(calls(world), 1);
+    sherd_grad(leaf);
+    sherd_grad(up);
+    sherd_grad(rise);
+    sherd_grad(down);
+    sherd_grad(fall);
+    CHECK_EQ(calls(world), 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Three column-parallel products read one tensor: their pending gradients are added up, then settled by one call. */
+static void one_call_settles_three_uses(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "tp=3");
+    sherd_tensor *leaf = sherd_require_grad(make(mesh, SHAPE(2, 3, 6), "R", NULL), true);
+    sherd_tensor *sum = NULL;
+
+    sherd_comm_reset(world);
+    sherd_tensor *x = sherd_gelu(leaf);
+    for (int i = 0; i < 3; i++) {
+        sherd_tensor *w = sherd_require_grad(make(mesh, SHAPE(5, 6), "S(0)", "0:2,2,1"), true);
+        sherd_tensor *y = sherd_linear(x, w, NULL);
+        sum = sum ? sherd_add(sum, y) : y;
+    }
+    sherd_backward(sherd_sum(sum));
+    CHECK_EQ(calls(world), 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A gathered parameter is kept as its shard and gathered again in backward; its gradient waits to be settled. */
+static void a_gathered_operand_is_saved_as_it_was(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2");
+    sherd_tensor *x = sherd_require_grad(make(mesh, SHAPE(8, 4), "S(0)", NULL), true);
+    sherd_tensor *w = sherd_require_grad(make(mesh, SHAPE(4, 4), "S(0)", NULL), true);
+
+    sherd_comm_reset(world);
+    sherd_scope_begin(world);
+    sherd_tensor *y = sherd_linear(x, w, NULL);
+    lies(y, "S(0)");
+    CHECK_EQ(calls(world), 1);
+    CHECK_EQ(sherd_saved_bytes(world), 0); /* leaves only */
+    sherd_backward(sherd_sum(y));
+    sherd_scope_end(world);
+    CHECK_EQ(calls(world), 2);
+    lies(sherd_grad(w), "S(0)");
+    CHECK_EQ(calls(world), 3);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(what_fits_never_moves), {4}},
+    {TEST(tables_and_losses_fit_too), {4}},
+    {TEST(the_cheapest_move_is_taken), {2}},
+    {TEST(only_the_axis_in_the_way_is_gathered), {4}},
+    {TEST(replicated_work_stays_replicated), {4}},
+    {TEST(answers_are_cached), {2}},
+    {TEST(index_strings_expand), {1}},
+    {TEST(an_mlp_costs_one_call_each_way), {2, 3}},
+    {TEST(one_call_settles_three_uses), {3}},
+    {TEST(a_gathered_operand_is_saved_as_it_was), {2}},
+};
+CHECK_MAIN(tests)
