@@ -10,6 +10,7 @@
 #ifndef SHERD__ARENA_H
 #define SHERD__ARENA_H
 
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "layout/space.h"
@@ -131,6 +132,12 @@ typedef struct sherd__arena {
     bool threads;
     int cores; /* in the affinity mask, before any rank was pinned */
 } sherd__arena;
+
+/* The affinity of a thread before it was pinned. */
+typedef struct sherd__pinning {
+    bool pinned;
+    cpu_set_t set;
+} sherd__pinning;
 
 enum { SHERD__REGION_FLOOR_LOG2 = 22 }; /* below 4 MB a region is no use */
 

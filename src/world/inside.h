@@ -132,7 +132,8 @@ struct sherd_world {
 
     sherd__arena arena;
     bool owns_arena;
-    sherd__post *post; /* my own */
+    sherd__pinning pinning; /* of a launched program: undone at the close */
+    sherd__post *post;      /* my own */
     sherd__store store;
     uint64_t epoch, round;
     bool arrived; /* at a meeting: raises nothing, makes no calls */

@@ -3,14 +3,16 @@
 #ifndef SHERD__LAUNCH_H
 #define SHERD__LAUNCH_H
 
+#include <signal.h>
+
 #include "arena.h"
 
 /*
  * `sherd run`: start `ranks` copies of a program as the ranks of one arena, watch them, and wait for the end.
  * argv is the program and its arguments, NULL at the end; it is looked for in PATH. Returns the exit status: 0 if all
- * returned 0, else the first that is not, 128 + signal if a rank was killed, 127 if the program can not be run. If a
- * rank dies, one line on standard error says so and the others end. A negative value is a sherd_status (text in
- * diag) of a failure to start.
+ * returned 0, else the first that is not, 128 + signal if a rank was killed. If a rank dies, one line on standard
+ * error says so and the others end. A negative value is the sherd_status (text in diag) of a failure to start: EINVAL
+ * the program can not be run, ELIMIT, ENOMEM. A signal that ends this process is passed on to all, then raised again.
  */
 int sherd__launch(int ranks, char *const argv[], sherd__diag *diag);
 
@@ -25,7 +27,7 @@ typedef struct sherd__launch_plan {
 } sherd__launch_plan;
 
 /* Join, run the body, close. *opened: what joining returned (then the body did not run); *closed: the last check. */
-int sherd__run_rank(const sherd__launch_plan *plan, int rank, bool owns, sherd_status *opened,
+int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
                     sherd_status *closed, sherd__diag *diag);
 
 /* Fork the ranks of a plan and watch them. */
@@ -36,9 +38,11 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
 bool sherd__is_launched(void);
 sherd_status sherd__spawn_here(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag);
 
-/* Cores in the affinity mask; pin this thread to the rank-th of them. */
+/* Cores in the affinity mask of this thread. */
 int sherd__cores(void);
-void sherd__pin(int rank);
+/* Pin this thread to the rank-th of them; what it was is returned, for unpin. */
+sherd__pinning sherd__pin(int rank);
+void sherd__unpin(const sherd__pinning *before);
 
 /* ---- watch.c ---------------------------------------------------------------------------------- */
 
@@ -51,12 +55,15 @@ typedef struct sherd__child {
     int64_t stopped_since; /* ns; 0 = it is not stopped */
 } sherd__child;
 
+/* SIGINT, SIGTERM, SIGHUP: to be blocked while there are children. */
+void sherd__ending_signals(sigset_t *set);
+
 /*
  * Watch the children of an arena until all have ended. A child that dies, or exits without closing its world, ends the
- * world for all, with one line on standard error; those still alive 1.5 s later are killed. SIGINT, SIGTERM and
- * SIGHUP (blocked by the caller) end all; *signal is then that signal. Returns whether a rank died.
+ * world for all, with one line on standard error; those still alive 1.5 s later are killed. One of the ending signals
+ * ends all and is returned; otherwise 0.
  */
-bool sherd__watch(sherd__arena *arena, sherd__child *child, int ranks, int *signal);
+int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks);
 /* The exit status of all: the first that is not 0 of those that did not merely follow another's death. */
 int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks);
 

@@ -4,35 +4,9 @@
 #include "launch.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int sherd__cores(void)
-{
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    return CPU_COUNT(&set);
-}
-
-void sherd__pin(int rank)
-{
-    cpu_set_t set, one;
-    int seen = 0;
-
-    if (sched_getaffinity(0, sizeof set, &set))
-        return;
-    CPU_ZERO(&one);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set) && seen++ == rank) {
-            CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);
-            return;
-        }
-}
 
 /* ---- threads ---------------------------------------------------------------------------------- */
 
@@ -56,19 +30,18 @@ static void *run_thread(void *payload)
     bool go = *self->go;
     pthread_mutex_unlock(self->gate);
     if (go)
-        self->value =
-            sherd__run_rank(plan, self->rank, false, &self->opened, &self->closed, &self->diag);
+        self->value = sherd__run_rank(plan, self->rank, &self->opened, &self->closed, &self->diag);
     return NULL;
 }
 
-int sherd__run_rank(const sherd__launch_plan *plan, int rank, bool owns, sherd_status *opened,
+int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
                     sherd_status *closed, sherd__diag *diag)
 {
     sherd_world *world;
 
     if (plan->pin)
         sherd__pin(rank);
-    *opened = sherd__world_join(&world, &plan->arena, owns, rank, plan->options, diag);
+    *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
     if (*opened)
         return 0;
     int value = plan->body(world, plan->payload);

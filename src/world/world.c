@@ -4,6 +4,7 @@
  * ranks is in the arena; all else is this rank's own, from its own heap.
  */
 #include "inside.h"
+#include "launch.h"
 
 #include "base/hash.h"
 
@@ -75,6 +76,7 @@ static void destroy(sherd_world *world)
         sherd__free(&world->heap, call->task);
         sherd__free(&world->heap, call);
     }
+    sherd__unpin(&world->pinning);
     sherd__heap heap = world->heap;
     sherd__free(&heap, world);
     if (owns)
