@@ -97,6 +97,8 @@ static int versions(sherd__kernels out[2])
         sherd__install_avx2(&out[n++]);
     if (sherd__has_avx512())
         sherd__install_avx512(&out[n++]);
+#else
+    (void)out;
 #endif
     return n;
 }

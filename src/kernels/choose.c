@@ -6,7 +6,6 @@
 #include "fast.h"
 #include "gemm.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,18 +14,6 @@ static bool wanted(const char *variable, const char *name)
 {
     const char *value = getenv(variable);
     return !value || !*value || strcmp(value, name) == 0;
-}
-
-/* A rank is one thread: the OpenMP runtime below oneDNN must not start more. The setting is per calling thread. */
-static void one_thread(void)
-{
-    union {
-        void *object;
-        void (*call)(int);
-    } set = {.object = dlsym(RTLD_DEFAULT, "omp_set_num_threads")};
-
-    if (set.object)
-        set.call(1);
 }
 
 /* Asked here and not in their files: those may be compiled to instructions that this machine lacks. */
@@ -72,7 +59,7 @@ static void install_gemm(sherd__kernels *table)
     }
 #ifdef SHERD_HAVE_DNNL
     if (wanted("SHERD_GEMM", "onednn")) {
-        one_thread();
+        sherd__onednn_one_thread();
         table->gemm = sherd__gemm_onednn;
         table->gemm_name = "onednn";
     }

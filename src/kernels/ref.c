@@ -39,17 +39,24 @@ static double uniform(sherd__key key, int64_t i)
            (double)(1 << SHERD__UNIFORM_BITS);
 }
 
-/* Words (0,1) and (2,3) of a block make two normal numbers each; the first word is moved off 0. */
-static double normal(sherd__key key, int64_t i)
+void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation)
 {
     const double scale = 1.0 / 4294967296.0;
+    double radius = sqrt(-2 * log(((double)word[0] + 1) * scale)); /* the word is moved off 0 */
+    double angle = 6.283185307179586 * ((double)word[1] * scale);
+
+    out[0] = mean + deviation * (radius * cos(angle));
+    out[1] = mean + deviation * (radius * sin(angle));
+}
+
+static double normal(sherd__key key, int64_t i, double mean, double deviation)
+{
     uint32_t block[4];
+    double pair[2];
 
     sherd__philox(block, key, (uint64_t)i / 4);
-    const uint32_t *pair = block + (i % 4 / 2) * 2;
-    double radius = sqrt(-2 * log(((double)pair[0] + 1) * scale));
-    double angle = 6.283185307179586 * ((double)pair[1] * scale);
-    return radius * (i % 2 ? sin(angle) : cos(angle));
+    sherd__normal_pair(pair, block + (i % 4 / 2) * 2, mean, deviation);
+    return pair[i % 2];
 }
 
 #define REAL    float

@@ -19,6 +19,9 @@ static inline uint32_t sherd__keep_threshold(double p)
     return (uint32_t)ceil(p * (double)(1 << SHERD__UNIFORM_BITS));
 }
 
+/* Two normal numbers from two words (Box-Muller), in f64. One function for all versions, so that their bits are equal. */
+void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation);
+
 /* Keys that query i sees. */
 static inline int64_t sherd__visible(const sherd__attention_shape *s, int64_t i)
 {

@@ -22,7 +22,7 @@ typedef __mmask16 vm;
 /* The first n lanes, 0 <= n; all of them for n >= W. */
 INLINE vm v_part(int64_t n)
 {
-    return n >= W ? (vm)0xFFFF : (vm)((1u << n) - 1);
+    return (vm)(n >= W ? 0xFFFFu : (1u << n) - 1);
 }
 INLINE vf v_load(const float *p)
 {
