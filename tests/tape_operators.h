@@ -52,7 +52,11 @@ static inline sherd_tensor *multiplied(sherd_tensor *a, sherd_tensor *b)
 
 static void doubled_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    (void)node;
+    const sherd_layout *settled = sherd__input_layout(node, 0);
+
+    /* It takes nothing pending: gradients come in the layout of its output. */
+    if (settled && sherd__layout_settle(&settled, settled) == SHERD_OK)
+        CHECK(grad_out[0]->layout == settled);
     grad_in[0] = scaled(grad_out[0], 2);
 }
 static const sherd__backward doubled_backward = {"doubled", false, doubled_back};
@@ -189,6 +193,21 @@ static inline sherd_tensor *fork_of(sherd_tensor *t)
 {
     sherd_tensor *out = scaled(t, 1);
     sherd__record_node(t->world, &fork_backward, &t, 1, &out, 1, NULL, 0);
+    return out;
+}
+
+static void turned_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_layout *const *to = sherd__attrs(node);
+    grad_in[0] = sherd__move_to(grad_out[0], *to, false);
+}
+static const sherd__backward turned_backward = {"turned", true, turned_back};
+
+/* t, whose gradient comes back in a layout of its own. */
+static inline sherd_tensor *turned(sherd_tensor *t, const sherd_layout *gradient)
+{
+    sherd_tensor *out = scaled(t, 1);
+    sherd__record_node(t->world, &turned_backward, &t, 1, &out, 1, &gradient, sizeof(void *));
     return out;
 }
 

@@ -281,6 +281,29 @@ static void a_pending_gradient_of_a_shard_is_scattered(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void a_gradient_in_another_layout_is_brought_to_the_output(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    static const char *const placements[] = {"RR", "S(0)S(1)", "S(1)R", "S(0)S(0)"};
+    int64_t shape[2] = {7, 5};
+
+    for (int i = 0; i < LEN(placements); i++)
+        for (int j = 0; j < LEN(placements); j++) {
+            const sherd_layout *layout = layout_of(mesh, 2, shape, placements[i], NULL);
+            const sherd_layout *other = layout_of(mesh, 2, shape, placements[j], NULL);
+            sherd_tensor *w = leaf_on(layout, 1), *x = doubled(w);
+            sherd_backward(total(joined(turned(x, other), x)));
+            CHECK_EQ(wrong_grads(w, 4), 0);
+            /* A leaf takes it as it comes. */
+            sherd_clear_grad(w);
+            sherd_backward(total(turned(w, other)));
+            CHECK(sherd__raw_grad(w)->layout == other);
+            CHECK_EQ(wrong_grads(w, 1), 0);
+            CHECK(sherd__raw_grad(w)->layout == layout);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void the_gradient_of_a_leaf_stays_pending_until_asked(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2");
@@ -425,6 +448,7 @@ static const check_test tests[] = {
     {TEST(gradients_lie_as_their_tensors), {4}},
     {TEST(pending_gradients_are_settled_once), {3}},
     {TEST(a_pending_gradient_of_a_shard_is_scattered), {2}},
+    {TEST(a_gradient_in_another_layout_is_brought_to_the_output), {4}},
     {TEST(the_gradient_of_a_leaf_stays_pending_until_asked), {2}},
     {TEST(gradients_of_any_two_layouts_add_up), {4}},
     {TEST(sums_of_plain_gradients_vary_over_the_union), {1}},

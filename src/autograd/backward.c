@@ -71,46 +71,23 @@ static void drop_grads(sherd__node *node)
 
 /* ---- settling ------------------------------------------------------------------------------- */
 
-/* Whether two layouts treat every axis alike, but those in `except`. */
-static bool agree_but(const sherd_layout *a, const sherd_layout *b, unsigned except)
-{
-    for (int i = 0; i < a->spec.mesh->axes; i++) {
-        sherd_placement p = sherd_layout_placement(a, i), q = sherd_layout_placement(b, i);
-        if (except >> i & 1)
-            continue;
-        if (p.kind != q.kind || (p.kind == SHERD_SHARD && p.dim != q.dim))
-            return false;
-    }
-    return true;
-}
-
 /*
- * Where to settle a gradient with pending sums: if it lies as the output does but for them, in the output's layout (a
- * shard there makes it a reduce-scatter); else its pending axes become replicated and the others stay.
+ * A gradient goes to the layout of the output, pending axes replicated: where the output is sharded that is a
+ * reduce-scatter. Equal layouts, the common case, cost nothing.
  */
-static sherd_status settled(const sherd_layout **to, const sherd_layout *grad,
-                            const sherd_layout *output)
-{
-    sherd_status status = sherd__layout_settle(to, output);
-
-    if (status != SHERD_OK)
-        return status;
-    if (output->spec.mesh == grad->spec.mesh && agree_but(grad, *to, grad->pending_axes))
-        return SHERD_OK;
-    return sherd__layout_settle(to, grad);
-}
-
 static bool settle_output(sherd__node *node, sherd__result *out)
 {
     const sherd_layout *to;
     sherd_tensor *moved;
 
-    if (!out->grad || !out->grad->layout || !out->layout || out->grad->layout->pending_axes == 0)
+    if (!out->grad || !out->layout)
         return true;
-    if (settled(&to, out->grad->layout, out->layout) != SHERD_OK) {
+    if (sherd__layout_settle(&to, out->layout) != SHERD_OK) {
         sherd__fail_diag(node->world, true);
         return false;
     }
+    if (out->grad->layout == to)
+        return true;
     moved = sherd__move_to(out->grad, to, false);
     if (!moved->storage)
         return false;

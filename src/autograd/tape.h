@@ -10,15 +10,20 @@
 #include "sherd/autograd.h"
 #include "tensor/tensor.h"
 
-enum { SHERD__NODE_INPUTS = 4, SHERD__NODE_OUTPUTS = 2, SHERD__NODE_SLOTS = 6, SHERD__ATTRS_BYTES = 128 };
+enum {
+    SHERD__NODE_INPUTS = 4,
+    SHERD__NODE_OUTPUTS = 2,
+    SHERD__NODE_SLOTS = 6,
+    SHERD__ATTRS_BYTES = 128
+};
 
 typedef struct sherd__node sherd__node;
 
 /* How an operator runs backward. One constant table per operator. */
 typedef struct sherd__backward {
     const char *name;
-    /* Whether a gradient with pending sums is welcome. Else it is settled (to the output's layout, pending axes
-     * replicated) before run. */
+    /* Whether gradients are welcome as they come: in any layout, sums pending. Else each is settled before run: moved
+     * to the output's layout, pending axes replicated. */
     bool takes_pending;
     /*
      * grad_in[i] = gradient of input i, for each i that sherd__wants(node, i); others are left NULL. grad_out[j] is
@@ -36,8 +41,8 @@ bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins);
  * memory (raised).
  */
 sherd__node *sherd__record_node(sherd_world *world, const sherd__backward *backward,
-                                sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs,
-                                const void *attrs, size_t attrs_bytes);
+                                sherd_tensor *const *in, int ins, sherd_tensor *const *out,
+                                int outs, const void *attrs, size_t attrs_bytes);
 
 /*
  * Save a tensor into a slot of the node (a NULL node is a no-op). The result of a move that is smaller before

@@ -14,7 +14,8 @@ typedef struct sherd__storage {
     int64_t bytes;
     int64_t version;
     int saved; /* how often the tape holds it; records of a leaf's storage do not count */
-    bool leaf; /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
+    bool
+        leaf; /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
 } sherd__storage;
 
 /* What autograd hangs on a tensor; this room only counts it. */
@@ -29,7 +30,7 @@ struct sherd_tensor {
     int refs;
     int scope; /* its place in the list of its scope, -1 = in none */
     sherd_world *world;
-    sherd__storage *storage; /* NULL of the failed tensor */
+    sherd__storage *storage;    /* NULL of the failed tensor */
     const sherd_layout *layout; /* NULL = plain */
     sherd_dtype dtype;
     int ndim;
@@ -42,15 +43,16 @@ struct sherd_tensor {
     const sherd_layout *was;        /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
-    int output;                /* which output of the node this is */
-    sherd__record *node;       /* the operator that made it; counted; NULL of a leaf */
-    sherd__record *saved;      /* how the tape saved it; not counted, cleared by the record */
-    sherd_tensor *grad;        /* of a leaf; counted */
-    sherd_tensor *moved_from;  /* result of a move: what it was before; counted, or NULL */
-    int64_t moved_version;     /* of the source's storage when it moved: set by every move, also where moved_from is not */
+    int output;               /* which output of the node this is */
+    sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
+    sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
+    sherd_tensor *grad;       /* of a leaf; counted */
+    sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
+    int64_t
+        moved_version; /* of the source's storage when it moved: set by every move, also where moved_from is not */
     void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
-    char *text;                /* of sherd_tensor_text; NULL until asked */
-    sherd_tensor *compact;     /* a strided view that was read: its contiguous copy; counted */
+    char *text;                      /* of sherd_tensor_text; NULL until asked */
+    sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
     sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
 };
 
@@ -70,8 +72,8 @@ sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed);
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
 
 /* New tensors, contents undefined, in the current scope; the failed tensor for lack of memory. */
-sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
-                               unsigned varies);
+sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                               const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
 /* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
 sherd_tensor *sherd__new_view(sherd_tensor *t);
