@@ -84,14 +84,15 @@ static void reference_step(double *p, double *m, double *v, const double *g, int
     }
 }
 
-/* x, weight, bias; the unused one as the weight. */
+/* x, weight, bias (NULL = plain); the unused one as the weight. */
 static const char *const line[][3] = {
-    {"R", "R", "R"},       {"S(0)", "R", "R"},       {"R", "S(0)", "S(0)"},
-    {"S(1)", "S(1)", "R"}, {"S(0)", "S(1)", "S(0)"}, {"S(0)", "S(0)", "R"},
+    {"R", "R", "R"},          {"S(0)", "R", "R"},    {"R", "S(0)", "S(0)"}, {"S(1)", "S(1)", "R"},
+    {"S(0)", "S(1)", "S(0)"}, {"S(0)", "S(0)", "R"}, {"S(0)", NULL, NULL},  {"R", NULL, "S(0)"},
 };
 static const char *const grid[][3] = {
     {"RR", "RR", "RR"},          {"S(0)R", "RS(0)", "RS(0)"}, {"S(0)S(0)", "RR", "RR"},
     {"S(0)S(1)", "RS(1)", "RR"}, {"RR", "S(0)S(1)", "S(0)R"}, {"S(0)R", "S(0)S(0)", "RS(0)"},
+    {"S(0)R", NULL, "RS(0)"},
 };
 
 static void check_adamw(sherd_world *world, sherd_dtype dtype, const sherd_mesh *mesh,

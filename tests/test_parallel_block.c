@@ -4,6 +4,7 @@
  * against the same block on one rank: output, loss and every gradient; and the calls of a step.
  */
 #include "models.h"
+#include "sherd/optimizer.h"
 
 enum { BATCH = 3, LENGTH = 5, HEADS = 4, HEAD = 6, WIDTH = HEADS * HEAD, HIDDEN = 20 };
 
@@ -90,11 +91,72 @@ static void uneven_heads_cost_no_calls(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static sherd_status try_step(sherd_world *world, const sherd_mesh *mesh, bool sequence, int64_t n)
+{
+    block_size size = {HEADS, 2, 0.1};
+    sherd_module *m = block(world, SHERD_F32, &size, 8);
+    sherd_optimizer *o = NULL;
+    sherd_status status, checked;
+
+    sherd_scope_begin(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F32, 3, SHAPE(2, 3, 8), 1, 1, 0), mesh, "R");
+    sherd_tensor *target = wave(world, SHERD_F32, 3, SHAPE(2, 3, 8), 2, 1, 0);
+    if (sherd_world_rank(world) == 0)
+        sherd_world_fail_allocation(world, n);
+    status = parallelize_block(m, mesh, "", &size, sequence);
+    if (!status)
+        status = sherd_input_reshard(m, mesh, "tp", 1);
+    if (!status) {
+        sherd_status local = sherd_adamw_create(&o, m, NULL);
+        if (local)
+            sherd_world_fail(world, local, "no optimizer");
+        sherd_backward(squared_error(sherd_module_call(m, x), target));
+        if (o) {
+            sherd_optimizer_grad_norm(o);
+            sherd_optimizer_step(o, 0.01, 1);
+        }
+    }
+    sherd_world_fail_allocation(world, 0);
+    sherd_scope_end(world);
+    checked = sherd_world_check(world);
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+    CHECK(checked == SHERD_OK || checked == SHERD_ENOMEM);
+    return status ? status : checked;
+}
+
+/* Many places of one training step, in turn: the same status on all ranks, and the next step works. */
+static void no_memory_in_a_step_fails_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int64_t mine, all[64];
+
+    for (int sequence = 0; sequence < 2; sequence++) {
+        sherd_status status = SHERD_ENOMEM;
+        int failures = 0;
+        for (int64_t n = 1; status && n < 4000; n += 1 + n / 40) {
+            status = try_step(world, mesh, sequence, n);
+            failures += status != SHERD_OK;
+            mine = status;
+            if (CHECK(sherd__share(world, mesh, "test", &mine, 1, all)))
+                for (int r = 0; r < sherd_world_ranks(world); r++)
+                    CHECK_EQ(all[r], mine);
+            CHECK_OK(sherd_world_check(world)); /* before a rank raises the next alarm */
+        }
+        CHECK_OK(status);
+        CHECK(failures > 20);
+        CHECK_OK(try_step(world, mesh, sequence, 0));
+    }
+    CHECK_EQ(sherd_saved_bytes(world), 0);
+}
+
 static const check_test tests[] = {
     {TEST(a_block_is_the_same_in_tensor_parallel), {1, 2, 3, 4, 5, 8}},
     {TEST(a_block_is_the_same_with_sequences_split), {1, 2, 3, 4, 8}},
     {TEST(a_block_is_the_same_on_a_grid), {4, 6}},
     {TEST(dropout_is_the_same_however_it_is_split), {2, 3}},
     {TEST(uneven_heads_cost_no_calls), {2, 3, 5}},
+    {TEST(no_memory_in_a_step_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -250,6 +250,27 @@ static void ranks_that_disagree_all_get_ediffer(sherd_world *world)
     sherd_module_destroy(root);
 }
 
+/* Rank 2 of 3 has no part in the mesh: it agrees, and its parameters stay plain. */
+static void ranks_outside_of_the_mesh_only_agree(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "tp=2");
+    const sherd_parallel_entry plan[] = {{"head", sherd_colwise()}},
+                               bad[] = {{"x", sherd_colwise()}};
+    sherd_module *root = tree(world);
+    bool inside = sherd_world_rank(world) < 2;
+
+    CHECK_EQ(sherd_parallelize(root, mesh, "tp", bad, 1), SHERD_EINVAL);
+    CHECK_OK(sherd_parallelize(root, mesh, "tp", plan, 1));
+    CHECK_OK(sherd_input_reshard(root, mesh, "tp", 0));
+    CHECK_TEXT(placed(root, "head", "weight"), inside ? "S(0)" : "plain");
+    if (inside) {
+        sherd_tensor *x = wave(world, SHERD_F32, 2, SHAPE(3, 4), 1, 1, 0);
+        CHECK(!sherd_tensor_failed(sherd_module_call(sherd_module_find(root, "head"), x)));
+    }
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(root);
+}
+
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -287,6 +308,7 @@ static const check_test tests[] = {
     {TEST(styles_are_not_changed), {1, 2}},
     {TEST(a_style_of_ones_own_is_applied), {1}},
     {TEST(ranks_that_disagree_all_get_ediffer), {2, 3}},
+    {TEST(ranks_outside_of_the_mesh_only_agree), {3}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

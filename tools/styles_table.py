@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/styles_mlp.h from a file of style cases computed by PyTorch (styles.json).
 
-usage: tools/styles_table.py styles.json > tests/data/styles_mlp.h
+usage: tools/styles_table.py styles.json > tests/data/styles_mlp.h; clang-format -i tests/data/styles_mlp.h
 """
 import json
 import sys
