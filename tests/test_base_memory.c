@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap counts and fails on demand; the map finds what was put in, after any mix of adding and removing. */
+/* The heap counts and fails on demand; the map finds what was put in, after any mix of adding and
+ * removing. */
 #define CHECK_PURE
 #include "check.h"
 #include "base/alloc.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked sizes at their limits, hashes, status and dtype names, and Philox against its authors' known answers. */
+/* Checked sizes at their limits, hashes, status and dtype names, and Philox against its authors'
+ * known answers. */
 #define CHECK_PURE
 #include "check.h"
 #include "base/hash.h"

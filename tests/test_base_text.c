@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer never leaves its room and goes on counting; the scanner knows its column; error texts are one line. */
+/* The writer never leaves its room and goes on counting; the scanner knows its column; error texts
+ * are one line. */
 #define CHECK_PURE
 #include "check.h"
 #include "base/diag.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fast attention against the plain one, forward and backward, over shapes around every edge of its tiles; and
- * what must hold whatever the version: equal values come out as they went in, later keys do not matter.
+ * Fast attention against the plain one, forward and backward, over shapes around every edge of its
+ * tiles; and what must hold whatever the version: equal values come out as they went in, later keys
+ * do not matter.
  */
 #define CHECK_PURE
 #include "check.h"

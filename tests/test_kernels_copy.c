@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of boxes: each element of the source holds its own index, so a wrong move shows as a wrong number at
- * a known place. The destination around the box must stay as it was.
+ * Copies of boxes: each element of the source holds its own index, so a wrong move shows as a wrong
+ * number at a known place. The destination around the box must stay as it was.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -50,7 +50,8 @@ static void number_the_source(void)
         src[i] = (unsigned char)(i * 7 + (i >> 8));
 }
 
-/* Strides of a box of `size` inside of a tensor with room for a few more, its dims in the order `turn`. */
+/* Strides of a box of `size` inside of a tensor with room for a few more, its dims in the order
+ * `turn`. */
 static void strides(int64_t *stride, const int64_t *size, int turn, int64_t more)
 {
     static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
@@ -127,7 +128,8 @@ static void row_major_strides(void)
     sherd__row_major(0, NULL, NULL);
 }
 
-/* Past the size from which copies stream: whole, and as rows that begin and end anywhere in a line. */
+/* Past the size from which copies stream: whole, and as rows that begin and end anywhere in a line.
+ */
 static void large_boxes_are_exact(void)
 {
     static const int64_t rows[][2] = {{1, 3 << 20}, {4096, 700}, {4099, 601}};

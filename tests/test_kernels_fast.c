@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every fast f32 kernel against the plain one: lengths 0 to 3 vectors and some more, pointers off by one
- * element, NaN and infinity where they have a meaning. The results lie between guard elements that nobody
- * may touch. Tolerance 0 means the same bits.
+ * Every fast f32 kernel against the plain one: lengths 0 to 3 vectors and some more, pointers off
+ * by one element, NaN and infinity where they have a meaning. The results lie between guard
+ * elements that nobody may touch. Tolerance 0 means the same bits.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -272,7 +272,8 @@ static void layer_norm_is_the_same(void)
                                       a->plain[2] + GUARD, a->in[0] + 1, w, b, 1e-5);
             k->layer_norm(rows, cols, a->fast[0] + GUARD, a->fast[1] + GUARD, a->fast[2] + GUARD,
                           a->in[0] + 1, w, b, 1e-5);
-            /* One column has no variance: rounding of the mean would be blown up by 1 / sqrt(eps). */
+            /* One column has no variance: rounding of the mean would be blown up by 1 / sqrt(eps).
+             */
             compare(k->name, 0, 2e-6f);
             compare(k->name, 1, 1e-6f);
             compare(k->name, 2, 2e-6f);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every f32 matrix product, and the f64 one, against sums in f64 written out: all transpositions, sizes around
- * the edges of tiles and blocks, rows with gaps, alpha and beta, and sizes of zero. The gaps and what lies
- * around c must stay as they were.
+ * Every f32 matrix product, and the f64 one, against sums in f64 written out: all transpositions,
+ * sizes around the edges of tiles and blocks, rows with gaps, alpha and beta, and sizes of zero.
+ * The gaps and what lies around c must stay as they were.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -133,7 +133,8 @@ static void the_chosen_product_is_right(void)
     try_all_shapes(set.f32.gemm_name, set.f32.gemm, NULL);
 }
 
-/* Under SHERD_GEMM=... and SHERD_KERNELS=... exactly that is chosen, and a name that is unknown means the plain one. */
+/* Under SHERD_GEMM=... and SHERD_KERNELS=... exactly that is chosen, and a name that is unknown
+ * means the plain one. */
 static void the_environment_chooses_less(void)
 {
     sherd__kernel_set set;

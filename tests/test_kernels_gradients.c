@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every backward kernel against central differences of its forward, in f64: the loss is a fixed weighting of
- * the outputs, so dout is that weighting. Step 1e-5 leaves an error of about 1e-9 in the difference.
+ * Every backward kernel against central differences of its forward, in f64: the loss is a fixed
+ * weighting of the outputs, so dout is that weighting. Step 1e-5 leaves an error of about 1e-9 in
+ * the difference.
  */
 #define CHECK_PURE
 #include "check.h"

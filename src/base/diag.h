@@ -20,7 +20,7 @@ sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
 
 /* A broken invariant inside the library: prints rank, file and line, aborts. Never for a user's mistake. */
 _Noreturn void sherd__broken(int rank, const char *file, int line, const char *what);
-#define sherd__assert(rank, condition)                                                             \
+#define sherd__assert(rank, condition) \
     ((condition) ? (void)0 : sherd__broken((rank), __FILE__, __LINE__, #condition))
 
 #endif

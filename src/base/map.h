@@ -20,7 +20,8 @@ typedef struct sherd__map {
 typedef bool (*sherd__map_equal)(const void *item, const void *key);
 
 /* The item with this hash for which equal(item, key), or NULL. */
-void *sherd__map_find(const sherd__map *map, uint64_t hash, sherd__map_equal equal, const void *key);
+void *sherd__map_find(const sherd__map *map, uint64_t hash, sherd__map_equal equal,
+                      const void *key);
 /* Add an item that is not there yet; false for lack of memory, then nothing changed. */
 bool sherd__map_add(sherd__map *map, uint64_t hash, void *item);
 /* Take an item out, if it is there. */

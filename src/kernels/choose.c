@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fills the tables: the reference first, then what this machine does faster. Called once per world and
- * thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can bisect a failure.
+ * Fills the tables: the reference first, then what this machine does faster. Called once per world
+ * and thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can
+ * bisect a failure.
  */
 #include "fast.h"
 #include "gemm.h"
@@ -16,7 +17,8 @@ static bool wanted(const char *variable, const char *name)
     return !value || !*value || strcmp(value, name) == 0;
 }
 
-/* Asked here and not in their files: those may be compiled to instructions that this machine lacks. */
+/* Asked here and not in their files: those may be compiled to instructions that this machine lacks.
+ */
 bool sherd__has_avx2(void)
 {
 #if defined(__x86_64__)
@@ -50,7 +52,8 @@ static void install_fast(sherd__kernels *table)
 #endif
 }
 
-/* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by name. */
+/* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by
+ * name. */
 static void install_gemm(sherd__kernels *table)
 {
     if (!wanted("SHERD_GEMM", table->gemm_name)) {

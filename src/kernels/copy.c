@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims sorted as
- * they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or, where the two sides
- * are contiguous along different dims, in square tiles that stay in the first cache.
+ * Copying boxes: the heart of every move of data. A box is first brought to its simplest form (dims
+ * sorted as they lie in dst, neighbours that lie alike joined), then copied as runs of bytes, or,
+ * where the two sides are contiguous along different dims, in square tiles that stay in the first
+ * cache.
  */
 #include "stream.h"
 
@@ -31,7 +32,8 @@ void sherd__row_major(int ndim, const int64_t *size, int64_t *stride)
     }
 }
 
-/* Put a dim where its stride in dst belongs: descending, so that the last dim is the one along which dst is dense. */
+/* Put a dim where its stride in dst belongs: descending, so that the last dim is the one along
+ * which dst is dense. */
 static void insert(copy *c, int64_t size, int64_t dst, int64_t src)
 {
     int at = c->ndim++;
@@ -78,7 +80,8 @@ static void copy_runs(const copy *c, int dim, size_t bytes, bool stream, char *d
         copy_runs(c, dim + 1, bytes, stream, dst + i * c->dst[dim], src + i * c->src[dim]);
 }
 
-/* A plane of rows x cols elements; the strides are bytes. `bytes` is a constant in each caller but one. */
+/* A plane of rows x cols elements; the strides are bytes. `bytes` is a constant in each caller but
+ * one. */
 static inline void copy_plane(size_t bytes, int64_t rows, int64_t cols, char *dst, int64_t dst_row,
                               int64_t dst_col, const char *src, int64_t src_row, int64_t src_col)
 {

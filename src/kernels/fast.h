@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the instruction sets give to choose.c and measure.c. They hold nothing on other machines. */
+/* What the files of the instruction sets give to choose.c and measure.c. They hold nothing on other
+ * machines. */
 #ifndef SHERD__FAST_H
 #define SHERD__FAST_H
 
@@ -14,7 +15,8 @@ void sherd__install_avx512(sherd__kernels *table);
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);
 
-/* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that was. */
+/* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that
+ * was. */
 double sherd__spin_avx2(int64_t rounds);
 double sherd__spin_avx512(int64_t rounds);
 

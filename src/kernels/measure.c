@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates of this core, measured in a few tens of milliseconds: what `sherd info` and the benchmarks compare with. */
+/* Rates of this core, measured in a few tens of milliseconds: what `sherd info` and the benchmarks
+ * compare with. */
 #include "fast.h"
 
 #include <stdlib.h>

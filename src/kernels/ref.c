@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain version of every kernel, for f32 and f64: what tests compare with, and what runs where nothing
- * faster does. Scalar, in the order in which one would write it on paper. Sums inside a row are kept in
- * f64; sums over rows and over addends run in the element type, in order, as the fast versions do.
+ * The plain version of every kernel, for f32 and f64: what tests compare with, and what runs where
+ * nothing faster does. Scalar, in the order in which one would write it on paper. Sums inside a row
+ * are kept in f64; sums over rows and over addends run in the element type, in order, as the fast
+ * versions do.
  */
 #include "ref.h"
 

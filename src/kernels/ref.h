@@ -10,7 +10,8 @@
 extern const sherd__kernels sherd__ref_f32;
 extern const sherd__kernels sherd__ref_f64;
 
-/* A uniform number is the upper 24 bits of its word over 2^24: exact in f32, so both types draw the same. */
+/* A uniform number is the upper 24 bits of its word over 2^24: exact in f32, so both types draw the
+ * same. */
 enum { SHERD__UNIFORM_BITS = 24 };
 
 /* keep(j) of dropout in integers: word >> 8 >= threshold is uniform >= p, exactly. */
@@ -19,7 +20,8 @@ static inline uint32_t sherd__keep_threshold(double p)
     return (uint32_t)ceil(p * (double)(1 << SHERD__UNIFORM_BITS));
 }
 
-/* Two normal numbers from two words (Box-Muller), in f64. One function for all versions, so that their bits are equal. */
+/* Two normal numbers from two words (Box-Muller), in f64. One function for all versions, so that
+ * their bits are equal. */
 void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation);
 
 /* Keys that query i sees. */

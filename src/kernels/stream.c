@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streaming copies. A plain store first reads the line it writes to; a streaming store does not, and leaves
- * the cache to others: 1.4 times as fast from memory to memory, slower inside the cache.
+ * Streaming copies. A plain store first reads the line it writes to; a streaming store does not,
+ * and leaves the cache to others: 1.4 times as fast from memory to memory, slower inside the cache.
  */
 #include "stream.h"
 

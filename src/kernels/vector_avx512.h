@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors of 16 f32, the words in which the fast_*.inc files are written: vf floats, vi 32-bit integers, vd
- * half as many doubles, vm a choice of lanes. Included by the file of this instruction set only.
+ * Vectors of 16 f32, the words in which the fast_*.inc files are written: vf floats, vi 32-bit
+ * integers, vd half as many doubles, vm a choice of lanes. Included by the file of this instruction
+ * set only.
  */
 #ifndef SHERD__VECTOR_H
 #define SHERD__VECTOR_H
