@@ -11,7 +11,7 @@
 #include "check.h"
 
 #include "base/hash.h"
-#include "sherd/autograd.h"
+#include "autograd/tape.h"
 #include "sherd/comm.h"
 #include "sherd/ops.h"
 #include "tensor/tensor.h"

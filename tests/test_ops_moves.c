@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of the recorded moves: redistribute, from_local, to_local, full; and what a plain tensor remembers. */
+#include "ops_cases.h"
+
+static const op_case matrix = {.name = "moves", .operands = 1, .ndim = {2}, .shape = {{5, 3}}};
+
+static double weight_at(int64_t i)
+{
+    return value_at(41, i);
+}
+
+/* Elements of a distributed tensor of the matrix's shape that differ from `factor` times their weights. */
+static int64_t count_wrong(sherd_tensor *t, double factor)
+{
+    sherd_tensor *whole = sherd_full(t);
+    const double *x = sherd_tensor_failed(whole) ? NULL : sherd_tensor_read(whole);
+    int64_t wrong = x ? 0 : 1;
+
+    for (int64_t i = 0; x && i < 15; i++)
+        wrong += fabs(x[i] - factor * weight_at(i)) > 1e-12;
+    return wrong;
+}
+
+static sherd_tensor *weights(sherd_world *world)
+{
+    double w[15];
+
+    for (int i = 0; i < 15; i++)
+        w[i] = weight_at(i);
+    return sherd_mark_equal(sherd_from_data(world, SHERD_F64, matrix.shape[0], 2, w));
+}
+
+/* Whether a tensor may be moved so: what is pending in `to` is pending in `from`. */
+static bool movable(const sherd_layout *from, const sherd_layout *to)
+{
+    return (to->pending_axes & ~from->pending_axes) == 0;
+}
+
+/* Of a leaf and of a tensor that is none. */
+static void redistributed_gradients_come_back(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    int n = layouts_of(mesh, &matrix, 0);
+
+    for (int pair = 0; pair < n * n; pair++) {
+        const sherd_layout *from = layout_number(mesh, &matrix, 0, pair % n), *settled;
+        const sherd_layout *to = layout_number(mesh, &matrix, 0, pair / n);
+        if (!movable(from, to))
+            continue;
+        sherd_scope_begin(world);
+        sherd_tensor *leaf = sherd_require_grad(place(&matrix, 0, from), true);
+        sherd_tensor *a = sherd_redistribute(leaf, to, NULL);
+        sherd_tensor *b = sherd_redistribute(sherd_scale(leaf, 2), to, NULL);
+        sherd_backward(sherd_sum(sherd_mul(sherd_add(a, b), weights(world))));
+        sherd_tensor *g = sherd_grad(leaf);
+        CHECK_OK(sherd__layout_settle(&settled, from));
+        if (CHECK(g != NULL)) {
+            CHECK(g->layout == settled);
+            if (!CHECK_EQ(count_wrong(g, 3), 0))
+                fprintf(stderr, "  %s to %s\n", sherd_layout_text(from), sherd_layout_text(to));
+        }
+        sherd_scope_end(world);
+    }
+    if (!CHECK_OK(sherd_world_check(world)))
+        say_error(world);
+}
+
+/* Place of each axis in the list of its dim, as sherd_from_local takes it. */
+static void order_of(const sherd_layout *l, int *order)
+{
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        order[a] = 0;
+    for (int d = 0; d < l->spec.ndim; d++)
+        for (int i = 0; i < l->spec.dim[d].axes; i++)
+            order[l->spec.dim[d].axis[i]] = i;
+}
+
+/* Every rank's piece gets its piece of the gradient, an addend of a pending sum the whole of it. */
+static void local_pieces_get_their_gradients(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < layouts_of(mesh, &matrix, 0); i++) {
+        const sherd_layout *l = layout_number(mesh, &matrix, 0, i), *settled;
+        sherd_placement placements[SHERD_MAX_AXES];
+        int order[SHERD_MAX_AXES];
+        order_of(l, order);
+        for (int a = 0; a < sherd_mesh_axes(mesh); a++)
+            placements[a] = sherd_layout_placement(l, a);
+        sherd_scope_begin(world);
+        /* Out with to_local, which remembers the cuts, and in again without them. */
+        sherd_tensor *local = sherd_to_local(place(&matrix, 0, l));
+        CHECK(local->was == l);
+        sherd_require_grad(local, true);
+        sherd_tensor *t =
+            sherd_from_local(local, mesh, placements, &(sherd_from_local_options){.order = order});
+        if (CHECK(t->layout == l)) {
+            sherd_backward(sherd_sum(sherd_mul(t, weights(world))));
+            sherd_tensor *g = sherd_grad(local);
+            CHECK_OK(sherd__layout_settle(&settled, l));
+            if (CHECK(g && !g->layout))
+                CHECK_EQ(count_wrong(sherd__global_view(g, settled), 1), 0);
+        }
+        sherd_scope_end(world);
+    }
+    if (!CHECK_OK(sherd_world_check(world)))
+        say_error(world);
+}
+
+/* The gradient of a local piece is taken for the piece of the layout that the tensor had; of the whole for the whole. */
+static void gradients_of_local_and_full_are_pieces(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < layouts_of(mesh, &matrix, 0); i++) {
+        const sherd_layout *l = layout_number(mesh, &matrix, 0, i), *settled;
+        sherd_scope_begin(world);
+        sherd_tensor *leaf = sherd_require_grad(place(&matrix, 0, l), true);
+        CHECK_OK(sherd__layout_settle(&settled, l));
+        sherd_tensor *w = sherd_to_local(sherd_distribute(weights(world), settled, -1));
+        sherd_backward(sherd_sum(sherd_mul(sherd_to_local(leaf), w)));
+        sherd_tensor *g = sherd_grad(leaf);
+        if (CHECK(g != NULL))
+            CHECK_EQ(count_wrong(g, 1), 0);
+        sherd_clear_grad(leaf);
+
+        sherd_tensor *whole = sherd_full(leaf);
+        CHECK(!whole->layout && whole->varies == 0);
+        sherd_backward(sherd_sum(sherd_mul(whole, weights(world))));
+        g = sherd_grad(leaf);
+        if (CHECK(g != NULL)) {
+            CHECK(g->layout == settled);
+            CHECK_EQ(count_wrong(g, 1), 0);
+        }
+        sherd_scope_end(world);
+    }
+    if (!CHECK_OK(sherd_world_check(world)))
+        say_error(world);
+}
+
+/* A plain parameter beside distributed data counts as replicated, and gets a plain gradient, whole on every rank. */
+static void promoted_leaves_get_plain_gradients(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    int n = layouts_of(mesh, &matrix, 0);
+
+    for (int i = 0; i < n; i++) {
+        sherd_scope_begin(world);
+        sherd_tensor *x = place(&matrix, 0, layout_number(mesh, &matrix, 0, i));
+        sherd_tensor *w = sherd_require_grad(weights(world), true);
+        sherd_backward(sherd_sum(sherd_mul(x, w)));
+        sherd_tensor *g = sherd_grad(w);
+        if (CHECK(g && !g->layout && g->varies == 0)) {
+            const double *got = sherd_tensor_read(g);
+            for (int64_t e = 0; got && e < 15; e++)
+                CHECK_NEAR(got[e], value_at(0, e), 1e-12);
+        }
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A leaf gets the gradient as it came; whoever asks for it settles it. */
+static void a_leaf_keeps_what_came(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *split = NULL, *whole = NULL;
+    int64_t rows[] = {6, 5};
+
+    CHECK_OK(sherd_layout_parse_placements(&split, mesh, 2, matrix.shape[0], "S(0)", NULL));
+    CHECK_OK(sherd_layout_parse_placements(&whole, mesh, 2, matrix.shape[0], "R", NULL));
+    sherd_tensor *leaf = sherd_require_grad(place(&matrix, 0, split), true);
+    sherd_placement by_rows[] = {sherd_shard(0)};
+    const sherd_layout *x_layout = NULL;
+    CHECK_OK(sherd_layout_create(&x_layout, mesh, 2, rows, by_rows, NULL));
+    sherd_tensor *x = sherd_constant_on(x_layout, SHERD_F64, 1);
+
+    sherd_backward(sherd_sum(sherd_matmul(x, sherd_redistribute(leaf, whole, NULL))));
+    sherd_tensor *raw = sherd__raw_grad(leaf);
+    if (CHECK(raw != NULL))
+        CHECK_TEXT(sherd_layout_placements(raw->layout), "P(sum)");
+    sherd_tensor *g = sherd_grad(leaf);
+    if (CHECK(g != NULL)) {
+        CHECK(g->layout == split);
+        const double *data = sherd_tensor_read(g);
+        for (int64_t i = 0; data && i < g->count; i++)
+            CHECK_NEAR(data[i], 6, 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(redistributed_gradients_come_back), {1, 3, 4}},
+    {TEST(local_pieces_get_their_gradients), {1, 3, 4}},
+    {TEST(gradients_of_local_and_full_are_pieces), {1, 3, 4}},
+    {TEST(promoted_leaves_get_plain_gradients), {1, 3, 4}},
+    {TEST(a_leaf_keeps_what_came), {2, 3}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Views of sharded tensors: where the cuts go, what moves (only rows on the wrong side of a cut), what is
+ * refused, what shares storage.
+ */
+#include "ops_cases.h"
+
+static const sherd_mesh *line(sherd_world *world)
+{
+    int64_t ranks = sherd_world_ranks(world);
+    const sherd_mesh *mesh = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"x"}, NULL));
+    return mesh;
+}
+
+/* Each element holds its global index. */
+static sherd_tensor *indices(const sherd_layout *l)
+{
+    sherd_tensor *t = sherd__new_on(l, SHERD_F64);
+    sherd_box box = sherd_tensor_box(t);
+
+    for (int64_t i = 0; i < t->count; i++) {
+        int64_t rest = i, global = 0, scale = 1;
+        for (int d = t->ndim - 1; d >= 0; d--) {
+            global += (box.offset[d] + rest % t->local[d]) * scale;
+            scale *= t->shape[d];
+            rest /= t->local[d];
+        }
+        ((double *)sherd__fresh(t))[i] = (double)global;
+    }
+    return t;
+}
+
+static int64_t count_wrong(sherd_tensor *t)
+{
+    sherd_tensor *whole = sherd_full(t);
+    const double *x = sherd_tensor_failed(whole) ? NULL : sherd_tensor_read(whole);
+    int64_t wrong = x ? 0 : 1;
+
+    for (int64_t i = 0; x && i < sherd_tensor_count(whole); i++)
+        wrong += x[i] != (double)i;
+    return wrong;
+}
+
+static int64_t bytes_received(const sherd_world *world)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        n += sherd_comm_get(world, i).bytes_received;
+    return n;
+}
+
+/* A view on three ranks: from what, to which shape, to what; NULL = refused. Bytes that each rank receives on the way. */
+typedef struct view_case {
+    int ndim;
+    int64_t shape[4];
+    const char *placements, *cuts;
+    int to_ndim;
+    int64_t to_shape[4];
+    const char *text;
+    int64_t bytes[3];
+} view_case;
+
+static const view_case view_cases[] = {
+    /* heads: 192 columns in granules of 48 */
+    {2, {2, 192}, "S(1)", "1:96,96,0", 3, {2, 4, 48}, "[2,4(x),48] on (x=3)", {0}},
+    {3, {2, 4, 48}, "S(1)", "1:2,2,0", 2, {2, 192}, "[2,192(x:96,96,0)] on (x=3)", {0}},
+    /* default cuts 64, 128 go to 48, 144: 16 columns from each neighbour to the middle */
+    {2, {2, 192}, "S(1)", NULL, 3, {2, 4, 48}, "[2,4(x:1,2,1),48] on (x=3)", {0, 512, 0}},
+    {1, {6}, "S(0)", NULL, 2, {3, 2}, "[3(x),2] on (x=3)", {0}},
+    {1, {6}, "S(0)", "0:1,4,1", 2, {3, 2}, "[3(x:1,2,0),2] on (x=3)", {8, 8, 0}},
+    {2, {6, 4}, "S(0)", "0:0,5,1", 1, {24}, "[24(x:0,20,4)] on (x=3)", {0}},
+    {2, {6, 4}, "S(0)", NULL, 3, {3, 2, 4}, "[3(x),2,4] on (x=3)", {0}},
+    {2, {6, 4}, "S(0)", NULL, 2, {3, 8}, "[3(x),8] on (x=3)", {0}},
+    {2, {6, 4}, "S(0)", NULL, 2, {2, 12}, "[2(x:1,0,1),12] on (x=3)", {32, 0, 32}},
+    {2, {4, 6}, "S(0)", NULL, 2, {8, 3}, "[8(x:4,4,0),3] on (x=3)", {0}},
+    {2, {4, 6}, "S(0)", NULL, 1, {24}, "[24(x:12,12,0)] on (x=3)", {0}},
+    {2, {6, 4}, "S(1)", NULL, 1, {24}, NULL, {0}},
+    {3, {3, 2, 4}, "S(1)", NULL, 2, {6, 4}, NULL, {0}},
+    {3, {3, 2, 4}, "S(1)", NULL, 2, {3, 8}, "[3,8(x:4,4,0)] on (x=3)", {0}},
+    {3, {3, 2, 4}, "S(2)", NULL, 2, {6, 4}, "[6,4(x)] on (x=3)", {0}},
+    /* dims of size 1 come and go; one that is sharded itself stays so */
+    {2, {6, 4}, "S(0)", NULL, 4, {1, 6, 1, 4}, "[1,6(x),1,4] on (x=3)", {0}},
+    {4, {1, 6, 1, 4}, "S(1)", NULL, 2, {6, 4}, "[6(x),4] on (x=3)", {0}},
+    {2, {1, 4}, "S(0)", "0:0,1,0", 3, {1, 2, 2}, "[1(x:0,1,0),2,2] on (x=3)", {0}},
+    {2, {1, 4}, "S(0)", "0:0,1,0", 1, {4}, "[4(x:0,4,0)] on (x=3)", {0}},
+    {1, {1}, "S(0)", NULL, 0, {0}, NULL, {0}},
+    {1, {1}, "R", NULL, 0, {0}, "[] on (x=3)", {0}},
+    {0, {0}, "P(sum)", NULL, 2, {1, 1}, "[1,1] P(sum:x) on (x=3)", {0}},
+    {2, {6, 4}, "P(sum)", NULL, 1, {24}, "[24] P(sum:x) on (x=3)", {0}},
+    /* no elements */
+    {2, {6, 0}, "S(0)", NULL, 2, {0, 5}, "[0,5] on (x=3)", {0}},
+    {3, {6, 0, 3}, "S(0)", NULL, 2, {6, 0}, "[6(x),0] on (x=3)", {0}},
+    {2, {0, 4}, "S(0)", NULL, 1, {0}, "[0(x)] on (x=3)", {0}},
+};
+
+static void cuts_go_where_they_belong(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+
+    for (int i = 0; i < LEN(view_cases); i++) {
+        const view_case *c = &view_cases[i];
+        const sherd_layout *from = NULL;
+        sherd_scope_begin(world);
+        CHECK_OK(
+            sherd_layout_parse_placements(&from, mesh, c->ndim, c->shape, c->placements, c->cuts));
+        sherd_tensor *t = indices(from);
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        sherd_tensor *y = sherd_view(t, c->to_shape, c->to_ndim);
+        int64_t received = bytes_received(world);
+        CHECK_EQ(sherd_world_check(world), c->text ? SHERD_OK : SHERD_ENOTSUP);
+        if (!CHECK_EQ(sherd_tensor_failed(y), c->text == NULL))
+            fprintf(stderr, "  view case %d: %s\n", i, sherd_world_error(world));
+        if (c->text && !sherd_tensor_failed(y)) {
+            CHECK_TEXT(sherd_layout_text(y->layout), c->text);
+            if (!CHECK_EQ(received, c->bytes[sherd_world_rank(world)]))
+                fprintf(stderr, "  view case %d\n", i);
+            if (!(from->pending_axes))
+                CHECK_EQ(count_wrong(y), 0);
+            if (c->bytes[0] + c->bytes[1] + c->bytes[2] == 0)
+                CHECK(y->storage == t->storage);
+        }
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void axes_of_extent_one_are_in_nobodys_way(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+    const sherd_layout *from = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&from, mesh, 3, (int64_t[]){3, 2, 4}, "S(1)", NULL));
+    sherd_tensor *y = sherd_view(indices(from), (int64_t[]){6, 4}, 2);
+    CHECK(!sherd_tensor_failed(y));
+    CHECK_EQ(count_wrong(y), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void plain_views_share_and_transposed_ones_copy(sherd_world *world)
+{
+    double x[24];
+
+    for (int i = 0; i < 24; i++)
+        x[i] = i;
+    sherd_tensor *t = sherd_from_data(world, SHERD_F64, (int64_t[]){4, 6}, 2, x);
+    sherd_tensor *y = sherd_view(t, (int64_t[]){2, -1, 3}, 3);
+    CHECK_EQ(y->shape[1], 4);
+    CHECK(y->storage == t->storage);
+    CHECK(sherd_view(t, (int64_t[]){4, 6}, 2) == t);
+    sherd_tensor *turned = sherd_transpose(t, 0, 1);
+    CHECK(turned->storage == t->storage);
+    CHECK_EQ(((const double *)sherd_tensor_read(turned))[1], 6);
+    sherd_tensor *flat = sherd_view(turned, (int64_t[]){24}, 1);
+    CHECK(flat->storage != t->storage);
+    CHECK_EQ(((const double *)sherd_tensor_read(flat))[1], 6);
+    CHECK_EQ(((const double *)sherd_tensor_read(
+                 sherd_view(sherd_transpose(turned, 0, -1), (int64_t[]){24}, 1)))[1],
+             1);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void wrong_shapes_are_refused(sherd_world *world)
+{
+    sherd_tensor *t = sherd_constant(world, SHERD_F64, (int64_t[]){4, 6}, 2, 0);
+    static const int64_t shapes[][2] = {{5, 5}, {-1, -1}, {-2, 12}, {-1, 7}, {0, -1}, {1, 1}};
+
+    for (int i = 0; i < LEN(shapes); i++) {
+        CHECK(sherd_tensor_failed(sherd_view(t, shapes[i], 2)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "sherd_view: ") != NULL);
+        CHECK(strstr(sherd_world_error(world), "a is f64[4,6]") != NULL);
+    }
+    CHECK(sherd_tensor_failed(sherd_view(t, NULL, 2)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(sherd_view(t, shapes[0], SHERD_MAX_DIMS + 1)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(sherd_transpose(t, 0, 2)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(sherd_transpose(t, -3, 0)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+}
+
+/* The gradient of a merge may arrive sharded along the merged dim's inside: it is moved to where it can be split. */
+static void gradients_of_views_may_lie_otherwise(sherd_world *world)
+{
+    const sherd_mesh *mesh = line(world);
+    const sherd_layout *from = NULL, *other = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&from, mesh, 2, (int64_t[]){2, 12}, "S(1)", "1:4,4,4"));
+    CHECK_OK(sherd_layout_parse_placements(&other, mesh, 3, (int64_t[]){2, 3, 4}, "S(2)", NULL));
+    sherd_tensor *t = sherd_require_grad(indices(from), true);
+    sherd_tensor *y = sherd_view(t, (int64_t[]){2, 3, 4}, 3);
+    sherd_tensor *z = sherd_mul(sherd_redistribute(y, other, NULL), indices(other));
+    sherd_backward(sherd_sum(z));
+    sherd_tensor *g = sherd_grad(t);
+    if (CHECK(g && !sherd_tensor_failed(g))) {
+        CHECK(g->layout == from);
+        CHECK_EQ(count_wrong(g), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(cuts_go_where_they_belong), {3}},
+    {TEST(axes_of_extent_one_are_in_nobodys_way), {1}},
+    {TEST(plain_views_share_and_transposed_ones_copy), {1}},
+    {TEST(wrong_shapes_are_refused), {1, 2}},
+    {TEST(gradients_of_views_may_lie_otherwise), {3}},
+};
+CHECK_MAIN(tests)
