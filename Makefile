@@ -3,6 +3,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 ARGS ?=
+MAKEFLAGS += --no-print-directory
 , := ,
 
 # The sanitizers slow the tests down; oneDNN is not built for the thread sanitizer, which does not know forks either.
