@@ -230,6 +230,10 @@ static void a_plain_tensor_may_vary_over_another_axis(sherd_world *world)
     int64_t mine = sherd_world_rank(world) % 2 == 0 ? half : rows - half;
 
     CHECK_EQ(saved_by(m, x), mine * 3 * 8);
+    /* What is restored varies as it did: over dp, not over tp. */
+    sherd_backward(sherd_sum(sherd_module_call(m, x)));
+    CHECK_EQ(sherd_grad(x)->varies, x->varies);
+    CHECK_EQ(x->varies, 1);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
 }

@@ -182,9 +182,41 @@ static void an_input_follows_the_weights_cuts(sherd_world *world)
     whole(sherd_module_call(plain, x), expected);
     CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(1)")), expected, 12), 0, 1e-13);
     CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(0)")), expected, 12), 0, 1e-13);
-    CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "R")), expected, 12), 0, 1e-13);
+    sherd_tensor *copies = spread(x, mesh, "R");
+    sherd_comm_reset(world);
+    sherd_tensor *y = sherd_module_call(m, copies);
+    CHECK_EQ(calls_logged(world),
+             sherd_world_ranks(world) > 1); /* sliced right away: the sum only */
+    CHECK_NEAR(distance_to(y, expected, 12), 0, 1e-13);
     sherd_module_destroy(plain);
     sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* The same module, called with one size and layout after another. */
+static void a_module_takes_any_size(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    static const char *const lies[] = {"R", "S(0)", "S(1)"};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *plain = linear(world, 6, 4), *col = linear(world, 6, 4),
+                 *row = linear(world, 6, 4);
+    sherd_style scattered = sherd_rowwise();
+
+    scattered.output = sherd_shard(0);
+    CHECK_OK(apply(col, mesh, sherd_colwise()));
+    CHECK_OK(apply(row, mesh, scattered));
+    for (int i = 0; i < 12; i++) {
+        int64_t rows = 1 + 7 * i % 5;
+        sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(rows, 6), 1 + i, 1, 0);
+        whole(sherd_module_call(plain, x), expected);
+        x = spread(x, mesh, lies[i % 3]);
+        CHECK_NEAR(distance_to(sherd_module_call(col, x), expected, rows * 4), 0, 1e-13);
+        CHECK_NEAR(distance_to(sherd_module_call(row, x), expected, rows * 4), 0, 1e-13);
+    }
+    sherd_module_destroy(plain);
+    sherd_module_destroy(col);
+    sherd_module_destroy(row);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -437,6 +469,7 @@ static const check_test tests[] = {
     {TEST(tables_split_by_width_or_by_entry), {1, 2, 3, 8}},
     {TEST(a_granule_stays_on_one_rank), {1, 2, 3, 4}},
     {TEST(an_input_follows_the_weights_cuts), {1, 2, 3, 4}},
+    {TEST(a_module_takes_any_size), {1, 2, 3, 4}},
     {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
     {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
     {TEST(a_sequence_dim_may_count_from_the_end), {2, 3}},
