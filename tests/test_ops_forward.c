@@ -5,7 +5,7 @@
  */
 #include "ops_cases.h"
 
-enum { MOST_COMBINATIONS = 4000 };
+enum { MOST_COMBINATIONS = 1500 };
 
 static const double tolerance = 1e-12;
 
