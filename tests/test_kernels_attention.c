@@ -159,6 +159,32 @@ static void fast_is_plain_with_heads_and_batches(void)
     close_side(&fast);
 }
 
+/* What has no elements has no memory either. */
+static void empty_tensors_may_be_null(void)
+{
+    const sherd__attention_shape no_keys = {2, 3, 4, 0, 5, 15, 0.5, false};
+    const sherd__attention_shape no_queries = {2, 3, 0, 4, 5, 15, 0.5, false};
+    sherd__kernels list[3] = {sherd__ref_f32, sherd__ref_f32, sherd__ref_f32};
+    int n = 1 + versions(list + 1);
+    side s = open_side();
+    float *const *r = s.result;
+
+    for (int i = 0; i < n; i++) {
+        const sherd__kernels *k = &list[i];
+        r[0][119] = r[1][23] = r[2][119] = 77;
+        k->attention(&no_keys, r[0], r[1], input[0], NULL, NULL, s.space);
+        k->attention_grad(&no_keys, r[2], NULL, NULL, input[3], input[0], NULL, NULL, r[0], r[1],
+                          s.space);
+        CHECK(r[0][119] == 0 && r[1][23] == -INFINITY && r[2][119] == 0);
+        r[3][119] = r[4][119] = 77;
+        k->attention(&no_queries, NULL, NULL, NULL, input[1], input[2], s.space);
+        k->attention_grad(&no_queries, NULL, r[3], r[4], NULL, NULL, input[1], input[2], NULL, NULL,
+                          s.space);
+        CHECK(r[3][119] == 0 && r[4][119] == 0);
+    }
+    close_side(&s);
+}
+
 /* The weights of a query add up to one, so values that are all alike pass unchanged. */
 static void equal_values_pass_unchanged(void)
 {
@@ -196,9 +222,8 @@ static void later_keys_do_not_matter(void)
 }
 
 static const check_test tests[] = {
-    {TEST(fast_is_plain_at_every_edge)},
-    {TEST(fast_is_plain_with_heads_and_batches)},
-    {TEST(equal_values_pass_unchanged)},
+    {TEST(fast_is_plain_at_every_edge)}, {TEST(fast_is_plain_with_heads_and_batches)},
+    {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
     {TEST(later_keys_do_not_matter)},
 };
 

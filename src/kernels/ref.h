@@ -30,4 +30,12 @@ static inline int64_t sherd__visible(const sherd__attention_shape *s, int64_t i)
     return s->causal && i + 1 < s->keys ? i + 1 : s->keys;
 }
 
+/* Where head h of batch item b begins in a tensor of so many positions; 0 if it has none, so that
+ * it may be NULL. */
+static inline int64_t sherd__head(const sherd__attention_shape *s, int64_t positions, int64_t b,
+                                  int64_t h)
+{
+    return positions ? b * positions * s->stride + h * s->width : 0;
+}
+
 #endif
