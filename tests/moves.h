@@ -164,6 +164,7 @@ static inline int64_t move_wrong(const move *m)
     for (int r = 0; r < m->ranks; r++) {
         int64_t at[SHERD_MAX_DIMS] = {0}, index = move_first(&m->to[r], shape), i = 0;
         int64_t factor = 0, offset = 0, holder[SHERD_MAX_AXES];
+        double divisor = 1;
         if (sherd__box_count(&m->to[r]) == 0)
             continue;
         for (int peer = 0; peer < m->ranks;
@@ -176,8 +177,11 @@ static inline int64_t move_wrong(const move *m)
             factor += addend ? number + 1 : 0;
             offset += addend ? 7919 * number : 0;
         }
+        for (int k = 0; k < m->mesh->axes; k++)
+            if (m->reduced >> k & 1 && m->step->from->spec.pending[k] == SHERD_AVG)
+                divisor *= (double)m->mesh->extent[k];
         do
-            wrong += m->result[r][i++] != (double)((index + 1) * factor + offset);
+            wrong += m->result[r][i++] != (double)((index + 1) * factor + offset) / divisor;
         while (move_next(&m->to[r], shape, at, &index));
     }
     return wrong;

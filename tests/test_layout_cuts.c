@@ -360,7 +360,8 @@ static void bad_layouts_are_refused(void)
 {
     static const int64_t shape[] = {8, 4}, negative[] = {8, -1}, wide[] = {(int64_t)1 << 62, 1},
                          much[] = {(int64_t)1 << 40, (int64_t)1 << 40}, short_[] = {4, 3},
-                         minus[] = {9, -1}, good[] = {5, 3};
+                         hollow[] = {(int64_t)1 << 40, 0, (int64_t)1 << 40}, minus[] = {9, -1},
+                         good[] = {5, 3};
     static const int twice[] = {0, 0}, far[] = {0, 2};
     const int64_t *less[] = {short_, NULL}, *below[] = {minus, NULL}, *right[] = {good, NULL};
     const sherd_layout_options bad[] = {{.order = twice}, {.order = far}};
@@ -383,6 +384,7 @@ static void bad_layouts_are_refused(void)
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, negative, one, NULL), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, wide, one, NULL), SHERD_ELIMIT);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, much, one, NULL), SHERD_ELIMIT);
+    CHECK_EQ(sherd_layout_create(&layout, mesh, 3, hollow, one, NULL), SHERD_ELIMIT);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, shape, off, NULL), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, shape, low, NULL), SHERD_EINVAL);
     CHECK_EQ(sherd_layout_create(&layout, mesh, 2, shape, mixed, NULL), SHERD_EINVAL);

@@ -22,7 +22,7 @@ typedef struct sherd_mesh sherd_mesh;
  *             ranks: int[product of extents], row-major, distinct, NULL = 0, 1, 2, ...
  * @owns       *out belongs to the world; NULL on failure
  * @errors     EINVAL an extent < 1, a name that is empty, twice or not [A-Za-z_][A-Za-z0-9_]*, more ranks than the world,
- *             a rank twice; ELIMIT more than SHERD_MAX_AXES axes or too many groups; EDIFFER; ENOMEM; EPEER
+ *             a rank twice; ELIMIT more than SHERD_MAX_AXES axes, a name of 32 letters or more, or too many groups; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_mesh_create(const sherd_mesh **out, sherd_world *world, int axes,
                                           const int64_t *extents, const char *const *names,

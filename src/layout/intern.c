@@ -15,7 +15,7 @@
 static sherd_status check_shape(const char *function, const sherd__layout_spec *spec)
 {
     sherd__diag *diag = spec->mesh->space->diag;
-    int64_t count;
+    int64_t count = 1;
 
     if (spec->ndim < 0 || spec->ndim > SHERD_MAX_DIMS)
         return sherd__fail(diag, SHERD_ELIMIT, "%s: %d dims, not 0 to %d", function, spec->ndim,
@@ -28,9 +28,10 @@ static sherd_status check_shape(const char *function, const sherd__layout_spec *
             return sherd__fail(diag, SHERD_ELIMIT, "%s: dim %d has size %lld, not below 2^62",
                                function, d, (long long)spec->shape[d]);
     }
-    if (!sherd__count(spec->shape, spec->ndim, &count))
-        return sherd__fail(diag, SHERD_ELIMIT, "%s: the tensor has 2^62 elements or more",
-                           function);
+    for (int d = 0; d < spec->ndim; d++) /* empty dims left out: so no product of sizes overflows */
+        if (!sherd__mul(count, sherd__max(spec->shape[d], 1), &count))
+            return sherd__fail(diag, SHERD_ELIMIT, "%s: the tensor has 2^62 elements or more",
+                               function);
     return SHERD_OK;
 }
 

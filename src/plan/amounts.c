@@ -17,6 +17,14 @@
 
 #define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
 
+/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number here is below 2^124. */
+__extension__ typedef __int128 wide;
+
+static int64_t cut(wide value)
+{
+    return value < LIMIT ? (int64_t)value : LIMIT;
+}
+
 int64_t sherd__mul_cut(int64_t a, int64_t b)
 {
     int64_t product;
@@ -43,7 +51,7 @@ typedef struct asked_point {
 /* Some dims that are linked by moving axes. */
 typedef struct component {
     unsigned dims, axes;
-    int64_t kept; /* sum over the component's points and classes */
+    wide kept; /* sum over the component's points and classes */
     int targets, askeds, target_room, asked_room;
     target_point *target;
     asked_point *asked;
@@ -143,11 +151,12 @@ static int64_t point_of(const sherd_mesh *mesh, const sherd__pieces *table, cons
 static bool walk_points(tally *t, component *c, const int *chosen)
 {
     const sherd_mesh *mesh = t->change->mesh;
-    int64_t at[SHERD_MAX_AXES] = {0}, times = 1;
+    int64_t at[SHERD_MAX_AXES] = {0};
+    wide times = 1;
 
     for (int d = 0; d < t->change->ndim; d++)
         if (c->dims >> d & 1)
-            times = sherd__mul_cut(times, t->dim[d].class[chosen[d]].count);
+            times *= t->dim[d].class[chosen[d]].count;
     do {
         sherd__piece all = {1, 1, 1, 1};
         for (int d = 0; d < t->change->ndim; d++) {
@@ -161,7 +170,7 @@ static bool walk_points(tally *t, component *c, const int *chosen)
             all.kept *= p->kept;
             all.asked *= p->asked;
         }
-        c->kept = sherd__add_cut(c->kept, sherd__mul_cut(all.kept, times));
+        c->kept += all.kept * times;
         if (!note_target(t->space->heap, c, (target_point){all.target, all.kept, all.source}) ||
             !note_asked(t->space->heap, c, (asked_point){all.asked, all.kept}))
             return false;
@@ -223,8 +232,7 @@ static void find_extremes(const tally *t, sherd__amounts *out)
         out->target_max = sherd__max(out->target_max, target);
         out->source_max = sherd__max(out->source_max, source);
         out->both_max = sherd__max(out->both_max, sherd__add_cut(source, target));
-        out->receive_max =
-            sherd__max(out->receive_max, sherd__mul_cut(target, change->addends) - kept);
+        out->receive_max = sherd__max(out->receive_max, cut((wide)target * change->addends - kept));
     } while (next_choice(t, false, chosen));
     memset(chosen, 0, sizeof chosen);
     do {
@@ -233,7 +241,7 @@ static void find_extremes(const tally *t, sherd__amounts *out)
             asked *= t->component[i].asked[chosen[i]].asked;
             kept *= t->component[i].asked[chosen[i]].kept_min;
         }
-        out->send_max = sherd__max(out->send_max, sherd__mul_cut(asked, copies) - kept);
+        out->send_max = sherd__max(out->send_max, cut((wide)asked * copies - kept));
     } while (next_choice(t, true, chosen));
 }
 
@@ -258,21 +266,22 @@ static void find_totals(const tally *t, sherd__amounts *out)
     unsigned all = (1u << change->mesh->axes) - 1;
     unsigned targets = listed_axes(change->target, change->ndim);
     unsigned sources = listed_axes(change->source, change->ndim);
-    int64_t free = sherd__extent_of(change->mesh, all & ~(targets | sources)), kept = 1, n;
+    wide n = 1, kept = 1;
 
-    if (!sherd__count(t->shape, change->ndim, &n))
-        n = LIMIT;
+    for (int d = 0; d < change->ndim; d++)
+        n *= t->shape[d];
     for (int i = 0; i < t->components; i++)
-        kept = sherd__mul_cut(kept, t->component[i].kept);
-    out->kept_total = sherd__mul_cut(kept, free);
-    out->target_total = sherd__mul_cut(n, sherd__extent_of(change->mesh, all & ~targets));
-    out->receive_total = sherd__mul_cut(out->target_total, change->addends) - out->kept_total;
+        kept *= t->component[i].kept;
+    wide kept_total = kept * sherd__extent_of(change->mesh, all & ~(targets | sources));
+    wide target_total = n * sherd__extent_of(change->mesh, all & ~targets);
+    out->target_total = cut(target_total);
+    out->receive_total = cut(target_total * change->addends - kept_total);
     out->bound_total = out->receive_total;
     if (change->reduced == 0)
         return;
     int64_t wanted = sherd__extent_of(change->mesh, all & ~targets & ~change->pending);
-    int64_t each = sherd__mul_cut(n, change->addends - 1 + wanted);
-    out->bound_total = sherd__mul_cut(each - kept, sherd__extent_of(change->mesh, change->pending));
+    out->bound_total = cut((n * (change->addends - 1 + wanted) - kept) *
+                           sherd__extent_of(change->mesh, change->pending));
 }
 
 static void clear(tally *t)

@@ -34,14 +34,13 @@ bool sherd__next(const sherd_mesh *mesh, unsigned axes, int64_t *coordinate);
 
 /*
  * What a direct move of a change amounts to, in elements, exact; found by classes of coordinates. Numbers
- * that would reach 2^62 stay there.
+ * from 2^62 on are cut to it.
  */
 typedef struct sherd__amounts {
     int64_t source_max, target_max, both_max; /* of one rank: source box, target box, the two together */
     int64_t receive_max, receive_total;       /* from other ranks, each addend counted */
     int64_t send_max;
-    int64_t kept_total; /* sum over ranks of the target's elements that the rank's source box holds */
-    int64_t target_total;
+    int64_t target_total; /* sum over ranks */
     int64_t bound_total; /* no plan receives less in all */
 } sherd__amounts;
 

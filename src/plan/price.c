@@ -43,7 +43,7 @@ void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi)
 static sherd_step_kind choose_kind(const sherd__change *change, const sherd__amounts *amounts,
                                    size_t element_bytes)
 {
-    if (amounts->receive_total == 0)
+    if (amounts->receive_max == 0)
         return SHERD_STEP_SLICE;
     if (change->reduced == 0)
         return SHERD_STEP_EXCHANGE;

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves that others get wrong, by name; the choice of kinds and groups; what is refused; and the running of regions:
+ * strided sources, small elements, many addends, all reduce ops.
+ */
+#define CHECK_PURE
+#include "moves.h"
+
+static const sherd__kernels *f64(void)
+{
+    static sherd__kernel_set kernels;
+
+    if (!kernels.f64.name)
+        sherd__kernels_choose(&kernels);
+    return &kernels.f64;
+}
+
+static const sherd_plan *plan_of(paper *p, const char *from, const char *to, sherd_dtype dtype)
+{
+    const sherd_plan *plan = NULL;
+
+    if (!CHECK_OK(sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype)))
+        fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
+    return plan;
+}
+
+static int64_t received_by(paper *p, const sherd_plan *plan, int rank)
+{
+    sherd__schedule *s;
+    int64_t bytes = -1;
+
+    CHECK_OK(sherd__schedule_create(&s, &p->space, plan->step, plan->element_bytes, rank));
+    if (s)
+        bytes = s->recv_bytes;
+    sherd__schedule_destroy(&p->space, s);
+    return bytes;
+}
+
+/* ---- named cases ---------------------------------------------------------------------------- */
+
+static void rows_to_columns_of_7x5_on_3_receive_32_32_24(void)
+{
+    static const int64_t bytes[] = {32, 32, 24};
+    paper p;
+
+    paper_open(&p, 4);
+    const sherd_plan *plan = plan_of(&p, "[7(x),5] on (x=3)", "[7,5(x)] on (x=3)", SHERD_F32);
+    CHECK_EQ(sherd_plan_steps(plan), 1);
+    CHECK_EQ(sherd_plan_step(plan, 0)->kind, SHERD_STEP_EXCHANGE);
+    CHECK_EQ(sherd_plan_step(plan, 0)->axes, 1);
+    CHECK(sherd_plan_step(plan, 1) == NULL);
+    for (int rank = 0; rank < 3; rank++)
+        CHECK_EQ(received_by(&p, plan, rank), bytes[rank]);
+    CHECK_EQ(received_by(&p, plan, 3), -1); /* not in the mesh: no schedule */
+    CHECK_EQ(sherd_plan_price_of(plan)->recv_max_bytes, 32);
+    CHECK_EQ(sherd_plan_price_of(plan)->recv_total_bytes, 88);
+    CHECK_EQ(sherd_plan_price_of(plan)->bound_total_bytes, 88);
+    CHECK_TEXT(plan->what, "[7(x),5] -> [7,5(x)] on (x=3)");
+    move_paper_close(&p);
+}
+
+static void gather_of_5x3_over_2x2_keeps_every_row(void)
+{
+    paper p;
+    move m;
+
+    paper_open(&p, 4);
+    const sherd_plan *plan =
+        plan_of(&p, "[5(x,y),3] on (x=2,y=2)", "[5,3] on (x=2,y=2)", SHERD_F64);
+    move_open(&m, &p, plan->step, f64());
+    for (int r = 0; r < m.ranks; r++)
+        move_run_rank(&m, r);
+    for (int r = 0; r < m.ranks; r++)
+        for (int row = 0; row < 5; row++) /* first column 0, 3, 6, 9, 12; the simulation adds 1 */
+            CHECK_EQ(m.result[r][3 * row] - 1, 3 * row);
+    move_close(&m);
+    move_paper_close(&p);
+}
+
+static void all_pairs_on_2x4_are_exact(void)
+{
+    static const int64_t shapes[][3] = {{16, 8, 8}, {7, 5, 3}};
+    static const sherd_layout *list[512];
+    int pairs = 0;
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_mesh *mesh = paper_mesh(&p, "2x4");
+    for (int s = 0; s < LEN(shapes); s++) {
+        CHECK_EQ(move_prove(&p, paper_placed(&p, mesh, 2, shapes[s], "RS(1)"),
+                            paper_placed(&p, mesh, 2, shapes[s], "S(0)S(0)"), f64()),
+                 0);
+        for (int ndim = 2; ndim <= 3; ndim++) {
+            int count = paper_layouts(mesh, ndim, shapes[s], false, list, LEN(list));
+            for (int i = 0; i < count * count; i++, pairs++)
+                CHECK_EQ(move_prove(&p, list[i / count], list[i % count], f64()), 0);
+        }
+    }
+    CHECK(pairs > 2 * (81 + 256));
+    move_paper_close(&p);
+}
+
+/* N elements on (x=4, y=2): [a(y),b,c(x)] -> [a,b(x,y),c] receives 7/64 N per rank, not 7/8 N. */
+static void three_dims_exchanged_at_once_receive_seven_64ths(void)
+{
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_plan *plan =
+        plan_of(&p, "[8(y),16,16(x)] on (x=4,y=2)", "[8,16(x,y),16] on (x=4,y=2)", SHERD_F32);
+    CHECK_EQ(plan->price.recv_max_bytes, 8 * 16 * 16 * 4 * 7 / 64);
+    CHECK_EQ(plan->price.recv_max_bytes, plan->price.bound_max_bytes);
+    CHECK_EQ(plan->step->axes, 3);
+    CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
+    move_paper_close(&p);
+}
+
+static void swapped_axes_receive_the_bound(void)
+{
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_plan *plan =
+        plan_of(&p, "[16(x),16(y)] on (x=2,y=4)", "[16(y),16(x)] on (x=2,y=4)", SHERD_F32);
+    CHECK_EQ(plan->price.recv_total_bytes, plan->price.bound_total_bytes);
+    CHECK_EQ(plan->price.recv_max_bytes, plan->price.bound_max_bytes);
+    CHECK_EQ(plan->price.recv_max_bytes, 16 * 16 * 4 / 8);
+    CHECK_EQ(plan->price.rounds, 1);
+    CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
+    move_paper_close(&p);
+}
+
+static void dropping_the_outer_or_the_inner_axis_is_told_apart(void)
+{
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_plan *outer =
+        plan_of(&p, "[64(x,y)] on (x=2,y=4)", "[64(y)] on (x=2,y=4)", SHERD_F32);
+    CHECK_EQ(outer->price.recv_max_bytes, 64 * 4 / 4); /* 0.25 N */
+    CHECK_EQ(outer->step->axes, 3);
+    const sherd_plan *inner =
+        plan_of(&p, "[64(x,y)] on (x=2,y=4)", "[64(x)] on (x=2,y=4)", SHERD_F32);
+    CHECK_EQ(inner->price.recv_max_bytes, 64 * 4 * 3 / 8); /* 0.375 N */
+    CHECK_EQ(inner->step->axes, 2);
+    move_paper_close(&p);
+}
+
+/* ---- kinds and groups ----------------------------------------------------------------------- */
+
+static void the_step_is_of_the_smallest_kind_and_group(void)
+{
+    static const struct {
+        const char *from, *to;
+        int kind; /* -1: no step */
+        unsigned axes;
+    } cases[] = {
+        {"[8(x),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", -1, 0},
+        {"[8,4] on (x=2,y=2)", "[8(x),4(y)] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8(x),4] on (x=2,y=2)", "[8(x,y),4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8(x),4] on (x=2,y=2)", "[8,4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
+        {"[8(x,y),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 2},
+        /* y only cuts the target: each rank reads from its own column of y */
+        {"[8(x),4] on (x=2,y=2)", "[8,4(y)] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
+        {"[8(x:3,5),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
+        {"[8(x),4(y)] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 2},
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 2},
+        {"[8,4] P(sum:y) on (x=2,y=2)", "[8(y),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 2},
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8(y),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 3},
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8,4] P(sum:y) on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
+        {"[8] P(sum:x) P(sum:y) on (x=2,y=2)", "[8] P(sum:y) on (x=2,y=2)",
+         SHERD_STEP_REDUCE_EXCHANGE, 1},
+        /* above 16 KiB of f32: 4096 elements */
+        {"[4096] P(sum:x) on (x=2,y=2)", "[4096] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 1},
+        {"[4097] P(sum:x) on (x=2,y=2)", "[4097] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
+        {"[8193(y)] P(sum:x) on (x=2,y=2)", "[8193(y)] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
+        {"[8192(y)] P(sum:x) on (x=2,y=2)", "[8192(y)] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE,
+         1},
+        {"[9000] P(sum:x) P(avg:y) on (x=2,y=2)", "[9000] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 3},
+        {"[9000] P(sum:x) on (x=2,y=2)", "[9000(y)] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 1},
+        {"[9000(y)] P(sum:x) on (x=2,y=2)", "[9000] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 3},
+        /* axes of extent 1 only change names */
+        {"[8(x),4] on (x=1,y=2)", "[8,4] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8,4] P(sum:x) on (x=1,y=2)", "[8,4(x)] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8(x,y),4] on (x=1,y=2)", "[8(y,x),4] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8(x,y),4] on (x=1,y=2)", "[8(x),4] on (x=1,y=2)", SHERD_STEP_EXCHANGE, 2},
+        /* nothing to move */
+        {"[0(x),4] on (x=2,y=2)", "[0,4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
+        {"[0,4] P(sum:x) on (x=2,y=2)", "[0,4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
+        {"[8(x:8,0),4] on (x=2,y=2)", "[8(y:8,0),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
+    };
+    paper p;
+
+    paper_open(&p, 4);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_plan *plan = plan_of(&p, cases[i].from, cases[i].to, SHERD_F32);
+        bool good = CHECK_EQ(sherd_plan_steps(plan), cases[i].kind >= 0);
+        if (cases[i].kind >= 0 && good) {
+            good = CHECK_EQ(plan->step->kind, cases[i].kind) &
+                   CHECK_EQ(plan->step->axes, cases[i].axes);
+            CHECK(plan->step->from == plan->from && plan->step->to == plan->to);
+        }
+        if (!good)
+            fprintf(stderr, "%s\n", plan->what);
+        move_prove(&p, plan->from, plan->to, f64());
+    }
+    CHECK_TEXT(sherd_step_kind_name(SHERD_STEP_SLICE), "slice");
+    CHECK_TEXT(sherd_step_kind_name(SHERD_STEP_EXCHANGE), "exchange");
+    CHECK_TEXT(sherd_step_kind_name(SHERD_STEP_REDUCE_EXCHANGE), "reduce_exchange");
+    CHECK_TEXT(sherd_step_kind_name(SHERD_STEP_ALL_REDUCE), "all_reduce");
+    move_paper_close(&p);
+}
+
+/* Relabelled axes and equal layouts cost nothing; the box of the source is all that is held. */
+static void a_relabel_is_free(void)
+{
+    paper p;
+
+    paper_open(&p, 2);
+    const sherd_plan *plan = plan_of(&p, "[8(x),4] on (x=1,y=2)", "[8,4] on (x=1,y=2)", SHERD_F32);
+    CHECK_EQ(plan->price.picoseconds, 0);
+    CHECK_EQ(plan->price.peak_bytes, 128);
+    plan = plan_of(&p, "[8(y),4] on (x=1,y=2)", "[8(y),4] on (x=1,y=2)", SHERD_F32);
+    CHECK_EQ(plan->price.picoseconds, 0);
+    CHECK_EQ(plan->price.peak_bytes, 64);
+    plan = plan_of(&p, "[8,4] on (x=1,y=2)", "[8(y),4] on (x=1,y=2)", SHERD_F32);
+    CHECK(plan->price.picoseconds > 0);
+    CHECK_EQ(plan->price.peak_bytes, 128 + 64);
+    move_paper_close(&p);
+}
+
+static void slices_are_cache_lines_and_cover(void)
+{
+    static const int64_t sizes[] = {1, 15, 16, 17, 31, 33, 100, 4097, 5000};
+    paper p;
+
+    paper_open(&p, 8);
+    for (int s = 0; s < LEN(sizes); s++)
+        for (int k = 2; k <= 8; k++) {
+            char from[64], to[64];
+            snprintf(from, sizeof from, "[%d] P(sum:x) on (x=%d)", (int)sizes[s], k);
+            snprintf(to, sizeof to, "[%d] on (x=%d)", (int)sizes[s], k);
+            sherd_step step = *plan_of(&p, from, to, SHERD_F64)->step;
+            step.kind = SHERD_STEP_ALL_REDUCE;
+            CHECK_EQ(move_simulate(&p, &step, NULL, f64()), 0);
+            for (int r = 0; r < k; r++) {
+                sherd__schedule *schedule;
+                CHECK_OK(sherd__schedule_create(&schedule, &p.space, &step, 4, r));
+                CHECK_EQ(schedule->ndim, 1);
+                CHECK_EQ(schedule->sharers, k - 1);
+                if (schedule->regions)
+                    CHECK_EQ(schedule->region->offset[0] % 16, 0);
+                else
+                    CHECK_EQ(schedule->sources, 0);
+                sherd__schedule_destroy(&p.space, schedule);
+            }
+        }
+    move_paper_close(&p);
+}
+
+static void large_reductions_are_exact(void)
+{
+    static const char *const cases[][2] = {
+        {"[64,50] P(sum:x) on (x=4)", "[64,50] on (x=4)"},
+        {"[67(y),101] P(sum:x) on (x=2,y=2)", "[67(y),101] on (x=2,y=2)"},
+        {"[67,101(y:100,1)] P(sum:x) on (x=2,y=2)", "[67,101(y:100,1)] on (x=2,y=2)"},
+        {"[67,101] P(sum:x) P(sum:y) on (x=2,y=3)", "[67,101] on (x=2,y=3)"},
+        {"[67,101] P(sum:x) P(sum:y) on (x=2,y=3)", "[67,101] P(sum:y) on (x=2,y=3)"},
+        {"[67,101] P(sum:x) P(sum:y) on (x=2,y=3)", "[67(y),101] on (x=2,y=3)"},
+        {"[3001] P(sum:x) on (x=2,y=3@5,0,4,1,3,2)", "[3001] on (x=2,y=3@5,0,4,1,3,2)"},
+        {"[1(y),3001] P(sum:x) on (x=2,y=3)", "[1(y),3001] on (x=2,y=3)"},
+    };
+    int shared = 0;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_plan *plan = plan_of(&p, cases[i][0], cases[i][1], SHERD_F64);
+        shared += plan->step->kind == SHERD_STEP_ALL_REDUCE;
+        CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
+    }
+    CHECK_EQ(shared, 7);
+    for (int rank = 0; rank < 6;
+         rank++) { /* ranks whose box is empty take no part in the sharing */
+        sherd__schedule *s;
+        const sherd_plan *plan = plan_of(&p, cases[7][0], cases[7][1], SHERD_F64);
+        CHECK_OK(sherd__schedule_create(&s, &p.space, plan->step, 8, rank));
+        CHECK_EQ(s->sharers, rank % 3 == 0);
+        CHECK_EQ(s->sources, rank % 3 == 0);
+        CHECK_EQ(s->readers, rank % 3 == 0);
+        sherd__schedule_destroy(&p.space, s);
+    }
+    move_paper_close(&p);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static void what_no_plan_can_do_is_refused(void)
+{
+    static const char *const cases[][3] = {
+        {"[8] on (x=2)", "[8] P(sum:x) on (x=2)", "makes no pending reduction"},
+        {"[8(x)] on (x=2)", "[8] P(sum:x) on (x=2)", "makes no pending reduction"},
+        {"[8] on (x=1)", "[8] P(sum:x) on (x=1)", "makes no pending reduction"},
+        {"[8] P(sum:x) on (x=2)", "[8] P(max:x) on (x=2)", "makes no pending reduction"},
+        {"[8] P(sum:x) on (x=2,y=2)", "[8] P(sum:y) on (x=2,y=2)", "makes no pending reduction"},
+        {"[8] on (x=2)", "[9] on (x=2)", "shapes differ"},
+        {"[8] on (x=2)", "[8,1] on (x=2)", "shapes differ"},
+        {"[8] on (x=2)", "[8] on (y=2)", "meshes differ"},
+        {"[8] on (x=2)", "[8] on (x=2@1,0)", "meshes differ"},
+    };
+    const sherd_plan *plan;
+    paper p;
+
+    paper_open(&p, 4);
+    for (int i = 0; i < LEN(cases); i++) {
+        CHECK_EQ(sherd_plan_create(&plan, paper_layout(&p, cases[i][0]),
+                                   paper_layout(&p, cases[i][1]), SHERD_F32),
+                 SHERD_EINVAL);
+        CHECK(plan == NULL);
+        if (!CHECK(strstr(p.diag.text, cases[i][2])))
+            fprintf(stderr, "%s\n", p.diag.text);
+    }
+    const sherd_layout *layout = paper_layout(&p, "[8] on (x=2)");
+    CHECK_EQ(sherd_plan_create(&plan, layout, layout, (sherd_dtype)77), SHERD_EINVAL);
+    move_paper_close(&p);
+}
+
+/* ---- running regions ------------------------------------------------------------------------ */
+
+/* A transposed source, elements of 1, 4 and 8 bytes: the columns of [6,5] arrive as rows of a part. */
+static void strided_sources_are_copied(void)
+{
+    paper p;
+
+    paper_open(&p, 2);
+    const sherd_plan *plan = plan_of(&p, "[6,5] on (x=2)", "[6(x),5] on (x=2)", SHERD_F32);
+    for (size_t bytes = 1; bytes <= 8; bytes *= bytes == 1 ? 4 : 2) {
+        unsigned char source[30 * 8], result[15 * 8];
+        sherd__schedule *s;
+        CHECK_OK(sherd__schedule_create(&s, &p.space, plan->step, bytes, 1));
+        for (int row = 0; row < 6; row++) /* stored by columns */
+            for (int column = 0; column < 5; column++)
+                memset(source + (size_t)(column * 6 + row) * bytes, row * 5 + column, bytes);
+        const sherd__source from = {source, {1, 6}};
+        sherd__region_run(s, s->region, result, &from, bytes, NULL);
+        int wrong = 0;
+        for (size_t i = 0; i < 15 * bytes; i++)
+            wrong += result[i] != 15 + i / bytes;
+        CHECK_EQ(wrong, 0);
+        sherd__schedule_destroy(&p.space, s);
+    }
+    move_paper_close(&p);
+}
+
+/* Reductions of strided sources: rows of one stride, gaps in the rows, and rows that join. */
+static void strided_sources_are_added(void)
+{
+    static const int64_t strides[][2] = {{5, 1}, {9, 1}, {1, 6}, {20, 3}};
+    double source[2][200], result[30];
+    sherd__schedule *s;
+    paper p;
+
+    paper_open(&p, 2);
+    const sherd_plan *plan = plan_of(&p, "[6,5] P(sum:x) on (x=2)", "[6(x),5] on (x=2)", SHERD_F64);
+    for (int a = 0; a < LEN(strides); a++)
+        for (int b = 0; b < LEN(strides); b++) {
+            const sherd__source sources[] = {{source[0], {strides[a][0], strides[a][1]}},
+                                             {source[1], {strides[b][0], strides[b][1]}}};
+            for (int i = 0; i < 30; i++) {
+                source[0][i / 5 * strides[a][0] + i % 5 * strides[a][1]] = i;
+                source[1][i / 5 * strides[b][0] + i % 5 * strides[b][1]] = 100 * i;
+            }
+            CHECK_OK(sherd__schedule_create(&s, &p.space, plan->step, 8, 1));
+            sherd__region_run(s, s->region, result, sources, 8, f64());
+            int wrong = 0;
+            for (int i = 0; i < 15; i++)
+                wrong += result[i] != 101 * (15 + i);
+            CHECK_EQ(wrong, 0);
+            sherd__schedule_destroy(&p.space, s);
+        }
+    move_paper_close(&p);
+}
+
+/* op over `k` addends 2, 3, 4, ... on one scalar. */
+static double reduced(paper *p, const char *from, const char *to, int k)
+{
+    double values[200], result = -1;
+    sherd__source sources[200] = {{0}};
+    sherd__schedule *s;
+
+    const sherd_plan *plan = plan_of(p, from, to, SHERD_F64);
+    CHECK_OK(sherd__schedule_create(&s, &p->space, plan->step, 8, 0));
+    CHECK_EQ(s->regions, 1);
+    CHECK_EQ(s->region->count, k);
+    for (int i = 0; i < k; i++) {
+        CHECK_EQ(s->pull[i].rank, i); /* rank order */
+        values[i] = i + 2;
+        sources[i].data = &values[i];
+    }
+    sherd__region_run(s, s->region, &result, sources, 8, f64());
+    sherd__schedule_destroy(&p->space, s);
+    return result;
+}
+
+static void every_reduce_op_gives_its_result(void)
+{
+    paper p;
+
+    paper_open(&p, 200);
+    CHECK_EQ(reduced(&p, "[] P(sum:x) on (x=4)", "[] on (x=4)", 4), 14);
+    CHECK_NEAR(reduced(&p, "[] P(avg:x) on (x=4)", "[] on (x=4)", 4), 3.5, 0);
+    CHECK_EQ(reduced(&p, "[] P(min:x) on (x=4)", "[] on (x=4)", 4), 2);
+    CHECK_EQ(reduced(&p, "[] P(max:x) on (x=4)", "[] on (x=4)", 4), 5);
+    CHECK_EQ(reduced(&p, "[] P(product:x) on (x=4)", "[] on (x=4)", 4), 120);
+    /* sum with avg: the sum divided by the extents of the avg axes, whichever comes first */
+    CHECK_NEAR(reduced(&p, "[] P(sum:x) P(avg:y) on (x=2,y=4)", "[] on (x=2,y=4)", 8), 11, 0);
+    CHECK_NEAR(reduced(&p, "[] P(avg:x) P(sum:y) on (x=2,y=4)", "[] on (x=2,y=4)", 8), 22, 0);
+    /* more addends than are added at once */
+    CHECK_EQ(reduced(&p, "[] P(sum:x) on (x=64)", "[] on (x=64)", 64), 64 * 67 / 2);
+    CHECK_EQ(reduced(&p, "[] P(sum:x) on (x=65)", "[] on (x=65)", 65), 65 * 68 / 2);
+    CHECK_EQ(reduced(&p, "[] P(sum:x) on (x=200)", "[] on (x=200)", 200), 200 * 203 / 2);
+    CHECK_NEAR(reduced(&p, "[] P(avg:x) on (x=200)", "[] on (x=200)", 200), 203. / 2, 0);
+    CHECK_EQ(reduced(&p, "[] P(max:x) on (x=200)", "[] on (x=200)", 200), 201);
+    move_paper_close(&p);
+}
+
+static const check_test tests[] = {
+    {TEST(rows_to_columns_of_7x5_on_3_receive_32_32_24)},
+    {TEST(gather_of_5x3_over_2x2_keeps_every_row)},
+    {TEST(all_pairs_on_2x4_are_exact)},
+    {TEST(three_dims_exchanged_at_once_receive_seven_64ths)},
+    {TEST(swapped_axes_receive_the_bound)},
+    {TEST(dropping_the_outer_or_the_inner_axis_is_told_apart)},
+    {TEST(the_step_is_of_the_smallest_kind_and_group)},
+    {TEST(a_relabel_is_free)},
+    {TEST(slices_are_cache_lines_and_cover)},
+    {TEST(large_reductions_are_exact)},
+    {TEST(what_no_plan_can_do_is_refused)},
+    {TEST(strided_sources_are_copied)},
+    {TEST(strided_sources_are_added)},
+    {TEST(every_reduce_op_gives_its_result)},
+};
+CHECK_MAIN(tests)
