@@ -72,6 +72,7 @@ static void the_least_recently_used_plan_goes(void)
         if (i % 1000 == 0)
             CHECK(find(from[2], to[2]) == used);
     }
+    sherd__plan_release(used);
     int64_t live = p.heap.live;
     for (int round = 0; round < 3; round++)
         for (int i = 3; i < PLANS; i++)
@@ -79,7 +80,6 @@ static void the_least_recently_used_plan_goes(void)
     CHECK_EQ(p.heap.live, live);         /* bounded */
     CHECK(find(from[1], to[1]) != kept); /* it went, and was made again */
     CHECK_EQ(kept->refs, 1);
-    sherd__plan_release(used);
     CHECK_EQ(kept->step->recv_total_bytes, 4);
     sherd__plan_release(kept);
     int64_t before = p.heap.allocations;
