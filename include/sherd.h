@@ -17,5 +17,6 @@
 #include "sherd/optimizer.h"
 #include "sherd/parallel.h"
 #include "sherd/comm.h"
+#include "sherd/info.h"
 
 #endif
