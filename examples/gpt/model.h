@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model, and how it is split over ranks. */
+#ifndef GPT_MODEL_H
+#define GPT_MODEL_H
+
+#include <sherd.h>
+
+#include "options.h"
+
+enum { VOCABULARY = 256 }; /* bytes */
+
+/*
+ * Make the model: ids i32 [batch, context] -> logits [batch, context, VOCABULARY]. Its parameters are plain and equal on
+ * all ranks. `options` must outlive it.
+ */
+sherd_status model_create(sherd_module **out, sherd_world *world, const gpt_options *options);
+
+/* Split it over the axis "tp" of a mesh. Collective. */
+sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_options *options);
+
+#endif

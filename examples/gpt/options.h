@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the user asked for. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct gpt_options {
+    int64_t ranks, dp, tp; /* 0 = not said */
+    int64_t layers, dim, heads, context;
+    int64_t batch, steps, seed, sample;
+    double rate, dropout;
+    bool sequence_parallel, input_reshard, threads, help;
+    char *const *text; /* [texts] files; NULL = the default text */
+    int texts;
+    const char *json; /* NULL = none */
+} gpt_options;
+
+enum { LINE_BYTES = 512 }; /* room for any message of this program */
+
+/* Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is wrong. */
+bool options_parse(gpt_options *out, int argc, char *const *argv, char *error);
+
+void options_help(FILE *file);
+
+/* Give dp and tp their values for this many ranks; false as above if the mesh has another number of them. */
+bool options_fit(gpt_options *o, int ranks, char *error);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One training step, as one would write it for a single process. Tensors say where they lie; what has to move
+ * between ranks moves inside of the operators, and nothing here names a collective. An error stops nothing on
+ * the way: expressions pass it on, and the check at the end of the step tells all ranks at once.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model.h"
+#include "train.h"
+
+static const double weight_decay = 0.1;
+static const double most_norm = 1; /* gradients are clipped to this norm */
+static const double pi = 3.14159265358979323846;
+
+double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+sherd_status agree(sherd_world *world, sherd_status mine)
+{
+    char text[SHERD_ERROR_BYTES];
+    int skip = 0;
+
+    if (mine) {
+        snprintf(text, sizeof text, "%s", sherd_world_error(world));
+        if (!text[0])
+            snprintf(text, sizeof text, "%s", sherd_status_text(mine));
+        (void)sscanf(text, "rank %*d: %n", &skip); /* sherd_world_fail puts the rank in front */
+        sherd_world_fail(world, mine, text + skip);
+    }
+    return sherd_world_check(world);
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t rows)
+{
+    const sherd_placement rows_over_dp[] = {sherd_shard(0), sherd_replicate()};
+    return sherd_layout_create(out, t->mesh, 2, (int64_t[]){rows, t->options->context},
+                               rows_over_dp, NULL);
+}
+
+/* What each rank makes for itself. */
+static sherd_status make_rest(trainer *t)
+{
+    const sherd_adamw_options adamw = {.beta2 = 0.99, .weight_decay = weight_decay};
+    size_t n = (size_t)(t->options->batch * t->options->context);
+    sherd_status status = layout_of_ids(&t->batch, t, t->options->batch);
+
+    if (!status)
+        status = sherd_adamw_create(&t->optimizer, t->model, &adamw);
+    t->ids = malloc(n * sizeof *t->ids);
+    t->targets = malloc(n * sizeof *t->targets);
+    return status ? status : t->ids && t->targets ? SHERD_OK : SHERD_ENOMEM;
+}
+
+sherd_status trainer_create(trainer *t, sherd_world *world, const gpt_options *options,
+                            const corpus *text)
+{
+    static const char *const names[] = {"dp", "tp"};
+    const int64_t extents[] = {options->dp, options->tp};
+    sherd_status status;
+
+    *t = (trainer){.world = world, .options = options, .text = text};
+    status = sherd_mesh_create(&t->mesh, world, 2, extents, names, NULL);
+    if (!status)
+        status = agree(world, model_create(&t->model, world, options));
+    if (!status)
+        status = model_split(t->model, t->mesh, options);
+    if (!status)
+        status = agree(world, make_rest(t));
+    if (status)
+        trainer_destroy(t);
+    return status;
+}
+
+void trainer_destroy(trainer *t)
+{
+    sherd_optimizer_destroy(t->optimizer);
+    sherd_module_destroy(t->model);
+    free(t->ids);
+    free(t->targets);
+    *t = (trainer){.world = t->world};
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const int32_t *ids)
+{
+    const int64_t *shape = sherd_layout_shape(layout);
+    sherd_tensor *whole = sherd_mark_equal(sherd_from_data(world, SHERD_I32, shape, 2, ids));
+
+    return sherd_distribute(whole, layout, -1); /* every rank has all of it and keeps its part */
+}
+
+/* Linear warm-up, then a cosine down to a tenth. */
+static double learning_rate(const gpt_options *o, int64_t step)
+{
+    int64_t warm = o->steps / 10 < 40 ? o->steps / 10 + 1 : 40;
+    double done = (double)(step - warm) / (double)(o->steps - warm + 1);
+
+    if (step < warm)
+        return o->rate * (double)(step + 1) / (double)warm;
+    return o->rate * (0.1 + 0.9 * 0.5 * (1 + cos(pi * done)));
+}
+
+void train_gradients(trainer *t, int64_t step, step_figures *out)
+{
+    sherd_world *world = t->world;
+
+    text_batch(t->text, t->options, step, t->ids, t->targets);
+
+    sherd_scope_begin(world);
+    sherd_tensor *ids = spread_ids(world, t->batch, t->ids);
+    sherd_tensor *targets = spread_ids(world, t->batch, t->targets);
+    sherd_tensor *logits = sherd_module_call(t->model, ids);
+    sherd_tensor *loss = sherd_cross_entropy(logits, targets);
+    out->saved_bytes = sherd_saved_bytes(world);
+    sherd_backward(loss);
+    out->loss = sherd_item(loss);
+    sherd_scope_end(world);
+}
+
+sherd_status train_step(trainer *t, int64_t step, step_figures *out)
+{
+    double begin = seconds_now();
+    double rate = learning_rate(t->options, step);
+    sherd_status status;
+
+    train_gradients(t, step, out);
+    out->norm = sherd_optimizer_grad_norm(t->optimizer);
+    sherd_optimizer_step(t->optimizer, rate, out->norm > most_norm ? most_norm / out->norm : 1);
+    sherd_optimizer_clear(t->optimizer);
+
+    status = sherd_world_check(t->world);
+    if (!status && !isfinite(out->loss + out->norm)) {
+        sherd_world_fail(t->world, SHERD_EINVAL,
+                         "the loss is no finite number any more; try a smaller --lr");
+        status = sherd_world_check(t->world);
+    }
+    out->seconds = seconds_now() - begin;
+    return status;
+}

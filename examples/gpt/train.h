@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training: everything that one step needs, and the step. */
+#ifndef GPT_TRAIN_H
+#define GPT_TRAIN_H
+
+#include <sherd.h>
+
+#include "options.h"
+#include "text.h"
+
+typedef struct trainer {
+    sherd_world *world;
+    const gpt_options *options;
+    const corpus *text;
+    const sherd_mesh *mesh;
+    const sherd_layout *batch; /* of ids and targets */
+    sherd_module *model;
+    sherd_optimizer *optimizer;
+    int32_t *ids, *targets; /* [batch * context], the whole batch */
+} trainer;
+
+/* What one step showed; losses and norms are equal on all ranks. */
+typedef struct step_figures {
+    double loss;         /* mean over the global batch, nats a byte, before the update */
+    double norm;         /* of all gradients, before clipping */
+    double seconds;      /* this rank's, waiting included */
+    int64_t saved_bytes; /* held for backward at the end of forward */
+} step_figures;
+
+/* The model on its mesh, with an optimizer. Collective; on failure there is nothing to destroy. */
+sherd_status trainer_create(trainer *t, sherd_world *world, const gpt_options *options,
+                            const corpus *text);
+void trainer_destroy(trainer *t);
+
+/* Forward and backward: the gradients of all parameters, and a step's loss and saved bytes. Collective; errors by the alarm. */
+void train_gradients(trainer *t, int64_t step, step_figures *out);
+
+/* That, and the update. Collective; all ranks get the same status. */
+sherd_status train_step(trainer *t, int64_t step, step_figures *out);
+
+/* Spread ids [rows, context], equal on all ranks, over the axis "dp" of a layout. */
+sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const int32_t *ids);
+
+/* The layout of ids [rows, context]: rows over "dp", the same on all ranks of "tp". */
+sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t rows);
+
+/* Let a failure of this rank alone become everybody's; all ranks must call it. */
+sherd_status agree(sherd_world *world, sherd_status mine);
+
+double seconds_now(void);
+
+#endif
