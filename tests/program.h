@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tests that start programs: what a program printed, how it ended, how long it took, and whether anything of it
+ * is left. The test becomes the parent of whatever a program leaves behind, so that no process can hide.
+ */
+#ifndef SHERD_PROGRAM_H
+#define SHERD_PROGRAM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define GPT   SHERD_BUILD_DIR "/examples/gpt"
+#define SHERD SHERD_BUILD_DIR "/sherd"
+
+enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 16 };
+
+typedef struct program {
+    pid_t pid;
+    int out, err; /* memory files */
+    double begin;
+} program;
+
+typedef struct program_end {
+    int status; /* exit status, or 128 + signal */
+    double seconds;
+    int left; /* processes that outlived it */
+    char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
+} program_end;
+
+static inline double program_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline void program_pause(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    nanosleep(&t, NULL);
+}
+
+/* `line`: program and arguments, separated by single blanks. pid -1 if it can't be started. */
+static inline program program_start(const char *line)
+{
+    program p = {.pid = -1,
+                 .out = memfd_create("out", MFD_CLOEXEC),
+                 .err = memfd_create("err", MFD_CLOEXEC)};
+    char *copy = strdup(line), *rest = copy, *argv[PROGRAM_ARGS + 1] = {NULL};
+    posix_spawn_file_actions_t actions;
+
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    for (int i = 0; i < PROGRAM_ARGS && rest; i++)
+        argv[i] = strsep(&rest, " ");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, p.out, 1);
+    posix_spawn_file_actions_adddup2(&actions, p.err, 2);
+    p.begin = program_clock();
+    if (posix_spawn(&p.pid, argv[0], &actions, NULL, argv, environ) != 0)
+        p.pid = -1;
+    posix_spawn_file_actions_destroy(&actions);
+    free(copy);
+    return p;
+}
+
+/* What is in a memory file so far. */
+static inline void program_read(int fd, char *text)
+{
+    ssize_t n = pread(fd, text, PROGRAM_TEXT - 1, 0);
+    text[n < 0 ? 0 : n] = 0;
+}
+
+/* Whether a text is printed on standard output within some seconds. */
+static inline bool program_says(const program *p, const char *text, double seconds)
+{
+    static char seen[PROGRAM_TEXT];
+    double end = program_clock() + seconds;
+
+    do {
+        program_read(p->out, seen);
+        if (strstr(seen, text))
+            return true;
+        program_pause(0.005);
+    } while (program_clock() < end);
+    return false;
+}
+
+/* Processes that are children of this one: what a program left, once it has been waited for. Gives them `seconds` to end. */
+static inline int program_orphans(double seconds)
+{
+    double end = program_clock() + seconds;
+    pid_t pid;
+
+    do {
+        pid = waitpid(-1, NULL, WNOHANG);
+        if (pid == 0)
+            program_pause(0.005);
+    } while (pid >= 0 && program_clock() < end);
+    return pid < 0 ? 0 : 1;
+}
+
+/* Wait for its end. The result is valid until the next call. */
+static inline const program_end *program_wait(program *p)
+{
+    static program_end end;
+    int status = 0;
+
+    end.status = -1;
+    if (p->pid > 0 && waitpid(p->pid, &status, 0) == p->pid)
+        end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    end.seconds = program_clock() - p->begin;
+    end.left = program_orphans(0);
+    program_read(p->out, end.out);
+    program_read(p->err, end.err);
+    close(p->out);
+    close(p->err);
+    return &end;
+}
+
+static inline const program_end *program_run(const char *line)
+{
+    program p = program_start(line);
+    return program_wait(&p);
+}
+
+static inline int program_lines(const char *text)
+{
+    int lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+#endif

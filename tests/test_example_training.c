@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The GPT example computes the same numbers on every mesh. A small model whose heads, features, positions and
+ * batch divide by few numbers of ranks is trained as a program; its reports are compared with that of one rank.
+ */
+#define CHECK_PURE
+#include <jansson.h>
+#include <math.h>
+
+#include "check.h"
+#include "program.h"
+
+enum { STEPS = 20 };
+
+#define SMALL                                                                            \
+    GPT " --layers 2 --dim 48 --heads 4 --context 17 --batch 8 --steps 20 --dropout 0.1" \
+        " --sample 0 --text " SHERD_SOURCE_DIR "/README.md --json "
+
+/* Run the small model with some options; its report, or NULL. */
+static json_t *train(const char *options)
+{
+    char path[] = "/tmp/sherd-report-XXXXXX", line[1024];
+    int fd = mkstemp(path);
+    json_t *report;
+
+    if (!CHECK(fd >= 0))
+        return NULL;
+    close(fd);
+    snprintf(line, sizeof line, SMALL "%s %s", path, options);
+    const program_end *end = program_run(line);
+    report = json_load_file(path, 0, NULL);
+    if (!CHECK_EQ(end->status, 0) || !CHECK(report))
+        fprintf(stderr, "%s\n%s", line, end->err);
+    CHECK_EQ(end->left, 0);
+    unlink(path);
+    return report;
+}
+
+static double value(const json_t *report, const char *key, int i)
+{
+    return json_number_value(json_array_get(json_object_get(report, key), (size_t)i));
+}
+
+/* The largest relative difference of two reports in an array of numbers. */
+static double difference(const json_t *a, const json_t *b, const char *key)
+{
+    double worst = 0;
+
+    CHECK_EQ(json_array_size(json_object_get(a, key)), STEPS);
+    CHECK_EQ(json_array_size(json_object_get(b, key)), STEPS);
+    for (int i = 0; i < STEPS; i++)
+        worst = fmax(worst, fabs(value(a, key, i) - value(b, key, i)) / fabs(value(a, key, i)));
+    return worst;
+}
+
+static const char *const meshes[] = {
+    "--mesh tp=2",
+    "-n 3",
+    "--mesh tp=4",
+    "--mesh tp=5",
+    "--mesh dp=2",
+    "--mesh dp=3",
+    "--mesh dp=2,tp=2",
+    "--mesh tp=2 --sequence-parallel",
+    "--mesh tp=3 --sequence-parallel",
+    "--mesh dp=2,tp=3 --sequence-parallel --input-reshard",
+    "--mesh dp=2,tp=3",
+    "--mesh tp=3 --threads",
+};
+
+static void every_mesh_trains_like_one_rank(void)
+{
+    json_t *one = train("-n 1");
+
+    for (int i = 0; one && i < LEN(meshes); i++) {
+        json_t *many = train(meshes[i]);
+        double loss = many ? difference(one, many, "losses") : 1;
+        double norm = many ? difference(one, many, "grad_norms") : 1;
+        bool same = CHECK_NEAR(loss, 0, 1e-4) & CHECK_NEAR(norm, 0, 1e-4);
+        CHECK_NEAR(json_number_value(json_object_get(many, "max_rel_diff_vs_1_rank")), 0, 1e-4);
+        if (!same)
+            fprintf(stderr, "with %s\n", meshes[i]);
+        json_decref(many);
+    }
+    json_decref(one);
+}
+
+static void training_learns(void)
+{
+    json_t *report = train("--mesh tp=2 --dropout 0");
+
+    CHECK_NEAR(value(report, "losses", 0), log(256), 0.3);
+    CHECK(value(report, "losses", STEPS - 1) < 4.5);
+    json_decref(report);
+}
+
+/* Calls in a step, over all kinds. */
+static double calls(const json_t *report)
+{
+    double sum = 0;
+    size_t i;
+    json_t *one;
+
+    json_array_foreach(json_object_get(report, "comm"), i, one)
+    {
+        sum += json_number_value(json_object_get(one, "calls"));
+    }
+    return sum;
+}
+
+static void heads_that_do_not_divide_move_nothing_more(void)
+{
+    static const char *const more[] = {"", " --sequence-parallel"};
+
+    for (int i = 0; i < LEN(more); i++) {
+        char two[80], three[80];
+        snprintf(two, sizeof two, "--mesh tp=2%s", more[i]);
+        snprintf(three, sizeof three, "--mesh tp=3%s", more[i]);
+        json_t *a = train(two), *b = train(three);
+        CHECK(calls(a) > 0);
+        CHECK_NEAR(calls(a), calls(b), 0);
+        json_decref(a);
+        json_decref(b);
+    }
+}
+
+static int64_t bytes(const json_t *report, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(report, key));
+}
+
+static void input_reshard_changes_no_bit_and_saves_memory(void)
+{
+    static const char *const split[] = {"--mesh tp=2", "--mesh tp=3", "--mesh dp=2,tp=2",
+                                        "--mesh tp=2 --sequence-parallel",
+                                        "--mesh dp=2,tp=3 --sequence-parallel"};
+
+    for (int i = 0; i < LEN(split); i++) {
+        bool sequence = strstr(split[i], "sequence") != NULL;
+        char options[120];
+        snprintf(options, sizeof options, "%s --input-reshard", split[i]);
+        json_t *plain = train(split[i]), *packed = train(options);
+        CHECK_NEAR(difference(plain, packed, "losses"), 0, 0);
+        CHECK_NEAR(difference(plain, packed, "grad_norms"), 0, 0);
+        CHECK(bytes(packed, "saved_bytes") < bytes(plain, "saved_bytes") + sequence);
+        CHECK(bytes(packed, "peak_bytes") < bytes(plain, "peak_bytes") + sequence);
+        json_decref(plain);
+        json_decref(packed);
+    }
+}
+
+static const char *const keys[] = {
+    "ranks",        "mesh",       "transport",   "dtype",        "steps",
+    "seed",         "losses",     "grad_norms",  "tokens_per_s", "params_total",
+    "params_local", "peak_bytes", "saved_bytes", "comm",         "max_rel_diff_vs_1_rank",
+};
+
+static void the_report_has_its_keys_and_no_others(void)
+{
+    json_t *report = train("--mesh dp=2,tp=2");
+
+    for (int i = 0; i < LEN(keys); i++)
+        if (!CHECK(json_object_get(report, keys[i]) != NULL))
+            fprintf(stderr, "%s is missing\n", keys[i]);
+    CHECK_EQ(json_object_size(report), LEN(keys));
+    CHECK_TEXT(json_string_value(json_object_get(report, "mesh")), "dp=2,tp=2");
+    CHECK_EQ(bytes(report, "ranks"), 4);
+    CHECK_EQ(bytes(report, "steps"), STEPS);
+    CHECK(bytes(report, "params_local") < bytes(report, "params_total"));
+    CHECK(bytes(report, "saved_bytes") < bytes(report, "peak_bytes"));
+    json_decref(report);
+}
+
+static void sherd_run_starts_the_same_training(void)
+{
+    char path[] = "/tmp/sherd-report-XXXXXX", line[1024];
+    int fd = mkstemp(path);
+    json_t *spawned = train("--mesh tp=2"), *launched;
+
+    close(fd);
+    snprintf(line, sizeof line, SHERD " run -n 2 -- " SMALL "%s", path);
+    const program_end *end = program_run(line);
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->err, "");
+    launched = json_load_file(path, 0, NULL);
+    CHECK_NEAR(difference(spawned, launched, "losses"), 0, 0);
+    CHECK_EQ(bytes(launched, "ranks"), 2);
+    json_decref(spawned);
+    json_decref(launched);
+    unlink(path);
+}
+
+static const check_test tests[] = {
+    {TEST(every_mesh_trains_like_one_rank)},
+    {TEST(training_learns)},
+    {TEST(heads_that_do_not_divide_move_nothing_more)},
+    {TEST(input_reshard_changes_no_bit_and_saves_memory)},
+    {TEST(the_report_has_its_keys_and_no_others)},
+    {TEST(sherd_run_starts_the_same_training)},
+};
+CHECK_MAIN(tests)
