@@ -196,8 +196,8 @@ static void the_step_is_of_the_smallest_kind_and_group(void)
         const sherd_plan *plan = plan_of(&p, cases[i].from, cases[i].to, SHERD_F32);
         bool good = CHECK_EQ(sherd_plan_steps(plan), cases[i].kind >= 0);
         if (cases[i].kind >= 0 && good) {
-            good = CHECK_EQ(plan->step->kind, cases[i].kind) &
-                   CHECK_EQ(plan->step->axes, cases[i].axes);
+            good = CHECK_EQ(plan->step->kind, cases[i].kind);
+            good = CHECK_EQ(plan->step->axes, cases[i].axes) && good;
             CHECK(plan->step->from == plan->from && plan->step->to == plan->to);
         }
         if (!good)

@@ -3,7 +3,8 @@
  * The proof that moves are exact: every pair of layouts (R, S(d), P(sum) on the source; R and S(d) on the target,
  * and P(sum) that stays; in all shard orders), tensors of 1 to 3 dims, even, prime, shorter than the mesh and empty,
  * and random explicit cuts. All ranks are simulated and each element is compared; received bytes are compared with the
- * bound for every rank, and the price with counts. SHERD_PROOF=1 adds meshes and ten times the random pairs.
+ * bound for every rank, and the price with counts. SHERD_PROOF=1 adds meshes, ten
+ * times the random pairs, and all pairs where a sum stays pending (otherwise every fifth).
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -52,7 +53,8 @@ static void prove_all(paper *p, const sherd_mesh *mesh, const shape *s,
 
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j++)
-            if (may_become(list[i], list[j])) {
+            if (may_become(list[i], list[j]) &&
+                (whole() || list[j]->pending_axes == 0 || (i + j) % 5 == 0)) {
                 *wrong += move_prove(p, list[i], list[j], kernels);
                 ++*pairs;
             }
