@@ -182,6 +182,29 @@ static void hooks_pack_and_unpack_a_tensor_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The record from before a write goes without taking the newer one along. */
+static void a_newer_record_outlives_an_older_one(sherd_world *world)
+{
+    counter c = {0};
+    sherd_saved_hooks hooks = {pack, unpack, &c};
+    sherd_tensor *w = leaf_of(world, N, 2), *x = scaled(w, 3);
+
+    sherd_saved_hooks_push(world, &hooks);
+    sherd_tensor *older = product(w, x);
+    sherd_tensor_write(x);
+    sherd_tensor *newer = product(w, x);
+    CHECK_EQ(c.packed, 2);
+    sherd_tensor_release(older);
+    sherd_tensor *third = product(w, x);
+    CHECK_EQ(c.packed, 2);
+    sherd_saved_hooks_pop(world);
+    sherd_tensor_release(x);
+    sherd_backward(total(joined(newer, third)));
+    CHECK_EQ(c.unpacked, 1);
+    CHECK_EQ(wrong_grads(w, 12), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_packed_original_is_freed_with_its_scope(sherd_world *world)
 {
     counter c = {0};
@@ -354,6 +377,19 @@ static void a_settled_sum_is_saved_as_it_is(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Though its source is smaller: moving it again would add it up again. */
+static void a_settled_sum_of_shards_is_saved_as_it_is(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    int64_t shape[1] = {N};
+    const sherd_layout *sum = layout_of(mesh, 1, shape, "P(sum)S(0)", NULL);
+    const sherd_layout *whole = layout_of(mesh, 1, shape, "RR", NULL);
+
+    product(leaf_on(whole, 3), moved(doubled(leaf_on(sum, 2)), whole));
+    CHECK_EQ(sherd_saved_bytes(world), BYTES);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void scene(sherd_world *world)
 {
     const sherd_mesh *mesh = NULL;
@@ -406,6 +442,7 @@ static const check_test tests[] = {
     {TEST(a_write_to_a_saved_tensor_is_an_error), {1}},
     {TEST(a_record_from_before_a_write_is_not_shared), {1}},
     {TEST(hooks_pack_and_unpack_a_tensor_once), {1, 2}},
+    {TEST(a_newer_record_outlives_an_older_one), {1}},
     {TEST(a_packed_original_is_freed_with_its_scope), {1}},
     {TEST(wrong_hooks_are_named_errors), {1}},
     {TEST(hooks_without_pack_suspend_outer_ones), {1}},
@@ -414,6 +451,7 @@ static const check_test tests[] = {
     {TEST(a_source_that_was_written_is_not_moved_again), {2}},
     {TEST(hooks_see_the_source_of_a_move), {2}},
     {TEST(a_settled_sum_is_saved_as_it_is), {2}},
+    {TEST(a_settled_sum_of_shards_is_saved_as_it_is), {4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {2}},
     {TEST(closing_the_world_frees_the_graph), {1}},
 };

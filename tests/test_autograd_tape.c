@@ -165,7 +165,7 @@ static void a_broken_operator_is_an_error(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Ten thousand nodes: built, walked and freed with a flat stack and no leak. */
+/* Many nodes: built, walked and freed with a flat stack and no leak. */
 static void a_long_chain_is_walked_and_freed(sherd_world *world)
 {
     int64_t live = sherd__world_heap(world)->live;
@@ -175,7 +175,7 @@ static void a_long_chain_is_walked_and_freed(sherd_world *world)
     for (int run = 0; run < 2; run++) {
         sherd_scope_begin(world);
         sherd_tensor *y = sherd_tensor_retain(x);
-        for (int i = 0; i < 10000; i++) {
+        for (int i = 0; i < 100000; i++) {
             sherd_scope_begin(world);
             sherd_tensor *next = sherd_tensor_retain(doubled(y));
             sherd_tensor_release(y);
@@ -443,7 +443,7 @@ static const check_test tests[] = {
     {TEST(what_is_not_recorded_flows_nowhere), {1}},
     {TEST(wrong_uses_are_named_errors), {1}},
     {TEST(a_broken_operator_is_an_error), {1, 2}},
-    {TEST(a_long_chain_is_walked_and_freed), {1, 2}},
+    {TEST(a_long_chain_is_walked_and_freed), {1}},
     {TEST(a_wide_graph_is_walked), {1, 2}},
     {TEST(gradients_lie_as_their_tensors), {4}},
     {TEST(pending_gradients_are_settled_once), {3}},

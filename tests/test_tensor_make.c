@@ -296,6 +296,11 @@ static void only_what_does_not_vary_is_promoted(sherd_world *world)
     sherd_tensor *piece =
         sherd__local_view(indices_on(layout_of(mesh, 2, shape, "S(0)R", NULL), SHERD_F32));
     CHECK_EQ(piece->varies, 1);
+    const sherd_mesh *thin = mesh_of(world, "1x4");
+    piece = sherd__local_view(indices_on(layout_of(thin, 2, shape, "S(0)R", NULL), SHERD_F32));
+    CHECK_EQ(piece->varies, 0);
+    CHECK(!sherd_tensor_failed(sherd__promote(piece, thin, "test")));
+    piece = sherd__local_view(indices_on(layout_of(mesh, 2, shape, "S(0)R", NULL), SHERD_F32));
     CHECK_OK(sherd_world_check(world));
     CHECK(sherd_tensor_failed(sherd__promote(piece, mesh, "test")));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);

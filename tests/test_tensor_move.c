@@ -199,6 +199,25 @@ static void a_move_in_flight_is_complete_when_read(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Rank 1 makes its call only when rank 0 has come back from beginning the same one. */
+static void beginning_a_move_waits_for_nobody(sherd_world *world)
+{
+    static atomic_int begun; /* of threads; processes do not share it */
+    const sherd_mesh *mesh = mesh_of(world, "2");
+    int64_t shape[2] = {7, 5};
+    bool threads = strcmp(sherd_world_transport(world), "threads") == 0;
+    sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, "S(0)", NULL), SHERD_F32);
+    const sherd_layout *columns = layout_of(mesh, 2, shape, "S(1)", NULL);
+
+    CHECK_OK(sherd_world_check(world));
+    while (threads && sherd_world_rank(world) == 1 && !atomic_load(&begun))
+        usleep(100);
+    sherd_tensor *m = sherd__move_to(t, columns, true);
+    atomic_store(&begun, 1);
+    CHECK_EQ(count_wrong(m, 1), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A source may be overwritten right after a call; the writer waits for its readers and nobody else. */
 static void writing_after_a_call_does_not_show_in_results(sherd_world *world)
 {
@@ -412,6 +431,7 @@ static const check_test tests[] = {
     {TEST(other_reductions_are_exact), {3}},
     {TEST(a_box_that_stays_shares_its_storage), {2}},
     {TEST(a_move_in_flight_is_complete_when_read), {2, 3}},
+    {TEST(beginning_a_move_waits_for_nobody), {2}},
     {TEST(writing_after_a_call_does_not_show_in_results), {2, 3, 8}},
     {TEST(fifty_tensors_move_in_one_call), {2, 3}},
     {TEST(many_on_two_axes_is_one_call_per_group), {4}},

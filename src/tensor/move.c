@@ -87,9 +87,6 @@ static bool start(task *w)
         if (!w->compact->storage)
             return false;
     }
-    /* What is published must be there. */
-    if (!sherd__data(w->at))
-        return false;
     w->next = sherd__new_on(step->to, w->at->dtype);
     w->axes = step->axes;
     return w->next->storage != NULL;
