@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All ranks of a move simulated in one process: their schedules are run on plain memory, and everything that
- * a plan says is counted again from the boxes. Each element holds its global index; where a reduction is
- * pending the addends differ per rank and add up exactly.
+ * All ranks of a move simulated in one process: their schedules are run on plain memory, and
+ * everything that a plan says is counted again from the boxes. Each element holds its global
+ * index; where a reduction is pending the addends differ per rank and add up exactly.
  */
 #ifndef SHERD_MOVES_H
 #define SHERD_MOVES_H
@@ -26,7 +26,10 @@ typedef struct move {
     int64_t received[MOVE_RANKS], sent[MOVE_RANKS]; /* elements */
 } move;
 
-/* Number of a rank among the addends of its elements; axes where the source is not pending do not count. */
+/*
+ * Number of a rank among the addends of its elements; axes where the source is not pending do not
+ * count.
+ */
 static inline int64_t move_addend(const move *m, const int64_t *coordinate)
 {
     int64_t number = 0;
@@ -195,7 +198,10 @@ static inline bool move_lists(const int *list, int count, int rank)
     return false;
 }
 
-/* Sources and readers are each other's converse, ascending, without oneself, and within the step's group. */
+/*
+ * Sources and readers are each other's converse, ascending, without oneself, and within the step's
+ * group.
+ */
 static inline int move_crooked(const move *m)
 {
     int crooked = 0;
@@ -306,7 +312,9 @@ static inline void move_check_price(const move *m, const sherd_plan *plan)
     }
 }
 
-/* Run one step on all ranks; the number of wrong elements. `plan`: whose price is checked, or NULL. */
+/*
+ * Run one step on all ranks; the number of wrong elements. `plan`: whose price is checked, or NULL.
+ */
 static inline int64_t move_simulate(paper *p, const sherd_step *step, const sherd_plan *plan,
                                     const sherd__kernels *kernels)
 {

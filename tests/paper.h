@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A space on paper for tests of the pure rooms: meshes, layouts and plans without a world. Closing checks
- * that everything was freed. And a generator of all placements of a mesh, in all shard orders.
+ * A space on paper for tests of the pure rooms: meshes, layouts and plans without a world. Closing
+ * checks that everything was freed. And a generator of all placements of a mesh, in all shard
+ * orders.
  */
 #ifndef SHERD_PAPER_H
 #define SHERD_PAPER_H
@@ -81,8 +82,9 @@ static inline void paper_permutation(int64_t number, int axes, int *rank_of)
 }
 
 /*
- * All layouts of a shape on a mesh: every assignment of R, S(0) .. S(ndim-1), and P(sum) if `partial`, to the
- * axes, in all shard orders, default cuts. Equal ones are one pointer, listed once. Returns how many.
+ * All layouts of a shape on a mesh: every assignment of R, S(0) .. S(ndim-1), and P(sum) if
+ * `partial`, to the axes, in all shard orders, default cuts. Equal ones are one pointer, listed
+ * once. Returns how many.
  */
 static inline int paper_layouts(const sherd_mesh *mesh, int ndim, const int64_t *shape,
                                 bool partial, const sherd_layout **out, int room)

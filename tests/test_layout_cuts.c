@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts and boxes: intervals partition each dim, boxes cover each element, changes of one axis keep the rest,
- * and nothing walks the ranks of a mesh.
+ * Cuts and boxes: intervals partition each dim, boxes cover each element, changes of one axis keep
+ * the rest, and nothing walks the ranks of a mesh.
  */
 #define CHECK_PURE
 #include "paper.h"

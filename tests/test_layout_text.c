@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts as text: what is written reads back as the same pointer, for generated layouts and for the cases
- * computed by PyTorch; what is wrong names its column; and every failed allocation is survived.
+ * Layouts as text: what is written reads back as the same pointer, for generated layouts and for
+ * the cases computed by PyTorch; what is wrong names its column; and every failed allocation is
+ * survived.
  */
 #define CHECK_PURE
 #include "paper.h"
@@ -269,7 +270,10 @@ static int read_shape(const char *text, int64_t *shape)
     return ndim;
 }
 
-/* "2+3,0+4": offset and size per dim; "-" for the offset of an empty shard, which lies elsewhere here. */
+/*
+ * "2+3,0+4": offset and size per dim; "-" for the offset of an empty shard, which lies elsewhere
+ * here.
+ */
 static void check_box(const sherd_layout *layout, int rank, const char *text)
 {
     sherd_box box = sherd_layout_box(layout, rank, 0);

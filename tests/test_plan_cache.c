@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan cache, prices of meshes too large to simulate against a walk over their ranks, a million ranks, sizes at
- * the limit, and failed allocations.
+ * The plan cache, prices of meshes too large to simulate against a walk over their ranks, a
+ * million ranks, sizes at the limit, and failed allocations.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -51,7 +51,10 @@ static void the_same_question_gets_the_same_plan(void)
     move_paper_close(&p);
 }
 
-/* Plans beyond the bound push out the one that was not asked for the longest; one that is kept lives on. */
+/*
+ * Plans beyond the bound push out the one that was not asked for the longest; one that is kept
+ * lives on.
+ */
 static void the_least_recently_used_plan_goes(void)
 {
     enum { PLANS = 7000, BOUND = 4096 };
@@ -148,7 +151,10 @@ typedef struct walked {
     int64_t received, received_max, sent_max, held_max;
 } walked;
 
-/* What a direct move without reduction amounts to, rank by rank: pulls cross axes that cut the source only. */
+/*
+ * What a direct move without reduction amounts to, rank by rank: pulls cross axes that cut the
+ * source only.
+ */
 static walked walk_ranks(const sherd_layout *from, const sherd_layout *to, unsigned crossed)
 {
     enum { RANKS = 512 };
@@ -185,7 +191,10 @@ static walked walk_ranks(const sherd_layout *from, const sherd_layout *to, unsig
     return w;
 }
 
-/* Classes of coordinates must give what a walk over all ranks gives, also where lengths nest unevenly. */
+/*
+ * Classes of coordinates must give what a walk over all ranks gives, also where lengths nest
+ * unevenly.
+ */
 static void prices_by_classes_are_those_of_a_walk(void)
 {
     static const char *const meshes[] = {"7x9", "16x4x4", "5x1x3x4", "2x2x2x2x2x2", "100"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves that others get wrong, by name; the choice of kinds and groups; what is refused; and the running of regions:
- * strided sources, small elements, many addends, all reduce ops.
+ * Moves that others get wrong, by name; the choice of kinds and groups; what is refused; and the
+ * running of regions: strided sources, small elements, many addends, all reduce ops.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -327,7 +327,9 @@ static void what_no_plan_can_do_is_refused(void)
 
 /* ---- running regions ------------------------------------------------------------------------ */
 
-/* A transposed source, elements of 1, 4 and 8 bytes: the columns of [6,5] arrive as rows of a part. */
+/*
+ * A transposed source, elements of 1, 4 and 8 bytes: the columns of [6,5] arrive as rows of a part.
+ */
 static void strided_sources_are_copied(void)
 {
     paper p;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The proof that moves are exact: every pair of layouts (R, S(d), P(sum) on the source; R and S(d) on the target,
- * and P(sum) that stays; in all shard orders), tensors of 1 to 3 dims, even, prime, shorter than the mesh and empty,
- * and random explicit cuts. All ranks are simulated and each element is compared; received bytes are compared with the
- * bound for every rank, and the price with counts. SHERD_PROOF=1 adds meshes, ten
- * times the random pairs, and all pairs where a sum stays pending (otherwise every fifth).
+ * The proof that moves are exact: every pair of layouts (R, S(d), P(sum) on the source; R and S(d)
+ * on the target, and P(sum) that stays; in all shard orders), tensors of 1 to 3 dims, even, prime,
+ * shorter than the mesh and empty, and random explicit cuts. All ranks are simulated and each
+ * element is compared; received bytes are compared with the bound for every rank, and the price
+ * with counts. SHERD_PROOF=1 adds meshes, ten times the random pairs, and all pairs where a sum
+ * stays pending (otherwise every fifth).
  */
 #define CHECK_PURE
 #include "moves.h"

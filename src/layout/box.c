@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes: where a rank's elements lie, and what two boxes share. And what else one asks of a layout. */
+/*
+ * Boxes: where a rank's elements lie, and what two boxes share. And what else one asks of a layout.
+ */
 #include "inside.h"
 
 #include <string.h>

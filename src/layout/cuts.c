@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts of one dim: intervals, comparison, merging and refining. Default cuts are torch's chunks nested in
- * shard order; they are computed for one shard at a time and never written out unless somebody asks, so a
- * dim over a million ranks costs nothing. Explicit cuts cost what their list is long.
+ * Cuts of one dim: intervals, comparison, merging and refining. Default cuts are torch's chunks
+ * nested in shard order; they are computed for one shard at a time and never written out unless
+ * somebody asks, so a dim over a million ranks costs nothing. Explicit cuts cost what their list
+ * is long.
  */
 #include "layout.h"
 #include "base/num.h"
@@ -43,7 +44,10 @@ static void digits_of(const sherd_mesh *mesh, const sherd__dim *dim, int first, 
     }
 }
 
-/* Cut [*lo, *hi) by the chunk rule along axes [first, end) of a dim, and keep the piece of these digits. */
+/*
+ * Cut [*lo, *hi) by the chunk rule along axes [first, end) of a dim, and keep the piece of these
+ * digits.
+ */
 static void nest(const sherd_mesh *mesh, const sherd__dim *dim, int first, int end,
                  const int64_t *digit, int64_t *lo, int64_t *hi)
 {
@@ -125,7 +129,10 @@ bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__
            merged_equal(mesh, a, b, n, a->axes);
 }
 
-/* Equal cuts at a depth are equal at every smaller depth too, so the first hit from below is the answer. */
+/*
+ * Equal cuts at a depth are equal at every smaller depth too, so the first hit from below is the
+ * answer.
+ */
 int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n)
 {
     int depth = common_axes(a, b);

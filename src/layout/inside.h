@@ -24,8 +24,8 @@ sherd_status sherd__expected(sherd__diag *diag, const char *function, const sher
 sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const char *function,
                               sherd__scanner *s);
 /*
- * Read sizes "4,6" of the `parts` shards of a dim of size n into memory of its own, that the caller frees
- * (NULL on failure).
+ * Read sizes "4,6" of the `parts` shards of a dim of size n into memory of its own, that the
+ * caller frees (NULL on failure).
  */
 sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *function,
                                sherd__scanner *s, int64_t parts, int64_t n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interning of layouts: equal layouts are one pointer. A spec is checked here, once for all that make
- * layouts, and explicit cuts that equal the default are dropped before the search. Costs one hash of the
- * spec; a new layout also its texts.
+ * Interning of layouts: equal layouts are one pointer. A spec is checked here, once for all that
+ * make layouts, and explicit cuts that equal the default are dropped before the search. Costs one
+ * hash of the spec; a new layout also its texts.
  */
 #include "inside.h"
 #include "base/hash.h"
@@ -168,7 +168,10 @@ void sherd__layout_free(sherd__space *space, sherd_layout *layout)
     sherd__free(space->heap, layout);
 }
 
-/* Replace the spec's cuts by copies; false for lack of memory, then none is left that is not its own. */
+/*
+ * Replace the spec's cuts by copies; false for lack of memory, then none is left that is not its
+ * own.
+ */
 static bool own_cuts(sherd__heap *heap, sherd__layout_spec *spec)
 {
     bool good = true;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making layouts: from placements, order and sizes, and from another layout by changing one axis. */
+/*
+ * Making layouts: from placements, order and sizes, and from another layout by changing one axis.
+ */
 #include "inside.h"
 #include "base/num.h"
 
@@ -42,7 +44,9 @@ static sherd_status place(sherd__layout_spec *spec, const char *function, int ax
                        (int)placement.kind);
 }
 
-/* Sort a dim's axes by the places that `order` (by axis of `mesh`) gives them: 0, 1, ... each once. */
+/*
+ * Sort a dim's axes by the places that `order` (by axis of `mesh`) gives them: 0, 1, ... each once.
+ */
 static sherd_status put_in_order(sherd__layout_spec *spec, const char *function,
                                  const sherd_mesh *mesh, int d, const int *order)
 {
@@ -144,9 +148,9 @@ sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mes
 /* ---- changing one axis ---------------------------------------------------------------------- */
 
 /*
- * The cuts of a dim whose list of axes changed from `old` to `dim`: what the two lists share from the
- * outside keeps its cuts, each further axis cuts by the chunk rule. *out is memory that the caller frees;
- * NULL where the default stays.
+ * The cuts of a dim whose list of axes changed from `old` to `dim`: what the two lists share from
+ * the outside keeps its cuts, each further axis cuts by the chunk rule. *out is memory that the
+ * caller frees; NULL where the default stays.
  */
 static sherd_status carry_cuts(int64_t **out, const sherd_mesh *mesh, const char *function,
                                const sherd__dim *old, sherd__dim *dim, int64_t n)

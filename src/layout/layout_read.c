@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The full text of a layout read: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh stands at the end, so
- * the text is read twice: first its form, noting where names and sizes stand; then, with the mesh known,
- * what they mean.
+ * The full text of a layout read: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh stands at the
+ * end, so the text is read twice: first its form, noting where names and sizes stand; then, with
+ * the mesh known, what they mean.
  */
 #include "inside.h"
 #include "base/num.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts written as text: "[4096(x,y),4096] on (x=2,y=4)", and their placements alone: "S(0)S(0)". */
+/*
+ * Layouts written as text: "[4096(x,y),4096] on (x=2,y=4)", and their placements alone: "S(0)S(0)".
+ */
 #include "inside.h"
 
 #include <string.h>

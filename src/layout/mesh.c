@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meshes: checked, interned by content, asked. Nothing here is done per rank unless the caller listed the
- * ranks, so that a mesh of a million ranks costs as much as one of two.
+ * Meshes: checked, interned by content, asked. Nothing here is done per rank unless the caller
+ * listed the ranks, so that a mesh of a million ranks costs as much as one of two.
  */
 #include "inside.h"
 #include "base/hash.h"
@@ -286,8 +286,10 @@ int64_t sherd_mesh_ranks(const sherd_mesh *mesh)
     return mesh->count;
 }
 
-/* Place of a world rank in the row-major order of a root mesh; -1 if it is not there. A listed mesh is
- * searched: its maker paid for every rank too. */
+/*
+ * Place of a world rank in the row-major order of a root mesh; -1 if it is not there. A listed mesh
+ * is searched: its maker paid for every rank too.
+ */
 static int64_t place_of(const sherd_mesh *root, int rank)
 {
     if (!root->ranks)

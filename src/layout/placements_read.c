@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placements and cuts read from text: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2". PyTorch's _S(dim,factor) is
- * read where it says a shard order: factor is then the product of the extents of the later mesh axes that
- * cut the dim before this one. Any other _S spreads a rank's part over several boxes and is refused.
+ * Placements and cuts read from text: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2". PyTorch's
+ * _S(dim,factor) is read where it says a shard order: factor is then the product of the extents of
+ * the later mesh axes that cut the dim before this one. Any other _S spreads a rank's part over
+ * several boxes and is refused.
  */
 #include "inside.h"
 #include "base/num.h"
@@ -141,8 +142,8 @@ static sherd_status order_given(const reader *r, int dim, int axes, int *order)
 }
 
 /*
- * From the last mesh axis to the first, put each axis of the dim behind those whose extents multiply to its
- * factor; a plain S has factor 1 and comes first. Without _S that is mesh order.
+ * From the last mesh axis to the first, put each axis of the dim behind those whose extents
+ * multiply to its factor; a plain S has factor 1 and comes first. Without _S that is mesh order.
  */
 static sherd_status order_found(const reader *r, int dim, int *order)
 {

@@ -2,13 +2,14 @@
 /*
  * How many elements a direct move receives, sends and holds, on the worst rank and in all; exact.
  *
- * Ranks are not walked. A box is a product over dims, and a dim's interval depends only on the axes of its
- * own lists. So per dim: the shards at the common depth fall into a few classes of equal length (explicit cuts:
- * one class per shard), and within one only the coordinates of the axes that take part matter. Dims that share
- * such an axis form a component, which is walked over its classes and these axes; from each component come the sum and the
- * distinct extremes, and the components multiply. Replicas and common axes cost nothing. What is left is
- * the product of the extents of the axes that dims exchange among each other: 1,024 x 1,024 ranks that swap two dims
- * take some ten milliseconds, a move along one axis of them some microseconds.
+ * Ranks are not walked. A box is a product over dims, and a dim's interval depends only on the
+ * axes of its own lists. So per dim: the shards at the common depth fall into a few classes of
+ * equal length (explicit cuts: one class per shard), and within one only the coordinates of the
+ * axes that take part matter. Dims that share such an axis form a component, which is walked over
+ * its classes and these axes; from each component come the sum and the distinct extremes, and the
+ * components multiply. Replicas and common axes cost nothing. What is left is the product of the
+ * extents of the axes that dims exchange among each other: 1,024 x 1,024 ranks that swap two dims
+ * take a tenth of a second, a move along one axis of them some microseconds.
  */
 #include "pieces.h"
 #include "base/num.h"
@@ -198,7 +199,9 @@ static sherd_status walk(tally *t, component *c)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Next choice of one entry per component out of lists of these lengths; false when all were seen. */
+/*
+ * Next choice of one entry per component out of lists of these lengths; false when all were seen.
+ */
 static bool next_choice(const tally *t, bool asked, int *chosen)
 {
     for (int i = 0; i < t->components; i++) {
@@ -211,8 +214,9 @@ static bool next_choice(const tally *t, bool asked, int *chosen)
 }
 
 /*
- * Extremes over all ranks: products of one entry per component. Of entries with one target count only the
- * smallest kept and the largest source count matter, whatever the other components choose.
+ * Extremes over all ranks: products of one entry per component. Of entries with one target count
+ * only the smallest kept and the largest source count matter, whatever the other components
+ * choose.
  */
 static void find_extremes(const tally *t, sherd__amounts *out)
 {
@@ -256,9 +260,9 @@ static unsigned listed_axes(const sherd__dim *dim, int ndim)
 }
 
 /*
- * With k addends of an element and T ranks that want the sum, any way to move them sends at least one last message
- * to each of the T, and k - 1 more to bring the addends together, one less where a target rank holds
- * an addend. Axes that stay pending repeat the problem.
+ * With k addends of an element and T ranks that want the sum, any way to move them sends at least
+ * one last message to each of the T, and k - 1 more to bring the addends together, one less where
+ * a target rank holds an addend. Axes that stay pending repeat the problem.
  */
 static void find_totals(const tally *t, sherd__amounts *out)
 {

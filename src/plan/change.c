@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between two layouts: which axes take part in a move, and how. Costs a few hundred nanoseconds. */
+/*
+ * What differs between two layouts: which axes take part in a move, and how. Costs a few hundred
+ * nanoseconds.
+ */
 #include "inside.h"
 
 #include <string.h>

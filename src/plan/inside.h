@@ -6,15 +6,16 @@
 #include "plan.h"
 
 /*
- * How two layouts of one shape on one mesh differ. Axes of extent 1 are in nothing here: they cost no step.
- * Per dim, the outermost axes with equal merged cuts (`common`) take no part; what follows in the source's
- * and the target's list does.
+ * How two layouts of one shape on one mesh differ. Axes of extent 1 are in nothing here: they cost
+ * no step. Per dim, the outermost axes with equal merged cuts (`common`) take no part; what
+ * follows in the source's and the target's list does.
  */
 typedef struct sherd__change {
     const sherd_mesh *mesh;
     int ndim;
     int common[SHERD_MAX_DIMS];
-    sherd__dim source[SHERD_MAX_DIMS], target[SHERD_MAX_DIMS]; /* whole lists, without extents of 1 */
+    sherd__dim source[SHERD_MAX_DIMS],
+        target[SHERD_MAX_DIMS]; /* whole lists, without extents of 1 */
     unsigned gathered; /* axes that cut the source otherwise than the target: pulls cross them */
     unsigned cut;      /* axes that cut the target otherwise than the source */
     unsigned reduced;  /* axes pending in the source, not in the target: pulls cross them too */
@@ -33,15 +34,16 @@ int64_t sherd__extent_of(const sherd_mesh *mesh, unsigned axes);
 bool sherd__next(const sherd_mesh *mesh, unsigned axes, int64_t *coordinate);
 
 /*
- * What a direct move of a change amounts to, in elements, exact; found by classes of coordinates. Numbers
- * from 2^62 on are cut to it.
+ * What a direct move of a change amounts to, in elements, exact; found by classes of coordinates.
+ * Numbers from 2^62 on are cut to it.
  */
 typedef struct sherd__amounts {
-    int64_t source_max, target_max, both_max; /* of one rank: source box, target box, the two together */
-    int64_t receive_max, receive_total;       /* from other ranks, each addend counted */
+    int64_t source_max, target_max,
+        both_max;                       /* of one rank: source box, target box, the two together */
+    int64_t receive_max, receive_total; /* from other ranks, each addend counted */
     int64_t send_max;
     int64_t target_total; /* sum over ranks */
-    int64_t bound_total; /* no plan receives less in all */
+    int64_t bound_total;  /* no plan receives less in all */
 } sherd__amounts;
 
 sherd_status sherd__amounts_find(sherd__amounts *out, sherd__space *space,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of lengths behind the price of a move. With default cuts what lies within a shard depends on
- * its length alone, so the shards at the common depth of a dim fall into a few classes; with explicit
- * cuts each is one. Costs classes x the product of the extents of the dim's own moving axes.
+ * The tables of lengths behind the price of a move. With default cuts what lies within a shard
+ * depends on its length alone, so the shards at the common depth of a dim fall into a few classes;
+ * with explicit cuts each is one. Costs classes x the product of the extents of the dim's own
+ * moving axes.
  */
 #include "pieces.h"
 #include "base/num.h"
@@ -114,7 +115,10 @@ static int64_t overlap(int64_t lo, int64_t hi, int64_t lo2, int64_t hi2)
     return sherd__max(sherd__min(hi, hi2) - sherd__max(lo, lo2), 0);
 }
 
-/* What all ranks of the group ask for of [lo, hi) on this dim: their target intervals, mine on the axes not crossed. */
+/*
+ * What all ranks of the group ask for of [lo, hi) on this dim: their target intervals, mine on the
+ * axes not crossed.
+ */
 static int64_t asked_for(const sherd__change *change, int d, const sherd__class *kind,
                          const int64_t *coordinate, int64_t lo, int64_t hi)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lengths of the intervals of one dim before and after a move, for every class of shards and coordinate. */
+/*
+ * Lengths of the intervals of one dim before and after a move, for every class of shards and
+ * coordinate.
+ */
 #ifndef SHERD__PIECES_H
 #define SHERD__PIECES_H
 
@@ -12,7 +15,10 @@ typedef struct sherd__class {
     int64_t count;
 } sherd__class;
 
-/* Lengths of one dim at one coordinate of its moving axes: source, target, kept; and asked for by the group. */
+/*
+ * Lengths of one dim at one coordinate of its moving axes: source, target, kept; and asked for by
+ * the group.
+ */
 typedef struct sherd__piece {
     int64_t source, target, kept, asked;
 } sherd__piece;

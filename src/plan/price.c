@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which one step a move is, and its price on the arena, in integers: all ranks of a world come to the same
- * numbers whatever machine they run on.
+ * Which one step a move is, and its price on the arena, in integers: all ranks of a world come to
+ * the same numbers whatever machine they run on.
  *
- * A rank's time is the memory traffic of what it copies or adds (each byte read once and written once), plus
- * a wait per round; the busiest rank decides. There is no term per peer: a peer's memory is read in place.
+ * A rank's time is the memory traffic of what it copies or adds (each byte read once and written
+ * once), plus a wait per round; the busiest rank decides. There is no term per peer: a peer's
+ * memory is read in place.
  */
 #include "inside.h"
 #include "base/num.h"
@@ -17,7 +18,8 @@ enum {
 };
 
 /* The arena's constants. Measured: a copy runs at 59 GB/s of payload within 1 MiB and at 20 GB/s from memory; each
- * payload byte is a byte read and a byte written. A round is a barrier of four ranks on two cores and half of it. */
+ * payload byte is a byte read and a byte written. A round is a barrier of four ranks on two cores
+ * and half of it. */
 static const struct {
     int64_t cache_bytes;         /* of traffic */
     int64_t cache_ps, memory_ps; /* per byte of traffic, within cache_bytes and beyond */
@@ -75,8 +77,8 @@ static int64_t traffic_of(sherd_step_kind kind, const sherd__change *change,
 }
 
 /*
- * An all-reduce receives k - 1 addends of its slice, and the other slices done; it sends as much. The first slice
- * of the largest box is the largest, and for k = 2 any slice is the same.
+ * An all-reduce receives k - 1 addends of its slice, and the other slices done; it sends as much.
+ * The first slice of the largest box is the largest, and for k = 2 any slice is the same.
  */
 static void all_reduce_bytes(sherd_plan_price *price, const sherd__change *change,
                              const sherd__amounts *amounts, int64_t element_bytes)

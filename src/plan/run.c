@@ -35,7 +35,10 @@ static const void *start_of(const sherd__source *source, const int64_t *offset, 
     return (const char *)source->data + at * (int64_t)element_bytes;
 }
 
-/* Join each dim to the one before it where all of dst and the sources lie end to end, so that rows are long. */
+/*
+ * Join each dim to the one before it where all of dst and the sources lie end to end, so that rows
+ * are long.
+ */
 static void join_dims(sum *s)
 {
     int last = 0;
@@ -86,7 +89,10 @@ static void add_rows(const sum *s, char *dst, const char **src)
     while (next_row(s, dense ? inner : s->ndim, at, &dst, src));
 }
 
-/* Add pulls from `first` on to dst: the first batch overwrites it, the last one divides. Returns how many. */
+/*
+ * Add pulls from `first` on to dst: the first batch overwrites it, the last one divides. Returns
+ * how many.
+ */
 static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
 {
     int ndim = s->schedule->ndim, total = s->region->count, held = first ? 1 : 0, taken = 0;

@@ -2,10 +2,10 @@
 /*
  * What one rank does in one step. Pure: any rank's schedule can be made anywhere.
  *
- * A pull goes to the ranks of my group: those with my coordinates on all axes but the ones that pulls
- * cross. On axes that cut the source otherwise than the target each coordinate holds another part; on reduced axes each
- * holds an addend of the same part. So among replicas each rank reads from its own column, and of
- * what it holds itself nothing travels. Costs the size of the group.
+ * A pull goes to the ranks of my group: those with my coordinates on all axes but the ones that
+ * pulls cross. On axes that cut the source otherwise than the target each coordinate holds another
+ * part; on reduced axes each holds an addend of the same part. So among replicas each rank reads
+ * from its own column, and of what it holds itself nothing travels. Costs the size of the group.
  */
 #include "inside.h"
 #include "base/num.h"
@@ -75,7 +75,10 @@ static void add_pulls(maker *m, const int64_t *at, const int64_t *offset)
     while (sherd__next(m->change.mesh, m->reduced, holder));
 }
 
-/* Slice, exchange and reduce-exchange: one region for each part of my target that one source box holds. */
+/*
+ * Slice, exchange and reduce-exchange: one region for each part of my target that one source box
+ * holds.
+ */
 static void find_parts(maker *m)
 {
     const sherd_mesh *mesh = m->change.mesh;
@@ -114,7 +117,9 @@ static void find_readers(maker *m)
     } while (sherd__next(mesh, m->step->axes, at));
 }
 
-/* All-reduce: each of the group adds up its slice of the flattened box and writes it to the others. */
+/*
+ * All-reduce: each of the group adds up its slice of the flattened box and writes it to the others.
+ */
 static void find_slices(maker *m)
 {
     const sherd_mesh *mesh = m->change.mesh;
