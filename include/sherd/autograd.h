@@ -33,7 +33,8 @@ SHERD_API bool sherd_set_recording(sherd_world *world, bool on);
 
 /**
  * Add d(loss)/d(leaf) to the gradient of every leaf that `loss` depends on. What the tape held for it is
- * released on the way; a second backward through the same part is an error.
+ * released on the way; a second backward through the same part is an error. After a failure gradients of
+ * leaves may be incomplete: clear them.
  *
  * @collective the meshes of the tensors on the way
  * @errors     EINVAL `loss` has not one element, or depends on no leaf that wants a gradient, or a saved tensor was

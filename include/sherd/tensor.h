@@ -235,7 +235,8 @@ typedef struct sherd_redistribute_options {
  * @collective the mesh axes that the plan needs (see sherd_plan_step); complete on return unless options->begin
  * @shapes     to: layout of the same global shape on the same mesh; options: NULL = all zero
  * @numerics   values are copied bit for bit; a pending reduction is added in rank order
- * @owns       the result belongs to the scope; `t` is only read
+ * @owns       the result belongs to the scope; `t` is only read; where a rank's box stays the same, the result shares
+ *             the storage of `t`, so that writing one in place writes both
  * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
