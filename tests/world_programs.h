@@ -353,4 +353,110 @@ static void works_again(stage *st, const program *p)
     CHECK_OK(run_to_check(st, &proof, &at, -1));
 }
 
+/* ---- writing them ------------------------------------------------------------------------------ */
+
+static inline op call(int group, int src, int dst, unsigned reads, unsigned readers, int id)
+{
+    return (op){CALL, group, src, dst, reads, readers, id, 0};
+}
+static inline op begin(int handle, int group, int src, int dst, unsigned reads, unsigned readers,
+                       int id)
+{
+    return (op){BEGIN, group, src, dst, reads, readers, id, handle};
+}
+static inline op end(int handle)
+{
+    return (op){END, 0, 0, 0, 0, 0, 0, handle};
+}
+static inline op wall(int group, int src, int dst, int id)
+{
+    return (op){WALL, group, src, dst, 0, 0, id, 0};
+}
+static inline op begin_wall(int handle, int group, int src, int dst, int id)
+{
+    return (op){BEGIN_WALL, group, src, dst, 0, 0, id, handle};
+}
+static inline op write_to(int storage)
+{
+    return (op){WRITE, 0, storage, 0, 0, 0, 0, 0};
+}
+static inline op alarm_now(void)
+{
+    return (op){ALARM, 0, 0, 0, 0, 0, 0, 0};
+}
+static inline op meet(void)
+{
+    return (op){MEET, 0, 0, 0, 0, 0, 0, 0};
+}
+
+static inline void add(program *p, int rank, op o)
+{
+    p->ops[rank][p->count[rank]++] = o;
+}
+
+#define ADD(p, rank, ...)                      \
+    do {                                       \
+        const op list[] = {__VA_ARGS__};       \
+        for (int at = 0; at < LEN(list); at++) \
+            add(p, rank, list[at]);            \
+    } while (0)
+
+static inline program of(int ranks, int groups, unsigned a, unsigned b, unsigned c)
+{
+    return (program){.ranks = ranks, .groups = groups, .members = {a, b, c, (1u << ranks) - 1}};
+}
+
+/* Groups of three ranks, and lastly that of all (for works_again). */
+static inline program of3(void)
+{
+    return of(3, 4, 3, 5, 6);
+}
+static inline program of2(void)
+{
+    return of(2, 4, 3, 3, 3);
+}
+
+static inline void clean(program *p)
+{
+    for (int r = 0; r < p->ranks; r++)
+        add(p, r, meet());
+}
+
+/* ---- what must come of them -------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Runs a program with one check; it must end with `wanted` (1: OK or EDIFFER) and in time. */
+static void expect(sherd_world *world, const program *p, int turns, int wanted, int fail_at)
+{
+    static _Thread_local stage st;
+
+    set_stage(&st, world, p);
+    for (int turn = 0; turn < turns; turn++) {
+        int at = 0;
+        renew(&st);
+        double start = seconds();
+        sherd_status status = run_to_check(&st, p, &at, fail_at);
+        double took = seconds() - start;
+        if (wanted == 1)
+            CHECK(status == SHERD_OK || status == SHERD_EDIFFER);
+        else if (!CHECK_EQ(status, wanted))
+            fprintf(stderr, "%s: %s\n", p->name ? p->name : "random", sherd_world_error(world));
+        if (!CHECK(took < 1.0))
+            fprintf(stderr, "%s took %.2f s\n", p->name ? p->name : "random", took);
+        /* All ranks have the same verdict. */
+        int64_t mine = status, all[MAX_RANKS];
+        CHECK(sherd__share(world, st.mesh[p->groups - 1], "verdict", &mine, 1, all));
+        for (int q = 0; q < p->ranks; q++)
+            CHECK_EQ(all[q], status);
+        works_again(&st, p);
+    }
+    clear_stage(&st);
+}
+
 #endif
