@@ -5,6 +5,7 @@
  */
 #define CHECK_PURE
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "check.h"
 #include "program.h"
@@ -36,7 +37,7 @@ static void ends_after_the_death_of(const char *line, int ranks, int victim, int
 {
     program p = program_start(line);
     pid_t rank[CHECK_RANKS];
-    char named[16];
+    char named[32];
     double begin;
 
     CHECK(program_says(&p, "step ", 20));
@@ -50,7 +51,7 @@ static void ends_after_the_death_of(const char *line, int ranks, int victim, int
     good &= CHECK_EQ(end->status, 128 + signal) & CHECK_EQ(end->left, 0);
     good &= CHECK_EQ(program_lines(end->err), 1);
     good &= CHECK(strstr(end->err, named) != NULL) &
-            CHECK(strstr(end->err, signal == SIGKILL ? "SIGKILL" : "SIGSEGV") != NULL);
+            CHECK(strstr(end->err, signal == SIGKILL ? "SIGKILL" : "SIGABRT") != NULL);
     if (!good)
         fprintf(stderr, "%s\n%s", line, end->err);
 }
@@ -59,7 +60,8 @@ static void a_killed_rank_ends_the_program(void)
 {
     for (int victim = 0; victim < 3; victim++)
         ends_after_the_death_of(LONG_RUN " -n 3", 3, victim, SIGKILL);
-    ends_after_the_death_of(LONG_RUN " --mesh dp=2", 2, 1, SIGSEGV);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    ends_after_the_death_of(LONG_RUN " --mesh dp=2", 2, 1, SIGABRT);
 }
 
 static void a_killed_rank_ends_a_launched_program(void)
