@@ -59,22 +59,34 @@ static void differences(sherd_world *world, const op_case *c, gradients out)
     }
 }
 
+static void want_gradients(const op_case *c, sherd_tensor *const *in)
+{
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            sherd_require_grad(in[i], true);
+}
+
+/* The loss of a result, and backward. */
+static void lose(sherd_tensor *y)
+{
+    double w[MOST_ELEMENTS];
+
+    for (int64_t i = 0; i < sherd_tensor_count(y); i++)
+        w[i] = weight_at(i);
+    sherd_tensor *weights = sherd_mark_equal(
+        sherd_from_data(y->world, SHERD_F64, sherd_tensor_shape(y), sherd_tensor_ndim(y), w));
+    sherd_backward(sherd_sum(sherd_mul(y, weights)));
+}
+
 /* Forward, loss, backward. False if the operator refused its operands. */
 static bool differentiate(const op_case *c, sherd_tensor *const *in)
 {
     sherd_tensor *y;
-    double w[MOST_ELEMENTS];
 
-    for (int i = 0; i < c->operands; i++)
-        if (!(c->index >> i & 1))
-            sherd_require_grad(in[i], true);
+    want_gradients(c, in);
     if (refused(c, in, &y))
         return false;
-    for (int64_t i = 0; i < sherd_tensor_count(y); i++)
-        w[i] = weight_at(i);
-    sherd_tensor *weights = sherd_mark_equal(
-        sherd_from_data(in[0]->world, SHERD_F64, sherd_tensor_shape(y), sherd_tensor_ndim(y), w));
-    sherd_backward(sherd_sum(sherd_mul(y, weights)));
+    lose(y);
     return true;
 }
 
@@ -133,7 +145,76 @@ static void gradients_equal_differences(sherd_world *world)
     }
 }
 
+/* ---- gradients that lie otherwise ---------------------------------------------------------- */
+
+/* A strided gradient, in whatever layout it came. */
+static void twist_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *g = grad_out[0];
+
+    (void)node;
+    if (g->ndim > 1)
+        g = sherd_transpose(sherd__contiguous(sherd_transpose(g, 0, -1)), 0, -1);
+    grad_in[0] = g;
+}
+
+static const sherd__backward twist_table = {"twist", true, twist_back};
+
+/* Equal to y, but in another layout, and so is the gradient that it hands back, which is strided too. */
+static sherd_tensor *twist(sherd_tensor *y, int number)
+{
+    const sherd_layout *to = NULL;
+    sherd_placement placements[SHERD_MAX_AXES];
+    sherd_tensor *z;
+
+    if (sherd_tensor_failed(y))
+        return y;
+    for (int a = 0; y->layout && a < y->layout->spec.mesh->axes; a++, number /= y->ndim + 1) {
+        int way = number % (y->ndim + 1);
+        placements[a] = way < y->ndim ? sherd_shard(way) : sherd_replicate();
+    }
+    if (y->layout)
+        CHECK_OK(
+            sherd_layout_create(&to, y->layout->spec.mesh, y->ndim, y->shape, placements, NULL));
+    z = y->layout && y->layout != to ? sherd__move_to(y, to, false) : sherd__new_view(y);
+    if (!sherd_tensor_failed(z))
+        sherd__record_node(y->world, &twist_table, &y, 1, &z, 1, NULL, 0);
+    return z;
+}
+
+static void gradients_may_lie_anyhow(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    static gradients want_of[CHECK_RANKS];
+    double(*want)[MOST_ELEMENTS] = want_of[sherd_world_rank(world)];
+
+    for (int i = 0; i < LEN(cases); i++) {
+        const op_case *c = &cases[i];
+        int64_t step, all = combinations(mesh, c, 60, &step);
+        sherd_scope_begin(world);
+        differences(world, c, want);
+        for (int64_t number = 0; number < all; number += step) {
+            sherd_tensor *in[MOST_IN], *y;
+            sherd_scope_begin(world);
+            place_all(mesh, c, number, in);
+            for (int j = 0; j < c->operands && number == 0; j++)
+                in[j] = plain_operand(world, c, j, NULL);
+            want_gradients(c, in);
+            if (!refused(c, in, &y)) {
+                lose(twist(y, (int)(number / step)));
+                if (!same_gradients(c, in, want))
+                    say_layouts(c, in);
+            }
+            sherd_scope_end(world);
+        }
+        sherd_scope_end(world);
+        if (!CHECK_OK(sherd_world_check(world)))
+            say_error(world);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+    {TEST(gradients_may_lie_anyhow), {2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -86,8 +86,8 @@ static bool differentiate(sherd_tensor **grad, sherd_tensor *const *saved, sherd
 }
 
 /*
- * The saved tensors and the gradient of the result lie as the forward left them, so there is nothing to solve: the
- * gradients lie as their operands do.
+ * The saved tensors lie as the forward left them, and so does the gradient of the result (the tape has settled it):
+ * there is nothing to solve, and gradients lie as their operands do.
  */
 static void attention_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -95,7 +95,7 @@ static void attention_back(sherd__node *node, sherd_tensor *const *grad_out, she
     bool good = restore(node, saved);
 
     if (good)
-        dout = sherd__contiguous(sherd__aligned(dout, saved[OUT]->layout));
+        dout = sherd__contiguous(dout);
     good = good && !sherd_tensor_failed(dout) && make_gradients(grad, saved) &&
            differentiate(grad, saved, dout, sherd__attrs(node));
     for (int i = Q; i <= V; i++)

@@ -16,7 +16,7 @@ static const void *data_of(sherd_tensor *t)
     return t && t->count ? sherd__data(t) : NULL;
 }
 
-/* dx, and into dparam[0] and [1] the gradients of weight and bias, or NULLs there if not wanted. */
+/* dx, and into dparam[0] and [1] the gradients of weight and bias, or NULLs there if not wanted. The tape has put dy where x lies. */
 static sherd_tensor *gradient(sherd__node *node, sherd_tensor *dy, sherd_tensor **dparam,
                               bool wants_params)
 {
@@ -30,7 +30,7 @@ static sherd_tensor *gradient(sherd__node *node, sherd_tensor *dy, sherd_tensor 
     dparam[0] = dparam[1] = NULL;
     if (sherd__stop(dy->world, all, 4))
         return sherd__failed(dy->world);
-    in[0] = sherd__aligned(dy, x->layout);
+    in[0] = dy;
     in[1] = x;
     memcpy(shape[0], x->shape, sizeof shape[0]);
     shape[1][0] = x->shape[x->ndim - 1];
@@ -49,7 +49,9 @@ static sherd_tensor *gradient(sherd__node *node, sherd_tensor *dy, sherd_tensor 
                                wants_params ? p.to[1] : NULL,
                                wants_params ? sherd__fresh(dparam[1]) : NULL, p.from[0], p.from[1],
                                data_of(weight), data_of(mean), data_of(rstd));
-    return sherd__finish(&p, 1);
+    if (p.scoped && dparam[1])
+        sherd_scope_pass(dparam[1]);
+    return sherd__finish(&p, 2);
 }
 
 static void layer_norm_back(sherd__node *node, sherd_tensor *const *grad_out,
