@@ -63,7 +63,7 @@ bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
 	@for b in $(BUILD)/bench/*; do [ -x "$$b" ] && [ -f "$$b" ] || continue; \
 	    echo "== $$b"; "$$b" $(ARGS) || exit 1; done
 
-proof: ready ## the long tests: every pair of layouts, not a sample
+proof: ready ## the long tests: more meshes, many more pairs of layouts
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
