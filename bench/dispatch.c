@@ -11,7 +11,7 @@
 
 #include <sherd.h>
 
-enum { CALLS = 2000, ROUNDS = 50, KINDS = 6 };
+enum { CALLS = 2000, ROUNDS = 50, KINDS = 8 };
 
 typedef struct kind {
     const char *name;
@@ -31,6 +31,11 @@ static sherd_tensor *linear(sherd_tensor *const *in)
     return sherd_linear(in[0], in[1], in[2]);
 }
 
+static sherd_tensor *heads(sherd_tensor *const *in)
+{
+    return sherd_view(in[0], (int64_t[]){4, 2, 2}, 3);
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -45,12 +50,13 @@ static bool make(sherd_world *world, const sherd_mesh *mesh, const kind *k, sher
     static const int64_t shape[3][2] = {{4, 4}, {2, 4}, {2, 0}};
     static const int ndim[3] = {2, 2, 1};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (k->run == linear ? 3 : 1); i++) {
         const sherd_layout *layout = NULL;
         if (!k->placements) {
             in[i] = sherd_constant(world, SHERD_F32, shape[i], ndim[i], 1);
         } else if (sherd_layout_parse_placements(&layout, mesh, ndim[i], shape[i],
-                                                 i == 0 ? "R" : k->placements, NULL) == SHERD_OK) {
+                                                 i == 0 && k->run == linear ? "R" : k->placements,
+                                                 NULL) == SHERD_OK) {
             in[i] = sherd_constant_on(layout, SHERD_F32, 1);
         } else {
             return false;
@@ -83,6 +89,8 @@ static int body(sherd_world *world, void *payload)
         {"add, distributed, recorded", add, "R", true, 0},
         {"linear, plain", linear, NULL, false, 0},
         {"linear, distributed", linear, "S(0)", false, 0},
+        {"view, plain", heads, NULL, false, 0},
+        {"view, distributed", heads, "S(1)", false, 0},
     };
     sherd_tensor *in[KINDS][3];
     const sherd_mesh *mesh = NULL;

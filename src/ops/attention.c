@@ -169,7 +169,7 @@ sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
     sherd__rule_compile(&rule, "bshw,bthw,bthw->bshw,bhs", (const int[]){4, 4, 4});
     memcpy(shape[0], q->shape, sizeof shape[0]);
     memcpy(shape[1], (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3 * sizeof(int64_t));
-    if (!sherd__prepare(&p, q->world, &rule, in, q->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(&p, &rule, in, q->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
     if (!attend(&p, &attrs))
         return sherd__abandon(&p);

@@ -57,8 +57,7 @@ static sherd_tensor *run(sherd_tensor *t, const dropout_attrs *attrs, const sher
     sherd__prepared p;
 
     sherd__rule_compile(&rule, "...->...", &t->ndim);
-    if (!sherd__prepare(&p, t->world, &rule, &t, t->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])t->shape))
+    if (!sherd__prepare(&p, &rule, &t, t->dtype, (const int64_t(*)[SHERD_MAX_DIMS])t->shape))
         return p.out[0];
     drop(&p, attrs);
     if (record)

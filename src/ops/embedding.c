@@ -26,7 +26,7 @@ static void embedding_back(sherd__node *node, sherd_tensor *const *grad_out, she
     sherd__input_shape(node, WEIGHT, &table);
     memcpy(shape[0], table, 2 * sizeof *table);
     sherd__rule_compile(&rule, "...,...d,vd->vd", (const int[]){ids->ndim, dy->ndim, 2});
-    if (!sherd__prepare_like(&p, dy->world, &rule, in, like, dy->dtype,
+    if (!sherd__prepare_like(&p, &rule, in, like, dy->dtype,
                              (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return;
     sherd_tensor *out = p.out[0];
@@ -48,8 +48,7 @@ static sherd_tensor *lookup(const sherd__operands *o)
     memcpy(shape[0], ids->shape, sizeof shape[0]);
     shape[0][ids->ndim] = weight->shape[1];
     sherd__rule_compile(&rule, "vd,...->...d", (const int[]){2, ids->ndim});
-    if (!sherd__prepare(&p, weight->world, &rule, o->in, weight->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(&p, &rule, o->in, weight->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
     if (p.out[0]->count)
         p.kernels->embedding(p.in[IDS]->count, p.out[0]->local[ids->ndim], p.to[0], p.from[WEIGHT],

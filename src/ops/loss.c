@@ -208,7 +208,7 @@ sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets)
     sherd__rule_compile(&rule, "...c,...->", (const int[]){logits->ndim, targets->ndim});
     rule.results =
         0; /* made by hand: what the classes' axes shard is joined here, not left pending */
-    if (!sherd__prepare(&p, logits->world, &rule, in, logits->dtype, NULL))
+    if (!sherd__prepare(&p, &rule, in, logits->dtype, NULL))
         return p.out[0];
     return run(&p);
 }

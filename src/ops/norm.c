@@ -35,8 +35,7 @@ static sherd_tensor *gradient(sherd__node *node, sherd_tensor *dy, sherd_tensor 
     memcpy(shape[0], x->shape, sizeof shape[0]);
     shape[1][0] = x->shape[x->ndim - 1];
     sherd__rule_compile(&rule, "...d,...d->...d,d", (const int[]){x->ndim, x->ndim});
-    if (!sherd__prepare(&p, dy->world, &rule, in, dy->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(&p, &rule, in, dy->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
     if (wants_params) {
         dparam[0] = p.out[1];
@@ -112,7 +111,7 @@ sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tens
     memcpy(shape[1], x->shape, sizeof shape[1]);
     sherd__rule_compile(&rule, "...d,d,d->...d,...",
                         (const int[]){x->ndim, weight ? 1 : -1, bias ? 1 : -1});
-    if (!sherd__prepare(&p, x->world, &rule, in, x->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(&p, &rule, in, x->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
 
     sherd_tensor *rstd = sherd__new_like(p.out[1]);

@@ -31,10 +31,10 @@ bool sherd__check_indices(const sherd__operands *o, int which, int64_t limit,
 
 bool sherd__any_distributed(sherd_tensor *const *in, int count);
 
-/* As sherd__prepare; like[i] (or NULL) stands for the layout of an operand i that is not there. */
-bool sherd__prepare_like(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
-                         sherd_tensor *const *in, const sherd_layout *const *like,
-                         sherd_dtype result_dtype, const int64_t (*result_shape)[SHERD_MAX_DIMS]);
+/* As sherd__prepare; like[i] (or NULL) stands for the layout of an operand i that is not there. The first one is there. */
+bool sherd__prepare_like(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *const *in,
+                         const sherd_layout *const *like, sherd_dtype result_dtype,
+                         const int64_t (*result_shape)[SHERD_MAX_DIMS]);
 
 /* A rule's error text is "NAME: reason: operands are ..."; the failed tensor. */
 sherd_tensor *sherd__misfit(sherd_world *world, const char *name, sherd_tensor *const *in,

@@ -155,7 +155,7 @@ static sherd_tensor *binary(const sherd__backward *table, sherd__binary_kind kin
         return sherd__refuse(&o, SHERD_EINVAL, "shapes do not broadcast");
     write_rule(&rule, in, 2, shape[0], ndim);
     rule.term = kind == SHERD__MUL ? 0 : 3;
-    if (!sherd__prepare(&p, a->world, &rule, in, a->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(&p, &rule, in, a->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
     compute(&p, &rule, kind);
     record(&p, table, kind);
@@ -188,8 +188,7 @@ static sherd_tensor *unary_gradient(const char *name, sherd__binary_kind kind, s
     sherd__prepared p;
 
     write_rule(&rule, in, 2, dy->shape, dy->ndim);
-    if (!sherd__prepare(&p, dy->world, &rule, in, dy->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])dy->shape))
+    if (!sherd__prepare(&p, &rule, in, dy->dtype, (const int64_t(*)[SHERD_MAX_DIMS])dy->shape))
         return p.out[0];
     compute(&p, &rule, kind);
     return sherd__finish(&p, 1);
@@ -229,8 +228,7 @@ static sherd_tensor *unary(const sherd__backward *table, sherd__unary_kind kind,
         return failed;
     rule.linearity = kind == SHERD__SCALE ? SHERD__LINEAR : SHERD__NONLINEAR;
     write_rule(&rule, &a, 1, a->shape, a->ndim);
-    if (!sherd__prepare(&p, a->world, &rule, &a, a->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])a->shape))
+    if (!sherd__prepare(&p, &rule, &a, a->dtype, (const int64_t(*)[SHERD_MAX_DIMS])a->shape))
         return p.out[0];
     p.kernels->unary(kind, p.out[0]->count, p.to[0], p.from[0], factor);
     sherd__node *node =

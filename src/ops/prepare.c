@@ -149,10 +149,12 @@ static bool open_data(sherd__prepared *p, const sherd__rule *rule)
     return true;
 }
 
-bool sherd__prepare_like(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
-                         sherd_tensor *const *in, const sherd_layout *const *like,
-                         sherd_dtype result_dtype, const int64_t (*result_shape)[SHERD_MAX_DIMS])
+bool sherd__prepare_like(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *const *in,
+                         const sherd_layout *const *like, sherd_dtype result_dtype,
+                         const int64_t (*result_shape)[SHERD_MAX_DIMS])
 {
+    sherd_world *world = in[0]->world;
+
     *p = (sherd__prepared){.world = world, .out = {sherd__failed(world)}};
     if (stop(world, in, rule->operands))
         return false;
@@ -172,11 +174,10 @@ bool sherd__prepare_like(sherd__prepared *p, sherd_world *world, const sherd__ru
     return false;
 }
 
-bool sherd__prepare(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
-                    sherd_tensor *const *in, sherd_dtype result_dtype,
-                    const int64_t (*result_shape)[SHERD_MAX_DIMS])
+bool sherd__prepare(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *const *in,
+                    sherd_dtype result_dtype, const int64_t (*result_shape)[SHERD_MAX_DIMS])
 {
-    return sherd__prepare_like(p, world, rule, in, NULL, result_dtype, result_shape);
+    return sherd__prepare_like(p, rule, in, NULL, result_dtype, result_shape);
 }
 
 sherd_tensor *sherd__finish(sherd__prepared *p, int outs)

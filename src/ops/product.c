@@ -94,7 +94,7 @@ static bool run(sherd__prepared *p, const product *how, sherd_tensor *const *in,
     }
     for (int d = 0; rule.result[0][d]; d++)
         shape[0][d] = size_of_letter(&rule, in, rule.result[0][d]);
-    if (!sherd__prepare(p, world, &rule, in, in[0]->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
+    if (!sherd__prepare(p, &rule, in, in[0]->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return false;
     multiply(p, how, how->batched ? in[0]->ndim - 2 : 0);
     return true;

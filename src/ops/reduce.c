@@ -113,8 +113,7 @@ sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape)
     memcpy(result[0], shape, (size_t)ndim * sizeof *shape);
     write_labels(&rule, t, ndim, shape);
     rule.scratch = true;
-    if (!sherd__prepare(&p, t->world, &rule, &t, t->dtype,
-                        (const int64_t(*)[SHERD_MAX_DIMS])result))
+    if (!sherd__prepare(&p, &rule, &t, t->dtype, (const int64_t(*)[SHERD_MAX_DIMS])result))
         return p.out[0];
     int count = runs_of(p.in[0], rule.operand[0], rule.result[0], runs);
     if (p.out[0]->count == 0)
@@ -157,7 +156,7 @@ sherd_tensor *sherd_sum(sherd_tensor *a)
     if (!sherd__enter(&o, &failed))
         return failed;
     write_labels(&rule, a, 0, scalar[0]);
-    if (!sherd__prepare(&p, a->world, &rule, &a, a->dtype, scalar))
+    if (!sherd__prepare(&p, &rule, &a, a->dtype, scalar))
         return p.out[0];
     if (p.out[0]->count)
         p.kernels->sum(p.to[0], p.from[0], 1, p.in[0]->count, 1, false);

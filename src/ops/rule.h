@@ -66,7 +66,7 @@ const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
  * plain: results are plain and vary over the union. True: go on, and end with sherd__finish. False: return out[0], which is
  * the failed tensor.
  *
- * `arg` is what is recorded and saved; `in` is the same, compacted (not recorded) where the operator needs it.
+ * The first operand is there. `arg` is what is recorded and saved; `in` is the same, compacted (not recorded) where the operator needs it.
  */
 typedef struct sherd__prepared {
     sherd_world *world;
@@ -80,9 +80,8 @@ typedef struct sherd__prepared {
     bool scoped;                       /* a scope was opened for what is made on the way */
 } sherd__prepared;
 
-bool sherd__prepare(sherd__prepared *p, sherd_world *world, const sherd__rule *rule,
-                    sherd_tensor *const *in, sherd_dtype result_dtype,
-                    const int64_t (*result_shape)[SHERD_MAX_DIMS]);
+bool sherd__prepare(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *const *in,
+                    sherd_dtype result_dtype, const int64_t (*result_shape)[SHERD_MAX_DIMS]);
 
 /* The common end: closes the scope, passes the first `outs` results out of it, and returns out[0]. */
 sherd_tensor *sherd__finish(sherd__prepared *p, int outs);
