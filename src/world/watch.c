@@ -107,8 +107,10 @@ static void look_at(watch *w, int rank)
         }
     }
     if (!child->ended && child->stopped_since &&
-        sherd__now() - child->stopped_since > (int64_t)STOPPED_MS * MS)
+        sherd__now() - child->stopped_since > (int64_t)STOPPED_MS * MS) {
         lose(w, SHERD__END_STOPPED, rank, child->code);
+        kill(child->pid, SIGKILL);
+    }
 }
 
 /* A rank that ended without ever opening its world is lost only if others opened theirs. */
