@@ -58,15 +58,35 @@ static void block(sherd_module *self, const sherd_args *in, sherd_args *out)
     give(out, x);
 }
 
+/* The tables: a vector for each byte and one for its place. */
+static sherd_tensor *embed(sherd_module *self, sherd_tensor *ids)
+{
+    sherd_tensor *place = sherd_module_parameter(self, "place");
+    return call(self, "drop", sherd_add(call(self, "tok", ids), place));
+}
+
+/*
+ * Blocks make tensors by the dozen. Each step of the way has a scope of its own, out of which one tensor is kept, so that
+ * what is left for backward is what the tape saved, and no more.
+ */
 static void gpt(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
+    sherd_world *world = sherd_module_world(self);
     sherd_module *blocks = sherd_module_find(self, "blocks");
-    sherd_tensor *place = sherd_module_parameter(self, "place");
-    sherd_tensor *x = call(self, "drop", sherd_add(call(self, "tok", in->value[0]), place));
+    sherd_tensor *x, *y;
 
-    for (int i = 0; i < sherd_module_children(blocks); i++)
-        x = sherd_module_call(sherd_module_child(blocks, i), x);
+    sherd_scope_begin(world);
+    x = sherd_tensor_retain(embed(self, in->value[0]));
+    sherd_scope_end(world);
+    for (int i = 0; i < sherd_module_children(blocks); i++) {
+        sherd_scope_begin(world);
+        y = sherd_tensor_retain(sherd_module_call(sherd_module_child(blocks, i), x));
+        sherd_scope_end(world);
+        sherd_tensor_release(x);
+        x = y;
+    }
     give(out, call(self, "head", call(self, "norm", x)));
+    sherd_tensor_release(x);
 }
 
 /* ---- making the tree ------------------------------------------------------------------------ */
