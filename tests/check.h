@@ -62,7 +62,8 @@ static inline bool check_report(bool good, const char *file, int line, const cha
     return good;
 }
 
-static inline bool check_equal(long long a, long long b, const char *file, int line, const char *what)
+static inline bool check_equal(long long a, long long b, const char *file, int line,
+                               const char *what)
 {
     char text[256];
     if (a != b)
@@ -77,7 +78,8 @@ static inline bool check_near(double a, double b, double tolerance, const char *
     double d = a > b ? a - b : b - a;
     bool good = d <= tolerance;
     if (!good)
-        snprintf(text, sizeof text, "%s: %.9g and %.9g differ by %.3g > %.3g", what, a, b, d, tolerance);
+        snprintf(text, sizeof text, "%s: %.9g and %.9g differ by %.3g > %.3g", what, a, b, d,
+                 tolerance);
     return check_report(good, file, line, good ? what : text);
 }
 
@@ -86,18 +88,19 @@ static inline bool check_near(double a, double b, double tolerance, const char *
 #define CHECK_EQ(a, b)        check_equal((long long)(a), (long long)(b), __FILE__, __LINE__, #a " == " #b)
 #define CHECK_NEAR(a, b, tol) check_near(a, b, tol, __FILE__, __LINE__, #a " ~ " #b)
 #define CHECK_OK(status)      check_equal((long long)(status), 0, __FILE__, __LINE__, #status)
-#define CHECK_TEXT(a, b)                                                                           \
-    (strcmp(a, b) == 0 ? check_report(true, __FILE__, __LINE__, "")                                \
-                       : (fprintf(stderr, "\"%s\"\n\"%s\"\n", a, b),                               \
+#define CHECK_TEXT(a, b)                                             \
+    (strcmp(a, b) == 0 ? check_report(true, __FILE__, __LINE__, "")  \
+                       : (fprintf(stderr, "\"%s\"\n\"%s\"\n", a, b), \
                           check_report(false, __FILE__, __LINE__, #a " reads " #b)))
-#define LEN(array)  ((int)(sizeof(array) / sizeof((array)[0])))
+#define LEN(array)     ((int)(sizeof(array) / sizeof((array)[0])))
 #define TEST(function) #function, function
 
 static int check_start(void)
 {
     const char *seconds = getenv("SHERD_TEST_SECONDS");
     setpgid(0, 0);
-    check_state = mmap(NULL, sizeof *check_state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    check_state =
+        mmap(NULL, sizeof *check_state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (check_state == MAP_FAILED)
         return 1;
     signal(SIGALRM, check_watchdog);
@@ -130,7 +133,8 @@ static int check_main(const check_test *tests, int count, const char *only)
         int before = atomic_load(&check_state->failures);
         tests[i].run();
         ran++;
-        printf("%-6s %s\n", atomic_load(&check_state->failures) == before ? "ok" : "FAILED", tests[i].name);
+        printf("%-6s %s\n", atomic_load(&check_state->failures) == before ? "ok" : "FAILED",
+               tests[i].name);
     }
     return check_finish(ran);
 }
@@ -174,8 +178,9 @@ static int check_main(const check_test *tests, int count, const char *only)
             for (int r = 0; r < CHECK_RANKS; r++)
                 atomic_store(&check_state->line[r], 0);
             ran++;
-            printf("%-6s %s, %d ranks\n", atomic_load(&check_state->failures) == before ? "ok" : "FAILED",
-                   tests[i].name, tests[i].ranks[j]);
+            printf("%-6s %s, %d ranks\n",
+                   atomic_load(&check_state->failures) == before ? "ok" : "FAILED", tests[i].name,
+                   tests[i].ranks[j]);
             fflush(stdout);
         }
     }
@@ -184,10 +189,10 @@ static int check_main(const check_test *tests, int count, const char *only)
 
 #endif
 
-#define CHECK_MAIN(tests)                                                                          \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);                           \
+#define CHECK_MAIN(tests)                                                \
+    int main(int argc, char **argv)                                      \
+    {                                                                    \
+        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
     }
 
 #endif

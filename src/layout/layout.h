@@ -25,12 +25,13 @@ typedef struct sherd__layout_spec {
 struct sherd_layout {
     sherd__layout_spec spec; /* cuts that equal the default are NULL here */
     sherd__space *space;
-    uint64_t hash; /* of content */
+    uint64_t hash;         /* of content */
     unsigned pending_axes; /* bits of axes with a pending reduction */
     unsigned shard_axes;   /* bits of axes that shard a dim */
     char *text;
     char *placements;
-    const sherd_layout *settled; /* pending axes replicated; itself if there are none; NULL = not asked yet */
+    /* pending axes replicated; itself if there are none; NULL = not asked yet */
+    const sherd_layout *settled;
 };
 
 /* Intern what a spec says (cuts are copied). The spec must be well formed, axes in one dim at most; otherwise EINVAL. */

@@ -24,7 +24,8 @@ typedef struct sherd__space {
     void *owner;                     /* the world */
 } sherd__space;
 
-void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag, int ranks, int rank);
+void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag, int ranks,
+                       int rank);
 /* Frees all meshes and layouts (call sherd__plans_clear of plan/ first). */
 void sherd__space_clear(sherd__space *space);
 

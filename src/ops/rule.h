@@ -30,8 +30,9 @@ typedef struct sherd__rule {
     char result[SHERD__RESULTS][SHERD_MAX_DIMS + 1];
     char whole[SHERD_MAX_DIMS + 1]; /* letters that may not be sharded */
     sherd__linearity linearity;
-    unsigned
-        term; /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending result they count once, at coordinate 0 of its axes */
+    /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending
+     * result they count once, at coordinate 0 of its axes */
+    unsigned term;
     unsigned index;    /* bits of operands that are i32; all others have the dtype of the result */
     bool keep_strides; /* the operator takes strided operands as they are */
     bool scratch; /* the operator makes tensors that nobody gets: it runs in a scope of its own */
@@ -39,11 +40,11 @@ typedef struct sherd__rule {
 
 /* The solver's answer. Layouts of one mesh; valid as long as the world. */
 typedef struct sherd__placing {
-    const sherd_layout *operand
-        [SHERD__OPERANDS]; /* what each operand must be moved to; its own layout if it stays */
+    /* what each operand must be moved to; its own layout if it stays */
+    const sherd_layout *operand[SHERD__OPERANDS];
     const sherd_layout *result[SHERD__RESULTS];
-    unsigned
-        once; /* bits of terms that this rank must leave out, because a rank at coordinate 0 adds them */
+    /* bits of terms that this rank must leave out, because a rank at coordinate 0 adds them */
+    unsigned once;
 } sherd__placing;
 
 /*

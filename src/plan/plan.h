@@ -12,7 +12,7 @@
 
 /* One addend of a region: where it lies in what `rank` holds. */
 typedef struct sherd__pull {
-    int rank;                        /* world rank; may be this rank itself */
+    int rank;                       /* world rank; may be this rank itself */
     int64_t offset[SHERD_MAX_DIMS]; /* in that rank's source box, elements per dim */
 } sherd__pull;
 
@@ -31,7 +31,8 @@ typedef struct sherd__region {
  */
 typedef struct sherd__schedule {
     int ndim;
-    int64_t source_size[SHERD_MAX_DIMS], target_size[SHERD_MAX_DIMS]; /* local boxes, in this schedule's ndim */
+    /* local boxes, in this schedule's ndim */
+    int64_t source_size[SHERD_MAX_DIMS], target_size[SHERD_MAX_DIMS];
     sherd_reduce_op op;
     double divisor; /* of avg */
     int regions, pulls, sources, readers, sharers;
@@ -49,16 +50,17 @@ struct sherd_plan {
     const sherd_layout *from, *to;
     size_t element_bytes;
     int steps;
-    sherd_step *step;          /* [steps] */
-    sherd__schedule **mine;    /* [steps] of the space's own rank; NULL entries on paper or outside of the mesh */
+    sherd_step *step; /* [steps] */
+    /* [steps] of the space's own rank; NULL entries on paper or outside of the mesh */
+    sherd__schedule **mine;
     sherd_plan_price price;
-    uint64_t fingerprint;      /* of content: both layouts and the element size */
-    char what[96];             /* for messages: "[8(x),4] -> [8,4(x)] on (x=2)", cut at the end */
+    uint64_t fingerprint; /* of content: both layouts and the element size */
+    char what[96];        /* for messages: "[8(x),4] -> [8,4(x)] on (x=2)", cut at the end */
 };
 
 /* As sherd_plan_create; finds or makes. */
-sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
-                              size_t element_bytes);
+sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
+                              const sherd_layout *to, size_t element_bytes);
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
@@ -66,8 +68,8 @@ void sherd__plan_release(const sherd_plan *plan);
 void sherd__plans_clear(sherd__space *space);
 
 /* The schedule of one rank of the world; *out is NULL for a rank outside of the mesh. */
-sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space, const sherd_step *step,
-                                    size_t element_bytes, int rank);
+sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
+                                    const sherd_step *step, size_t element_bytes, int rank);
 void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule);
 
 /* Where the data of one rank's source is: first element of its box, strides in elements (of the schedule's ndim). */

@@ -14,8 +14,8 @@ typedef struct sherd__storage {
     int64_t bytes;
     int64_t version;
     int saved; /* how often the tape holds it; records of a leaf's storage do not count */
-    bool
-        leaf; /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
+    /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
+    bool leaf;
 } sherd__storage;
 
 /* What autograd hangs on a tensor; this room only counts it. */
@@ -48,8 +48,8 @@ struct sherd_tensor {
     sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
     sherd_tensor *grad;       /* of a leaf; counted */
     sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
-    int64_t
-        moved_version; /* of the source's storage when it moved: set by every move, also where moved_from is not */
+    /* of the source's storage when it moved: set by every move, also where moved_from is not */
+    int64_t moved_version;
     void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
     char *text;                      /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */

@@ -137,8 +137,8 @@ struct sherd_world {
     sherd__store store;
     uint64_t epoch, round;
     bool arrived; /* at a meeting: raises nothing, makes no calls */
-    bool
-        quiet; /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
+    /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
+    bool quiet;
     sherd__diag closed; /* status not 0: the world stays closed with this status and text */
     sherd__patience patience;
     bool announced; /* my post's version is odd */

@@ -84,10 +84,11 @@ typedef struct sherd__move {
     int step;
     sherd_dtype dtype;
     sherd__block *source;
-    int64_t source_offset;      /* elements */
-    const int64_t *source_stride; /* elements, of the tensor's dims; ALL_REDUCE needs a contiguous source */
+    int64_t source_offset; /* elements */
+    /* elements, of the tensor's dims; ALL_REDUCE needs a contiguous source */
+    const int64_t *source_stride;
     sherd__block *result;
-    int64_t result_offset;      /* elements */
+    int64_t result_offset; /* elements */
 } sherd__move;
 
 /*
@@ -95,7 +96,8 @@ typedef struct sherd__move {
  * (none of them 0: a slice is no call and is run with sherd__slice). A rank outside of the mesh must not call. `begin`:
  * return once published; sources and results carry tickets. False: the alarm is up (raised here or by a peer).
  */
-bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count, bool begin);
+bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
+                 bool begin);
 
 /* Run a SLICE step: local. False: the alarm ended a wait. */
 bool sherd__slice(sherd_world *world, const sherd__move *move);
@@ -111,7 +113,8 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
  * All ranks of the world agree on one status: every rank passes its own (text in the diag if it failed) and the hash of
  * its arguments; all get the same back. EDIFFER where hashes differ. Does not lower the alarm.
  */
-sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments, const char *name);
+sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments,
+                          const char *name);
 
 /* Whether this rank has coordinates in the mesh. */
 bool sherd__in_mesh(const sherd_world *world, const sherd_mesh *mesh);
