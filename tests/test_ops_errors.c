@@ -60,6 +60,7 @@ WRONG(loss_range, sherd_cross_entropy(Z(4, 0), IDS(4)))
 WRONG(dropout_p, sherd_dropout(Z(4, 3), 1, &(sherd_generator){0}))
 WRONG(dropout_generator, sherd_dropout(Z(4, 3), 0.5, NULL))
 WRONG(transpose_dims, sherd_transpose(Z(4, 3), 1, 2))
+WRONG(no_layout, sherd_redistribute(Z(3), NULL, NULL))
 WRONG(view_shape, sherd_view(Z(4, 3), (int64_t[]){5}, 1))
 
 typedef struct wrong_case {
@@ -105,6 +106,7 @@ static const wrong_case wrong_cases[] = {
     {dropout_p, "sherd_dropout: p = 1 is outside of [0,1): a is f32[4,3]%s"},
     {dropout_generator, "sherd_dropout: no generator: a is f32[4,3]%s"},
     {transpose_dims, "sherd_transpose: no dims 1 and 2: a is f32[4,3]%s"},
+    {no_layout, "sherd_redistribute: no layout to move f32[3]%s to"},
     {view_shape, "sherd_view: the new shape has 5 elements, not 12: a is f32[4,3]%s"},
 };
 

@@ -76,8 +76,11 @@ static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                  const sherd_redistribute_options *options)
 {
+    if (!to)
+        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                                  "sherd_redistribute: no layout to move %s to",
+                                  sherd_tensor_text(t));
     sherd_tensor *y = sherd__move_to(t, to, options && options->begin);
-
     if (y == t || sherd_tensor_failed(y))
         return y;
     if (is_smaller(t->layout, to) && !y->moved_from)
@@ -97,17 +100,6 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
     if (sherd__layout_settle(&to, t->layout) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
     return sherd_redistribute(t, to, NULL);
-}
-
-sherd_tensor *sherd__aligned(sherd_tensor *t, const sherd_layout *layout)
-{
-    if (sherd_tensor_failed(t) || t->layout == layout)
-        return t;
-    if (!layout)
-        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                                  "a distributed gradient %s of a plain tensor",
-                                  sherd_tensor_text(t));
-    return sherd__move_to(t, layout, false);
 }
 
 /* ---- between local and global ---------------------------------------------------------------- */

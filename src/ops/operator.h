@@ -47,9 +47,6 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh,
 /* `t` moved (recorded) so that nothing in it is pending; itself if nothing is, or if it is plain. */
 sherd_tensor *sherd__without_pending(sherd_tensor *t);
 
-/* `t` moved (not recorded) to `layout`; itself if it lies so, or if both are plain. */
-sherd_tensor *sherd__aligned(sherd_tensor *t, const sherd_layout *layout);
-
 /* A new tensor of this shape, plain or on `layout` with pending axes replicated; contents undefined. Varies as `like`. */
 sherd_tensor *sherd__new_settled(const sherd_layout *layout, const sherd_tensor *like, int ndim,
                                  const int64_t *shape);

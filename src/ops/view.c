@@ -284,7 +284,7 @@ static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_te
             return;
         }
         if (!dims_equal(to, g->layout))
-            g = sherd__aligned(g, to);
+            g = sherd__move_to(g, to, false);
     }
     grad_in[0] = sherd_view(g, shape, ndim);
 }
