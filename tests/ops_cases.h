@@ -18,6 +18,13 @@
 
 enum { MOST_IN = 3, MOST_DIMS = 4, MOST_ELEMENTS = 256 };
 
+/* ndim and shape, as two arguments. */
+#define SHAPE(...)                                           \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) \
+    {                                                        \
+        __VA_ARGS__                                          \
+    }
+
 typedef struct op_case {
     const char *name;
     sherd_tensor *(*run)(sherd_tensor *const *in);
@@ -355,6 +362,54 @@ static const op_case cases[] = {
      .shape = {{3, 4, 2, 2}, {3, 4, 2, 2}, {3, 4, 2, 2}}},
     {"cross_entropy", run_loss, 2, {3, 2}, .shape = {{3, 2, 7}, {3, 2}}, .index = 2, .limit = 7},
     {"cross_entropy rows", run_loss, 2, {2, 1}, .shape = {{5, 3}, {5}}, .index = 2, .limit = 3},
+    {"add nothing", run_add, 2, {2, 2}, .shape = {{0, 3}, {1, 3}}},
+    {"linear no rows", run_biased, 3, {2, 2, 1}, .shape = {{0, 4}, {3, 4}, {3}}},
+    {"linear no inner", run_biased, 3, {2, 2, 1}, .shape = {{5, 0}, {3, 0}, {3}}},
+    {"linear no features", run_biased, 3, {2, 2, 1}, .shape = {{5, 4}, {0, 4}, {0}}},
+    {"matmul no batch", run_matmul, 2, {3, 3}, .shape = {{0, 2, 4}, {0, 4, 5}}},
+    {"sum of nothing", run_sum, 1, {2}, .shape = {{0, 3}}},
+    {"layer_norm no rows", run_norm, 3, {2, 1, 1}, .shape = {{0, 5}, {5}, {5}}},
+    {"layer_norm no columns", run_norm, 3, {2, 1, 1}, .shape = {{5, 0}, {0}, {0}}},
+    {"embedding of nothing",
+     run_embedding,
+     2,
+     {2, 1},
+     .shape = {{7, 3}, {0}},
+     .index = 2,
+     .limit = 7},
+    {"embedding no width",
+     run_embedding,
+     2,
+     {2, 1},
+     .shape = {{7, 0}, {3}},
+     .index = 2,
+     .limit = 7},
+    {"dropout of nothing", run_dropout, 1, {3}, .shape = {{3, 0, 5}}},
+    {"attention no batch",
+     run_attention,
+     3,
+     {4, 4, 4},
+     .shape = {{0, 3, 2, 2}, {0, 4, 2, 2}, {0, 4, 2, 2}}},
+    {"attention no heads",
+     run_causal,
+     3,
+     {4, 4, 4},
+     .shape = {{2, 3, 0, 2}, {2, 3, 0, 2}, {2, 3, 0, 2}}},
+    {"attention no width",
+     run_causal,
+     3,
+     {4, 4, 4},
+     .shape = {{2, 3, 2, 0}, {2, 3, 2, 0}, {2, 3, 2, 0}}},
+    {"attention no queries",
+     run_attention,
+     3,
+     {4, 4, 4},
+     .shape = {{2, 0, 2, 2}, {2, 4, 2, 2}, {2, 4, 2, 2}}},
+    {"attention no keys",
+     run_attention,
+     3,
+     {4, 4, 4},
+     .shape = {{2, 3, 2, 2}, {2, 0, 2, 2}, {2, 0, 2, 2}}},
     {"full", run_full, 1, {2}, .shape = {{5, 3}}},
 };
 

@@ -5,12 +5,6 @@
  */
 #include "ops_cases.h"
 
-#define SHAPE(...)                                           \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) \
-    {                                                        \
-        __VA_ARGS__                                          \
-    }
-
 /* ---- wrong operands -------------------------------------------------------------------------- */
 
 /* Zeroes: replicated over the world's ranks, or plain where there is no mesh. */

@@ -49,7 +49,8 @@ static void redistributed_gradients_come_back(sherd_world *world)
             continue;
         sherd_scope_begin(world);
         sherd_tensor *leaf = sherd_require_grad(place(&matrix, 0, from), true);
-        sherd_tensor *a = sherd_redistribute(leaf, to, NULL);
+        sherd_redistribute_options options = {.begin = pair % 2};
+        sherd_tensor *a = sherd_redistribute(leaf, to, &options);
         sherd_tensor *b = sherd_redistribute(sherd_scale(leaf, 2), to, NULL);
         sherd_backward(sherd_sum(sherd_mul(sherd_add(a, b), weights(world))));
         sherd_tensor *g = sherd_grad(leaf);

@@ -36,12 +36,6 @@ static sherd_tensor *make(const sherd_mesh *mesh, int ndim, const int64_t *shape
     return place(&c, 0, layout(mesh, ndim, shape, placements, cuts));
 }
 
-#define SHAPE(...)                                           \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) \
-    {                                                        \
-        __VA_ARGS__                                          \
-    }
-
 static const sherd_mesh *mesh_of(sherd_world *world, const char *text)
 {
     const sherd_mesh *mesh = NULL;
@@ -282,6 +276,46 @@ static void a_move_back_settles_only_what_it_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is pending otherwise than as a sum does not go through a product or a sum: it is reduced first. */
+static void other_reductions_settle_first(sherd_world *world)
+{
+    static const struct {
+        const char *placements;
+        double value; /* of ranks that hold 1, 2, 3 */
+    } pending[] = {{"P(max)", 3}, {"P(min)", 1}, {"P(avg)", 2}, {"P(product)", 6}};
+    const sherd_mesh *mesh = mesh_of(world, "x=3");
+
+    for (int i = 0; i < LEN(pending); i++) {
+        sherd_tensor *t =
+            sherd__new_on(layout(mesh, SHAPE(4, 3), pending[i].placements, NULL), SHERD_F64);
+        for (int e = 0; e < 12; e++)
+            ((double *)sherd__fresh(t))[e] = sherd_world_rank(world) + 1;
+        sherd_tensor *results[] = {sherd_scale(t, 1), sherd_add(t, sherd_scale(t, 0)),
+                                   sherd_relu(t)};
+        for (int j = 0; j < LEN(results); j++) {
+            double want[12];
+            for (int e = 0; e < 12; e++)
+                want[e] = pending[i].value;
+            lies(results[j], "R");
+            CHECK(distance(sherd_full(results[j]), want, 12) == 0);
+        }
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void means_of_nothing_are_no_numbers(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "x=3");
+    sherd_tensor *nothing = make(mesh, SHAPE(0, 3), "S(0)", NULL);
+    op_case c = {.operands = 1, .ndim = {1}, .shape = {{0}}, .index = 1, .limit = 3};
+    sherd_tensor *ids = place(&c, 0, layout(mesh, SHAPE(0), "S(0)", NULL));
+
+    CHECK(isnan(sherd_item(sherd_mean(nothing))));
+    CHECK(isnan(sherd_item(sherd_cross_entropy(nothing, ids))));
+    CHECK_NEAR(sherd_item(sherd_sum(nothing)), 0, 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A gathered parameter is kept as its shard and gathered again in backward; its gradient waits to be settled. */
 static void a_gathered_operand_is_saved_as_it_was(sherd_world *world)
 {
@@ -314,6 +348,8 @@ static const check_test tests[] = {
     {TEST(an_mlp_costs_one_call_each_way), {2, 3}},
     {TEST(one_call_settles_three_uses), {3}},
     {TEST(a_move_back_settles_only_what_it_moved), {4}},
+    {TEST(other_reductions_settle_first), {3}},
+    {TEST(means_of_nothing_are_no_numbers), {3}},
     {TEST(a_gathered_operand_is_saved_as_it_was), {2}},
 };
 CHECK_MAIN(tests)
