@@ -33,19 +33,19 @@ run: ready ## train the GPT example (make run ARGS="--mesh tp=2 --steps 100")
 
 test: ready ## build and run all tests
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
-	@cd $(BUILD) && ctest --output-on-failure --parallel $(JOBS) $(ARGS)
+	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
 
 asan: ## run the tests under the address and undefined behaviour sanitizers
 	@tools/bootstrap.sh
 	$(call configure,build-asan,-DSHERD_SANITIZE=address$(,)undefined)
 	@cmake --build build-asan --parallel $(JOBS) --target tests
-	@cd build-asan && $(ASAN_ENV) ctest --output-on-failure --parallel $(JOBS) $(ARGS)
+	@cd build-asan && $(ASAN_ENV) ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
 
 tsan: ## run the tests that use threads under the thread sanitizer
 	@tools/bootstrap.sh
 	$(call configure,build-tsan,-DSHERD_SANITIZE=thread)
 	@cmake --build build-tsan --parallel $(JOBS) --target tests
-	@cd build-tsan && $(TSAN_ENV) ctest --output-on-failure --parallel $(JOBS) -L threads -LE processes $(ARGS)
+	@cd build-tsan && $(TSAN_ENV) ctest --no-label-summary --output-on-failure --parallel $(JOBS) -L threads -LE processes $(ARGS)
 
 lint: ready ## check format, tags, include direction, symbols, sizes, style
 	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
