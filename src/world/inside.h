@@ -108,7 +108,8 @@ typedef struct sherd__call_state {
 } sherd__call_state;
 
 typedef struct sherd__patience {
-    int spins, yields;
+    int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
+    int yields;
     int64_t sleep_ns;    /* the longest sleep before looking again */
     int64_t deadline_ns; /* SHERD_TIMEOUT */
 } sherd__patience;
@@ -248,6 +249,7 @@ typedef struct sherd__wait {
     void *what;
 } sherd__wait;
 
+void sherd__patience_init(sherd__patience *patience, bool crowded, int64_t deadline_ns);
 /* Wait for something; false if the alarm ended it (in a meeting: if the world was closed). */
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait);
 /* Whether this rank is in a ring of ranks that wait for each other; then the text says which. */

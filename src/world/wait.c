@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+
 int64_t sherd__now(void)
 {
     struct timespec now;
@@ -198,24 +200,31 @@ static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, boo
     return dead || (alarmed && !world->arrived);
 }
 
-/* One slow round: look for waits that cannot end, then sleep if nothing has moved. True if the wait is over. */
-static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
+/* Raise the alarm if what is awaited can not come. */
+static void look_for_the_impossible(sherd_world *world, const sherd__needs *needs, uint32_t waits)
 {
     char text[SHERD_ERROR_BYTES];
+
+    check_meetings(world, needs, waits);
+    if (sherd__in_ring(world, text, sizeof text))
+        sherd__raise(world, SHERD_EDIFFER, "%s", text);
+}
+
+/* One slow round: look at everything once more, then sleep if nothing has moved. True if the wait is over. */
+static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
+{
     sherd__needs needs;
     sherd__word *sleepers = &world->arena.control->sleepers;
     bool moved;
 
     uint32_t waits = gather(world, wait, &needs);
     announce(world, &needs, waits);
-    if (!world->arrived) {
-        check_meetings(world, &needs, waits);
-        if (sherd__in_ring(world, text, sizeof text))
-            sherd__raise(world, SHERD_EDIFFER, "%s", text);
-    }
-    /* Announced before the bell is read, the bell before the look: a store that the look misses rings. */
+    /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
+     * misses finds this rank asleep and rings. */
     atomic_fetch_or(sleepers, sherd__bit(world->rank));
     uint32_t bell = atomic_load(&world->post->bell);
+    if (!world->arrived)
+        look_for_the_impossible(world, &needs, waits);
     bool over = is_over(world, wait, good, &moved);
     if (!over && !moved)
         sleep_until_rung(world, bell);
@@ -249,25 +258,44 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
     sherd__end_told(world, SHERD_ETIMEDOUT, text);
 }
 
+/*
+ * Spinning is right where the awaited rank runs on another core, and wrong where it waits for this one: a wait that ended
+ * only when this rank began to yield halves the next one's spinning, one that ended before doubles it. The time
+ * until a rank sleeps stays the same: what is not spun is yielded (a yield takes as long as some 16 pauses).
+ */
+static void learn(sherd__patience *patience, int round, int yields)
+{
+    if (round == 0)
+        return; /* it had come already */
+    if (round <= patience->spins)
+        patience->spins =
+            patience->spins < patience->most_spins / 2 ? patience->spins * 2 : patience->most_spins;
+    else if (round <= patience->spins + yields && patience->spins >= 2 * FEWEST_SPINS)
+        patience->spins /= 2;
+}
+
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 {
-    const sherd__patience *patience = &world->patience;
+    sherd__patience *patience = &world->patience;
     int64_t start = 0;
     bool good = true, moved;
+    int round = 0, longest = 0,
+        yields = patience->yields + (patience->most_spins - patience->spins) / 16;
 
     if (wait->done(world, wait->what))
         return true;
-    for (int round = 0; !is_over(world, wait, &good, &moved);) {
+    while (!is_over(world, wait, &good, &moved)) {
         if (moved) {
             round = 0;
             continue;
         }
-        round++;
+        if (++round > longest)
+            longest = round;
         if (round <= patience->spins) {
             pause_core();
             continue;
         }
-        if (round <= patience->spins + patience->yields) {
+        if (round <= patience->spins + yields) {
             sched_yield();
             continue;
         }
@@ -278,6 +306,15 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         if (slow_round(world, wait, &good))
             break;
     }
+    learn(patience, longest, yields);
     be_silent(world);
     return good;
+}
+
+void sherd__patience_init(sherd__patience *patience, bool crowded, int64_t deadline_ns)
+{
+    patience->most_spins = patience->spins = crowded ? FEWEST_SPINS : MOST_SPINS;
+    patience->yields = YIELDS;
+    patience->sleep_ns = 100 * 1000 * 1000;
+    patience->deadline_ns = deadline_ns;
 }

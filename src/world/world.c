@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINS = 2000, SPINS_CROWDED = 10, YIELDS = 64, TIMEOUT_SECONDS = 600 };
+enum { TIMEOUT_SECONDS = 600 };
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
@@ -30,10 +30,8 @@ static sherd_status read_patience(sherd_world *world)
             return sherd__fail(&world->diag, SHERD_EINVAL,
                                "SHERD_TIMEOUT=%.40s: expected seconds, 1 to 1000000", text);
     }
-    world->patience.spins = world->ranks <= world->arena.cores ? SPINS : SPINS_CROWDED;
-    world->patience.yields = YIELDS;
-    world->patience.sleep_ns = 100 * 1000 * 1000;
-    world->patience.deadline_ns = (int64_t)seconds * 1000000000;
+    sherd__patience_init(&world->patience, world->ranks > world->arena.cores,
+                         (int64_t)seconds * 1000000000);
     return SHERD_OK;
 }
 
