@@ -5,7 +5,7 @@
  */
 #include "ops_cases.h"
 
-enum { MOST_COMBINATIONS = 1500 };
+enum { MOST_COMBINATIONS = 700 };
 
 static const double tolerance = 1e-12;
 

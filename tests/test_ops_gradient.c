@@ -6,7 +6,7 @@
  */
 #include "ops_cases.h"
 
-enum { MOST_COMBINATIONS = 500 };
+enum { MOST_COMBINATIONS = 300 };
 
 static const double step_size = 1e-5, tolerance = 1e-8;
 
