@@ -3,7 +3,7 @@
  * Rules and the one solver. A rule names the dims of operands and results with letters, for example
  * "...k,nk->...n" for a linear layer; letters that two operands share must be sharded alike. The solver finds
  * what each operand must lie in: operands that fit as they lie are never moved; otherwise the candidates
- * (each letter sharded as some operand has it, or whole) are priced in bytes, then in memory, and the
+ * (each letter sharded as some operand has it, or by fewer of those axes, or whole) are priced in bytes, then in memory, and the
  * cheapest wins, the first one on a tie. Answers are cached by rule and layouts.
  */
 #ifndef SHERD__RULE_H
