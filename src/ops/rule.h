@@ -3,8 +3,8 @@
  * Rules and the one solver. A rule names the dims of operands and results with letters, for example
  * "...k,nk->...n" for a linear layer; letters that two operands share must be sharded alike. The solver finds
  * what each operand must lie in: operands that fit as they lie are never moved; otherwise the candidates
- * (each letter sharded as some operand has it, or by fewer of those axes, or whole) are priced in bytes, then in memory, and the
- * cheapest wins, the first one on a tie. Answers are cached by rule and layouts.
+ * (each letter sharded as some operand has it, or by fewer of those axes, or whole) are priced in bytes, then
+ * in memory, and the cheapest wins, the first one on a tie. Answers are cached by rule and layouts.
  */
 #ifndef SHERD__RULE_H
 #define SHERD__RULE_H
@@ -21,7 +21,7 @@ typedef enum sherd__linearity {
 
 /*
  * labels: one letter per dim, in order, zero-terminated. '1' marks a dim of size 1 that broadcasts: never sharded. A
- * letter that no result has is summed over: where it is sharded the result is pending.
+ * letter that a result lacks is summed over: where it is sharded that result is pending.
  */
 typedef struct sherd__rule {
     const char *name; /* for messages */
