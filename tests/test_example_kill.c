@@ -48,10 +48,11 @@ static void ends_after_the_death_of(const char *line, int ranks, int victim, int
     const program_end *end = program_wait(&p);
 
     bool good = CHECK(program_clock() - begin < patience);
-    good &= CHECK_EQ(end->status, 128 + signal) & CHECK_EQ(end->left, 0);
+    good &= CHECK_EQ(end->status, 128 + signal);
+    good &= CHECK_EQ(end->left, 0);
     good &= CHECK_EQ(program_lines(end->err), 1);
-    good &= CHECK(strstr(end->err, named) != NULL) &
-            CHECK(strstr(end->err, signal == SIGKILL ? "SIGKILL" : "SIGABRT") != NULL);
+    good &= CHECK(strstr(end->err, named) != NULL);
+    good &= CHECK(strstr(end->err, signal == SIGKILL ? "SIGKILL" : "SIGABRT") != NULL);
     if (!good)
         fprintf(stderr, "%s\n%s", line, end->err);
 }

@@ -76,7 +76,8 @@ static void every_mesh_trains_like_one_rank(void)
         json_t *many = train(meshes[i]);
         double loss = many ? difference(one, many, "losses") : 1;
         double norm = many ? difference(one, many, "grad_norms") : 1;
-        bool same = CHECK_NEAR(loss, 0, 1e-4) & CHECK_NEAR(norm, 0, 1e-4);
+        bool same = CHECK_NEAR(loss, 0, 1e-4);
+        same &= CHECK_NEAR(norm, 0, 1e-4);
         CHECK_NEAR(json_number_value(json_object_get(many, "max_rel_diff_vs_1_rank")), 0, 1e-4);
         if (!same)
             fprintf(stderr, "with %s\n", meshes[i]);

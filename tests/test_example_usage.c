@@ -182,8 +182,9 @@ static void the_command_refuses_what_it_does_not_know(void)
 
     for (int i = 0; i < LEN(lines); i++) {
         const program_end *end = program_run(lines[i].line);
-        bool good = CHECK_EQ(end->status, lines[i].status) & CHECK_EQ(program_lines(end->err), 1) &
-                    CHECK_EQ(end->left, 0);
+        bool good = CHECK_EQ(end->status, lines[i].status);
+        good &= CHECK_EQ(program_lines(end->err), 1);
+        good &= CHECK_EQ(end->left, 0);
         if (!good)
             fprintf(stderr, "%s\n%s", lines[i].line, end->err);
     }
