@@ -51,14 +51,15 @@ static sherd_status train_all(trainer *t, figures *f)
 
 static sherd_status sample_and_show(trainer *t)
 {
-    int64_t count = t->options->sample;
+    int64_t count = t->options->sample, prompt_count;
+    const unsigned char *prompt = sample_prompt(t, &prompt_count);
     unsigned char *bytes = malloc((size_t)count + 1);
     sherd_status status = agree(t->world, bytes ? SHERD_OK : SHERD_ENOMEM);
 
     if (!status)
-        status = sample_write(t, bytes, count);
+        status = sample_write(t, prompt, prompt_count, bytes, count);
     if (!status && is_first(t->world))
-        screen_sample(bytes, count);
+        screen_sample(prompt, prompt_count, bytes, count);
     free(bytes);
     return status;
 }

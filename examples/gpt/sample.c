@@ -12,7 +12,8 @@
 #include "sample.h"
 
 static const double temperature = 0.7;
-static const uint64_t sample_stream = UINT64_MAX; /* of random numbers; steps use 0, 1, 2, ... */
+/* Streams of random numbers; steps use 0, 1, 2, ... */
+static const uint64_t sample_stream = UINT64_MAX, prompt_stream = UINT64_MAX - 1;
 
 /* Draw from softmax(logits / temperature) by a number in [0, 1). */
 static unsigned char draw(const float *logits, double random)
@@ -44,13 +45,27 @@ static unsigned char next_byte(trainer *t, const sherd_layout *layout, const int
     return byte;
 }
 
-static void write_bytes(trainer *t, const sherd_layout *layout, unsigned char *out, int64_t count)
+const unsigned char *sample_prompt(const trainer *t, int64_t *count)
 {
-    int64_t context = t->options->context, used = 1;
-    int32_t *window = t->ids; /* [context]; training is over */
+    enum { LENGTH = 32 };
+    const corpus *text = t->text;
+    int64_t context = t->options->context, room = (int64_t)text->count - context;
+    double random = text_random(t->options->seed, prompt_stream, 0);
+    int64_t at = (int64_t)((double)room * random);
 
-    memset(window, 0, (size_t)context * sizeof *window);
-    window[0] = '\n';
+    while (at < room && text->bytes[at] != ' ') /* begin with a word */
+        at++;
+    *count = context < LENGTH ? context : LENGTH;
+    return text->bytes + (at < room ? at + 1 : 0);
+}
+
+/* The window begins with `used` bytes. */
+static void write_bytes(trainer *t, const sherd_layout *layout, int64_t used, unsigned char *out,
+                        int64_t count)
+{
+    int64_t context = t->options->context;
+    int32_t *window = t->ids;
+
     for (int64_t i = 0; i < count; i++) {
         double random = text_random(t->options->seed, sample_stream, (uint64_t)i);
         out[i] = next_byte(t, layout, window, used, random);
@@ -62,15 +77,20 @@ static void write_bytes(trainer *t, const sherd_layout *layout, unsigned char *o
     }
 }
 
-sherd_status sample_write(trainer *t, unsigned char *out, int64_t count)
+sherd_status sample_write(trainer *t, const unsigned char *prompt, int64_t prompt_count,
+                          unsigned char *out, int64_t count)
 {
     const sherd_layout *layout;
     sherd_status status = agree(t->world, layout_of_ids(&layout, t, 1));
     bool recording = sherd_set_recording(t->world, false);
 
+    /* The window: [context] of a buffer that training has done with. */
+    memset(t->ids, 0, (size_t)t->options->context * sizeof *t->ids);
+    for (int64_t i = 0; i < prompt_count; i++)
+        t->ids[i] = prompt[i];
     sherd_module_train(t->model, false);
     if (!status) {
-        write_bytes(t, layout, out, count);
+        write_bytes(t, layout, prompt_count, out, count);
         status = sherd_world_check(t->world);
     }
     sherd_module_train(t->model, true);

@@ -139,13 +139,23 @@ void screen_end(const trainer *t, const figures *f)
         print_comms(f);
 }
 
-void screen_sample(const unsigned char *bytes, int64_t count)
+static void print_bytes(const unsigned char *bytes, int64_t count, bool lines)
+{
+    for (int64_t i = 0; i < count; i++) {
+        bool shown = isprint(bytes[i]) || (lines && bytes[i] == '\n');
+        putchar(shown ? bytes[i] : isspace(bytes[i]) ? ' ' : '?');
+    }
+}
+
+void screen_sample(const unsigned char *prompt, int64_t prompt_count, const unsigned char *bytes,
+                   int64_t count)
 {
     if (count == 0)
         return;
-    puts("\nwhat it writes:");
-    for (int64_t i = 0; i < count; i++)
-        putchar(isprint(bytes[i]) || bytes[i] == '\n' ? bytes[i] : '?');
+    printf("\nwhat it writes after \"");
+    print_bytes(prompt, prompt_count, false);
+    puts("\":");
+    print_bytes(bytes, count, true);
     putchar('\n');
 }
 

@@ -21,7 +21,8 @@ void progress_end(progress *p);
 
 /* What it cost, what came out. */
 void screen_end(const trainer *t, const figures *f);
-void screen_sample(const unsigned char *bytes, int64_t count);
+void screen_sample(const unsigned char *prompt, int64_t prompt_count, const unsigned char *bytes,
+                   int64_t count);
 void screen_compare(const trainer *t, const figures *f);
 
 #endif

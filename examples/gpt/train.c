@@ -103,7 +103,7 @@ sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const i
 /* Linear warm-up, then a cosine down to a tenth. */
 static double learning_rate(const gpt_options *o, int64_t step)
 {
-    int64_t warm = o->steps / 10 < 40 ? o->steps / 10 + 1 : 40;
+    int64_t warm = o->steps / 4 < 100 ? o->steps / 4 + 1 : 100;
     double done = (double)(step - warm) / (double)(o->steps - warm + 1);
 
     if (step < warm)
