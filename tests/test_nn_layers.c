@@ -26,7 +26,7 @@ static void values_depend_on_seed_and_name_only(sherd_world *world)
     CHECK(sherd_module_parameter(m, "bias") == NULL);
     /* The same as drawing by hand. */
     sherd_generator g = sherd_generator_named("net.1");
-    sherd_tensor *t = sherd_normal(world, SHERD_F64, SHAPE(100, 40), 2, NULL, &g, 0, 0.02);
+    sherd_tensor *t = sherd_random(world, SHERD_F64, SHAPE(100, 40), 2, sherd_normal(0, 0.02), &g);
     CHECK_EQ(distance_to(t, a, 4000), 0);
     sherd_module_destroy(m);
     sherd_module_destroy(same);

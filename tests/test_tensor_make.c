@@ -82,12 +82,9 @@ static void random_numbers_do_not_depend_on_the_layout(sherd_world *world)
                 sherd_generator a = sherd_generator_named("a.b"), b = a;
                 const sherd_layout *layout = layout_of(mesh, 3, many[s], placements[p], NULL);
                 a.calls = b.calls = (uint64_t)s;
-                sherd_tensor *plain =
-                    normal ? sherd_normal(world, SHERD_F32, many[s], 3, NULL, &a, 1, 2)
-                           : sherd_uniform(world, SHERD_F32, many[s], 3, NULL, &a, -1, 1);
-                sherd_tensor *t = normal
-                                      ? sherd_normal(world, SHERD_F32, NULL, 0, layout, &b, 1, 2)
-                                      : sherd_uniform(world, SHERD_F32, NULL, 0, layout, &b, -1, 1);
+                sherd_distribution d = normal ? sherd_normal(1, 2) : sherd_uniform(-1, 1);
+                sherd_tensor *plain = sherd_random(world, SHERD_F32, many[s], 3, d, &a);
+                sherd_tensor *t = sherd_random_on(layout, SHERD_F32, d, &b);
                 sherd_box box = sherd_tensor_box(t);
                 const float *x = sherd_tensor_read(plain), *y = sherd_tensor_read(t);
                 int64_t wrong = 0;
@@ -106,9 +103,9 @@ static void calls_of_a_generator_differ(sherd_world *world)
     sherd_generator a = sherd_generator_named("x"), b = sherd_generator_named("y");
     int64_t n = 1000;
     double mean = 0;
-    sherd_tensor *t[3] = {sherd_normal(world, SHERD_F64, &n, 1, NULL, &a, 3, 0.5),
-                          sherd_normal(world, SHERD_F64, &n, 1, NULL, &a, 3, 0.5),
-                          sherd_normal(world, SHERD_F64, &n, 1, NULL, &b, 3, 0.5)};
+    sherd_tensor *t[3] = {sherd_random(world, SHERD_F64, &n, 1, sherd_normal(3, 0.5), &a),
+                          sherd_random(world, SHERD_F64, &n, 1, sherd_normal(3, 0.5), &a),
+                          sherd_random(world, SHERD_F64, &n, 1, sherd_normal(3, 0.5), &b)};
 
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < i; j++)
@@ -144,9 +141,9 @@ static void wrong_arguments_are_refused(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(sherd_tensor_failed(sherd_from_data(world, SHERD_F32, good, 2, NULL)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    CHECK(sherd_tensor_failed(sherd_normal(world, SHERD_I32, good, 2, NULL, &g, 0, 1)));
+    CHECK(sherd_tensor_failed(sherd_random(world, SHERD_I32, good, 2, sherd_normal(0, 1), &g)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-    CHECK(sherd_tensor_failed(sherd_uniform(world, SHERD_F32, good, 2, NULL, NULL, 0, 1)));
+    CHECK(sherd_tensor_failed(sherd_random(world, SHERD_F32, good, 2, sherd_uniform(0, 1), NULL)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_EQ(g.calls, 1);
     CHECK_OK(sherd_world_check(world));

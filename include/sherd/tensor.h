@@ -90,24 +90,51 @@ typedef struct sherd_generator {
 /** A generator at its first call. @local @errors none */
 SHERD_API sherd_generator sherd_generator_named(const char *name);
 
+/* What to draw. A plain value; make one with sherd_normal or sherd_uniform. */
+typedef struct sherd_distribution {
+    bool normal; /* else uniform */
+    double a, b; /* mean and standard deviation; or the range [a, b) */
+} sherd_distribution;
+
+/** Normal numbers. @local @errors none */
+static inline sherd_distribution sherd_normal(double mean, double deviation)
+{
+    sherd_distribution d = {true, mean, deviation};
+    return d;
+}
+
+/** Uniform numbers in [low, high). @local @errors none */
+static inline sherd_distribution sherd_uniform(double low, double high)
+{
+    sherd_distribution d = {false, low, high};
+    return d;
+}
+
 /**
- * Normal numbers with the given mean and standard deviation; `layout` NULL makes a plain tensor of `shape`
- * that does not vary.
+ * A plain tensor of random numbers; it does not vary. Counts as one call of the generator, also where it fails.
  *
  * @local
- * @shapes   shape: int64_t[ndim], not read if there is a layout
- * @numerics f32 or f64; Box-Muller of Philox4x32-10; equal values under every layout
+ * @shapes   shape: int64_t[ndim]
+ * @numerics f32 or f64 of the same 24 or 32 random bits; normal numbers by Box-Muller
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype without fractions, a pending reduction; ENOMEM
+ * @errors   EINVAL a dtype without fractions, a negative size, no generator; ELIMIT; ENOMEM
  */
-SHERD_API sherd_tensor *sherd_normal(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
-                                     int ndim, const sherd_layout *layout,
-                                     sherd_generator *generator, double mean, double deviation);
+SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                     int ndim, sherd_distribution distribution,
+                                     sherd_generator *generator);
 
-/** Uniform numbers in [low, high); otherwise as sherd_normal. @local @owns the scope @errors as sherd_normal */
-SHERD_API sherd_tensor *sherd_uniform(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
-                                      int ndim, const sherd_layout *layout,
-                                      sherd_generator *generator, double low, double high);
+/**
+ * A distributed tensor of random numbers, the same as sherd_random draws for its global shape. Nothing travels.
+ *
+ * @local
+ * @numerics as sherd_random
+ * @owns     the result belongs to the scope
+ * @errors   EINVAL a dtype without fractions, a pending reduction, no generator; ENOMEM. NULL for a NULL layout, which has no
+ *           world to fail in
+ */
+SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
+                                        sherd_distribution distribution,
+                                        sherd_generator *generator);
 
 /* ---- what a tensor is ----------------------------------------------------------------------- */
 

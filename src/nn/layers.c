@@ -58,8 +58,8 @@ static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
     sherd_generator generator = sherd_generator_named(o->name ? o->name : "");
     double deviation = o->deviation > 0 ? o->deviation : default_deviation;
 
-    return sherd_normal(world, o->dtype, (int64_t[]){rows, cols}, 2, NULL, &generator, 0,
-                        deviation);
+    return sherd_random(world, o->dtype, (int64_t[]){rows, cols}, 2, sherd_normal(0, deviation),
+                        &generator);
 }
 
 /* Make a module of these parameters (bias may be NULL); nothing is left of it on failure. */

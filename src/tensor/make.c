@@ -113,9 +113,11 @@ static bool holds_value(const sherd_tensor *t)
 
 sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, double value)
 {
-    sherd_world *world = sherd__space_world(layout->space);
+    sherd_world *world = layout ? sherd__space_world(layout->space) : NULL;
     sherd_tensor *t;
 
+    if (!world)
+        return NULL;
     if (sherd_dtype_bytes(dtype) == 0)
         return sherd__fail_tensor(world, true, SHERD_EINVAL, "sherd_constant_on: %d is no dtype",
                                   (int)dtype);
@@ -141,9 +143,8 @@ typedef struct request {
     sherd_dtype dtype;
     int ndim;
     const int64_t *shape;
-    const sherd_layout *layout;
-    bool normal;
-    double a, b; /* mean and deviation, or low and high */
+    const sherd_layout *layout; /* NULL: a plain tensor of `shape` */
+    sherd_distribution distribution;
 } request;
 
 sherd_generator sherd_generator_named(const char *name)
@@ -182,6 +183,7 @@ static int64_t global_index(const sherd_tensor *t, const sherd_box *box, const i
 static void draw_box(sherd_tensor *t, const request *r, sherd__key key)
 {
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(r->world), r->dtype);
+    const sherd_distribution *d = &r->distribution;
     sherd_box box = sherd_tensor_box(t);
     int64_t index[SHERD_MAX_DIMS] = {0};
     size_t element = sherd_dtype_bytes(t->dtype);
@@ -190,11 +192,11 @@ static void draw_box(sherd_tensor *t, const request *r, sherd__key key)
     char *dst = sherd__fresh(t);
 
     for (int64_t done = 0; done < t->count; done += length) {
-        (r->normal ? kernels->normal : kernels->uniform)(length, dst + (size_t)done * element, r->a,
-                                                         r->b, key,
+        (d->normal ? kernels->normal : kernels->uniform)(length, dst + (size_t)done * element, d->a,
+                                                         d->b, key,
                                                          global_index(t, &box, index, outer));
-        for (int d = outer - 1; d >= 0 && ++index[d] == t->local[d]; d--)
-            index[d] = 0;
+        for (int i = outer - 1; i >= 0 && ++index[i] == t->local[i]; i--)
+            index[i] = 0;
     }
 }
 
@@ -234,18 +236,21 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
     return t;
 }
 
-sherd_tensor *sherd_normal(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
-                           const sherd_layout *layout, sherd_generator *generator, double mean,
-                           double deviation)
+sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
+                           sherd_distribution distribution, sherd_generator *generator)
 {
-    request r = {world, "sherd_normal", dtype, ndim, shape, layout, true, mean, deviation};
+    request r = {world, "sherd_random", dtype, ndim, shape, NULL, distribution};
     return draw(&r, generator);
 }
 
-sherd_tensor *sherd_uniform(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
-                            const sherd_layout *layout, sherd_generator *generator, double low,
-                            double high)
+sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
+                              sherd_distribution distribution, sherd_generator *generator)
 {
-    request r = {world, "sherd_uniform", dtype, ndim, shape, layout, false, low, high};
+    request r = {.function = "sherd_random_on", .dtype = dtype, .layout = layout};
+
+    if (!layout)
+        return NULL;
+    r.world = sherd__space_world(layout->space);
+    r.distribution = distribution;
     return draw(&r, generator);
 }
