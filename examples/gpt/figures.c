@@ -139,6 +139,9 @@ sherd_status figures_end(figures *f, const trainer *t)
     bytes[1] = (double)f->saved_bytes;
     take_log(f, t, values);
     f->step_seconds = median(f->seconds + warm, f->steps - warm);
+    f->mean_seconds = 0;
+    for (int64_t i = warm; i < f->steps; i++)
+        f->mean_seconds += f->seconds[i] / (double)(f->steps - warm);
 
     across_ranks(t, SHERD_MAX, bytes, 2);
     across_ranks(t, SHERD_AVG, values, 3 * f->comms);

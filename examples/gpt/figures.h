@@ -20,7 +20,8 @@ typedef struct figures {
     int64_t saved_bytes, peak_bytes;    /* of the worst rank */
     comm_figures comm[COMMS];
     int comms;
-    double step_seconds;     /* median, after the first three */
+    double mean_seconds;     /* of a step, after the first three */
+    double step_seconds;     /* likewise, the median */
     double worst_difference; /* of the first losses, relative, to those of one rank */
 } figures;
 

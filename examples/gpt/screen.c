@@ -117,11 +117,11 @@ static void print_comms(const figures *f)
         const comm_figures *c = &f->comm[i];
         amount_text bytes;
         printf("%-16s %-8s %10.1f %12s %11.3f %5.1f %%\n", c->op, c->axes, c->calls,
-               amount(bytes, c->bytes, "B"), 1e3 * c->seconds, 100 * c->seconds / f->step_seconds);
+               amount(bytes, c->bytes, "B"), 1e3 * c->seconds, 100 * c->seconds / f->mean_seconds);
         all += c->seconds;
     }
     printf("%-16s %-8s %10s %12s %11.3f %5.1f %%\n", "all (with waits)", "", "", "", 1e3 * all,
-           100 * all / f->step_seconds);
+           100 * all / f->mean_seconds);
 }
 
 void screen_end(const trainer *t, const figures *f)
