@@ -246,6 +246,7 @@ static void install(const sherd_world *world)
 /* Of rank 0, per step. In memory that the ranks share with this process. */
 typedef struct result {
     double step; /* median */
+    double mean; /* what the parts add up to */
     double part[PARTS];
     double moves; /* in calls, waiting included, without what reduce does there */
     double flops; /* of GEMM, one rank */
@@ -280,9 +281,12 @@ static void start_watch(sherd_world *world)
     sherd_comm_reset(world);
 }
 
-static void take_watch(result *r, sherd_world *world, int steps)
+static void take_watch(result *r, sherd_world *world, double *seconds, int steps)
 {
-    r->moves = 0;
+    r->moves = r->mean = 0;
+    for (int i = 0; i < steps; i++)
+        r->mean += seconds[i] / steps;
+    r->step = median(seconds, steps);
     for (int i = 0; i < sherd_comm_count(world); i++)
         r->moves += 1e-9 * (double)sherd_comm_get(world, i).nanoseconds / steps;
     for (int i = 0; i < PARTS; i++)
@@ -312,8 +316,7 @@ static int body(sherd_world *world, void *payload)
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));
     if (!status && sherd_world_rank(world) == 0) {
-        take_watch(j->result, world, steps);
-        j->result->step = median(seconds, steps);
+        take_watch(j->result, world, seconds, steps);
         j->result->good = true;
     }
     trainer_destroy(&t);
@@ -359,7 +362,7 @@ static double rest(const result *r)
     double known = r->moves;
     for (int i = 0; i < PARTS; i++)
         known += i == REDUCE ? 0 : r->part[i];
-    return r->step - known;
+    return r->mean - known;
 }
 
 static void print_row(const char *name, double one, double many)
@@ -378,7 +381,7 @@ static void print_split(const result *one, const result *many, int ranks)
     print_row("moves, waiting included", one->moves, many->moves);
     print_row(part_name[REDUCE], one->part[REDUCE], many->part[REDUCE]);
     print_row("the rest: copies, tape, layouts", rest(one), rest(many));
-    print_row("the whole step", one->step, many->step);
+    print_row("the whole step (mean)", one->mean, many->mean);
 }
 
 static void print_rates(const char *name, const result *r, int ranks, const gpt_options *o)
