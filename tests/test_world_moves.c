@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Moves on real ranks: sampled pairs of layouts, every element checked. Each element of a source holds a function of
- * its global index (for a pending sum: addends that differ per rank and add up to it), so a wrong move shows as a
- * wrong number and nothing is stored. Sources are overwritten right after each call, with random delays.
- */
-#include "check.h"
-
-#include <time.h>
-
-#include "world/world.h"
+/* Sampled pairs of layouts on real ranks, every element checked; sources are overwritten right after, with random delays. */
+#include "world_moves.h"
 
 enum { PAIRS = 120 };
 
 /* ---- pseudo-random choices, equal on all ranks ------------------------------------------------- */
-
-static _Thread_local uint64_t dice; /* delays; differs per rank */
-
-static int roll(uint64_t *state, int sides)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*state >> 33) % (uint64_t)sides);
-}
 
 static const char *const meshes[9][3] = {
     {NULL},
@@ -35,11 +19,6 @@ static const char *const meshes[9][3] = {
 };
 
 static const int64_t sizes[] = {0, 1, 2, 3, 5, 7, 8, 12, 13, 16};
-
-typedef struct pair {
-    const sherd_layout *from, *to;
-    sherd_reduce_op op;
-} pair;
 
 /* Sizes of the shards of a dim of n: random cuts, or NULL for the default. */
 static const int64_t *random_sizes(uint64_t *state, int64_t n, int64_t parts, int64_t *out)
@@ -102,175 +81,6 @@ static pair random_pair(uint64_t *state, const sherd_mesh *mesh)
     p.from = random_layout(state, mesh, ndim, shape, roll(state, 2), p.op, NULL);
     p.to = random_layout(state, mesh, ndim, shape, false, p.op, p.from);
     return p;
-}
-
-/* ---- what each element holds ------------------------------------------------------------------- */
-
-/* Coordinates on the pending axes as one number; *count: how many there are. */
-static int64_t pending_place(const sherd_layout *layout, const int64_t *at, int64_t *count)
-{
-    const sherd_mesh *mesh = sherd_layout_mesh(layout);
-    int64_t place = 0;
-
-    *count = 1;
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++)
-        if (sherd_layout_placement(layout, a).kind == SHERD_PARTIAL) {
-            place = place * sherd_mesh_extent(mesh, a) + at[a];
-            *count *= sherd_mesh_extent(mesh, a);
-        }
-    return place;
-}
-
-/* What one rank holds of element g. Small integers and powers of two: every reduction is exact. */
-static double addend(const pair *p, int64_t g, const int64_t *at)
-{
-    int64_t count, place = pending_place(p->from, at, &count);
-
-    if (count == 1)
-        return (double)g;
-    switch (p->op) {
-    case SHERD_PRODUCT:
-        return (g + place) % 3 == 0 ? 2 : 1;
-    case SHERD_AVG:
-        return (double)((g + place) * 840); /* divided by at most 8 */
-    default:
-        return (double)((g * 5 + place * 7) % 64);
-    }
-}
-
-/* Reduce over the pending axes that the target has not. */
-static double expected(const pair *p, int64_t g, const int64_t *mine)
-{
-    const sherd_mesh *mesh = sherd_layout_mesh(p->from);
-    int axes = sherd_mesh_axes(mesh);
-    int64_t at[SHERD_MAX_AXES], count = 0;
-    double sum = 0, low = 1e300, high = -1e300, product = 1;
-
-    for (int64_t i = 0; i < sherd_mesh_ranks(mesh); i++) {
-        bool counts = true;
-        int64_t rest = i;
-        for (int a = axes - 1; a >= 0; a--) {
-            at[a] = rest % sherd_mesh_extent(mesh, a);
-            rest /= sherd_mesh_extent(mesh, a);
-            bool reduced = sherd_layout_placement(p->from, a).kind == SHERD_PARTIAL &&
-                           sherd_layout_placement(p->to, a).kind != SHERD_PARTIAL;
-            counts = counts && (reduced || at[a] == mine[a]);
-        }
-        if (!counts)
-            continue;
-        double x = addend(p, g, at);
-        count++;
-        sum += x;
-        product *= x;
-        low = x < low ? x : low;
-        high = x > high ? x : high;
-    }
-    switch (p->op) {
-    case SHERD_AVG:
-        return sum / (double)count;
-    case SHERD_MIN:
-        return low;
-    case SHERD_MAX:
-        return high;
-    case SHERD_PRODUCT:
-        return product;
-    default:
-        return sum;
-    }
-}
-
-static int64_t box_count(const sherd_box *box)
-{
-    int64_t count = 1;
-
-    for (int d = 0; d < box->ndim; d++)
-        count *= box->size[d];
-    return count;
-}
-
-/* Global row-major index of the i-th element of a box. */
-static int64_t global_index(const sherd_box *box, const int64_t *shape, int64_t i)
-{
-    int64_t at[SHERD_MAX_DIMS], g = 0;
-
-    for (int d = box->ndim - 1; d >= 0; d--) {
-        at[d] = box->offset[d] + i % box->size[d];
-        i /= box->size[d];
-    }
-    for (int d = 0; d < box->ndim; d++)
-        g = g * shape[d] + at[d];
-    return g;
-}
-
-/* ---- one move ---------------------------------------------------------------------------------- */
-
-typedef struct tensor {
-    sherd__block *block;
-    sherd_box box;
-    int64_t count, stride[SHERD_MAX_DIMS];
-} tensor;
-
-static tensor make(sherd_world *world, const sherd_layout *layout)
-{
-    tensor t = {.box = sherd_layout_box(layout, sherd_world_rank(world), 0)};
-    int64_t step = 1;
-
-    t.count = box_count(&t.box);
-    for (int d = t.box.ndim - 1; d >= 0; d--) {
-        t.stride[d] = step;
-        step *= t.box.size[d];
-    }
-    if (t.count)
-        CHECK((t.block = sherd__block_take(world, t.count * 8, true)) != NULL);
-    return t;
-}
-
-static void some_time(void)
-{
-    int turns = roll(&dice, 400);
-
-    if (roll(&dice, 16) == 0)
-        nanosleep(&(struct timespec){0, 100000}, NULL);
-    for (volatile int i = 0; i < turns; i++)
-        ;
-}
-
-static sherd__move move_of(const sherd_plan *plan, const tensor *from, const tensor *to)
-{
-    return (sherd__move){.plan = plan,
-                         .dtype = SHERD_F64,
-                         .source = from->block,
-                         .source_stride = from->stride,
-                         .result = to->block};
-}
-
-static void fill(sherd_world *world, const pair *p, tensor *t)
-{
-    const sherd_mesh *mesh = sherd_layout_mesh(p->from);
-    int64_t at[SHERD_MAX_AXES];
-
-    if (!t->count)
-        return;
-    sherd_mesh_coordinate(mesh, sherd_world_rank(world), at);
-    double *x = sherd__block_data(t->block);
-    for (int64_t i = 0; i < t->count; i++)
-        x[i] = addend(p, global_index(&t->box, sherd_layout_shape(p->from), i), at);
-}
-
-static int64_t count_wrong(sherd_world *world, const pair *p, tensor *t)
-{
-    const sherd_mesh *mesh = sherd_layout_mesh(p->from);
-    int64_t at[SHERD_MAX_AXES], wrong = 0;
-
-    if (!t->count)
-        return 0;
-    sherd_mesh_coordinate(mesh, sherd_world_rank(world), at);
-    if (!CHECK(sherd__block_readable(world, t->block)))
-        return t->count;
-    const double *x = sherd__block_data(t->block);
-    for (int64_t i = 0; i < t->count; i++)
-        wrong += x[i] != expected(p, global_index(&t->box, sherd_layout_shape(p->to), i), at);
-    return wrong;
 }
 
 /* Moves p; the source is overwritten as soon as it may be. */
@@ -398,49 +208,10 @@ static void a_strided_source_is_read_where_it_lies(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Nobody may wait for a later call: each rank in turn publishes, then overwrites, what the others read. */
-static void published_buffers_are_overwritten_in_turn(sherd_world *world)
-{
-    enum { ROUNDS = 40, BUFFERS = 5 };
-    int64_t shape[1] = {257};
-    const sherd_mesh *mesh = NULL;
-    const sherd_plan *plan = NULL;
-    pair p = {.op = SHERD_SUM};
-    tensor from[BUFFERS], to[BUFFERS];
-
-    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){sherd_world_ranks(world)}, NULL, NULL));
-    sherd_placement split = sherd_shard(0), all = sherd_replicate();
-    CHECK_OK(sherd_layout_create(&p.from, mesh, 1, shape, &split, NULL));
-    CHECK_OK(sherd_layout_create(&p.to, mesh, 1, shape, &all, NULL));
-    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64));
-    for (int i = 0; i < BUFFERS; i++) {
-        from[i] = make(world, p.from);
-        to[i] = make(world, p.to);
-    }
-    for (int round = 0; round < ROUNDS; round++)
-        for (int i = 0; i < BUFFERS; i++) {
-            if (from[i].count && CHECK(sherd__block_writable(world, from[i].block)))
-                for (int64_t k = 0; k < from[i].count; k++)
-                    ((double *)sherd__block_data(from[i].block))[k] =
-                        (double)(from[i].box.offset[0] + k + round * 1000 + i);
-            sherd__move move = move_of(plan, &from[i], &to[i]);
-            CHECK(sherd__call(world, "test", &move, 1, (round + i) % 3 == 0));
-            some_time();
-            CHECK(sherd__block_readable(world, to[i].block));
-            const double *x = sherd__block_data(to[i].block);
-            int wrong = 0;
-            for (int64_t k = 0; k < 257; k++)
-                wrong += x[k] != (double)(k + round * 1000 + i);
-            CHECK_EQ(wrong, 0);
-        }
-    CHECK_OK(sherd_world_check(world));
-}
-
 static const check_test tests[] = {
     {TEST(every_element_lands_at_its_index), {1, 2, 3, 4, 8}},
     {TEST(begun_calls_fill_their_results), {1, 2, 3, 4, 8}},
     {TEST(many_tensors_go_in_one_call), {2, 3, 4, 8}},
     {TEST(a_strided_source_is_read_where_it_lies), {2, 3, 4, 8}},
-    {TEST(published_buffers_are_overwritten_in_turn), {2, 3, 4, 8}},
 };
 CHECK_MAIN(tests)

@@ -23,7 +23,7 @@ static void one_storage_goes_to_different_readers(sherd_world *world)
     program p = of3();
     p.name = "x read by q in call 0 and by r in call 1, then written";
     ADD(&p, 0, call(3, 0, 1, 0, 2, 1), call(3, 0, 1, 0, 4, 2), write_to(0), call(3, 0, 1, 0, 6, 3));
-    ADD(&p, 1, call(3, 0, 1, 1, 0, 1), call(3, 0, 1, 0, 0, 2), call(3, 0, 1, 1, 0, 3));
+    ADD(&p, 1, pause_now(), call(3, 0, 1, 1, 0, 1), call(3, 0, 1, 0, 0, 2), call(3, 0, 1, 1, 0, 3));
     ADD(&p, 2, call(3, 0, 1, 0, 0, 1), call(3, 0, 1, 1, 0, 2), call(3, 0, 1, 1, 0, 3));
     clean(&p);
     expect(world, &p, 50, SHERD_OK, -1);
@@ -102,6 +102,30 @@ static void an_in_place_write_finishes_own_begun_calls(sherd_world *world)
     ADD(&p, 1, call(0, 0, 1, 0, 1, 1), write_to(0));
     clean(&p);
     expect(world, &p, 50, SHERD_OK, -1);
+}
+
+static void a_result_is_settled_before_it_is_filled(sherd_world *world)
+{
+    program p = of2();
+    p.name = "a source, still unread by a begun call, becomes a result";
+    ADD(&p, 0, call(0, 0, 1, 0, 2, 1), call(0, 2, 0, 2, 2, 2));
+    ADD(&p, 1, begin(1, 0, 1, 3, 1, 0, 1), begin(2, 0, 2, 4, 1, 1, 2), pause_now(), end(1), end(2));
+    clean(&p);
+    expect(world, &p, 10, SHERD_OK, -1);
+}
+
+/* A sender that nobody holds back but the ring. */
+static void a_sender_is_at_most_a_ring_ahead(sherd_world *world)
+{
+    program p = of2();
+    p.name = "40 calls of a pure sender, a late reader";
+    ADD(&p, 1, pause_now());
+    for (int i = 0; i < 40; i++) {
+        ADD(&p, 0, call(0, i % 2, 2, 0, 2, i));
+        ADD(&p, 1, call(0, 0, 2, 1, 0, i));
+    }
+    clean(&p);
+    expect(world, &p, 10, SHERD_OK, -1);
 }
 
 /* Runs a program with several checks, all of which must give `wanted`. */
@@ -196,6 +220,46 @@ static void different_calls_are_reported(sherd_world *world)
     expect(world, &p, 10, SHERD_EDIFFER, -1);
 }
 
+static void an_earlier_difference_fails_the_next_call(sherd_world *world)
+{
+    program p = of2();
+    p.name = "different calls without data, then the same with data";
+    ADD(&p, 0, call(0, 0, 1, 0, 0, 1), must_fail(call(0, 0, 1, 2, 2, 3)));
+    ADD(&p, 1, call(0, 0, 1, 0, 0, 2), must_fail(call(0, 0, 1, 1, 1, 3)));
+    clean(&p);
+    expect(world, &p, 10, SHERD_EDIFFER, -1);
+    p = of2();
+    p.name = "one waits for a call that the other's ring no longer holds";
+    ADD(&p, 0, pause_now(), must_fail(call(0, 0, 1, 2, 2, 0)));
+    for (int i = 0; i < 20; i++)
+        ADD(&p, 1, call(0, 0, 1, 0, 0, i + 1));
+    clean(&p);
+    expect(world, &p, 10, SHERD_EDIFFER, -1);
+    p = of2();
+    p.name = "a difference that is seen from within a check";
+    ADD(&p, 0, begin(1, 0, 0, 1, 2, 0, 1));
+    ADD(&p, 1, pause_now(), call(0, 0, 1, 0, 1, 2));
+    clean(&p);
+    expect(world, &p, 10, SHERD_EDIFFER, -1);
+}
+
+/* What the alarm ended is not settled: no write, and the memory is not given out again before the check. */
+static void a_wait_that_the_alarm_ends_settles_nothing(sherd_world *world)
+{
+    program p = of2();
+    p.name = "a write waits for a reader, who fails";
+    ADD(&p, 0, call(0, 0, 1, 0, 2, 1), must_fail(write_to(0)));
+    ADD(&p, 1, pause_now(), alarm_now());
+    clean(&p);
+    expect(world, &p, 10, SHERD_ENOTSUP, -1);
+    p = of2();
+    p.name = "a begun result, whose sender fails";
+    ADD(&p, 0, begin(1, 0, 0, 1, 2, 0, 1), must_fail(write_to(1)));
+    ADD(&p, 1, pause_now(), alarm_now());
+    clean(&p);
+    expect(world, &p, 10, SHERD_ENOTSUP, -1);
+}
+
 static void groups_in_opposite_order_are_reported(sherd_world *world)
 {
     program p = of2();
@@ -280,11 +344,15 @@ static const check_test tests[] = {
     {TEST(the_ring_is_full_of_begun_calls), {2}},
     {TEST(a_full_ring_progresses_in_another_wait), {2}},
     {TEST(an_in_place_write_finishes_own_begun_calls), {2}},
+    {TEST(a_result_is_settled_before_it_is_filled), {2}},
+    {TEST(a_sender_is_at_most_a_ring_ahead), {2}},
     {TEST(a_begun_call_spans_a_check), {2}},
     {TEST(an_epoch_counts_from_one_again), {2}},
     {TEST(a_failed_check_is_left_together), {2}},
     {TEST(a_skipped_call_is_reported), {2}},
     {TEST(different_calls_are_reported), {2}},
+    {TEST(an_earlier_difference_fails_the_next_call), {2}},
+    {TEST(a_wait_that_the_alarm_ends_settles_nothing), {2}},
     {TEST(groups_in_opposite_order_are_reported), {2}},
     {TEST(a_ring_over_three_groups_is_reported), {3}},
     {TEST(what_no_partner_reads_is_reported), {3}},

@@ -3,6 +3,7 @@
  * Random programs after the recipe of the exhaustive model: right ones, the same with a failure somewhere, and ones
  * with a call dropped, changed or swapped. What a call that returns true brings must be right in any case.
  */
+#include "world/inside.h"
 #include "world_programs.h"
 
 /* ---- random programs ----------------------------------------------------------------------------- */
@@ -91,6 +92,18 @@ static void random_right_programs_run(sherd_world *world)
     }
 }
 
+/* Ranks that sleep at once look for rings of waits all the time: there is none in a right program. */
+static void right_programs_have_no_rings(sherd_world *world)
+{
+    uint64_t dice = 14;
+
+    world->patience.spins = world->patience.most_spins = world->patience.yields = 0;
+    for (int i = 0; i < 150; i++) {
+        program p = next_program(&dice, sherd_world_ranks(world), 3 + i % 12);
+        expect(world, &p, 2, SHERD_OK, -1);
+    }
+}
+
 /* One rank fails at each of its ops in turn. */
 static void a_failure_anywhere_reaches_all(sherd_world *world)
 {
@@ -156,6 +169,7 @@ static void random_wrong_programs_are_reported(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(random_right_programs_run), {2, 3}},
+    {TEST(right_programs_have_no_rings), {2, 3}},
     {TEST(a_failure_anywhere_reaches_all), {2, 3}},
     {TEST(random_wrong_programs_are_reported), {2, 3}},
 };

@@ -104,6 +104,70 @@ static void no_wake_up_is_lost(sherd_world *world)
         fprintf(stderr, "%.1f s\n", seconds() - start);
 }
 
+static void look_away(sherd_world *world, double s)
+{
+    double end = seconds() + s;
+
+    (void)world;
+    while (seconds() < end)
+        ;
+}
+
+/* One store alone must wake who waits for it: the other rank does nothing more for a while. */
+static void each_store_wakes_by_itself(sherd_world *world)
+{
+    setting s = set_up(world, 1000);
+    const sherd_layout *first = NULL, *whole = NULL;
+    const sherd_plan *plan = NULL;
+    int64_t one[2] = {1000, 0}, stride = 1, mine = 1, all[2];
+    const int64_t *sizes[1] = {one};
+    sherd_layout_options cut = {.sizes = sizes};
+    sherd_placement rows = sherd_shard(0), replica = sherd_replicate();
+    int me = sherd_world_rank(world);
+
+    /* Rank 0 holds all and waits for nothing; rank 1 reads. */
+    CHECK_OK(sherd_layout_create(&first, s.mesh, 1, &s.count, &rows, &cut));
+    CHECK_OK(sherd_layout_create(&whole, s.mesh, 1, &s.count, &replica, NULL));
+    CHECK_OK(sherd_plan_create(&plan, first, whole, SHERD_F32));
+    CHECK_OK(sherd_world_check(world));
+    sleep_at_once(world);
+    sherd__move move = {plan, 0, SHERD_F32, me == 0 ? s.source : NULL, 0, &stride, s.result, 0};
+
+    /* A record. */
+    double start = seconds();
+    if (me == 0)
+        look_away(world, 0.05);
+    CHECK(sherd__call(world, "record", &move, 1, me == 0));
+    if (me == 1)
+        CHECK(seconds() - start < 0.3);
+    else
+        look_away(world, 0.5);
+    /* `left`: rank 0 waits until it may write. */
+    CHECK_OK(sherd_world_check(world));
+    start = seconds();
+    if (me == 1)
+        look_away(world, 0.05);
+    CHECK(sherd__call(world, "left", &move, 1, false));
+    if (me == 0) {
+        CHECK(sherd__block_writable(world, s.source));
+        CHECK(seconds() - start < 0.3);
+    } else {
+        look_away(world, 0.5);
+    }
+    /* The alarm. */
+    CHECK_OK(sherd_world_check(world));
+    start = seconds();
+    if (me == 1) {
+        look_away(world, 0.05);
+        sherd_world_fail(world, SHERD_ELIMIT, "look up");
+        look_away(world, 0.5);
+    } else {
+        CHECK(!sherd__share(world, s.mesh, "alarm", &mine, 1, all));
+        CHECK(seconds() - start < 0.3);
+    }
+    CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+}
+
 static void sleepers_learn_of_ranks_that_never_come(sherd_world *world)
 {
     setting s = set_up(world, 1);
@@ -137,6 +201,7 @@ static void ranks_that_share_cores_are_fast(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(no_wake_up_is_lost), {2, 3, 4, 8}},
+    {TEST(each_store_wakes_by_itself), {2}},
     {TEST(sleepers_learn_of_ranks_that_never_come), {2, 3, 8}},
     {TEST(ranks_that_share_cores_are_fast), {2, 4, 8}},
 };

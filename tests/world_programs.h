@@ -14,7 +14,9 @@
 
 enum { MAX_RANKS = 3, GROUPS = 4, STORAGES = 8, MAX_OPS = 64, PART = 8, WHOLE = PART * MAX_RANKS };
 
-typedef enum op_kind { CALL, BEGIN, END, WALL, BEGIN_WALL, WRITE, ALARM, MEET } op_kind;
+typedef enum op_kind { CALL, BEGIN, END, WALL, BEGIN_WALL, WRITE, ALARM, PAUSE, MEET } op_kind;
+
+enum { MUST_FAIL = -1 };
 
 typedef struct op {
     op_kind kind;
@@ -301,7 +303,9 @@ static sherd_status run_to_check(stage *st, const program *p, int *at, int fail_
         const op *o = &p->ops[st->me][*at];
         check_at(__LINE__);
         some_time(st);
-        if (!good)
+        if (o->kind == PAUSE)
+            nanosleep(&(struct timespec){0, 3000000}, NULL);
+        if (!good || o->kind == PAUSE)
             continue;
         if (*at == fail_at || o->kind == ALARM) {
             sherd_world_fail(st->world, SHERD_ENOTSUP, "told to fail");
@@ -313,6 +317,8 @@ static sherd_status run_to_check(stage *st, const program *p, int *at, int fail_
         } else {
             good = run_call(st, p, *at);
         }
+        if (o->handle == MUST_FAIL)
+            CHECK(!good);
     }
     (*at)++;
     return sherd_world_check(st->world);
@@ -379,6 +385,16 @@ static inline op begin_wall(int handle, int group, int src, int dst, int id)
 static inline op write_to(int storage)
 {
     return (op){WRITE, 0, storage, 0, 0, 0, 0, 0};
+}
+static inline op pause_now(void)
+{
+    return (op){PAUSE, 0, 0, 0, 0, 0, 0, 0};
+}
+/* The same op, which the alarm must end. */
+static inline op must_fail(op o)
+{
+    o.handle = MUST_FAIL;
+    return o;
 }
 static inline op alarm_now(void)
 {
