@@ -307,11 +307,11 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
 }
 
 bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *name,
-                        const int64_t *mine, int words, int64_t *all, const int16_t *place)
+                        const sherd__sharing *numbers)
 {
-    size_t bytes = (size_t)words * sizeof *mine;
+    size_t bytes = (size_t)numbers->words * sizeof *numbers->mine;
     uint64_t others = group->members & ~sherd__bit(world->rank);
-    uint64_t fingerprint = sherd__hash_word(sherd__hash_text(2, name), (uint64_t)words);
+    uint64_t fingerprint = sherd__hash_word(sherd__hash_text(2, name), (uint64_t)numbers->words);
 
     sherd__group_refresh(world, group);
     sherd__call_state *call = start_call(world, group, name, fingerprint, 0);
@@ -320,10 +320,8 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     sherd__block *block = sherd__take_quietly(world, (int64_t)bytes);
     if (!block)
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
-    memcpy(block->data, mine, bytes);
-    call->words = words;
-    call->all = all;
-    call->place = place;
+    memcpy(block->data, numbers->mine, bytes);
+    call->numbers = numbers;
     call->words_block = block;
     call->awaited = others;
     call->waited = true;

@@ -113,8 +113,9 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
         return true;
     }
     places(world, mesh, place);
+    sherd__sharing numbers = {mine, words, all, place};
     int64_t start = sherd__now();
-    if (!world->transport->share(world, group, name, mine, words, all, place))
+    if (!world->transport->share(world, group, name, &numbers))
         return false;
     count_call(sherd__log_row(world, group, SHERD__SHARE), (int64_t)(group->count - 1) * words * 8,
                start);

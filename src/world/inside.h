@@ -101,9 +101,7 @@ typedef struct sherd__call_state {
     bool waited;      /* sherd__call waits for it and gives it back */
     int count, room;
     sherd__task *task;
-    int words; /* a share: no tasks; each rank's words go to all[index of the rank * words] */
-    int64_t *all;
-    const int16_t *place; /* [SHERD_MAX_RANKS] index of each rank */
+    const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
     sherd__block *words_block;
 } sherd__call_state;
 
@@ -294,7 +292,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
 bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name,
                        const sherd__move *moves, int count, bool begin);
 bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *name,
-                        const int64_t *mine, int words, int64_t *all, const int16_t *place);
+                        const sherd__sharing *numbers);
 
 /* ---- meet.c ---------------------------------------------------------------------------------- */
 

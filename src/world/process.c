@@ -130,14 +130,13 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
 
 /* ---- sherd run -------------------------------------------------------------------------------- */
 
-/* Forks all; *reason: why a program could not be started, 0 = it runs. */
+/* Forks all, and waits until they have become the program; if one can not, none is left. */
 static sherd_status start_programs(sherd__child *child, int ranks, char *const argv[], int fd,
-                                   const sigset_t *mask, int *reason, sherd__diag *diag)
+                                   const sigset_t *mask, sherd__diag *diag)
 {
     pid_t parent = getpid();
-    int report[2];
+    int report[2], reason = 0;
 
-    *reason = 0;
     if (pipe2(report, O_CLOEXEC))
         return sherd__fail(diag, SHERD_ENOMEM, "no pipe: %s", strerror(errno));
     for (int r = 0; r < ranks; r++) {
@@ -157,10 +156,12 @@ static sherd_status start_programs(sherd__child *child, int ranks, char *const a
     }
     close(report[1]);
     /* The end of file comes when all have become the program. */
-    if (read(report[0], reason, sizeof *reason) != (ssize_t)sizeof *reason)
-        *reason = 0;
+    bool failed = read(report[0], &reason, sizeof reason) == (ssize_t)sizeof reason;
     close(report[0]);
-    return SHERD_OK;
+    if (!failed)
+        return SHERD_OK;
+    end_children(child, ranks);
+    return sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", argv[0], strerror(reason));
 }
 
 int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
@@ -168,7 +169,7 @@ int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
     sherd__child child[SHERD_MAX_RANKS] = {{0}};
     sherd__arena arena;
     sigset_t set, mask;
-    int fd, reason = 0, signal = 0, code = 0;
+    int fd, signal = 0, code = 0;
 
     if (ranks < 1)
         return sherd__fail(diag, SHERD_EINVAL, "%d ranks: at least 1", ranks);
@@ -179,12 +180,8 @@ int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
         return diag->status;
     sherd__ending_signals(&set);
     sigprocmask(SIG_BLOCK, &set, &mask);
-    code = start_programs(child, ranks, argv, fd, &mask, &reason, diag);
+    code = start_programs(child, ranks, argv, fd, &mask, diag);
     close(fd);
-    if (!code && reason) {
-        end_children(child, ranks);
-        code = sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", argv[0], strerror(reason));
-    }
     if (!code) {
         signal = sherd__watch(&arena, child, ranks);
         code = sherd__exit_status(&arena, child, ranks);

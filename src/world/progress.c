@@ -193,14 +193,15 @@ void sherd__run_local(sherd_world *world, const sherd__task *task)
 
 static void copy_words(sherd_world *world, const sherd__call_state *call, uint64_t fresh)
 {
-    size_t bytes = (size_t)call->words * sizeof *call->all;
+    const sherd__sharing *numbers = call->numbers;
+    size_t bytes = (size_t)numbers->words * sizeof *numbers->all;
 
     while (fresh) {
         int q = sherd__next_rank(&fresh);
         const void *words = q == world->rank
                                 ? call->words_block->data
                                 : world->arena.base + parcel_of(world, call, q, 0)->source;
-        memcpy(call->all + (size_t)call->place[q] * (size_t)call->words, words, bytes);
+        memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words, bytes);
     }
 }
 
@@ -255,7 +256,7 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     call->own = false;
     if (!fresh && call->awaited)
         return false;
-    if (call->words)
+    if (call->numbers)
         copy_words(world, call, fresh);
     for (int i = 0; i < call->count; i++) {
         if (call->task[i].kind == SHERD_STEP_EXCHANGE)

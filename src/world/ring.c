@@ -68,11 +68,13 @@ static void add_edge(picture *p, int from, int to, uint32_t need, int through)
 }
 
 /* `from` waits for q to leave a call that q has made: it depends on whom q's open calls up to that one lack. */
-static void add_edges_through(const sherd_world *world, picture *p, int from, uint32_t need, int q,
-                              int lane, uint64_t number)
+static void add_edges_through(const sherd_world *world, picture *p, int from, uint32_t need, int q)
 {
+    int lane = p->said[from].need[need].lane;
+
     for (uint32_t i = p->said[q].waits; i < p->said[q].needs; i++) {
-        if (p->said[q].need[i].lane != lane || p->said[q].need[i].number > number)
+        if (p->said[q].need[i].lane != lane ||
+            p->said[q].need[i].number > p->said[from].need[need].number)
             continue;
         uint64_t ranks = p->said[q].need[i].ranks;
         while (ranks) {
@@ -96,7 +98,7 @@ static void add_edges(const sherd_world *world, picture *p, int from)
                 add_edge(p, from, q, i, -1);
             else if (p->said[from].need[i].left &&
                      sherd__look(&sherd__lane_of(world, q, lane)->left) <= number)
-                add_edges_through(world, p, from, i, q, lane, number);
+                add_edges_through(world, p, from, i, q);
         }
     }
 }

@@ -11,6 +11,14 @@
 
 struct sherd__group;
 
+/* Numbers that the members of a group tell each other: rank r's go to all[place[r] * words]. */
+typedef struct sherd__sharing {
+    const int64_t *mine; /* [words] */
+    int words;
+    int64_t *all;
+    const int16_t *place; /* [SHERD_MAX_RANKS] */
+} sherd__sharing;
+
 typedef struct sherd__transport {
     const char *name;
     bool reads_in_place; /* peers read a tensor where it lies; else it is packed */
@@ -30,9 +38,9 @@ typedef struct sherd__transport {
     /* One step each of `count` tensors on one group of more than one rank; collective on the group. */
     bool (*call)(sherd_world *world, struct sherd__group *group, const char *name,
                  const sherd__move *moves, int count, bool begin);
-    /* Tell all members `words` numbers; rank r's go to all[place[r] * words]. Collective on the group. */
+    /* Tell all members some numbers, and learn theirs. Collective on the group. */
     bool (*share)(sherd_world *world, struct sherd__group *group, const char *name,
-                  const int64_t *mine, int words, int64_t *all, const int16_t *place);
+                  const sherd__sharing *numbers);
     /* Meet all ranks of the world and get one status for all; kinds: sherd__meeting. */
     sherd_status (*meet)(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                          const char *name);
