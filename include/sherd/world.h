@@ -79,7 +79,10 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * @local
  * @shapes *exit_status: 0 if every body returned 0, else the first value that is not, 128 + signal for a rank that was killed
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
- * @errors EINVAL ranks < 0; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no region, process or thread; EPEER a rank died
+ * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
+ *         says what ranks are, whatever the options say); ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
+ *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
+ *         world while others went on; else what the closing check of the ranks returned
  */
 SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
                                     int (*body)(sherd_world *world, void *payload), void *payload);
