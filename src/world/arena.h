@@ -98,6 +98,9 @@ typedef struct sherd__post {
     uint64_t arguments;
     char name[48];
     char text[SHERD_ERROR_BYTES];
+    /* What its last close said: apart from what it brings to a meeting, which a late rank may still read. */
+    sherd_status last_status;
+    char last_text[SHERD_ERROR_BYTES];
     char alarm[SHERD_ERROR_BYTES];    /* its text, when it raises the alarm */
     char ending[SHERD_ERROR_BYTES];   /* its text, when it closes the world for all */
     _Alignas(64) sherd__word version; /* odd: it sleeps, and `need` is valid */

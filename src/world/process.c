@@ -83,9 +83,9 @@ static sherd_status outcome(const sherd__arena *arena, int ranks, sherd__diag *d
         return diag->status;
     }
     for (int r = 0; r < ranks; r++)
-        if (arena->control->post[r].status) {
-            diag->status = arena->control->post[r].status;
-            memcpy(diag->text, arena->control->post[r].text, sizeof diag->text);
+        if (arena->control->post[r].last_status) {
+            diag->status = arena->control->post[r].last_status;
+            memcpy(diag->text, arena->control->post[r].last_text, sizeof diag->text);
             return diag->status;
         }
     return SHERD_OK;
@@ -288,7 +288,7 @@ sherd_status sherd__spawn_here(int *exit_status, const sherd__launch_plan *plan,
         *exit_status = plan->body(world, plan->payload);
         status = sherd_world_close(world);
         diag->status = status;
-        memcpy(diag->text, arena.control->post[rank].text, sizeof diag->text);
+        memcpy(diag->text, arena.control->post[rank].last_text, sizeof diag->text);
     }
     sherd__arena_unmap(&arena);
     return status;

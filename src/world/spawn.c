@@ -64,7 +64,7 @@ static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *r
     for (int r = 0; r < plan->ranks && !status; r++)
         if ((status = ranks[r].closed)) {
             diag->status = status;
-            memcpy(diag->text, plan->arena.control->post[r].text, sizeof diag->text);
+            memcpy(diag->text, plan->arena.control->post[r].last_text, sizeof diag->text);
         }
     return status;
 }

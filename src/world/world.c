@@ -184,8 +184,9 @@ sherd_status sherd_world_close(sherd_world *world)
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->epoch = world->epoch + 1;
-        snprintf(world->post->text, sizeof world->post->text, "%s", status ? world->diag.text : "");
-        world->post->status = status;
+        snprintf(world->post->last_text, sizeof world->post->last_text, "%s",
+                 status ? world->diag.text : "");
+        world->post->last_status = status;
         atomic_store(&world->post->presence, SHERD__GONE);
     }
     destroy(world);
