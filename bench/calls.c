@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long calls take: calls [-n RANKS] [--threads]. Ranks run three moves of one vector at several sizes, interleaved
+ * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run three moves of one vector at several sizes, interleaved
  * with a plain copy of the same bytes, and check every result. The vector is what a rank holds in the end (all-gather),
  * or before and after (all-reduce), or before (reduce-scatter). Medians over rounds of the slowest rank's time; sources
  * are rewritten before each sample. Virtual machines move their cores about: the flag's one-way time says where they
@@ -27,6 +27,12 @@ typedef struct meeting {
     _Alignas(64) _Atomic int flag;
     double times[SHERD_MAX_RANKS];
 } meeting;
+
+/* What the command line asks for. */
+typedef struct asked {
+    meeting *meet;
+    int64_t size; /* 0 = all */
+} asked;
 
 typedef struct bench {
     sherd_world *world;
@@ -216,8 +222,9 @@ static void report(const bench *b, int64_t bytes, double times[KINDS][MAX_SAMPLE
 
 static int body(sherd_world *world, void *payload)
 {
-    static double times[KINDS][MAX_SAMPLES];
-    bench b = {.world = world, .meet = payload};
+    double times[KINDS][MAX_SAMPLES];
+    const asked *wanted = payload;
+    bench b = {.world = world, .meet = wanted->meet};
     const sherd_mesh *mesh;
 
     b.ranks = sherd_world_ranks(world);
@@ -225,6 +232,8 @@ static int body(sherd_world *world, void *payload)
     b.crowded = b.ranks > world->arena.cores;
     must(!sherd_mesh_create(&mesh, world, 1, (int64_t[]){b.ranks}, NULL, NULL), &b);
     for (int s = 0; s < SIZES; s++) {
+        if (wanted->size && sizes[s] != wanted->size)
+            continue;
         b.source = sherd__block_take(world, sizes[s] + 64, true);
         b.result = sherd__block_take(world, sizes[s] + 64, true);
         must(b.source && b.result, &b);
@@ -246,21 +255,24 @@ static int body(sherd_world *world, void *payload)
 
 int main(int argc, char **argv)
 {
+    asked wanted = {.size = 0};
     sherd_world_options options = {.ranks = 2};
     int exit_status = 0;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-n") == 0 && i + 1 < argc)
             options.ranks = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--size") == 0 && i + 1 < argc)
+            wanted.size = atoll(argv[++i]);
         else if (strcmp(argv[i], "--threads") == 0)
             options.as = SHERD_THREADS;
         else
-            return fprintf(stderr, "calls [-n RANKS] [--threads]\n"), 2;
+            return fprintf(stderr, "calls [-n RANKS] [--threads] [--size BYTES]\n"), 2;
     }
-    meeting *meet =
-        mmap(NULL, sizeof *meet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    wanted.meet =
+        mmap(NULL, sizeof *wanted.meet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (meet == MAP_FAILED || sherd_spawn(&exit_status, &options, body, meet))
+    if (wanted.meet == MAP_FAILED || sherd_spawn(&exit_status, &options, body, &wanted))
         return 1;
     return exit_status;
 }
