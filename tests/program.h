@@ -52,12 +52,10 @@ static inline void program_pause(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* `line`: program and arguments, separated by single blanks. pid -1 if it can't be started. */
-static inline program program_start(const char *line)
+/* `line`: program and arguments, separated by single blanks; `out`: its standard output. pid -1 if it can't be started. */
+static inline program program_start_to(const char *line, int out)
 {
-    program p = {.pid = -1,
-                 .out = memfd_create("out", MFD_CLOEXEC),
-                 .err = memfd_create("err", MFD_CLOEXEC)};
+    program p = {.pid = -1, .out = out, .err = memfd_create("err", MFD_CLOEXEC)};
     char *copy = strdup(line), *rest = copy, *argv[PROGRAM_ARGS + 1] = {NULL};
     posix_spawn_file_actions_t actions;
 
@@ -74,6 +72,11 @@ static inline program program_start(const char *line)
     posix_spawn_file_actions_destroy(&actions);
     free(copy);
     return p;
+}
+
+static inline program program_start(const char *line)
+{
+    return program_start_to(line, memfd_create("out", MFD_CLOEXEC));
 }
 
 /* What is in a memory file so far. */

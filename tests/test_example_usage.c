@@ -50,6 +50,7 @@ static const bad calls[] = {
     {TINY " --json /nowhere/at/all.json", 1, "/nowhere/at/all.json"},
     {TINY " --json /tmp", 1, "/tmp"},
     {TINY " --json /dev/full", 1, "/dev/full"},
+    {TINY " --steps 200 --lr 999", 1, "smaller --lr"},
 };
 
 /* One line that begins and reads as it should. */
@@ -130,6 +131,16 @@ static void a_report_may_go_to_standard_output(void)
     CHECK(strstr(end->out, "\"grad_norms\"") != NULL);
 }
 
+static void output_that_is_lost_is_a_failure(void)
+{
+    program p = program_start_to(TINY, open("/dev/full", O_WRONLY | O_CLOEXEC));
+    const program_end *end = program_wait(&p);
+
+    CHECK_EQ(end->status, 1);
+    CHECK_EQ(program_lines(end->err), 1);
+    CHECK_EQ(end->left, 0);
+}
+
 static void help_fits_a_screen(void)
 {
     const program_end *end = program_run(GPT " --help");
@@ -205,6 +216,7 @@ static const check_test tests[] = {
     {TEST(under_a_launcher_one_rank_speaks)},
     {TEST(a_report_leaves_nothing_but_itself)},
     {TEST(a_report_may_go_to_standard_output)},
+    {TEST(output_that_is_lost_is_a_failure)},
     {TEST(help_fits_a_screen)},
     {TEST(only_one_rank_prints)},
     {TEST(the_mesh_sets_the_ranks)},

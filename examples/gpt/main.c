@@ -128,7 +128,11 @@ static int body(sherd_world *world, void *payload)
         status = run(&t, &f);
     figures_free(&f);
     trainer_destroy(&t);
-    return status ? fail(world, status, sherd_world_error(world), FAILED) : 0;
+    if (status)
+        return fail(world, status, sherd_world_error(world), FAILED);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return fail(world, SHERD_EINVAL, "standard output takes no more", FAILED);
+    return 0;
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
