@@ -73,7 +73,8 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
  * A distributed tensor filled with one value. On an axis with a pending sum the first coordinate holds
  * the value and the others 0.
  *
- * @local   @owns the result belongs to the scope   @errors EINVAL; ENOTSUP a pending reduction other than sum; ENOMEM
+ * @local   @owns the result belongs to the scope   @errors EINVAL a dtype that is none; ENOTSUP a pending reduction other than sum;
+ * ENOMEM. NULL for a NULL layout, which has no world to fail in
  */
 SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype,
                                           double value);

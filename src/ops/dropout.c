@@ -4,8 +4,6 @@
  * layout draws the same mask, and backward draws it again. A box is walked in runs of elements that are
  * neighbours in the whole tensor: one kernel call each.
  */
-#include <string.h>
-
 #include "operator.h"
 
 typedef struct dropout_attrs {
@@ -13,40 +11,15 @@ typedef struct dropout_attrs {
     double p;
 } dropout_attrs;
 
-/* Length of the runs of a local piece; dims [0, *outer) are walked, the others make up the runs. */
-static int64_t run_length(const sherd_tensor *t, int *outer)
-{
-    int64_t length = 1;
-    int d = t->ndim;
-
-    while (d > 0) {
-        d--;
-        length *= t->local[d];
-        if (t->local[d] != t->shape[d])
-            break;
-    }
-    *outer = d;
-    return length;
-}
-
 static void drop(sherd__prepared *p, const dropout_attrs *attrs)
 {
-    sherd_tensor *t = p->in[0];
-    sherd_box box = sherd_tensor_box(t);
-    int64_t index[SHERD_MAX_DIMS] = {0};
-    size_t element = sherd_dtype_bytes(t->dtype);
-    int outer;
-    int64_t length = run_length(t, &outer);
+    size_t element = sherd_dtype_bytes(p->in[0]->dtype);
+    sherd__walk w;
 
-    for (int64_t done = 0; done < t->count; done += length) {
-        size_t skip = (size_t)done * element;
-        int64_t first = 0;
-        for (int d = 0; d < t->ndim; d++)
-            first = first * t->shape[d] + box.offset[d] + index[d];
-        p->kernels->dropout(length, (char *)p->to[0] + skip, (const char *)p->from[0] + skip,
-                            attrs->p, attrs->key, first);
-        for (int d = outer - 1; d >= 0 && ++index[d] == t->local[d]; d--)
-            index[d] = 0;
+    for (sherd__walk_begin(&w, p->in[0]); sherd__walk_next(&w);) {
+        size_t skip = (size_t)w.local * element;
+        p->kernels->dropout(w.length, (char *)p->to[0] + skip, (const char *)p->from[0] + skip,
+                            attrs->p, attrs->key, w.global);
     }
 }
 

@@ -153,51 +153,17 @@ sherd_generator sherd_generator_named(const char *name)
     return g;
 }
 
-/* Dims [0, *outer) are walked; the others make up runs of elements that are neighbours in the whole tensor. */
-static int64_t run_length(const sherd_tensor *t, int *outer)
-{
-    int64_t length = 1;
-    int d = t->ndim;
-
-    while (d > 0) {
-        d--;
-        length *= t->local[d];
-        if (t->local[d] != t->shape[d])
-            break;
-    }
-    *outer = d;
-    return length;
-}
-
-/* Global row-major number of the first element of the run at `index` (of the walked dims, in the box). */
-static int64_t global_index(const sherd_tensor *t, const sherd_box *box, const int64_t *index,
-                            int outer)
-{
-    int64_t at = 0;
-
-    for (int d = 0; d < t->ndim; d++)
-        at = at * t->shape[d] + box->offset[d] + (d < outer ? index[d] : 0);
-    return at;
-}
-
 static void draw_box(sherd_tensor *t, const request *r, sherd__key key)
 {
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(r->world), r->dtype);
     const sherd_distribution *d = &r->distribution;
-    sherd_box box = sherd_tensor_box(t);
-    int64_t index[SHERD_MAX_DIMS] = {0};
     size_t element = sherd_dtype_bytes(t->dtype);
-    int outer;
-    int64_t length = run_length(t, &outer);
     char *dst = sherd__fresh(t);
+    sherd__walk w;
 
-    for (int64_t done = 0; done < t->count; done += length) {
-        (d->normal ? kernels->normal : kernels->uniform)(length, dst + (size_t)done * element, d->a,
-                                                         d->b, key,
-                                                         global_index(t, &box, index, outer));
-        for (int i = outer - 1; i >= 0 && ++index[i] == t->local[i]; i--)
-            index[i] = 0;
-    }
+    for (sherd__walk_begin(&w, t); sherd__walk_next(&w);)
+        (d->normal ? kernels->normal : kernels->uniform)(w.length, dst + (size_t)w.local * element,
+                                                         d->a, d->b, key, w.global);
 }
 
 static bool is_valid_random(const request *r)

@@ -110,6 +110,23 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
 /* A plain tensor that does not vary becomes replicated on `mesh`; a distributed one is returned. Refused (failed tensor) if it varies. */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
 
+/*
+ * A walk over a local piece in runs of elements that are neighbours in the whole tensor:
+ * for (sherd__walk_begin(&w, t); sherd__walk_next(&w);) ...
+ */
+typedef struct sherd__walk {
+    const sherd_tensor *t;
+    sherd_box box;
+    int64_t index[SHERD_MAX_DIMS]; /* of the run, in dims [0, outer) of the box */
+    int outer;
+    int64_t length; /* elements of each run */
+    int64_t local;  /* where the run begins in the local piece, */
+    int64_t global; /* and its row-major number in the whole tensor */
+} sherd__walk;
+
+void sherd__walk_begin(sherd__walk *w, const sherd_tensor *t);
+bool sherd__walk_next(sherd__walk *w);
+
 /* The layout that is replicated on all axes of a mesh. */
 sherd_status sherd__replicated(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                                const int64_t *shape);
