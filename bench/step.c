@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <sherd.h>
 
@@ -342,6 +344,26 @@ static bool run(job *j, int ranks, result *out)
     return exit_status == 0;
 }
 
+/* ---- who else is at work -------------------------------------------------------------------- */
+
+/* Seconds of work of all cores since the machine started, less those of ended children of ours. */
+static double work_of_others(void)
+{
+    long long user = 0, nice = 0, system = 0;
+    struct rusage ours;
+    FILE *file = fopen("/proc/stat", "r");
+
+    if (file) {
+        if (fscanf(file, "cpu %lld %lld %lld", &user, &nice, &system) != 3)
+            user = nice = system = 0;
+        fclose(file);
+    }
+    getrusage(RUSAGE_CHILDREN, &ours);
+    return (double)(user + nice + system) / (double)sysconf(_SC_CLK_TCK) -
+           (double)(ours.ru_utime.tv_sec + ours.ru_stime.tv_sec) -
+           1e-6 * (double)(ours.ru_utime.tv_usec + ours.ru_stime.tv_usec);
+}
+
 /* ---- what comes out ------------------------------------------------------------------------- */
 
 /*
@@ -412,19 +434,25 @@ static int all_rounds(job *j, int ranks)
 {
     static result one[ROUNDS], many[ROUNDS];
     double ratio[ROUNDS], tokens = (double)(j->options.batch * j->options.context);
+    double busiest = 0; /* cores that others used in a round */
     int middle;
 
-    printf("%-7s %12s %12s %12s %8s   peak of the cores at once\n", "round", "1 rank, ms",
-           "ranks, ms", "tokens/s", "ratio");
+    printf("%-7s %11s %11s %10s %8s %8s   peak of the cores at once\n", "round", "1 rank, ms",
+           "ranks, ms", "tokens/s", "ratio", "others");
     for (int i = 0; i < ROUNDS; i++) {
+        double begin = seconds_now(), others = work_of_others();
         if (!run(j, 1, &one[i]) || !run(j, ranks, &many[i]))
             return 1;
+        others = (work_of_others() - others) / (seconds_now() - begin);
+        busiest = others > busiest ? others : busiest;
         ratio[i] = one[i].step / many[i].step;
-        printf("%-7d %12.1f %12.1f %12.0f %7.2fx   %.0f, %.0f GFLOP/s\n", i + 1, 1e3 * one[i].step,
-               1e3 * many[i].step, tokens / many[i].step, ratio[i], 1e-9 * one[i].peak,
-               1e-9 * many[i].peak);
+        printf("%-7d %11.1f %11.1f %10.0f %7.2fx %8.2f   %.0f, %.0f GFLOP/s\n", i + 1,
+               1e3 * one[i].step, 1e3 * many[i].step, tokens / many[i].step, ratio[i], others,
+               1e-9 * one[i].peak, 1e-9 * many[i].peak);
         fflush(stdout);
     }
+    if (busiest > 0.1)
+        printf("other programs kept up to %.1f cores busy: these figures mean little\n", busiest);
     middle = middle_round(ratio);
     printf("\n%d ranks train %.2f times as fast as 1 (median of %d rounds)\n", ranks, ratio[middle],
            ROUNDS);
