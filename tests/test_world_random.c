@@ -97,7 +97,8 @@ static void right_programs_have_no_rings(sherd_world *world)
 {
     uint64_t dice = 14;
 
-    world->patience.spins = world->patience.most_spins = world->patience.yields = 0;
+    world->patience.spins = world->patience.most_spins = 0;
+    world->patience.yields = world->patience.most_yields = 0;
     for (int i = 0; i < 150; i++) {
         program p = next_program(&dice, sherd_world_ranks(world), 3 + i % 12);
         expect(world, &p, 2, SHERD_OK, -1);

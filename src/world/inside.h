@@ -107,7 +107,7 @@ typedef struct sherd__call_state {
 
 typedef struct sherd__patience {
     int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
-    int yields;
+    int yields, most_yields, calm;
     int64_t sleep_ns;    /* the longest sleep before looking again */
     int64_t deadline_ns; /* SHERD_TIMEOUT */
 } sherd__patience;

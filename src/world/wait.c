@@ -17,6 +17,12 @@
 #include <unistd.h>
 
 enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+enum {
+    ROBBED_NS =
+        1000 *
+        1000, /* a yield of this length went to a stranger: ranks that share a core pass it on sooner */
+    CALM = 32 /* waits without such a one, before yielding is tried again, and doubled */
+};
 
 int64_t sherd__now(void)
 {
@@ -261,9 +267,10 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
 /*
  * Spinning is right where the awaited rank runs on another core, and wrong where it waits for this one: a wait that ended
  * only when this rank began to yield halves the next one's spinning, one that ended before doubles it. The time
- * until a rank sleeps stays the same: what is not spun is yielded (a yield takes as long as some 16 pauses).
+ * until a rank sleeps stays the same: what is not spun is yielded (a yield takes as long as some 16 pauses). But where
+ * a stranger takes the core at a yield, for milliseconds, the next waits do not yield at all: a sleeper is woken at once.
  */
-static void learn(sherd__patience *patience, int round, int yields)
+static void learn(sherd__patience *patience, int round, int yields, bool robbed)
 {
     if (round == 0)
         return; /* it had come already */
@@ -272,15 +279,27 @@ static void learn(sherd__patience *patience, int round, int yields)
             patience->spins < patience->most_spins / 2 ? patience->spins * 2 : patience->most_spins;
     else if (round <= patience->spins + yields && patience->spins >= 2 * FEWEST_SPINS)
         patience->spins /= 2;
+    if (robbed) {
+        patience->yields = patience->calm = 0;
+    } else if (patience->yields < patience->most_yields && ++patience->calm == CALM) {
+        patience->yields = patience->yields ? patience->yields * 2 : 1;
+        patience->calm = 0;
+    }
+}
+
+/* How many yields this wait may take. */
+static int yields_of(const sherd__patience *patience)
+{
+    int unspun = (patience->most_spins - patience->spins) / 16;
+    return patience->yields == patience->most_yields ? patience->yields + unspun : patience->yields;
 }
 
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 {
     sherd__patience *patience = &world->patience;
     int64_t start = 0;
-    bool good = true, moved;
-    int round = 0, longest = 0,
-        yields = patience->yields + (patience->most_spins - patience->spins) / 16;
+    bool good = true, moved, robbed = false;
+    int round = 0, longest = 0, yields = yields_of(patience);
 
     if (wait->done(world, wait->what))
         return true;
@@ -295,18 +314,19 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
             pause_core();
             continue;
         }
-        if (round <= patience->spins + yields) {
+        int64_t now = sherd__now();
+        start = start ? start : now;
+        if (round <= patience->spins + yields && !robbed) {
             sched_yield();
+            robbed = sherd__now() - now > ROBBED_NS;
             continue;
         }
-        if (start == 0)
-            start = sherd__now();
-        else if (sherd__now() - start > patience->deadline_ns)
+        if (now - start > patience->deadline_ns)
             time_out(world, wait);
         if (slow_round(world, wait, &good))
             break;
     }
-    learn(patience, longest, yields);
+    learn(patience, longest, yields, robbed);
     be_silent(world);
     return good;
 }
@@ -314,7 +334,7 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 void sherd__patience_init(sherd__patience *patience, bool crowded, int64_t deadline_ns)
 {
     patience->most_spins = patience->spins = crowded ? FEWEST_SPINS : MOST_SPINS;
-    patience->yields = YIELDS;
+    patience->most_yields = patience->yields = YIELDS;
     patience->sleep_ns = 100 * 1000 * 1000;
     patience->deadline_ns = deadline_ns;
 }
