@@ -13,7 +13,7 @@ static int joined(sherd_world *world, void *payload)
 /* Two worlds, one after the other; then sherd_spawn, which runs here. */
 static int run_twice(void)
 {
-    int exit_status = -1;
+    int exit_status = -1, cores = sherd__cores();
 
     for (int turn = 0; turn < 2; turn++) {
         sherd_world *world = NULL, *second = NULL;
@@ -24,6 +24,8 @@ static int run_twice(void)
             return 3;
         if (joined(world, NULL) || sherd_world_close(world))
             return 4;
+        if (sherd__cores() != cores) /* it may have been pinned meanwhile */
+            return 6;
     }
     if (spawn(1, SHERD_THREADS, joined, &exit_status) || exit_status)
         return 5;
