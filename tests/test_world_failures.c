@@ -104,7 +104,7 @@ static void the_nth_allocation_fails_for_every_n(sherd_world *world)
             CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
             if (status)
                 CHECK(strstr(sherd_world_error(world), "memory") != NULL);
-            CHECK(seconds() - start < 1);
+            CHECK(seconds() - start < 20); /* by the alarm, not by the time-out */
             all_say(world, line_of_ranks(world), status);
             CHECK_OK(sherd_world_check(world));
             CHECK_EQ(sherd_world_memory(world).live_bytes, 0);
@@ -175,7 +175,7 @@ static void ranks_that_do_different_things_are_told(sherd_world *world)
     CHECK_EQ(odd ? sherd_mesh_parse(&mesh, world, "y=1") : sherd_world_check(world), SHERD_EDIFFER);
     CHECK(strstr(sherd_world_error(world), "sherd_mesh_parse") != NULL);
     works(world);
-    CHECK(seconds() - start < 1);
+    CHECK(seconds() - start < 20); /* by the alarm, not by the time-out */
 }
 
 static void the_alarm_is_up_until_a_check(sherd_world *world)
