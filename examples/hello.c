@@ -8,30 +8,28 @@ static int product(sherd_world *world, void *unused)
 {
     const sherd_layout *columns, *rows, *whole;
     (void)unused;
-    if (sherd_layout_parse(&columns, world, "[6,8(x)] on (x=4)", NULL) != SHERD_OK ||
-        sherd_layout_parse(&rows, world, "[8(x),5] on (x=4)", NULL) != SHERD_OK ||
-        sherd_layout_parse(&whole, world, "[6,5] on (x=4)", NULL) != SHERD_OK)
+    if (sherd_layout_parse(&columns, world, "[6,8(x)] on (x=4)", NULL) ||
+        sherd_layout_parse(&rows, world, "[8(x),5] on (x=4)", NULL) ||
+        sherd_layout_parse(&whole, world, "[6,5] on (x=4)", NULL))
         return 1;
     sherd_tensor *a = sherd_constant_on(columns, SHERD_F32, 1.0);
     sherd_tensor *b = sherd_constant_on(rows, SHERD_F32, 0.5);
     sherd_tensor *c = sherd_matmul(a, b);                 /* nothing moves: a sum is pending */
     sherd_tensor *d = sherd_redistribute(c, whole, NULL); /* one all-reduce */
-
-    if (sherd_world_check(world) != SHERD_OK) { /* the same verdict and text on all ranks */
+    if (sherd_world_check(world)) { /* the same verdict and text on all ranks */
         fprintf(stderr, "%s\n", sherd_world_error(world));
         return 1;
     }
-    if (sherd_world_rank(world) == 0) {
-        const float *value = sherd_tensor_read(d);
-        printf("%s\n%s = %g\n", sherd_tensor_text(c), sherd_tensor_text(d), value[0]);
-    }
+    if (sherd_world_rank(world) == 0)
+        printf("%s\n%s = %g\n", sherd_tensor_text(c), sherd_tensor_text(d),
+               ((const float *)sherd_tensor_read(d))[0]);
     return 0;
 }
 
 int main(void)
 {
-    const sherd_world_options options = {.ranks = 4};
-    int exit_status = 1;
-    sherd_status status = sherd_spawn(&exit_status, &options, product, NULL);
-    return status == SHERD_OK ? exit_status : 1;
+    int exit_status;
+    return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = 4}, product, NULL)
+               ? 1
+               : exit_status;
 }
