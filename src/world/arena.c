@@ -176,16 +176,3 @@ const sherd__transport sherd__arena_transport = {
     .share = sherd__arena_share,
     .meet = sherd__arena_meet,
 };
-
-const sherd__transport sherd__threads_transport = {
-    .name = "threads",
-    .reads_in_place = true,
-    .raise = sherd__arena_raise,
-    .take = sherd__arena_take,
-    .give = sherd__arena_give,
-    .readable = sherd__arena_readable,
-    .writable = sherd__arena_writable,
-    .call = sherd__arena_call,
-    .share = sherd__arena_share,
-    .meet = sherd__arena_meet,
-};

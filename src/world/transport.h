@@ -46,8 +46,7 @@ typedef struct sherd__transport {
                          const char *name);
 } sherd__transport;
 
-extern const sherd__transport sherd__arena_transport;   /* ranks are processes, or there is one */
-extern const sherd__transport sherd__threads_transport; /* the same code; ranks are threads */
-extern const sherd__transport sherd__paper_transport;   /* no memory, no peers */
+extern const sherd__transport sherd__arena_transport; /* ranks are processes or threads */
+extern const sherd__transport sherd__paper_transport; /* no memory, no peers */
 
 #endif

@@ -103,7 +103,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     sherd__control *control = arena->control;
 
     world->arena = *arena;
-    world->transport = arena->threads ? &sherd__threads_transport : &sherd__arena_transport;
+    world->transport = &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
     world->post = &control->post[world->rank];
@@ -232,7 +232,7 @@ int sherd_world_ranks(const sherd_world *world)
 
 const char *sherd_world_transport(const sherd_world *world)
 {
-    return world->transport->name;
+    return world->arena.threads ? "threads" : world->transport->name;
 }
 
 uint64_t sherd_world_seed(const sherd_world *world)
