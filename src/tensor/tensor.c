@@ -299,7 +299,7 @@ const char *sherd_tensor_text(sherd_tensor *t)
     if (!t->text)
         return sherd_dtype_name(t->dtype);
     if (t->layout)
-        sherd__write(&w, "%s%s", sherd_dtype_name(t->dtype), sherd_layout_text(t->layout));
+        sherd__layout_describe(t->layout, t->dtype, w.at, room);
     else
         write_plain(&w, t);
     return t->text;
