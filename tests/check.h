@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -95,6 +96,21 @@ static inline bool check_near(double a, double b, double tolerance, const char *
                           check_report(false, __FILE__, __LINE__, #a " reads " #b)))
 #define LEN(array)     ((int)(sizeof(array) / sizeof((array)[0])))
 #define TEST(function) #function, function
+
+/* Of a clock that only goes forward. */
+static inline double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A die that falls the same way in every run; *dice is its state. */
+static inline int roll(uint64_t *dice, int sides)
+{
+    *dice = *dice * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*dice >> 33) % (uint64_t)sides);
+}
 
 static int check_start(void)
 {

@@ -3,19 +3,10 @@
  * What goes wrong ends the same way on all ranks, soon, and the world works again: allocations that fail (the n-th, for
  * every n), collective functions called with different arguments or by some ranks only, alarms of the caller's own.
  */
-#include <time.h>
-
 #include "check.h"
 #include "world/world.h"
 
 /* ---- helpers ----------------------------------------------------------------------------------- */
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static const sherd_mesh *line_of_ranks(sherd_world *world)
 {

@@ -48,7 +48,7 @@ static void kill_one(part body, int signal, const char *line)
 
     CHECK(wait_ready(RANKS, 10));
     sleep_for(0.1);
-    double begin = now();
+    double begin = seconds();
     kill(atomic_load(&shown->pid[2]), signal);
     ending e = end_scene(parent, err, begin, 0.2);
     CHECK_EQ(e.status, 0);
@@ -96,7 +96,7 @@ static void survivors_that_do_not_end_are_killed(void)
     pid_t parent = start_scene(err, RANKS, deaf, NULL);
 
     CHECK(wait_ready(RANKS, 10));
-    double begin = now();
+    double begin = seconds();
     kill(atomic_load(&shown->pid[1]), SIGKILL);
     ending e = end_scene(parent, err, begin, 0.2);
     CHECK(e.seconds < 2.5 && !e.left);
@@ -114,7 +114,7 @@ static void ranks_vanish_with_their_parent(void)
         int err = memory_file();
         pid_t parent = start_scene(err, RANKS, i % 2 ? deaf : victim_waits, NULL);
         CHECK(wait_ready(RANKS, 10));
-        double begin = now();
+        double begin = seconds();
         kill(parent, signals[i]);
         ending e = end_scene(parent, err, begin, 2);
         CHECK_EQ(e.status, 128 + signals[i]);
@@ -199,10 +199,10 @@ static void what_bodies_return_comes_out(void)
         CHECK_EQ(spawn(RANKS, (sherd_ranks_as)as, fails_unread, &exit_status), SHERD_ENOTSUP);
         CHECK_EQ(exit_status, 0);
         CHECK_TEXT(shown->spawn_text, "rank 1: nobody looks");
-        double begin = now();
+        double begin = seconds();
         CHECK_EQ(spawn(RANKS, (sherd_ranks_as)as, returns_early, &exit_status), SHERD_EPEER);
         CHECK_EQ(exit_status, 5);
-        CHECK(now() - begin < 1);
+        CHECK(seconds() - begin < 1);
         for (int r = 0; r < RANKS; r++)
             if (r != 1)
                 CHECK_EQ(atomic_load(&shown->status[r]), SHERD_EDIFFER);

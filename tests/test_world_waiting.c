@@ -2,23 +2,8 @@
 /*
  * Waiting: no wake-up is lost where ranks sleep at once and for long, and ranks that have to share cores call often.
  */
-#include <time.h>
-
 #include "check.h"
 #include "world/inside.h"
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int roll(uint64_t *dice, int sides)
-{
-    *dice = *dice * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*dice >> 33) % (uint64_t)sides);
-}
 
 static void some_time(uint64_t *dice)
 {

@@ -13,12 +13,6 @@
 
 static _Thread_local uint64_t dice; /* delays; differs per rank */
 
-static inline int roll(uint64_t *state, int sides)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*state >> 33) % (uint64_t)sides);
-}
-
 typedef struct pair {
     const sherd_layout *from, *to;
     sherd_reduce_op op;

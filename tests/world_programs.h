@@ -7,8 +7,6 @@
 #ifndef SHERD_WORLD_PROGRAMS_H
 #define SHERD_WORLD_PROGRAMS_H
 
-#include <time.h>
-
 #include "check.h"
 #include "world/world.h"
 
@@ -191,12 +189,6 @@ static void clear_stage(stage *st)
 }
 
 /* ---- running ----------------------------------------------------------------------------------- */
-
-static int roll(uint64_t *dice, int sides)
-{
-    *dice = *dice * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*dice >> 33) % (uint64_t)sides);
-}
 
 static void some_time(stage *st)
 {
@@ -439,13 +431,6 @@ static inline void clean(program *p)
 }
 
 /* ---- what must come of them -------------------------------------------------------------------- */
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* Runs a program with one check; it must end with `wanted` (1: OK or EDIFFER) and in time. */
 static void expect(sherd_world *world, const program *p, int turns, int wanted, int fail_at)

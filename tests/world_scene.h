@@ -44,13 +44,6 @@ typedef int (*part)(sherd_world *world, void *payload);
 
 /* ---- helpers ----------------------------------------------------------------------------------- */
 
-static inline double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static inline void sleep_for(double s)
 {
     nanosleep(&(struct timespec){(time_t)s, (long)(1e9 * (s - (double)(time_t)s))}, NULL);
@@ -58,17 +51,17 @@ static inline void sleep_for(double s)
 
 static inline bool wait_ready(int count, double limit)
 {
-    double end = now() + limit;
+    double end = seconds() + limit;
 
-    while (atomic_load(&shown->ready) < count && now() < end)
+    while (atomic_load(&shown->ready) < count && seconds() < end)
         sleep_for(0.002);
     return atomic_load(&shown->ready) >= count;
 }
 
 static inline void compute(double s)
 {
-    double end = now() + s;
-    while (now() < end)
+    double end = seconds() + s;
+    while (seconds() < end)
         ;
 }
 
@@ -119,10 +112,10 @@ static inline pid_t start_scene(int err, int ranks, part body, const char *mode)
 
 static inline bool anybody_left(double limit)
 {
-    double end = now() + limit;
+    double end = seconds() + limit;
     pid_t pid;
 
-    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && now() < end)
+    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && seconds() < end)
         if (pid == 0)
             sleep_for(0.005);
     return pid >= 0;
@@ -136,7 +129,7 @@ static inline ending end_scene(pid_t pid, int err, double begin, double patience
     waitpid(pid, &status, 0);
     e.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     e.left = anybody_left(patience);
-    e.seconds = now() - begin;
+    e.seconds = seconds() - begin;
     if (pread(err, e.err, TEXT - 1, 0) < 0)
         e.err[0] = '\0';
     close(err);
@@ -151,7 +144,7 @@ static inline int memory_file(void)
 static inline ending play(int ranks, part body, const char *mode)
 {
     int err = memory_file();
-    double begin = now();
+    double begin = seconds();
     return end_scene(start_scene(err, ranks, body, mode), err, begin, 0.5);
 }
 
