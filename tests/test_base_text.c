@@ -116,6 +116,50 @@ static void an_error_names_its_rank(void)
     CHECK_TEXT(diag.text, "sherd_add: out of memory");
 }
 
+static void an_error_at_a_place_keeps_the_place(void)
+{
+    sherd__diag diag = {.rank = -1};
+    const char *text = "2xy";
+    sherd__scanner s = {text, text + 2};
+
+    CHECK_EQ(sherd__expected(&diag, "sherd_mesh_parse", &s, "an extent >= %d", 1), SHERD_EINVAL);
+    CHECK_TEXT(diag.text, "sherd_mesh_parse: column 3 of \"2xy\": expected an extent >= 1");
+    CHECK_EQ(diag.column, 3);
+    CHECK(diag.source == text);
+    CHECK_EQ(sherd__fail_at(&diag, SHERD_ELIMIT, "f", &s, "too much"), SHERD_ELIMIT);
+    CHECK_TEXT(diag.text, "f: column 3 of \"2xy\": too much");
+    CHECK_EQ(diag.column, 3);
+    sherd__fail(&diag, SHERD_EINVAL, "elsewhere");
+    CHECK_EQ(diag.column, 0);
+    CHECK(diag.source == NULL);
+}
+
+/* What is shown of a text may be cut in the middle of a character. */
+static void an_error_is_good_utf8(void)
+{
+    static const char *const texts[][2] = {
+        {"na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80", NULL}, /* all good */
+        {"a\xc3", "a?"},
+        {"\xe2\x82", "??"},
+        {"\xe2\x82\"", "??\""},
+        {"\xf0\x9f\x98.", "???."},
+        {"\x80\xbf", "??"},
+        {"\xc0\xaf", "??"},           /* too long a form */
+        {"\xed\xa0\x80", "???"},      /* half of a surrogate pair */
+        {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
+        {"\xf8\x88\x80\x80\x80", "?????"},
+        {"a\x7f"
+         "b",
+         "a b"},
+    };
+    sherd__diag diag = {.rank = -1};
+
+    for (int i = 0; i < LEN(texts); i++) {
+        sherd__fail(&diag, SHERD_EINVAL, "%s", texts[i][0]);
+        CHECK_TEXT(diag.text, texts[i][1] ? texts[i][1] : texts[i][0]);
+    }
+}
+
 static void an_error_is_one_line_that_fits(void)
 {
     char large[2 * SHERD_ERROR_BYTES];
@@ -132,9 +176,14 @@ static void an_error_is_one_line_that_fits(void)
 }
 
 static const check_test tests[] = {
-    {TEST(the_writer_measures_and_cuts)},        {TEST(the_writer_measures_with_no_room_at_all)},
-    {TEST(the_scanner_takes_words_and_numbers)}, {TEST(integers_stop_at_the_limit)},
-    {TEST(names_must_fit_their_room)},           {TEST(an_error_names_its_rank)},
+    {TEST(the_writer_measures_and_cuts)},
+    {TEST(the_writer_measures_with_no_room_at_all)},
+    {TEST(the_scanner_takes_words_and_numbers)},
+    {TEST(integers_stop_at_the_limit)},
+    {TEST(names_must_fit_their_room)},
+    {TEST(an_error_names_its_rank)},
     {TEST(an_error_is_one_line_that_fits)},
+    {TEST(an_error_at_a_place_keeps_the_place)},
+    {TEST(an_error_is_good_utf8)},
 };
 CHECK_MAIN(tests)

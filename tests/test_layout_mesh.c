@@ -54,7 +54,12 @@ static void bad_text_names_the_column(void)
         {"x=2@0,", 7, "rank"},
         {"x=2@0,9", 7, "0 to 7"},
         {"x=2@0,1,2", 8, "end"},
-        {"x=99@0", 6, "world"},
+        {"x=2@0,1,", 8, "end"},
+        {"x=99@0", 3, "world has (8)"},
+        {"2x2x3", 5, "world has (8)"},
+        {"2x4611686018427387903", 3, "world has (8)"},
+        {"x=3@1,0, 1", 10, "1 is there already"},
+        {"x=2@1", 6, "2 ranks"},
         {"1x1x1x1x1x1x1x1x1", 17, "at most 8"},
         {"x=5000000000000000000", 3, "extent"},
         {"abcdefghijklmnopqrstuvwxyzabcdefg=2", 1, "31 letters"},
@@ -68,10 +73,27 @@ static void bad_text_names_the_column(void)
         snprintf(column, sizeof column, "column %d of \"", cases[i].column);
         CHECK_EQ(sherd__mesh_read(&mesh, &p.space, cases[i].text), SHERD_EINVAL);
         CHECK(mesh == NULL);
+        CHECK_EQ(p.diag.column, cases[i].column);
+        CHECK(p.diag.source == cases[i].text);
         if (!CHECK(strstr(p.diag.text, column)) || !CHECK(strstr(p.diag.text, cases[i].expected)) ||
             !CHECK(strstr(p.diag.text, "sherd_mesh_parse: ") == p.diag.text))
             fprintf(stderr, "\"%s\": %s\n", cases[i].text, p.diag.text);
     }
+    paper_close(&p);
+}
+
+/* A mesh of many ranks with a short list takes no memory for the ranks that are not there. */
+static void a_list_that_is_short_costs_little(void)
+{
+    const sherd_mesh *mesh;
+    paper p;
+
+    paper_open(&p, 2147483647);
+    CHECK_EQ(sherd__mesh_read(&mesh, &p.space, "x=2147483647@5,4,3"), SHERD_EINVAL);
+    CHECK_EQ(p.diag.column, 19);
+    CHECK_EQ(sherd__mesh_read(&mesh, &p.space, "x=2147483647,y=2"), SHERD_EINVAL);
+    CHECK_EQ(p.diag.column, 16);
+    CHECK_OK(sherd__mesh_read(&mesh, &p.space, "x=2147483647"));
     paper_close(&p);
 }
 
@@ -99,6 +121,7 @@ static void bad_arguments_are_refused(void)
     CHECK_EQ(sherd__mesh_make(&mesh, &p.space, 2, two, none, NULL), SHERD_EINVAL);
     CHECK_EQ(sherd__mesh_make(&mesh, &p.space, 2, two, NULL, same), SHERD_EINVAL);
     CHECK(strstr(p.diag.text, "rank 1 is used twice"));
+    CHECK_EQ(p.diag.column, 0);
     CHECK_EQ(sherd__mesh_make(&mesh, &p.space, 2, two, NULL, outside), SHERD_EINVAL);
     CHECK_EQ(sherd__mesh_make(&mesh, &p.space, 2, two, NULL, negative), SHERD_EINVAL);
     CHECK(mesh == NULL);
@@ -189,6 +212,7 @@ static void hashes_are_of_content(void)
 static const check_test tests[] = {
     {TEST(text_comes_back)},
     {TEST(bad_text_names_the_column)},
+    {TEST(a_list_that_is_short_costs_little)},
     {TEST(bad_arguments_are_refused)},
     {TEST(coordinates_are_row_major)},
     {TEST(a_sub_mesh_lies_on_its_root)},

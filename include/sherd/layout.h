@@ -113,8 +113,8 @@ SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out,
  * @collective the world, since it may make a mesh; local for a paper world
  * @shapes     dtype: where the text's dtype is stored (SHERD_F32 if it names none), or NULL
  * @owns       *out belongs to the world; NULL on failure
- * @errors     EINVAL with the text, the column and what was expected; ENOTSUP a dtype of the grammar that there is not yet;
- *             otherwise as sherd_mesh_create, sherd_layout_create
+ * @errors     EINVAL with the text, the column and what was expected; otherwise as sherd_mesh_create,
+ *             sherd_layout_create
  */
 SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world *world,
                                            const char *text, int *dtype);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Error texts: formatted once, where the error is decided, into the room that the caller's object
- * embeds. Control characters become blanks, so that a text stays one line whatever values went into
- * it.
+ * embeds. Control characters become blanks, and bytes that are not UTF-8 question marks (also half
+ * a character where a value was cut), so that a text stays one line that any program can read,
+ * whatever values went into it.
  */
 #include "diag.h"
 
@@ -18,11 +19,35 @@ static size_t put_prefix(sherd__diag *diag)
     return (size_t)snprintf(diag->text, sizeof diag->text, "rank %d: ", diag->rank);
 }
 
+/* Length of the UTF-8 character that begins here, 2 to 4 bytes; 0 if none does. */
+static int character(const unsigned char *at)
+{
+    int length = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+    unsigned code = at[0] & (0xffu >> (length + 1));
+    static const unsigned least[] = {0x80, 0x800, 0x10000};
+
+    if (at[0] < 0xc0 || at[0] > 0xf7)
+        return 0;
+    for (int i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80) /* also the ending zero */
+            return 0;
+        code = code << 6 | (at[i] & 0x3fu);
+    }
+    bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    return code < least[length - 2] || code > 0x10ffff || surrogate ? 0 : length;
+}
+
 static void one_line(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ')
+    while (*text) {
+        unsigned char c = (unsigned char)*text;
+        int length = c < 0x80 ? 1 : character((const unsigned char *)text);
+        if (c < ' ' || c == 0x7f)
             *text = ' ';
+        if (length == 0)
+            *text = '?';
+        text += length ? length : 1;
+    }
 }
 
 sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *format, ...)
@@ -31,6 +56,8 @@ sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *for
     va_list arguments;
 
     diag->status = status;
+    diag->column = 0;
+    diag->source = NULL;
     diag->text[start] = '\0';
     va_start(arguments, format);
     vsnprintf(diag->text + start, sizeof diag->text - start, format, arguments);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the text of an error is written: once, by the function that decides the error. */
+/*
+ * Where the text of an error is written: once, by the function that decides the error. Where the error is at a
+ * place in a text that was read, that place is kept too, so that a program can point at it.
+ */
 #ifndef SHERD__DIAG_H
 #define SHERD__DIAG_H
 
@@ -8,10 +11,13 @@
 typedef struct sherd__diag {
     int rank; /* put in front of every text as "rank 2: "; -1 = nothing is put there */
     sherd_status status;
+    int column; /* 1-based, in bytes, in its line of `source`; 0 = not at a place in a text */
+    const char *
+        source; /* the text that was read, as the reader was given it; only to compare with; NULL with column 0 */
     char text[SHERD_ERROR_BYTES];
 } sherd__diag;
 
-/* Write the text (cut at the room, one line) and the status; returns the status. */
+/* Write the text (cut at the room, one line, good UTF-8) and the status; there is no place; returns the status. */
 sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -90,3 +90,39 @@ int sherd__column(const sherd__scanner *s)
 {
     return sherd__int(s->at - s->text + 1);
 }
+
+static sherd_status fail_at(sherd__diag *diag, sherd_status status, const char *function,
+                            const sherd__scanner *s, const char *word, const char *what)
+{
+    enum { SHOWN = 160 };
+
+    sherd__fail(diag, status, "%s: column %d of \"%.*s%s\": %s%s", function, sherd__column(s),
+                SHOWN, s->text, strlen(s->text) > SHOWN ? "..." : "", word, what);
+    diag->column = sherd__column(s);
+    diag->source = s->text;
+    return status;
+}
+
+sherd_status sherd__fail_at(sherd__diag *diag, sherd_status status, const char *function,
+                            const sherd__scanner *s, const char *format, ...)
+{
+    char what[SHERD_ERROR_BYTES / 2];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return fail_at(diag, status, function, s, "", what);
+}
+
+sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
+                             const char *format, ...)
+{
+    char what[SHERD_ERROR_BYTES / 2];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return fail_at(diag, SHERD_EINVAL, function, s, "expected ", what);
+}

@@ -3,6 +3,8 @@
 #ifndef SHERD__TEXT_H
 #define SHERD__TEXT_H
 
+#include "diag.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +34,13 @@ bool sherd__take_name(sherd__scanner *s, char *out, size_t room);
 /* Skip blanks; whether the end is reached. */
 bool sherd__at_end(sherd__scanner *s);
 int sherd__column(const sherd__scanner *s);
+
+/* The failure `function: column 4 of "2x": ...` at the scanner's place, which the diag keeps; a long text is cut. */
+sherd_status sherd__fail_at(sherd__diag *diag, sherd_status status, const char *function,
+                            const sherd__scanner *s, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* EINVAL: `function: column 4 of "2x": expected ...`. */
+sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
+                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -17,12 +17,24 @@ void sherd__mesh_write(sherd__writer *w, const void *mesh);
 void sherd__layout_write(sherd__writer *w, const void *layout);
 void sherd__placements_write(sherd__writer *w, const void *layout);
 
-/* EINVAL: `function: column 4 of "2x": expected ...`; a long text is cut. */
-sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
-                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Read the mesh that stands at `s`; what follows it is left. */
 sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const char *function,
                               sherd__scanner *s);
+/*
+ * *at = place of the first rank that stands in the list a second time; count if there is none. ENOMEM.
+ */
+sherd_status sherd__ranks_repeat(int64_t *at, sherd__space *space, const char *function,
+                                 const int *ranks, int64_t count);
+/*
+ * Read the size of the next dim into shape[*ndim] and count it. EINVAL; ELIMIT too many dims, or elements.
+ */
+sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
+                              sherd__scanner *s);
+/* Read the dtype that stands at `s`. EINVAL. */
+sherd_status sherd__dtype_scan(sherd_dtype *out, sherd__diag *diag, const char *function,
+                               sherd__scanner *s);
+/* Whether reductions by `a` and by `b` may be pending side by side. */
+bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b);
 /*
  * Read sizes "4,6" of the `parts` shards of a dim of size n into memory of its own, that the
  * caller frees (NULL on failure).

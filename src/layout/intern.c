@@ -71,7 +71,7 @@ static sherd_status check_pending(const char *function, const sherd__layout_spec
         if (first < 0)
             first = i;
         int other = spec->pending[first];
-        if (op != other && (op > SHERD_AVG || other > SHERD_AVG))
+        if (!sherd__reduce_ops_mix((sherd_reduce_op)op, (sherd_reduce_op)other))
             return sherd__fail(mesh->space->diag, SHERD_EINVAL,
                                "%s: P(%s) on axis %s and P(%s) on axis %s: only sum and avg mix",
                                function, sherd__reduce_op_name((sherd_reduce_op)other),

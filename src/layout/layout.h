@@ -41,6 +41,15 @@ sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_
 sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
                                 int *dtype);
 
+/*
+ * A shape "8x16" or "scalar" into shape[SHERD_MAX_DIMS] and *ndim; a dtype "bf16". Errors name `function` and the
+ * column: EINVAL; ELIMIT 2^62 elements or more.
+ */
+sherd_status sherd__shape_read(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
+                               const char *text);
+sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *function,
+                               const char *text);
+
 /* The layout with every pending axis replicated: what a gradient is settled to. */
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout);
 

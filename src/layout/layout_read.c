@@ -5,13 +5,11 @@
  * the mesh known, what they mean.
  */
 #include "inside.h"
-#include "base/num.h"
 
 #include <string.h>
 
 /* A dim, or a pending reduction, as noted by the first reading. */
 typedef struct dim_note {
-    int64_t size;
     int axes;
     sherd__scanner axis[SHERD_MAX_AXES]; /* where the names stand */
     sherd__scanner sizes;                /* where the sizes stand; text NULL = none */
@@ -28,6 +26,7 @@ typedef struct reader {
     const sherd_mesh *mesh;
     sherd__scanner s;
     int dims, pendings;
+    int64_t shape[SHERD_MAX_DIMS];
     dim_note dim[SHERD_MAX_DIMS];
     pending_note pending[SHERD_MAX_AXES];
     sherd_placement placement[SHERD_MAX_AXES];
@@ -38,30 +37,16 @@ typedef struct reader {
 
 /* ---- the form ------------------------------------------------------------------------------- */
 
-static sherd_status scan_dtype(reader *r, int *dtype)
+/* The dtype, which need not be there. */
+static sherd_status scan_dtype(reader *r, sherd_dtype *dtype)
 {
-    static const char *const later[] = {"bf16", "f16", "i64", "u8"};
-    char name[8] = "";
-
-    *dtype = SHERD_F32;
     sherd__skip_blanks(&r->s);
-    sherd__scanner start = r->s;
+    *dtype = SHERD_F32;
     if (*r->s.at == '[')
         return SHERD_OK;
-    if (sherd__take_name(&r->s, name, sizeof name)) {
-        for (int i = 0; i < SHERD_DTYPES; i++)
-            if (strcmp(name, sherd_dtype_name((sherd_dtype)i)) == 0) {
-                *dtype = i;
-                return SHERD_OK;
-            }
-        for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-            if (strcmp(name, later[i]) == 0)
-                return sherd__fail(r->space->diag, SHERD_ENOTSUP,
-                                   "%s: column %d of \"%.160s\": dtype %s is not supported yet",
-                                   r->function, sherd__column(&start), start.text, name);
-    }
-    return sherd__expected(r->space->diag, r->function, &start,
-                           "a dtype (f32, f64, i32, bool) or [");
+    if (*r->s.at < 'A') /* not the letter of a dtype */
+        return EXPECTED(r, "a dtype, or [ and the dims");
+    return sherd__dtype_scan(dtype, r->space->diag, r->function, &r->s);
 }
 
 /* A name that is looked up later. */
@@ -87,14 +72,11 @@ static bool skip_sizes(reader *r)
 
 static sherd_status scan_dim(reader *r)
 {
-    dim_note *dim = &r->dim[r->dims];
+    sherd_status status = sherd__size_scan(r->shape, &r->dims, r->space->diag, r->function, &r->s);
 
-    if (r->dims == SHERD_MAX_DIMS)
-        return EXPECTED(r, "at most %d dims", SHERD_MAX_DIMS);
-    sherd__skip_blanks(&r->s);
-    if (!sherd__take_integer(&r->s, &dim->size))
-        return EXPECTED(r, "the size of a dim, below 2^62");
-    r->dims++;
+    if (status != SHERD_OK)
+        return status;
+    dim_note *dim = &r->dim[r->dims - 1];
     if (!sherd__take(&r->s, "("))
         return SHERD_OK;
     do {
@@ -140,9 +122,13 @@ static sherd_status scan_pending(reader *r)
     if (!sherd__take(&r->s, "("))
         return EXPECTED(r, "( and a reduce op");
     sherd__skip_blanks(&r->s);
-    sherd__scanner start = r->s;
+    const sherd__scanner start = r->s;
     if (!sherd__take_name(&r->s, name, sizeof name) || !sherd__reduce_op_find(name, &note->op))
         return sherd__expected(r->space->diag, r->function, &start, SHERD__OPS);
+    if (!sherd__reduce_ops_mix(r->pending[0].op, note->op))
+        return sherd__expected(r->space->diag, r->function, &start,
+                               "%s as before: of different ops only sum and avg mix",
+                               sherd__reduce_op_name(r->pending[0].op));
     if (!sherd__take(&r->s, ":"))
         return EXPECTED(r, ": and an axis");
     if (!skip_name(r, &note->axis))
@@ -206,7 +192,7 @@ static sherd_status place_dim(reader *r, int d, int64_t **sizes)
     if (!note->sizes.text)
         return SHERD_OK;
     sherd__scanner s = note->sizes;
-    sherd_status status = sherd__sizes_scan(sizes, r->space, r->function, &s, parts, note->size);
+    sherd_status status = sherd__sizes_scan(sizes, r->space, r->function, &s, parts, r->shape[d]);
     if (status == SHERD_OK && !sherd__take(&s, ")"))
         status = sherd__expected(r->space->diag, r->function, &s,
                                  ") after %lld sizes, one per shard", (long long)parts);
@@ -215,7 +201,6 @@ static sherd_status place_dim(reader *r, int d, int64_t **sizes)
 
 static sherd_status make(reader *r, const sherd_layout **out)
 {
-    int64_t shape[SHERD_MAX_DIMS];
     int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
     const int64_t *views[SHERD_MAX_DIMS];
     sherd_layout_options options = {r->order, views};
@@ -223,15 +208,14 @@ static sherd_status make(reader *r, const sherd_layout **out)
     int axis;
 
     for (int d = 0; status == SHERD_OK && d < r->dims; d++) {
-        shape[d] = r->dim[d].size;
         status = place_dim(r, d, &sizes[d]);
         views[d] = sizes[d];
     }
     for (int i = 0; status == SHERD_OK && i < r->pendings; i++)
         status = place(r, &r->pending[i].axis, sherd_partial(r->pending[i].op), &axis);
     if (status == SHERD_OK)
-        status =
-            sherd__layout_build(out, r->function, r->mesh, r->dims, shape, r->placement, &options);
+        status = sherd__layout_build(out, r->function, r->mesh, r->dims, r->shape, r->placement,
+                                     &options);
     for (int d = 0; d < r->dims; d++)
         sherd__free(r->space->heap, sizes[d]);
     return status;
@@ -241,7 +225,7 @@ sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, c
                                 int *dtype)
 {
     reader r = {.function = "sherd_layout_parse", .space = space, .s = {text, text}};
-    int type;
+    sherd_dtype type;
 
     *out = NULL;
     sherd_status status = scan_dtype(&r, &type);
@@ -254,6 +238,6 @@ sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, c
     if (status == SHERD_OK)
         status = make(&r, out);
     if (status == SHERD_OK && dtype)
-        *dtype = type;
+        *dtype = (int)type;
     return status;
 }

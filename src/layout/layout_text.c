@@ -23,6 +23,11 @@ bool sherd__reduce_op_find(const char *name, sherd_reduce_op *out)
     return false;
 }
 
+bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b)
+{
+    return a == b || (a <= SHERD_AVG && b <= SHERD_AVG);
+}
+
 static void write_dim(sherd__writer *w, const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
 {
     sherd__write(w, "%lld", (long long)n);

@@ -130,28 +130,43 @@ static bool same_rank(const void *item, const void *key)
     return *(const int *)item == *(const int *)key;
 }
 
-/* Sets *identity where the list is 0, 1, 2, ..., which is the same as no list. */
-static sherd_status check_ranks(sherd__space *space, const char *function, const int *ranks,
-                                int64_t count, bool *identity)
+sherd_status sherd__ranks_repeat(int64_t *at, sherd__space *space, const char *function,
+                                 const int *ranks, int64_t count)
 {
     sherd__map seen = {.heap = space->heap};
     sherd_status status = SHERD_OK;
 
-    *identity = true;
-    for (int64_t i = 0; status == SHERD_OK && i < count; i++) {
-        uint64_t hash = sherd__hash_word(1, (uint64_t)ranks[i]);
-        if (ranks[i] < 0 || ranks[i] >= space->ranks)
-            status = sherd__fail(space->diag, SHERD_EINVAL,
-                                 "%s: rank %d is not in the world of %d ranks", function, ranks[i],
-                                 space->ranks);
-        else if (sherd__map_find(&seen, hash, same_rank, &ranks[i]))
-            status = sherd__fail(space->diag, SHERD_EINVAL, "%s: rank %d is used twice", function,
-                                 ranks[i]);
-        else if (!sherd__map_add(&seen, hash, (void *)(uintptr_t)&ranks[i]))
+    for (*at = 0; *at < count; ++*at) {
+        uint64_t hash = sherd__hash_word(1, (uint64_t)ranks[*at]);
+        if (sherd__map_find(&seen, hash, same_rank, &ranks[*at]))
+            break;
+        if (!sherd__map_add(&seen, hash, (void *)(uintptr_t)&ranks[*at])) {
             status = sherd__no_memory(space->diag, function);
-        *identity = *identity && ranks[i] == i;
+            break;
+        }
     }
     sherd__map_clear(&seen);
+    return status;
+}
+
+/* Sets *identity where the list is 0, 1, 2, ..., which is the same as no list. */
+static sherd_status check_ranks(sherd__space *space, const char *function, const int *ranks,
+                                int64_t count, bool *identity)
+{
+    int64_t at;
+
+    *identity = true;
+    for (int64_t i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= space->ranks)
+            return sherd__fail(space->diag, SHERD_EINVAL,
+                               "%s: rank %d is not in the world of %d ranks", function, ranks[i],
+                               space->ranks);
+        *identity = *identity && ranks[i] == i;
+    }
+    sherd_status status = sherd__ranks_repeat(&at, space, function, ranks, count);
+    if (status == SHERD_OK && at < count)
+        status = sherd__fail(space->diag, SHERD_EINVAL, "%s: rank %d is used twice", function,
+                             ranks[at]);
     return status;
 }
 

@@ -3,7 +3,6 @@
 #include "inside.h"
 #include "base/num.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,28 +16,22 @@ void sherd__mesh_write(sherd__writer *w, const void *object)
         sherd__write(w, "%s%d", i ? "," : "@", mesh->ranks[i]);
 }
 
-sherd_status sherd__expected(sherd__diag *diag, const char *function, const sherd__scanner *s,
-                             const char *format, ...)
+/* The extent of the key's next axis; key->count goes along. */
+static sherd_status scan_extent(sherd__space *space, const char *function, sherd__scanner *s,
+                                sherd_mesh *key)
 {
-    enum { SHOWN = 160 };
-    char what[SHERD_ERROR_BYTES / 2];
-    va_list arguments;
+    int64_t extent;
 
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    return sherd__fail(diag, SHERD_EINVAL, "%s: column %d of \"%.*s%s\": expected %s", function,
-                       sherd__column(s), SHOWN, s->text, strlen(s->text) > SHOWN ? "..." : "",
-                       what);
-}
-
-static sherd_status scan_extent(sherd__diag *diag, const char *function, sherd__scanner *s,
-                                int64_t *extent)
-{
     sherd__skip_blanks(s);
     sherd__scanner start = *s;
-    if (!sherd__take_integer(s, extent) || *extent < 1)
-        return sherd__expected(diag, function, &start, "an extent >= 1");
+    if (!sherd__take_integer(s, &extent) || extent < 1)
+        return sherd__expected(space->diag, function, &start, "an extent >= 1");
+    if (!sherd__mul(key->count, extent, &key->count) || key->count > space->ranks)
+        return sherd__expected(space->diag, function, &start,
+                               "an extent with which the mesh needs no more ranks than the world "
+                               "has (%d)",
+                               space->ranks);
+    key->extent[key->axes] = extent;
     return SHERD_OK;
 }
 
@@ -64,22 +57,23 @@ static sherd_status scan_name(sherd__diag *diag, const char *function, sherd__sc
 }
 
 /* "2x4" or "x=2,y=4" into the key's axes. */
-static sherd_status scan_axes(sherd__diag *diag, const char *function, sherd__scanner *s,
+static sherd_status scan_axes(sherd__space *space, const char *function, sherd__scanner *s,
                               sherd_mesh *key)
 {
     sherd_status status = SHERD_OK;
 
+    key->count = 1;
     sherd__skip_blanks(s);
     bool named = !(*s->at >= '0' && *s->at <= '9');
     do {
         if (key->axes == SHERD_MAX_AXES)
-            return sherd__expected(diag, function, s, "at most %d axes", SHERD_MAX_AXES);
+            return sherd__expected(space->diag, function, s, "at most %d axes", SHERD_MAX_AXES);
         if (named)
-            status = scan_name(diag, function, s, key);
+            status = scan_name(space->diag, function, s, key);
         else
             snprintf(key->name[key->axes], sizeof key->name[0], "a%d", key->axes);
         if (status == SHERD_OK)
-            status = scan_extent(diag, function, s, &key->extent[key->axes]);
+            status = scan_extent(space, function, s, key);
         if (status != SHERD_OK)
             return status;
         key->axes++;
@@ -87,28 +81,58 @@ static sherd_status scan_axes(sherd__diag *diag, const char *function, sherd__sc
     return SHERD_OK;
 }
 
-/* One list of exactly `count` ranks; *out is memory of its own. */
+/* Rank i of a list of `count`, and the comma before it. */
+static sherd_status scan_rank(int *out, sherd__space *space, const char *function,
+                              sherd__scanner *s, int64_t i, int64_t count)
+{
+    int64_t rank;
+
+    if (i && !sherd__take(s, ","))
+        return sherd__expected(space->diag, function, s, ", and a rank: the mesh has %lld ranks",
+                               (long long)count);
+    sherd__skip_blanks(s);
+    sherd__scanner start = *s;
+    if (!sherd__take_integer(s, &rank) || rank >= space->ranks)
+        return sherd__expected(space->diag, function, &start, "a rank of the world, 0 to %d",
+                               space->ranks - 1);
+    *out = sherd__int(rank);
+    return SHERD_OK;
+}
+
+/* The ranks of a list at `s`, of which the one at `at` stands there before: says so at its place. */
+static sherd_status say_repeat(sherd__space *space, const char *function, sherd__scanner s,
+                               int64_t at)
+{
+    int64_t rank = 0;
+
+    for (int64_t i = 0; i < at; i++) {
+        sherd__take_integer(&s, &rank);
+        sherd__take(&s, ",");
+    }
+    sherd__skip_blanks(&s);
+    sherd__scanner start = s;
+    sherd__take_integer(&s, &rank);
+    return sherd__expected(space->diag, function, &start, "a new rank, %lld is there already",
+                           (long long)rank);
+}
+
+/* One list of exactly `count` different ranks; *out is memory of its own. */
 static sherd_status scan_ranks(int **out, sherd__space *space, const char *function,
                                sherd__scanner *s, int64_t count)
 {
-    int *ranks = sherd__alloc(space->heap, (size_t)count, sizeof *ranks);
-    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(space->diag, function);
-    int64_t rank = 0;
+    const sherd__scanner start = *s;
+    int64_t repeat = count;
 
-    for (int64_t i = 0; status == SHERD_OK && i < count; i++) {
-        if (i && !sherd__take(s, ",")) {
-            status = sherd__expected(space->diag, function, s,
-                                     ", and a rank: the mesh has %lld ranks", (long long)count);
-            break;
-        }
-        sherd__skip_blanks(s);
-        sherd__scanner start = *s;
-        if (!sherd__take_integer(s, &rank) || rank >= space->ranks)
-            status = sherd__expected(space->diag, function, &start, "a rank of the world, 0 to %d",
-                                     space->ranks - 1);
-        else
-            ranks[i] = sherd__int(rank);
-    }
+    /* No list has more ranks than letters: a huge mesh takes no memory before its list is read. */
+    int64_t room = sherd__min(count, (int64_t)strlen(s->at) + 1);
+    int *ranks = sherd__alloc(space->heap, (size_t)room, sizeof *ranks);
+    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(space->diag, function);
+    for (int64_t i = 0; status == SHERD_OK && i < count; i++)
+        status = scan_rank(&ranks[i], space, function, s, i, count);
+    if (status == SHERD_OK)
+        status = sherd__ranks_repeat(&repeat, space, function, ranks, count);
+    if (status == SHERD_OK && repeat < count)
+        status = say_repeat(space, function, start, repeat);
     if (status != SHERD_OK) {
         sherd__free(space->heap, ranks);
         return status;
@@ -122,19 +146,12 @@ sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const
 {
     sherd_mesh key;
     int *ranks = NULL;
-    int64_t count = 0;
 
     *out = NULL;
     memset(&key, 0, sizeof key);
-    sherd_status status = scan_axes(space->diag, function, s, &key);
-    if (status != SHERD_OK)
-        return status;
-    if (sherd__take(s, "@")) {
-        if (!sherd__count(key.extent, key.axes, &count) || count > space->ranks)
-            return sherd__expected(space->diag, function, s, "no more ranks than the world's %d",
-                                   space->ranks);
-        status = scan_ranks(&ranks, space, function, s, count);
-    }
+    sherd_status status = scan_axes(space, function, s, &key);
+    if (status == SHERD_OK && sherd__take(s, "@"))
+        status = scan_ranks(&ranks, space, function, s, key.count);
     if (status == SHERD_OK) {
         key.ranks = ranks;
         status = sherd__mesh_build(out, space, function, &key);

@@ -87,6 +87,23 @@ static sherd_status scan_shard(reader *r, noted *item, bool strided)
     return SHERD_OK;
 }
 
+/* What follows the "P". */
+static sherd_status scan_partial(reader *r, int axis)
+{
+    noted *item = &r->items[axis];
+    sherd_status status = scan_op(r, &item->placement.op);
+
+    item->placement.kind = SHERD_PARTIAL;
+    for (int i = 0; status == SHERD_OK && i < axis; i++) {
+        const sherd_placement *other = &r->items[i].placement;
+        if (other->kind == SHERD_PARTIAL && !sherd__reduce_ops_mix(other->op, item->placement.op))
+            status = sherd__expected(r->mesh->space->diag, r->function, &item->at,
+                                     "P(%s) as on axis %s: of different ops only sum and avg mix",
+                                     sherd__reduce_op_name(other->op), r->mesh->name[i]);
+    }
+    return status;
+}
+
 static sherd_status scan_item(reader *r, int axis)
 {
     noted *item = &r->items[axis];
@@ -99,10 +116,8 @@ static sherd_status scan_item(reader *r, int axis)
         item->placement = sherd_replicate();
         return SHERD_OK;
     }
-    if (sherd__take(&r->s, "P")) {
-        item->placement.kind = SHERD_PARTIAL;
-        return scan_op(r, &item->placement.op);
-    }
+    if (sherd__take(&r->s, "P"))
+        return scan_partial(r, axis);
     if (sherd__take(&r->s, "_S"))
         return scan_shard(r, item, true);
     if (sherd__take(&r->s, "S"))
@@ -159,12 +174,10 @@ static sherd_status order_found(const reader *r, int dim, int *order)
         while (at < count && product < factor)
             product *= mesh->extent[list[at++]];
         if (product != factor)
-            return sherd__fail(mesh->space->diag, SHERD_ENOTSUP,
-                               "%s: column %d of \"%.160s\": _S(%d,%lld) on axis %s is no shard "
-                               "order (no later axes of the dim multiply to %lld), so a rank "
-                               "would hold more than one box",
-                               r->function, sherd__column(&item->at), r->s.text, dim,
-                               (long long)factor, mesh->name[i], (long long)factor);
+            return sherd__fail_at(mesh->space->diag, SHERD_ENOTSUP, r->function, &item->at,
+                                  "_S(%d,%lld) on axis %s is no shard order (no later axes of the "
+                                  "dim multiply to %lld), so a rank would hold more than one box",
+                                  dim, (long long)factor, mesh->name[i], (long long)factor);
         memmove(list + at + 1, list + at, (size_t)(count - at) * sizeof list[0]);
         list[at] = i;
         count++;
@@ -204,17 +217,19 @@ sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *f
 
     *out = NULL;
     sherd__skip_blanks(s);
-    sherd__scanner start = *s;
-    if ((uint64_t)parts > strlen(s->at)) /* before memory is taken for them */
-        return sherd__expected(space->diag, function, s, "%lld sizes, one per shard",
-                               (long long)parts);
-    int64_t *sizes = sherd__alloc(space->heap, (size_t)parts, sizeof *sizes);
+    const sherd__scanner start = *s;
+    /* No list has more sizes than letters: many shards take no memory before their list is read. */
+    int64_t room = sherd__min(parts, (int64_t)strlen(s->at) + 1);
+    int64_t *sizes = sherd__alloc(space->heap, (size_t)room, sizeof *sizes);
     sherd_status status = sizes ? SHERD_OK : sherd__no_memory(space->diag, function);
     for (int64_t i = 0; status == SHERD_OK && i < parts; i++)
-        if ((i && !sherd__take(s, ",")) || !sherd__take_integer(s, &sizes[i]) ||
-            !sherd__add(sum, sizes[i], &sum))
+        if ((i && !sherd__take(s, ",")) || !sherd__take_integer(s, &sizes[i]))
             status = sherd__expected(space->diag, function, s, "size %lld of %lld, one per shard",
                                      (long long)i + 1, (long long)parts);
+        else if (!sherd__add(sum, sizes[i], &sum))
+            status =
+                sherd__expected(space->diag, function, &start,
+                                "sizes that add up to %lld, not to 2^62 or more", (long long)n);
     if (status == SHERD_OK && sum != n)
         status =
             sherd__expected(space->diag, function, &start, "sizes that add up to %lld, not to %lld",
@@ -248,11 +263,14 @@ static sherd_status scan_cuts(reader *r, const char *cuts, const int64_t *shape,
     if (sherd__at_end(&r->s))
         return SHERD_OK;
     do {
+        sherd__skip_blanks(&r->s);
+        const sherd__scanner start = r->s;
         sherd_status status = scan_dim(r, &dim);
         if (status != SHERD_OK)
             return status;
         if (sizes[dim])
-            return sherd__expected(space->diag, r->function, &r->s, "the cuts of dim %d once", dim);
+            return sherd__expected(space->diag, r->function, &start, "the cuts of dim %d once",
+                                   dim);
         if (!sherd__take(&r->s, ":"))
             return sherd__expected(space->diag, r->function, &r->s, ": and the shard sizes");
         status =

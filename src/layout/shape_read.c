@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shapes and dtypes read from text: "8x16", "scalar", "bf16". What is said about the size of one
+ * dim is said here once, for shapes and for layouts.
+ */
+#include "inside.h"
+#include "base/num.h"
+
+#include <string.h>
+
+sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
+                              sherd__scanner *s)
+{
+    int64_t count = 1;
+
+    sherd__skip_blanks(s);
+    const sherd__scanner start = *s;
+    if (*ndim == SHERD_MAX_DIMS)
+        return sherd__expected(diag, function, s, "at most %d dims", SHERD_MAX_DIMS);
+    if (!sherd__take_integer(s, &shape[*ndim]))
+        return sherd__expected(diag, function, s, "the size of a dim, below 2^62");
+    ++*ndim;
+    for (int d = 0; d < *ndim; d++) /* empty dims left out: so no product of sizes overflows */
+        if (!sherd__mul(count, sherd__max(shape[d], 1), &count))
+            return sherd__fail_at(diag, SHERD_ELIMIT, function, &start,
+                                  "with this dim the tensor has 2^62 elements or more");
+    return SHERD_OK;
+}
+
+sherd_status sherd__dtype_scan(sherd_dtype *out, sherd__diag *diag, const char *function,
+                               sherd__scanner *s)
+{
+    char name[8] = "";
+
+    sherd__skip_blanks(s);
+    const sherd__scanner start = *s;
+    if (sherd__take_name(s, name, sizeof name))
+        for (int i = 0; i < SHERD_DTYPES; i++) {
+            sherd_dtype dtype = (sherd_dtype)i;
+            if (sherd_dtype_bytes(dtype) > 0 && strcmp(name, sherd_dtype_name(dtype)) == 0) {
+                *out = dtype;
+                return SHERD_OK;
+            }
+        }
+    return sherd__expected(diag, function, &start,
+                           "a dtype: f32, f64, bf16, f16, i32, i64, u8 or bool");
+}
+
+sherd_status sherd__shape_read(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
+                               const char *text)
+{
+    sherd__scanner s = {text, text};
+    sherd_status status = SHERD_OK;
+
+    *ndim = 0;
+    if (!sherd__take(&s, "scalar")) {
+        if (!(*s.at >= '0' && *s.at <= '9'))
+            return sherd__expected(diag, function, &s, "a shape: 8x16 or scalar");
+        do
+            status = sherd__size_scan(shape, ndim, diag, function, &s);
+        while (status == SHERD_OK && sherd__take(&s, "x"));
+    }
+    if (status == SHERD_OK && !sherd__at_end(&s))
+        status = sherd__expected(diag, function, &s, "%sthe end of the shape",
+                                 *ndim ? "x and a dim, or " : "");
+    return status;
+}
+
+sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *function,
+                               const char *text)
+{
+    sherd__scanner s = {text, text};
+    sherd_dtype dtype;
+    sherd_status status = sherd__dtype_scan(&dtype, diag, function, &s);
+
+    if (status == SHERD_OK && !sherd__at_end(&s))
+        status = sherd__expected(diag, function, &s, "the end of the dtype");
+    if (status == SHERD_OK)
+        *out = dtype;
+    return status;
+}
