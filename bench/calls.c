@@ -138,7 +138,7 @@ static void make_plans(bench *b, const sherd_mesh *mesh, int64_t bytes)
         for (int side = 0; side < 2; side++)
             must(!sherd_layout_create(&b->layout[k][side], mesh, 1, &shape, &pairs[k][side], NULL),
                  b);
-        must(!sherd_plan_create(&b->plan[k], b->layout[k][0], b->layout[k][1], SHERD_F32), b);
+        must(!sherd_plan_create(&b->plan[k], b->layout[k][0], b->layout[k][1], SHERD_F32, NULL), b);
         for (int side = 0; side < 2; side++)
             b->held[k][side] = count_of(b, b->layout[k][side]);
     }

@@ -134,7 +134,7 @@ static inline void move_share(move *m, int rank, const sherd__region *region)
 static inline void move_run_rank(move *m, int rank)
 {
     const sherd__schedule *s = m->schedule[rank];
-    bool flat = m->step->kind == SHERD_STEP_ALL_REDUCE;
+    bool flat = m->step->sliced;
 
     for (int i = 0; i < s->regions; i++) {
         const sherd__region *region = &s->region[i];
@@ -338,7 +338,7 @@ static inline int64_t move_prove(paper *p, const sherd_layout *from, const sherd
     const sherd_plan *plan = NULL;
     int64_t wrong = 0;
 
-    if (!CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64)))
+    if (!CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL)))
         return 1;
     if (from == to) {
         CHECK_EQ(sherd_plan_steps(plan), 0);
@@ -346,15 +346,10 @@ static inline int64_t move_prove(paper *p, const sherd_layout *from, const sherd
     }
     CHECK_EQ(sherd_plan_steps(plan), 1);
     wrong = move_simulate(p, plan->step, plan, kernels);
-    if (plan->step->kind == SHERD_STEP_REDUCE_EXCHANGE && from->shard_axes == to->shard_axes) {
-        bool stay = true; /* only P -> R: the other way to do it must give the same */
-        for (int d = 0; d < from->spec.ndim; d++)
-            stay = stay && sherd__dim_equal(from->spec.mesh, &from->spec.dim[d], &to->spec.dim[d],
-                                            from->spec.shape[d]);
+    if (plan->step->kind == SHERD_STEP_ALL_REDUCE) { /* the other way to do it must give the same */
         sherd_step other = *plan->step;
-        other.kind = SHERD_STEP_ALL_REDUCE;
-        if (stay)
-            wrong += move_simulate(p, &other, NULL, kernels);
+        other.sliced = !other.sliced;
+        wrong += move_simulate(p, &other, NULL, kernels);
     }
     if (!CHECK_EQ(wrong, 0))
         fprintf(stderr, "%s\n", plan->what);

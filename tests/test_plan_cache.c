@@ -12,7 +12,7 @@ static const sherd_plan *find(const sherd_layout *from, const sherd_layout *to)
 {
     const sherd_plan *plan = NULL;
 
-    CHECK_OK(sherd__plan_find(&plan, from, to, 4));
+    CHECK_OK(sherd__plan_find(&plan, from, to, 4, NULL));
     return plan;
 }
 
@@ -37,11 +37,11 @@ static void the_same_question_gets_the_same_plan(void)
     const sherd_plan *plan = find(a, b);
     CHECK(find(a, b) == plan);
     CHECK(find(b, a) != plan);
-    CHECK_OK(sherd__plan_find(&other, a, b, 8));
+    CHECK_OK(sherd__plan_find(&other, a, b, 8, NULL));
     CHECK(other != plan);
-    CHECK_OK(sherd_plan_create(&other, a, b, SHERD_F32));
+    CHECK_OK(sherd_plan_create(&other, a, b, SHERD_F32, NULL));
     CHECK(other == plan);
-    CHECK_OK(sherd_plan_create(&other, a, b, SHERD_I32)); /* bytes matter, not the dtype */
+    CHECK_OK(sherd_plan_create(&other, a, b, SHERD_I32, NULL)); /* bytes matter, not the dtype */
     CHECK(other == plan);
     int64_t before = p.heap.allocations;
     CHECK(find(a, b) == plan);
@@ -308,7 +308,7 @@ static void sizes_at_the_limit_do_not_overflow(void)
     for (int i = 0; i < LEN(cases); i++) {
         const sherd_plan *plan;
         CHECK_OK(sherd__plan_find(&plan, paper_layout(&p, cases[i][0]),
-                                  paper_layout(&p, cases[i][1]), 8));
+                                  paper_layout(&p, cases[i][1]), 8, NULL));
         CHECK(plan->step->kind != SHERD_STEP_SLICE);
         CHECK(plan->price.recv_max_bytes > 0 && plan->price.recv_total_bytes > 0);
         CHECK(plan->price.send_max_bytes > 0 && plan->price.picoseconds > 0);
@@ -368,11 +368,11 @@ static void every_failed_allocation_is_survived(void)
             int64_t live = p.heap.live;
             p.heap.allocations = 0;
             p.heap.fail_at = n + 1;
-            status = sherd__plan_find(&plan, from, to, 4);
+            status = sherd__plan_find(&plan, from, to, 4, NULL);
             CHECK(status == SHERD_OK || (status == SHERD_ENOMEM && !plan));
             CHECK(status == SHERD_OK || strstr(p.diag.text, "out of memory"));
             p.heap.fail_at = 0;
-            CHECK_OK(sherd__plan_find(&plan, from, to, 4));
+            CHECK_OK(sherd__plan_find(&plan, from, to, 4, NULL));
             if (plan->steps)
                 CHECK_EQ(plan->mine[0] != NULL, p.space.rank == 3);
             sherd__plans_clear(&p.space);

@@ -19,7 +19,8 @@ static const sherd_plan *plan_of(paper *p, const char *from, const char *to, she
 {
     const sherd_plan *plan = NULL;
 
-    if (!CHECK_OK(sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype)))
+    if (!CHECK_OK(
+            sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype, NULL)))
         fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
     return plan;
 }
@@ -46,7 +47,7 @@ static void rows_to_columns_of_7x5_on_3_receive_32_32_24(void)
     paper_open(&p, 4);
     const sherd_plan *plan = plan_of(&p, "[7(x),5] on (x=3)", "[7,5(x)] on (x=3)", SHERD_F32);
     CHECK_EQ(sherd_plan_steps(plan), 1);
-    CHECK_EQ(sherd_plan_step(plan, 0)->kind, SHERD_STEP_EXCHANGE);
+    CHECK_EQ(sherd_plan_step(plan, 0)->kind, SHERD_STEP_ALL_TO_ALL);
     CHECK_EQ(sherd_plan_step(plan, 0)->axes, 1);
     CHECK(sherd_plan_step(plan, 1) == NULL);
     for (int rank = 0; rank < 3; rank++)
@@ -154,36 +155,41 @@ static void the_step_is_of_the_smallest_kind_and_group(void)
         const char *from, *to;
         int kind; /* -1: no step */
         unsigned axes;
+        bool sliced;
     } cases[] = {
         {"[8(x),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", -1, 0},
         {"[8,4] on (x=2,y=2)", "[8(x),4(y)] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
         {"[8(x),4] on (x=2,y=2)", "[8(x,y),4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
-        {"[8(x),4] on (x=2,y=2)", "[8,4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
-        {"[8(x,y),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 2},
+        {"[8(x),4] on (x=2,y=2)", "[8,4] on (x=2,y=2)", SHERD_STEP_ALL_GATHER, 1},
+        {"[8(x,y),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_ALL_GATHER, 2},
+        {"[8(x),4(y)] on (x=2,y=2)", "[8(y),4(x)] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 3},
+        {"[8(x),4] on (x=2,y=2)", "[8,4(x)] on (x=2,y=2)", SHERD_STEP_ALL_TO_ALL, 1},
+        {"[8(x,y),4] on (x=2,y=2)", "[8(x),4(y)] on (x=2,y=2)", SHERD_STEP_ALL_TO_ALL, 2},
         /* y only cuts the target: each rank reads from its own column of y */
         {"[8(x),4] on (x=2,y=2)", "[8,4(y)] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
         {"[8(x:3,5),4] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
-        {"[8(x),4(y)] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_EXCHANGE, 2},
-        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 2},
-        {"[8,4] P(sum:y) on (x=2,y=2)", "[8(y),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 2},
+        {"[8(x),4(y)] on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_ALL_GATHER, 2},
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8(x),4] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 2},
+        {"[8,4] P(sum:y) on (x=2,y=2)", "[8(y),4] on (x=2,y=2)", SHERD_STEP_REDUCE_SCATTER, 2},
         {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8(y),4] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 3},
-        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8,4] P(sum:y) on (x=2,y=2)", SHERD_STEP_EXCHANGE, 1},
-        {"[8] P(sum:x) P(sum:y) on (x=2,y=2)", "[8] P(sum:y) on (x=2,y=2)",
-         SHERD_STEP_REDUCE_EXCHANGE, 1},
-        /* above 16 KiB of f32: 4096 elements */
-        {"[4096] P(sum:x) on (x=2,y=2)", "[4096] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 1},
-        {"[4097] P(sum:x) on (x=2,y=2)", "[4097] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
-        {"[8193(y)] P(sum:x) on (x=2,y=2)", "[8193(y)] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
-        {"[8192(y)] P(sum:x) on (x=2,y=2)", "[8192(y)] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE,
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8,4] P(sum:y) on (x=2,y=2)", SHERD_STEP_ALL_GATHER, 1},
+        {"[8] P(sum:x) P(sum:y) on (x=2,y=2)", "[8] P(sum:y) on (x=2,y=2)", SHERD_STEP_ALL_REDUCE,
          1},
-        {"[9000] P(sum:x) P(avg:y) on (x=2,y=2)", "[9000] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 3},
+        /* above 16 KiB of f32: 4096 elements */
+        {"[4096] P(sum:x) on (x=2,y=2)", "[4096] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
+        {"[4097] P(sum:x) on (x=2,y=2)", "[4097] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1, true},
+        {"[8193(y)] P(sum:x) on (x=2,y=2)", "[8193(y)] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1,
+         true},
+        {"[8192(y)] P(sum:x) on (x=2,y=2)", "[8192(y)] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 1},
+        {"[9000] P(sum:x) P(avg:y) on (x=2,y=2)", "[9000] on (x=2,y=2)", SHERD_STEP_ALL_REDUCE, 3,
+         true},
         {"[9000] P(sum:x) on (x=2,y=2)", "[9000(y)] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 1},
         {"[9000(y)] P(sum:x) on (x=2,y=2)", "[9000] on (x=2,y=2)", SHERD_STEP_REDUCE_EXCHANGE, 3},
         /* axes of extent 1 only change names */
         {"[8(x),4] on (x=1,y=2)", "[8,4] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
         {"[8,4] P(sum:x) on (x=1,y=2)", "[8,4(x)] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
         {"[8(x,y),4] on (x=1,y=2)", "[8(y,x),4] on (x=1,y=2)", SHERD_STEP_SLICE, 0},
-        {"[8(x,y),4] on (x=1,y=2)", "[8(x),4] on (x=1,y=2)", SHERD_STEP_EXCHANGE, 2},
+        {"[8(x,y),4] on (x=1,y=2)", "[8(x),4] on (x=1,y=2)", SHERD_STEP_ALL_GATHER, 2},
         /* nothing to move */
         {"[0(x),4] on (x=2,y=2)", "[0,4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
         {"[0,4] P(sum:x) on (x=2,y=2)", "[0,4] on (x=2,y=2)", SHERD_STEP_SLICE, 0},
@@ -198,6 +204,7 @@ static void the_step_is_of_the_smallest_kind_and_group(void)
         if (cases[i].kind >= 0 && good) {
             good = CHECK_EQ(plan->step->kind, cases[i].kind);
             good = CHECK_EQ(plan->step->axes, cases[i].axes) && good;
+            CHECK_EQ(plan->step->sliced, cases[i].sliced);
             CHECK(plan->step->from == plan->from && plan->step->to == plan->to);
         }
         if (!good)
@@ -242,6 +249,7 @@ static void slices_are_cache_lines_and_cover(void)
             snprintf(to, sizeof to, "[%d] on (x=%d)", (int)sizes[s], k);
             sherd_step step = *plan_of(&p, from, to, SHERD_F64)->step;
             step.kind = SHERD_STEP_ALL_REDUCE;
+            step.sliced = true;
             CHECK_EQ(move_simulate(&p, &step, NULL, f64()), 0);
             for (int r = 0; r < k; r++) {
                 sherd__schedule *schedule;
@@ -276,7 +284,7 @@ static void large_reductions_are_exact(void)
     paper_open(&p, 8);
     for (int i = 0; i < LEN(cases); i++) {
         const sherd_plan *plan = plan_of(&p, cases[i][0], cases[i][1], SHERD_F64);
-        shared += plan->step->kind == SHERD_STEP_ALL_REDUCE;
+        shared += plan->step->sliced;
         CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
     }
     CHECK_EQ(shared, 7);
@@ -298,11 +306,9 @@ static void large_reductions_are_exact(void)
 static void what_no_plan_can_do_is_refused(void)
 {
     static const char *const cases[][3] = {
-        {"[8] on (x=2)", "[8] P(sum:x) on (x=2)", "makes no pending reduction"},
-        {"[8(x)] on (x=2)", "[8] P(sum:x) on (x=2)", "makes no pending reduction"},
-        {"[8] on (x=1)", "[8] P(sum:x) on (x=1)", "makes no pending reduction"},
-        {"[8] P(sum:x) on (x=2)", "[8] P(max:x) on (x=2)", "makes no pending reduction"},
-        {"[8] P(sum:x) on (x=2,y=2)", "[8] P(sum:y) on (x=2,y=2)", "makes no pending reduction"},
+        {"[8(x)] on (x=2)", "[8] P(sum:x) on (x=2)", "only a replicated axis can become pending"},
+        {"[8(x)] on (x=1)", "[8] P(sum:x) on (x=1)", "only a replicated axis can become pending"},
+        {"[8] P(sum:x) on (x=2)", "[8] P(max:x) on (x=2)", "only a replicated axis can become"},
         {"[8] on (x=2)", "[9] on (x=2)", "shapes differ"},
         {"[8] on (x=2)", "[8,1] on (x=2)", "shapes differ"},
         {"[8] on (x=2)", "[8] on (y=2)", "meshes differ"},
@@ -314,14 +320,14 @@ static void what_no_plan_can_do_is_refused(void)
     paper_open(&p, 4);
     for (int i = 0; i < LEN(cases); i++) {
         CHECK_EQ(sherd_plan_create(&plan, paper_layout(&p, cases[i][0]),
-                                   paper_layout(&p, cases[i][1]), SHERD_F32),
+                                   paper_layout(&p, cases[i][1]), SHERD_F32, NULL),
                  SHERD_EINVAL);
         CHECK(plan == NULL);
         if (!CHECK(strstr(p.diag.text, cases[i][2])))
             fprintf(stderr, "%s\n", p.diag.text);
     }
     const sherd_layout *layout = paper_layout(&p, "[8] on (x=2)");
-    CHECK_EQ(sherd_plan_create(&plan, layout, layout, (sherd_dtype)77), SHERD_EINVAL);
+    CHECK_EQ(sherd_plan_create(&plan, layout, layout, (sherd_dtype)77, NULL), SHERD_EINVAL);
     move_paper_close(&p);
 }
 

@@ -61,7 +61,7 @@ static sherd_status use_everything(sherd_world *world, int turn)
     good = sherd__share(world, mesh, "use_everything", &mine, 1, all);
     if (good && (sherd_layout_create(&from, mesh, 1, shape, rows, NULL) ||
                  sherd_layout_create(&to, mesh, 1, shape, whole, NULL) ||
-                 sherd_plan_create(&plan, from, to, SHERD_F64))) {
+                 sherd_plan_create(&plan, from, to, SHERD_F64, NULL))) {
         sherd__raise_diag(world);
         good = false;
     }

@@ -14,8 +14,8 @@ static void a_result_in_flight_is_passed_on(sherd_world *world)
     sherd_placement rows = sherd_shard(0), columns = sherd_shard(1);
     CHECK_OK(sherd_layout_create(&p.from, mesh, 2, shape, &rows, NULL));
     CHECK_OK(sherd_layout_create(&p.to, mesh, 2, shape, &columns, NULL));
-    CHECK_OK(sherd_plan_create(&there, p.from, p.to, SHERD_F64));
-    CHECK_OK(sherd_plan_create(&back, p.to, p.from, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&there, p.from, p.to, SHERD_F64, NULL));
+    CHECK_OK(sherd_plan_create(&back, p.to, p.from, SHERD_F64, NULL));
     q = (pair){p.to, p.from, SHERD_SUM};
     tensor a = make(world, p.from), b = make(world, p.to), c = make(world, p.from);
     for (int round = 0; round < 50; round++) {
@@ -45,7 +45,7 @@ static void a_failed_check_waits_for_copies(sherd_world *world)
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){sherd_world_ranks(world)}, NULL, NULL));
     CHECK_OK(sherd_layout_create(&from, mesh, 1, shape, &sum, NULL));
     CHECK_OK(sherd_layout_create(&to, mesh, 1, shape, &whole, NULL));
-    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL));
     for (int turn = 0; turn < 6; turn++) {
         sherd__block *source = sherd__block_take(world, bytes, true);
         sherd__block *result = sherd__block_take(world, bytes, true);
@@ -89,7 +89,7 @@ static void published_buffers_are_overwritten_in_turn(sherd_world *world)
     sherd_placement split = sherd_shard(0), all = sherd_replicate();
     CHECK_OK(sherd_layout_create(&p.from, mesh, 1, shape, &split, NULL));
     CHECK_OK(sherd_layout_create(&p.to, mesh, 1, shape, &all, NULL));
-    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64, NULL));
     for (int i = 0; i < BUFFERS; i++) {
         from[i] = make(world, p.from);
         to[i] = make(world, p.to);

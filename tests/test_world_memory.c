@@ -120,7 +120,7 @@ static int publish_much(sherd_world *world, void *payload)
     CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){2}, NULL, NULL));
     CHECK_OK(sherd_layout_create(&from, mesh, 1, shape, &rows, &cut));
     CHECK_OK(sherd_layout_create(&to, mesh, 1, shape, &whole, NULL));
-    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL));
     sherd__block *result = sherd__block_take(world, BYTES, true);
     for (int turn = 0; turn < 60; turn++) {
         sherd__block *source = me == 0 ? sherd__block_take(world, BYTES, true) : NULL;

@@ -89,7 +89,7 @@ static void run_pair(sherd_world *world, const pair *p, bool begin)
     const sherd_plan *plan = NULL;
     tensor from, to;
 
-    CHECK_OK(sherd_plan_create(&plan, p->from, p->to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, p->from, p->to, SHERD_F64, NULL));
     if (!plan || sherd_plan_steps(plan) == 0)
         return;
     from = make(world, p->from);
@@ -156,7 +156,7 @@ static void many_tensors_go_in_one_call(sherd_world *world)
     sherd_placement sum = sherd_partial(SHERD_SUM), all = sherd_replicate();
     CHECK_OK(sherd_layout_create(&p.from, mesh, 2, shape, &sum, NULL));
     CHECK_OK(sherd_layout_create(&p.to, mesh, 2, shape, &all, NULL));
-    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64, NULL));
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < MANY; i++) {
             from[i] = make(world, p.from);
@@ -192,7 +192,7 @@ static void a_strided_source_is_read_where_it_lies(sherd_world *world)
     sherd_placement rows = sherd_shard(0), columns = sherd_shard(1);
     CHECK_OK(sherd_layout_create(&p.from, mesh, 2, shape, &rows, NULL));
     CHECK_OK(sherd_layout_create(&p.to, mesh, 2, shape, &columns, NULL));
-    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64));
+    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64, NULL));
     tensor from = make(world, p.from), to = make(world, p.to);
     double *x = sherd__block_data(from.block);
     int64_t stride[2] = {1, from.box.size[0]};

@@ -38,7 +38,7 @@ static setting set_up(sherd_world *world, int64_t count)
         sherd_mesh_create(&s.mesh, world, 1, (int64_t[]){sherd_world_ranks(world)}, NULL, NULL));
     CHECK_OK(sherd_layout_create(&from, s.mesh, 1, &count, &sum, NULL));
     CHECK_OK(sherd_layout_create(&to, s.mesh, 1, &count, &whole, NULL));
-    CHECK_OK(sherd_plan_create(&s.plan, from, to, SHERD_F32));
+    CHECK_OK(sherd_plan_create(&s.plan, from, to, SHERD_F32, NULL));
     CHECK((s.source = sherd__block_take(world, count * 4, true)) != NULL);
     CHECK((s.result = sherd__block_take(world, count * 4, true)) != NULL);
     return s;
@@ -119,7 +119,7 @@ static void each_store_wakes_by_itself(sherd_world *world)
     /* Rank 0 holds all and waits for nothing; rank 1 reads. */
     CHECK_OK(sherd_layout_create(&first, s.mesh, 1, &s.count, &rows, &cut));
     CHECK_OK(sherd_layout_create(&whole, s.mesh, 1, &s.count, &replica, NULL));
-    CHECK_OK(sherd_plan_create(&plan, first, whole, SHERD_F32));
+    CHECK_OK(sherd_plan_create(&plan, first, whole, SHERD_F32, NULL));
     CHECK_OK(sherd_world_check(world));
     sleep_at_once(world);
     sherd__move move = {plan, 0, SHERD_F32, me == 0 ? s.source : NULL, 0, &stride, s.result, 0};

@@ -136,6 +136,7 @@ static void make_plan(stage *st, hand_made *h, const program *p, const op *o)
     h->schedule.reader = h->readers;
     h->mine = &h->schedule;
     h->step.kind = is_wall(o) ? SHERD_STEP_ALL_REDUCE : SHERD_STEP_EXCHANGE;
+    h->step.sliced = is_wall(o);
     h->step.axes = 1;
     h->step.from = h->step.to = st->layout[o->group];
     h->plan.refs = 1;

@@ -17,6 +17,7 @@
 
 #include "dtype.h"
 #include "layout.h"
+#include "plan.h"
 
 SHERD_BEGIN
 
@@ -252,6 +253,11 @@ SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *la
 typedef struct sherd_redistribute_options {
     /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
     bool begin;
+    /* the tensor is cast to this before it moves, and so is the result; SHERD_DTYPE_NONE = its own */
+    sherd_dtype forward_dtype;
+    /* the gradient is cast to this before it moves back, then to the dtype of `t`; SHERD_DTYPE_NONE = its own */
+    sherd_dtype backward_dtype;
+    const sherd_plan_options *plan; /* NULL = exact, arena price */
 } sherd_redistribute_options;
 
 /**

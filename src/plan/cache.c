@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plans of a space, by (from, to, element size). Layouts are interned, so a find hashes two
+ * The plans of a space, by (from, to, element size, options). Layouts are interned, so a find hashes two
  * numbers that lie ready and compares two pointers: tens of nanoseconds. The table is bounded; the
  * plan that was not asked for the longest goes. A plan that runs is kept by a count.
  */
@@ -24,6 +24,8 @@ struct sherd__plan_cache {
 typedef struct plan_key {
     const sherd_layout *from, *to;
     size_t element_bytes;
+    uint64_t request_hash;
+    const sherd__request *request; /* NULL = default */
 } plan_key;
 
 static bool equals_key(const void *item, const void *other)
@@ -32,7 +34,8 @@ static bool equals_key(const void *item, const void *other)
     const plan_key *key = other;
 
     return plan->from == key->from && plan->to == key->to &&
-           plan->element_bytes == key->element_bytes;
+           plan->element_bytes == key->element_bytes && plan->request_hash == key->request_hash &&
+           (!key->request || sherd__request_equal(&plan->request, key->request));
 }
 
 static void unlink_entry(entry *e)
@@ -91,19 +94,19 @@ static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
     return SHERD_OK;
 }
 
-sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
-                              const sherd_layout *to, size_t element_bytes)
+/* The plan of a key, which has no request where all is default. */
+static sherd_status find(const sherd_plan **out, const plan_key *key)
 {
-    sherd__space *space = from->space;
-    const plan_key key = {from, to, element_bytes};
-    uint64_t hash = sherd__hash_word(sherd__hash_word(from->hash, to->hash), element_bytes);
+    sherd__space *space = key->from->space;
+    uint64_t hash = sherd__hash_word(sherd__hash_word(key->from->hash, key->to->hash),
+                                     key->element_bytes + key->request_hash);
+    sherd__request defaults;
     sherd_plan *plan;
 
-    *out = NULL;
     sherd_status status = open_cache(space);
     if (status != SHERD_OK)
         return status;
-    entry *e = sherd__map_find(&space->plans->map, hash, equals_key, &key);
+    entry *e = sherd__map_find(&space->plans->map, hash, equals_key, key);
     if (e) {
         if (space->plans->ends.older != e) {
             unlink_entry(e);
@@ -112,7 +115,11 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
         *out = e->plan;
         return SHERD_OK;
     }
-    status = sherd__plan_make(&plan, from, to, element_bytes);
+    if (!key->request)
+        status = sherd__request_make(&defaults, key->from, key->to, NULL);
+    if (status == SHERD_OK)
+        status = sherd__plan_make(&plan, key->from, key->to, key->element_bytes,
+                                  key->request ? key->request : &defaults);
     if (status == SHERD_OK)
         status = keep(space, plan, hash);
     if (status == SHERD_OK)
@@ -120,10 +127,29 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
     return status;
 }
 
-sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
-                               const sherd_layout *to, sherd_dtype dtype)
+sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
+                              const sherd_layout *to, size_t element_bytes,
+                              const sherd_plan_options *options)
 {
-    return sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype));
+    plan_key key = {from, to, element_bytes, 0, NULL};
+    sherd__request request;
+
+    *out = NULL;
+    if (options) {
+        sherd_status status = sherd__request_make(&request, from, to, options);
+        if (status != SHERD_OK)
+            return status;
+        key.request_hash = sherd__request_hash(&request);
+        key.request = key.request_hash ? &request : NULL;
+    }
+    return find(out, &key);
+}
+
+sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
+                               const sherd_layout *to, sherd_dtype dtype,
+                               const sherd_plan_options *options)
+{
+    return sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype), options);
 }
 
 void sherd__plan_retain(const sherd_plan *plan)

@@ -56,8 +56,15 @@ static void find_reduction(sherd__change *change, const sherd_layout *from, cons
 
     for (int i = 0; i < change->mesh->axes; i++) {
         int op = from->spec.pending[i];
-        if (op < 0 || change->mesh->extent[i] == 1)
+        if (change->mesh->extent[i] == 1)
             continue;
+        if (op < 0) {
+            if (to->spec.pending[i] >= 0) {
+                change->parted |= 1u << i;
+                change->op = (sherd_reduce_op)to->spec.pending[i];
+            }
+            continue;
+        }
         if (to->spec.pending[i] >= 0) {
             change->pending |= 1u << i;
             continue;

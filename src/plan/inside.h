@@ -4,6 +4,7 @@
 #define SHERD__PLAN_INSIDE_H
 
 #include "plan.h"
+#include "state.h"
 
 /*
  * How two layouts of one shape on one mesh differ. Axes of extent 1 are in nothing here: they cost
@@ -20,10 +21,14 @@ typedef struct sherd__change {
     unsigned cut;      /* axes that cut the target otherwise than the source */
     unsigned reduced;  /* axes pending in the source, not in the target: pulls cross them too */
     unsigned pending;  /* axes pending in both */
+    unsigned parted;   /* axes pending in the target, replicated in the source */
     int64_t addends;   /* product of the extents of the reduced axes */
     sherd_reduce_op op;
     double divisor; /* of avg; the product of the extents of its axes */
 } sherd__change;
+
+/* Whether every rank's box is the same before and after. */
+bool sherd__boxes_stay(const sherd__change *change);
 
 void sherd__change_find(sherd__change *change, const sherd_layout *from, const sherd_layout *to);
 
@@ -34,8 +39,8 @@ int64_t sherd__extent_of(const sherd_mesh *mesh, unsigned axes);
 bool sherd__next(const sherd_mesh *mesh, unsigned axes, int64_t *coordinate);
 
 /*
- * What a direct move of a change amounts to, in elements, exact; found by classes of coordinates.
- * Numbers from 2^62 on are cut to it.
+ * What one step amounts to, in elements, exact, each target rank pulling its addends straight from
+ * their holders; found by classes of coordinates. Numbers from 2^62 on are cut to it.
  */
 typedef struct sherd__amounts {
     int64_t source_max, target_max,
@@ -53,15 +58,89 @@ sherd_status sherd__amounts_find(sherd__amounts *out, sherd__space *space,
 int64_t sherd__mul_cut(int64_t a, int64_t b);
 int64_t sherd__add_cut(int64_t a, int64_t b);
 
-/* The kind and axes of the one direct step, and what it costs. */
-void sherd__step_choose(sherd_step *step, sherd_plan_price *price, const sherd__change *change,
-                        const sherd__amounts *amounts, size_t element_bytes);
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* What is to be planned. */
+typedef struct sherd__problem {
+    sherd__space *space;
+    const sherd_layout *from, *to;
+    size_t element_bytes;
+    const sherd__request *request;
+} sherd__problem;
+
+/* A step with everything that its price knows, in bytes. */
+typedef struct sherd__priced {
+    sherd_step step;
+    sherd__change change;
+    sherd__amounts amounts;
+    int64_t send_max_bytes;
+    int rounds;
+} sherd__priced;
+
+/* The step between two layouts of the problem's shape, named and priced. */
+sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
+                               const sherd_layout *from, const sherd_layout *to);
+
+/* What the change is called; `amounts` decide only whether anything travels. */
+sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amounts *amounts);
+
+/*
+ * A price as a table: picoseconds and rounds of a step whose kind and amounts are known, and
+ * whether its all-reduce is sliced. Pure, integer (torch's model: rounded), equal on all ranks.
+ */
+typedef struct sherd__price_model {
+    const char *name;
+    void (*price)(sherd__priced *step, const sherd__problem *problem);
+} sherd__price_model;
+
+const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);
+extern const sherd__price_model sherd__price_arena;
+extern const sherd__price_model sherd__price_links;
+extern const sherd__price_model sherd__price_torch;
+
+/* Bytes that a step receives on the worst rank and in all, once `sliced` is known. */
+void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
+
+/*
+ * Of a chain of steps: maxima over ranks of sums over steps, and what a rank holds at most: the
+ * source, and input and output of a step, each once. Bytes.
+ */
+typedef struct sherd__chain {
+    int64_t receive_max, send_max, peak;
+} sherd__chain;
+
+/* Add the bytes that a rank's schedule takes from others, and writes to others, to what each has sent. NULL adds nothing. */
+void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,
+                              int64_t *sent);
+
+sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
+                               const sherd__priced *steps, int count);
+
+/* ---- planners ------------------------------------------------------------------------------- */
+
+typedef struct sherd__answer {
+    sherd__path path; /* its last stop may differ from the target in cuts alone */
+    double cost;
+    bool proven;
+} sherd__answer;
+
+/* One file each. The path begins at the problem's source. Layouts differ; EXACT also takes two meshes. */
+sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem);
+sherd_status sherd__greedy_find(sherd__answer *out, const sherd__problem *problem);
+sherd_status sherd__graph_find(sherd__answer *out, const sherd__problem *problem);
+
+/* `options` as a value; EINVAL for what is out of range. `from` names the axes. */
+sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
+                                 const sherd_layout *to, const sherd_plan_options *options);
+/* 0 only for options that are all default. */
+uint64_t sherd__request_hash(const sherd__request *request);
+bool sherd__request_equal(const sherd__request *a, const sherd__request *b);
 
 /* Elements of slice `i` of `n` that `p` ranks share: whole cache lines, the tail may be empty. */
 void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 
 sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
-                              size_t element_bytes);
+                              size_t element_bytes, const sherd__request *request);
 void sherd__plan_destroy(sherd_plan *plan);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a plan: what may be asked for, the one direct step, its price and this rank's schedule. */
+/*
+ * Making a plan: what may be asked for, the planner's path, and from it the steps with their
+ * prices, the totals, the trace and this rank's schedules.
+ */
 #include "inside.h"
 #include "base/hash.h"
 #include "base/num.h"
@@ -7,40 +10,238 @@
 
 #include <string.h>
 
-static sherd_status check(const sherd_layout *from, const sherd_layout *to, size_t element_bytes)
+static const char function[] = "sherd_plan_create";
+
+/* ---- what may be asked for ------------------------------------------------------------------- */
+
+static bool same_shape(const sherd__layout_spec *a, const sherd__layout_spec *b)
 {
-    static const char function[] = "sherd_plan_create";
-    const sherd__layout_spec *a = &from->spec, *b = &to->spec;
-    sherd__diag *diag = from->space->diag;
     bool same = a->ndim == b->ndim;
 
-    if (element_bytes == 0)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is none", function);
-    if (a->mesh != b->mesh)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: meshes differ: from %s to %s", function,
-                           from->text, to->text);
     for (int d = 0; same && d < a->ndim; d++)
         same = a->shape[d] == b->shape[d];
-    if (!same)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: shapes differ: from %s to %s", function,
-                           from->text, to->text);
-    for (int i = 0; i < a->mesh->axes; i++)
-        if (b->pending[i] >= 0 && b->pending[i] != a->pending[i])
-            return sherd__fail(diag, SHERD_EINVAL,
-                               "%s: from %s to %s: a plan makes no pending reduction, and on axis "
-                               "%s only `to` has this one",
+    return same;
+}
+
+/* A pending reduction in the target is the same one in the source, or comes of a replica. */
+static sherd_status check_pending(const sherd_layout *from, const sherd_layout *to)
+{
+    const sherd__layout_spec *a = &from->spec, *b = &to->spec;
+
+    if (a->mesh != b->mesh && to->pending_axes)
+        return sherd__fail(from->space->diag, SHERD_EINVAL,
+                           "%s: from %s to %s: a pending reduction does not go to another mesh: "
+                           "replicate or shard it there",
+                           function, from->text, to->text);
+    for (int i = 0; a->mesh == b->mesh && i < a->mesh->axes; i++)
+        if (b->pending[i] >= 0 && b->pending[i] != a->pending[i] &&
+            (a->pending[i] >= 0 || from->shard_axes >> i & 1))
+            return sherd__fail(from->space->diag, SHERD_EINVAL,
+                               "%s: from %s to %s: on axis %s `to` has a pending reduction that "
+                               "`from` has not; only a replicated axis can become pending",
                                function, from->text, to->text, a->mesh->name[i]);
     return SHERD_OK;
 }
 
-/* "[8(x),4] -> [8,4(x)] on (x=2)": the mesh once. */
+static sherd_status check(const sherd_layout *from, const sherd_layout *to, size_t element_bytes)
+{
+    sherd__diag *diag = from->space->diag;
+
+    if (element_bytes == 0)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is none", function);
+    if (from->space != to->space)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %s and %s belong to two worlds", function,
+                           from->text, to->text);
+    if (!same_shape(&from->spec, &to->spec))
+        return sherd__fail(diag, SHERD_EINVAL, "%s: shapes differ: from %s to %s", function,
+                           from->text, to->text);
+    if (from->spec.mesh != to->spec.mesh)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: meshes differ: from %s to %s", function,
+                           from->text, to->text);
+    return check_pending(from, to);
+}
+
+/* ---- from a path to a plan ------------------------------------------------------------------- */
+
+/* "[8(x),4] -> [8,4(x)] on (x=2)": one mesh once. */
 static void write_what(sherd_plan *plan)
 {
-    const char *from = plan->from->text, *mesh = strstr(from, " on (");
+    const char *from = plan->from->text;
+    const char *mesh = plan->from->spec.mesh == plan->to->spec.mesh ? strstr(from, " on (") : NULL;
     sherd__writer w = {plan->what, sizeof plan->what, 0};
 
-    sherd__write(&w, "%.*s -> %s", (int)sherd__min(mesh ? mesh - from : 0, 90), from,
+    sherd__write(&w, "%.*s -> %s", (int)sherd__min(mesh ? mesh - from : 90, 90), from,
                  plan->to->text);
+}
+
+static bool write_trace(sherd_plan *plan, const sherd__path *path)
+{
+    sherd__writer w = {NULL, 0, 0};
+
+    sherd__path_write(&w, path);
+    plan->trace = sherd__alloc(plan->space->heap, w.length + 1, 1);
+    if (!plan->trace)
+        return false;
+    w = (sherd__writer){plan->trace, w.length + 1, 0};
+    sherd__path_write(&w, path);
+    return true;
+}
+
+/* The bound: what a direct move receives without a reduction, the proven formula with one. */
+static sherd_status find_bound(sherd_plan *plan, const sherd__problem *problem)
+{
+    sherd__priced direct;
+    int64_t bytes = (int64_t)plan->element_bytes;
+
+    sherd_status status = sherd__step_price(&direct, problem, plan->from, plan->to);
+    if (status != SHERD_OK)
+        return status;
+    plan->price.bound_total_bytes = sherd__mul_cut(direct.amounts.bound_total, bytes);
+    plan->price.bound_max_bytes =
+        direct.change.reduced ? -1 : sherd__mul_cut(direct.amounts.receive_max, bytes);
+    return SHERD_OK;
+}
+
+static sherd_status add_up(sherd_plan *plan, const sherd__problem *problem,
+                           const sherd__priced *steps)
+{
+    sherd__chain chain;
+
+    sherd_status status = sherd__chain_find(&chain, problem, steps, plan->steps);
+    if (status != SHERD_OK)
+        return status;
+    for (int i = 0; i < plan->steps; i++) {
+        plan->step[i] = steps[i].step;
+        plan->price.picoseconds =
+            sherd__add_cut(plan->price.picoseconds, steps[i].step.picoseconds);
+        plan->price.recv_total_bytes =
+            sherd__add_cut(plan->price.recv_total_bytes, steps[i].step.recv_total_bytes);
+        plan->price.rounds += steps[i].rounds;
+    }
+    plan->price.recv_max_bytes = chain.receive_max;
+    plan->price.send_max_bytes = chain.send_max;
+    plan->price.peak_bytes = chain.peak;
+    return find_bound(plan, problem);
+}
+
+/* Steps between the stops of the path; where its end has other cuts than the target, one more. */
+static sherd_status take_path(sherd_plan *plan, const sherd__problem *problem, sherd__path *path)
+{
+    sherd__heap *heap = plan->space->heap;
+    sherd_status status = SHERD_OK;
+
+    sherd__assert(-1, path->stops < SHERD__STOPS);
+    if (path->at[path->stops - 1] != plan->to) {
+        path->merged[path->stops] = false;
+        path->at[path->stops++] = plan->to;
+    }
+    sherd__priced *steps = sherd__alloc(heap, (size_t)path->stops, sizeof *steps);
+    plan->step = sherd__alloc(heap, (size_t)path->stops, sizeof *plan->step);
+    plan->mine = sherd__alloc(heap, (size_t)path->stops, sizeof(sherd__schedule *));
+    if (!steps || !plan->step || !plan->mine || !write_trace(plan, path))
+        status = sherd__no_memory(plan->space->diag, function);
+    for (int i = 1; i < path->stops && status == SHERD_OK; i++)
+        status = sherd__step_price(&steps[plan->steps++], problem, path->at[i - 1], path->at[i]);
+    if (status == SHERD_OK)
+        status = add_up(plan, problem, steps);
+    for (int i = 0; i < plan->steps && status == SHERD_OK && plan->space->rank >= 0; i++)
+        status = sherd__schedule_create(&plan->mine[i], plan->space, &plan->step[i],
+                                        plan->element_bytes, plan->space->rank);
+    sherd__free(heap, steps);
+    return status;
+}
+
+/* ---- making it ------------------------------------------------------------------------------- */
+
+static bool in_mesh_order(const sherd_layout *layout)
+{
+    for (int d = 0; d < layout->spec.ndim; d++)
+        for (int i = 1; i < layout->spec.dim[d].axes; i++)
+            if (layout->spec.dim[d].axis[i - 1] > layout->spec.dim[d].axis[i])
+                return false;
+    return true;
+}
+
+static sherd_planner chosen(const sherd__problem *problem)
+{
+    if (problem->request->planner != SHERD_PLANNER_TORCH)
+        return problem->request->planner;
+    return in_mesh_order(problem->from) && in_mesh_order(problem->to) ? SHERD_PLANNER_GREEDY
+                                                                      : SHERD_PLANNER_GRAPH;
+}
+
+static sherd_status search(sherd__answer *answer, sherd_planner planner,
+                           const sherd__problem *problem)
+{
+    answer->path.stops = 1;
+    answer->path.at[0] = problem->from;
+    if (problem->from == problem->to) {
+        answer->proven = planner == SHERD_PLANNER_EXACT;
+        return SHERD_OK;
+    }
+    switch (planner) {
+    case SHERD_PLANNER_GREEDY:
+        return sherd__greedy_find(answer, problem);
+    case SHERD_PLANNER_GRAPH:
+        return sherd__graph_find(answer, problem);
+    default:
+        return sherd__exact_find(answer, problem);
+    }
+}
+
+static sherd_status fill(sherd_plan *plan)
+{
+    const sherd__problem problem = {plan->space, plan->from, plan->to, plan->element_bytes,
+                                    &plan->request};
+    sherd__answer answer = {.cost = 0};
+
+    plan->planner = chosen(&problem);
+    sherd_status status = search(&answer, plan->planner, &problem);
+    if (status == SHERD_OK)
+        status = take_path(plan, &problem, &answer.path);
+    plan->price.proven = answer.proven;
+    plan->cost = plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds * 1e-12
+                                                      : answer.cost;
+    return status;
+}
+
+static uint64_t fingerprint_of(const sherd_plan *plan)
+{
+    uint64_t hash = sherd__hash_word(0x706c616e, plan->element_bytes);
+
+    hash = sherd__hash_word(hash, plan->from->hash);
+    hash = sherd__hash_word(hash, plan->to->hash);
+    return sherd__hash_word(hash, plan->request_hash);
+}
+
+sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
+                              size_t element_bytes, const sherd__request *request)
+{
+    sherd__space *space = from->space;
+
+    *out = NULL;
+    sherd_status status = check(from, to, element_bytes);
+    if (status != SHERD_OK)
+        return status;
+    sherd_plan *plan = sherd__alloc(space->heap, 1, sizeof *plan);
+    if (!plan)
+        return sherd__no_memory(space->diag, function);
+    plan->refs = 1;
+    plan->space = space;
+    plan->from = from;
+    plan->to = to;
+    plan->element_bytes = element_bytes;
+    plan->request = *request;
+    plan->request_hash = sherd__request_hash(request);
+    plan->fingerprint = fingerprint_of(plan);
+    write_what(plan);
+    status = fill(plan);
+    if (status != SHERD_OK) {
+        sherd__plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return SHERD_OK;
 }
 
 void sherd__plan_destroy(sherd_plan *plan)
@@ -51,67 +252,8 @@ void sherd__plan_destroy(sherd_plan *plan)
         sherd__schedule_destroy(plan->space, plan->mine[i]);
     sherd__free(plan->space->heap, plan->mine);
     sherd__free(plan->space->heap, plan->step);
+    sherd__free(plan->space->heap, plan->trace);
     sherd__free(plan->space->heap, plan);
-}
-
-/* The step, its price and schedule; the plan is destroyed by the caller on failure. */
-static sherd_status fill(sherd_plan *plan)
-{
-    sherd__space *space = plan->space;
-    sherd__change change;
-    sherd__amounts amounts;
-
-    sherd__change_find(&change, plan->from, plan->to);
-    sherd_status status = sherd__amounts_find(&amounts, space, &change, plan->from->spec.shape);
-    if (status != SHERD_OK)
-        return status;
-    if (plan->from == plan->to) {
-        plan->price.peak_bytes = sherd__mul_cut(amounts.source_max, (int64_t)plan->element_bytes);
-        plan->price.bound_max_bytes = 0;
-        return SHERD_OK;
-    }
-    plan->step = sherd__alloc(space->heap, 1, sizeof *plan->step);
-    plan->mine = sherd__alloc(space->heap, 1, sizeof *plan->mine);
-    if (!plan->step || !plan->mine)
-        return sherd__no_memory(space->diag, "sherd_plan_create");
-    plan->steps = 1;
-    plan->step->from = plan->from;
-    plan->step->to = plan->to;
-    sherd__step_choose(plan->step, &plan->price, &change, &amounts, plan->element_bytes);
-    if (space->rank < 0)
-        return SHERD_OK;
-    return sherd__schedule_create(&plan->mine[0], space, plan->step, plan->element_bytes,
-                                  space->rank);
-}
-
-sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
-                              size_t element_bytes)
-{
-    sherd__space *space = from->space;
-
-    *out = NULL;
-    sherd_status status = check(from, to, element_bytes);
-    if (status != SHERD_OK)
-        return status;
-    sherd_plan *plan = sherd__alloc(space->heap, 1, sizeof *plan);
-    if (!plan)
-        return sherd__no_memory(space->diag, "sherd_plan_create");
-    plan->refs = 1;
-    plan->space = space;
-    plan->from = from;
-    plan->to = to;
-    plan->element_bytes = element_bytes;
-    plan->fingerprint = sherd__hash_word(0x706c616e, element_bytes);
-    plan->fingerprint = sherd__hash_word(plan->fingerprint, from->hash);
-    plan->fingerprint = sherd__hash_word(plan->fingerprint, to->hash);
-    write_what(plan);
-    status = fill(plan);
-    if (status != SHERD_OK) {
-        sherd__plan_destroy(plan);
-        return status;
-    }
-    *out = plan;
-    return SHERD_OK;
 }
 
 int sherd_plan_steps(const sherd_plan *plan)
@@ -129,9 +271,17 @@ const sherd_plan_price *sherd_plan_price_of(const sherd_plan *plan)
     return &plan->price;
 }
 
-const char *sherd_step_kind_name(sherd_step_kind kind)
+sherd_planner sherd_plan_planner(const sherd_plan *plan)
 {
-    static const char *const names[] = {"slice", "exchange", "reduce_exchange", "all_reduce"};
+    return plan->planner;
+}
 
-    return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+double sherd_plan_cost(const sherd_plan *plan)
+{
+    return plan->cost;
+}
+
+const char *sherd_plan_trace(const sherd_plan *plan)
+{
+    return plan->trace;
 }

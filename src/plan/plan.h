@@ -16,7 +16,10 @@ typedef struct sherd__pull {
     int64_t offset[SHERD_MAX_DIMS]; /* in that rank's source box, elements per dim */
 } sherd__pull;
 
-/* A box of my result, filled from one source (a copy) or from several (a reduction, in the order given = rank order). */
+/*
+ * A box of my result, filled from one source (a copy) or from several (a reduction, in the order given = rank order),
+ * or from none: with the neutral element of the op (a partition).
+ */
 typedef struct sherd__region {
     int64_t offset[SHERD_MAX_DIMS]; /* in my target box */
     int64_t size[SHERD_MAX_DIMS];
@@ -24,9 +27,9 @@ typedef struct sherd__region {
 } sherd__region;
 
 /*
- * What one rank does in one step. Regions are disjoint and cover the target box (ALL_REDUCE: my slice of it).
+ * What one rank does in one step. Regions are disjoint and cover the target box (sliced: my slice of it).
  *
- * ALL_REDUCE works on flattened, contiguous boxes (ndim is 1, source and target box of all sharers are
+ * A sliced ALL_REDUCE works on flattened, contiguous boxes (ndim is 1, source and target box of all sharers are
  * equal): after reducing its region each sharer writes it to the same place in every other sharer's result.
  */
 typedef struct sherd__schedule {
@@ -40,34 +43,56 @@ typedef struct sherd__schedule {
     sherd__pull *pull;
     int *source; /* other ranks that I pull from, ascending */
     int *reader; /* other ranks that pull from me, ascending */
-    int *sharer; /* ALL_REDUCE: the other ranks that I write to and that write to me, ascending */
+    int *sharer; /* sliced: the other ranks that I write to and that write to me, ascending */
     int64_t recv_bytes; /* bytes that come from other ranks, written by sharers included */
 } sherd__schedule;
+
+enum { SHERD__FLATTENED = 16 };
+
+/* Options as a value of their own: what was unset has its default, nothing points elsewhere. */
+typedef struct sherd__request {
+    sherd_planner planner;
+    sherd_weights weights;
+    int64_t per_host, max_bytes;
+    unsigned forbidden;
+    int flattened_count;
+    unsigned flattened[SHERD__FLATTENED];
+    sherd_price price;
+} sherd__request;
 
 struct sherd_plan {
     int refs; /* the cache holds one */
     sherd__space *space;
-    const sherd_layout *from, *to;
+    const sherd_layout *from, *to; /* their meshes may differ */
     size_t element_bytes;
+    sherd__request request;
+    uint64_t request_hash; /* of content; 0 = made without options */
+    sherd_planner planner; /* who made it */
+    double cost;           /* what that planner minimised */
     int steps;
     sherd_step *step; /* [steps] */
-    /* [steps] of the space's own rank; NULL entries on paper or outside of the mesh */
+    /* [steps] of the space's own rank; NULL entries on paper or outside of the step's meshes */
     sherd__schedule **mine;
     sherd_plan_price price;
-    uint64_t fingerprint; /* of content: both layouts and the element size */
+    uint64_t fingerprint; /* of content: both layouts, the element size and the request */
     char what[96];        /* for messages: "[8(x),4] -> [8,4(x)] on (x=2)", cut at the end */
+    char *trace;
 };
+
+/* Whether a step adds: some of its regions have several sources. */
+bool sherd__step_reduces(const sherd_step *step);
 
 /* As sherd_plan_create; finds or makes. */
 sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
-                              const sherd_layout *to, size_t element_bytes);
+                              const sherd_layout *to, size_t element_bytes,
+                              const sherd_plan_options *options);
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
 /* Drop all cached plans of a space. */
 void sherd__plans_clear(sherd__space *space);
 
-/* The schedule of one rank of the world; *out is NULL for a rank outside of the mesh. */
+/* The schedule of one rank of the world; *out is NULL for a rank outside of the step's meshes. */
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
                                     const sherd_step *step, size_t element_bytes, int rank);
 void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule);

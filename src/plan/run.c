@@ -133,6 +133,13 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
 
     sherd__row_major(ndim, schedule->target_size, target.stride);
     char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
+    if (region->count == 0) { /* a partition fills its whole target */
+        int64_t count = 1;
+        for (int d = 0; d < ndim; d++)
+            count *= region->size[d];
+        kernels->fill(dst, count, schedule->op == SHERD_PRODUCT ? 1 : 0);
+        return;
+    }
     if (region->count == 1) {
         const void *src =
             start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);

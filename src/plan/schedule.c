@@ -76,7 +76,7 @@ static void add_pulls(maker *m, const int64_t *at, const int64_t *offset)
 }
 
 /*
- * Slice, exchange and reduce-exchange: one region for each part of my target that one source box
+ * All but a sliced all-reduce and a partition: one region for each part of my target that one source box
  * holds.
  */
 static void find_parts(maker *m)
@@ -118,7 +118,7 @@ static void find_readers(maker *m)
 }
 
 /*
- * All-reduce: each of the group adds up its slice of the flattened box and writes it to the others.
+ * Sliced all-reduce: each of the group adds up its slice of the flattened box and writes it to the others.
  */
 static void find_slices(maker *m)
 {
@@ -144,14 +144,37 @@ static void find_slices(maker *m)
     } while (sherd__next(mesh, m->reduced, at));
 }
 
+/*
+ * Partition: for a sum or product coordinate 0 of the parted axes keeps what it holds, the others
+ * hold the neutral element; for the other ops all keep.
+ */
+static void find_keepers(maker *m)
+{
+    const int64_t none[SHERD_MAX_DIMS] = {0};
+    bool keeps = true;
+
+    for (int i = 0; i < m->change.mesh->axes; i++) {
+        int op = m->step->to->spec.pending[i];
+        if (m->change.parted >> i & 1 && (op == SHERD_SUM || op == SHERD_PRODUCT))
+            keeps = keeps && m->mine[i] == 0;
+    }
+    if (sherd__box_count(&m->target) == 0)
+        return;
+    add_region(m->schedule, none, m->target.size);
+    if (keeps)
+        add_pull(m, m->rank, none);
+}
+
 /* Count, or, once there is room, write. */
 static void run(maker *m)
 {
     sherd__schedule *s = m->schedule;
 
     s->regions = s->pulls = s->sources = s->readers = s->sharers = 0;
-    if (m->step->kind == SHERD_STEP_ALL_REDUCE) {
+    if (m->step->sliced) {
         find_slices(m);
+    } else if (m->step->kind == SHERD_STEP_PARTITION) {
+        find_keepers(m);
     } else {
         find_parts(m);
         find_readers(m);
@@ -187,7 +210,7 @@ static void set_sizes(maker *m)
 
     s->op = m->change.op;
     s->divisor = m->change.divisor;
-    if (m->step->kind == SHERD_STEP_ALL_REDUCE) {
+    if (m->step->sliced) {
         s->ndim = 1;
         s->source_size[0] = s->target_size[0] = sherd__box_count(&m->target);
         return;
@@ -242,6 +265,21 @@ sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
     m.schedule->recv_bytes = received(&m) * (int64_t)element_bytes;
     *out = m.schedule;
     return SHERD_OK;
+}
+
+void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,
+                              int64_t *sent)
+{
+    for (int i = 0; schedule && i < schedule->regions; i++) {
+        const sherd__region *region = &schedule->region[i];
+        int64_t bytes = (int64_t)element_bytes;
+        for (int d = 0; d < schedule->ndim; d++)
+            bytes *= region->size[d];
+        for (int j = region->first; j < region->first + region->count; j++)
+            if (schedule->pull[j].rank != rank)
+                sent[schedule->pull[j].rank] += bytes;
+        sent[rank] += bytes * schedule->sharers;
+    }
 }
 
 void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule)

@@ -82,7 +82,7 @@ static bool start(task *w)
     }
     if (step->kind == SHERD_STEP_SLICE)
         return slice(w, step, coordinate);
-    if (step->kind == SHERD_STEP_ALL_REDUCE && !sherd__is_contiguous(w->at)) {
+    if (step->sliced && !sherd__is_contiguous(w->at)) {
         w->compact = sherd__contiguous(w->at);
         if (!w->compact->storage)
             return false;
@@ -185,7 +185,15 @@ static bool plan(task *w)
     }
     if (t->layout == w->to)
         return true;
-    if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype)) != SHERD_OK) {
+    if (w->to->pending_axes & ~t->layout->pending_axes) {
+        sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                           "sherd_redistribute: from %s to %s: a move makes no pending reduction: "
+                           "`to` may be pending only on axes where the tensor is",
+                           t->layout->text, w->to->text);
+        return false;
+    }
+    if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype), NULL) !=
+        SHERD_OK) {
         w->plan = NULL;
         sherd__fail_diag(t->world, true);
         return false;

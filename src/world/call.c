@@ -151,6 +151,8 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
     task->plan = move->plan;
     task->schedule = move->plan->mine[move->step];
     task->kind = move->plan->step[move->step].kind;
+    task->sliced = move->plan->step[move->step].sliced;
+    task->reduces = sherd__step_reduces(&move->plan->step[move->step]);
     task->element_bytes = bytes;
     task->kernels = sherd__kernels_of(&world->kernels, move->dtype);
     task->source = move->source;
@@ -159,7 +161,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
         task->source_data = move->source->data + (size_t)move->source_offset * bytes;
     if (move->result)
         task->result_data = move->result->data + (size_t)move->result_offset * bytes;
-    if (task->kind == SHERD_STEP_ALL_REDUCE)
+    if (task->sliced)
         task->stride[0] = 1;
     else if (move->source_stride)
         memcpy(task->stride, move->source_stride,
@@ -202,7 +204,7 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     uint64_t sources = ranks_in(schedule->source, schedule->sources);
     uint64_t readers = ranks_in(schedule->reader, schedule->readers);
     uint64_t sharers =
-        task->kind == SHERD_STEP_ALL_REDUCE ? ranks_in(schedule->sharer, schedule->sharers) : 0;
+        task->sliced ? ranks_in(schedule->sharer, schedule->sharers) : 0;
 
     sherd__plan_retain(task->plan);
     call->awaited |= sources | sharers;
@@ -221,7 +223,7 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
 static const char *cannot_reduce(const sherd__call_state *call)
 {
     for (int i = 0; i < call->count; i++)
-        if (call->task[i].kind != SHERD_STEP_EXCHANGE && !call->task[i].kernels)
+        if (call->task[i].reduces && !call->task[i].kernels)
             return "this dtype can not be reduced";
     return NULL;
 }

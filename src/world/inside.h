@@ -48,7 +48,7 @@ typedef struct sherd__tally {
     int64_t calls, bytes, nanoseconds;
 } sherd__tally;
 
-enum { SHERD__SHARE = 4, SHERD__OPS = 5 }; /* step kinds, and "share" */
+enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
 /* The ranks that differ from this one only in some axes of a mesh. */
 typedef struct sherd__group {
@@ -80,6 +80,8 @@ typedef struct sherd__task {
     const sherd_plan *plan; /* retained */
     const sherd__schedule *schedule;
     sherd_step_kind kind;
+    bool sliced;  /* peers write into the result */
+    bool reduces; /* some regions have several sources */
     size_t element_bytes;
     const sherd__kernels *kernels;
     sherd__block *source, *result;

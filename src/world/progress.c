@@ -178,7 +178,7 @@ static void run_reduction(sherd_world *world, const sherd__call_state *call,
     const sherd__schedule *schedule = task->schedule;
 
     for (int k = 0; k < schedule->regions; k++) {
-        if (task->kind == SHERD_STEP_ALL_REDUCE)
+        if (task->sliced)
             reduce_and_write(world, call, task, i, &schedule->region[k]);
         else
             run_region(world, call, task, i, &schedule->region[k]);
@@ -259,7 +259,7 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     if (call->numbers)
         copy_words(world, call, fresh);
     for (int i = 0; i < call->count; i++) {
-        if (call->task[i].kind == SHERD_STEP_EXCHANGE)
+        if (!call->task[i].reduces)
             copy_fresh(world, call, &call->task[i], i, fresh);
         else if (!call->awaited)
             run_reduction(world, call, &call->task[i], i);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Options of a plan as a plain value: checked, defaults filled in, compared by content. Plans made
+ * without options never come here.
+ */
+#include "inside.h"
+#include "base/hash.h"
+
+#include <string.h>
+
+static const char function[] = "sherd_plan_create";
+
+static sherd_status check_ranges(const sherd_layout *from, const sherd_plan_options *options)
+{
+    sherd__diag *diag = from->space->diag;
+    const sherd_weights *w = &options->weights;
+
+    if ((unsigned)options->planner >= SHERD_PLANNERS)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %d is no planner", function,
+                           (int)options->planner);
+    if ((unsigned)w->kind > SHERD_WEIGHTS_CUSTOM || w->all_reduce < 0 || w->all_to_all < 0 ||
+        w->all_gather < 0 || w->reduce_scatter < 0 || w->chunk < 0)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: weights of kind %d must not be negative",
+                           function, (int)w->kind);
+    if (options->per_host < 0 || options->max_bytes < 0)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s: per_host %lld and max_bytes %lld must not be negative", function,
+                           (long long)options->per_host, (long long)options->max_bytes);
+    if (options->flattened_count < 0 || options->flattened_count > SHERD__FLATTENED)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %d flattened axis sets, not 0 to %d", function,
+                           options->flattened_count, SHERD__FLATTENED);
+    for (int i = 0; i < options->flattened_count; i++)
+        if (options->flattened[i] >> from->spec.mesh->axes)
+            return sherd__fail(diag, SHERD_EINVAL,
+                               "%s: flattened axis set %d (bits %x) has axes that the mesh (%s) "
+                               "has not",
+                               function, i, options->flattened[i], from->spec.mesh->text);
+    return SHERD_OK;
+}
+
+static sherd_status check_price(const sherd_layout *from, const sherd_price *price)
+{
+    bool good = (unsigned)price->kind <= SHERD_PRICE_TORCH && price->links >= 0 &&
+                price->links <= SHERD_MAX_AXES + 1 && price->per_host >= 0;
+
+    for (int i = 0; good && i < price->links; i++) {
+        const sherd_link *link = &price->link[i];
+        good = link->alpha_picoseconds >= 0 && link->beta_femtoseconds >= 0 &&
+               link->gamma_femtoseconds >= 0 && memchr(link->axis, '\0', sizeof link->axis) != NULL;
+    }
+    if (!good)
+        return sherd__fail(from->space->diag, SHERD_EINVAL,
+                           "%s: this is no price: kind %d, %d links, %lld devices per host; "
+                           "sherd_price_parse makes one",
+                           function, (int)price->kind, price->links, (long long)price->per_host);
+    return SHERD_OK;
+}
+
+sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
+                                 const sherd_layout *to, const sherd_plan_options *options)
+{
+    memset(out, 0, sizeof *out);
+    out->per_host = 1;
+    if (!options)
+        return SHERD_OK;
+    sherd_status status = check_ranges(from, options);
+    if (status == SHERD_OK && options->price)
+        status = check_price(from, options->price);
+    if (status != SHERD_OK)
+        return status;
+    if (options->planner != SHERD_PLANNER_EXACT && from->spec.mesh != to->spec.mesh)
+        return sherd__fail(from->space->diag, SHERD_ENOTSUP,
+                           "%s: planner %s plans within one mesh, but from is %s and to is %s: use "
+                           "exact",
+                           function, sherd_planner_name(options->planner), from->text, to->text);
+    out->planner = options->planner;
+    out->weights = options->weights;
+    out->per_host = options->per_host ? options->per_host : 1;
+    out->max_bytes = options->max_bytes;
+    out->forbidden = options->forbidden;
+    out->flattened_count = options->flattened_count;
+    for (int i = 0; i < options->flattened_count; i++)
+        out->flattened[i] = options->flattened[i];
+    if (options->price)
+        out->price = *options->price;
+    return SHERD_OK;
+}
+
+static uint64_t price_hash(uint64_t hash, const sherd_price *price)
+{
+    hash = sherd__hash_word(hash, (uint64_t)price->kind);
+    hash = sherd__hash_word(hash, (uint64_t)price->per_host);
+    for (int i = 0; i < price->links; i++) {
+        hash = sherd__hash_text(hash, price->link[i].axis);
+        hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)price->link[i].beta_femtoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)price->link[i].gamma_femtoseconds);
+    }
+    return hash;
+}
+
+static bool is_default(const sherd__request *r)
+{
+    return r->planner == SHERD_PLANNER_EXACT && r->weights.kind == SHERD_WEIGHTS_TIME &&
+           r->per_host == 1 && r->max_bytes == 0 && r->forbidden == 0 && r->flattened_count == 0 &&
+           r->price.kind == SHERD_PRICE_ARENA;
+}
+
+uint64_t sherd__request_hash(const sherd__request *r)
+{
+    if (is_default(r))
+        return 0;
+    uint64_t hash = sherd__hash_word(0x72657175, (uint64_t)r->planner);
+
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.kind);
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.all_reduce);
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.all_to_all);
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.all_gather);
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.reduce_scatter);
+    hash = sherd__hash_word(hash, (uint64_t)r->weights.chunk);
+    hash = sherd__hash_word(hash, (uint64_t)r->per_host);
+    hash = sherd__hash_word(hash, (uint64_t)r->max_bytes);
+    hash = sherd__hash_word(hash, r->forbidden);
+    for (int i = 0; i < r->flattened_count; i++)
+        hash = sherd__hash_word(hash, r->flattened[i]);
+    hash = price_hash(hash, &r->price);
+    return hash ? hash : 1;
+}
+
+static bool same_price(const sherd_price *a, const sherd_price *b)
+{
+    bool same = a->kind == b->kind && a->links == b->links && a->per_host == b->per_host;
+
+    for (int i = 0; same && i < a->links; i++) {
+        const sherd_link *x = &a->link[i], *y = &b->link[i];
+        same = strcmp(x->axis, y->axis) == 0 && x->alpha_picoseconds == y->alpha_picoseconds &&
+               x->beta_femtoseconds == y->beta_femtoseconds &&
+               x->gamma_femtoseconds == y->gamma_femtoseconds;
+    }
+    return same;
+}
+
+bool sherd__request_equal(const sherd__request *a, const sherd__request *b)
+{
+    const sherd_weights *v = &a->weights, *w = &b->weights;
+    bool same = a->planner == b->planner && v->kind == w->kind && v->all_reduce == w->all_reduce &&
+                v->all_to_all == w->all_to_all && v->all_gather == w->all_gather &&
+                v->reduce_scatter == w->reduce_scatter && v->chunk == w->chunk &&
+                a->per_host == b->per_host && a->max_bytes == b->max_bytes &&
+                a->forbidden == b->forbidden && a->flattened_count == b->flattened_count;
+
+    for (int i = 0; same && i < a->flattened_count; i++)
+        same = a->flattened[i] == b->flattened[i];
+    return same && same_price(&a->price, &b->price);
+}

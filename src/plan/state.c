@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * States as numbers, layouts and text. All of it is arithmetic on a few bytes, except for the
+ * layout of a state, which is interned: a microsecond, and a list of cuts where cuts are explicit.
+ */
+#include "state.h"
+#include "base/num.h"
+
+#include <string.h>
+
+void sherd__state_of(sherd__state *out, const sherd_layout *layout)
+{
+    const sherd__layout_spec *spec = &layout->spec;
+
+    memset(out, 0, sizeof *out);
+    memset(out->pending, -1, sizeof out->pending);
+    for (int d = 0; d < spec->ndim; d++) {
+        out->axes[d] = (int8_t)spec->dim[d].axes;
+        for (int i = 0; i < spec->dim[d].axes; i++)
+            out->axis[d][i] = (int8_t)spec->dim[d].axis[i];
+    }
+    for (int i = 0; i < spec->mesh->axes; i++)
+        out->pending[i] = (int8_t)spec->pending[i];
+}
+
+/* Per axis: 0 = replicated, 1 + 8 * dim + place = sharded, 65 + op = pending. */
+uint64_t sherd__state_key(const sherd__state *state, int axes, int ndim)
+{
+    uint64_t key = 0;
+
+    for (int i = 0; i < axes; i++)
+        if (state->pending[i] >= 0)
+            key |= (uint64_t)(65 + state->pending[i]) << 8 * (SHERD_MAX_AXES - 1 - i);
+    for (int d = 0; d < ndim; d++)
+        for (int i = 0; i < state->axes[d]; i++)
+            key |= (uint64_t)(1 + 8 * d + i) << 8 * (SHERD_MAX_AXES - 1 - state->axis[d][i]);
+    return key;
+}
+
+/* ---- layouts -------------------------------------------------------------------------------- */
+
+static int shared_axes(const sherd__dim *a, const sherd__dim *b)
+{
+    int i = 0;
+
+    while (i < a->axes && i < b->axes && a->axis[i] == b->axis[i])
+        i++;
+    return i;
+}
+
+/*
+ * Cuts of `dim` where either side has explicit ones; in memory that the caller frees. Stays NULL
+ * where the default does.
+ */
+static sherd_status carry_cuts(int64_t **out, sherd__dim *dim, const sherd_layout *from,
+                               const sherd_layout *to, int d)
+{
+    const sherd__dim *a = &from->spec.dim[d], *b = &to->spec.dim[d], *model = a;
+    const sherd_mesh *mesh = from->spec.mesh;
+    int keep = shared_axes(dim, a);
+
+    if (keep < dim->axes && shared_axes(dim, b) == dim->axes) {
+        model = b;
+        keep = dim->axes;
+    }
+    if (!model->cuts || dim->axes == 0)
+        return SHERD_OK;
+    *out = sherd__alloc(from->space->heap, (size_t)sherd__dim_parts(mesh, dim) + 1, sizeof **out);
+    if (!*out)
+        return sherd__no_memory(from->space->diag, "sherd_plan_create");
+    sherd__dim_refine(mesh, model, keep, dim, from->spec.shape[d], *out);
+    dim->cuts = *out;
+    return SHERD_OK;
+}
+
+sherd_status sherd__state_layout(const sherd_layout **out, const sherd__state *state,
+                                 const sherd_layout *from, const sherd_layout *to)
+{
+    sherd__layout_spec spec;
+    int64_t *cuts[SHERD_MAX_DIMS] = {NULL};
+    sherd_status status = SHERD_OK;
+
+    *out = NULL;
+    memset(&spec, 0, sizeof spec);
+    spec.mesh = from->spec.mesh;
+    spec.ndim = from->spec.ndim;
+    memcpy(spec.shape, from->spec.shape, sizeof spec.shape);
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        spec.pending[i] = state->pending[i];
+    for (int d = 0; d < spec.ndim && status == SHERD_OK; d++) {
+        spec.dim[d].axes = state->axes[d];
+        for (int i = 0; i < state->axes[d]; i++)
+            spec.dim[d].axis[i] = state->axis[d][i];
+        status = carry_cuts(&cuts[d], &spec.dim[d], from, to, d);
+    }
+    if (status == SHERD_OK)
+        status = sherd__layout_intern(out, &spec);
+    for (int d = 0; d < spec.ndim; d++)
+        sherd__free(from->space->heap, cuts[d]);
+    return status;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+void sherd__state_write(sherd__writer *w, const sherd__state *state, int axes, int ndim)
+{
+    static const char *const ops[] = {"sum", "avg", "min", "max", "product"};
+
+    for (int a = 0; a < axes; a++) {
+        bool sharded = false;
+        for (int d = 0; d < ndim; d++)
+            for (int i = 0; i < state->axes[d]; i++) {
+                if (state->axis[d][i] != a)
+                    continue;
+                sharded = true;
+                sherd__write(w, "S(%d)", d);
+                if (state->axes[d] > 1)
+                    sherd__write(w, "[%d]", i);
+            }
+        if (state->pending[a] >= 0)
+            sherd__write(w, "P(%s)", ops[state->pending[a]]);
+        else if (!sharded)
+            sherd__write(w, "R");
+    }
+}
+
+static bool on_two_meshes(const sherd__path *path)
+{
+    return path->at[0]->spec.mesh != path->at[path->stops - 1]->spec.mesh;
+}
+
+void sherd__path_write(sherd__writer *w, const void *path)
+{
+    const sherd__path *p = path;
+
+    for (int i = 0; i < p->stops; i++) {
+        const sherd__layout_spec *spec = &p->at[i]->spec;
+        sherd__state state;
+        if (i > 0)
+            sherd__write(w, p->merged[i] ? "-->" : "->");
+        sherd__state_of(&state, p->at[i]);
+        if (on_two_meshes(p))
+            sherd__write(w, "%s", p->at[i]->text);
+        else
+            sherd__state_write(w, &state, spec->mesh->axes, spec->ndim);
+    }
+}
