@@ -8,6 +8,7 @@
 #define SHERD_TESTS_TENSORS_H
 
 #include "check.h"
+#include "kernels/cast.h"
 #include "tensor/tensor.h"
 
 /* The sum of all addends at a global index, for Q addends. */
@@ -60,33 +61,18 @@ static inline int64_t global_of(const sherd_box *box, const int64_t *shape, int6
 
 static inline double number_at(const void *data, sherd_dtype dtype, int64_t i)
 {
-    switch (dtype) {
-    case SHERD_F32:
-        return (double)((const float *)data)[i];
-    case SHERD_F64:
-        return ((const double *)data)[i];
-    case SHERD_I32:
-        return ((const int32_t *)data)[i];
-    default:
-        return ((const unsigned char *)data)[i];
-    }
+    size_t bytes = sherd_dtype_bytes(dtype);
+    double value = 0;
+
+    sherd__cast(SHERD_F64, dtype, 1, &value, (const char *)data + (size_t)i * bytes);
+    return value;
 }
 
 static inline void set_number(void *data, sherd_dtype dtype, int64_t i, double value)
 {
-    switch (dtype) {
-    case SHERD_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case SHERD_F64:
-        ((double *)data)[i] = value;
-        break;
-    case SHERD_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        break;
-    default:
-        ((unsigned char *)data)[i] = value != 0;
-    }
+    size_t bytes = sherd_dtype_bytes(dtype);
+
+    sherd__cast(dtype, SHERD_F64, 1, (char *)data + (size_t)i * bytes, &value);
 }
 
 /* A tensor of a layout that holds its indices. */

@@ -150,15 +150,15 @@ static void every_status_has_a_name_and_a_text(void)
 
 static void every_dtype_has_a_name_and_a_size(void)
 {
-    static const char *names[] = {"f32", "f64", "i32", "bool"};
-    static const size_t bytes[] = {4, 8, 4, 1};
+    static const char *names[] = {"none", "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"};
+    static const size_t bytes[] = {0, 4, 8, 2, 2, 4, 8, 1, 1};
 
     CHECK_EQ(SHERD_DTYPES, LEN(names));
     for (int i = 0; i < SHERD_DTYPES; i++) {
         CHECK_TEXT(sherd_dtype_name((sherd_dtype)i), names[i]);
         CHECK_EQ(sherd_dtype_bytes((sherd_dtype)i), bytes[i]);
     }
-    CHECK_EQ(sherd_dtype_bytes((sherd_dtype)4), 0);
+    CHECK_EQ(sherd_dtype_bytes((sherd_dtype)SHERD_DTYPES), 0);
     CHECK_EQ(sherd_dtype_bytes((sherd_dtype)-1), 0);
     CHECK_TEXT(sherd_dtype_name((sherd_dtype)-1), "unknown");
 }

@@ -10,7 +10,7 @@ static const int64_t shapes[][2] = {{8, 4}, {7, 5}, {1, 1}, {2, 3}, {4, 0}};
 
 static void copied_data_is_read_back(sherd_world *world)
 {
-    for (int dtype = 0; dtype < SHERD_DTYPES; dtype++)
+    for (int dtype = SHERD_DTYPE_NONE + 1; dtype < SHERD_DTYPES; dtype++)
         for (int s = 0; s < LEN(shapes); s++) {
             unsigned char data[8 * 40] = {0};
             int64_t n = shapes[s][0] * shapes[s][1];
@@ -28,9 +28,9 @@ static void copied_data_is_read_back(sherd_world *world)
 
 static void fills_hold_one_value(sherd_world *world)
 {
-    static const double values[] = {2.5, -3.25, 7, 1};
+    static const double values[SHERD_DTYPES] = {0, 2.5, -3.25, 1.5, -6, 7, -8, 9, 1};
 
-    for (int dtype = 0; dtype < SHERD_DTYPES; dtype++)
+    for (int dtype = SHERD_DTYPE_NONE + 1; dtype < SHERD_DTYPES; dtype++)
         for (int s = 0; s < LEN(shapes); s++) {
             sherd_tensor *t =
                 sherd_constant(world, (sherd_dtype)dtype, shapes[s], 2, values[dtype]);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types. f32 and f64 compute; i32 and bool serve as indices and masks. */
+/*
+ * Element types. f32 and f64 compute; bf16 and f16 are stored in two bytes and compute in f32, rounded once for each
+ * element that is stored; integers and bool serve as indices, masks and data.
+ */
 #ifndef SHERD_DTYPE_H
 #define SHERD_DTYPE_H
 
@@ -8,23 +11,29 @@
 SHERD_BEGIN
 
 typedef enum sherd_dtype {
-    SHERD_F32 = 0,
-    SHERD_F64 = 1,
-    SHERD_I32 = 2,
-    SHERD_BOOL = 3 /* one byte, 0 or 1 */
+    SHERD_DTYPE_NONE = 0, /* not said: in options the default, elsewhere no dtype */
+    SHERD_F32 = 1,
+    SHERD_F64 = 2,
+    SHERD_BF16 = 3, /* the upper half of an f32: 8 bits of exponent, 7 of fraction */
+    SHERD_F16 = 4,  /* IEEE 754 binary16: 5 bits of exponent, 10 of fraction */
+    SHERD_I32 = 5,
+    SHERD_I64 = 6,
+    SHERD_U8 = 7,
+    SHERD_BOOL = 8 /* one byte, 0 or 1 */
 } sherd_dtype;
 
-enum { SHERD_DTYPES = 4 };
+enum { SHERD_DTYPES = 9 }; /* SHERD_DTYPE_NONE counted */
 
 /**
- * Bytes of one element; 0 for a number that is no dtype.
+ * Bytes of one element; 0 for SHERD_DTYPE_NONE and for a number that is no dtype.
  *
  * @local   @errors none
  */
 SHERD_API size_t sherd_dtype_bytes(sherd_dtype dtype);
 
 /**
- * The name as in texts and on the command line: "f32", "f64", "i32", "bool".
+ * The name as in texts and on the command line: "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"; "none" for
+ * SHERD_DTYPE_NONE.
  *
  * @local   @owns static text   @errors none
  */

@@ -29,10 +29,13 @@ static void give(sherd_args *out, sherd_tensor *t)
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static const sherd_layer_options *or_default(const sherd_layer_options *options)
+static sherd_layer_options with_defaults(const sherd_layer_options *options)
 {
-    static const sherd_layer_options none;
-    return options ? options : &none;
+    sherd_layer_options o = options ? *options : (sherd_layer_options){0};
+
+    if (o.dtype == SHERD_DTYPE_NONE)
+        o.dtype = SHERD_F32;
+    return o;
 }
 
 static sherd_status check(sherd_world *world, const char *function, int64_t a, int64_t b,
@@ -97,17 +100,17 @@ static void linear(sherd_module *self, const sherd_args *in, sherd_args *out)
 sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t in,
                                  int64_t features, const sherd_layer_options *options)
 {
-    const sherd_layer_options *o = or_default(options);
+    const sherd_layer_options o = with_defaults(options);
     sherd_tensor *weight, *bias = NULL;
-    sherd_status status = check(world, "sherd_linear_create", in, features, o);
+    sherd_status status = check(world, "sherd_linear_create", in, features, &o);
 
     *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
-    weight = draw(world, features, in, o);
-    if (o->bias)
-        bias = sherd_constant(world, o->dtype, &features, 1, 0);
+    weight = draw(world, features, in, &o);
+    if (o.bias)
+        bias = sherd_constant(world, o.dtype, &features, 1, 0);
     status = assemble(out, world, SHERD_MODULE_LINEAR, linear, weight, bias);
     sherd_scope_end(world);
     return status;
@@ -121,15 +124,15 @@ static void embedding(sherd_module *self, const sherd_args *in, sherd_args *out)
 sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int64_t entries,
                                     int64_t width, const sherd_layer_options *options)
 {
-    const sherd_layer_options *o = or_default(options);
-    sherd_status status = check(world, "sherd_embedding_create", entries, width, o);
+    const sherd_layer_options o = with_defaults(options);
+    sherd_status status = check(world, "sherd_embedding_create", entries, width, &o);
 
     *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
-    status = assemble(out, world, SHERD_MODULE_EMBEDDING, embedding, draw(world, entries, width, o),
-                      NULL);
+    status = assemble(out, world, SHERD_MODULE_EMBEDDING, embedding,
+                      draw(world, entries, width, &o), NULL);
     sherd_scope_end(world);
     return status;
 }
@@ -143,16 +146,16 @@ static void layer_norm(sherd_module *self, const sherd_args *in, sherd_args *out
 sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
                                      const sherd_layer_options *options)
 {
-    const sherd_layer_options *o = or_default(options);
+    const sherd_layer_options o = with_defaults(options);
     sherd_tensor *weight, *bias;
-    sherd_status status = check(world, "sherd_layer_norm_create", width, 1, o);
+    sherd_status status = check(world, "sherd_layer_norm_create", width, 1, &o);
 
     *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
-    weight = sherd_constant(world, o->dtype, &width, 1, 1);
-    bias = sherd_constant(world, o->dtype, &width, 1, 0);
+    weight = sherd_constant(world, o.dtype, &width, 1, 1);
+    bias = sherd_constant(world, o.dtype, &width, 1, 0);
     status = assemble(out, world, SHERD_MODULE_LAYER_NORM, layer_norm, weight, bias);
     sherd_scope_end(world);
     return status;

@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "kernels/cast.h"
+
 /* Where the view begins. A tensor without elements has no block; its pointer is good for zero elements. */
 static void *first(const sherd_tensor *t)
 {
@@ -107,21 +109,6 @@ void *sherd_tensor_write(sherd_tensor *t)
     return data;
 }
 
-static double number(sherd_dtype dtype, const void *data)
-{
-    switch (dtype) {
-    case SHERD_F32:
-        return (double)*(const float *)data;
-    case SHERD_F64:
-        return *(const double *)data;
-    case SHERD_I32:
-        return *(const int32_t *)data;
-    case SHERD_BOOL:
-        return *(const unsigned char *)data;
-    }
-    return NAN;
-}
-
 /* The tensor itself, or a copy of it on every rank; to be released if it is another one. */
 static sherd_tensor *everywhere(sherd_tensor *t)
 {
@@ -148,7 +135,7 @@ double sherd_item(sherd_tensor *t)
     sherd_tensor *whole = everywhere(t);
     const void *data = sherd__data(whole);
     if (data && whole->count == 1)
-        value = number(whole->dtype, data);
+        sherd__cast(SHERD_F64, whole->dtype, 1, &value, data);
     if (whole != t)
         sherd_tensor_release(whole);
     return value;

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "kernels/cast.h"
 
 /* Whether a user's arguments describe a plain tensor. */
 static bool is_valid(sherd_world *world, const char *function, sherd_dtype dtype,
@@ -43,11 +44,28 @@ static bool is_valid(sherd_world *world, const char *function, sherd_dtype dtype
 static bool fits(sherd_world *world, bool distributed, const char *function, sherd_dtype dtype,
                  double value)
 {
-    bool good = dtype != SHERD_I32 || (value >= INT32_MIN && value <= INT32_MAX);
+    bool good = true;
 
+    if (dtype == SHERD_I32)
+        good = value >= INT32_MIN && value <= INT32_MAX;
+    else if (dtype == SHERD_I64)
+        good = value >= -0x1p63 && value < 0x1p63;
+    else if (dtype == SHERD_U8)
+        good = value >= 0 && value <= UINT8_MAX;
     if (!good)
-        sherd__fail_tensor(world, distributed, SHERD_EINVAL, "%s: %g is no i32", function, value);
+        sherd__fail_tensor(world, distributed, SHERD_EINVAL, "%s: %g is no %s", function, value,
+                           sherd_dtype_name(dtype));
     return good;
+}
+
+/* One element, then copies of all that is there, twice as many each time. */
+static void repeat(void *data, sherd_dtype dtype, int64_t count, double value)
+{
+    size_t element = sherd_dtype_bytes(dtype), bytes = (size_t)count * element;
+
+    sherd__cast(dtype, SHERD_F64, 1, data, &value);
+    for (size_t done = element; done < bytes; done *= 2)
+        memcpy((char *)data + done, data, done < bytes - done ? done : bytes - done);
 }
 
 void sherd__fill(sherd_tensor *t, double value)
@@ -59,11 +77,8 @@ void sherd__fill(sherd_tensor *t, double value)
         return;
     if (kernels)
         kernels->fill(data, t->count, value);
-    else if (t->dtype == SHERD_BOOL)
-        memset(data, value != 0, (size_t)t->count);
     else
-        for (int64_t i = 0; i < t->count; i++)
-            ((int32_t *)data)[i] = (int32_t)value;
+        repeat(data, t->dtype, t->count, value);
 }
 
 sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
@@ -170,9 +185,10 @@ static bool is_valid_random(const request *r)
 {
     if (!r->layout && !is_valid(r->world, r->function, r->dtype, r->shape, r->ndim))
         return false;
-    if (r->dtype != SHERD_F32 && r->dtype != SHERD_F64) {
+    if (!sherd__kernels_of(sherd__world_kernels(r->world), r->dtype)) {
         sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL,
-                           "%s: the dtype must be f32 or f64", r->function);
+                           "%s: the dtype must have fractions (f32, f64, bf16 or f16)",
+                           r->function);
         return false;
     }
     if (r->layout && r->layout->pending_axes != 0) {

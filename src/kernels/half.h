@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Numbers of 16 bits, to f32 and back, in plain C. To 16 bits is round to nearest, ties to even; a NaN stays a NaN
+ * (a quiet one), what is too large becomes infinite, and f16 subnormals are exact. From 16 bits is exact. A double
+ * goes through an f32 that is rounded to odd: then the second rounding comes out as if it were the only one.
+ */
+#ifndef SHERD__HALF_H
+#define SHERD__HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t sherd__float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float sherd__float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline float sherd__from_bf16(uint16_t h)
+{
+    return sherd__float_of((uint32_t)h << 16);
+}
+
+static inline uint16_t sherd__to_bf16(float x)
+{
+    uint32_t bits = sherd__float_bits(x);
+
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+static inline float sherd__from_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3FFu;
+
+    if (exponent == 31) /* infinite, or a NaN, which becomes quiet */
+        return sherd__float_of(sign | 0x7F800000u | fraction << 13 | (fraction ? 0x400000u : 0));
+    if (exponent == 0)
+        return sherd__float_of(sign | sherd__float_bits((float)fraction * 0x1p-24f));
+    return sherd__float_of(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+static inline uint16_t sherd__to_f16(float x)
+{
+    uint32_t bits = sherd__float_bits(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+
+    if (size > 0x7F800000u)
+        return (uint16_t)(sign | 0x7E00u | (size >> 13 & 0x3FFu));
+    if (size >= 0x477FF000u) /* 65520 and more */
+        return (uint16_t)(sign | 0x7C00u);
+    if (size >= 0x38800000u) /* 2^-14: normal numbers; a carry counts the exponent up */
+        return (uint16_t)(sign | (((size + 0xFFFu + (size >> 13 & 1u)) >> 13) - (112u << 10)));
+    /* Beside 0.5 the sum has steps of 2^-24, as subnormal numbers have: the addition rounds. */
+    return (uint16_t)(sign | (sherd__float_bits(sherd__float_of(size) + 0.5f) - 0x3F000000u));
+}
+
+/* The f32 on either side of x whose last bit is 1, or x itself if it is an f32. */
+static inline float sherd__to_odd(double x)
+{
+    float f = (float)x;
+    uint32_t bits = sherd__float_bits(f);
+
+    if (isnan(x) || (double)f == x)
+        return f;
+    if (fabs((double)f) > fabs(x))
+        bits--;
+    return sherd__float_of(bits | 1u);
+}
+
+static inline uint16_t sherd__double_to_bf16(double x)
+{
+    return sherd__to_bf16(sherd__to_odd(x));
+}
+
+static inline uint16_t sherd__double_to_f16(double x)
+{
+    return sherd__to_f16(sherd__to_odd(x));
+}
+
+#endif
