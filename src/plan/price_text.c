@@ -70,17 +70,22 @@ typedef struct decimal {
     int64_t exponent; /* cut far beyond what any text's digits could make up for */
 } decimal;
 
+/* "e-12", if it stands here; else 0. */
 static int64_t take_exponent(sherd__scanner *s)
 {
-    enum { SIGN_AND_DIGIT = 2 };
     const int64_t far = (int64_t)1 << 55;
-    const char *at = s->at + 1;
-    bool negative = *at == '-';
+    const char *at = s->at;
     int64_t value = 0;
 
-    if ((*s->at != 'e' && *s->at != 'E') || !is_digit(at[*at == '-' || *at == '+']))
+    if (*at != 'e' && *at != 'E')
         return 0;
-    for (at += *at == '-' || *at == '+'; is_digit(*at); at++)
+    at++;
+    bool negative = *at == '-';
+    if (*at == '-' || *at == '+')
+        at++;
+    if (!is_digit(*at))
+        return 0;
+    for (; is_digit(*at); at++)
         value = sherd__min(value * 10 + (*at - '0'), far);
     s->at = at;
     return negative ? -value : value;
@@ -143,9 +148,7 @@ static sherd_status scan_seconds(reader *r, int scale, const char *what, int64_t
     if (!is_blank(start[-1]) || !take_decimal(&r->s, &number) || !(is_blank(*r->s.at) || at_end(r)))
         return expected(r, start, what);
     if (!to_integer(&number, scale, out))
-        return expected(r, start,
-                        "a number of seconds that is not too large: below 2^62 units of 1e-12 "
-                        "(alpha) or 1e-15 (beta, gamma)");
+        return expected(r, start, "fewer seconds: below 4.6e6 for alpha, 4.6e3 for beta and gamma");
     return SHERD_OK;
 }
 
@@ -153,14 +156,13 @@ static sherd_status scan_seconds(reader *r, int scale, const char *what, int64_t
 
 static sherd_status scan_axis(reader *r, char *out, size_t room)
 {
-    static const char need[] = "the name of an axis, or *";
     const char *start = r->s.at;
 
     if (*start == '*') {
         snprintf(out, room, "*");
         r->s.at++;
-    } else if (is_digit(*start) || !sherd__take_name(&r->s, out, room)) {
-        return expected(r, start, need);
+    } else if (!sherd__take_name(&r->s, out, room)) {
+        return expected(r, start, "the name of an axis (of at most 31 letters), or *");
     }
     if (!is_blank(*r->s.at) && !at_end(r))
         return expected(r, r->s.at, "a blank and alpha in seconds");
