@@ -91,6 +91,12 @@ sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amoun
 typedef struct sherd__price_model {
     const char *name;
     void (*price)(sherd__priced *step, const sherd__problem *problem);
+    /*
+     * A lower bound, in picoseconds, of any one step that brings something from another rank into
+     * boxes of which the largest has target_max elements, and adds `addends` addends there (1 =
+     * none). Searches leave out what cannot get below it.
+     */
+    int64_t (*floor)(const sherd__problem *problem, int64_t target_max, int64_t addends);
 } sherd__price_model;
 
 const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);

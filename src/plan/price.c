@@ -44,10 +44,19 @@ static int64_t traffic_ps(int64_t bytes)
     return sherd__add_cut(near * arena.cache_ps, sherd__mul_cut(bytes - near, arena.memory_ps));
 }
 
+/* Traffic of a slice of one of k sharers that adds it up and writes it to all. */
+static int64_t sliced_traffic(int64_t n, int64_t k)
+{
+    int64_t lo, hi;
+
+    sherd__slice_of(n, k, 0, &lo, &hi);
+    return sherd__mul_cut(hi - lo, 2 * k);
+}
+
 /* Elements of traffic of the busiest rank. */
 static int64_t traffic_of(const sherd__priced *p)
 {
-    int64_t k = p->change.addends, n = p->amounts.target_max, lo, hi;
+    int64_t k = p->change.addends, n = p->amounts.target_max;
 
     switch (p->step.kind) {
     case SHERD_STEP_SLICE: /* where no box changes the storage is shared */
@@ -63,8 +72,7 @@ static int64_t traffic_of(const sherd__priced *p)
     case SHERD_STEP_ALL_REDUCE:
         if (!p->step.sliced)
             return sherd__mul_cut(n, k + 1);
-        sherd__slice_of(n, k, 0, &lo, &hi);
-        return sherd__mul_cut(hi - lo, 2 * k);
+        return sliced_traffic(n, k);
     }
     return 0;
 }
@@ -81,7 +89,20 @@ static void price_arena(sherd__priced *p, const sherd__problem *problem)
                                          p->rounds * arena.round_ps);
 }
 
-const sherd__price_model sherd__price_arena = {"arena", price_arena};
+/* Each byte of the target is written and each addend of it read, but for a sliced all-reduce. */
+static int64_t floor_arena(const sherd__problem *problem, int64_t target_max, int64_t addends)
+{
+    int64_t bytes = (int64_t)problem->element_bytes;
+    int64_t whole = sherd__mul_cut(sherd__mul_cut(target_max, addends + 1), bytes);
+    int64_t least = sherd__add_cut(traffic_ps(whole), arena.round_ps);
+
+    if (addends == 1)
+        return least;
+    int64_t sliced = sherd__mul_cut(sliced_traffic(target_max, addends), bytes);
+    return sherd__min(least, sherd__add_cut(traffic_ps(sliced), 2 * arena.round_ps));
+}
+
+const sherd__price_model sherd__price_arena = {"arena", price_arena, floor_arena};
 
 const sherd__price_model *sherd__price_model_of(sherd_price_kind kind)
 {
