@@ -38,3 +38,8 @@ bool sherd__is_half(sherd_dtype dtype)
 {
     return sherd__has_fractions(dtype) && types[dtype].bytes == 2;
 }
+
+sherd_dtype sherd__statistics_dtype(sherd_dtype dtype)
+{
+    return sherd__is_half(dtype) ? SHERD_F32 : dtype;
+}

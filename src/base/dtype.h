@@ -9,5 +9,7 @@
 bool sherd__has_fractions(sherd_dtype dtype);
 /* bf16, f16. */
 bool sherd__is_half(sherd_dtype dtype);
+/* In what an operator on this dtype keeps sums, means and logarithms of sums: f32 for the 16-bit types. */
+sherd_dtype sherd__statistics_dtype(sherd_dtype dtype);
 
 #endif

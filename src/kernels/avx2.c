@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast f32 kernels for AVX2. The build gives this file the flags it needs; choose.c asks the
+/* The fast kernels for AVX2. The build gives this file the flags it needs; choose.c asks the
  * machine. */
 #include "fast.h"
 
@@ -7,10 +7,16 @@
 
 #include "vector_avx2.h"
 #include "fast_body.inc"
+#include "fast_halves.inc"
 
 void sherd__install_avx2(sherd__kernels *table)
 {
     install(table, "avx2");
+}
+
+void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16)
+{
+    install_halves(bf16, f16, "avx2");
 }
 
 double sherd__spin_avx2(int64_t rounds)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast f32 kernels for AVX-512. The build gives this file the flags it needs; choose.c asks the
+/* The fast kernels for AVX-512. The build gives this file the flags it needs; choose.c asks the
  * machine. */
 #include "fast.h"
 
@@ -7,10 +7,16 @@
 
 #include "vector_avx512.h"
 #include "fast_body.inc"
+#include "fast_halves.inc"
 
 void sherd__install_avx512(sherd__kernels *table)
 {
     install(table, "avx512");
+}
+
+void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16)
+{
+    install_halves(bf16, f16, "avx512");
 }
 
 double sherd__spin_avx512(int64_t rounds)

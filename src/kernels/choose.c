@@ -22,7 +22,8 @@ static bool wanted(const char *variable, const char *name)
 bool sherd__has_avx2(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
 #else
     return false;
 #endif
@@ -40,16 +41,32 @@ bool sherd__has_avx512(void)
 }
 
 /* The widest instruction set that the machine and the environment allow. */
-static void install_fast(sherd__kernels *table)
+static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
-    if (wanted("SHERD_KERNELS", "avx512") && sherd__has_avx512())
-        sherd__install_avx512(table);
-    else if (wanted("SHERD_KERNELS", "avx2") && sherd__has_avx2())
-        sherd__install_avx2(table);
+    if (wanted("SHERD_KERNELS", "avx512") && sherd__has_avx512()) {
+        sherd__install_avx512(&set->f32);
+        sherd__install_half_avx512(&set->bf16, &set->f16);
+    } else if (wanted("SHERD_KERNELS", "avx2") && sherd__has_avx2()) {
+        sherd__install_avx2(&set->f32);
+        sherd__install_half_avx2(&set->bf16, &set->f16);
+    }
 #else
-    (void)table;
+    (void)set;
 #endif
+}
+
+/* The plain products, where they are asked for by name. */
+static void install_half_gemm(sherd__kernel_set *set)
+{
+    sherd__kernels bf16, f16;
+
+    if (wanted("SHERD_GEMM", "tiles") || wanted("SHERD_GEMM", "onednn"))
+        return;
+    sherd__install_half_ref(&bf16, &f16);
+    set->bf16.gemm = bf16.gemm;
+    set->f16.gemm = f16.gemm;
+    set->bf16.gemm_name = set->f16.gemm_name = bf16.gemm_name;
 }
 
 /* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by
@@ -73,8 +90,10 @@ void sherd__kernels_choose(sherd__kernel_set *set)
 {
     set->f32 = sherd__ref_f32;
     set->f64 = sherd__ref_f64;
-    install_fast(&set->f32);
+    sherd__install_half_ref(&set->bf16, &set->f16);
+    install_fast(set);
     install_gemm(&set->f32);
+    install_half_gemm(set);
 }
 
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)
@@ -84,7 +103,44 @@ const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtyp
         return &set->f32;
     case SHERD_F64:
         return &set->f64;
+    case SHERD_BF16:
+        return &set->bf16;
+    case SHERD_F16:
+        return &set->f16;
     default:
         return NULL;
     }
+}
+
+const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
+                                               sherd_reduce_op op)
+{
+    if (sherd__has_fractions(dtype))
+        return sherd__kernels_of(set, dtype);
+    if (op == SHERD_AVG)
+        return NULL;
+    switch (dtype) {
+    case SHERD_I32:
+        return &sherd__whole_i32;
+    case SHERD_I64:
+        return &sherd__whole_i64;
+    case SHERD_U8:
+        return &sherd__whole_u8;
+    default:
+        return NULL;
+    }
+}
+
+void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
+                    int64_t n, void *dst, const void *src)
+{
+    const sherd__kernels *to = sherd__kernels_of(set, dst_dtype);
+    const sherd__kernels *from = sherd__kernels_of(set, src_dtype);
+
+    if (dst_dtype == SHERD_F32 && from)
+        from->widen(n, dst, src);
+    else if (src_dtype == SHERD_F32 && to)
+        to->narrow(n, dst, src);
+    else
+        sherd__cast(dst_dtype, src_dtype, n, dst, src);
 }

@@ -10,8 +10,11 @@
 /* Put the fast f32 kernels over the reference. The machine must have the instruction set. */
 void sherd__install_avx2(sherd__kernels *table);
 void sherd__install_avx512(sherd__kernels *table);
+/* The same for the 16-bit types: whole tables. */
+void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
+void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 
-/* Whether this machine has the instruction set (and FMA). */
+/* Whether this machine has the instruction set (and FMA and F16C). */
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);
 

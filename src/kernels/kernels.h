@@ -4,10 +4,15 @@
  * strides are elements, matrices are row-major. Kernels allocate nothing, keep nothing, start no threads,
  * and cannot fail. ref.c (ref_body.inc) holds a plain version of all of them; faster versions replace
  * entries of the f32 table where the machine has what they need (one file per instruction set; see choose.c).
+ *
+ * The tables of bf16 and f16 run the f32 kernels on blocks (half_body.inc): arithmetic and sums are f32, each element
+ * is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats), and p, m and v of adamw, are f32
+ * there: see sherd__statistics_dtype.
  */
 #ifndef SHERD__KERNELS_H
 #define SHERD__KERNELS_H
 
+#include "base/dtype.h"
 #include "base/philox.h"
 #include "sherd/dtype.h"
 #include "sherd/layout.h"
@@ -39,13 +44,17 @@ typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "onednn", "tiles", "reference" */
 
+    /* dst[n] = src[n] as f32, and from f32 rounded to nearest, ties to even. */
+    void (*widen)(int64_t n, float *dst, const void *src);
+    void (*narrow)(int64_t n, void *dst, const float *src);
+
     /* c[m,n] = alpha op(a) op(b) + beta c; op(a) is [m,k], op(b) is [k,n]; ta: a is stored [k,m]; lda.. row strides.
      * beta 0 does not read c. m, n or k may be 0. */
     void (*gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 
     /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
-     * 16-bit types would accumulate in f32. dst may equal a src. */
+     * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */
     void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
                    double divisor);
 
@@ -113,7 +122,7 @@ typedef struct sherd__kernels {
 /* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and
  * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
-    sherd__kernels f32, f64;
+    sherd__kernels f32, f64, bf16, f16;
 } sherd__kernel_set;
 
 /* Fill a set for this machine and this thread (oneDNN is told to use one thread). */
@@ -121,6 +130,14 @@ void sherd__kernels_choose(sherd__kernel_set *set);
 
 /* The table of a dtype; NULL for one that does not compute. */
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
+
+/* What a move may ask for: reduce and fill, also of integers. NULL where there is no such reduction: of bool, and the average of integers. */
+const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
+                                               sherd_reduce_op op);
+
+/* As sherd__cast (cast.h), by this machine's best. */
+void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
+                    int64_t n, void *dst, const void *src);
 
 /* Copy a box, any dtype: size[ndim], strides in elements. Streams past the cache where the box is large. */
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,

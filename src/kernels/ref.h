@@ -3,12 +3,17 @@
 #ifndef SHERD__REF_H
 #define SHERD__REF_H
 
+#include "cast.h"
 #include "kernels.h"
 
 #include <math.h>
 
 extern const sherd__kernels sherd__ref_f32;
 extern const sherd__kernels sherd__ref_f64;
+/* Only reduce and fill. */
+extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8;
+
+void sherd__install_half_ref(sherd__kernels *bf16, sherd__kernels *f16);
 
 /* A uniform number is the upper 24 bits of its word over 2^24: exact in f32, so both types draw the
  * same. */

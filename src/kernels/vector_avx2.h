@@ -210,6 +210,32 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+INLINE vf v_load_bf16(const uint16_t *p)
+{
+    vi x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+INLINE void v_store_bf16(uint16_t *p, vf x)
+{
+    vi bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
+    vi odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    vi quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    vi y = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), quiet, v_is_nan(x));
+    /* Packing works within halves of 128 bits: the numbers are in words 0 and 2 of 64 bits. */
+    vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(packed));
+}
+INLINE vf v_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+INLINE void v_store_f16(uint16_t *p, vf x)
+{
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 /* dst[j][i] = src[i][j] for 4 x 4 floats. */
 INLINE void v_transpose4(float *dst, int64_t dst_row, const float *src, int64_t src_row)
 {

@@ -213,6 +213,32 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm512_unpackhi_epi64(b, d);
 }
 
+/* 16 numbers of 16 bits; storing rounds to nearest, ties to even. */
+INLINE vf v_load_bf16(const uint16_t *p)
+{
+    vi x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+/* vcvtneps2bf16 would lose subnormal numbers. */
+INLINE void v_store_bf16(uint16_t *p, vf x)
+{
+    vi bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+    vi odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    vi rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    vi quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    vi y = _mm512_mask_blend_epi32(v_is_nan(x), _mm512_srli_epi32(rounded, 16), quiet);
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(y));
+}
+INLINE vf v_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+INLINE void v_store_f16(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 /* dst[j][i] = src[i][j] for 4 x 4 floats. */
 INLINE void v_transpose4(float *dst, int64_t dst_row, const float *src, int64_t src_row)
 {
