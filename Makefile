@@ -3,6 +3,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 ARGS ?=
+SECONDS ?= 60
 MAKEFLAGS += --no-print-directory
 , := ,
 
@@ -12,7 +13,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
 TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
-.PHONY: all run test asan tsan lint symbols format bench proof clean help
+.PHONY: all run test asan tsan lint symbols format bench proof fuzz clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -68,8 +69,11 @@ proof: ready ## the long tests: more meshes, many more pairs of layouts
 	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
 
+fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
+	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)
+
 clean: ## remove all build folders
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-fuzz
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
