@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts as text: what is written reads back as the same pointer, for generated layouts and for
- * the cases computed by PyTorch; what is wrong names its column; and every failed allocation is
- * survived.
+ * Layouts as text: what is written reads back as the same pointer, for generated layouts; what is
+ * wrong names its column; and every failed allocation is survived.
  */
 #define CHECK_PURE
 #include "paper.h"
-
-#include <time.h>
 
 enum { MANY = 4096 };
 
@@ -347,89 +344,6 @@ static void bad_shapes_and_dtypes_name_the_column(void)
     paper_close(&p);
 }
 
-/* ---- cases computed by PyTorch -------------------------------------------------------------- */
-
-static int read_shape(const char *text, int64_t *shape)
-{
-    int ndim = 0;
-
-    while (*text) {
-        shape[ndim++] = strtoll(text, (char **)(uintptr_t)&text, 10);
-        text += *text == 'x';
-    }
-    return ndim;
-}
-
-/*
- * "2+3,0+4": offset and size per dim; "-" for the offset of an empty shard, which lies elsewhere
- * here.
- */
-static void check_box(const sherd_layout *layout, int rank, const char *text)
-{
-    sherd_box box = sherd_layout_box(layout, rank, 0);
-
-    for (int d = 0; d < box.ndim; d++) {
-        int64_t offset = *text == '-' ? box.offset[d] : strtoll(text, NULL, 10);
-        text = strchr(text, '+') + 1;
-        CHECK_EQ(box.offset[d], offset);
-        CHECK_EQ(box.size[d], strtoll(text, (char **)(uintptr_t)&text, 10));
-        CHECK(box.offset[d] + box.size[d] <= layout->spec.shape[d]);
-        text += *text == ',';
-    }
-}
-
-static void check_strided(const sherd_mesh *mesh, int ndim, const int64_t *shape,
-                          const char *placements, const char *order)
-{
-    const sherd_layout *layout, *other;
-    bool none = strcmp(order, "none") == 0;
-    sherd_status status =
-        sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL);
-
-    CHECK_EQ(status, none ? SHERD_ENOTSUP : SHERD_OK);
-    if (none) {
-        CHECK(strstr(mesh->space->diag->text, "is no shard order"));
-        return;
-    }
-    CHECK_OK(sherd_layout_parse_placements(&other, mesh, ndim, shape, order, NULL));
-    CHECK(layout == other);
-}
-
-static void boxes_and_orders_are_those_of_pytorch(void)
-{
-    FILE *file = fopen(SHERD_SOURCE_DIR "/tests/data/layouts.txt", "r");
-    char line[1024];
-    int plain = 0, strided = 0;
-    paper p;
-
-    paper_open(&p, 64);
-    while (CHECK(file != NULL) && fgets(line, sizeof line, file)) {
-        char *save, *kind = strtok_r(line, " \n", &save);
-        const sherd_layout *layout = NULL;
-        int64_t shape[SHERD_MAX_DIMS];
-        if (!kind || *kind == '#')
-            continue;
-        const sherd_mesh *mesh = paper_mesh(&p, strtok_r(NULL, " \n", &save));
-        int ndim = read_shape(strtok_r(NULL, " \n", &save), shape);
-        const char *placements = strtok_r(NULL, " \n", &save);
-        strtok_r(NULL, " \n", &save);
-        if (strcmp(kind, "strided") == 0) {
-            check_strided(mesh, ndim, shape, placements, strtok_r(NULL, " \n", &save));
-            strided++;
-            continue;
-        }
-        CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL));
-        for (int rank = 0; layout && rank < sherd_mesh_ranks(mesh); rank++)
-            check_box(layout, rank, strtok_r(NULL, " \n", &save));
-        plain++;
-    }
-    if (file)
-        fclose(file);
-    CHECK_EQ(plain, 163);
-    CHECK_EQ(strided, 200);
-    paper_close(&p);
-}
-
 static void hashes_are_of_layout_content(void)
 {
     paper p, q;
@@ -500,7 +414,6 @@ static const check_test tests[] = {
     {TEST(bad_placements_name_the_column)},
     {TEST(shapes_and_dtypes_are_read)},
     {TEST(bad_shapes_and_dtypes_name_the_column)},
-    {TEST(boxes_and_orders_are_those_of_pytorch)},
     {TEST(hashes_are_of_layout_content)},
     {TEST(every_failed_allocation_is_survived)},
 };
