@@ -311,8 +311,8 @@ static void what_no_plan_can_do_is_refused(void)
         {"[8] P(sum:x) on (x=2)", "[8] P(max:x) on (x=2)", "only a replicated axis can become"},
         {"[8] on (x=2)", "[9] on (x=2)", "shapes differ"},
         {"[8] on (x=2)", "[8,1] on (x=2)", "shapes differ"},
-        {"[8] on (x=2)", "[8] on (y=2)", "meshes differ"},
-        {"[8] on (x=2)", "[8] on (x=2@1,0)", "meshes differ"},
+        {"[8] P(sum:x) on (x=2)", "[8] P(sum:y) on (y=2)", "does not go to another mesh"},
+        {"[8] on (x=2)", "[8] P(sum:x) on (x=2@1,0)", "does not go to another mesh"},
     };
     const sherd_plan *plan;
     paper p;

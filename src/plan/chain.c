@@ -79,6 +79,8 @@ sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
     int64_t bytes = (int64_t)problem->element_bytes;
 
     memset(out, 0, sizeof *out);
+    if (count > 1 && steps[count - 1].change.across)
+        return sherd__across_chain(out, problem, steps, count);
     if (count > 1)
         return walk(out, problem, steps, count);
     if (count == 0) {

@@ -25,6 +25,7 @@ typedef struct sherd__change {
     int64_t addends;   /* product of the extents of the reduced axes */
     sherd_reduce_op op;
     double divisor; /* of avg; the product of the extents of its axes */
+    bool across; /* between two meshes: the lists are empty, the axes (but `reduced`) only say whether boxes stay */
 } sherd__change;
 
 /* Whether every rank's box is the same before and after. */
@@ -121,6 +122,31 @@ void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t 
 
 sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
                                const sherd__priced *steps, int count);
+
+/*
+ * Makes a schedule: `find` adds regions, each followed by its pulls, and readers; it is called twice, to count and to
+ * write, and must do the same both times.
+ */
+sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
+                                  void (*find)(sherd__schedule *s, const void *what),
+                                  const void *what, int rank, size_t element_bytes);
+void sherd__schedule_region(sherd__schedule *s, const int64_t *offset, const int64_t *size);
+void sherd__schedule_pull(sherd__schedule *s, int me, int rank, const int64_t *offset);
+void sherd__schedule_reader(sherd__schedule *s, int rank);
+
+/* ---- two meshes ----------------------------------------------------------------------------- */
+
+/* What the step between layouts on two meshes changes and amounts to. Costs the ranks of both. */
+sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, sherd__space *space,
+                                const sherd_layout *from, const sherd_layout *to);
+
+/* As sherd__schedule_create; an empty one for a rank in neither mesh. */
+sherd_status sherd__across_schedule(sherd__schedule **out, sherd__space *space,
+                                    const sherd_step *step, size_t element_bytes, int rank);
+
+/* As sherd__chain_find for a chain of several steps whose last one goes to another mesh. */
+sherd_status sherd__across_chain(sherd__chain *out, const sherd__problem *problem,
+                                 const sherd__priced *steps, int count);
 
 /* ---- planners ------------------------------------------------------------------------------- */
 

@@ -23,6 +23,8 @@ sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amoun
         return SHERD_STEP_PARTITION;
     if (amounts->receive_max == 0)
         return SHERD_STEP_SLICE;
+    if (change->across)
+        return change->reduced ? SHERD_STEP_REDUCE_EXCHANGE : SHERD_STEP_EXCHANGE;
     if (change->reduced) {
         if (change->gathered == 0 && change->cut == 0)
             return SHERD_STEP_ALL_REDUCE;

@@ -150,16 +150,22 @@ void sherd__step_bytes(sherd__priced *p, size_t element_bytes)
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to)
 {
+    sherd_status status;
+
     memset(out, 0, sizeof *out);
-    sherd__change_find(&out->change, from, to);
-    sherd_status status =
-        sherd__amounts_find(&out->amounts, problem->space, &out->change, from->spec.shape);
+    if (from->spec.mesh != to->spec.mesh) {
+        status = sherd__across_find(&out->change, &out->amounts, problem->space, from, to);
+    } else {
+        sherd__change_find(&out->change, from, to);
+        status = sherd__amounts_find(&out->amounts, problem->space, &out->change, from->spec.shape);
+    }
     if (status != SHERD_OK)
         return status;
     out->step.from = from;
     out->step.to = to;
     out->step.kind = sherd__step_kind(&out->change, &out->amounts);
-    if (out->step.kind != SHERD_STEP_SLICE && out->step.kind != SHERD_STEP_PARTITION)
+    if (out->step.kind != SHERD_STEP_SLICE && out->step.kind != SHERD_STEP_PARTITION &&
+        !out->change.across)
         out->step.axes = out->change.gathered | out->change.reduced;
     sherd__price_model_of(problem->request->price.kind)->price(out, problem);
     sherd__step_bytes(out, problem->element_bytes);

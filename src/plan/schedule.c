@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one rank does in one step. Pure: any rank's schedule can be made anywhere.
+ * What one rank does in one step. Pure: any rank's schedule can be made anywhere. Steps between two
+ * meshes are found by across.c.
  *
  * A pull goes to the ranks of my group: those with my coordinates on all axes but the ones that
  * pulls cross. On axes that cut the source otherwise than the target each coordinate holds another
@@ -14,7 +15,6 @@
 #include <string.h>
 
 typedef struct maker {
-    sherd__schedule *schedule; /* counts, and, once allocated, contents */
     const sherd_step *step;
     sherd__change change;
     unsigned gathered, reduced; /* of the step's axes */
@@ -29,7 +29,9 @@ static void clear_axes(int64_t *coordinate, const int64_t *from, unsigned axes)
         coordinate[i] = axes >> i & 1 ? 0 : from[i];
 }
 
-static void add_region(sherd__schedule *s, const int64_t *offset, const int64_t *size)
+/* ---- lists: counted first, then written ------------------------------------------------------ */
+
+void sherd__schedule_region(sherd__schedule *s, const int64_t *offset, const int64_t *size)
 {
     if (s->region) {
         sherd__region *region = &s->region[s->regions];
@@ -40,17 +42,15 @@ static void add_region(sherd__schedule *s, const int64_t *offset, const int64_t 
     s->regions++;
 }
 
-static void add_pull(maker *m, int rank, const int64_t *offset)
+void sherd__schedule_pull(sherd__schedule *s, int me, int rank, const int64_t *offset)
 {
-    sherd__schedule *s = m->schedule;
-
     if (s->pull) {
         s->pull[s->pulls].rank = rank;
         memcpy(s->pull[s->pulls].offset, offset, sizeof s->pull[0].offset);
         s->region[s->regions - 1].count++;
     }
     s->pulls++;
-    if (rank == m->rank)
+    if (rank == me)
         return;
     if (s->source)
         s->source[s->sources] = rank;
@@ -64,14 +64,21 @@ static void add_rank(int *list, int *count, int rank)
     ++*count;
 }
 
+void sherd__schedule_reader(sherd__schedule *s, int rank)
+{
+    add_rank(s->reader, &s->readers, rank);
+}
+
+/* ---- what is in them ------------------------------------------------------------------------- */
+
 /* The addends of one part: the ranks at all coordinates of the reduced axes, in mesh order. */
-static void add_pulls(maker *m, const int64_t *at, const int64_t *offset)
+static void add_pulls(const maker *m, sherd__schedule *s, const int64_t *at, const int64_t *offset)
 {
     int64_t holder[SHERD_MAX_AXES];
 
     clear_axes(holder, at, m->reduced);
     do
-        add_pull(m, sherd__mesh_rank_at(m->change.mesh, holder), offset);
+        sherd__schedule_pull(s, m->rank, sherd__mesh_rank_at(m->change.mesh, holder), offset);
     while (sherd__next(m->change.mesh, m->reduced, holder));
 }
 
@@ -79,7 +86,7 @@ static void add_pulls(maker *m, const int64_t *at, const int64_t *offset)
  * All but a sliced all-reduce and a partition: one region for each part of my target that one source box
  * holds.
  */
-static void find_parts(maker *m)
+static void find_parts(const maker *m, sherd__schedule *s)
 {
     const sherd_mesh *mesh = m->change.mesh;
     int64_t at[SHERD_MAX_AXES];
@@ -95,16 +102,15 @@ static void find_parts(maker *m)
             in_target[d] = part.offset[d] - m->target.offset[d];
             in_source[d] = part.offset[d] - box.offset[d];
         }
-        add_region(m->schedule, in_target, part.size);
-        add_pulls(m, at, in_source);
+        sherd__schedule_region(s, in_target, part.size);
+        add_pulls(m, s, at, in_source);
     } while (sherd__next(mesh, m->gathered, at));
 }
 
 /* The converse: whose target meets my source. */
-static void find_readers(maker *m)
+static void find_readers(const maker *m, sherd__schedule *s)
 {
     const sherd_mesh *mesh = m->change.mesh;
-    sherd__schedule *s = m->schedule;
     int64_t at[SHERD_MAX_AXES];
     sherd_box box, part;
 
@@ -113,17 +119,16 @@ static void find_readers(maker *m)
         int rank = sherd__mesh_rank_at(mesh, at);
         sherd__layout_box(m->step->to, at, &box);
         if (rank != m->rank && sherd__box_meet(&box, &m->source, &part))
-            add_rank(s->reader, &s->readers, rank);
+            sherd__schedule_reader(s, rank);
     } while (sherd__next(mesh, m->step->axes, at));
 }
 
 /*
  * Sliced all-reduce: each of the group adds up its slice of the flattened box and writes it to the others.
  */
-static void find_slices(maker *m)
+static void find_slices(const maker *m, sherd__schedule *s)
 {
     const sherd_mesh *mesh = m->change.mesh;
-    sherd__schedule *s = m->schedule;
     int64_t n = sherd__box_count(&m->target), i = 0, lo, hi;
     int64_t offset[SHERD_MAX_DIMS] = {0}, size[SHERD_MAX_DIMS] = {0}, at[SHERD_MAX_AXES];
 
@@ -134,10 +139,10 @@ static void find_slices(maker *m)
         if (rank == m->rank && lo < hi) {
             offset[0] = lo;
             size[0] = hi - lo;
-            add_region(s, offset, size);
-            add_pulls(m, m->mine, offset);
+            sherd__schedule_region(s, offset, size);
+            add_pulls(m, s, m->mine, offset);
         } else if (rank != m->rank && lo < hi) {
-            add_rank(s->reader, &s->readers, rank);
+            sherd__schedule_reader(s, rank);
         }
         if (rank != m->rank && n > 0)
             add_rank(s->sharer, &s->sharers, rank);
@@ -148,7 +153,7 @@ static void find_slices(maker *m)
  * Partition: for a sum or product coordinate 0 of the parted axes keeps what it holds, the others
  * hold the neutral element; for the other ops all keep.
  */
-static void find_keepers(maker *m)
+static void find_keepers(const maker *m, sherd__schedule *s)
 {
     const int64_t none[SHERD_MAX_DIMS] = {0};
     bool keeps = true;
@@ -160,25 +165,9 @@ static void find_keepers(maker *m)
     }
     if (sherd__box_count(&m->target) == 0)
         return;
-    add_region(m->schedule, none, m->target.size);
+    sherd__schedule_region(s, none, m->target.size);
     if (keeps)
-        add_pull(m, m->rank, none);
-}
-
-/* Count, or, once there is room, write. */
-static void run(maker *m)
-{
-    sherd__schedule *s = m->schedule;
-
-    s->regions = s->pulls = s->sources = s->readers = s->sharers = 0;
-    if (m->step->sliced) {
-        find_slices(m);
-    } else if (m->step->kind == SHERD_STEP_PARTITION) {
-        find_keepers(m);
-    } else {
-        find_parts(m);
-        find_readers(m);
-    }
+        sherd__schedule_pull(s, m->rank, m->rank, none);
 }
 
 static int by_rank(const void *a, const void *b)
@@ -204,10 +193,8 @@ static bool allocate(sherd__schedule *s, sherd__heap *heap)
     return s->region && s->pull && s->source && s->reader && s->sharer;
 }
 
-static void set_sizes(maker *m)
+static void set_sizes(const maker *m, sherd__schedule *s)
 {
-    sherd__schedule *s = m->schedule;
-
     s->op = m->change.op;
     s->divisor = m->change.divisor;
     if (m->step->sliced) {
@@ -220,10 +207,26 @@ static void set_sizes(maker *m)
     memcpy(s->target_size, m->target.size, sizeof s->target_size);
 }
 
-/* Parts that others hold, and, of an all-reduce, the slices that others write. */
-static int64_t received(const maker *m)
+static void find(sherd__schedule *s, const void *what)
 {
-    const sherd__schedule *s = m->schedule;
+    const maker *m = what;
+
+    set_sizes(m, s);
+    if (m->step->sliced) {
+        find_slices(m, s);
+    } else if (m->step->kind == SHERD_STEP_PARTITION) {
+        find_keepers(m, s);
+    } else {
+        find_parts(m, s);
+        find_readers(m, s);
+    }
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+/* Parts that others hold, and, of an all-reduce, the slices that others write. */
+static int64_t received(const sherd__schedule *s, int rank)
+{
     int64_t elements = 0, written = 0;
 
     for (int i = 0; i < s->regions; i++) {
@@ -232,9 +235,32 @@ static int64_t received(const maker *m)
             count *= s->region[i].size[d];
         written += count;
         for (int j = s->region[i].first; j < s->region[i].first + s->region[i].count; j++)
-            elements += s->pull[j].rank == m->rank ? 0 : count;
+            elements += s->pull[j].rank == rank ? 0 : count;
     }
     return s->sharers ? elements + s->target_size[0] - written : elements;
+}
+
+sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
+                                  void (*find_all)(sherd__schedule *s, const void *what),
+                                  const void *what, int rank, size_t element_bytes)
+{
+    sherd__schedule *s = sherd__alloc(space->heap, 1, sizeof *s);
+
+    *out = NULL;
+    if (s)
+        find_all(s, what);
+    if (!s || !allocate(s, space->heap)) {
+        sherd__schedule_destroy(space, s);
+        return sherd__no_memory(space->diag, "sherd_plan_create");
+    }
+    s->regions = s->pulls = s->sources = s->readers = s->sharers = 0;
+    find_all(s, what);
+    sort(s->source, s->sources);
+    sort(s->reader, s->readers);
+    sort(s->sharer, s->sharers);
+    s->recv_bytes = received(s, rank) * (int64_t)element_bytes;
+    *out = s;
+    return SHERD_OK;
 }
 
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
@@ -243,6 +269,8 @@ sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
     maker m = {.step = step, .rank = rank};
 
     *out = NULL;
+    if (step->from->spec.mesh != step->to->spec.mesh)
+        return sherd__across_schedule(out, space, step, element_bytes, rank);
     if (!sherd_mesh_coordinate(step->from->spec.mesh, rank, m.mine))
         return SHERD_OK;
     sherd__change_find(&m.change, step->from, step->to);
@@ -250,21 +278,7 @@ sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
     m.reduced = m.change.reduced & step->axes;
     sherd__layout_box(step->from, m.mine, &m.source);
     sherd__layout_box(step->to, m.mine, &m.target);
-    m.schedule = sherd__alloc(space->heap, 1, sizeof *m.schedule);
-    if (m.schedule)
-        run(&m);
-    if (!m.schedule || !allocate(m.schedule, space->heap)) {
-        sherd__schedule_destroy(space, m.schedule);
-        return sherd__no_memory(space->diag, "sherd_plan_create");
-    }
-    run(&m);
-    sort(m.schedule->source, m.schedule->sources);
-    sort(m.schedule->reader, m.schedule->readers);
-    sort(m.schedule->sharer, m.schedule->sharers);
-    set_sizes(&m);
-    m.schedule->recv_bytes = received(&m) * (int64_t)element_bytes;
-    *out = m.schedule;
-    return SHERD_OK;
+    return sherd__schedule_make(out, space, find, &m, rank, element_bytes);
 }
 
 void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,

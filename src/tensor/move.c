@@ -185,6 +185,12 @@ static bool plan(task *w)
     }
     if (t->layout == w->to)
         return true;
+    if (w->to->spec.mesh != t->layout->spec.mesh) {
+        sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                           "sherd_redistribute: from %s to %s: meshes differ", t->layout->text,
+                           w->to->text);
+        return false;
+    }
     if (w->to->pending_axes & ~t->layout->pending_axes) {
         sherd__fail_tensor(t->world, true, SHERD_EINVAL,
                            "sherd_redistribute: from %s to %s: a move makes no pending reduction: "

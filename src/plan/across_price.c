@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step between two meshes amounts to, and a chain of steps that ends in one.
+ *
+ * Unlike within a mesh, coordinates of the two sides have nothing to do with each other, so ranks
+ * are walked: costs the ranks of both meshes in time and memory, and, where the source has
+ * replicas, the pairs of ranks whose boxes meet, up to MOST_PAIRS; beyond them what the busiest
+ * sender sends is an upper bound.
+ */
+#include "across.h"
+#include "base/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_PAIRS = 1 << 22, /* dealt out exactly; a fraction of a second */
+    MOST_RANKS = 1 << 12  /* walked exactly through all steps of a chain */
+};
+
+#define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
+
+/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number here is below 2^124. */
+__extension__ typedef __int128 wide;
+
+static int64_t cut(wide value)
+{
+    return value < LIMIT ? (int64_t)value : LIMIT;
+}
+
+/* A part of the tensor that lies within one shard of either side, which some rank has on both. */
+typedef struct cell {
+    int64_t source, target; /* numbers of the shards */
+    int64_t elements;
+} cell;
+
+typedef struct tally {
+    sherd__across across;
+    sherd__amounts *out;
+    wide kept; /* what ranks hold of their targets, in all */
+    bool stay; /* no rank's box changes */
+    int64_t cells;
+    cell *cell; /* [ranks of the target] */
+    sherd__load *load;
+    int64_t *saved; /* [addends * copies of the source] */
+} tally;
+
+/* ---- what is held --------------------------------------------------------------------------- */
+
+static int64_t longest(const sherd__side *side, int d)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < side->parts[d]; i++)
+        most = sherd__max(most, side->cuts[d][i + 1] - side->cuts[d][i]);
+    return most;
+}
+
+/* A box is a product, and each dim has axes of its own: the largest box has the longest of all. */
+static int64_t largest(const sherd__side *side)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < side->layout->spec.ndim; d++)
+        n = sherd__mul_cut(n, longest(side, d));
+    return n;
+}
+
+static int64_t linear(const sherd__side *side, const int64_t *shard)
+{
+    int64_t number = 0;
+
+    for (int d = 0; d < side->layout->spec.ndim; d++)
+        number = number * side->parts[d] + shard[d];
+    return number;
+}
+
+static bool same_box(const sherd_box *a, const sherd_box *b)
+{
+    for (int d = 0; d < a->ndim; d++)
+        if (a->offset[d] != b->offset[d] || a->size[d] != b->size[d])
+            return false;
+    return true;
+}
+
+/* One rank of the target's mesh. */
+static void count_target(tally *t, int rank)
+{
+    const sherd__across *a = &t->across;
+    sherd__stand source, target;
+    sherd_box own;
+    int64_t kept = 0;
+
+    bool inside = sherd__stand_of(&source, &a->from, rank);
+    sherd__stand_of(&target, &a->to, rank);
+    int64_t n = sherd__box_count(&target.box);
+    if (inside && sherd__box_meet(&source.box, &target.box, &own))
+        kept = sherd__box_count(&own);
+    int64_t held = inside ? sherd__box_count(&source.box) : 0;
+    t->stay = t->stay && inside && same_box(&source.box, &target.box);
+    t->kept += kept;
+    t->out->both_max = sherd__max(t->out->both_max, sherd__add_cut(n, held));
+    t->out->receive_max = sherd__max(t->out->receive_max, cut((wide)n * a->change.addends - kept));
+    if (kept > 0)
+        t->cell[t->cells++] =
+            (cell){linear(&a->from, source.shard), linear(&a->to, target.shard), kept};
+}
+
+static int by_shards(const void *a, const void *b)
+{
+    const cell *x = a, *y = b;
+
+    if (x->source != y->source)
+        return x->source < y->source ? -1 : 1;
+    return (x->target > y->target) - (x->target < y->target);
+}
+
+/* Elements of which some target rank holds an addend, each once. */
+static wide held_somewhere(tally *t)
+{
+    wide sum = 0;
+
+    qsort(t->cell, (size_t)t->cells, sizeof *t->cell, by_shards);
+    for (int64_t i = 0; i < t->cells; i++)
+        if (i == 0 || by_shards(&t->cell[i - 1], &t->cell[i]) != 0)
+            sum += t->cell[i].elements;
+    return sum;
+}
+
+static void find_totals(tally *t)
+{
+    const sherd__across *a = &t->across;
+    int64_t addends = a->change.addends;
+    wide n = 1;
+
+    for (int d = 0; d < a->ndim; d++)
+        n *= a->from.layout->spec.shape[d];
+    t->out->target_total = cut(n * a->to.copies);
+    t->out->receive_total = cut(n * a->to.copies * addends - t->kept);
+    t->out->bound_total = t->out->receive_total;
+    if (addends > 1) /* see the formula in amounts.c */
+        t->out->bound_total = cut(n * (addends - 1 + a->to.copies) - held_somewhere(t));
+}
+
+/* ---- what is sent --------------------------------------------------------------------------- */
+
+/* Without replicas each source rank is asked for its box by every replica of the target. */
+static void send_of_all(tally *t)
+{
+    const sherd__across *a = &t->across;
+    sherd__stand source, target;
+    sherd_box own;
+
+    for (int r = 0; r < a->space->ranks; r++) {
+        if (!sherd__stand_of(&source, &a->from, r))
+            continue;
+        wide asked = (wide)sherd__box_count(&source.box) * a->to.copies;
+        if (sherd__stand_of(&target, &a->to, r) && sherd__box_meet(&source.box, &target.box, &own))
+            asked -= sherd__box_count(&own);
+        t->out->send_max = sherd__max(t->out->send_max, cut(asked));
+    }
+}
+
+/* Pairs of a source's shard and a target rank that meet, at most: dim by dim they multiply. */
+static int64_t pairs(const sherd__across *a)
+{
+    int64_t count = a->to.copies, first, end;
+
+    for (int d = 0; d < a->ndim; d++) {
+        int64_t meet = 0;
+        for (int64_t i = 0; i < a->from.parts[d]; i++) {
+            sherd__shards_of(&a->to, d, a->from.cuts[d][i], a->from.cuts[d][i + 1], &first, &end);
+            meet += end - first;
+        }
+        count = sherd__mul_cut(count, meet);
+    }
+    return count;
+}
+
+/*
+ * Whoever gets more is the least loaded: so nobody is above the mean by more than one part, and no
+ * part is larger than a target.
+ */
+static void send_at_most(tally *t)
+{
+    const sherd__across *a = &t->across;
+    int64_t asked = sherd__mul_cut(t->out->source_max, a->to.copies);
+
+    t->out->send_max = sherd__min(
+        asked, sherd__add_cut(sherd__ceil_div(asked, a->from.copies), t->out->target_max));
+}
+
+/* One shard dealt out. Who takes its own addend from itself spares the replica it was given. */
+static void deal_shard(tally *t, const int64_t *shard)
+{
+    const sherd__across *a = &t->across;
+    int64_t addends = a->change.addends, copies = a->from.copies;
+    sherd__deal deal;
+
+    memset(t->saved, 0, (size_t)(addends * copies) * sizeof *t->saved);
+    sherd__deal_begin(&deal, a, shard, t->load);
+    while (sherd__deal_next(&deal))
+        if (deal.holds && deal.copy >= 0)
+            t->saved[sherd__number_on(a->from.mesh, a->change.reduced, deal.held.at) * copies +
+                     deal.copy] += deal.elements;
+    for (int64_t i = 0; i < copies; i++)
+        for (int64_t k = 0; k < addends; k++)
+            t->out->send_max = sherd__max(
+                t->out->send_max, t->load[i].elements - t->saved[k * copies + t->load[i].copy]);
+}
+
+static void send_of_replicas(tally *t)
+{
+    const sherd__across *a = &t->across;
+    int64_t shard[SHERD_MAX_DIMS] = {0};
+    const int64_t first[SHERD_MAX_DIMS] = {0};
+
+    if (pairs(a) > MOST_PAIRS) {
+        send_at_most(t);
+        return;
+    }
+    do
+        deal_shard(t, shard);
+    while (sherd__next_shard(a->ndim, first, a->from.parts, shard));
+}
+
+/* ---- the step ------------------------------------------------------------------------------- */
+
+static bool allocate(tally *t)
+{
+    const sherd__across *a = &t->across;
+    sherd__heap *heap = a->space->heap;
+    int64_t copies = a->from.copies;
+
+    t->cell = sherd__alloc(heap, (size_t)a->to.mesh->count, sizeof *t->cell);
+    t->load = sherd__alloc(heap, (size_t)copies, sizeof *t->load);
+    t->saved = sherd__alloc(heap, (size_t)(copies * a->change.addends), sizeof *t->saved);
+    return t->cell && t->load && t->saved;
+}
+
+static void count(tally *t)
+{
+    const sherd__across *a = &t->across;
+    int64_t at[SHERD_MAX_AXES] = {0};
+
+    t->stay = a->from.mesh->count == a->to.mesh->count;
+    t->out->source_max = t->out->both_max = largest(&a->from);
+    t->out->target_max = largest(&a->to);
+    do
+        count_target(t, sherd__mesh_rank_at(a->to.mesh, at));
+    while (sherd__next(a->to.mesh, (1u << a->to.mesh->axes) - 1, at));
+    find_totals(t);
+    if (a->from.copies == 1)
+        send_of_all(t);
+    else
+        send_of_replicas(t);
+}
+
+sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, sherd__space *space,
+                                const sherd_layout *from, const sherd_layout *to)
+{
+    tally t = {.out = amounts};
+
+    memset(amounts, 0, sizeof *amounts);
+    sherd_status status = sherd__across_open(&t.across, space, from, to);
+    if (status == SHERD_OK && !allocate(&t))
+        status = sherd__no_memory(space->diag, "sherd_plan_create");
+    if (status == SHERD_OK)
+        count(&t);
+    *change = t.across.change;
+    if (!t.stay) {
+        change->gathered = (1u << from->spec.mesh->axes) - 1;
+        change->cut = (1u << to->spec.mesh->axes) - 1;
+    }
+    sherd__free(space->heap, t.cell);
+    sherd__free(space->heap, t.load);
+    sherd__free(space->heap, t.saved);
+    sherd__across_close(&t.across);
+    return status;
+}
+
+/* ---- chains --------------------------------------------------------------------------------- */
+
+static int64_t held(const sherd_layout *layout, int rank)
+{
+    sherd_box box = sherd_layout_box(layout, rank, 0);
+
+    return sherd_layout_boxes(layout, rank) ? sherd__box_count(&box) : 0;
+}
+
+/* Elements that a rank holds at most. */
+static int64_t peak_of(const sherd__problem *problem, const sherd__priced *steps, int count,
+                       int rank)
+{
+    int64_t source = held(problem->from, rank), peak = source;
+
+    for (int i = 0; i < count; i++) {
+        bool shares = sherd__boxes_stay(&steps[i].change) && steps[i].step.kind == SHERD_STEP_SLICE;
+        int64_t in = i == 0 ? 0 : held(steps[i].step.from, rank);
+        int64_t out = shares ? 0 : held(steps[i].step.to, rank);
+        peak = sherd__max(peak, source + in + out);
+    }
+    return peak;
+}
+
+static sherd_status walk(sherd__chain *out, const sherd__problem *problem,
+                         const sherd__priced *steps, int count, int64_t *sent)
+{
+    sherd__space *space = problem->space;
+
+    for (int r = 0; r < space->ranks; r++) {
+        int64_t received = 0, held_most = peak_of(problem, steps, count, r);
+        for (int i = 0; i < count; i++) {
+            sherd__schedule *s;
+            sherd_status status =
+                sherd__schedule_create(&s, space, &steps[i].step, problem->element_bytes, r);
+            if (status != SHERD_OK)
+                return status;
+            received += s ? s->recv_bytes : 0;
+            sherd__schedule_add_sent(s, r, problem->element_bytes, sent);
+            sherd__schedule_destroy(space, s);
+        }
+        out->receive_max = sherd__max(out->receive_max, received);
+        out->peak =
+            sherd__max(out->peak, sherd__mul_cut(held_most, (int64_t)problem->element_bytes));
+    }
+    for (int r = 0; r < space->ranks; r++)
+        out->send_max = sherd__max(out->send_max, sent[r]);
+    return SHERD_OK;
+}
+
+/* Of very many ranks: as if one were the busiest in every step. */
+static void add_maxima(sherd__chain *out, const sherd__problem *problem, const sherd__priced *steps,
+                       int count)
+{
+    int64_t bytes = (int64_t)problem->element_bytes, source = steps->amounts.source_max;
+
+    for (int i = 0; i < count; i++) {
+        int64_t both = steps[i].amounts.both_max;
+        int64_t all = i == 0 ? both : sherd__add_cut(source, both);
+        out->receive_max = sherd__add_cut(out->receive_max, steps[i].step.recv_max_bytes);
+        out->send_max = sherd__add_cut(out->send_max, steps[i].send_max_bytes);
+        out->peak = sherd__max(out->peak, sherd__mul_cut(all, bytes));
+    }
+}
+
+sherd_status sherd__across_chain(sherd__chain *out, const sherd__problem *problem,
+                                 const sherd__priced *steps, int count)
+{
+    sherd__space *space = problem->space;
+
+    memset(out, 0, sizeof *out);
+    if (space->ranks > MOST_RANKS) {
+        add_maxima(out, problem, steps, count);
+        return SHERD_OK;
+    }
+    int64_t *sent = sherd__alloc(space->heap, (size_t)space->ranks, sizeof *sent);
+    if (!sent)
+        return sherd__no_memory(space->diag, "sherd_plan_create");
+    sherd_status status = walk(out, problem, steps, count, sent);
+    sherd__free(space->heap, sent);
+    return status;
+}

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps between two meshes: the schedules of all ranks are run on plain memory, and what the price
+ * says is counted again from their pulls and, element by element, from the boxes. Each element says
+ * which one it is, and where a reduction is pending, whose addend.
+ */
+#define CHECK_PURE
+#include "paper.h"
+#include "plan/inside.h"
+#include "base/num.h"
+
+#include <math.h>
+
+enum { RANKS = 12, LAYOUTS = 128 };
+
+static const struct {
+    const char *from, *to;
+} meshes[] = {
+    {"2x2", "4"},           {"8", "3x2"},
+    {"3x2", "8"},           {"2@0,1", "2@2,3"},
+    {"2@2,3", "2@0,1"},     {"3@0,1,2", "3@2,1,3"},
+    {"2x2@3,1,0,2", "2x2"}, {"2x2@0,1,2,3", "2x2@6,2,7,3"},
+    {"1x2", "3@4,1,0"},
+};
+
+static const struct {
+    int ndim;
+    int64_t size[3];
+} shapes[] = {
+    {2, {8, 4}},           /* even */
+    {2, {7, 5}},           /* short last shard */
+    {2, {1, 3}},           /* most shards empty */
+    {2, {4, 0}},           /* nothing to move */
+    {1, {11}},   {0, {0}}, /* a scalar */
+};
+
+static const sherd__kernels *f64(void)
+{
+    static sherd__kernel_set kernels;
+
+    if (!kernels.f64.name)
+        sherd__kernels_choose(&kernels);
+    return &kernels.f64;
+}
+
+/* One step of all ranks: what they hold before and after, and what has travelled. */
+typedef struct scene {
+    paper *p;
+    const sherd_step *step;
+    sherd__schedule *schedule[RANKS];
+    sherd_box from[RANKS], to[RANKS];
+    double *source[RANKS], *result[RANKS];
+    int64_t received[RANKS], sent[RANKS]; /* elements */
+} scene;
+
+/* ---- what elements hold --------------------------------------------------------------------- */
+
+static unsigned pending(const sherd_layout *layout)
+{
+    unsigned bits = 0;
+
+    for (int i = 0; i < layout->spec.mesh->axes; i++)
+        if (layout->spec.pending[i] >= 0)
+            bits |= 1u << i;
+    return bits;
+}
+
+static int64_t addends(const sherd_layout *layout)
+{
+    return sherd__extent_of(layout->spec.mesh, pending(layout));
+}
+
+/* Which addend a rank of the layout's mesh holds. */
+static int64_t addend_of(const sherd_layout *layout, int rank)
+{
+    int64_t at[SHERD_MAX_AXES], number = 0;
+
+    if (!sherd_mesh_coordinate(layout->spec.mesh, rank, at))
+        return 0;
+    for (int i = 0; i < layout->spec.mesh->axes; i++)
+        if (layout->spec.pending[i] >= 0)
+            number = number * layout->spec.mesh->extent[i] + at[i];
+    return number;
+}
+
+static double value_of(int64_t index, int64_t addend)
+{
+    return (double)((index + 3) * (addend + 1) + 7919 * addend) / 3;
+}
+
+static double combine(int op, double a, double b)
+{
+    switch (op) {
+    case SHERD_MIN:
+        return fmin(a, b);
+    case SHERD_MAX:
+        return fmax(a, b);
+    case SHERD_PRODUCT:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+/* What a settled element must hold, to the bit: addends in mesh order, divided at the end. */
+static double settled(const sherd_layout *layout, int64_t index)
+{
+    double sum = value_of(index, 0), divisor = 1;
+    int op = SHERD_SUM;
+
+    for (int i = 0; i < layout->spec.mesh->axes; i++) {
+        if (layout->spec.pending[i] == SHERD_AVG)
+            divisor *= (double)layout->spec.mesh->extent[i];
+        else if (layout->spec.pending[i] >= 0)
+            op = layout->spec.pending[i];
+    }
+    for (int64_t k = 1; k < addends(layout); k++)
+        sum = combine(op, sum, value_of(index, k));
+    return divisor == 1 ? sum : sum / divisor;
+}
+
+/* Global index of the i-th element of a box. */
+static int64_t index_in(const sherd_box *box, const int64_t *shape, int64_t i)
+{
+    int64_t index = 0, factor = 1;
+
+    for (int d = box->ndim - 1; d >= 0; d--) {
+        index += (box->offset[d] + i % box->size[d]) * factor;
+        i /= box->size[d];
+        factor *= shape[d];
+    }
+    return index;
+}
+
+/* ---- running a step ------------------------------------------------------------------------- */
+
+static sherd_box box_of(const sherd_layout *layout, int rank)
+{
+    sherd_box box = sherd_layout_box(layout, rank, 0);
+
+    if (sherd_layout_boxes(layout, rank) == 0 &&
+        box.ndim == 0) { /* no rank of it: no scalar either */
+        box.ndim = 1;
+        box.size[0] = 0;
+    }
+    return box;
+}
+
+static void scene_open(scene *s, paper *p, const sherd_step *step)
+{
+    const int64_t *shape = step->from->spec.shape;
+
+    memset(s, 0, sizeof *s);
+    s->p = p;
+    s->step = step;
+    for (int r = 0; r < p->space.ranks; r++) {
+        s->from[r] = box_of(step->from, r);
+        s->to[r] = box_of(step->to, r);
+        CHECK_OK(sherd__schedule_create(&s->schedule[r], &p->space, step, sizeof(double), r));
+        int64_t held = sherd__box_count(&s->from[r]), wanted = sherd__box_count(&s->to[r]);
+        s->source[r] = malloc((size_t)held * sizeof(double) + 8);
+        s->result[r] = malloc((size_t)wanted * sizeof(double) + 8);
+        for (int64_t i = 0; i < held; i++)
+            s->source[r][i] = value_of(index_in(&s->from[r], shape, i), addend_of(step->from, r));
+        for (int64_t i = 0; i < wanted; i++)
+            s->result[r][i] = -1.5; /* nothing that could be right */
+    }
+}
+
+static void scene_close(scene *s)
+{
+    for (int r = 0; r < s->p->space.ranks; r++) {
+        sherd__schedule_destroy(&s->p->space, s->schedule[r]);
+        free(s->source[r]);
+        free(s->result[r]);
+    }
+}
+
+static void run_rank(scene *s, int rank)
+{
+    const sherd__schedule *plan = s->schedule[rank];
+    int64_t covered = 0;
+
+    for (int i = 0; plan && i < plan->regions; i++) {
+        const sherd__region *region = &plan->region[i];
+        sherd__source sources[RANKS * RANKS];
+        int64_t count = 1;
+        for (int d = 0; d < plan->ndim; d++)
+            count *= region->size[d];
+        CHECK(count > 0);
+        covered += count;
+        for (int j = 0; j < region->count; j++) {
+            int peer = plan->pull[region->first + j].rank;
+            sources[j].data = s->source[peer];
+            sherd__row_major(plan->ndim, s->from[peer].size, sources[j].stride);
+            s->received[rank] += peer == rank ? 0 : count;
+            s->sent[peer] += peer == rank ? 0 : count;
+        }
+        sherd__region_run(plan, region, s->result[rank], sources, sizeof(double), f64());
+    }
+    CHECK_EQ(covered, sherd__box_count(&s->to[rank]));
+    if (plan)
+        CHECK_EQ(plan->recv_bytes, s->received[rank] * (int64_t)sizeof(double));
+}
+
+static int64_t wrong_of(const scene *s)
+{
+    int64_t wrong = 0;
+
+    for (int r = 0; r < s->p->space.ranks; r++)
+        for (int64_t i = 0; i < sherd__box_count(&s->to[r]); i++)
+            wrong += s->result[r][i] !=
+                     settled(s->step->from, index_in(&s->to[r], s->step->from->spec.shape, i));
+    return wrong;
+}
+
+static bool lists(const int *list, int count, int rank)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i] == rank)
+            return true;
+    return false;
+}
+
+/* Sources and readers are each other's converse, ascending, without oneself. */
+static int crooked(const scene *s)
+{
+    int wrong = 0;
+
+    for (int r = 0; r < s->p->space.ranks; r++) {
+        const sherd__schedule *a = s->schedule[r];
+        for (int i = 0; i < a->sources; i++)
+            wrong += a->source[i] == r || (i && a->source[i - 1] >= a->source[i]);
+        for (int i = 0; i < a->readers; i++)
+            wrong += a->reader[i] == r || (i && a->reader[i - 1] >= a->reader[i]);
+        for (int q = 0; q < s->p->space.ranks; q++) {
+            const sherd__schedule *b = s->schedule[q];
+            wrong += lists(a->source, a->sources, q) != lists(b->reader, b->readers, r);
+        }
+        if (!sherd_layout_boxes(s->step->from, r) && !sherd_layout_boxes(s->step->to, r))
+            wrong += a->regions != 0 || a->sources != 0 || a->readers != 0;
+    }
+    return wrong;
+}
+
+/* ---- what the price must say ----------------------------------------------------------------- */
+
+static bool inside(const sherd_box *box, const int64_t *at)
+{
+    bool in = sherd__box_count(box) > 0;
+
+    for (int d = 0; d < box->ndim; d++)
+        in = in && at[d] >= box->offset[d] && at[d] < box->offset[d] + box->size[d];
+    return in;
+}
+
+/* From its definition, element by element: k-2+T messages if a target rank holds an addend, else k-1+T. */
+static int64_t bound_of(const scene *s)
+{
+    const sherd__layout_spec *spec = &s->step->from->spec;
+    sherd_box all = {.ndim = spec->ndim};
+    int64_t k = addends(s->step->from), bound = 0;
+
+    memcpy(all.size, spec->shape, sizeof all.size);
+    for (int64_t i = 0; i < sherd__box_count(&all); i++) {
+        int64_t at[SHERD_MAX_DIMS], rest = i, wanted = 0;
+        bool holds = false;
+        for (int d = spec->ndim - 1; d >= 0; d--) {
+            at[d] = rest % spec->shape[d];
+            rest /= spec->shape[d];
+        }
+        for (int r = 0; r < s->p->space.ranks; r++) {
+            bool wants = inside(&s->to[r], at);
+            bool has = wants && inside(&s->from[r], at);
+            wanted += k == 1 ? wants && !has : wants;
+            holds = holds || has;
+        }
+        bound += k == 1 ? wanted : k - 1 - holds + wanted;
+    }
+    return bound;
+}
+
+static void check_price(const scene *s, const sherd_plan *plan)
+{
+    const sherd_plan_price *price = sherd_plan_price_of(plan);
+    const int64_t b = sizeof(double);
+    int64_t total = 0, most = 0, sent = 0, peak = 0;
+    bool settles = addends(s->step->from) > 1;
+
+    for (int r = 0; r < s->p->space.ranks; r++) {
+        sherd_box own;
+        int64_t held = sherd__box_count(&s->from[r]), wanted = sherd__box_count(&s->to[r]);
+        bool keeps = held > 0 && wanted > 0 && sherd__box_meet(&s->from[r], &s->to[r], &own);
+        if (!settles) /* it receives what it lacks, and nothing else */
+            CHECK_EQ(s->received[r], wanted - (keeps ? sherd__box_count(&own) : 0));
+        total += s->received[r];
+        most = sherd__max(most, s->received[r]);
+        sent = sherd__max(sent, s->sent[r]);
+        peak = sherd__max(peak, held + wanted);
+    }
+    CHECK_EQ(price->recv_total_bytes, total * b);
+    CHECK_EQ(price->recv_max_bytes, most * b);
+    CHECK_EQ(price->send_max_bytes, sent * b);
+    CHECK_EQ(price->bound_total_bytes, bound_of(s) * b);
+    CHECK_EQ(price->bound_max_bytes, settles ? -1 : most * b);
+    CHECK(price->bound_total_bytes <= price->recv_total_bytes);
+    CHECK_EQ(plan->step->axes, 0);
+    CHECK_EQ(plan->step->kind, total == 0 ? SHERD_STEP_SLICE
+                               : settles  ? SHERD_STEP_REDUCE_EXCHANGE
+                                          : SHERD_STEP_EXCHANGE);
+    if (total > 0)
+        CHECK_EQ(price->peak_bytes, peak * b);
+    else
+        CHECK(price->peak_bytes <= peak * b);
+}
+
+/* Plan, run and check one move; whether all was right. */
+static bool prove(paper *p, const sherd_layout *from, const sherd_layout *to)
+{
+    int before = atomic_load(&check_state->failures);
+    const sherd_plan *plan = NULL;
+    scene s;
+
+    if (CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL))) {
+        sherd_step direct;
+        const sherd__request request = {.per_host = 1};
+        const sherd__problem problem = {&p->space, from, to, sizeof(double), &request};
+        sherd__priced priced;
+        CHECK_OK(sherd__step_price(&priced, &problem, from, to));
+        direct = priced.step;
+        scene_open(&s, p, &direct);
+        for (int r = 0; r < p->space.ranks; r++)
+            run_rank(&s, r);
+        CHECK_EQ(wrong_of(&s), 0);
+        CHECK_EQ(crooked(&s), 0);
+        if (sherd_plan_steps(plan) == 1)
+            check_price(&s, plan);
+        scene_close(&s);
+    }
+    bool good = atomic_load(&check_state->failures) == before;
+    if (!good)
+        fprintf(stderr, "%s -> %s: %s\n", from->text, to->text, p->diag.text);
+    return good;
+}
+
+static void close_paper(paper *p)
+{
+    sherd__plans_clear(&p->space);
+    paper_close(p);
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void every_pair_of_layouts_on_two_meshes_is_exact(void)
+{
+    const sherd_layout *from[LAYOUTS], *to[LAYOUTS];
+    int pairs = 0;
+
+    for (int m = 0; m < LEN(meshes); m++)
+        for (int s = 0; s < LEN(shapes); s++) {
+            paper p;
+            bool good = true;
+            paper_open(&p, RANKS);
+            int n = paper_layouts(paper_mesh(&p, meshes[m].from), shapes[s].ndim, shapes[s].size,
+                                  true, from, LAYOUTS);
+            int k = paper_layouts(paper_mesh(&p, meshes[m].to), shapes[s].ndim, shapes[s].size,
+                                  false, to, LAYOUTS);
+            for (int i = 0; i < n && good; i++)
+                for (int j = 0; j < k && good; j++, pairs++)
+                    good = prove(&p, from[i], to[j]);
+            close_paper(&p);
+        }
+    printf("       %d pairs of layouts\n", pairs);
+}
+
+/* Random placements, reductions and cuts of one shape on a mesh. */
+static const sherd_layout *random_layout(uint64_t *dice, const sherd_mesh *mesh, int ndim,
+                                         const int64_t *shape, bool source)
+{
+    static const sherd_reduce_op single[] = {SHERD_MIN, SHERD_MAX, SHERD_PRODUCT};
+    sherd_placement placement[SHERD_MAX_AXES];
+    const sherd_layout *layout = NULL, *plain = NULL;
+    int64_t sizes[SHERD_MAX_DIMS][64];
+    const int64_t *lists_of[SHERD_MAX_DIMS] = {NULL};
+    bool mixed = roll(dice, 2) == 0;
+    sherd_reduce_op op = single[roll(dice, 3)];
+
+    for (int i = 0; i < mesh->axes; i++) {
+        int kind = roll(dice, source ? 4 : 3);
+        placement[i] = kind == 3
+                           ? sherd_partial(mixed ? (roll(dice, 2) ? SHERD_SUM : SHERD_AVG) : op)
+                       : kind == 2 ? sherd_replicate()
+                                   : sherd_shard(roll(dice, ndim));
+    }
+    CHECK_OK(sherd_layout_create(&plain, mesh, ndim, shape, placement, NULL));
+    for (int d = 0; d < ndim && plain; d++) {
+        if (plain->spec.dim[d].axes == 0 || roll(dice, 3) == 0)
+            continue;
+        paper_sizes(dice, shape[d], sherd__dim_parts(mesh, &plain->spec.dim[d]), sizes[d]);
+        lists_of[d] = sizes[d];
+    }
+    const sherd_layout_options options = {.sizes = lists_of};
+    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placement, &options));
+    return layout;
+}
+
+static void cuts_and_all_reductions_are_exact(void)
+{
+    static const int64_t sizes[][2] = {{10, 6}, {7, 5}, {3, 2}, {13, 1}};
+    uint64_t dice = 1;
+
+    for (int m = 0; m < LEN(meshes); m++) {
+        paper p;
+        bool good = true;
+        paper_open(&p, RANKS);
+        const sherd_mesh *a = paper_mesh(&p, meshes[m].from), *b = paper_mesh(&p, meshes[m].to);
+        for (int i = 0; i < 600 && good; i++) {
+            const int64_t *shape = sizes[i % LEN(sizes)];
+            const sherd_layout *from = random_layout(&dice, a, 2, shape, true);
+            const sherd_layout *to = random_layout(&dice, b, 2, shape, false);
+            good = prove(&p, from, to);
+        }
+        close_paper(&p);
+    }
+}
+
+static int64_t most_sent(paper *p, const char *from, const char *to)
+{
+    const sherd_plan *plan = NULL;
+
+    CHECK(prove(p, paper_layout(p, from), paper_layout(p, to)));
+    CHECK_OK(sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), SHERD_F64, NULL));
+    return plan ? sherd_plan_price_of(plan)->send_max_bytes / (int64_t)sizeof(double) : -1;
+}
+
+static void replicas_share_the_sending(void)
+{
+    paper p;
+
+    paper_open(&p, RANKS);
+    CHECK_EQ(most_sent(&p, "[12] on (x=2@0,1)", "[12] on (x=2@2,3)"), 12);
+    CHECK_EQ(most_sent(&p, "[12] on (x=3@0,1,2)", "[12] on (x=6@3,4,5,6,7,8)"), 24);
+    /* Whoever holds it keeps it; the others are shared out. */
+    CHECK_EQ(most_sent(&p, "[12] on (x=2)", "[12] on (x=4@0,2,1,3)"), 12);
+    CHECK_EQ(most_sent(&p, "[12] on (x=4)", "[12(x)] on (x=4@4,5,6,7)"), 3);
+    /* Large and small ones by turns: 8, 1, 2, 1 among two make 8 and 4, not 10 and 2. */
+    CHECK_EQ(most_sent(&p, "[12] on (x=2)", "[12(x:8,1,2,1)] on (x=4@4,5,6,7)"), 8);
+    close_paper(&p);
+}
+
+static void nothing_travels_where_all_is_there(void)
+{
+    static const char *const pairs[][2] = {
+        {"[8(x),4] on (x=2)", "[8(x),4] on (x=2,y=1)"},
+        {"[8] on (x=4)", "[8(x,y)] on (x=2,y=2)"},
+        {"[8(x:0,8)] on (x=2)", "[8] on (x=1@1)"},
+        {"[6] on (x=3)", "[6(x)] on (x=2@2,0)"},
+    };
+    paper p;
+
+    paper_open(&p, RANKS);
+    for (int i = 0; i < LEN(pairs); i++) {
+        const sherd_plan *plan = NULL;
+        const sherd_layout *from = paper_layout(&p, pairs[i][0]);
+        const sherd_layout *to = paper_layout(&p, pairs[i][1]);
+        CHECK(prove(&p, from, to));
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, NULL));
+        CHECK_EQ(sherd_plan_step(plan, 0)->kind, SHERD_STEP_SLICE);
+        CHECK_EQ(sherd_plan_price_of(plan)->rounds, 0);
+    }
+    close_paper(&p);
+}
+
+/* Sums over the steps of one rank, counted from its schedules; all moves have two steps. */
+static void check_chain(paper *p, const char *from, const char *middle, const char *to)
+{
+    const sherd_layout *at[3] = {paper_layout(p, from), paper_layout(p, middle),
+                                 paper_layout(p, to)};
+    const sherd__request request = {.per_host = 1};
+    const sherd__problem problem = {&p->space, at[0], at[2], sizeof(double), &request};
+    int64_t received[RANKS] = {0}, sent[RANKS] = {0}, most[3] = {0};
+    sherd__priced steps[2];
+    sherd__chain chain;
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sherd__step_price(&steps[i], &problem, at[i], at[i + 1]));
+        for (int r = 0; r < RANKS; r++) {
+            sherd__schedule *s;
+            CHECK_OK(sherd__schedule_create(&s, &p->space, &steps[i].step, sizeof(double), r));
+            received[r] += s ? s->recv_bytes : 0;
+            sherd__schedule_add_sent(s, r, sizeof(double), sent);
+            sherd__schedule_destroy(&p->space, s);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        sherd_box box[3];
+        int64_t held[3];
+        for (int i = 0; i < 3; i++) {
+            box[i] = box_of(at[i], r);
+            held[i] = sherd__box_count(&box[i]) * (int64_t)sizeof(double);
+        }
+        most[0] = sherd__max(most[0], received[r]);
+        most[1] = sherd__max(most[1], sent[r]);
+        most[2] = sherd__max(most[2], held[0] + held[1]);
+        most[2] = sherd__max(most[2], held[0] + held[1] + held[2]);
+    }
+    CHECK_OK(sherd__chain_find(&chain, &problem, steps, 2));
+    CHECK_EQ(chain.receive_max, most[0]);
+    CHECK_EQ(chain.send_max, most[1]);
+    CHECK_EQ(chain.peak, most[2]);
+}
+
+static void a_chain_that_ends_on_another_mesh_is_added_up_by_rank(void)
+{
+    paper p;
+
+    paper_open(&p, RANKS);
+    check_chain(&p, "[8(x),4] P(sum:y) on (x=2,y=2)", "[8(x,y),4] on (x=2,y=2)",
+                "[8,4(x)] on (x=3@2,5,0)");
+    check_chain(&p, "[7,5] P(avg:x) on (x=3)", "[7(x),5] on (x=3)", "[7,5] on (x=2@3,1)");
+    check_chain(&p, "[7(x),5] on (x=3)", "[7,5(x)] on (x=3)", "[7(x:1,6),5] on (x=2@8,9)");
+    close_paper(&p);
+}
+
+static void what_cannot_be_is_refused(void)
+{
+    static const struct {
+        const char *from, *to, *text;
+        sherd_status status;
+        sherd_planner planner;
+    } cases[] = {
+        {"[8] on (x=2)", "[8] P(sum:y) on (y=2@1,0)", "does not go to another mesh", SHERD_EINVAL,
+         SHERD_PLANNER_EXACT},
+        {"[8] P(sum:x) on (x=2)", "[8] P(sum:y) on (y=2@1,0)", "does not go to another mesh",
+         SHERD_EINVAL, SHERD_PLANNER_EXACT},
+        {"[8] on (x=2)", "[9] on (y=2)", "shapes differ", SHERD_EINVAL, SHERD_PLANNER_EXACT},
+        {"[8] on (x=2)", "[8(y)] on (y=2)", "use exact", SHERD_ENOTSUP, SHERD_PLANNER_GREEDY},
+        {"[8] on (x=2)", "[8(y)] on (y=2)", "use exact", SHERD_ENOTSUP, SHERD_PLANNER_GRAPH},
+    };
+    paper p;
+
+    paper_open(&p, RANKS);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_plan *plan = NULL;
+        const sherd_plan_options options = {.planner = cases[i].planner};
+        CHECK_EQ(sherd_plan_create(&plan, paper_layout(&p, cases[i].from),
+                                   paper_layout(&p, cases[i].to), SHERD_F32, &options),
+                 cases[i].status);
+        CHECK(plan == NULL && strstr(p.diag.text, cases[i].text) != NULL);
+    }
+    close_paper(&p);
+}
+
+static void every_failed_allocation_is_survived(void)
+{
+    int64_t n = 1;
+    sherd_status status = SHERD_ENOMEM;
+
+    for (; status == SHERD_ENOMEM && n < 1000; n++) {
+        const sherd_plan *plan = NULL;
+        sherd__schedule *s = NULL;
+        paper p;
+        paper_open(&p, RANKS);
+        const sherd_layout *from = paper_layout(&p, "[8(x),4] P(sum:y) on (x=2,y=2,z=2)");
+        const sherd_layout *to = paper_layout(&p, "[8,4(x)] on (x=3@8,1,0)");
+        p.heap.allocations = 0;
+        p.heap.fail_at = n;
+        status = sherd_plan_create(&plan, from, to, SHERD_F32, NULL);
+        if (status == SHERD_OK)
+            status = sherd__schedule_create(&s, &p.space, &plan->step[plan->steps - 1], 4, 1);
+        p.heap.fail_at = 0;
+        CHECK(status == SHERD_OK || (status == SHERD_ENOMEM && s == NULL));
+        sherd__schedule_destroy(&p.space, s);
+        close_paper(&p);
+    }
+    CHECK_OK(status);
+    CHECK(n > 10);
+}
+
+/* On paper there may be very many; what is sent is then bounded from above. */
+static void ten_thousand_ranks_are_counted(void)
+{
+    const sherd_plan *plan = NULL;
+    paper p;
+
+    paper_open(&p, 20000);
+    const sherd_layout *from = paper_layout(&p, "[40000(x),4000] on (x=100,y=100)");
+    const sherd_layout *to = paper_layout(&p, "[40000,4000(u)] on (u=4000)");
+    double start = seconds();
+    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, NULL));
+    printf("       %.0f ms for 10,000 ranks to 4,000\n", 1e3 * (seconds() - start));
+    if (plan) { /* each target rank lacks its column but what its row of the source holds */
+        const sherd_plan_price *price = sherd_plan_price_of(plan);
+        CHECK_EQ(price->recv_max_bytes, (40000 - 400) * 4);
+        CHECK_EQ(price->recv_total_bytes, (40000LL - 400) * 4 * 4000);
+        CHECK_EQ(price->bound_total_bytes, price->recv_total_bytes);
+        CHECK(price->send_max_bytes >= price->recv_total_bytes / 10000);
+    }
+    close_paper(&p);
+}
+
+static const check_test tests[] = {
+    {TEST(every_pair_of_layouts_on_two_meshes_is_exact)},
+    {TEST(cuts_and_all_reductions_are_exact)},
+    {TEST(replicas_share_the_sending)},
+    {TEST(nothing_travels_where_all_is_there)},
+    {TEST(a_chain_that_ends_on_another_mesh_is_added_up_by_rank)},
+    {TEST(what_cannot_be_is_refused)},
+    {TEST(every_failed_allocation_is_survived)},
+    {TEST(ten_thousand_ranks_are_counted)},
+};
+CHECK_MAIN(tests)
