@@ -212,6 +212,25 @@ static void integers_wrap_around(void)
     CHECK_EQ(filled[2], -5);
 }
 
+/* A sum is whether any is set, a product whether all are. */
+static void bools_stay_bools(void)
+{
+    static const uint8_t x[] = {0, 0, 1, 1}, y[] = {0, 1, 0, 1}, any[] = {0, 1, 1, 1},
+                         all[] = {0, 0, 0, 1};
+    const void *src[] = {x, y};
+    sherd__kernel_set set;
+
+    sherd__kernels_choose(&set);
+    for (int op = SHERD_SUM; op <= SHERD_PRODUCT; op++) {
+        const sherd__kernels *k = sherd__kernels_to_reduce(&set, SHERD_BOOL, (sherd_reduce_op)op);
+        uint8_t got[4];
+        if (op == SHERD_AVG)
+            continue;
+        k->reduce((sherd_reduce_op)op, got, src, 2, 4, 1);
+        CHECK_EQ(memcmp(got, op == SHERD_SUM || op == SHERD_MAX ? any : all, 4), 0);
+    }
+}
+
 /* Who computes, and who can be reduced. */
 static void every_dtype_has_its_table_or_none(void)
 {
@@ -221,9 +240,9 @@ static void every_dtype_has_its_table_or_none(void)
     for (int i = 0; i < SHERD_DTYPES; i++) {
         sherd_dtype dtype = (sherd_dtype)i;
         bool fractions = sherd__has_fractions(dtype);
-        bool whole = dtype == SHERD_I32 || dtype == SHERD_I64 || dtype == SHERD_U8;
+        bool is = dtype != SHERD_DTYPE_NONE;
         CHECK_EQ(sherd__kernels_of(&set, dtype) != NULL, fractions);
-        CHECK_EQ(sherd__kernels_to_reduce(&set, dtype, SHERD_SUM) != NULL, fractions || whole);
+        CHECK_EQ(sherd__kernels_to_reduce(&set, dtype, SHERD_SUM) != NULL, is);
         CHECK_EQ(sherd__kernels_to_reduce(&set, dtype, SHERD_AVG) != NULL, fractions);
     }
 }
@@ -236,6 +255,7 @@ static const check_test tests[] = {
     {TEST(a_broken_number_is_never_hidden)},
     {TEST(sums_are_those_of_f32)},
     {TEST(integers_wrap_around)},
+    {TEST(bools_stay_bools)},
     {TEST(every_dtype_has_its_table_or_none)},
 };
 CHECK_MAIN(tests)

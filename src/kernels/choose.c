@@ -126,6 +126,8 @@ const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, she
         return &sherd__whole_i64;
     case SHERD_U8:
         return &sherd__whole_u8;
+    case SHERD_BOOL:
+        return &sherd__whole_bool;
     default:
         return NULL;
     }

@@ -131,7 +131,7 @@ void sherd__kernels_choose(sherd__kernel_set *set);
 /* The table of a dtype; NULL for one that does not compute. */
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
 
-/* What a move may ask for: reduce and fill, also of integers. NULL where there is no such reduction: of bool, and the average of integers. */
+/* What a move may ask for: reduce and fill, also of integers and bool, of which there is no average: NULL. */
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
                                                sherd_reduce_op op);
 

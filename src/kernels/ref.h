@@ -11,7 +11,7 @@
 extern const sherd__kernels sherd__ref_f32;
 extern const sherd__kernels sherd__ref_f64;
 /* Only reduce and fill. */
-extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8;
+extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8, sherd__whole_bool;
 
 void sherd__install_half_ref(sherd__kernels *bf16, sherd__kernels *f16);
 

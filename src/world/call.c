@@ -154,7 +154,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
     task->sliced = move->plan->step[move->step].sliced;
     task->reduces = sherd__step_reduces(&move->plan->step[move->step]);
     task->element_bytes = bytes;
-    task->kernels = sherd__kernels_of(&world->kernels, move->dtype);
+    task->kernels = sherd__kernels_to_reduce(&world->kernels, move->dtype, task->schedule->op);
     task->source = move->source;
     task->result = move->result;
     if (move->source)
@@ -203,8 +203,7 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     const sherd__schedule *schedule = task->schedule;
     uint64_t sources = ranks_in(schedule->source, schedule->sources);
     uint64_t readers = ranks_in(schedule->reader, schedule->readers);
-    uint64_t sharers =
-        task->sliced ? ranks_in(schedule->sharer, schedule->sharers) : 0;
+    uint64_t sharers = task->sliced ? ranks_in(schedule->sharer, schedule->sharers) : 0;
 
     sherd__plan_retain(task->plan);
     call->awaited |= sources | sharers;
