@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "kernels/cast.h"
 #include "nn/module.h"
 #include "sherd/comm.h"
 #include "sherd/layers.h"
@@ -17,18 +18,15 @@ enum { MOST = 4096 }; /* elements of a tensor that is read whole */
 static inline sherd_tensor *wave(sherd_world *world, sherd_dtype dtype, int ndim,
                                  const int64_t *shape, int k, double scale, double offset)
 {
-    static _Thread_local double wide[MOST];
-    static _Thread_local float narrow[MOST];
+    static _Thread_local double wide[MOST], data[MOST];
     int64_t n = 1;
 
     for (int d = 0; d < ndim; d++)
         n *= shape[d];
-    for (int64_t i = 0; i < n && i < MOST; i++) {
+    for (int64_t i = 0; i < n && i < MOST; i++)
         wide[i] = offset + scale * sin(0.1 * (double)(i + 1) * k);
-        narrow[i] = (float)wide[i];
-    }
-    return sherd_mark_equal(sherd_from_data(world, dtype, shape, ndim,
-                                            dtype == SHERD_F64 ? (void *)wide : (void *)narrow));
+    sherd__cast(dtype, SHERD_F64, n, data, wide);
+    return sherd_mark_equal(sherd_from_data(world, dtype, shape, ndim, data));
 }
 
 static inline sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char *placements)
@@ -53,9 +51,7 @@ static inline int64_t whole(sherd_tensor *t, double *out)
     data = sherd_tensor_read(t);
     if (CHECK(data != NULL)) {
         n = sherd_tensor_count(t);
-        for (int64_t i = 0; i < n && i < MOST; i++)
-            out[i] = sherd_tensor_dtype(t) == SHERD_F64 ? ((const double *)data)[i]
-                                                        : (double)((const float *)data)[i];
+        sherd__cast(SHERD_F64, sherd_tensor_dtype(t), n < MOST ? n : MOST, out, data);
     }
     sherd_set_recording(sherd_tensor_world(t), recording);
     sherd_scope_end(sherd_tensor_world(t));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layers: modules with parameters. A layer is made with plain parameters, equal on all ranks and drawn from
- * (the world's seed, `name`): sherd_parallelize then keeps each rank's part. All dtypes are f32 or f64.
+ * (the world's seed, `name`): sherd_parallelize then keeps each rank's part. Dtypes have fractions.
  */
 #ifndef SHERD_LAYERS_H
 #define SHERD_LAYERS_H
@@ -14,7 +14,7 @@ SHERD_BEGIN
 typedef struct sherd_layer_options {
     /* names the generator of the first values; give the path that the layer will have */
     const char *name;
-    sherd_dtype dtype;
+    sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation; /* of the weights; 0 = 0.02 */
     bool bias;        /* Linear: with a bias, zero at first */
 } sherd_layer_options;

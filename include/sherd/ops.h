@@ -28,6 +28,19 @@ SHERD_API sherd_tensor *sherd_sub(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_mul(sherd_tensor *a, sherd_tensor *b);
 /** a * factor. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_scale(sherd_tensor *a, double factor);
+/**
+ * The same numbers in another dtype. Fractions are rounded to nearest, ties to even; those that become integers are cut
+ * off, held within the range, and NaN is 0; wider integers keep their low bits; to bool is whether it is not 0. A
+ * pending sum stays pending, unless it is to have no fractions: then it is settled first.
+ *
+ * Gradient: cast back.
+ *
+ * @collective see above, only where something pending is settled
+ * @owns       scope; `t` itself if it has this dtype
+ * @errors     see above; EINVAL no such dtype
+ */
+SHERD_API sherd_tensor *sherd_cast(sherd_tensor *t, sherd_dtype dtype);
+
 /** max(a, 0). @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_relu(sherd_tensor *a);
 /** The tanh form of GELU: a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))). @collective see above @owns scope @errors see above */

@@ -26,6 +26,9 @@ typedef struct sherd_adamw_options {
  * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + decay p)
  * where t counts the steps in which this parameter had a gradient.
  *
+ * Of a bf16 or f16 parameter m, v and p itself are kept in f32 (12 bytes an element more), and the parameter is p rounded; if
+ * somebody writes it between steps, p is what was written.
+ *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
  * @errors EINVAL betas outside of [0, 1), eps or weight_decay negative, parameters on two meshes; ENOMEM

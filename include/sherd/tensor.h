@@ -117,7 +117,8 @@ static inline sherd_distribution sherd_uniform(double low, double high)
  *
  * @local
  * @shapes   shape: int64_t[ndim]
- * @numerics f32 or f64 of the same 24 or 32 random bits; normal numbers by Box-Muller
+ * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller; rounded to nearest, so that in 16 bits
+ *           a uniform number may be the upper end of its range
  * @owns     the result belongs to the scope
  * @errors   EINVAL a dtype without fractions, a negative size, no generator; ELIMIT; ENOMEM
  */
@@ -255,7 +256,7 @@ typedef struct sherd_redistribute_options {
     bool begin;
     /* the tensor is cast to this before it moves, and so is the result; SHERD_DTYPE_NONE = its own */
     sherd_dtype forward_dtype;
-    /* the gradient is cast to this before it moves back, then to the dtype of `t`; SHERD_DTYPE_NONE = its own */
+    /* the gradient is cast to this before it moves back, then to the dtype of `t`; SHERD_DTYPE_NONE = that of `t` */
     sherd_dtype backward_dtype;
     const sherd_plan_options *plan; /* NULL = exact, arena price */
 } sherd_redistribute_options;
@@ -263,7 +264,7 @@ typedef struct sherd_redistribute_options {
 /**
  * Move a tensor to another layout.
  *
- * The plan is cached. Equal layouts return `t` itself. Gradient: moved back to the layout of `t`, where an
+ * The plan is cached. Equal layouts (and dtypes) return `t` itself. Gradient: moved back to the layout of `t`, where an
  * axis with a pending sum becomes replicated.
  *
  * @collective the mesh axes that the plan needs (see sherd_plan_step); complete on return unless options->begin
@@ -271,7 +272,8 @@ typedef struct sherd_redistribute_options {
  * @numerics   values are copied bit for bit; a pending reduction is added in rank order
  * @owns       the result belongs to the scope; `t` is only read; where a rank's box stays the same, the result shares
  *             the storage of `t`, so that writing one in place writes both
- * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not; EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` has not, a dtype without fractions
+ *             where `t` wants a gradient; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                            const sherd_redistribute_options *options);

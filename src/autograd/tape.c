@@ -38,11 +38,6 @@ bool sherd_set_recording(sherd_world *world, bool on)
     return before;
 }
 
-static bool has_fractions(sherd_dtype dtype)
-{
-    return dtype == SHERD_F32 || dtype == SHERD_F64;
-}
-
 sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 {
     if (!t->storage)
@@ -52,7 +47,7 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
                                   "sherd_require_grad: %s is the result of %s: only a leaf can say "
                                   "whether it wants a gradient",
                                   sherd_tensor_text(t), ((sherd__node *)t->node)->backward->name);
-    if (wanted && !has_fractions(t->dtype))
+    if (wanted && !sherd__has_fractions(t->dtype))
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_require_grad: %s has no gradient: its dtype has no "
                                   "fractions",
@@ -144,7 +139,7 @@ static void link_output(sherd__node *node, int j, sherd_tensor *t)
     out->layout = t->layout;
     out->dtype = t->dtype;
     out->ndim = t->ndim;
-    if (!has_fractions(t->dtype))
+    if (!sherd__has_fractions(t->dtype))
         return;
     t->node = &node->record;
     t->output = j;

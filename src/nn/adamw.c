@@ -2,6 +2,9 @@
 /*
  * AdamW. Its state lies as the parameters lie, so a step touches local data only: one pass of one
  * kernel per parameter over p, m, v and the gradient.
+ *
+ * Steps are often too small for 16 bits to hold, and v changes by a thousandth: so of such a parameter
+ * m, v and an exact copy of it are f32, and the parameter is the copy, rounded after each step.
  */
 #include <math.h>
 
@@ -12,6 +15,7 @@ static void destroy_item(sherd__optimized *item)
     sherd_tensor_release(item->p);
     sherd_tensor_release(item->m);
     sherd_tensor_release(item->v);
+    sherd_tensor_release(item->exact);
 }
 
 void sherd_optimizer_destroy(sherd_optimizer *optimizer)
@@ -58,9 +62,11 @@ static sherd_adamw_options with_defaults(const sherd_adamw_options *options)
 
 static sherd_tensor *zeros_like(sherd_tensor *p)
 {
+    sherd_dtype dtype = sherd__statistics_dtype(p->dtype);
+
     if (p->layout)
-        return sherd_constant_on(p->layout, p->dtype, 0);
-    return sherd_constant(p->world, p->dtype, p->shape, p->ndim, 0);
+        return sherd_constant_on(p->layout, dtype, 0);
+    return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
 }
 
 /* Also on failure the item can be destroyed. */
@@ -82,6 +88,13 @@ static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item, sherd
         return diag->status ? diag->status : SHERD_ENOMEM;
     item->m = sherd_tensor_retain(m);
     item->v = sherd_tensor_retain(v);
+    if (!sherd__is_half(p->dtype))
+        return SHERD_OK;
+    sherd_tensor *exact = zeros_like(p);
+    if (sherd_tensor_failed(exact))
+        return diag->status ? diag->status : SHERD_ENOMEM;
+    item->exact = sherd_tensor_retain(exact);
+    item->version = -1; /* nothing is the same yet */
     return SHERD_OK;
 }
 
@@ -151,6 +164,33 @@ sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
     return SHERD_OK;
 }
 
+/* What a step changes: the parameter, or its exact copy, read anew if somebody wrote the parameter. NULL: ended by the alarm. */
+static void *to_change(sherd__optimized *item)
+{
+    sherd_tensor *p = item->p;
+
+    if (!item->exact)
+        return sherd__mutable(p);
+    void *exact = sherd__mutable(item->exact);
+    const void *from = sherd__data(p);
+    if (exact && from && item->version != p->storage->version)
+        sherd__convert(sherd__world_kernels(p->world), SHERD_F32, p->dtype, p->count, exact, from);
+    return from ? exact : NULL;
+}
+
+/* The exact copy has changed: round it. False: ended by the alarm. */
+static bool round_parameter(sherd__optimized *item, const void *exact)
+{
+    sherd_tensor *p = item->p;
+    void *to = sherd__mutable(p);
+
+    if (!to)
+        return false;
+    sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, exact);
+    item->version = p->storage->version;
+    return true;
+}
+
 /* Update one parameter; false: ended by the alarm. */
 static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate, double grad_scale)
 {
@@ -163,7 +203,7 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
         return true;
     g = sherd__contiguous(g);
     grad = sherd__data(g);
-    p = sherd__mutable(item->p);
+    p = to_change(item);
     m = sherd__mutable(item->m);
     v = sherd__mutable(item->v);
     if (!grad || !p || !m || !v)
@@ -183,7 +223,7 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
     };
     sherd__kernels_of(sherd__world_kernels(o->world), item->p->dtype)
         ->adamw(item->p->count, p, m, v, grad, &step);
-    return true;
+    return !item->exact || round_parameter(item, p);
 }
 
 void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)

@@ -45,7 +45,7 @@ static sherd_status check(sherd_world *world, const char *function, int64_t a, i
 
     if (a < 1 || b < 1)
         fault = "a size is less than 1";
-    else if (o->dtype != SHERD_F32 && o->dtype != SHERD_F64)
+    else if (!sherd__has_fractions(o->dtype))
         fault = "the dtype has no fractions";
     else if (!(o->deviation >= 0))
         fault = "the deviation is negative";

@@ -9,6 +9,8 @@
 typedef struct sherd__optimized {
     sherd_tensor *p, *m, *v; /* parameter and its state, laid out alike; counted */
     int64_t steps;           /* in which it had a gradient */
+    sherd_tensor *exact;     /* of a 16-bit parameter: the same in f32; counted; else NULL */
+    int64_t version;         /* of the parameter's storage when `exact` was last the same */
 } sherd__optimized;
 
 struct sherd_optimizer {

@@ -33,7 +33,7 @@ static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
         return "the tensor is of another world";
     if (t->node)
         return "the tensor is the result of a recorded operator, not a leaf";
-    if (t->dtype != SHERD_F32 && t->dtype != SHERD_F64)
+    if (!sherd__has_fractions(t->dtype))
         return "the dtype has no fractions";
     return NULL;
 }

@@ -152,7 +152,7 @@ sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
 {
     sherd_tensor *in[SHERD__OPERANDS] = {q, k, v}, *failed;
     sherd__operands o = {"sherd_attention", names, in, 3, 0};
-    sherd__rule rule = {.name = o.function, .whole = "stw", .scratch = true};
+    sherd__rule rule = {.name = o.function, .whole = "stw", .statistics = 2, .scratch = true};
     int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
     sherd__prepared p;
 

@@ -87,14 +87,15 @@ static sherd_status stats_layout(const sherd_layout **out, const sherd_layout *l
 static sherd_tensor *new_stats(const sherd__prepared *p, int64_t rows)
 {
     const sherd_tensor *logits = p->in[LOGITS];
+    sherd_dtype dtype = sherd__statistics_dtype(logits->dtype);
     const sherd_layout *layout;
     int64_t shape[] = {3, rows};
 
     if (!logits->layout)
-        return sherd__new_plain(p->world, logits->dtype, 2, shape, logits->varies);
+        return sherd__new_plain(p->world, dtype, 2, shape, logits->varies);
     if (stats_layout(&layout, logits->layout, false) != SHERD_OK)
         return sherd__fail_diag(p->world, true);
-    return sherd__new_on(layout, logits->dtype);
+    return sherd__new_on(layout, dtype);
 }
 
 /* The stats of all classes, [parts,3,rows], from those of this rank's. */
@@ -126,11 +127,11 @@ static sherd_tensor *new_loss(const sherd__prepared *p)
     return sherd__new_on(layout, logits->dtype);
 }
 
-/* A tensor of the targets' shape and layout, in the dtype of the logits. */
+/* A tensor of the targets' shape and layout. */
 static sherd_tensor *new_log_sum(const sherd__prepared *p)
 {
     const sherd_tensor *t = p->in[TARGETS];
-    sherd_dtype dtype = p->in[LOGITS]->dtype;
+    sherd_dtype dtype = sherd__statistics_dtype(p->in[LOGITS]->dtype);
 
     return t->layout ? sherd__new_on(t->layout, dtype)
                      : sherd__new_plain(p->world, dtype, t->ndim, t->shape, t->varies);

@@ -10,6 +10,8 @@
 typedef struct move_attrs {
     const sherd_layout *to;
     bool leaf;
+    sherd_dtype from; /* of the source, and so of its gradient */
+    sherd_dtype back; /* in which the gradient moves */
 } move_attrs;
 
 static bool whole_on(const sherd_layout *l, int axis)
@@ -34,22 +36,23 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
     return sherd__layout_intern(out, &spec);
 }
 
-/* A leaf's gradient is handed on as it came: it stays so until somebody uses it. */
+/*
+ * A leaf's gradient is handed on as it came: it stays so until somebody uses it. Unless it is to move in another dtype:
+ * who uses it knows nothing of that.
+ */
 static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
 {
     const move_attrs *attrs = sherd__attrs(node);
     const sherd_layout *from = sherd__input_layout(node, 0), *to;
-    sherd_tensor *g = grad_out[0];
+    sherd_tensor *g = sherd__cast_unrecorded(grad_out[0], attrs->back);
+    bool stays = (attrs->leaf && attrs->back == attrs->from) || !g->layout;
 
-    if (attrs->leaf || !g->layout) {
-        grad_in[0] = g;
-        return;
-    }
-    if (gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
-        grad_in[0] = sherd__fail_diag(g->world, true);
-    else
-        grad_in[0] = sherd__move_to(g, to, false);
+    if (!stays && gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
+        g = sherd__fail_diag(g->world, true);
+    else if (!stays)
+        g = sherd__move_to(g, to, false);
+    grad_in[0] = sherd__cast_unrecorded(g, attrs->from);
 }
 
 static const sherd__backward redistribute_table = {"sherd_redistribute", true, redistribute_back};
@@ -73,20 +76,72 @@ static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
     return from->pending_axes == 0 && sharers(from) > sharers(to);
 }
 
+/* A move that the tape may undo in the place of keeping its result. Not recorded. */
+static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to, bool begin)
+{
+    sherd_tensor *y = sherd__move_to(t, to, begin);
+
+    if (y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
+        y->moved_from = sherd_tensor_retain(t);
+    return y;
+}
+
+/* What moves is the cast tensor, of which nothing is left but the result and what it was moved from. */
+static sherd_tensor *cast_and_move(sherd_tensor *t, const sherd_layout *to, sherd_dtype dtype,
+                                   bool begin)
+{
+    sherd_world *world = t->world;
+
+    sherd_scope_begin(world);
+    if (!sherd__has_fractions(dtype))
+        t = sherd__without_pending(t);
+    sherd_tensor *y = move(sherd__cast_unrecorded(t, dtype), to, begin);
+    if (!sherd_tensor_failed(y))
+        sherd_scope_pass(y);
+    sherd_scope_end(world);
+    return y;
+}
+
+/* Why a tensor cannot move in these dtypes; NULL = it can. */
+static const char *dtype_fault(sherd_tensor *t, const sherd_redistribute_options *o)
+{
+    const sherd_dtype wanted[] = {o->forward_dtype, o->backward_dtype};
+
+    for (int i = 0; i < 2; i++) {
+        if (wanted[i] == SHERD_DTYPE_NONE)
+            continue;
+        if (sherd_dtype_bytes(wanted[i]) == 0)
+            return i == 0 ? "options.forward_dtype is no dtype"
+                          : "options.backward_dtype is no dtype";
+        if (!sherd__has_fractions(wanted[i]) && sherd__is_recorded(t->world, &t, 1))
+            return i == 0 ? "it wants a gradient, and options.forward_dtype has no fractions"
+                          : "it wants a gradient, and options.backward_dtype has no fractions";
+    }
+    return NULL;
+}
+
 sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                  const sherd_redistribute_options *options)
 {
+    static const sherd_redistribute_options none;
+    const sherd_redistribute_options *o = options ? options : &none;
+
     if (!to)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
                                   "sherd_redistribute: no layout to move %s to",
                                   sherd_tensor_text(t));
-    sherd_tensor *y = sherd__move_to(t, to, options && options->begin);
+    const char *fault = dtype_fault(t, o);
+    if (fault)
+        return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
+                                  sherd_tensor_text(t), fault);
+    bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
+    sherd_tensor *y =
+        casts ? cast_and_move(t, to, o->forward_dtype, o->begin) : move(t, to, o->begin);
     if (y == t || sherd_tensor_failed(y))
         return y;
-    if (is_smaller(t->layout, to) && !y->moved_from)
-        y->moved_from = sherd_tensor_retain(t);
 
-    move_attrs attrs = {to, t->node == NULL};
+    sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? t->dtype : o->backward_dtype;
+    move_attrs attrs = {to, t->node == NULL, t->dtype, back};
     sherd__record_node(t->world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     return y;
 }

@@ -98,7 +98,7 @@ sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tens
     static const char *const names[] = {"x", "weight", "bias"};
     sherd_tensor *in[SHERD__OPERANDS] = {x, weight, bias}, *failed;
     sherd__operands o = {"sherd_layer_norm", names, in, 3, 1u << WEIGHT | 1u << BIAS};
-    sherd__rule rule = {.name = o.function, .whole = "d", .scratch = true};
+    sherd__rule rule = {.name = o.function, .whole = "d", .statistics = 2, .scratch = true};
     int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
     sherd__prepared p;
 

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "base/text.h"
+#include "kernels/cast.h"
 #include "operator.h"
 
 bool sherd__any_distributed(sherd_tensor *const *in, int count)
@@ -136,6 +137,6 @@ bool sherd__scalar_value(sherd_tensor *t, double *value)
         return true;
     if (!data)
         return false;
-    *value = t->dtype == SHERD_F32 ? (double)*(const float *)data : *(const double *)data;
+    sherd__cast(SHERD_F64, t->dtype, 1, value, data);
     return true;
 }

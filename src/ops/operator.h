@@ -47,6 +47,9 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh,
 /* `t` moved (recorded) so that nothing in it is pending; itself if nothing is, or if it is plain. */
 sherd_tensor *sherd__without_pending(sherd_tensor *t);
 
+/* sherd_cast without the record; also what is pending is cast piece by piece. `t` itself if it has this dtype. */
+sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
+
 /* A new tensor of this shape, plain or on `layout` with pending axes replicated; contents undefined. Varies as `like`. */
 sherd_tensor *sherd__new_settled(const sherd_layout *layout, const sherd_tensor *like, int ndim,
                                  const int64_t *shape);

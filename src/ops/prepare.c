@@ -26,7 +26,7 @@ static bool check_dtypes(sherd__prepared *p, const sherd__rule *rule, sherd_tens
     const char *reason = NULL;
 
     if (!p->kernels)
-        reason = "it computes f32 and f64 only";
+        reason = "it computes f32, f64, bf16 and f16 only";
     for (int i = 0; i < rule->operands && !reason; i++) {
         sherd_dtype wanted = rule->index >> i & 1 ? SHERD_I32 : dtype;
         if (in[i] && in[i]->dtype != wanted)
@@ -86,6 +86,11 @@ static bool move(sherd__prepared *p, const sherd__rule *rule, const sherd__placi
     return true;
 }
 
+static sherd_dtype dtype_of(const sherd__rule *rule, int result, sherd_dtype dtype)
+{
+    return rule->statistics >> result & 1 ? sherd__statistics_dtype(dtype) : dtype;
+}
+
 /* Distributed operands: promote, solve, move, make the results. */
 static bool place(sherd__prepared *p, const sherd__rule *rule, const sherd_layout *const *like,
                   sherd_dtype dtype, const int64_t (*shape)[SHERD_MAX_DIMS])
@@ -103,7 +108,7 @@ static bool place(sherd__prepared *p, const sherd__rule *rule, const sherd_layou
         return false;
     p->once = placing->once;
     for (int j = 0; j < rule->results; j++) {
-        p->out[j] = sherd__new_on(placing->result[j], dtype);
+        p->out[j] = sherd__new_on(placing->result[j], dtype_of(rule, j, dtype));
         if (sherd_tensor_failed(p->out[j]))
             return false;
     }
@@ -119,8 +124,8 @@ static bool stay(sherd__prepared *p, const sherd__rule *rule, sherd_dtype dtype,
     for (int i = 0; i < rule->operands; i++)
         varies |= p->arg[i] ? p->arg[i]->varies : 0;
     for (int j = 0; j < rule->results; j++) {
-        p->out[j] =
-            sherd__new_plain(p->world, dtype, (int)strlen(rule->result[j]), shape[j], varies);
+        p->out[j] = sherd__new_plain(p->world, dtype_of(rule, j, dtype),
+                                     (int)strlen(rule->result[j]), shape[j], varies);
         if (sherd_tensor_failed(p->out[j]))
             return false;
     }

@@ -173,5 +173,16 @@ sherd_tensor *sherd_mean(sherd_tensor *a)
     if (!sherd__enter(&o, &failed))
         return failed;
     int64_t n = sherd_tensor_count(a);
-    return sherd_scale(sherd_sum(a), n ? 1 / (double)n : (double)NAN);
+    double factor = n ? 1 / (double)n : (double)NAN;
+    if (!sherd__is_half(a->dtype))
+        return sherd_scale(sherd_sum(a), factor);
+    /* In 16 bits the sum of many numbers may not fit where their mean does. */
+    sherd_world *world = a->world;
+    sherd_scope_begin(world);
+    sherd_tensor *wide = sherd_scale(sherd_sum(sherd_cast(a, SHERD_F32)), factor);
+    sherd_tensor *y = sherd_cast(wide, a->dtype);
+    if (!sherd_tensor_failed(y))
+        sherd_scope_pass(y);
+    sherd_scope_end(world);
+    return y;
 }

@@ -33,8 +33,9 @@ typedef struct sherd__rule {
     /* bits of operands that are added to the result (a bias; both of an addition): replicated beside a pending
      * result they count once, at coordinate 0 of its axes */
     unsigned term;
-    unsigned index;    /* bits of operands that are i32; all others have the dtype of the result */
-    bool keep_strides; /* the operator takes strided operands as they are */
+    unsigned index; /* bits of operands that are i32; all others have the dtype of the result */
+    unsigned statistics; /* bits of results that sums go into: f32 where the others have 16 bits */
+    bool keep_strides;   /* the operator takes strided operands as they are */
     bool scratch; /* the operator makes tensors that nobody gets: it runs in a scope of its own */
 } sherd__rule;
 

@@ -33,7 +33,7 @@ static int dim_of(const context *c, const sherd_tensor *t)
     int64_t ranks = c->mesh->extent[c->axis];
     int dim = c->dim < 0 ? c->dim + t->ndim : c->dim;
 
-    if (t->dtype != SHERD_F32 && t->dtype != SHERD_F64)
+    if (!sherd__has_fractions(t->dtype))
         return -1;
     if (ranks < 2 || dim < 0 || dim >= t->ndim || t->shape[dim] < 2 ||
         sherd_tensor_count(t) < ranks)

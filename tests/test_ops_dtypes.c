@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators on bf16 and f16, and the cast that leads there. Every operator runs on operands that were rounded first, on any
+ * layout, and its results and gradients are compared with f64: they may differ by a few roundings of numbers of the
+ * size of 1, never by more.
+ */
+#include "ops_cases.h"
+
+#include "kernels/cast.h"
+
+static const sherd_dtype halves[] = {SHERD_BF16, SHERD_F16};
+/* A rounding of a number of size 1, times what a sum of a dozen of them may gather. */
+static const double tolerance[] = {6.0 / 256, 6.0 / 2048};
+
+/* ---- operators ---- */
+
+/* Value and gradients of sum(w * run(in)), all whole, in f64. */
+typedef struct outcome {
+    double y[MOST_ELEMENTS], grad[MOST_IN][MOST_ELEMENTS];
+    int64_t count;
+} outcome;
+
+/* Leaves are f64; what the operator sees went through `dtype`, and so did its result. */
+static void run_in(outcome *out, const op_case *c, sherd_dtype dtype, sherd_tensor *const *leaf)
+{
+    sherd_world *world = leaf[0]->world;
+    sherd_tensor *in[MOST_IN], *y;
+
+    for (int i = 0; i < c->operands; i++)
+        in[i] = c->index >> i & 1 ? leaf[i] : sherd_cast(leaf[i], dtype);
+    out->count = -1;
+    if (refused(c, in, &y))
+        return;
+    CHECK_EQ(sherd_tensor_dtype(y), dtype);
+    y = sherd_full(sherd_cast(y, SHERD_F64));
+    out->count = sherd_tensor_count(y);
+    copy_values(out->y, y);
+    double w[MOST_ELEMENTS];
+    for (int64_t i = 0; i < out->count && i < MOST_ELEMENTS; i++)
+        w[i] = value_at(9, i);
+    sherd_tensor *weights = sherd_mark_equal(
+        sherd_from_data(world, SHERD_F64, sherd_tensor_shape(y), sherd_tensor_ndim(y), w));
+    sherd_backward(sherd_sum(sherd_mul(y, weights)));
+    for (int i = 0; i < c->operands; i++) {
+        sherd_tensor *g = c->index >> i & 1 ? NULL : sherd_grad(leaf[i]);
+        if (!g)
+            continue;
+        CHECK_EQ(sherd_tensor_dtype(g), SHERD_F64);
+        g = sherd_full(g);
+        copy_values(out->grad[i], g);
+        sherd_clear_grad(leaf[i]);
+    }
+}
+
+static double farthest(const double *a, const double *b, int64_t n)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs(a[i] - b[i]) / (1 + fabs(b[i]));
+        if (!(d <= most) && !(isnan(a[i]) && isnan(b[i])))
+            most = isnan(d) ? HUGE_VAL : d;
+    }
+    return most;
+}
+
+static void compare_outcomes(const op_case *c, const outcome *got, const outcome *exact, double tol)
+{
+    CHECK_EQ(got->count, exact->count);
+    CHECK_NEAR(farthest(got->y, exact->y, exact->count), 0, tol);
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            CHECK_NEAR(farthest(got->grad[i], exact->grad[i], count_of(c, i)), 0, tol);
+}
+
+/* Round what a leaf holds, so that the cast to the dtype changes nothing. */
+static void round_leaf(sherd_tensor *t, sherd_dtype dtype)
+{
+    double *x = sherd_tensor_write(t);
+    uint16_t half;
+
+    for (int64_t i = 0; x && i < t->count; i++) {
+        sherd__cast(dtype, SHERD_F64, 1, &half, &x[i]);
+        sherd__cast(SHERD_F64, dtype, 1, &x[i], &half);
+    }
+}
+
+static void check_case(sherd_world *world, const sherd_mesh *mesh, const op_case *c, int64_t number,
+                       int half)
+{
+    static _Thread_local outcome got, exact;
+    sherd_tensor *leaf[MOST_IN];
+
+    sherd_scope_begin(world);
+    place_all(mesh, c, number, leaf);
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1)) {
+            round_leaf(leaf[i], halves[half]);
+            sherd_require_grad(leaf[i], true);
+        }
+    memset(&got, 0, sizeof got);
+    memset(&exact, 0, sizeof exact);
+    run_in(&exact, c, SHERD_F64, leaf);
+    run_in(&got, c, halves[half], leaf);
+    int before = atomic_load(&check_state->failures);
+    compare_outcomes(c, &got, &exact, tolerance[half]);
+    if (atomic_load(&check_state->failures) != before)
+        say_layouts(c, leaf);
+    sherd_scope_end(world);
+}
+
+static void operators_compute_in_f32_and_round(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < LEN(cases); i++) {
+        int64_t step, all = combinations(mesh, &cases[i], 12, &step);
+        for (int64_t number = 0; number < all; number += step)
+            for (int half = 0; half < LEN(halves); half++)
+                check_case(world, mesh, &cases[i], number, half);
+    }
+    if (!CHECK_OK(sherd_world_check(world)))
+        say_error(world);
+}
+
+/* 65536 ones: their sum is no f16, their mean is. */
+static void the_mean_of_many_is_no_overflow(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *layout = NULL;
+    int64_t shape[] = {1 << 16};
+    const char *rows = sherd_mesh_axes(mesh) == 2 ? "S(0)S(0)" : "S(0)";
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 1, shape, rows, NULL));
+    sherd_tensor *t = sherd_require_grad(sherd_constant_on(layout, SHERD_F16, 1), true);
+    sherd_tensor *mean = sherd_mean(t);
+    CHECK_EQ(sherd_tensor_dtype(mean), SHERD_F16);
+    CHECK(sherd_item(mean) == 1);
+    CHECK(isinf(sherd_item(sherd_sum(t))));
+    sherd_backward(mean);
+    sherd_tensor *g = sherd_grad(t);
+    if (CHECK(g != NULL) && g->count)
+        CHECK_EQ(((const uint16_t *)sherd_tensor_read(g))[0], 1 << 8); /* 2^-16 */
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- the cast ---- */
+
+static const op_case matrix = {.name = "cast", .operands = 1, .ndim = {2}, .shape = {{5, 3}}};
+
+/* Layout and storage: nothing travels, the same dtype is the same tensor, a strided operand is fine. */
+static void a_cast_keeps_the_layout(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < layouts_of(mesh, &matrix, 0); i++)
+        for (int d = SHERD_F32; d < SHERD_DTYPES; d++) {
+            sherd_scope_begin(world);
+            sherd_tensor *t = place(&matrix, 0, layout_number(mesh, &matrix, 0, i));
+            CHECK(sherd_cast(t, SHERD_F64) == t);
+            sherd_tensor *y = sherd_cast(t, (sherd_dtype)d);
+            const sherd_layout *settled = t->layout;
+            if (d > SHERD_F16)
+                CHECK_OK(sherd__layout_settle(&settled, t->layout));
+            CHECK(y->layout == settled && y->dtype == (sherd_dtype)d);
+            sherd_tensor *turned = sherd_cast(sherd_transpose(t, 0, 1), (sherd_dtype)d);
+            sherd_tensor *wide = sherd_full(sherd_cast(turned, SHERD_F64));
+            sherd_tensor *back = sherd_full(sherd_cast(y, SHERD_F64));
+            const double *a = sherd_tensor_read(wide), *b = sherd_tensor_read(back);
+            for (int64_t e = 0; a && b && e < 15; e++)
+                CHECK_NEAR(a[e % 3 * 5 + e / 3], b[e], d <= SHERD_F16 ? 0.05 : 0);
+            sherd_scope_end(world);
+        }
+    if (!CHECK_OK(sherd_world_check(world)))
+        say_error(world);
+}
+
+/* 0.5 on each of two ranks is 1; cut off one by one it would be 0. */
+static void integers_are_cut_off_after_the_sum(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *layout = NULL;
+    int64_t shape[] = {3, 2};
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, shape, "P(sum)", NULL));
+    sherd_tensor *t = sherd__new_on(layout, SHERD_F32);
+    for (int64_t i = 0; i < t->count; i++)
+        ((float *)sherd__fresh(t))[i] = 0.5f;
+    sherd_tensor *y = sherd_cast(t, SHERD_I64);
+    CHECK_EQ(y->layout->pending_axes, 0);
+    const int64_t *x = sherd_tensor_read(y);
+    for (int64_t i = 0; x && i < y->count; i++)
+        CHECK_EQ(x[i], sherd_world_ranks(world) / 2);
+    sherd_tensor *half = sherd_cast(t, SHERD_BF16);
+    CHECK(half->layout == layout);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Where the result has no gradient the tape ends; where it has, the gradient is cast back. Pending gradients stay pending. */
+static void gradients_are_cast_back(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    sherd_tensor *t =
+        sherd_require_grad(place(&matrix, 0, layout_number(mesh, &matrix, 0, 0)), true);
+
+    CHECK(!sherd_requires_grad(sherd_cast(t, SHERD_I32)));
+    CHECK(!sherd_requires_grad(sherd_cast(t, SHERD_BOOL)));
+    sherd_tensor *y = sherd_cast(sherd_cast(t, SHERD_F32), SHERD_BF16);
+    sherd_backward(sherd_sum(sherd_scale(y, 3)));
+    sherd_tensor *g = sherd_grad(t);
+    if (CHECK(g && g->dtype == SHERD_F64)) {
+        const double *x = sherd_tensor_read(g);
+        for (int64_t i = 0; x && i < g->count; i++)
+            CHECK(x[i] == 3);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void no_such_dtype_is_refused(sherd_world *world)
+{
+    int64_t shape[] = {3};
+    sherd_tensor *t = sherd_constant(world, SHERD_F32, shape, 1, 1);
+
+    CHECK(sherd_tensor_failed(sherd_cast(t, SHERD_DTYPE_NONE)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "sherd_cast: none (0) is no dtype") != NULL);
+    CHECK(sherd_tensor_failed(sherd_cast(t, (sherd_dtype)99)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(sherd_tensor_failed(sherd_add(t, sherd_cast(t, SHERD_BF16))));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "dtypes differ") != NULL);
+    CHECK(sherd_tensor_failed(sherd_relu(sherd_cast(t, SHERD_U8))));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+}
+
+/* On one rank, which others learn of where the operand is distributed. */
+static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *pending = layout_number(mesh, &matrix, 0, 3);
+    sherd_tensor *leaf = sherd_require_grad(place(&matrix, 0, pending), true);
+    sherd_redistribute_options options = {.forward_dtype = SHERD_BF16, .backward_dtype = SHERD_F16};
+    const sherd_layout *whole = layout_number(mesh, &matrix, 0, 0);
+    sherd_status status = SHERD_ENOMEM;
+    int64_t n = 1;
+
+    CHECK(pending->pending_axes != 0);
+    for (; status != SHERD_OK && n < 2000; n++) {
+        int64_t bytes = sherd_world_memory(world).live_bytes;
+        sherd_scope_begin(world);
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        sherd_tensor *y = sherd_redistribute(sherd_cast(leaf, SHERD_F32), whole, &options);
+        sherd_tensor *loss = sherd_mean(y);
+        if (!sherd_tensor_failed(loss))
+            sherd_backward(loss);
+        sherd_world_fail_allocation(world, 0);
+        status = sherd_world_check(world);
+        sherd_scope_end(world);
+        sherd_clear_grad(leaf);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        CHECK_OK(sherd__agree(world, SHERD_OK, (uint64_t)(int64_t)status + 1, "test"));
+        CHECK_EQ(sherd_world_memory(world).live_bytes, bytes);
+    }
+    CHECK_OK(status);
+    CHECK(n > 5);
+}
+
+static const check_test tests[] = {
+    {TEST(operators_compute_in_f32_and_round), {1, 3, 4}},
+    {TEST(the_mean_of_many_is_no_overflow), {1, 2, 3, 4}},
+    {TEST(a_cast_keeps_the_layout), {1, 2, 3, 4}},
+    {TEST(integers_are_cut_off_after_the_sum), {1, 2, 3}},
+    {TEST(gradients_are_cast_back), {1, 2, 3, 4}},
+    {TEST(no_such_dtype_is_refused), {1, 2}},
+    {TEST(no_memory_on_one_rank_fails_on_all), {2, 3}},
+};
+CHECK_MAIN(tests)
