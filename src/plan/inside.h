@@ -55,6 +55,9 @@ typedef struct sherd__amounts {
 sherd_status sherd__amounts_find(sherd__amounts *out, sherd__space *space,
                                  const sherd__change *change, const int64_t *shape);
 
+/* The total alone, `receive_total`: cheaper by the maxima. */
+void sherd__received_total(int64_t *out, const sherd__change *change, const int64_t *shape);
+
 /* a * b and a + b that stay below 2^62. */
 int64_t sherd__mul_cut(int64_t a, int64_t b);
 int64_t sherd__add_cut(int64_t a, int64_t b);
@@ -95,7 +98,7 @@ typedef struct sherd__price_model {
     /*
      * A lower bound, in picoseconds, of any one step that brings something from another rank into
      * boxes of which the largest has target_max elements, and adds `addends` addends there (1 =
-     * none). Searches leave out what cannot get below it.
+     * none). It does not fall when either grows. Searches leave out what cannot get below it.
      */
     int64_t (*floor)(const sherd__problem *problem, int64_t target_max, int64_t addends);
 } sherd__price_model;
@@ -104,6 +107,14 @@ const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);
 extern const sherd__price_model sherd__price_arena;
 extern const sherd__price_model sherd__price_links;
 extern const sherd__price_model sherd__price_torch;
+
+/*
+ * The arena's price of a step from nothing but its kind, whether the boxes stay, the largest target
+ * box and how many addends it has (1 = none); an all-reduce is the cheaper of the two, and *sliced
+ * says which.
+ */
+int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
+                          int64_t addends, int64_t element_bytes);
 
 /* Bytes that a step receives on the worst rank and in all, once `sliced` is known. */
 void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
@@ -154,6 +165,8 @@ typedef struct sherd__answer {
     sherd__path path; /* its last stop may differ from the target in cuts alone */
     double cost;
     bool proven;
+    bool has_direct; /* whether the planner priced the step from source to target on its way */
+    sherd__priced direct;
 } sherd__answer;
 
 /* One file each. The path begins at the problem's source. Layouts differ; EXACT also takes two meshes. */

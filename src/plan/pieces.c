@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of lengths behind the price of a move. With default cuts what lies within a shard
- * depends on its length alone, so the shards at the common depth of a dim fall into a few classes;
- * with explicit cuts each is one. Costs classes x the product of the extents of the dim's own
- * moving axes.
+ * A step taken apart. A box is a product over dims, and a dim's interval depends only on the axes of its
+ * own lists, so only these need to be known:
+ *
+ * - The axes that both lists of a dim begin with, with equal cuts, never move. With default cuts what
+ *   lies within a shard depends on its length alone, so the shards there fall into a few classes;
+ *   with explicit cuts each is one.
+ * - Where only one of the lists goes on, the other side's interval is the whole shard, and lengths are all
+ *   that counts: full chunks, a short one, empty ones. Such an axis has a few runs of coordinates, for
+ *   all dims that list it together.
+ * - Where both lists go on, positions count, and each coordinate stands for itself.
+ *
+ * Costs some hundred nanoseconds whatever the extents; with explicit cuts their length, for the longest
+ * shard.
  */
 #include "pieces.h"
 #include "base/num.h"
 
 #include <string.h>
 
-/* ---- classes -------------------------------------------------------------------------------- */
+enum { LENGTHS = 64 };
 
-/* Each axis turns a length into at most two others and 0, so 8 axes make at most 2^8 + 1. */
-enum { CLASS_ROOM = 264 };
+/* ---- classes -------------------------------------------------------------------------------- */
 
 static void add_class(sherd__class *list, int *count, int64_t length, int64_t times)
 {
@@ -24,168 +32,294 @@ static void add_class(sherd__class *list, int *count, int64_t length, int64_t ti
             list[i].count += times;
             return;
         }
-    sherd__assert(-1, *count < CLASS_ROOM);
-    list[*count] = (sherd__class){0, 0, length, times};
+    list[*count] = (sherd__class){length, times};
     ++*count;
 }
 
-/* Default cuts: full chunks, a short one and empty ones at each level. */
-static int default_classes(const sherd__change *change, int d, int64_t n, sherd__class *list)
+/* Default cuts: full chunks, a short one and empty ones at each level; the longest come first. */
+static int split_classes(sherd__class *list, int count, int64_t p)
 {
-    sherd__class before[CLASS_ROOM];
-    int count = 1;
+    sherd__class before[SHERD__CLASSES];
+    int old = count;
 
-    list[0] = (sherd__class){0, 0, n, 1};
-    for (int i = 0; i < change->common[d]; i++) {
-        int64_t p = change->mesh->extent[change->source[d].axis[i]];
-        int old = count;
-        memcpy(before, list, (size_t)old * sizeof *list);
-        count = 0;
-        for (int j = 0; j < old; j++) {
-            int64_t length = before[j].length, chunk = sherd__ceil_div(length, p);
-            int64_t full = chunk ? length / chunk : 0, rest = chunk ? length % chunk : 0;
-            add_class(list, &count, chunk, full * before[j].count);
-            add_class(list, &count, rest, rest ? before[j].count : 0);
-            add_class(list, &count, 0, (p - full - (rest > 0)) * before[j].count);
-        }
+    memcpy(before, list, (size_t)old * sizeof *list);
+    count = 0;
+    for (int j = 0; j < old; j++) {
+        int64_t length = before[j].length, chunk = sherd__ceil_div(length, p);
+        int64_t full = chunk ? length / chunk : 0, rest = chunk ? length % chunk : 0;
+        add_class(list, &count, chunk, full * before[j].count);
+        add_class(list, &count, rest, rest ? before[j].count : 0);
+        add_class(list, &count, 0, (p - full - (rest > 0)) * before[j].count);
     }
     return count;
 }
 
-/* Explicit cuts on either side: each shard at the common depth by itself. */
-static void list_classes(const sherd__change *change, int d, sherd__class *list, int64_t count)
+static void find_classes(sherd__grid *grid, const sherd__change *change, int d)
 {
-    const sherd__dim *dim = change->source[d].cuts ? &change->source[d] : &change->target[d];
-    int64_t below = sherd__dim_parts(change->mesh, dim) / count;
+    sherd__pieces *p = &grid->dim[d];
+    const sherd__dim *source = &change->source[d], *target = &change->target[d];
+    const sherd__dim *listed = source->cuts ? source : target;
+    int count = 1;
 
-    for (int64_t i = 0; i < count; i++) {
-        int64_t lo = dim->cuts[i * below];
-        list[i] = (sherd__class){i, lo, dim->cuts[(i + 1) * below] - lo, 1};
+    p->cuts = listed->cuts;
+    p->first = grid->pooled;
+    p->classes = 1;
+    if (!p->cuts)
+        grid->pool[p->first] = (sherd__class){p->n, 1};
+    for (int i = 0; i < change->common[d]; i++) {
+        int64_t extent = grid->mesh->extent[source->axis[i]];
+        p->classes *= extent;
+        if (!p->cuts)
+            count = split_classes(&grid->pool[p->first], count, extent);
+    }
+    if (p->cuts) {
+        p->below = sherd__dim_parts(grid->mesh, listed) / p->classes;
+        return;
+    }
+    sherd__assert(-1, grid->pooled + count <= SHERD__CLASSES);
+    grid->pooled += count;
+    p->classes = count;
+}
+
+void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place *out,
+                        int64_t *count)
+{
+    const sherd__pieces *p = &grid->dim[d];
+
+    if (p->cuts) {
+        *out = (sherd__place){0, p->cuts[i * p->below], p->cuts[(i + 1) * p->below], i};
+        *count = 1;
+        return;
+    }
+    const sherd__class *c = &grid->pool[p->first + i];
+    *out = (sherd__place){0, 0, c->length, 0};
+    *count = c->count;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+static int64_t longest_of(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
+{
+    int64_t longest = 0;
+
+    if (!dim->cuts) {
+        for (int i = 0; i < dim->axes; i++)
+            n = sherd__ceil_div(n, mesh->extent[dim->axis[i]]);
+        return n;
+    }
+    int64_t parts = sherd__dim_parts(mesh, dim);
+    for (int64_t i = 0; i < parts; i++)
+        longest = sherd__max(longest, dim->cuts[i + 1] - dim->cuts[i]);
+    return longest;
+}
+
+static void make_list(sherd__grid *grid, const sherd__change *change, int d, int side)
+{
+    const sherd__dim *dim = side == SHERD__SOURCE ? &change->source[d] : &change->target[d];
+    sherd__list *list = &grid->dim[d].side[side];
+    int64_t below = 1;
+
+    list->levels = dim->axes - change->common[d];
+    list->cuts = dim->cuts;
+    list->longest = longest_of(grid->mesh, dim, grid->dim[d].n);
+    for (int i = list->levels - 1; i >= 0; i--) {
+        int axis = dim->axis[change->common[d] + i];
+        list->axis[i] = axis;
+        list->extent[i] = grid->mesh->extent[axis];
+        list->below[i] = below;
+        below *= list->extent[i];
+        grid->dim[d].axes |= 1u << axis;
+        grid->dim_of[side][axis] = (int8_t)d;
     }
 }
 
-static sherd_status find_classes(sherd__pieces *out, sherd__heap *heap, const sherd__change *change,
-                                 int d, int64_t n)
-{
-    sherd__class few[CLASS_ROOM];
-    bool listed = change->source[d].cuts || change->target[d].cuts;
-    int64_t count = 1;
+/* ---- runs ----------------------------------------------------------------------------------- */
 
-    if (!listed)
-        count = default_classes(change, d, n, few);
-    for (int i = 0; listed && i < change->common[d]; i++)
-        count *= change->mesh->extent[change->source[d].axis[i]];
-    out->classes = sherd__int(count);
-    out->class = sherd__alloc(heap, (size_t)count, sizeof *out->class);
-    if (!out->class)
-        return SHERD_ENOMEM;
-    if (listed)
-        list_classes(change, d, out->class, count);
-    else
-        memcpy(out->class, few, (size_t)count * sizeof *few);
-    return SHERD_OK;
+static void add_split(sherd__grid *grid, int axis, int64_t at)
+{
+    int64_t *split = grid->split[axis];
+    int i = grid->splits[axis];
+
+    if (at <= 0 || at >= grid->mesh->extent[axis] || grid->positional >> axis & 1)
+        return;
+    for (int j = 0; j < i; j++)
+        if (split[j] == at)
+            return;
+    if (i == SHERD__SPLITS) {
+        grid->positional |= 1u << axis; /* always right, only more to walk */
+        return;
+    }
+    for (; i > 0 && split[i - 1] > at; i--)
+        split[i] = split[i - 1];
+    split[i] = at;
+    grid->splits[axis]++;
 }
 
-/* ---- pieces --------------------------------------------------------------------------------- */
-
-/* Interval of a dim within one class at a coordinate of the axes beyond the common depth. */
-static void interval_in(const sherd_mesh *mesh, const sherd__dim *dim, int common,
-                        const sherd__class *kind, const int64_t *coordinate, int64_t *lo,
-                        int64_t *hi)
+static void add_length(int64_t *list, int *count, int64_t length)
 {
-    int64_t number = kind->number;
+    bool known = length == 0;
 
-    *lo = kind->lo;
-    *hi = kind->lo + kind->length;
-    for (int i = common; i < dim->axes; i++) {
-        int64_t extent = mesh->extent[dim->axis[i]], at = coordinate[dim->axis[i]], a, b;
-        number = number * extent + at;
-        sherd__chunk(*hi - *lo, extent, at, &a, &b);
-        *hi = *lo + b;
-        *lo += a;
-    }
-    if (dim->cuts) {
-        *lo = dim->cuts[number];
-        *hi = dim->cuts[number + 1];
+    for (int i = 0; i < *count && !known; i++)
+        known = list[i] == length;
+    if (!known)
+        list[(*count)++] = length;
+}
+
+/* Where the children of shards of all possible lengths turn from full to short to empty. */
+static void find_splits(sherd__grid *grid, const sherd__pieces *p, const sherd__list *list)
+{
+    int64_t length[LENGTHS], next[LENGTHS];
+    int count = 0;
+
+    for (int64_t i = 0; i < p->classes && count < LENGTHS; i++)
+        add_length(length, &count, grid->pool[p->first + i].length);
+    for (int level = 0; level < list->levels; level++) {
+        int more = 0;
+        if (2 * count > LENGTHS) { /* so many lengths that coordinates are hardly alike */
+            grid->positional |= 1u << list->axis[level];
+            continue;
+        }
+        for (int i = 0; i < count; i++) {
+            int64_t chunk = sherd__ceil_div(length[i], list->extent[level]);
+            int64_t full = length[i] / chunk, rest = length[i] % chunk;
+            add_split(grid, list->axis[level], full);
+            add_split(grid, list->axis[level], full + (rest > 0));
+            add_length(next, &more, chunk);
+            add_length(next, &more, rest);
+        }
+        count = more;
+        memcpy(length, next, (size_t)count * sizeof *next);
     }
 }
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t lo2, int64_t hi2)
+static void find_runs(sherd__grid *grid)
 {
-    return sherd__max(sherd__min(hi, hi2) - sherd__max(lo, lo2), 0);
+    for (int d = 0; d < grid->ndim; d++) {
+        const sherd__pieces *p = &grid->dim[d];
+        bool both = p->side[0].levels && p->side[1].levels;
+        if (both || p->side[0].cuts || p->side[1].cuts)
+            grid->positional |= p->axes;
+    }
+    for (int d = 0; d < grid->ndim; d++) {
+        const sherd__pieces *p = &grid->dim[d];
+        for (int side = 0; side < 2; side++)
+            if (p->axes & ~grid->positional)
+                find_splits(grid, p, &p->side[side]);
+    }
+}
+
+int64_t sherd__grid_next(const sherd__grid *grid, int axis, int64_t at)
+{
+    if (grid->positional >> axis & 1)
+        return at + 1;
+    for (int i = 0; i < grid->splits[axis]; i++)
+        if (grid->split[axis][i] > at)
+            return grid->split[axis][i];
+    return grid->mesh->extent[axis];
+}
+
+/* ---- components ----------------------------------------------------------------------------- */
+
+static int depth_of(const sherd__list *list, unsigned known)
+{
+    int depth = 0;
+
+    while (depth < list->levels && known >> list->axis[depth] & 1)
+        depth++;
+    return depth;
 }
 
 /*
- * What all ranks of the group ask for of [lo, hi) on this dim: their target intervals, mine on the
- * axes not crossed.
+ * How much it says to know this axis next: it leads on where it is the next one of a list, more so where
+ * the other list is further down already, since then few of its coordinates meet that interval.
  */
-static int64_t asked_for(const sherd__change *change, int d, const sherd__class *kind,
-                         const int64_t *coordinate, int64_t lo, int64_t hi)
+static int leads(const sherd__grid *grid, int axis, unsigned known)
 {
-    const sherd__dim *target = &change->target[d];
-    unsigned crossed = 0;
-    int64_t at[SHERD_MAX_AXES], sum = 0, a, b;
+    int score = 0;
 
-    for (int i = change->common[d]; i < target->axes; i++)
-        crossed |= 1u << target->axis[i];
-    unsigned mine = crossed & ~(change->gathered | change->reduced);
-    if (mine == 0)
-        return hi - lo; /* target intervals of the whole group partition the class */
-    crossed &= ~mine;
-    memcpy(at, coordinate, sizeof at);
-    for (int i = 0; i < change->mesh->axes; i++)
-        if (crossed >> i & 1)
-            at[i] = 0;
-    do {
-        interval_in(change->mesh, target, change->common[d], kind, at, &a, &b);
-        sum += overlap(a, b, lo, hi);
-    } while (sherd__next(change->mesh, crossed, at));
-    return sum;
-}
-
-static sherd_status find_table(sherd__pieces *out, sherd__heap *heap, const sherd__change *change,
-                               int d)
-{
-    const sherd_mesh *mesh = change->mesh;
-    const sherd__dim *source = &change->source[d], *target = &change->target[d];
-    int common = change->common[d];
-    int64_t count;
-
-    for (int i = common; i < source->axes; i++)
-        out->axes |= 1u << source->axis[i];
-    for (int i = common; i < target->axes; i++)
-        out->axes |= 1u << target->axis[i];
-    out->points = sherd__extent_of(mesh, out->axes);
-    if (sherd__mul(out->points, out->classes, &count))
-        out->piece = sherd__alloc(heap, (size_t)count, sizeof *out->piece);
-    if (!out->piece)
-        return SHERD_ENOMEM;
-    sherd__piece *p = out->piece;
-    for (int c = 0; c < out->classes; c++) {
-        int64_t at[SHERD_MAX_AXES] = {0}, lo, hi, lo2, hi2;
-        do {
-            interval_in(mesh, source, common, &out->class[c], at, &lo, &hi);
-            interval_in(mesh, target, common, &out->class[c], at, &lo2, &hi2);
-            p->source = hi - lo;
-            p->target = hi2 - lo2;
-            p->kept = overlap(lo, hi, lo2, hi2);
-            p->asked = asked_for(change, d, &out->class[c], at, lo, hi);
-            p++;
-        } while (sherd__next(mesh, out->axes, at));
+    for (int side = 0; side < 2; side++) {
+        int d = grid->dim_of[side][axis];
+        if (d < 0)
+            continue;
+        const sherd__list *list = &grid->dim[d].side[side];
+        int depth = depth_of(list, known), other = depth_of(&grid->dim[d].side[1 - side], known);
+        if (depth < list->levels && list->axis[depth] == axis)
+            score += other > depth ? 3 : 2;
     }
-    return SHERD_OK;
+    return score;
 }
 
-sherd_status sherd__pieces_find(sherd__pieces *out, sherd__heap *heap, const sherd__change *change,
-                                int d, int64_t n)
+static void set_order(const sherd__grid *grid, sherd__component *c)
 {
-    sherd_status status = find_classes(out, heap, change, d, n);
+    unsigned known = 0;
 
-    return status == SHERD_OK ? find_table(out, heap, change, d) : status;
+    c->length = 0;
+    for (int d = 0; d < grid->ndim; d++)
+        if (c->dims >> d & 1)
+            c->order[c->length++] = (int8_t)d;
+    while (known != c->axes) {
+        int best = -1, most = -1;
+        for (int i = 0; i < grid->mesh->axes; i++) {
+            int score = c->axes & ~known & 1u << i ? leads(grid, i, known) : -1;
+            if (score > most) {
+                most = score;
+                best = i;
+            }
+        }
+        known |= 1u << best;
+        c->order[c->length++] = (int8_t)(SHERD_MAX_DIMS + best);
+    }
 }
 
-void sherd__pieces_clear(sherd__pieces *pieces, sherd__heap *heap)
+static void find_components(sherd__grid *grid)
 {
-    sherd__free(heap, pieces->class);
-    sherd__free(heap, pieces->piece);
+    unsigned left = 0;
+
+    for (int d = 0; d < grid->ndim; d++)
+        left |= grid->dim[d].axes ? 1u << d : 0;
+    while (left) {
+        sherd__component *c = &grid->component[grid->components++];
+        unsigned before = 0;
+        c->dims = left & -left;
+        c->axes = 0;
+        while (before != c->dims) {
+            before = c->dims;
+            for (int d = 0; d < grid->ndim; d++)
+                if (c->dims >> d & 1 || grid->dim[d].axes & c->axes) {
+                    c->dims |= 1u << d;
+                    c->axes |= grid->dim[d].axes;
+                }
+        }
+        left &= ~c->dims;
+        set_order(grid, c);
+    }
+}
+
+void sherd__grid_join(const sherd__grid *grid, sherd__component *out)
+{
+    out->dims = out->axes = 0;
+    for (int i = 0; i < grid->components; i++) {
+        out->dims |= grid->component[i].dims;
+        out->axes |= grid->component[i].axes;
+    }
+    set_order(grid, out);
+}
+
+void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int64_t *shape)
+{
+    grid->mesh = change->mesh;
+    grid->ndim = change->ndim;
+    grid->positional = 0;
+    grid->components = grid->pooled = 0;
+    memset(grid->splits, 0, sizeof grid->splits);
+    memset(grid->dim_of, -1, sizeof grid->dim_of);
+    for (int d = 0; d < grid->ndim; d++) {
+        grid->dim[d].n = shape[d];
+        grid->dim[d].axes = 0;
+        find_classes(grid, change, d);
+        make_list(grid, change, d, SHERD__SOURCE);
+        make_list(grid, change, d, SHERD__TARGET);
+    }
+    find_runs(grid);
+    find_components(grid);
 }

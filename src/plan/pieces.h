@@ -1,39 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lengths of the intervals of one dim before and after a move, for every class of shards and
- * coordinate.
+ * A step taken apart into what has to be walked to know its amounts: per dim the two lists beyond what
+ * they share, the classes of shards above, and for each axis the coordinates that behave alike. And
+ * the walk. A plain value for the stack; nothing here allocates or fails.
  */
 #ifndef SHERD__PIECES_H
 #define SHERD__PIECES_H
 
 #include "inside.h"
 
-/* Shards at the common depth that are alike: `count` of length `length`. */
+enum {
+    SHERD__SOURCE = 0,
+    SHERD__TARGET = 1,
+    /* Each axis turns a length into at most two others and 0, so 8 axes make at most 2^8 + 1 in all,
+     * and every dim has one more. */
+    SHERD__CLASSES = 272,
+    SHERD__SPLITS = 24
+};
+
+/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number is below 2^124. */
+__extension__ typedef __int128 sherd__wide;
+
+/* One side's list of a dim beyond the common axes, outermost first. */
+typedef struct sherd__list {
+    int levels;
+    int axis[SHERD_MAX_AXES];
+    int64_t extent[SHERD_MAX_AXES];
+    int64_t below[SHERD_MAX_AXES]; /* shards within one child at this level; of explicit cuts */
+    const int64_t *cuts;           /* of the whole dim; NULL = default */
+    int64_t longest;               /* of all shards of the side, whatever their class */
+} sherd__list;
+
+/* An interval that a list has come to. */
+typedef struct sherd__place {
+    int level;
+    int64_t lo, hi;
+    int64_t number; /* of shards as large as this one, where cuts are explicit */
+} sherd__place;
+
+/* Shards at the common depth that are alike. */
 typedef struct sherd__class {
-    int64_t number; /* shard number at the common depth, where cuts are explicit */
-    int64_t lo, length;
-    int64_t count;
+    int64_t length, count;
 } sherd__class;
 
-/*
- * Lengths of one dim at one coordinate of its moving axes: source, target, kept; and asked for by
- * the group.
- */
-typedef struct sherd__piece {
-    int64_t source, target, kept, asked;
-} sherd__piece;
-
 typedef struct sherd__pieces {
-    unsigned axes;  /* that move */
-    int64_t points; /* product of their extents */
-    int classes;
-    sherd__class *class;
-    sherd__piece *piece; /* [classes][points] */
+    int64_t n;
+    unsigned axes; /* of both lists */
+    sherd__list side[2];
+    /* Shards at the common depth: with default cuts classes of equal length, which lie in the pool from
+     * `first` on; with explicit ones each for itself: class i is [cuts[i * below], cuts[(i + 1) * below]) */
+    int64_t classes;
+    int first;
+    const int64_t *cuts;
+    int64_t below;
 } sherd__pieces;
 
-/* Fill `out` for dim d of size n; ENOMEM without a text. To be cleared also after a failure. */
-sherd_status sherd__pieces_find(sherd__pieces *out, sherd__heap *heap, const sherd__change *change,
-                                int d, int64_t n);
-void sherd__pieces_clear(sherd__pieces *pieces, sherd__heap *heap);
+/* Dims that are linked by moving axes, and in which order they are walked: first the classes of the
+ * dims (a dim's number), then the axes (SHERD_MAX_DIMS + number). */
+typedef struct sherd__component {
+    unsigned dims, axes;
+    int length;
+    int8_t order[SHERD_MAX_DIMS + SHERD_MAX_AXES];
+} sherd__component;
+
+typedef struct sherd__grid {
+    const sherd_mesh *mesh;
+    int ndim;
+    sherd__pieces dim[SHERD_MAX_DIMS];
+    int8_t dim_of[2][SHERD_MAX_AXES]; /* the dim whose list the axis is in; -1 = none */
+    /* Axes of which every coordinate counts. Of the others, runs of coordinates give equal lengths
+     * everywhere; a new run begins at each split. */
+    unsigned positional;
+    int splits[SHERD_MAX_AXES];
+    int64_t split[SHERD_MAX_AXES][SHERD__SPLITS]; /* ascending */
+    int components;
+    sherd__component component[SHERD_MAX_DIMS];
+    int pooled;
+    sherd__class pool[SHERD__CLASSES];
+} sherd__grid;
+
+void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int64_t *shape);
+
+/* One component of all dims that move. */
+void sherd__grid_join(const sherd__grid *grid, sherd__component *out);
+
+/* Next coordinate after `at` that is not like it, as far as lengths go. */
+int64_t sherd__grid_next(const sherd__grid *grid, int axis, int64_t at);
+
+/* Where class i of a dim lies; both lists begin there. */
+void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place *out,
+                        int64_t *count);
+
+/* One level down, to child i. */
+void sherd__place_enter(const sherd__list *list, sherd__place *place, int64_t i);
+
+/* Down along all axes that are known and not `crossed`, as far as the list allows. */
+void sherd__place_descend(const sherd__list *list, sherd__place *place, const int64_t *at,
+                          unsigned known, unsigned crossed);
+
+/* Children of a place that have something in [lo, hi): [*first, *end). */
+void sherd__place_meeting(const sherd__list *list, const sherd__place *place, int64_t lo,
+                          int64_t hi, int64_t *first, int64_t *end);
+
+/*
+ * What of [lo, hi) the shards below a place hold, those at all coordinates of the `crossed` axes and
+ * at the coordinates `at` of the others; or how many of these shards hold some of it.
+ */
+int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t lo, int64_t hi,
+                            unsigned crossed, const int64_t *at, bool counting);
+
+/* The longest shard below a place, or a little more. */
+int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place);
+
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+/*
+ * A walk over the ranks of one component, equal ones at once. It looks at each from the interval that it
+ * has on the `near` side: what of it lies on the far side at all coordinates of the axes `through`
+ * (and mine on the others), and the same for fewer axes, `own`. Ranks that find nothing are left out.
+ */
+typedef struct sherd__walk {
+    const sherd__grid *grid;
+    const sherd__component *component;
+    int near;
+    unsigned through, own;
+    /* Whether ranks below this point can matter; NULL = all do. `leaf` gets each point, and how many ranks
+     * it stands for; either ends the walk by setting `done`. */
+    bool (*worth)(const struct sherd__walk *walk);
+    void (*leaf)(struct sherd__walk *walk, int64_t times);
+    void *what;
+    bool everything; /* also ranks that find nothing */
+    bool done;
+    /* how far each dim has come: mine; the far side as far as `through`, and as `own`, leave it known */
+    sherd__place mine[SHERD_MAX_DIMS], fence[SHERD_MAX_DIMS], inner[SHERD_MAX_DIMS];
+    int64_t at[SHERD_MAX_AXES];
+    unsigned known; /* axes */
+} sherd__walk;
+
+void sherd__walk_run(sherd__walk *walk);
 
 #endif

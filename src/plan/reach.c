@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk over a step's ranks, and what an interval finds on the other side.
+ *
+ * Axes are walked one after the other, in an order in which the lists of the dims lead down together. At
+ * each axis only the children that meet the other side's interval are entered, so two partitions of
+ * a dim into p and q shards cost p + q points, not p * q; what is alike is entered once. A caller
+ * that looks for the largest of something says where nothing larger can come.
+ */
+#include "pieces.h"
+#include "base/num.h"
+
+#include <string.h>
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+void sherd__place_enter(const sherd__list *list, sherd__place *place, int64_t i)
+{
+    int level = place->level++;
+
+    if (list->cuts) {
+        place->number = place->number * list->extent[level] + i;
+        place->lo = list->cuts[place->number * list->below[level]];
+        place->hi = list->cuts[(place->number + 1) * list->below[level]];
+        return;
+    }
+    int64_t chunk = sherd__ceil_div(place->hi - place->lo, list->extent[level]);
+    place->lo = sherd__min(place->lo + chunk * i, place->hi);
+    place->hi = sherd__min(place->lo + chunk, place->hi);
+}
+
+void sherd__place_descend(const sherd__list *list, sherd__place *place, const int64_t *at,
+                          unsigned known, unsigned crossed)
+{
+    while (place->level < list->levels && known & ~crossed & 1u << list->axis[place->level])
+        sherd__place_enter(list, place, at[list->axis[place->level]]);
+}
+
+/* First child of which the end (or the beginning) lies beyond `at`. */
+static int64_t child_beyond(const sherd__list *list, const sherd__place *place, int64_t at, int end)
+{
+    int64_t lo = 0, hi = list->extent[place->level], below = list->below[place->level];
+    const int64_t *cuts = list->cuts + place->number * list->extent[place->level] * below;
+
+    while (lo < hi) {
+        int64_t middle = lo + (hi - lo) / 2;
+        if (cuts[(middle + end) * below] > at)
+            hi = middle;
+        else
+            lo = middle + 1;
+    }
+    return lo;
+}
+
+void sherd__place_meeting(const sherd__list *list, const sherd__place *place, int64_t lo,
+                          int64_t hi, int64_t *first, int64_t *end)
+{
+    lo = sherd__max(lo, place->lo);
+    hi = sherd__min(hi, place->hi);
+    *first = *end = 0;
+    if (lo >= hi)
+        return;
+    if (list->cuts) {
+        *first = child_beyond(list, place, lo, 1);
+        *end = child_beyond(list, place, hi - 1, 0);
+        return;
+    }
+    int64_t chunk = sherd__ceil_div(place->hi - place->lo, list->extent[place->level]);
+    *first = (lo - place->lo) / chunk;
+    *end = (hi - 1 - place->lo) / chunk + 1;
+}
+
+int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place)
+{
+    int64_t length = place->hi - place->lo;
+
+    for (int i = place->level; i < list->levels && !list->cuts; i++)
+        length = sherd__ceil_div(length, list->extent[i]);
+    return sherd__min(length, list->longest);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
+static bool all_crossed(const sherd__list *list, int level, unsigned crossed)
+{
+    for (; level < list->levels; level++)
+        if (!(crossed >> list->axis[level] & 1))
+            return false;
+    return true;
+}
+
+int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t lo, int64_t hi,
+                            unsigned crossed, const int64_t *at, bool counting)
+{
+    int64_t sum = 0, first, end;
+
+    sherd__place_descend(list, &place, at, ~0u, crossed);
+    int64_t met = sherd__min(hi, place.hi) - sherd__max(lo, place.lo);
+    if (met <= 0)
+        return 0;
+    if (place.level == list->levels)
+        return counting ? 1 : met;
+    if (!counting && all_crossed(list, place.level, crossed))
+        return met; /* the children partition it */
+    sherd__place_meeting(list, &place, lo, hi, &first, &end);
+    for (int64_t i = first, alike; i < end; i += alike) {
+        sherd__place child = place;
+        sherd__place_enter(list, &child, i);
+        alike = 1;
+        if (!list->cuts && child.lo >= lo && child.hi <= hi) /* whole, as those that follow */
+            alike = (sherd__min(hi, place.hi) - child.lo) / (child.hi - child.lo);
+        sum += alike * sherd__place_gather(list, child, lo, hi, crossed, at, counting);
+    }
+    return sum;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+/* Down the lists of a dim as far as the known axes lead; whether mine still finds something. */
+static bool descend(sherd__walk *w, int d)
+{
+    const sherd__list *mine = &w->grid->dim[d].side[w->near];
+    const sherd__list *far = &w->grid->dim[d].side[1 - w->near];
+
+    sherd__place_descend(mine, &w->mine[d], w->at, w->known, 0);
+    sherd__place_descend(far, &w->fence[d], w->at, w->known, w->through);
+    sherd__place_descend(far, &w->inner[d], w->at, w->known, w->own);
+    return w->everything ||
+           sherd__min(w->mine[d].hi, w->fence[d].hi) > sherd__max(w->mine[d].lo, w->fence[d].lo);
+}
+
+/* Leave out coordinates of an axis that lead a list of the dim away from the other side. */
+static void narrow(const sherd__walk *w, int axis, int64_t *first, int64_t *end)
+{
+    for (int side = 0; side < 2 && !w->everything; side++) {
+        int d = w->grid->dim_of[side][axis];
+        if (d < 0)
+            continue;
+        const sherd__list *list = &w->grid->dim[d].side[side];
+        const sherd__place *from = side == w->near ? &w->mine[d] : &w->fence[d];
+        const sherd__place *to = side == w->near ? &w->fence[d] : &w->mine[d];
+        int64_t a, b;
+        if (from->level == list->levels || list->axis[from->level] != axis ||
+            (side != w->near && w->through >> axis & 1))
+            continue;
+        sherd__place_meeting(list, from, to->lo, to->hi, &a, &b);
+        *first = sherd__max(*first, a);
+        *end = sherd__min(*end, b);
+    }
+}
+
+static void visit(sherd__walk *w, int depth, int64_t times);
+
+static void visit_classes(sherd__walk *w, int d, int depth, int64_t times)
+{
+    for (int64_t i = 0; i < w->grid->dim[d].classes && !w->done; i++) {
+        int64_t count;
+        sherd__class_place(w->grid, d, i, &w->mine[d], &count);
+        w->fence[d] = w->inner[d] = w->mine[d];
+        if (w->everything || w->mine[d].hi > w->mine[d].lo)
+            visit(w, depth + 1, times * count);
+    }
+    w->mine[d] = w->fence[d] = (sherd__place){0, 0, w->grid->dim[d].n, 0};
+}
+
+/* What is known about one dim, to come back to. */
+typedef struct saved {
+    int d;
+    sherd__place mine, fence, inner;
+} saved;
+
+static saved save(const sherd__walk *w, int d)
+{
+    if (d < 0)
+        return (saved){.d = -1};
+    return (saved){d, w->mine[d], w->fence[d], w->inner[d]};
+}
+
+static void restore(sherd__walk *w, const saved *s)
+{
+    if (s->d < 0)
+        return;
+    w->mine[s->d] = s->mine;
+    w->fence[s->d] = s->fence;
+    w->inner[s->d] = s->inner;
+}
+
+static void visit_axis(sherd__walk *w, int axis, int depth, int64_t times)
+{
+    int a = w->grid->dim_of[0][axis], b = w->grid->dim_of[1][axis];
+    const saved first_dim = save(w, a >= 0 ? a : b),
+                second_dim = save(w, a >= 0 && b != a ? b : -1);
+    int64_t end = w->grid->mesh->extent[axis], i = 0;
+
+    narrow(w, axis, &i, &end);
+    while (i < end && !w->done) {
+        int64_t next = sherd__min(sherd__grid_next(w->grid, axis, i), end);
+        w->at[axis] = i;
+        w->known |= 1u << axis;
+        bool finds = descend(w, first_dim.d);
+        if (second_dim.d >= 0)
+            finds = descend(w, second_dim.d) && finds;
+        if (finds)
+            visit(w, depth + 1, times * (next - i));
+        restore(w, &first_dim);
+        restore(w, &second_dim);
+        w->known &= ~(1u << axis);
+        i = next;
+    }
+}
+
+static void visit(sherd__walk *w, int depth, int64_t times)
+{
+    if (w->worth && !w->worth(w))
+        return;
+    if (depth == w->component->length) {
+        w->leaf(w, times);
+        return;
+    }
+    int what = w->component->order[depth];
+    if (what < SHERD_MAX_DIMS)
+        visit_classes(w, what, depth, times);
+    else
+        visit_axis(w, what - SHERD_MAX_DIMS, depth, times);
+}
+
+void sherd__walk_run(sherd__walk *w)
+{
+    w->done = false;
+    w->known = 0;
+    for (int d = 0; d < w->grid->ndim; d++)
+        w->mine[d] = w->fence[d] = (sherd__place){0, 0, w->grid->dim[d].n, 0};
+    visit(w, 0, 1);
+}
