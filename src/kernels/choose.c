@@ -9,6 +9,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 /* Whether the environment allows `name`: it is unset, or says exactly this. */
 static bool wanted(const char *variable, const char *name)
@@ -17,13 +20,21 @@ static bool wanted(const char *variable, const char *name)
     return !value || !*value || strcmp(value, name) == 0;
 }
 
+#if defined(__x86_64__)
+/* Clang 14's __builtin_cpu_supports does not know this one. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 /* Asked here and not in their files: those may be compiled to instructions that this machine lacks.
  */
 bool sherd__has_avx2(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #else
     return false;
 #endif
