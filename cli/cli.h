@@ -11,6 +11,10 @@ enum {
 /* Each gets its own name and what follows it, ended by NULL; returns the exit status. */
 int cli_run(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_plan(int argc, char **argv);
+int cli_layout(int argc, char **argv);
+int cli_check(int argc, char **argv);
+int cli_show(int argc, char **argv);
 
 /* One line on standard error, "sherd COMMAND: ..."; returns CLI_UNUSABLE. */
 int cli_refuse(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,47 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `sherd` command: finds the command in its table and hands over. */
-#include <stdarg.h>
+/* The `sherd` command: finds the command in its table and hands over; says how each is used. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "options.h"
 
 typedef struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *arguments, *help;
+    unsigned options; /* CLI_OF_...: which of the table in options.c; 0 = none */
+    const char *more; /* examples */
 } command;
 
 static const command table[] = {
-    {"run", cli_run, "-n N [--] PROGRAM [ARGUMENTS]", "start N ranks of a program and watch them"},
-    {"info", cli_info, "", "what this machine has, and how fast it computes"},
+    {"run", cli_run, "-n N [--] PROGRAM [ARGUMENTS]", "start N ranks of a program and watch them",
+     0, "  sherd run -n 4 -- ./my_program its arguments\n"},
+    {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n"},
+    {"plan", cli_plan, "--mesh M --shape S --from P --to P",
+     "how one layout becomes another, and what it costs; needs no ranks", CLI_OF_PLAN,
+     "  sherd plan --mesh dp=2,tp=4 --shape 4096x4096 --dtype bf16 --from \"S(0)R\" --to "
+     "\"RS(1)\"\n"
+     "  sherd plan --mesh x=2 --to-mesh x=2@2,3 --shape 7x5 --from \"S(0)\" --to \"S(1)\" --json\n"
+     "  sherd plan --cases moves.jsonl --mesh 2x4 --planner greedy\n"},
+    {"layout", cli_layout, "--mesh M --shape S --placements P", "which rank holds what",
+     CLI_OF_LAYOUT,
+     "  sherd layout --mesh x=2,y=2 --shape 5x7 --placements \"S(0)S(0)\"\n"
+     "  sherd layout --mesh x=2 --shape 10 --placements \"S(0)\" --cuts 0:4,6 --json\n"
+     "  sherd layout --mesh 128x128x64 --shape 65536x65536 --placements \"S(0)S(1)R\" --ranks "
+     "0-7\n"},
 };
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
-
-int cli_refuse(const char *name, const char *format, ...)
-{
-    va_list arguments;
-
-    fprintf(stderr, "sherd%s%s: ", name[0] ? " " : "", name);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    return CLI_UNUSABLE;
-}
 
 static int help(void)
 {
     puts("sherd: tensors that are spread over many processes\n");
     for (int i = 0; i < COMMANDS; i++)
-        printf("  sherd %-5s %-30s %s\n", table[i].name, table[i].arguments, table[i].help);
-    puts("  sherd help                                 this text\n"
-         "  sherd --version                            the version");
+        printf("  sherd %-6s %-44s %s\n", table[i].name, table[i].arguments, table[i].help);
+    printf("  sherd %-51s this text, or more on a command\n", "help [COMMAND]");
+    printf("  sherd %-51s the version\n", "--version");
     return 0;
 }
 
-static int is_any(const char *word, const char *a, const char *b, const char *c)
+static const command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(name, table[i].name) == 0)
+            return &table[i];
+    cli_refuse("", "there is no command \"%.100s\"; `sherd help` lists them", name);
+    return NULL;
+}
+
+static int help_on(const char *name)
+{
+    const command *c = find(name);
+
+    if (!c)
+        return CLI_UNUSABLE;
+    printf("sherd %s: %s\n\n  sherd %s %s\n\n", c->name, c->help, c->name, c->arguments);
+    if (c->options) {
+        cli_help_options(c->options);
+        puts("\nExit status: 0 all good, 1 something is wrong or was refused, 2 the call can not "
+             "be read.\n");
+    }
+    printf("Examples\n%s", c->more);
+    return 0;
+}
+
+static bool is_any(const char *word, const char *a, const char *b, const char *c)
 {
     return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
@@ -51,13 +78,15 @@ int main(int argc, char **argv)
     if (argc < 2)
         return cli_refuse("", "which command? `sherd help` lists them");
     if (is_any(argv[1], "help", "--help", "-h"))
-        return help();
+        return argc > 2 ? help_on(argv[2]) : help();
     if (is_any(argv[1], "version", "--version", "-V")) {
         puts("sherd " SHERD_VERSION);
         return 0;
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[1], table[i].name) == 0)
-            return table[i].run(argc - 1, argv + 1);
-    return cli_refuse("", "there is no command \"%.100s\"; `sherd help` lists them", argv[1]);
+    const command *c = find(argv[1]);
+    if (!c)
+        return CLI_UNUSABLE;
+    if (c->options && argc > 2 && is_any(argv[2], "--help", "-h", "help"))
+        return help_on(c->name);
+    return c->run(argc - 1, argv + 1);
 }

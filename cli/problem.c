@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each option's text says, read into a problem. Meshes, shapes, dtypes, placements, cuts and price files have
+ * their readers in the library; the rest of the grammar is here. Every error is at a place in its text.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "base/text.h"
+#include "layout/layout.h"
+#include "world/world.h"
+
+/* Readers name a function in front of their errors; cli_error_text takes it away again. */
+static const char function[] = "sherd_option";
+
+const char *cli_error_text(const sherd__diag *diag)
+{
+    const char *text = diag->text, *end = strchr(text, ':');
+
+    if (strncmp(text, "sherd_", 6) != 0 || !end || end[1] != ' ' ||
+        strcspn(text, " ") < (size_t)(end - text))
+        return text;
+    return end + 2;
+}
+
+sherd_plan_options cli_plan_options(const cli_problem *p)
+{
+    sherd_plan_options options = {
+        .planner = p->planner,
+        .price = &p->price,
+        .weights = p->weights,
+        .per_host = p->per_host,
+        .flattened = p->flattened_count ? p->flattened : NULL,
+        .flattened_count = p->flattened_count,
+        .max_bytes = p->max_bytes,
+    };
+    return options;
+}
+
+/* ---- meshes, shapes, layouts ------------------------------------------------------------------ */
+
+sherd_status cli_read_mesh(cli_problem *p, const char *text)
+{
+    return sherd_mesh_parse(&p->mesh, p->world, text);
+}
+
+sherd_status cli_read_to_mesh(cli_problem *p, const char *text)
+{
+    return sherd_mesh_parse(&p->to_mesh, p->world, text);
+}
+
+sherd_status cli_read_shape(cli_problem *p, const char *text)
+{
+    return sherd__shape_read(p->shape, &p->ndim, p->diag, function, text);
+}
+
+sherd_status cli_read_dtype(cli_problem *p, const char *text)
+{
+    return sherd__dtype_read(&p->dtype, p->diag, function, text);
+}
+
+sherd_status cli_read_layout(cli_problem *p, const char *text)
+{
+    int dtype = SHERD_F32;
+    sherd_status status = sherd_layout_parse(&p->from, p->world, text, &dtype);
+
+    p->dtype = (sherd_dtype)dtype;
+    return status;
+}
+
+/* The source, or a layout alone: on the mesh, with the cuts of another option. */
+static sherd_status read_placed(cli_problem *p, const char *text, cli_key cuts)
+{
+    if (p->from)
+        return sherd__fail(p->diag, SHERD_EINVAL,
+                           "a layout is given already: expected one of --layout, --placements and "
+                           "--from");
+    if (!p->mesh || !p->values->of[CLI_SHAPE])
+        return sherd__fail(p->diag, SHERD_EINVAL, "expected --mesh and --shape with it");
+    return sherd_layout_parse_placements(&p->from, p->mesh, p->ndim, p->shape, text,
+                                         p->values->of[cuts]);
+}
+
+sherd_status cli_read_placements(cli_problem *p, const char *text)
+{
+    return read_placed(p, text, CLI_CUTS);
+}
+
+sherd_status cli_read_from(cli_problem *p, const char *text)
+{
+    return read_placed(p, text, CLI_FROM_CUTS);
+}
+
+static bool same_list(const sherd__dim *a, const sherd__dim *b)
+{
+    bool same = a->axes == b->axes;
+
+    for (int i = 0; same && i < a->axes; i++)
+        same = a->axis[i] == b->axis[i];
+    return same;
+}
+
+/* A target given by placements alone keeps the source's cuts of the dims that the same axes shard. */
+static sherd_status keep_cuts(cli_problem *p)
+{
+    sherd__layout_spec spec = p->to->spec;
+
+    for (int d = 0; d < spec.ndim; d++)
+        if (same_list(&spec.dim[d], &p->from->spec.dim[d]))
+            spec.dim[d].cuts = p->from->spec.dim[d].cuts;
+    return sherd__layout_intern(&p->to, &spec);
+}
+
+sherd_status cli_read_to(cli_problem *p, const char *text)
+{
+    const sherd_mesh *mesh = p->to_mesh ? p->to_mesh : p->mesh;
+    const char *cuts = p->values->of[CLI_TO_CUTS];
+
+    if (!p->values->of[CLI_FROM])
+        return sherd__fail(p->diag, SHERD_EINVAL, "expected --from with it");
+    sherd_status status =
+        sherd_layout_parse_placements(&p->to, mesh, p->ndim, p->shape, text, cuts);
+    if (status == SHERD_OK && !cuts && mesh == p->mesh)
+        status = keep_cuts(p);
+    return status;
+}
+
+/* ---- planner and price ------------------------------------------------------------------------ */
+
+/* The number of a word in a list that ends with NULL; its length where it is not there. */
+static int find_word(const char *const *words, const char *text)
+{
+    int i = 0;
+
+    while (words[i] && strcmp(words[i], text) != 0)
+        i++;
+    return i;
+}
+
+static sherd_status expected_at_start(cli_problem *p, const char *text, const char *what)
+{
+    sherd__scanner s = {text, text};
+
+    return sherd__expected(p->diag, function, &s, "%s", what);
+}
+
+sherd_status cli_read_planner(cli_problem *p, const char *text)
+{
+    static const char *const words[] = {"exact", "greedy", "graph", NULL};
+    static const sherd_planner planners[] = {SHERD_PLANNER_EXACT, SHERD_PLANNER_GREEDY,
+                                             SHERD_PLANNER_GRAPH};
+    int i = find_word(words, text);
+
+    if (!words[i])
+        return expected_at_start(p, text, "a planner: exact, greedy or graph");
+    p->planner = planners[i];
+    return SHERD_OK;
+}
+
+/* An integer from `low` on, below 2^62. */
+static sherd_status scan_number(cli_problem *p, sherd__scanner *s, int64_t low, int64_t *out)
+{
+    sherd__skip_blanks(s);
+    const sherd__scanner start = *s;
+
+    if (sherd__take_integer(s, out) && *out >= low)
+        return SHERD_OK;
+    return sherd__expected(p->diag, function, &start, "a number from %lld to below 2^62",
+                           (long long)low);
+}
+
+static sherd_status expect_end(cli_problem *p, sherd__scanner *s)
+{
+    return sherd__at_end(s) ? SHERD_OK : sherd__expected(p->diag, function, s, "the end");
+}
+
+static sherd_status read_number(cli_problem *p, const char *text, int64_t *out)
+{
+    sherd__scanner s = {text, text};
+    sherd_status status = scan_number(p, &s, 1, out);
+
+    return status == SHERD_OK ? expect_end(p, &s) : status;
+}
+
+sherd_status cli_read_weights(cli_problem *p, const char *text)
+{
+    static const char *const words[] = {"time", "int", NULL};
+    sherd_weights *w = &p->weights;
+    int64_t *weight[] = {&w->all_reduce, &w->all_to_all, &w->all_gather, &w->reduce_scatter,
+                         &w->chunk};
+    sherd__scanner s = {text, text};
+    sherd_status status = SHERD_OK;
+    int word = find_word(words, text);
+
+    w->kind = (sherd_weights_kind)word;
+    if (words[word])
+        return SHERD_OK;
+    if (!(*text >= '0' && *text <= '9'))
+        return expected_at_start(p, text,
+                                 "weights: time, int, or five numbers for all-reduce, all-to-all, "
+                                 "all-gather, reduce-scatter, chunk");
+    for (int i = 0; i < 5 && status == SHERD_OK; i++) {
+        if (i > 0 && !sherd__take(&s, ","))
+            return sherd__expected(p->diag, function, &s, ", and a weight: there are five");
+        status = scan_number(p, &s, 0, weight[i]);
+    }
+    return status == SHERD_OK ? expect_end(p, &s) : status;
+}
+
+enum { PRICE_FILE_BYTES = 1 << 16 };
+
+/* The text of a file into room[PRICE_FILE_BYTES]. */
+static sherd_status read_file(cli_problem *p, const char *path, char *room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t length = fd < 0 ? -1 : 0, n = 1;
+    size_t have = 0;
+
+    while (length >= 0 && n > 0 && have < PRICE_FILE_BYTES) {
+        n = read(fd, room + have, PRICE_FILE_BYTES - have);
+        length = n < 0 ? -1 : length;
+        have += n > 0 ? (size_t)n : 0;
+    }
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    if (length < 0)
+        return sherd__fail(p->diag, SHERD_EINVAL,
+                           "\"%.200s\" can not be read (%s): expected arena, torch, or a file of "
+                           "prices",
+                           path, strerror(error));
+    if (have == PRICE_FILE_BYTES || memchr(room, '\0', have))
+        return sherd__fail(p->diag, SHERD_EINVAL,
+                           "\"%.200s\" is no file of prices: expected text of less than 64 KiB",
+                           path);
+    room[have] = '\0';
+    return SHERD_OK;
+}
+
+sherd_status cli_read_price(cli_problem *p, const char *text)
+{
+    static const char *const words[] = {"arena", "torch", NULL};
+    static const sherd_price_kind kinds[] = {SHERD_PRICE_ARENA, SHERD_PRICE_TORCH};
+    sherd__heap *heap = sherd__world_heap(p->world);
+    int word = find_word(words, text);
+
+    if (words[word]) {
+        p->price.kind = kinds[word];
+        return SHERD_OK;
+    }
+    char *room = sherd__alloc(heap, PRICE_FILE_BYTES, 1);
+    sherd_status status = room ? read_file(p, text, room) : sherd__no_memory(p->diag, function);
+    if (status == SHERD_OK)
+        status = sherd_price_parse(&p->price, p->world, room);
+    if (status != SHERD_OK) /* its column is in the file, not in the option's text */
+        p->diag->column = 0;
+    sherd__free(heap, room);
+    return status;
+}
+
+sherd_status cli_read_per_host(cli_problem *p, const char *text)
+{
+    sherd_status status = read_number(p, text, &p->per_host);
+
+    p->price.per_host = p->per_host;
+    return status;
+}
+
+sherd_status cli_read_max_bytes(cli_problem *p, const char *text)
+{
+    return read_number(p, text, &p->max_bytes);
+}
+
+/* One axis of the source's mesh into a set. */
+static sherd_status scan_axis(cli_problem *p, sherd__scanner *s, unsigned *set)
+{
+    char name[32];
+
+    sherd__skip_blanks(s);
+    const sherd__scanner start = *s;
+    int axis = sherd__take_name(s, name, sizeof name) ? sherd_mesh_find_axis(p->mesh, name) : -1;
+    if (axis < 0)
+        return sherd__expected(p->diag, function, &start, "an axis of the mesh (%s)",
+                               sherd_mesh_text(p->mesh));
+    if (*set >> axis & 1)
+        return sherd__expected(p->diag, function, &start, "a new axis, %s is there already", name);
+    *set |= 1u << axis;
+    return SHERD_OK;
+}
+
+sherd_status cli_read_flattened(cli_problem *p, const char *text)
+{
+    sherd__scanner s = {text, text};
+    sherd_status status = SHERD_OK;
+
+    if (!p->mesh)
+        return sherd__fail(p->diag, SHERD_EINVAL, "expected --mesh with it");
+    do {
+        if (p->flattened_count == CLI_FLATTENED_SETS)
+            return sherd__expected(p->diag, function, &s, "at most %d sets of axes",
+                                   CLI_FLATTENED_SETS);
+        unsigned *set = &p->flattened[p->flattened_count++];
+        do
+            status = scan_axis(p, &s, set);
+        while (status == SHERD_OK && sherd__take(&s, ","));
+    } while (status == SHERD_OK && sherd__take(&s, ";"));
+    if (status == SHERD_OK && !sherd__at_end(&s))
+        status = sherd__expected(p->diag, function, &s, ", and an axis, ; and a set, or the end");
+    return status;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------ */
+
+sherd_status cli_read_ranks(cli_problem *p, const char *text)
+{
+    sherd__scanner s = {text, text};
+    sherd_status status = scan_number(p, &s, 0, &p->first_rank);
+
+    p->last_rank = p->first_rank;
+    if (status == SHERD_OK && sherd__take(&s, "-"))
+        status = scan_number(p, &s, p->first_rank, &p->last_rank);
+    if (status != SHERD_OK)
+        return status;
+    if (!sherd__at_end(&s))
+        return sherd__expected(p->diag, function, &s, "ranks A-B, for example 0-7");
+    return SHERD_OK;
+}
+
+sherd_status cli_read_ranks_as(cli_problem *p, const char *text)
+{
+    static const char *const words[] = {"processes", "threads", NULL};
+    int word = find_word(words, text);
+
+    if (!words[word])
+        return expected_at_start(p, text, "processes or threads");
+    p->ranks_as = word == 0 ? SHERD_PROCESSES : SHERD_THREADS;
+    return SHERD_OK;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a command says that it can not be done. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cli.h"
+
+int cli_refuse(const char *name, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "sherd%s%s: ", name[0] ? " " : "", name);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return CLI_UNUSABLE;
+}
