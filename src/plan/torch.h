@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What PyTorch's two planners share: its model of time, and walks, which change one axis at a time.
+ * Its words for a step are kept: a step is one collective of one axis, from one placement to another,
+ * and it sees the tensor in a shape of its own.
+ */
+#ifndef SHERD__TORCH_H
+#define SHERD__TORCH_H
+
+#include "inside.h"
+
+/* ---- the model of time ---------------------------------------------------------------------- */
+
+/* What one axis does when its placement changes. CHUNK and PART send nothing; NEVER is no step. */
+typedef enum sherd__collective {
+    SHERD__ALL_REDUCE,
+    SHERD__ALL_TO_ALL,
+    SHERD__ALL_GATHER,
+    SHERD__REDUCE_SCATTER,
+    SHERD__CHUNK, /* a replica is cut */
+    SHERD__PART,  /* a replica becomes pending */
+    SHERD__NEVER
+} sherd__collective;
+
+sherd__collective sherd__collective_of(sherd_placement from, sherd_placement to);
+
+/* A ring of `ranks`: GiB a second, and microseconds a hop. */
+typedef struct sherd__ring {
+    double ranks, bandwidth, latency;
+} sherd__ring;
+
+/* The ring of each axis: those that stay within `per_host` ranks (last axes first) are fast. */
+void sherd__rings_find(sherd__ring *rings, const sherd_mesh *mesh, int64_t per_host);
+
+/*
+ * Microseconds of a collective that starts with `gib` on each rank; *gib becomes what the model takes
+ * each rank to hold afterwards. Infinity for NEVER.
+ */
+double sherd__ring_time(const sherd__ring *ring, sherd__collective what, double *gib);
+
+/* What each rank holds of `bytes` in so many shards, in GiB. */
+double sherd__ring_gib(double bytes, double shards);
+
+/* ---- walks ---------------------------------------------------------------------------------- */
+
+/* A step of a walk. */
+typedef struct sherd__hop {
+    unsigned axes;            /* one; several once merged */
+    sherd_placement from, to; /* of all its axes; a merged sum and average is a sum */
+    /* the shape that the first rank takes the tensor to have: other axes have cut it, these have not */
+    int64_t shape[SHERD_MAX_DIMS];
+    int64_t divisor; /* of a merged reduction, the extents of its avg axes; 1 = nothing to divide */
+} sherd__hop;
+
+/* Why steps that follow each other were not merged. */
+typedef enum sherd__missed {
+    SHERD__NO_FLATTENED_MESH,
+    SHERD__NOT_IN_ORDER,
+    SHERD__UNEVEN,
+} sherd__missed;
+
+typedef struct sherd__miss {
+    unsigned axes;
+    sherd__collective what;
+    sherd__missed why;
+} sherd__miss;
+
+/* hop[i] leads from state[i] to state[i + 1]. */
+typedef struct sherd__walk {
+    const sherd_mesh *mesh;
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+    double cost;
+    int hops, misses;
+    sherd__state state[SHERD__STOPS];
+    sherd__hop hop[SHERD__STOPS];
+    sherd__miss miss[SHERD__STOPS];
+} sherd__walk;
+
+enum { SHERD__HOPS = SHERD__STOPS - 2 }; /* a plan may need one more stop */
+
+/* A walk that stands at the problem's source. */
+void sherd__walk_begin(sherd__walk *walk, const sherd__problem *problem);
+
+/* What an axis does in a state. */
+sherd_placement sherd__state_placement(const sherd__state *state, int ndim, int axis);
+
+/*
+ * One step: `axis` leaves its dim's list and joins the end of another, as `to` says. The hop's shape
+ * is that of `seen` without the axes in `unseen`, each rounded up.
+ */
+void sherd__walk_on(sherd__walk *walk, int axis, sherd_placement to, const sherd__state *seen,
+                    unsigned unseen);
+
+/* Merge steps that follow each other where one of the flattened axis sets is theirs. */
+void sherd__walk_merge(sherd__walk *walk, const unsigned *flattened, int count);
+
+/* The walks of the two planners, without merging; the problem is on one mesh. */
+void sherd__greedy_walk(sherd__walk *walk, const sherd__problem *problem);
+sherd_status sherd__graph_walk(sherd__walk *walk, const sherd__problem *problem);
+
+/* Merge, and lay the walk out as a path. */
+sherd_status sherd__walk_answer(sherd__answer *out, const sherd__problem *problem,
+                                sherd__walk *walk);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Walks from state to state, one axis at a time, as PyTorch plans; and their way into a path of
+ * layouts. Arithmetic on a few bytes, but for the layouts, which are interned.
+ */
+#include "torch.h"
+#include "base/num.h"
+
+#include <string.h>
+
+void sherd__walk_begin(sherd__walk *walk, const sherd__problem *problem)
+{
+    const sherd__layout_spec *spec = &problem->from->spec;
+
+    walk->mesh = spec->mesh;
+    walk->ndim = spec->ndim;
+    memcpy(walk->shape, spec->shape, sizeof walk->shape);
+    walk->cost = 0;
+    walk->hops = walk->misses = 0;
+    sherd__state_of(&walk->state[0], problem->from);
+}
+
+/* The dim that an axis shards and its place there; -1 if it shards none. */
+static int find_axis(const sherd__state *state, int ndim, int axis, int *place)
+{
+    for (int d = 0; d < ndim; d++)
+        for (int i = 0; i < state->axes[d]; i++)
+            if (state->axis[d][i] == axis) {
+                *place = i;
+                return d;
+            }
+    return -1;
+}
+
+sherd_placement sherd__state_placement(const sherd__state *state, int ndim, int axis)
+{
+    int place;
+
+    if (state->pending[axis] >= 0)
+        return sherd_partial((sherd_reduce_op)state->pending[axis]);
+    int d = find_axis(state, ndim, axis, &place);
+    return d >= 0 ? sherd_shard(d) : sherd_replicate();
+}
+
+static void take_off(sherd__state *state, int ndim, int axis)
+{
+    int place, d = find_axis(state, ndim, axis, &place);
+
+    state->pending[axis] = -1;
+    if (d < 0)
+        return;
+    state->axes[d]--;
+    for (int i = place; i < state->axes[d]; i++)
+        state->axis[d][i] = state->axis[d][i + 1];
+    state->axis[d][state->axes[d]] = 0;
+}
+
+static void put_on(sherd__state *state, int axis, sherd_placement to)
+{
+    if (to.kind == SHERD_PARTIAL)
+        state->pending[axis] = (int8_t)to.op;
+    if (to.kind == SHERD_SHARD)
+        state->axis[to.dim][state->axes[to.dim]++] = (int8_t)axis;
+}
+
+/* The first rank has the largest shard of each dim: however axes nest, that is one rounding up. */
+static void seen_shape(sherd__hop *hop, const sherd__walk *walk, const sherd__state *seen,
+                       unsigned unseen)
+{
+    memcpy(hop->shape, walk->shape, sizeof hop->shape);
+    for (int d = 0; d < walk->ndim; d++)
+        for (int i = 0; i < seen->axes[d]; i++)
+            if (!(unseen >> seen->axis[d][i] & 1))
+                hop->shape[d] =
+                    sherd__ceil_div(hop->shape[d], walk->mesh->extent[seen->axis[d][i]]);
+}
+
+void sherd__walk_on(sherd__walk *walk, int axis, sherd_placement to, const sherd__state *seen,
+                    unsigned unseen)
+{
+    sherd__hop *hop = &walk->hop[walk->hops];
+    const sherd__state *here = &walk->state[walk->hops];
+    sherd__state *next = &walk->state[walk->hops + 1];
+
+    sherd__assert(-1, walk->hops < SHERD__HOPS);
+    hop->axes = 1u << axis;
+    hop->from = sherd__state_placement(here, walk->ndim, axis);
+    hop->to = to;
+    hop->divisor = 1;
+    seen_shape(hop, walk, seen, unseen);
+    *next = *here;
+    take_off(next, walk->ndim, axis);
+    put_on(next, axis, to);
+    walk->hops++;
+}
+
+sherd_status sherd__walk_answer(sherd__answer *out, const sherd__problem *problem,
+                                sherd__walk *walk)
+{
+    sherd__path *path = &out->path;
+
+    sherd__walk_merge(walk, problem->request->flattened, problem->request->flattened_count);
+    path->stops = 1;
+    path->at[0] = problem->from;
+    out->cost = walk->cost;
+    out->proven = false;
+    for (int i = 0; i < walk->hops; i++) {
+        path->merged[path->stops] = (walk->hop[i].axes & (walk->hop[i].axes - 1)) != 0;
+        sherd_status status = sherd__state_layout(&path->at[path->stops], &walk->state[i + 1],
+                                                  problem->from, problem->to);
+        if (status != SHERD_OK)
+            return status;
+        path->stops++;
+    }
+    return SHERD_OK;
+}
