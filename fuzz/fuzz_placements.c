@@ -21,7 +21,7 @@ static const scene scenes[] = {
     {"x=1048576", 2, {1000003, 7}},
 };
 
-static sherd_status try(const scene *scene, const char *placements, const char *cuts,
+static sherd_status try(const scene *where, const char *placements, const char *cuts,
                         int64_t fail_at)
 {
     const sherd_layout *layout = NULL;
@@ -29,11 +29,11 @@ static sherd_status try(const scene *scene, const char *placements, const char *
     paper p;
 
     paper_open(&p, 1 << 20, 0);
-    MUST(sherd__mesh_read(&mesh, &p.space, scene->mesh) == SHERD_OK);
+    MUST(sherd__mesh_read(&mesh, &p.space, where->mesh) == SHERD_OK);
     p.heap.allocations = 0;
     p.heap.fail_at = fail_at;
     sherd_status status =
-        sherd_layout_parse_placements(&layout, mesh, scene->ndim, scene->shape, placements, cuts);
+        sherd_layout_parse_placements(&layout, mesh, where->ndim, where->shape, placements, cuts);
     MUST((status == SHERD_OK) == (layout != NULL));
     if (status != SHERD_OK)
         check_error(&p, status, placements, cuts);

@@ -180,6 +180,8 @@ static void bad_layout_text_names_the_column(void)
         {"[8(x:4,4,0)] on (x=2)", NULL, 9, "after 2 sizes"},
         {"[1,1,1,1,1,1,1,1,1] on (x=2)", NULL, 18, "at most 8 dims"},
         {"(8) on (x=2)", NULL, 1, "or ["},
+        {"[8]P(sum:x)P(sum:x)P(sum:x)P(sum:x)P(sum:x)P(sum:x)P(sum:x)P(sum:x)P on (x=2)", NULL, 69,
+         "at most 8 pending"},
         {"none[8] on (x=2)", NULL, 1, "dtype"},
         {"[8(x:4611686018427387903,1)] on (x=2)", NULL, 6, "2^62 or more"},
         {"[8] P(max:x) P(min:y) on (x=2,y=2)", NULL, 16, "only sum and avg mix"},
