@@ -149,6 +149,51 @@ static void narrow(const sherd__walk *w, int axis, int64_t *first, int64_t *end)
     }
 }
 
+/* Children from i on that lie whole in [lo, hi) and are as long as child i. */
+static int64_t whole_from(const sherd__list *list, const sherd__place *place, int64_t i, int64_t lo,
+                          int64_t hi)
+{
+    sherd__place child = *place;
+
+    sherd__place_enter(list, &child, i);
+    if (child.lo < lo || child.hi > hi || child.lo == child.hi)
+        return 0;
+    return (sherd__min(hi, place->hi) - child.lo) / (child.hi - child.lo);
+}
+
+/*
+ * How many coordinates from i on are alike in one list, position or not: their intervals lie whole in one of
+ * the other side that is known to its end, so that only lengths count.
+ */
+static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
+{
+    int d = w->grid->dim_of[side][axis];
+    if (d < 0)
+        return INT64_MAX;
+    const sherd__list *list = &w->grid->dim[d].side[side];
+    const sherd__list *other = &w->grid->dim[d].side[1 - side];
+    bool near = side == w->near;
+    const sherd__place *from = near ? &w->mine[d] : &w->inner[d];
+    const sherd__place *to = near ? &w->inner[d] : &w->mine[d];
+    if (list->cuts || from->level == list->levels || list->axis[from->level] != axis ||
+        to->level != other->levels)
+        return 1;
+    if (near ? w->fence[d].level != other->levels
+             : !(w->through >> axis & 1) && w->fence[d].level != from->level)
+        return 1;
+    return sherd__max(whole_from(list, from, i, to->lo, to->hi), 1);
+}
+
+/* The next coordinate that is not like this one. */
+static int64_t next_of(const sherd__walk *w, int axis, int64_t i)
+{
+    if (w->everything || !(w->grid->positional >> axis & 1))
+        return sherd__grid_next(w->grid, axis, i);
+    int64_t a = alike_in(w, SHERD__SOURCE, axis, i);
+
+    return i + (a == 1 ? 1 : sherd__min(a, alike_in(w, SHERD__TARGET, axis, i)));
+}
+
 static void visit(sherd__walk *w, int depth, int64_t times);
 
 static void visit_classes(sherd__walk *w, int d, int depth, int64_t times)
@@ -194,7 +239,7 @@ static void visit_axis(sherd__walk *w, int axis, int depth, int64_t times)
 
     narrow(w, axis, &i, &end);
     while (i < end && !w->done) {
-        int64_t next = sherd__min(sherd__grid_next(w->grid, axis, i), end);
+        int64_t next = sherd__min(next_of(w, axis, i), end);
         w->at[axis] = i;
         w->known |= 1u << axis;
         bool finds = descend(w, first_dim.d);
