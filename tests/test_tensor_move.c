@@ -339,8 +339,10 @@ static void one_wrong_tensor_fails_all(sherd_world *world)
             to[1] = layout_of(mesh, 2, wrong, "R", NULL);
         if (i == 2)
             to[1] = sum;
-        if (i == 3)
-            t[1] = indices_on(layout_of(other, 2, shape, "RS(0)", NULL), SHERD_F32);
+        if (i == 3) {
+            t[1] = indices_on(layout_of(other, 2, shape, "RP(sum)", NULL), SHERD_F32);
+            to[1] = sum; /* on another mesh: it is settled on the way */
+        }
         if (i == 4)
             t[1] = sherd__failed(world);
         sherd_redistribute_many(out, t, to, 2);

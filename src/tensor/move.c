@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves that are not recorded: one tensor or many. Plans come from the cache. Steps that stay on the rank
- * (a slice, or axes of extent 1) are done at once, sharing the storage where the rank's box stays the same; the
- * others go in one call per set of axes, however many tensors there are.
+ * (a slice, a partition) are done at once, sharing the storage where the rank's box stays the same; the
+ * others go in one call per group, however many tensors there are.
+ *
+ * All steps of a move go round by round, and within a round groups follow in the order of the first tensor that
+ * needs them. So the calls of a list stand in one order that all ranks know, and each rank makes those of them
+ * that it is in, in that order: no ring of ranks can wait for each other. A step to another mesh is a call of the
+ * world, which a rank in neither mesh makes too: it brings nothing, takes nothing and waits for nobody.
  */
 #include "tensor/state.h"
 
@@ -12,26 +17,17 @@
 typedef struct task {
     sherd_tensor *from; /* the operand */
     const sherd_layout *to;
+    const sherd_plan_options *options; /* NULL = default */
     sherd_tensor
         *at; /* what it is after the steps done so far: `from` itself or a result of ours */
     sherd_tensor *next;     /* result of the step under way */
     sherd_tensor *compact;  /* contiguous copy of `at`, if it was not; ours */
     const sherd_plan *plan; /* retained; NULL = nothing to do */
     int step;
-    unsigned axes; /* of the call that the step still needs; 0 = none */
+    bool calls;             /* this step still needs a call of this rank, in this group: */
+    const sherd_mesh *mesh; /* NULL = the world */
+    unsigned axes;
 } task;
-
-bool sherd__same_box(const sherd_layout *a, const sherd_layout *b, const int64_t *coordinate)
-{
-    sherd_box x, y;
-
-    sherd__layout_box(a, coordinate, &x);
-    sherd__layout_box(b, coordinate, &y);
-    for (int d = 0; d < x.ndim; d++)
-        if (x.offset[d] != y.offset[d] || x.size[d] != y.size[d])
-            return false;
-    return true;
-}
 
 /* The same storage under another layout. */
 static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *to)
@@ -57,38 +53,73 @@ static sherd__move move_of(const task *w)
     return move;
 }
 
-static bool slice(task *w, const sherd_step *step, const int64_t *coordinate)
+/* Whether a rank holds the same before and after a step; nothing, where it is in neither mesh. */
+static bool keeps_box(const sherd_step *step, int rank)
 {
-    if (sherd__same_box(step->from, step->to, coordinate)) {
+    int64_t before[SHERD_MAX_AXES], after[SHERD_MAX_AXES];
+    bool had = sherd_mesh_coordinate(step->from->spec.mesh, rank, before);
+    bool has = sherd_mesh_coordinate(step->to->spec.mesh, rank, after);
+    sherd_box x, y;
+
+    if (!had || !has)
+        return !had && !has;
+    sherd__layout_box(step->from, before, &x);
+    sherd__layout_box(step->to, after, &y);
+    for (int d = 0; d < x.ndim; d++)
+        if (x.offset[d] != y.offset[d] || x.size[d] != y.size[d])
+            return false;
+    return true;
+}
+
+/* In a partition only some ranks keep what they hold; the others get a fill of their own. */
+static bool is_filled(const task *w)
+{
+    const sherd__schedule *mine = w->plan->mine[w->step];
+
+    return mine && mine->regions > 0 && mine->region[0].count == 0;
+}
+
+/* A step that stays on the rank. */
+static bool stay(task *w, const sherd_step *step)
+{
+    sherd_world *world = w->at->world;
+
+    if (keeps_box(step, sherd_world_rank(world)) && !is_filled(w)) {
         w->next = relabel(w->at, step->to);
         return w->next->storage != NULL;
     }
     w->next = sherd__new_on(step->to, w->at->dtype);
     if (!w->next->storage)
         return false;
+    if (!w->plan->mine[w->step])
+        return true; /* this rank is not in the mesh */
     sherd__move move = move_of(w);
-    return sherd__slice(w->at->world, &move);
+    return sherd__slice(world, &move);
 }
 
-/* Make the result of the next step; do the step if it is local, else say which axes its call has. */
+static bool is_local(const sherd_step *step)
+{
+    return step->kind == SHERD_STEP_SLICE || step->kind == SHERD_STEP_PARTITION;
+}
+
+/* Make the result of the next step; do the step if it is local, else say which group's call it needs. */
 static bool start(task *w)
 {
     const sherd_step *step = sherd_plan_step(w->plan, w->step);
-    int64_t coordinate[SHERD_MAX_AXES];
+    const sherd_mesh *mesh = step->from->spec.mesh;
+    bool across = mesh != step->to->spec.mesh;
 
-    if (!sherd__coordinate(w->at, coordinate)) {
-        w->next = sherd__new_on(step->to, w->at->dtype);
-        return w->next->storage != NULL;
-    }
-    if (step->kind == SHERD_STEP_SLICE)
-        return slice(w, step, coordinate);
-    if (step->sliced && !sherd__is_contiguous(w->at)) {
+    if (is_local(step))
+        return stay(w, step);
+    w->calls = across || sherd__in_mesh(w->at->world, mesh);
+    w->mesh = across ? NULL : mesh;
+    w->axes = step->axes;
+    if (w->calls && step->sliced && !sherd__is_contiguous(w->at)) {
         w->compact = sherd__contiguous(w->at);
         if (!w->compact->storage)
             return false;
     }
     w->next = sherd__new_on(step->to, w->at->dtype);
-    w->axes = step->axes;
     return w->next->storage != NULL;
 }
 
@@ -115,17 +146,19 @@ static bool is_done(const task *w)
     return !w->plan || w->step == sherd_plan_steps(w->plan);
 }
 
-/* One call for all tasks whose step needs these axes. */
-static bool call(sherd_world *world, task *tasks, int count, unsigned axes, sherd__move *moves,
+/* One call for all tasks whose step needs the same group as this one's. */
+static bool call(sherd_world *world, task *tasks, int count, const task *first, sherd__move *moves,
                  bool begin)
 {
+    const sherd_mesh *mesh = first->mesh;
+    unsigned axes = first->axes;
     int n = 0;
 
     for (int i = 0; i < count; i++) {
-        if (tasks[i].axes != axes)
+        if (!tasks[i].calls || tasks[i].mesh != mesh || tasks[i].axes != axes)
             continue;
         moves[n++] = move_of(&tasks[i]);
-        tasks[i].axes = 0;
+        tasks[i].calls = false;
     }
     return sherd__call(world, "sherd_redistribute", moves, n, begin);
 }
@@ -139,8 +172,8 @@ static bool run_round(sherd_world *world, task *tasks, int count, sherd__move *m
         if (!is_done(&tasks[i]))
             good = start(&tasks[i]);
     for (int i = 0; i < count && good; i++)
-        if (tasks[i].axes != 0)
-            good = call(world, tasks, count, tasks[i].axes, moves, begin);
+        if (tasks[i].calls)
+            good = call(world, tasks, count, &tasks[i], moves, begin);
     for (int i = 0; i < count && good; i++)
         if (tasks[i].next)
             advance(&tasks[i]);
@@ -171,6 +204,22 @@ static bool finish(task *w)
     return w->at->storage != NULL;
 }
 
+/* A partition may have to fill with zeroes or ones, on ranks that differ: so it must be possible on all. */
+static bool can_fill(const task *w)
+{
+    sherd_tensor *t = w->from;
+
+    for (int i = 0; i < sherd_plan_steps(w->plan); i++)
+        if (sherd_plan_step(w->plan, i)->kind == SHERD_STEP_PARTITION &&
+            !sherd__kernels_of(sherd__world_kernels(t->world), t->dtype)) {
+            sherd__fail_tensor(t->world, true, SHERD_ENOTSUP,
+                               "sherd_redistribute: from %s to %s: a %s can not be pending",
+                               t->layout->text, w->to->text, sherd_dtype_name(t->dtype));
+            return false;
+        }
+    return true;
+}
+
 static bool plan(task *w)
 {
     sherd_tensor *t = w->from;
@@ -185,27 +234,14 @@ static bool plan(task *w)
     }
     if (t->layout == w->to)
         return true;
-    if (w->to->spec.mesh != t->layout->spec.mesh) {
-        sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                           "sherd_redistribute: from %s to %s: meshes differ", t->layout->text,
-                           w->to->text);
-        return false;
-    }
-    if (w->to->pending_axes & ~t->layout->pending_axes) {
-        sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                           "sherd_redistribute: from %s to %s: a move makes no pending reduction: "
-                           "`to` may be pending only on axes where the tensor is",
-                           t->layout->text, w->to->text);
-        return false;
-    }
-    if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype), NULL) !=
+    if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype), w->options) !=
         SHERD_OK) {
         w->plan = NULL;
         sherd__fail_diag(t->world, true);
         return false;
     }
     sherd__plan_retain(w->plan);
-    return true;
+    return can_fill(w);
 }
 
 static void clean(task *w)
@@ -235,9 +271,10 @@ static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, 
     return good;
 }
 
-sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin)
+sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
+                                  const sherd_plan_options *options, bool begin)
 {
-    task one = {.from = t, .to = to};
+    task one = {.from = t, .to = to, .options = options};
     sherd__move move;
 
     if (sherd__stop(t->world, &t, 1))
@@ -247,19 +284,43 @@ sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin
     return run(t->world, &one, &move, 1, begin) ? one.at : sherd__failed(t->world);
 }
 
+bool sherd__gains_pending(sherd_tensor *t, const sherd_layout *to)
+{
+    const sherd_layout *from = t->layout;
+
+    if (!from || from == to)
+        return false;
+    unsigned had = from->spec.mesh == to->spec.mesh ? from->pending_axes : 0;
+    if (!(to->pending_axes & ~had))
+        return false;
+    sherd__fail_tensor(t->world, true, SHERD_EINVAL,
+                       "sherd_redistribute: from %s to %s: a move makes no pending reduction: "
+                       "`to` may be pending only on axes where the tensor is",
+                       from->text, to->text);
+    return true;
+}
+
+sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin)
+{
+    return sherd__gains_pending(t, to) ? sherd__failed(t->world)
+                                       : sherd__move_planned(t, to, NULL, begin);
+}
+
 static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
                       const sherd_layout *const *to, int count)
 {
     sherd__heap *heap = sherd__world_heap(world);
     task *tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
     sherd__move *moves = sherd__alloc(heap, (size_t)count, sizeof *moves);
-    bool good = false;
+    bool good = tasks && moves;
 
-    if (!tasks || !moves)
+    if (!good)
         sherd__fail_tensor(world, true, SHERD_ENOMEM, "sherd_redistribute_many: out of memory");
-    for (int i = 0; i < count && tasks; i++)
+    for (int i = 0; i < count && good; i++) {
         tasks[i] = (task){.from = t[i], .to = to[i]};
-    if (tasks && moves)
+        good = !sherd__gains_pending(t[i], to[i]);
+    }
+    if (good)
         good = run(world, tasks, moves, count, false);
     for (int i = 0; i < count && good; i++)
         out[i] = tasks[i].at;
@@ -268,29 +329,13 @@ static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
     return good;
 }
 
-/* All calls of a rank must have one order on all ranks: so one mesh, whose ranks make them all. */
-static bool on_one_mesh(const sherd_layout *const *to, sherd_tensor *const *t, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (t[i]->layout && t[i]->layout->spec.mesh != to[0]->spec.mesh) {
-            sherd__fail_tensor(t[i]->world, true, SHERD_EINVAL,
-                               "sherd_redistribute_many: tensor %d is on (%s) but the first goes "
-                               "to (%s): all must be on one mesh",
-                               i, sherd_mesh_text(t[i]->layout->spec.mesh),
-                               sherd_mesh_text(to[0]->spec.mesh));
-            return false;
-        }
-    return true;
-}
-
 void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
                       int count)
 {
     if (count <= 0)
         return;
     sherd_world *world = t[0]->world;
-    if (!sherd__stop(world, t, count) && on_one_mesh(to, t, count) &&
-        move_many(world, out, t, to, count))
+    if (!sherd__stop(world, t, count) && move_many(world, out, t, to, count))
         return;
     for (int i = 0; i < count; i++)
         out[i] = sherd__failed(world);

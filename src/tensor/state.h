@@ -47,7 +47,4 @@ void sherd__tensor_strip(sherd_tensor *t);
 /* Set every local element. The value must fit the dtype. */
 void sherd__fill(sherd_tensor *t, double value);
 
-/* Whether a rank has the same interval of every dim in two layouts of one shape. */
-bool sherd__same_box(const sherd_layout *a, const sherd_layout *b, const int64_t *coordinate);
-
 #endif

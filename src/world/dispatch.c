@@ -46,15 +46,16 @@ static void count_call(sherd__tally *row, int64_t bytes, int64_t start)
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin)
 {
-    sherd__group *group;
     const sherd_step *step = &moves[0].plan->step[moves[0].step];
-    const sherd_mesh *mesh = moves[0].plan->from->spec.mesh;
+    const sherd_mesh *mesh = step->from->spec.mesh;
+    bool across = mesh != step->to->spec.mesh;
+    sherd__group *group = &world->whole;
 
     if (!world->transport->call)
         return no_peers(world, name);
     if (!may_publish(world))
         return false;
-    if (!sherd__group_find(world, mesh, step->axes, &group))
+    if (!across && !sherd__group_find(world, mesh, step->axes, &group))
         return no_group(world, mesh, name);
     if (!group) { /* all axes have extent 1 */
         bool good = true;

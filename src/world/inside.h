@@ -144,7 +144,7 @@ struct sherd_world {
     sherd__patience patience;
     bool announced; /* my post's version is odd */
 
-    sherd__group whole; /* all ranks: lane 0 */
+    sherd__group whole; /* all ranks: lane 0; steps between two meshes are its calls */
     sherd__member *mesh;
     int meshes, mesh_room, lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */

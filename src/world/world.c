@@ -81,8 +81,8 @@ static void destroy(sherd_world *world)
         sherd__arena_unmap(&arena);
 }
 
-/* The group of all ranks has lane 0; lanes of a former world are given up. */
-static void start_lanes(sherd_world *world)
+/* The group of all ranks has lane 0; lanes of a former world are given up. False for lack of memory. */
+static bool start_lanes(sherd_world *world)
 {
     sherd__group *whole = &world->whole;
 
@@ -96,6 +96,8 @@ static void start_lanes(sherd_world *world)
     whole->count = world->ranks;
     whole->own = sherd__lane_of(world, world->rank, 0);
     atomic_store(&whole->own->leader, 1);
+    snprintf(whole->name, sizeof whole->name, "world");
+    return sherd__log_add(world, whole);
 }
 
 static sherd_status attach(sherd_world *world, const sherd__arena *arena)
@@ -116,7 +118,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     sherd_status status = read_patience(world);
     if (status)
         return status;
-    start_lanes(world);
+    if (!start_lanes(world))
+        return sherd__no_memory(&world->diag, "sherd_world_open");
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
     return sherd__agree(world, SHERD_OK, sherd__hash_word(3, world->seed), "sherd_world_open");

@@ -93,13 +93,14 @@ typedef struct sherd__move {
 
 /*
  * Run one step each of `count` tensors as one call of one group: all moves are on one mesh, of steps with the same axes
- * (none of them 0: a slice is no call and is run with sherd__slice). A rank outside of the mesh must not call. `begin`:
+ * (none of them 0: a slice is no call and is run with sherd__slice), and a rank outside of the mesh must not call; or all go
+ * from one mesh to another, then the world is the group, and a rank in neither mesh calls without data. `begin`:
  * return once published; sources and results carry tickets. False: the alarm is up (raised here or by a peer).
  */
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin);
 
-/* Run a SLICE step: local. False: the alarm ended a wait. */
+/* Run a SLICE or PARTITION step: local. False: the alarm ended a wait. */
 bool sherd__slice(sherd_world *world, const sherd__move *move);
 
 /*
