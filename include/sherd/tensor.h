@@ -267,8 +267,12 @@ typedef struct sherd_redistribute_options {
  * The plan is cached. Equal layouts (and dtypes) return `t` itself. Gradient: moved back to the layout of `t`, where an
  * axis with a pending sum becomes replicated.
  *
- * @collective the mesh axes that the plan needs (see sherd_plan_step); complete on return unless options->begin
- * @shapes     to: layout of the same global shape on the same mesh; options: NULL = all zero
+ * `to` may be on another mesh. Then all ranks of the world call, and a rank in neither mesh gets a tensor without data; each
+ * waits only for the ranks that it takes from.
+ *
+ * @collective the mesh axes that the plan needs (see sherd_plan_step); the world, where `to` is on another mesh; complete on
+ *             return unless options->begin
+ * @shapes     to: layout of the same global shape, of the same world; options: NULL = all zero
  * @numerics   values are copied bit for bit; a pending reduction is added in rank order
  * @owns       the result belongs to the scope; `t` is only read; where a rank's box stays the same, the result shares
  *             the storage of `t`, so that writing one in place writes both
@@ -279,9 +283,9 @@ SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *
                                            const sherd_redistribute_options *options);
 
 /**
- * Move many tensors of one mesh in one round: one call per group, however many tensors. Not recorded.
+ * Move many tensors at once: one call per group and step, however many tensors. Not recorded.
  *
- * @collective the mesh axes that the plans need
+ * @collective all meshes that tensors are on or go to, with one and the same list; the world, where one goes to another mesh
  * @shapes     out, t, to: [count]; out[i] is t[i] where the layouts are equal
  * @owns       the results belong to the scope
  * @errors     as sherd_redistribute; then every out[i] is the failed tensor
