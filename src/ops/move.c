@@ -137,10 +137,13 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
     sherd_tensor *y =
         casts ? cast_and_move(t, to, o->forward_dtype, o->begin) : move(t, to, o->begin);
+    sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? t->dtype : o->backward_dtype;
+    /* Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its own. */
+    if (y == t && back != t->dtype && sherd__is_recorded(t->world, &t, 1))
+        y = sherd__new_view(t);
     if (y == t || sherd_tensor_failed(y))
         return y;
 
-    sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? t->dtype : o->backward_dtype;
     move_attrs attrs = {to, t->node == NULL, t->dtype, back};
     sherd__record_node(t->world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     return y;
