@@ -146,11 +146,39 @@ static void dropout_draws_by_path(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Options that are all zero are f32; parameters, results and gradients of 16-bit layers have 16 bits. */
+static void layers_have_the_dtype_that_was_asked_for(sherd_world *world)
+{
+    for (int d = SHERD_DTYPE_NONE; d <= SHERD_BOOL; d++) {
+        sherd_layer_options o = {.name = "l", .dtype = (sherd_dtype)d, .bias = true};
+        sherd_dtype wanted = d == SHERD_DTYPE_NONE ? SHERD_F32 : (sherd_dtype)d;
+        sherd_module *linear = NULL, *norm = NULL;
+        if (d >= SHERD_I32) {
+            CHECK_EQ(sherd_linear_create(&linear, world, 4, 5, &o), SHERD_EINVAL);
+            CHECK(linear == NULL);
+            continue;
+        }
+        CHECK_OK(sherd_linear_create(&linear, world, 4, 5, &o));
+        CHECK_OK(sherd_layer_norm_create(&norm, world, 4, &o));
+        sherd_tensor *x = wave(world, wanted, 2, SHAPE(3, 4), 3, 1, 0);
+        sherd_tensor *y = sherd_module_call(linear, sherd_module_call(norm, x));
+        CHECK_EQ(sherd_tensor_dtype(y), wanted);
+        sherd_backward(sherd_sum(y));
+        sherd_tensor *g = sherd_grad(sherd_module_parameter(norm, "weight"));
+        if (CHECK(g != NULL))
+            CHECK_EQ(sherd_tensor_dtype(g), wanted);
+        sherd_module_destroy(linear);
+        sherd_module_destroy(norm);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(values_depend_on_seed_and_name_only), {1, 2}},
     {TEST(layers_compute_what_their_operators_do), {1}},
     {TEST(a_bad_layer_is_refused), {1}},
     {TEST(a_layer_wants_a_positional_tensor), {1, 2}},
     {TEST(dropout_draws_by_path), {1}},
+    {TEST(layers_have_the_dtype_that_was_asked_for), {1, 2}},
 };
 CHECK_MAIN(tests)
