@@ -21,16 +21,18 @@ static bool whole_on(const sherd_layout *l, int axis)
 
 /*
  * Where the gradient of a move from `a` to `b` goes, given that it comes in `g`: to `a`, settled; but an axis that the
- * move did not touch stays pending, to be settled once with all other uses of the same tensor.
+ * move did not touch stays pending, to be settled once with all other uses of the same tensor. From another mesh
+ * everything comes back settled.
  */
 static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout *a,
                                     const sherd_layout *b, const sherd_layout *g)
 {
     sherd__layout_spec spec = a->spec;
+    bool one_mesh = b->spec.mesh == spec.mesh && g->spec.mesh == spec.mesh;
 
     for (int x = 0; x < spec.mesh->axes; x++) {
-        bool untouched =
-            whole_on(a, x) && whole_on(b, x) && a->spec.pending[x] == b->spec.pending[x];
+        bool untouched = one_mesh && whole_on(a, x) && whole_on(b, x) &&
+                         a->spec.pending[x] == b->spec.pending[x];
         spec.pending[x] = untouched && g->spec.pending[x] == SHERD_SUM ? SHERD_SUM : -1;
     }
     return sherd__layout_intern(out, &spec);
@@ -38,7 +40,7 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
 
 /*
  * A leaf's gradient is handed on as it came: it stays so until somebody uses it. Unless it is to move in another dtype:
- * who uses it knows nothing of that.
+ * who uses it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
  */
 static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
@@ -46,7 +48,8 @@ static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
     const move_attrs *attrs = sherd__attrs(node);
     const sherd_layout *from = sherd__input_layout(node, 0), *to;
     sherd_tensor *g = sherd__cast_unrecorded(grad_out[0], attrs->back);
-    bool stays = (attrs->leaf && attrs->back == attrs->from) || !g->layout;
+    bool stays = !g->layout || (attrs->leaf && attrs->back == attrs->from &&
+                                g->layout->spec.mesh == from->spec.mesh);
 
     if (!stays && gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
@@ -69,17 +72,22 @@ static int64_t sharers(const sherd_layout *l)
 
 /*
  * Whether the tape may keep the source in the place of the result: it is finished and takes fewer bytes over all ranks.
- * Said by the layouts, not by what this rank happens to hold: the answer must be the same on all ranks.
+ * Said by the layouts, not by what this rank happens to hold: the answer must be the same on all ranks. Never across
+ * meshes: bringing it back is a call of the world, and not all of it need compute with the result.
  */
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
-    return from->pending_axes == 0 && sharers(from) > sharers(to);
+    return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 &&
+           sharers(from) > sharers(to);
 }
 
 /* A move that the tape may undo in the place of keeping its result. Not recorded. */
-static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to, bool begin)
+static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
+                          const sherd_redistribute_options *o)
 {
-    sherd_tensor *y = sherd__move_to(t, to, begin);
+    if (sherd__gains_pending(t, to))
+        return sherd__failed(t->world);
+    sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->begin);
 
     if (y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
         y->moved_from = sherd_tensor_retain(t);
@@ -87,15 +95,15 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to, bool begin)
 }
 
 /* What moves is the cast tensor, of which nothing is left but the result and what it was moved from. */
-static sherd_tensor *cast_and_move(sherd_tensor *t, const sherd_layout *to, sherd_dtype dtype,
-                                   bool begin)
+static sherd_tensor *cast_and_move(sherd_tensor *t, const sherd_layout *to,
+                                   const sherd_redistribute_options *o)
 {
     sherd_world *world = t->world;
 
     sherd_scope_begin(world);
-    if (!sherd__has_fractions(dtype))
+    if (!sherd__has_fractions(o->forward_dtype))
         t = sherd__without_pending(t);
-    sherd_tensor *y = move(sherd__cast_unrecorded(t, dtype), to, begin);
+    sherd_tensor *y = move(sherd__cast_unrecorded(t, o->forward_dtype), to, o);
     if (!sherd_tensor_failed(y))
         sherd_scope_pass(y);
     sherd_scope_end(world);
@@ -135,8 +143,7 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
                                   sherd_tensor_text(t), fault);
     bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
-    sherd_tensor *y =
-        casts ? cast_and_move(t, to, o->forward_dtype, o->begin) : move(t, to, o->begin);
+    sherd_tensor *y = casts ? cast_and_move(t, to, o) : move(t, to, o);
     sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? t->dtype : o->backward_dtype;
     /* Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its own. */
     if (y == t && back != t->dtype && sherd__is_recorded(t->world, &t, 1))
