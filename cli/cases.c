@@ -196,12 +196,12 @@ static const char *read_members(const cli_case *c, json_t *line, cli_values *val
 /* The column of a place in a line that is no JSON: jansson counts from 1 what it has read. */
 static json_t *no_object(const json_error_t *error, bool parsed)
 {
-    char text[SHERD_ERROR_BYTES];
+    sherd__diag diag = {.rank = -1}; /* makes one line of good UTF-8 of whatever jansson quotes */
 
     if (parsed)
         return new_error(NULL, "expected an object: {\"mesh\":\"2x4\",...}", NULL, 1);
-    snprintf(text, sizeof text, "expected a JSON object on one line: %.400s", error->text);
-    return new_error(NULL, text, NULL, error->column > 0 ? error->column : 1);
+    sherd__fail(&diag, SHERD_EINVAL, "expected a JSON object on one line: %s", error->text);
+    return new_error(NULL, diag.text, NULL, error->column > 0 ? error->column : 1);
 }
 
 static json_t *answer_line(const cli_case *c, const char *text, size_t length, cli_verdict *verdict)
@@ -303,7 +303,7 @@ static void say(const cli_command *command, const json_t *answer)
                    text);
 }
 
-int cli_command_answer(const cli_command *command, const cli_values *values)
+static int run_once(const cli_command *command, const cli_values *values)
 {
     static const int status[] = {0, CLI_FAILED, CLI_FAILED, CLI_UNUSABLE};
     const cli_case c = {.command = command};
@@ -323,12 +323,16 @@ int cli_command_answer(const cli_command *command, const cli_values *values)
     return finish(command, status[verdict]);
 }
 
+int cli_command_answer(const cli_command *command, const cli_values *values)
+{
+    return values->of[CLI_CASES] ? run_cases(command, values) : run_once(command, values);
+}
+
 int cli_command_run(const cli_command *command, int argc, char **argv)
 {
     cli_values values;
 
     if (!cli_values_read(&values, command->bit, command->name, argc, argv))
         return CLI_UNUSABLE;
-    return values.of[CLI_CASES] ? run_cases(command, &values)
-                                : cli_command_answer(command, &values);
+    return cli_command_answer(command, &values);
 }

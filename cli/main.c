@@ -29,6 +29,10 @@ static const command table[] = {
      "  sherd layout --mesh x=2 --shape 10 --placements \"S(0)\" --cuts 0:4,6 --json\n"
      "  sherd layout --mesh 128x128x64 --shape 65536x65536 --placements \"S(0)S(1)R\" --ranks "
      "0-7\n"},
+    {"check", cli_check, "--mesh M --shape S --from P --to P | --all",
+     "move real data on this machine and compare every element", CLI_OF_CHECK,
+     "  sherd check --all\n"
+     "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n"},
 };
 
 enum { COMMANDS = sizeof table / sizeof table[0] };

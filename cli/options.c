@@ -37,11 +37,11 @@ static const option table[CLI_KEYS] = {
                         "\"S(0)R\"   \"S(0)[1]S(0)[0]\""},
     [CLI_CUTS] = {"cuts", CLI_OF_LAYOUT | CLI_OF_SHOW, 0, NULL, "CUTS",
                   "sizes of the shards of dims [chunks]", "\"0:4,6;1:2,2\""},
-    [CLI_FROM] = {"from", CLI_OF_MOVES, CLI_OF_PLAN, cli_read_from, "PLACEMENTS",
+    [CLI_FROM] = {"from", CLI_OF_MOVES, CLI_OF_PLAN | CLI_OF_CHECK, cli_read_from, "PLACEMENTS",
                   "placements of the source", "\"S(0)R\""},
     [CLI_FROM_CUTS] = {"from-cuts", CLI_OF_MOVES, 0, NULL, "CUTS",
                        "sizes of the source's shards [chunks]", "0:4,6"},
-    [CLI_TO] = {"to", CLI_OF_MOVES, CLI_OF_PLAN, cli_read_to, "PLACEMENTS",
+    [CLI_TO] = {"to", CLI_OF_MOVES, CLI_OF_PLAN | CLI_OF_CHECK, cli_read_to, "PLACEMENTS",
                 "placements of the target", "\"RS(1)\""},
     [CLI_TO_CUTS] = {"to-cuts", CLI_OF_MOVES, 0, NULL, "CUTS",
                      "sizes of the target's shards [the source's where the same axes shard a dim, "

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ranks of `sherd check`: each fills its part of the source, moves it, compares its part of the target. The first
+ * pass is run several times and timed, from a meeting of all ranks until the data is there.
+ */
+#include "check.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "check_data.h"
+#include "tensor/tensor.h"
+
+/* What a rank is given. */
+typedef struct order {
+    const cli_values *values;
+    cli_findings *found;
+} order;
+
+/* What a rank has at hand. */
+typedef struct place {
+    cli_problem problem;
+    cli_findings *found;
+    cli_check_data data;
+    cli_check_fold fold;
+    bool in_from, in_to; /* whether this rank is in the mesh */
+    int64_t from_at[SHERD_MAX_AXES], to_at[SHERD_MAX_AXES];
+    int64_t count; /* elements of the target here */
+    unsigned char *wrong;
+} place;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Move and compare once; `seconds`: how long it took, or NULL. False: the world has failed. */
+static bool move_once(place *w, sherd_tensor *source, int pass, double *seconds)
+{
+    sherd_plan_options options = cli_plan_options(&w->problem);
+    const sherd_redistribute_options how = {.plan = &options};
+
+    if (sherd_world_check(w->problem.world) != SHERD_OK) /* all begin together */
+        return false;
+    double begin = now();
+    sherd_tensor *target = sherd_redistribute(source, w->problem.to, &how);
+    const void *elements = sherd_tensor_read(target);
+    if (seconds)
+        *seconds = now() - begin;
+    if (w->in_to && elements && !sherd_tensor_failed(target))
+        cli_check_compare(&w->data, w->to_at, &w->fold, pass, elements, w->wrong);
+    return true;
+}
+
+/* One pass: the data moves `runs` times, once more before that if it is timed. */
+static bool run_pass(place *w, int pass, int runs)
+{
+    sherd_world *world = w->problem.world;
+    int rank = sherd_world_rank(world);
+    bool good = true;
+
+    sherd_scope_begin(world);
+    sherd_tensor *source = sherd__new_on(w->problem.from, w->problem.dtype);
+    void *elements = w->in_from ? sherd_tensor_write(source) : NULL;
+    if (elements)
+        cli_check_fill(&w->data, w->from_at, pass, elements);
+    good = move_once(w, source, pass, NULL);
+    for (int i = 0; i < runs && good; i++) {
+        sherd_scope_begin(world);
+        good = move_once(w, source, pass, &w->found->seconds[i][rank]);
+        sherd_scope_end(world);
+    }
+    sherd_scope_end(world);
+    return good;
+}
+
+static bool prepare(place *w, const order *given, sherd_world *world)
+{
+    cli_problem *p = &w->problem;
+
+    memset(w, 0, sizeof *w);
+    w->found = given->found;
+    if (cli_problem_read(p, world, given->values, CLI_OF_CHECK) != SHERD_OK)
+        return false;
+    cli_check_data_of(&w->data, p->from, p->to, p->dtype);
+    w->in_from =
+        sherd_mesh_coordinate(sherd_layout_mesh(p->from), sherd_world_rank(world), w->from_at);
+    w->in_to = sherd_mesh_coordinate(sherd_layout_mesh(p->to), sherd_world_rank(world), w->to_at);
+    if (w->in_to) {
+        sherd_box box = sherd_layout_box(p->to, sherd_world_rank(world), 0);
+        w->count = sherd__box_count(&box);
+        if (!cli_check_fold_of(&w->fold, &w->data, w->to_at))
+            sherd_world_fail(world, SHERD_ELIMIT, "too many addends");
+    }
+    w->wrong = sherd__alloc(sherd__world_heap(world), (size_t)w->count + 1, 1);
+    if (!w->wrong)
+        sherd_world_fail(world, SHERD_ENOMEM, "sherd check: out of memory");
+    return true;
+}
+
+static int run_rank(sherd_world *world, void *payload)
+{
+    const order *given = payload;
+    place w;
+    int rank = sherd_world_rank(world);
+    bool good = prepare(&w, given, world);
+
+    for (int pass = 0; pass < w.data.passes && good; pass++)
+        good = run_pass(&w, pass, pass == 0 ? CLI_RUNS : 0);
+    good = sherd_world_check(world) == SHERD_OK && good;
+    if (!good && rank == 0)
+        snprintf(w.found->error, sizeof w.found->error, "%s", sherd_world_error(world));
+    for (int64_t i = 0; good && i < w.count; i++)
+        w.found->wrong[rank] += w.wrong[i];
+    w.found->elements[rank] = w.count;
+    sherd__free(sherd__world_heap(world), w.wrong);
+    return good ? 0 : CLI_FAILED;
+}
+
+sherd_status cli_check_run(cli_findings *found, cli_problem *p, int ranks)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    order given = {p->values, found};
+    const sherd_world_options options = {.ranks = ranks, .as = p->ranks_as, .error = error};
+    int exit_status = 0;
+    sherd_status status = sherd_spawn(&exit_status, &options, run_rank, &given);
+
+    found->error[SHERD_ERROR_BYTES - 1] = '\0';
+    if (status != SHERD_OK && !found->error[0])
+        return sherd__fail(p->diag, status, "%s", error[0] ? error : sherd_status_text(status));
+    if (status != SHERD_OK || exit_status != 0)
+        return sherd__fail(p->diag, SHERD_EINVAL, "%s",
+                           found->error[0] ? found->error : "a rank has failed");
+    return SHERD_OK;
+}
