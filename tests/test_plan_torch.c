@@ -308,16 +308,15 @@ static void greedy_plans_default_orders_and_graph_all_others(void)
 
 /* ---- costs and prices ------------------------------------------------------------------------ */
 
-static double graph_cost(const sherd_layout *from, const sherd_layout *to, int way)
+static double cost_of(const sherd_layout *from, const sherd_layout *to, int way)
 {
     const sherd_plan_options options = options_of(way);
     const sherd_plan *plan = NULL;
 
-    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
-    return plan ? sherd_plan_cost(plan) : NAN;
+    return CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options)) ? plan->cost : NAN;
 }
 
-/* And greedy, in the same costs, is never below graph. */
+/* And greedy is never below graph. */
 static void a_detour_is_never_cheaper(void)
 {
     static const torch_case tensors[] = {{"2x2x2", 2, {16, 8}}, {"2x3x2", 3, {13, 2, 13}}};
@@ -332,13 +331,10 @@ static void a_detour_is_never_cheaper(void)
             const sherd_layout *b = random_layout(mesh, &tensors[c], 0, a, false, &dice);
             const sherd_layout *d = random_layout(mesh, &tensors[c], 0, b, false, &dice);
             for (int way = 1; way < LEN(ways); way++) {
-                if (d->pending_axes & ~b->pending_axes || d->pending_axes & ~a->pending_axes)
-                    continue;
-                double direct = graph_cost(a, d, way);
-                double detour = graph_cost(a, b, way) + graph_cost(b, d, way);
-                CHECK(direct <= detour * (1 + 1e-12));
+                double detour = cost_of(a, b, way) + cost_of(b, d, way);
+                CHECK(cost_of(a, d, way) <= detour * (1 + 1e-12));
             }
-            CHECK(graph_cost(a, b, 1) <= graph_cost(a, b, 0) * (1 + 1e-12));
+            CHECK(cost_of(a, b, 1) <= cost_of(a, b, 0) * (1 + 1e-12));
         }
         move_paper_close(&p);
     }
@@ -430,15 +426,13 @@ static sherd_status plan_with_one_failure(int way, int n)
     const sherd_plan *plan = NULL;
     paper p;
 
-    options.flattened = sets;
-    options.flattened_count = LEN(sets);
+    options.flattened = sets, options.flattened_count = LEN(sets);
     paper_open(&p, 24);
     const sherd_mesh *mesh = paper_mesh(&p, "2x3x2x2");
     const sherd_layout *from = NULL, *to = NULL;
     CHECK_OK(sherd_layout_parse_placements(&from, mesh, 3, shape, "S(0)[1]P(sum)S(0)[0]S(2)",
                                            "0:1,2,2,2"));
     CHECK_OK(sherd_layout_parse_placements(&to, mesh, 3, shape, "RS(1)[1]S(1)[0]S(1)[2]", NULL));
-    int64_t live = p.heap.live;
     p.heap.allocations = 0;
     p.heap.fail_at = n;
     sherd_status status = sherd_plan_create(&plan, from, to, SHERD_F32, &options);
@@ -446,7 +440,6 @@ static sherd_status plan_with_one_failure(int way, int n)
     CHECK(status == SHERD_OK || (status == SHERD_ENOMEM && strstr(p.diag.text, "out of memory")));
     p.heap.fail_at = 0;
     CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options)); /* and it goes on */
-    CHECK(p.heap.live > live);
     move_paper_close(&p);
     return status;
 }

@@ -63,7 +63,9 @@ typedef struct sherd_plan_price {
 
 typedef enum sherd_planner {
     SHERD_PLANNER_EXACT = 0,
+    /* any shard orders; PyTorch runs it on default ones only */
     SHERD_PLANNER_GREEDY = 1,
+    /* up to 200,000 states: six axes of a rank-3 tensor have 85,000 at most */
     SHERD_PLANNER_GRAPH = 2,
     /* as PyTorch chooses: greedy where both shard orders are the default, else graph */
     SHERD_PLANNER_TORCH = 3
@@ -110,7 +112,7 @@ typedef struct sherd_plan_options {
     sherd_planner planner;
     const sherd_price *price; /* copied; NULL = the arena */
     sherd_weights weights;    /* of GRAPH */
-    int64_t per_host;         /* devices per host in GRAPH's model of time; 0 = 1 */
+    int64_t per_host;         /* devices per host in the model of time of GREEDY and GRAPH; 0 = 1 */
     /* unsigned[flattened_count]: axis sets for which GREEDY and GRAPH merge steps into one, as PyTorch does where a
      * flattened mesh exists; copied; at most 16 */
     const unsigned *flattened;
@@ -132,7 +134,8 @@ typedef struct sherd_plan sherd_plan;
  *         options: NULL = all zero
  * @owns   *out is borrowed from the cache: it is sure to live until the next call on this world; NULL on failure
  * @errors EINVAL shapes or worlds differ, a shard or another reduction would become a pending one, options out of range;
- *         ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps within max_bytes and forbidden; ENOMEM
+ *         ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps within max_bytes and forbidden, or GRAPH
+ *         has seen 200,000 states; ENOMEM
  */
 SHERD_CALL sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                           const sherd_layout *to, sherd_dtype dtype,
