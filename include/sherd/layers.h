@@ -15,8 +15,8 @@ typedef struct sherd_layer_options {
     /* names the generator of the first values; give the path that the layer will have */
     const char *name;
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
-    double deviation; /* of the weights; 0 = 0.02 */
-    bool bias;        /* Linear: with a bias, zero at first */
+    double deviation;  /* of the weights; 0 = 0.02 */
+    bool bias;         /* Linear: with a bias, zero at first */
 } sherd_layer_options;
 
 /**
