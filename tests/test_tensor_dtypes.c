@@ -161,6 +161,24 @@ static void every_dtype_is_reduced(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Large enough that each rank reduces a slice and writes it to the others; odd sizes, so that slices begin anywhere. */
+static void large_sums_are_exact(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int64_t shape[] = {301, 353};
+
+    for (int d = SHERD_DTYPE_NONE + 1; d < SHERD_DTYPES; d++)
+        for (int to = 0; to < LEN(settled); to++) {
+            sherd_scope_begin(world);
+            sherd_tensor *t =
+                pending_on(layout_of(mesh, 2, shape, "P(sum)", NULL), (sherd_dtype)d, SHERD_SUM);
+            t = sherd__move_to(t, layout_of(mesh, 2, shape, settled[to], NULL), false);
+            CHECK_EQ(wrong_reductions(t, SHERD_SUM), 0);
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* The average of integers has no right answer: all ranks are told. */
 static void integers_have_no_average(sherd_world *world)
 {
@@ -306,6 +324,7 @@ static void dtypes_move_together(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_dtype_moves), {1, 2, 3, 4, 8}},
     {TEST(every_dtype_is_reduced), {1, 2, 3, 4, 8}},
+    {TEST(large_sums_are_exact), {1, 2, 3, 4, 8}},
     {TEST(integers_have_no_average), {2, 3}},
     {TEST(fills_hold_their_value_everywhere), {1, 2, 3, 4, 8}},
     {TEST(values_that_do_not_fit_are_refused), {1, 2}},

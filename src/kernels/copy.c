@@ -106,6 +106,9 @@ static void copy_tiles(const copy *c, size_t bytes, int row, char *dst, const ch
             case 1:
                 copy_plane(1, rows, cols, to, dr, dc, from, sr, sc);
                 break;
+            case 2:
+                copy_plane(2, rows, cols, to, dr, dc, from, sr, sc);
+                break;
             case 4:
                 copy_plane(4, rows, cols, to, dr, dc, from, sr, sc);
                 break;
