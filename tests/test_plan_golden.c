@@ -5,7 +5,7 @@
  * the lines have to be equal, and the costs to the last bit.
  */
 #define CHECK_PURE
-#include "paper.h"
+#include "moves.h"
 #include "plan/torch.h"
 
 #include <math.h>
@@ -237,9 +237,44 @@ static void steps_are_merged_as_pytorch_does(void)
     CHECK_EQ(for_each_case("plans_merged.txt", merged_case), 1140);
 }
 
+/* ---- and where PyTorch is wrong -------------------------------------------------------------- */
+
+/* PyTorch #194457: its merged gather of 5 rows returns 0,3,6,0,9 in the first column. */
+static void an_uneven_merged_gather_returns_every_row(void)
+{
+    static const unsigned both[] = {3};
+    static const int64_t shape[] = {5, 3};
+    const sherd_plan_options options = {
+        .planner = SHERD_PLANNER_GREEDY, .flattened = both, .flattened_count = 1};
+    const sherd_plan *plan = NULL;
+    sherd__kernel_set kernels;
+    paper p;
+    move m;
+
+    sherd__kernels_choose(&kernels);
+    paper_open(&p, 4);
+    const sherd_mesh *mesh = paper_mesh(&p, "2x2");
+    const sherd_layout *from = paper_placed(&p, mesh, 2, shape, "S(0)[0]S(0)[1]");
+    CHECK_OK(sherd_plan_create(&plan, from, paper_placed(&p, mesh, 2, shape, "RR"), SHERD_F64,
+                               &options));
+    CHECK_TEXT(plan->trace, "S(0)[0]S(0)[1]-->RR");
+    CHECK_EQ(plan->steps, 1);
+    CHECK_EQ(plan->step[0].kind, SHERD_STEP_ALL_GATHER);
+    CHECK_EQ(plan->step[0].axes, 3);
+    move_open(&m, &p, &plan->step[0], &kernels.f64, NULL);
+    for (int r = 0; r < 4; r++)
+        move_run_rank(&m, r);
+    for (int r = 0; r < 4; r++)
+        for (int row = 0; row < 5; row++) /* the simulation counts elements from 1 */
+            CHECK_EQ(m.result[r][3 * row] - 1, 3 * row);
+    move_close(&m);
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(traces_costs_and_shapes_are_those_of_pytorch)},
     {TEST(integer_weights_plan_as_pytorch_of_2025)},
     {TEST(steps_are_merged_as_pytorch_does)},
+    {TEST(an_uneven_merged_gather_returns_every_row)},
 };
 CHECK_MAIN(tests)
