@@ -191,7 +191,32 @@ static void integers_have_no_average(sherd_world *world)
         t = sherd__move_to(t, layout_of(mesh, 2, shape, "R", NULL), false);
         CHECK(sherd_tensor_failed(t));
         CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+        t = indices_on(layout_of(mesh, 2, shape, "R", NULL), (sherd_dtype)d);
+        t = sherd__move_planned(t, layout_of(mesh, 2, shape, "P(avg)", NULL), NULL, false);
+        CHECK(sherd_tensor_failed(t));
+        CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+        CHECK(strstr(sherd_world_error(world), "has no average") != NULL);
     }
+}
+
+/* What was replicated is the reduction of what it is partitioned into. */
+static void every_dtype_is_partitioned(sherd_world *world)
+{
+    static const char *const pending[] = {"P(sum)", "P(min)", "P(max)", "P(product)", "P(avg)"};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int d = SHERD_DTYPE_NONE + 1; d < SHERD_DTYPES; d++)
+        for (int s = 0; s < LEN(shapes); s++)
+            for (int op = 0; op < LEN(pending) - (d >= SHERD_I32); op++) {
+                const sherd_layout *whole = layout_of(mesh, 2, shapes[s], "R", NULL);
+                sherd_scope_begin(world);
+                sherd_tensor *t = indices_on(whole, (sherd_dtype)d);
+                t = sherd__move_planned(t, layout_of(mesh, 2, shapes[s], pending[op], NULL), NULL,
+                                        false);
+                CHECK_EQ(count_other_than(sherd__move_to(t, whole, false), same), 0);
+                sherd_scope_end(world);
+            }
+    CHECK_OK(sherd_world_check(world));
 }
 
 /* ---- making ---- */
@@ -326,6 +351,7 @@ static const check_test tests[] = {
     {TEST(every_dtype_is_reduced), {1, 2, 3, 4, 8}},
     {TEST(large_sums_are_exact), {1, 2, 3, 4, 8}},
     {TEST(integers_have_no_average), {2, 3}},
+    {TEST(every_dtype_is_partitioned), {1, 2, 3, 4, 8}},
     {TEST(fills_hold_their_value_everywhere), {1, 2, 3, 4, 8}},
     {TEST(values_that_do_not_fit_are_refused), {1, 2}},
     {TEST(random_numbers_are_those_of_f32_rounded), {1, 2, 3, 4, 8}},

@@ -204,16 +204,27 @@ static bool finish(task *w)
     return w->at->storage != NULL;
 }
 
-/* A partition may have to fill with zeroes or ones, on ranks that differ: so it must be possible on all. */
-static bool can_fill(const task *w)
+/* Whether a dtype has the reductions that are pending: there is no average of integers. */
+static bool can_be_reduced(sherd_world *world, sherd_dtype dtype, const sherd_layout *layout)
+{
+    for (int a = 0; a < layout->spec.mesh->axes; a++)
+        if ((layout->pending_axes >> a & 1) &&
+            !sherd__kernels_to_reduce(sherd__world_kernels(world), dtype,
+                                      (sherd_reduce_op)layout->spec.pending[a]))
+            return false;
+    return true;
+}
+
+/* Said of a partition before anything moves, and so by all ranks. */
+static bool can_partition(const task *w)
 {
     sherd_tensor *t = w->from;
 
     for (int i = 0; i < sherd_plan_steps(w->plan); i++)
         if (sherd_plan_step(w->plan, i)->kind == SHERD_STEP_PARTITION &&
-            !sherd__kernels_of(sherd__world_kernels(t->world), t->dtype)) {
+            !can_be_reduced(t->world, t->dtype, sherd_plan_step(w->plan, i)->to)) {
             sherd__fail_tensor(t->world, true, SHERD_ENOTSUP,
-                               "sherd_redistribute: from %s to %s: a %s can not be pending",
+                               "sherd_redistribute: from %s to %s: %s has no average",
                                t->layout->text, w->to->text, sherd_dtype_name(t->dtype));
             return false;
         }
@@ -241,7 +252,7 @@ static bool plan(task *w)
         return false;
     }
     sherd__plan_retain(w->plan);
-    return can_fill(w);
+    return can_partition(w);
 }
 
 static void clean(task *w)
