@@ -19,8 +19,6 @@
 
 #include <string.h>
 
-enum { LENGTHS = 64 };
-
 /* ---- classes -------------------------------------------------------------------------------- */
 
 static void add_class(sherd__class *list, int *count, int64_t length, int64_t times)
@@ -113,82 +111,103 @@ static int64_t longest_of(const sherd_mesh *mesh, const sherd__dim *dim, int64_t
     return longest;
 }
 
-static void make_list(sherd__grid *grid, const sherd__change *change, int d, int side)
+void sherd__list_make(sherd__list *list, const sherd_mesh *mesh, const sherd__dim *dim, int first,
+                      int64_t n)
 {
-    const sherd__dim *dim = side == SHERD__SOURCE ? &change->source[d] : &change->target[d];
-    sherd__list *list = &grid->dim[d].side[side];
     int64_t below = 1;
 
-    list->levels = dim->axes - change->common[d];
+    list->levels = dim->axes - first;
     list->cuts = dim->cuts;
-    list->longest = longest_of(grid->mesh, dim, grid->dim[d].n);
+    list->longest = longest_of(mesh, dim, n);
     for (int i = list->levels - 1; i >= 0; i--) {
-        int axis = dim->axis[change->common[d] + i];
-        list->axis[i] = axis;
-        list->extent[i] = grid->mesh->extent[axis];
+        list->axis[i] = dim->axis[first + i];
+        list->extent[i] = mesh->extent[list->axis[i]];
         list->below[i] = below;
         below *= list->extent[i];
-        grid->dim[d].axes |= 1u << axis;
-        grid->dim_of[side][axis] = (int8_t)d;
     }
+}
+
+static void make_lists(sherd__grid *grid, const sherd__change *change, int d)
+{
+    sherd__pieces *p = &grid->dim[d];
+
+    sherd__list_make(&p->side[SHERD__SOURCE], grid->mesh, &change->source[d], change->common[d],
+                     p->n);
+    sherd__list_make(&p->side[SHERD__TARGET], grid->mesh, &change->target[d], change->common[d],
+                     p->n);
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < p->side[side].levels; i++) {
+            int axis = p->side[side].axis[i];
+            p->axes |= 1u << axis;
+            grid->dim_of[side][axis] = (int8_t)d;
+        }
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-static void add_split(sherd__grid *grid, int axis, int64_t at)
+void sherd__runs_split(sherd__runs *runs, int axis, int64_t at)
 {
-    int64_t *split = grid->split[axis];
-    int i = grid->splits[axis];
+    int64_t *split = runs->split[axis];
+    int i = runs->splits[axis];
 
-    if (at <= 0 || at >= grid->mesh->extent[axis] || grid->positional >> axis & 1)
+    if (at <= 0 || at >= runs->mesh->extent[axis] || runs->positional >> axis & 1)
         return;
     for (int j = 0; j < i; j++)
         if (split[j] == at)
             return;
     if (i == SHERD__SPLITS) {
-        grid->positional |= 1u << axis; /* always right, only more to walk */
+        runs->positional |= 1u << axis; /* always right, only more to walk */
         return;
     }
     for (; i > 0 && split[i - 1] > at; i--)
         split[i] = split[i - 1];
     split[i] = at;
-    grid->splits[axis]++;
+    runs->splits[axis]++;
 }
 
-static void add_length(int64_t *list, int *count, int64_t length)
+void sherd__length_add(int64_t *length, int *count, int64_t value)
 {
-    bool known = length == 0;
-
-    for (int i = 0; i < *count && !known; i++)
-        known = list[i] == length;
-    if (!known)
-        list[(*count)++] = length;
+    if (*count > SHERD__LENGTHS)
+        return;
+    for (int i = 0; i < *count; i++)
+        if (length[i] == value)
+            return;
+    if (*count < SHERD__LENGTHS)
+        length[*count] = value;
+    ++*count;
 }
 
-/* Where the children of shards of all possible lengths turn from full to short to empty. */
-static void find_splits(sherd__grid *grid, const sherd__pieces *p, const sherd__list *list)
+/* Children of shards of one length. */
+static void split_length(sherd__runs *runs, int axis, int64_t length, int64_t *next, int *more)
 {
-    int64_t length[LENGTHS], next[LENGTHS];
-    int count = 0;
+    int64_t extent = runs->mesh->extent[axis];
+    int64_t chunk = sherd__ceil_div(length, extent);
+    int64_t full = chunk ? length / chunk : 0, rest = chunk ? length % chunk : 0;
 
-    for (int64_t i = 0; i < p->classes && count < LENGTHS; i++)
-        add_length(length, &count, grid->pool[p->first + i].length);
+    sherd__runs_split(runs, axis, full);
+    sherd__runs_split(runs, axis, full + (rest > 0));
+    if (chunk)
+        sherd__length_add(next, more, chunk);
+    if (rest)
+        sherd__length_add(next, more, rest);
+    if (full + (rest > 0) < extent)
+        sherd__length_add(next, more, 0);
+}
+
+void sherd__runs_list(sherd__runs *runs, const sherd__list *list, int64_t *length, int *count)
+{
+    int64_t next[SHERD__LENGTHS];
+
     for (int level = 0; level < list->levels; level++) {
         int more = 0;
-        if (2 * count > LENGTHS) { /* so many lengths that coordinates are hardly alike */
-            grid->positional |= 1u << list->axis[level];
+        if (*count > SHERD__LENGTHS) { /* so many lengths that coordinates are hardly alike */
+            runs->positional |= 1u << list->axis[level];
             continue;
         }
-        for (int i = 0; i < count; i++) {
-            int64_t chunk = sherd__ceil_div(length[i], list->extent[level]);
-            int64_t full = length[i] / chunk, rest = length[i] % chunk;
-            add_split(grid, list->axis[level], full);
-            add_split(grid, list->axis[level], full + (rest > 0));
-            add_length(next, &more, chunk);
-            add_length(next, &more, rest);
-        }
-        count = more;
-        memcpy(length, next, (size_t)count * sizeof *next);
+        for (int i = 0; i < *count; i++)
+            split_length(runs, list->axis[level], length[i], next, &more);
+        *count = more;
+        memcpy(length, next, (size_t)sherd__min(more, SHERD__LENGTHS) * sizeof *next);
     }
 }
 
@@ -198,24 +217,28 @@ static void find_runs(sherd__grid *grid)
         const sherd__pieces *p = &grid->dim[d];
         bool both = p->side[0].levels && p->side[1].levels;
         if (both || p->side[0].cuts || p->side[1].cuts)
-            grid->positional |= p->axes;
+            grid->runs.positional |= p->axes;
     }
     for (int d = 0; d < grid->ndim; d++) {
         const sherd__pieces *p = &grid->dim[d];
-        for (int side = 0; side < 2; side++)
-            if (p->axes & ~grid->positional)
-                find_splits(grid, p, &p->side[side]);
+        int64_t length[SHERD__LENGTHS];
+        int count = 0;
+        if ((p->axes & ~grid->runs.positional) == 0)
+            continue;
+        for (int64_t i = 0; i < p->classes; i++)
+            sherd__length_add(length, &count, grid->pool[p->first + i].length);
+        sherd__runs_list(&grid->runs, &p->side[p->side[0].levels == 0], length, &count);
     }
 }
 
-int64_t sherd__grid_next(const sherd__grid *grid, int axis, int64_t at)
+int64_t sherd__runs_next(const sherd__runs *runs, int axis, int64_t at)
 {
-    if (grid->positional >> axis & 1)
+    if (runs->positional >> axis & 1)
         return at + 1;
-    for (int i = 0; i < grid->splits[axis]; i++)
-        if (grid->split[axis][i] > at)
-            return grid->split[axis][i];
-    return grid->mesh->extent[axis];
+    for (int i = 0; i < runs->splits[axis]; i++)
+        if (runs->split[axis][i] > at)
+            return runs->split[axis][i];
+    return runs->mesh->extent[axis];
 }
 
 /* ---- components ----------------------------------------------------------------------------- */
@@ -309,16 +332,16 @@ void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int6
 {
     grid->mesh = change->mesh;
     grid->ndim = change->ndim;
-    grid->positional = 0;
+    grid->runs.mesh = change->mesh;
+    grid->runs.positional = 0;
+    memset(grid->runs.splits, 0, sizeof grid->runs.splits);
     grid->components = grid->pooled = 0;
-    memset(grid->splits, 0, sizeof grid->splits);
     memset(grid->dim_of, -1, sizeof grid->dim_of);
     for (int d = 0; d < grid->ndim; d++) {
         grid->dim[d].n = shape[d];
         grid->dim[d].axes = 0;
         find_classes(grid, change, d);
-        make_list(grid, change, d, SHERD__SOURCE);
-        make_list(grid, change, d, SHERD__TARGET);
+        make_lists(grid, change, d);
     }
     find_runs(grid);
     find_components(grid);

@@ -31,6 +31,36 @@ typedef struct sherd__list {
     int64_t longest;               /* of all shards of the side, whatever their class */
 } sherd__list;
 
+/* The list of a dim of size n from a level on. With explicit cuts costs their length. */
+void sherd__list_make(sherd__list *list, const sherd_mesh *mesh, const sherd__dim *dim, int first,
+                      int64_t n);
+
+/*
+ * Axes of which every coordinate counts. Of the others, runs of coordinates give equal lengths
+ * everywhere; a new run begins at each split.
+ */
+typedef struct sherd__runs {
+    const sherd_mesh *mesh;
+    unsigned positional;
+    int splits[SHERD_MAX_AXES];
+    int64_t split[SHERD_MAX_AXES][SHERD__SPLITS]; /* ascending */
+} sherd__runs;
+
+void sherd__runs_split(sherd__runs *runs, int axis, int64_t at);
+
+enum { SHERD__LENGTHS = 64 };
+
+/*
+ * Split the axes of a list by where the children of shards of these lengths, and theirs, turn from full
+ * to short to empty. Then length[*count] are what is left of them at the end, or *count is
+ * SHERD__LENGTHS + 1: too many. It may be that on entry.
+ */
+void sherd__runs_list(sherd__runs *runs, const sherd__list *list, int64_t *length, int *count);
+void sherd__length_add(int64_t *length, int *count, int64_t value);
+
+/* Next coordinate after `at` that is not like it. */
+int64_t sherd__runs_next(const sherd__runs *runs, int axis, int64_t at);
+
 /* An interval that a list has come to. */
 typedef struct sherd__place {
     int level;
@@ -68,11 +98,7 @@ typedef struct sherd__grid {
     int ndim;
     sherd__pieces dim[SHERD_MAX_DIMS];
     int8_t dim_of[2][SHERD_MAX_AXES]; /* the dim whose list the axis is in; -1 = none */
-    /* Axes of which every coordinate counts. Of the others, runs of coordinates give equal lengths
-     * everywhere; a new run begins at each split. */
-    unsigned positional;
-    int splits[SHERD_MAX_AXES];
-    int64_t split[SHERD_MAX_AXES][SHERD__SPLITS]; /* ascending */
+    sherd__runs runs;
     int components;
     sherd__component component[SHERD_MAX_DIMS];
     int pooled;
@@ -83,9 +109,6 @@ void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int6
 
 /* One component of all dims that move. */
 void sherd__grid_join(const sherd__grid *grid, sherd__component *out);
-
-/* Next coordinate after `at` that is not like it, as far as lengths go. */
-int64_t sherd__grid_next(const sherd__grid *grid, int axis, int64_t at);
 
 /* Where class i of a dim lies; both lists begin there. */
 void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place *out,

@@ -187,8 +187,8 @@ static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
 /* The next coordinate that is not like this one. */
 static int64_t next_of(const sherd__walk *w, int axis, int64_t i)
 {
-    if (w->everything || !(w->grid->positional >> axis & 1))
-        return sherd__grid_next(w->grid, axis, i);
+    if (w->everything || !(w->grid->runs.positional >> axis & 1))
+        return sherd__runs_next(&w->grid->runs, axis, i);
     int64_t a = alike_in(w, SHERD__SOURCE, axis, i);
 
     return i + (a == 1 ? 1 : sherd__min(a, alike_in(w, SHERD__TARGET, axis, i)));
