@@ -68,7 +68,7 @@ static void gather_of_5x3_over_2x2_keeps_every_row(void)
     paper_open(&p, 4);
     const sherd_plan *plan =
         plan_of(&p, "[5(x,y),3] on (x=2,y=2)", "[5,3] on (x=2,y=2)", SHERD_F64);
-    move_open(&m, &p, plan->step, f64());
+    move_open(&m, &p, plan->step, f64(), NULL);
     for (int r = 0; r < m.ranks; r++)
         move_run_rank(&m, r);
     for (int r = 0; r < m.ranks; r++)
@@ -250,7 +250,7 @@ static void slices_are_cache_lines_and_cover(void)
             sherd_step step = *plan_of(&p, from, to, SHERD_F64)->step;
             step.kind = SHERD_STEP_ALL_REDUCE;
             step.sliced = true;
-            CHECK_EQ(move_simulate(&p, &step, NULL, f64()), 0);
+            CHECK_EQ(move_simulate(&p, &step, f64()), 0);
             for (int r = 0; r < k; r++) {
                 sherd__schedule *schedule;
                 CHECK_OK(sherd__schedule_create(&schedule, &p.space, &step, 4, r));
