@@ -7,6 +7,9 @@
  * on one mesh. A plain tensor that does not vary counts as replicated beside distributed ones; one that
  * varies is refused. An empty shard is a valid operand.
  *
+ * Operands of one operator have one dtype: f32, f64, bf16 or f16 (indices are i32). bf16 and f16 are computed with in f32,
+ * and each element of a result is rounded once, to nearest.
+ *
  * @collective for all: the operands' mesh, if distributed. @owns for all: the result belongs to the scope.
  * @errors for all, besides those named: EINVAL dtypes or shapes do not fit, or a plain tensor that varies beside
  * distributed ones; ENOMEM; EDIFFER; EPEER.
@@ -52,7 +55,7 @@ SHERD_API sherd_tensor *sherd_gelu(sherd_tensor *a);
  * a b: [..., m, k] x [..., k, n] -> [..., m, n]. Leading dims are equal, or b has none.
  *
  * @collective see above
- * @numerics   f32 accumulates in f32; a sharded k gives a pending sum
+ * @numerics   f32, bf16 and f16 accumulate in f32; a sharded k gives a pending sum
  * @owns       scope
  * @errors     see above
  */
