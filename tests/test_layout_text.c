@@ -199,6 +199,8 @@ static void bad_layout_text_names_the_column(void)
                   SHERD_EINVAL);
         CHECK(layout == NULL);
     }
+    const bad_text much = {"[1,2147483648,0,2147483648] on (x=2)", NULL, 17, "multiply to 2^62"};
+    check_bad(&p, &much, sherd__layout_read(&layout, &p.space, much.text, &dtype), SHERD_ELIMIT);
     CHECK_EQ(dtype, 77);
     char longest[2000];
     memset(longest, ' ', sizeof longest);

@@ -23,7 +23,7 @@ sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, cons
     for (int d = 0; d < *ndim; d++) /* empty dims left out: so no product of sizes overflows */
         if (!sherd__mul(count, sherd__max(shape[d], 1), &count))
             return sherd__fail_at(diag, SHERD_ELIMIT, function, &start,
-                                  "with this dim the tensor has 2^62 elements or more");
+                                  "the sizes up to here multiply to 2^62 or more (0 counts as 1)");
     return SHERD_OK;
 }
 
