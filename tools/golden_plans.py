@@ -125,10 +125,13 @@ class Lines:
         states = re.split(r"-+>", text)
         return [make_spec(mesh, numbers(shape), DTYPES[int(bytes_)], states[i]) for i in (0, -1)]
 
+    def hosts(self, devices):
+        costs._mesh_resources.num_devices_per_host = lambda _: devices
+        costs.MeshTopoInfo.build_from_mesh.cache_clear()
+
     def time(self, words):
         planner, extents, shape, bytes_, per_host, text = words[:6]
-        costs._mesh_resources.num_devices_per_host = lambda _: int(per_host)
-        costs.MeshTopoInfo.build_from_mesh.cache_clear()
+        self.hosts(int(per_host))
         source, target = self.ends(self.mesh(extents), shape, bytes_, text)
         steps = plan(planner, source, target)
         cost = microseconds(planner, source, target)
@@ -144,6 +147,7 @@ class Lines:
 
     def merged(self, words):
         planner, extents, shape, flattened, text = words[:5]
+        self.hosts(1)
         source, target = self.ends(self.mesh(extents, flattened), shape, 4, text)
         missed = []
 
