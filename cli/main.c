@@ -33,6 +33,10 @@ static const command table[] = {
      "move real data on this machine and compare every element", CLI_OF_CHECK,
      "  sherd check --all\n"
      "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n"},
+    {"show", cli_show, "LAYOUT | --mesh M --shape S ...",
+     "draw a layout, or both sides of a move, here or as a picture", CLI_OF_SHOW,
+     "  sherd show \"[4(dp),6(tp)] on (dp=2,tp=3)\"\n"
+     "  sherd show --mesh x=3 --shape 7x5 --from \"S(0)\" --to \"S(1)\" --svg move.svg\n"},
 };
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
