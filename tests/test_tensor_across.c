@@ -337,7 +337,7 @@ static void what_cannot_be_is_refused_by_all(sherd_world *world)
     const sherd_mesh *a = mesh_of(world, "2@0,1"), *b = mesh_of(world, "2@1,2");
     int64_t shape[2] = {6, 5};
     sherd_tensor *t = indices_on(layout_of(a, 2, shape, "S(0)", NULL), SHERD_F32);
-    sherd_tensor *p = indices_on(layout_of(a, 2, shape, "P(sum)", NULL), SHERD_I32);
+    sherd_tensor *p = indices_on(layout_of(a, 2, shape, "P(avg)", NULL), SHERD_I32);
 
     CHECK(sherd_tensor_failed(sherd__move_to(t, layout_of(b, 2, shape, "P(sum)", NULL), false)));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
