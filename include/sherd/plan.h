@@ -92,7 +92,13 @@ typedef enum sherd_price_kind {
     SHERD_PRICE_TORCH = 2  /* PyTorch 2.13's model of time */
 } sherd_price_kind;
 
-/* One axis of a price: a message costs alpha, a byte received beta, a byte added gamma. */
+/*
+ * One axis of a price: a message costs alpha, a byte received beta, a byte added gamma. A message goes over the slowest
+ * axis (largest beta, then alpha, then number) on which its two ranks differ. Of each such class a step takes the time of
+ * the rank with the most messages and of the rank with the most bytes, one class after the other, then gamma of the
+ * slowest axis reduced. Between two meshes all is one message over "*". An axis without a line, where there is no "*"
+ * either, has the slowest line.
+ */
 typedef struct sherd_link {
     char axis[32]; /* name; "*" = the axes that have no line of their own */
     int64_t alpha_picoseconds;

@@ -98,7 +98,10 @@ static void find_held(const chain *c, stop *s)
     }
 }
 
-/* A sliced all-reduce: the others' addends of my slice, and all other slices; as much goes out. */
+/*
+ * A sliced all-reduce: the others' addends of my slice, and all other slices; as much goes out. Slices get
+ * no longer from rank to rank of a group, so the first coordinates of a run have the most.
+ */
 static sherd__wide slice_received(const chain *c, const move *m, sherd__wide held)
 {
     int64_t n = (int64_t)held, k = m->priced->change.addends, i = 0, lo, hi;
@@ -276,44 +279,6 @@ static void find_placed(move *m, const sherd__change *change)
     }
 }
 
-/* The axes of a sliced all-reduce where its slices turn from full to short to empty, for one box. */
-static void split_slices(chain *c, const sherd__change *change, int64_t n)
-{
-    int64_t lo, slice;
-
-    sherd__slice_of(n, change->addends, 0, &lo, &slice);
-    int64_t full = slice ? n / slice : 0;
-    for (int a = c->mesh->axes - 1; a >= 0; a--) {
-        if (!(change->reduced >> a & 1))
-            continue;
-        sherd__runs_split(&c->runs, a, full % c->mesh->extent[a]);
-        sherd__runs_split(&c->runs, a, full % c->mesh->extent[a] + 1);
-        full /= c->mesh->extent[a];
-    }
-}
-
-/* The same for all boxes that ranks may hold, if there are few; else each coordinate is its own. */
-static void split_sliced(chain *c, const stop *s, const sherd__change *change)
-{
-    int64_t boxes[SHERD__LENGTHS] = {1}, next[SHERD__LENGTHS], length[SHERD__LENGTHS];
-    int count = 1;
-
-    for (int d = 0; d < change->ndim && count <= SHERD__LENGTHS; d++) {
-        sherd__runs scratch = {.mesh = c->mesh};
-        int lengths = s->list[d].cuts ? SHERD__LENGTHS + 1 : 1, more = 0;
-        length[0] = c->from->spec.shape[d];
-        sherd__runs_list(&scratch, &s->list[d], length, &lengths);
-        for (int i = 0; i < count * lengths && lengths <= SHERD__LENGTHS; i++)
-            sherd__length_add(next, &more, boxes[i / lengths] * length[i % lengths]);
-        count = lengths <= SHERD__LENGTHS ? more : lengths;
-        memcpy(boxes, next, (size_t)sherd__min(more, SHERD__LENGTHS) * sizeof *next);
-    }
-    for (int i = 0; i < count && count <= SHERD__LENGTHS; i++)
-        split_slices(c, change, boxes[i]);
-    if (count > SHERD__LENGTHS)
-        c->runs.positional |= change->reduced;
-}
-
 static void set_order(chain *c)
 {
     unsigned axes = c->stop[0].axes, placed = 0;
@@ -373,8 +338,6 @@ static void make(chain *c, const sherd__priced *steps, size_t element_bytes)
     for (int i = 0; i < c->count; i++) {
         make_stop(c, &c->stop[i + 1], steps[i].change.target);
         make_move(c, &c->move[i], &steps[i], element_bytes);
-        if (steps[i].step.sliced)
-            split_sliced(c, &c->stop[i + 1], &steps[i].change);
     }
     for (int i = 0; i <= c->count; i++)
         split_stop(c, &c->stop[i]);

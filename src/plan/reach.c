@@ -156,7 +156,7 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
     sherd__place child = *place;
 
     sherd__place_enter(list, &child, i);
-    if (child.lo < lo || child.hi > hi || child.lo == child.hi)
+    if (child.lo < lo || child.lo == child.hi)
         return 0;
     return (sherd__min(hi, place->hi) - child.lo) / (child.hi - child.lo);
 }
@@ -178,8 +178,7 @@ static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
     if (list->cuts || from->level == list->levels || list->axis[from->level] != axis ||
         to->level != other->levels)
         return 1;
-    if (near ? w->fence[d].level != other->levels
-             : !(w->through >> axis & 1) && w->fence[d].level != from->level)
+    if (!near && !(w->through >> axis & 1) && w->fence[d].level != from->level)
         return 1;
     return sherd__max(whole_from(list, from, i, to->lo, to->hi), 1);
 }

@@ -202,20 +202,3 @@ static int64_t floor_torch(const sherd__problem *problem, int64_t target_max, in
 }
 
 const sherd__price_model sherd__price_torch = {"torch", price_torch, floor_torch};
-
-/* ---- links: not here yet -------------------------------------------------------------------- */
-
-static void price_nothing(sherd__priced *p, const sherd__problem *problem)
-{
-    sherd__price_arena.price(p, problem);
-}
-
-static int64_t no_floor(const sherd__problem *problem, int64_t target_max, int64_t addends)
-{
-    (void)problem;
-    (void)target_max;
-    (void)addends;
-    return 0;
-}
-
-const sherd__price_model sherd__price_links = {"links", price_nothing, no_floor};
