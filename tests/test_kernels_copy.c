@@ -132,7 +132,7 @@ static void row_major_strides(void)
  */
 static void large_boxes_are_exact(void)
 {
-    static const int64_t rows[][2] = {{1, 3 << 20}, {4096, 700}, {4099, 601}};
+    static const int64_t rows[][2] = {{1, 3 << 20}, {4096, 700}, {4099, 601}, {43, 70001}};
 
     for (int i = 0; i < LEN(rows); i++)
         for (int shift = 0; shift < 3; shift++) {

@@ -13,8 +13,10 @@
 enum {
     STREAM_BYTES =
         8 << 20, /* boxes from here on pass the cache by: they would throw out what is in use */
-    STREAM_RUN = 512, /* ... if their runs are long enough for whole cache lines */
-    TILE = 16         /* elements: a line of f32 */
+    STREAM_WHOLE = 16 << 20, /* ... and parts of results from here on, */
+    STREAM_LEAST = 64 << 10, /* ... if they are not tiny; a fence at the end costs */
+    STREAM_RUN = 512,        /* ... if their runs are long enough for whole cache lines */
+    TILE = 16                /* elements: a line of f32 */
 };
 
 typedef struct copy {
@@ -74,6 +76,10 @@ static void copy_runs(const copy *c, int dim, size_t bytes, bool stream, char *d
             sherd__stream(dst, src, bytes);
         else
             memcpy(dst, src, bytes);
+        return;
+    }
+    if (stream && dim == c->ndim - 1) {
+        sherd__stream_rows(dst, c->dst[dim], src, c->src[dim], c->size[dim], bytes);
         return;
     }
     for (int64_t i = 0; i < c->size[dim]; i++)
@@ -148,6 +154,13 @@ static int densest(const copy *c)
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const int64_t *dst_stride, const void *src, const int64_t *src_stride)
 {
+    sherd__copy_part(element_bytes, ndim, size, dst, dst_stride, src, src_stride, 0);
+}
+
+void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void *dst,
+                      const int64_t *dst_stride, const void *src, const int64_t *src_stride,
+                      int64_t whole_bytes)
+{
     int64_t bytes = (int64_t)element_bytes, run = bytes, all = bytes;
     copy c = {.ndim = 0};
 
@@ -167,7 +180,8 @@ void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *
         copy_planes(&c, 0, element_bytes, densest(&c), dst, src);
         return;
     }
-    bool stream = all >= STREAM_BYTES && run >= STREAM_RUN;
+    bool large = all >= STREAM_BYTES || (whole_bytes >= STREAM_WHOLE && all >= STREAM_LEAST);
+    bool stream = large && run >= STREAM_RUN;
     copy_runs(&c, 0, (size_t)run, stream, dst, src);
     if (stream)
         sherd__stream_end();

@@ -143,6 +143,11 @@ void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_d
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const int64_t *dst_stride, const void *src, const int64_t *src_stride);
 
+/* The same for one of several parts that fill `whole_bytes`: streams where all of them together are large. */
+void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void *dst,
+                      const int64_t *dst_stride, const void *src, const int64_t *src_stride,
+                      int64_t whole_bytes);
+
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
 

@@ -146,8 +146,11 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
     if (region->count == 1) {
         const void *src =
             start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);
-        sherd__copy_box(element_bytes, ndim, region->size, dst, target.stride, src,
-                        sources->stride);
+        int64_t whole = (int64_t)element_bytes;
+        for (int d = 0; d < ndim; d++)
+            whole *= schedule->target_size[d];
+        sherd__copy_part(element_bytes, ndim, region->size, dst, target.stride, src,
+                         sources->stride, whole);
         return;
     }
     sum s;
