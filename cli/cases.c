@@ -284,12 +284,12 @@ static int run_cases(const cli_command *command, const cli_values *values)
 
     if (!from)
         return cli_refuse(command->name, "--cases: \"%.300s\": %s", path, strerror(errno));
-    bool good = answer_all(&c, from);
-    if (!feof(from))
-        good = cli_refuse(command->name, "--cases: \"%.300s\": %s", path, strerror(errno)) == 0;
+    int exit_status = answer_all(&c, from) ? 0 : CLI_FAILED;
+    if (ferror(from))
+        exit_status = cli_refuse(command->name, "--cases: \"%.300s\": %s", path, strerror(errno));
     if (from != stdin)
         fclose(from);
-    return finish(command, good ? 0 : CLI_FAILED);
+    return finish(command, exit_status);
 }
 
 /* What an error object says, on standard error. */

@@ -101,27 +101,12 @@ static sherd_status run(json_t *out, cli_problem *p, const sherd_plan_price *pri
     return status == SHERD_OK ? cli_put_status(good, p) : status;
 }
 
-/* A plan may part a replica into addends; no tensor is moved that way. */
-static sherd_status check_pending(cli_problem *p)
-{
-    if (sherd_layout_mesh(p->from) != sherd_layout_mesh(p->to) ||
-        !(p->to->pending_axes & ~p->from->pending_axes))
-        return SHERD_OK;
-    p->blamed = CLI_TO;
-    return sherd__fail(p->diag, SHERD_ENOTSUP,
-                       "from %.150s to %.150s: a move makes no pending reduction: expected one "
-                       "only on axes where the source has one",
-                       sherd_layout_text(p->from), sherd_layout_text(p->to));
-}
-
 static sherd_status answer(json_t *out, cli_problem *p)
 {
     const sherd_plan *plan;
     int ranks;
     sherd_status status = count_ranks(&ranks, p);
 
-    if (status == SHERD_OK)
-        status = check_pending(p);
     if (status == SHERD_OK)
         status = cli_plan_make(&plan, p, p->planner);
     if (status != SHERD_OK)

@@ -33,6 +33,8 @@ static const move moves[] = {
     {"2x2", NULL, "9x7", "P(min)R", "S(0)S(1)", NULL},
     {"2x2", NULL, "9x7", "P(max)S(1)", "RR", NULL},
     {"2x2", NULL, "9x7", "P(product)S(0)", "RS(1)", NULL},
+    {"2x2", NULL, "9x7", "RS(1)", "P(sum)S(1)", NULL}, /* a replica becomes addends */
+    {"2x2", NULL, "9x7", "S(0)R", "S(1)P(max)", NULL},
     {"2x2x2", NULL, "6x5x4", "S(0)S(1)S(2)", "S(2)S(0)S(1)", NULL},
     {"2x4", NULL, "512x512", "RS(1)", "S(0)S(0)", NULL},
     {"2x2", "4", "9x7", "S(0)S(1)", "S(1)", NULL}, /* from one mesh to another */

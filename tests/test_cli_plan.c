@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sherd plan: keys and values, the table, cuts that stay, case files, and every way to be refused. */
+#include "cli.h"
+
+#include "cases.h"
+
+#define MOVE "plan --mesh x=3 --shape 7x5 --from S(0) --to S(1)"
+
+/* ---- what it says ------------------------------------------------------------------------------ */
+
+static void every_key_is_there_in_its_order(void)
+{
+    json_t *o = answer_of(MOVE);
+    char keys[1024];
+
+    keys_of(o, keys, sizeof keys);
+    CHECK_TEXT(keys, "planner price from to trace steps bytes_recv_max bytes_recv_total "
+                     "bytes_send_max lower_bound_max lower_bound_total bound ratio peak_bytes "
+                     "staging_bytes seconds cost proven others");
+    keys_of(json_array_get(json_object_get(o, "steps"), 0), keys, sizeof keys);
+    CHECK_TEXT(keys, "op axes from to bytes_recv_max bytes_recv_total seconds");
+    keys_of(json_array_get(json_object_get(o, "others"), 0), keys, sizeof keys);
+    CHECK_TEXT(keys, "planner seconds bytes_recv_max trace");
+    json_decref(o);
+}
+
+/* 7x5 over 3 ranks: rows 3,3,1 become columns 2,2,1. Rank 0 lacks 4x2 elements, rank 1 (3+1)x2, rank 2 6x1. */
+static void rows_become_columns(void)
+{
+    json_t *o = answer_of(MOVE), *step = json_array_get(json_object_get(o, "steps"), 0);
+
+    CHECK_TEXT(text(o, "planner"), "exact");
+    CHECK_TEXT(text(o, "price"), "arena");
+    CHECK_TEXT(text(o, "from"), "f32[7(x),5] on (x=3)");
+    CHECK_TEXT(text(o, "to"), "f32[7,5(x)] on (x=3)");
+    CHECK_TEXT(text(o, "trace"), "S(0)->S(1)");
+    CHECK_EQ(json_array_size(json_object_get(o, "steps")), 1);
+    CHECK_TEXT(text(step, "op"), "all_to_all");
+    CHECK(is_json(json_object_get(step, "axes"), "[\"x\"]"));
+    CHECK_TEXT(text(step, "from"), "S(0)");
+    CHECK_TEXT(text(step, "to"), "S(1)");
+    CHECK_EQ(whole(step, "bytes_recv_max"), 32);
+    CHECK_EQ(whole(step, "bytes_recv_total"), 88);
+    CHECK_EQ(whole(o, "bytes_recv_max"), 32);
+    CHECK_EQ(whole(o, "bytes_recv_total"), 88);
+    CHECK_EQ(whole(o, "bytes_send_max"), 36); /* rank 0: 3x3 elements */
+    CHECK_EQ(whole(o, "lower_bound_max"), 32);
+    CHECK_EQ(whole(o, "lower_bound_total"), 88);
+    CHECK_TEXT(text(o, "bound"), "proven");
+    CHECK_NEAR(json_number_value(json_object_get(o, "ratio")), 1, 0);
+    CHECK_EQ(whole(o, "peak_bytes"), 4 * (15 + 14)); /* ranks 0 and 1 */
+    CHECK_EQ(whole(o, "staging_bytes"), 0);
+    CHECK(json_number_value(json_object_get(o, "seconds")) > 0);
+    CHECK_NEAR(json_number_value(json_object_get(o, "cost")),
+               json_number_value(json_object_get(o, "seconds")), 0);
+    CHECK(json_is_true(json_object_get(o, "proven")));
+    CHECK_EQ(json_array_size(json_object_get(o, "others")), 2);
+    json_decref(o);
+}
+
+static void nothing_to_do_is_one_state(void)
+{
+    json_t *o = answer_of("plan --mesh 2x2 --shape 8x8 --from S(0)R --to S(0)R");
+
+    CHECK_TEXT(text(o, "trace"), "S(0)R");
+    CHECK(is_json(json_object_get(o, "steps"), "[]"));
+    CHECK_NEAR(json_number_value(json_object_get(o, "ratio")), 1, 0);
+    CHECK_EQ(whole(o, "bytes_recv_total"), 0);
+    json_decref(o);
+}
+
+/* 8 elements, P over 4: one addend each, all to all of them: k-2+T = 4-2+4 messages of an element. */
+static void a_pending_sum_has_a_total_bound_only(void)
+{
+    json_t *o = answer_of("plan --mesh 4 --shape 8 --dtype bf16 --from P --to R");
+
+    CHECK(json_is_null(json_object_get(o, "lower_bound_max")));
+    CHECK_EQ(whole(o, "lower_bound_total"), 6 * 8 * 2);
+    CHECK_NEAR(json_number_value(json_object_get(o, "ratio")),
+               (double)whole(o, "bytes_recv_total") / (6 * 8 * 2), 1e-12);
+    CHECK_TEXT(text(o, "from"), "bf16[8] P(sum:a0) on (a0=4)");
+    json_decref(o);
+}
+
+/* Ranks (0,0) and (0,1) hold everything and keep half of it each, yet greedy gathers on the way. */
+static void the_ratio_is_null_where_only_the_bound_is_nothing(void)
+{
+    json_t *o = answer_of("plan --mesh 2x2 --shape 8x8 --from S(0)R --to S(0)[1]S(0)[0]"
+                          " --from-cuts 0:8,0 --to-cuts 0:4,0,4,0 --planner greedy");
+
+    CHECK_EQ(whole(o, "lower_bound_total"), 0);
+    CHECK(whole(o, "bytes_recv_total") > 0);
+    CHECK(json_is_null(json_object_get(o, "ratio")));
+    json_decref(o);
+}
+
+/* State by state the steps lead from one end of the trace to the other. */
+static void steps_are_the_trace(void)
+{
+    static const char *const moves[] = {
+        "plan --mesh 2x4 --shape 8x8 --from S(0)R --to RS(1) --planner greedy",
+        "plan --mesh 2x2x2 --shape 5x6x7 --from S(0)S(1)S(2) --to S(2)S(1)S(0) --planner graph",
+        "plan --mesh 2x2 --shape 8x8 --from RS(1) --to P(sum)S(0)",
+        "plan --mesh 2x2 --shape 8x8 --from S(0)P --to RR --planner greedy",
+    };
+
+    for (int i = 0; i < LEN(moves); i++) {
+        json_t *o = answer_of(moves[i]), *steps = json_object_get(o, "steps");
+        char trace[1024] = "", last[128] = "";
+        for (size_t s = 0; s < json_array_size(steps); s++) {
+            const json_t *step = json_array_get(steps, s);
+            if (s > 0)
+                CHECK_TEXT(text(step, "from"), last);
+            snprintf(last, sizeof last, "%s", text(step, "to"));
+            snprintf(trace + strlen(trace), sizeof trace - strlen(trace), "%s%s%s",
+                     s ? "" : text(step, "from"), "->", last);
+        }
+        CHECK_TEXT(trace, text(o, "trace"));
+        CHECK(json_array_size(steps) > 0);
+        json_decref(o);
+    }
+}
+
+static void merged_steps_are_written_with_a_long_arrow(void)
+{
+    json_t *o = answer_of("plan --mesh x=2,y=2 --shape 5x3 --from S(0)S(0) --to RR"
+                          " --planner greedy --flattened x,y");
+
+    CHECK_TEXT(text(o, "trace"), "S(0)[0]S(0)[1]-->RR");
+    CHECK_EQ(json_array_size(json_object_get(o, "steps")), 1);
+    json_decref(o);
+}
+
+static void costs_are_in_the_planner_s_own_measure(void)
+{
+    json_t *o = answer_of("plan --mesh 2x4 --shape 8x8 --from S(0)R --to RR --planner graph"
+                          " --weights int");
+    json_t *p = answer_of("plan --mesh 2x4 --shape 8x8 --from S(0)R --to RR --planner graph"
+                          " --weights 40,10,23,20,0");
+
+    CHECK_EQ(whole(o, "cost"), 2); /* one all-gather */
+    CHECK_EQ(whole(p, "cost"), 23);
+    CHECK(json_is_false(json_object_get(o, "proven")));
+    json_decref(o);
+    json_decref(p);
+}
+
+/* ---- targets ----------------------------------------------------------------------------------- */
+
+static void a_target_by_placements_keeps_cuts(void)
+{
+    static const char *const moves[][2] = {
+        {"--from S(0)R --to S(0)S(1) --from-cuts 0:1,9", "f32[10(x:1,9),6(y)] on (x=2,y=2)"},
+        {"--from S(0)R --to RS(0) --from-cuts 0:1,9", "f32[10(y),6] on (x=2,y=2)"},
+        {"--from S(0)R --to S(0)R --from-cuts 0:1,9 --to-cuts 0:9,1", "f32[10(x:9,1),6] on "
+                                                                      "(x=2,y=2)"},
+        {"--from S(0)R --to S(0)R --from-cuts 0:1,9 --to-cuts 0:5,5", "f32[10(x),6] on (x=2,y=2)"},
+        {"--from S(0)S(0) --to S(0)R --from-cuts 0:1,2,3,4", "f32[10(x),6] on (x=2,y=2)"},
+        {"--from S(0)R --to S(0)R --from-cuts 0:1,9 --to-mesh x=2,y=2", "f32[10(x:1,9),6] on "
+                                                                        "(x=2,y=2)"},
+    };
+
+    for (int i = 0; i < LEN(moves); i++) {
+        char line[512];
+        snprintf(line, sizeof line, "plan --mesh x=2,y=2 --shape 10x6 %s", moves[i][0]);
+        json_t *o = answer_of(line);
+        CHECK_TEXT(text(o, "to"), moves[i][1]);
+        json_decref(o);
+    }
+}
+
+/* Ranks 0 and 1 hold rows 4 and 3 of 7x5; ranks 2 and 3 get columns 3 and 2. All 35 elements travel. */
+static void two_meshes(void)
+{
+    json_t *o = answer_of("plan --mesh 2 --to-mesh x=2@2,3 --shape 7x5 --from S(0) --to S(1)");
+    json_t *step = json_array_get(json_object_get(o, "steps"), 0);
+
+    CHECK_EQ(whole(o, "bytes_recv_total"), 35 * 4);
+    CHECK_EQ(whole(o, "bytes_recv_max"), 21 * 4);
+    CHECK_EQ(whole(o, "bytes_send_max"), 20 * 4);
+    CHECK_TEXT(text(o, "trace"), "[7(a0),5] on (a0=2)->[7,5(x)] on (x=2@2,3)");
+    CHECK(is_json(json_object_get(step, "axes"), "[]"));
+    CHECK_TEXT(text(step, "to"), "[7,5(x)] on (x=2@2,3)");
+    CHECK(is_json(json_object_get(o, "others"), "[]"));
+    json_decref(o);
+}
+
+static void a_million_ranks_take_a_moment(void)
+{
+    double begin = program_clock();
+    json_t *o = answer_of("plan --mesh 128x128x64 --shape 65536x65536x4096 --from S(0)S(1)S(2)"
+                          " --to S(2)S(1)S(0)");
+
+    CHECK_EQ(whole(o, "bytes_recv_max"), INT64_C(64) << 20);
+    CHECK_EQ(whole(o, "bytes_recv_total"), whole(o, "lower_bound_total"));
+    CHECK(program_clock() - begin < 20);
+    json_decref(o);
+}
+
+static void prices_change_seconds_and_are_named(void)
+{
+    json_t *a = answer_of(MOVE " --price torch");
+    json_t *b = answer_of(MOVE " --price " SHERD_SOURCE_DIR "/docs/prices/8-gpus-a-node.txt");
+
+    CHECK_TEXT(text(a, "price"), "torch");
+    CHECK_TEXT(text(b, "price"), SHERD_SOURCE_DIR "/docs/prices/8-gpus-a-node.txt");
+    CHECK(json_number_value(json_object_get(a, "seconds")) !=
+          json_number_value(json_object_get(b, "seconds")));
+    json_decref(a);
+    json_decref(b);
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static void the_table_says_the_same(void)
+{
+    const program_end *end = sherd(MOVE);
+    static const char *const parts[] = {
+        "from      f32[7(x),5] on (x=3)\n",
+        "all_to_all  x     S(0)  S(1)    32 B    88 B",
+        "trace     S(0)->S(1)\n",
+        "received  32 B a rank, 88 B in all\n",
+        "bound     32 B a rank, 88 B in all; the plan receives 1 times that\n",
+        "peak      116 B a rank\n",
+        "proven the cheapest",
+        "\ngreedy    ",
+        "\ngraph     ",
+    };
+
+    CHECK_EQ(end->status, 0);
+    CHECK_TEXT(end->err, "");
+    for (int i = 0; i < LEN(parts); i++)
+        if (!CHECK(strstr(end->out, parts[i]) != NULL))
+            fprintf(stderr, "no %s in\n%s", parts[i], end->out);
+    end = sherd("plan --mesh 2 --shape 4 --from R --to R");
+    CHECK(strstr(end->out, "nothing to do") != NULL);
+}
+
+/* ---- case files -------------------------------------------------------------------------------- */
+
+#define GOOD "\"from\":\"S(0)\",\"to\":\"R\""
+
+static void good_and_bad_lines_are_answered_in_their_places(void)
+{
+    const program_end *end =
+        cases("plan --mesh 4 --shape 8x6 --dtype f64",
+              "{\"id\":1," GOOD "}\n"
+              "\n  \t\n"
+              "{\"id\":\"two\",\"from\":\"S(2)\",\"to\":\"R\"}\n"
+              "{\"id\":[3],\"frm\":\"R\"," GOOD "}\n"
+              "{\"from\":\"R\",\"to\":7}\n"
+              "{\"from\":\"R\"}\n"
+              "not json\n"
+              "[1]\n"
+              "{\"mesh\":\"4\",\"mesh\":\"4\"}\n"
+              "{" GOOD ",\"from-cuts\":\"0:1,2,3,4\"}\n"
+              "{" GOOD ",\"max-bytes\":\"7\"}\n"
+              "{\"from\":\"S(0)\",\"to\":\"P\"}\n"
+              "{" GOOD ",\"json\":\"\"}\n"
+              "{\"mesh\":\"x=2,y=2\",\"to\":\"RS(1)\",\"from\":\"RR\",\"id\":{\"a\":null}}");
+    char copy[PROGRAM_TEXT];
+    json_t *o;
+
+    memcpy(copy, end->out, sizeof copy);
+    CHECK_EQ(end->status, 1);
+    CHECK_TEXT(end->err, "");
+    CHECK_EQ(program_lines(copy), 13);
+    o = line_of(copy, 0);
+    CHECK(is_json(json_object_get(o, "id"), "1"));
+    CHECK_TEXT(text(o, "from"), "f64[8(a0),6] on (a0=4)");
+    json_decref(o);
+    static const struct {
+        const char *key;
+        int column;
+        const char *part;
+    } wrong[] = {
+        {"from", 3, "expected a dim of the tensor"},
+        {"frm", 0, "unknown key"},
+        {"to", 0, "expected a text"},
+        {"to", 0, "missing"},
+        {NULL, 2, "JSON"},
+        {NULL, 1, "expected an object"},
+        {NULL, 0, "duplicate"},
+        {"from-cuts", 3, "add up to 8"},
+        {"max-bytes", 0, "max_bytes 7"},
+        {"to", 0, "only a replicated axis can become pending"},
+        {"json", 0, "unknown key"},
+    };
+    for (int i = 0; i < LEN(wrong); i++) {
+        o = line_of(copy, 1 + i);
+        int column = wrong[i].column;
+        if (!wrong[i].key && i != 5) /* where jansson gave up is its own affair */
+            column = (int)json_integer_value(json_object_get(o, "column"));
+        check_error(o, wrong[i].key, column, wrong[i].part);
+        json_decref(o);
+    }
+    o = line_of(copy, 1);
+    CHECK(is_json(json_object_get(o, "id"), "\"two\""));
+    json_decref(o);
+    o = line_of(copy, 12);
+    CHECK(is_json(json_object_get(o, "id"), "{\"a\":null}"));
+    CHECK_TEXT(text(o, "trace"), "RR->RS(1)");
+    json_decref(o);
+}
+
+static void case_files_have_three_exit_statuses(void)
+{
+    CHECK_EQ(cases("plan --mesh 4 --shape 8", "{" GOOD "}\n\n{" GOOD "}\n")->status, 0);
+    CHECK_EQ(cases("plan --mesh 4 --shape 8", "")->status, 0);
+    CHECK_EQ(cases("plan --mesh 4 --shape 8", "{" GOOD "}\n{}\n")->status, 1);
+    CHECK_EQ(sherd("plan --cases /nowhere/to/be/found")->status, 2);
+    CHECK_EQ(sherd("plan --cases /proc/self")->status, 2); /* a folder */
+    CHECK_EQ(sherd("plan --cases - --mesh 4")->status, 0); /* nothing comes */
+}
+
+/* No line knows of another: in any order the same. */
+static void lines_know_nothing_of_each_other(void)
+{
+    static const char *const lines[] = {
+        "{\"from\":\"S(0)S(1)\",\"to\":\"S(1)S(0)\"}\n",
+        "{\"from\":\"S(0)[1]S(0)[0]\",\"to\":\"RS(1)\",\"planner\":\"graph\"}\n",
+        "{\"from\":\"bad\",\"to\":\"RR\"}\n",
+        "{\"from\":\"PP\",\"to\":\"S(0)R\",\"planner\":\"greedy\"}\n",
+    };
+    char one[PROGRAM_TEXT], together[1024] = "", all[PROGRAM_TEXT] = "";
+
+    for (int i = LEN(lines) - 1; i >= 0; i--) {
+        strcat(together, lines[i]);
+        const program_end *end = cases("plan --mesh 2x2 --shape 5x7", lines[i]);
+        memcpy(one, end->out, sizeof one);
+        CHECK(strlen(all) + strlen(one) < sizeof all);
+        strcat(all, one);
+    }
+    CHECK_TEXT(cases("plan --mesh 2x2 --shape 5x7", together)->out, all);
+}
+
+static void standard_input_is_a_case_file(void)
+{
+    char line[PROGRAM_TEXT] = "";
+    FILE *from = popen("echo '{\"id\":9,\"from\":\"S(0)\",\"to\":\"R\"}' | " SHERD
+                       " plan --mesh 2 --shape 4 --cases -",
+                       "r");
+
+    if (!CHECK(from != NULL))
+        return;
+    CHECK(fgets(line, sizeof line, from) != NULL);
+    CHECK_EQ(pclose(from), 0);
+    json_t *o = parsed(line);
+    CHECK_EQ(whole(o, "id"), 9);
+    CHECK_EQ(whole(o, "bytes_recv_max"), 8);
+    json_decref(o);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------- */
+
+static void every_option_says_where_it_is_wrong(void)
+{
+    static const refusal refusals[] = {
+        {"plot", 2, "there is no command \"plot\""},
+        {"help plot", 2, "there is no command"},
+        {"plan", 2, "--mesh: mesh is missing"},
+        {"plan --mesh", 2, "--mesh: expected MESH behind it"},
+        {"plan --mesh --shape", 2, "--mesh: expected MESH behind it"},
+        {"plan --mesh 2 --mesh 2", 2, "--mesh is given twice"},
+        {"plan --json=1", 2, "--json takes no value"},
+        {"plan --placements R", 2, "there is no option \"--placements\""},
+        {"plan extra", 2, "there is no option \"extra\""},
+        {MOVE " --mesh=2", 2, "twice"},
+        {"plan --mesh 2y --shape 8 --from R --to R", 2, "--mesh: column 2 of \"2y\""},
+        {"plan --mesh 2 --shape 8x --from R --to R", 2, "--shape: column 3"},
+        {"plan --mesh 2 --shape 8 --from R", 2, "--to: to is missing"},
+        {"plan --mesh 2 --shape 8 --from X --to R", 2, "--from: column 1"},
+        {"plan --mesh 2 --shape 8 --from R --to RR", 2, "--to: column 2"},
+        {"plan --mesh 2 --shape 8 --from S(0) --to R --from-cuts 0:4,5", 2, "--from-cuts: column"},
+        {"plan --mesh 2 --shape 8 --from R --to S(0) --to-cuts 1:4", 2, "--to-cuts: column 1"},
+        {MOVE " --dtype f99", 2, "--dtype: column 1 of \"f99\": expected a dtype"},
+        {MOVE " --to-mesh q", 2, "--to-mesh: column 2"},
+        {MOVE " --planner best", 2, "--planner: column 1 of \"best\": expected a planner"},
+        {MOVE " --weights 1,2", 2, "--weights: column 4"},
+        {MOVE " --weights 1,2,3,4,5,6", 2, "--weights: column 10"},
+        {MOVE " --weights soon", 2, "--weights: column 1"},
+        {MOVE " --per-host 0", 2, "--per-host: column 1"},
+        {MOVE " --per-host 4x", 2, "--per-host: column 2"},
+        {MOVE " --max-bytes -1", 2, "--max-bytes: column 1"},
+        {MOVE " --flattened x,z", 2, "--flattened: column 3"},
+        {MOVE " --flattened x,x", 2, "--flattened: column 3"},
+        {MOVE " --flattened x;", 2, "--flattened: column 3"},
+        {MOVE " --price /no/such/file", 2, "--price: \"/no/such/file\" can not be read"},
+        {MOVE " --price /proc/self/exe", 2, "--price: \"/proc/self/exe\" is no file of prices"},
+        {MOVE " --price " SHERD_SOURCE_DIR "/LICENSE", 2, "--price: "},
+        {MOVE " --max-bytes 100", 1, "--max-bytes: "},
+        {"plan --mesh 2 --shape 8 --from S(0) --to P", 1, "--to: "},
+        {"plan --mesh 2 --to-mesh 4 --shape 8 --from R --to R --planner graph", 1, "--planner: "},
+        {"plan --mesh 3000000000 --shape 8 --from R --to R", 2, "--mesh: column 1"},
+    };
+
+    for (int i = 0; i < LEN(refusals); i++)
+        check_refusal(&refusals[i]);
+}
+
+static void an_object_says_so_too(void)
+{
+    const program_end *end = sherd("plan --mesh 2 --shape 8 --from X --to R --json");
+    json_t *o = parsed(end->out);
+
+    CHECK_EQ(end->status, 2);
+    check_error(o, "from", 1, "expected");
+    json_decref(o);
+}
+
+static void help_describes_every_option(void)
+{
+    static const char *const options[] = {"--mesh",      "--to-mesh",   "--shape", "--dtype",
+                                          "--from",      "--from-cuts", "--to",    "--to-cuts",
+                                          "--planner",   "--weights",   "--price", "--per-host",
+                                          "--flattened", "--max-bytes", "--json",  "--cases"};
+    const program_end *end = sherd("help plan");
+
+    CHECK_EQ(end->status, 0);
+    for (int i = 0; i < LEN(options); i++)
+        CHECK(strstr(end->out, options[i]) != NULL);
+    CHECK(strstr(end->out, "--svg") == NULL);
+    CHECK_EQ(sherd("plan --help")->status, 0);
+    CHECK_EQ(sherd("help")->status, 0);
+}
+
+static void output_that_is_lost_is_a_failure(void)
+{
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    program p = program_start_to(SHERD " " MOVE, full);
+    const program_end *end = program_wait(&p);
+
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->err, "standard output") != NULL);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static const char hungry[] =
+    "{\"mesh\":\"2x2@3,2,1,0\",\"shape\":\"9x7\",\"from\":\"S(0)P\","
+    "\"to\":\"RS(1)\",\"from-cuts\":\"0:4,5\",\"price\":\"" SHERD_SOURCE_DIR
+    "/docs/prices/8-gpus-a-node.txt\",\"flattened\":\"a0,a1\"}";
+
+/* The n-th allocation of the world fails, for every n: an error that says so, until it goes through. */
+static void memory_may_be_short_anywhere_in_the_world(void)
+{
+    cli_case c = {.command = &cli_plan_command};
+    cli_verdict verdict = CLI_REFUSED;
+    int n = 0, plain = 0;
+
+    while (verdict != CLI_GOOD && ++n < 5000) {
+        c.fail_allocation = n;
+        char *line = cli_case_answer(&c, hungry, strlen(hungry), &verdict);
+        plain += line && verdict != CLI_GOOD && strstr(line, "out of memory");
+        CHECK(line != NULL && (verdict == CLI_GOOD || strstr(line, "\"error\"")));
+        free(line);
+    }
+    CHECK_EQ(verdict, CLI_GOOD);
+    CHECK(n > 10 && plain == n - 1);
+}
+
+/* jansson's allocations fail, from the n-th on. */
+static int64_t rations;
+
+static void *rationed(size_t bytes)
+{
+    return --rations < 0 ? NULL : malloc(bytes);
+}
+
+static void memory_may_be_short_anywhere_in_json(void)
+{
+    const cli_case c = {.command = &cli_plan_command};
+    cli_verdict verdict = CLI_REFUSED;
+    int n = 0;
+
+    json_set_alloc_funcs(rationed, free);
+    for (; verdict != CLI_GOOD && n < 5000; n++) {
+        rations = n;
+        char *line = cli_case_answer(&c, hungry, strlen(hungry), &verdict);
+        CHECK((verdict == CLI_GOOD) <= (line != NULL));
+        free(line);
+    }
+    json_set_alloc_funcs(malloc, free);
+    CHECK_EQ(verdict, CLI_GOOD);
+    CHECK(n > 50);
+}
+
+static const check_test tests[] = {
+    {TEST(every_key_is_there_in_its_order)},
+    {TEST(rows_become_columns)},
+    {TEST(nothing_to_do_is_one_state)},
+    {TEST(a_pending_sum_has_a_total_bound_only)},
+    {TEST(the_ratio_is_null_where_only_the_bound_is_nothing)},
+    {TEST(steps_are_the_trace)},
+    {TEST(merged_steps_are_written_with_a_long_arrow)},
+    {TEST(costs_are_in_the_planner_s_own_measure)},
+    {TEST(a_target_by_placements_keeps_cuts)},
+    {TEST(two_meshes)},
+    {TEST(a_million_ranks_take_a_moment)},
+    {TEST(prices_change_seconds_and_are_named)},
+    {TEST(the_table_says_the_same)},
+    {TEST(good_and_bad_lines_are_answered_in_their_places)},
+    {TEST(case_files_have_three_exit_statuses)},
+    {TEST(lines_know_nothing_of_each_other)},
+    {TEST(standard_input_is_a_case_file)},
+    {TEST(every_option_says_where_it_is_wrong)},
+    {TEST(an_object_says_so_too)},
+    {TEST(help_describes_every_option)},
+    {TEST(output_that_is_lost_is_a_failure)},
+    {TEST(memory_may_be_short_anywhere_in_the_world)},
+    {TEST(memory_may_be_short_anywhere_in_json)},
+};
+
+int main(int argc, char **argv)
+{
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}
