@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-/* A dim without its axes of extent 1; its cuts stay, since parts do. */
-static void strip(const sherd_mesh *mesh, sherd__dim *dim)
-{
-    int left = 0;
-
-    for (int i = 0; i < dim->axes; i++)
-        if (mesh->extent[dim->axis[i]] > 1)
-            dim->axis[left++] = dim->axis[i];
-    dim->axes = left;
-}
-
 static unsigned axes_from(const sherd__dim *dim, int first)
 {
     unsigned bits = 0;
@@ -91,8 +80,8 @@ void sherd__change_find(sherd__change *change, const sherd_layout *from, const s
     for (int d = 0; d < change->ndim; d++) {
         change->source[d] = from->spec.dim[d];
         change->target[d] = to->spec.dim[d];
-        strip(mesh, &change->source[d]);
-        strip(mesh, &change->target[d]);
+        sherd__dim_strip(mesh, &change->source[d]);
+        sherd__dim_strip(mesh, &change->target[d]);
         int depth =
             sherd__dim_common(mesh, &change->source[d], &change->target[d], from->spec.shape[d]);
         change->common[d] = depth;

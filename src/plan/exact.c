@@ -1,31 +1,288 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exact planner: so far the direct move, with a partition of its own where a replica becomes
- * pending.
+ * The exact planner: the cheapest under the price over all paths of states, where a step may lead
+ * between any two states. Compared are picoseconds, then the bytes that all ranks receive, then the number
+ * of steps, then the keys of the states in order.
+ *
+ * Most plans need no search. Under the arena a step's time follows from its largest target box, the
+ * addends and whether anything travels. Without a pending reduction the direct step is best: look at the
+ * last step of any path that brings something from another rank; every target box lies in the one that it
+ * brings, so it takes no less than the direct step, and all that is beside it adds to the time or
+ * to the steps; if no step brings anything the direct one does not either, and one of the others
+ * cuts boxes just as large. With a reduction the direct step is best where all else takes longer
+ * at least (least.c); small tensors end there. Otherwise the graph of all states is searched.
+ *
+ * A replica that becomes pending does so in a step of its own, the last. Between two meshes the last
+ * step goes across, from any state of the source's mesh.
  */
-#include "inside.h"
+#include "search.h"
+#include "base/num.h"
+
+#include <string.h>
+
+static const char function[] = "sherd_plan_create";
+
+/* ---- the parts of a problem --------------------------------------------------------------------- */
 
 /* The target before its partition: parted axes still replicated. It is the target where none are. */
 static sherd_status unparted(const sherd_layout **out, const sherd__problem *problem)
 {
     sherd__layout_spec spec = problem->to->spec;
 
+    *out = problem->to;
+    if (problem->to->pending_axes == 0)
+        return SHERD_OK;
     for (int i = 0; i < spec.mesh->axes && problem->from->spec.mesh == spec.mesh; i++)
-        if (problem->from->spec.pending[i] < 0)
+        if (problem->from->spec.pending[i] < 0 && spec.mesh->extent[i] > 1)
             spec.pending[i] = -1;
     return sherd__layout_intern(out, &spec);
 }
 
+static void push(sherd__path *path, const sherd_layout *stop)
+{
+    path->merged[path->stops] = false;
+    path->at[path->stops++] = stop;
+}
+
+/* ---- what the options rule out ------------------------------------------------------------------ */
+
+static sherd_status fail_limits(const sherd__problem *problem)
+{
+    const sherd__request *request = problem->request;
+    char kinds[160] = "";
+    sherd__writer w = {kinds, sizeof kinds, 0};
+
+    for (int i = 0; i < SHERD_STEP_KINDS; i++)
+        if (request->forbidden >> i & 1)
+            sherd__write(&w, "%s%s", w.length ? ", " : "",
+                         sherd_step_kind_name((sherd_step_kind)i));
+    return sherd__fail(problem->space->diag, SHERD_ELIMIT,
+                       "%s: from %s to %s: no plan was found that keeps within max_bytes %lld (0 = "
+                       "any) without the forbidden kinds of steps (%s): allow more of either",
+                       function, problem->from->text, problem->to->text,
+                       (long long)request->max_bytes, kinds[0] ? kinds : "none");
+}
+
+/*
+ * Every plan holds the source and the target at once, and its parted twin where there is a partition;
+ * the direct one holds nothing else.
+ */
+static sherd_status check_bytes(const sherd__problem *problem, const sherd__priced *direct,
+                                const sherd__priced *parting)
+{
+    sherd__priced steps[2];
+    sherd__chain chain;
+    int count = 0;
+
+    if (problem->request->max_bytes == 0)
+        return SHERD_OK;
+    if (direct)
+        steps[count++] = *direct;
+    if (parting)
+        steps[count++] = *parting;
+    sherd_status status = sherd__chain_find(&chain, problem, steps, count);
+    if (status == SHERD_OK && chain.peak > problem->request->max_bytes)
+        return sherd__fail(problem->space->diag, SHERD_ELIMIT,
+                           "%s: from %s to %s: no plan keeps within max_bytes %lld: the source and "
+                           "the target of the fullest rank have %lld bytes",
+                           function, problem->from->text, problem->to->text,
+                           (long long)problem->request->max_bytes, (long long)chain.peak);
+    return status;
+}
+
+/* ---- one search --------------------------------------------------------------------------------- */
+
+typedef struct best {
+    sherd__path path;
+    sherd__cost cost; /* of all but the partition */
+    bool known;
+} best;
+
+static void take(best *b, const sherd__path *path, sherd__cost cost)
+{
+    if (b->known && sherd__cost_compare(cost, b->cost) >= 0)
+        return;
+    b->path = *path;
+    b->cost = cost;
+    b->known = true;
+}
+
+static sherd__cost cost_of(const sherd__priced *step)
+{
+    return (sherd__cost){step->step.picoseconds, step->step.recv_total_bytes, 1};
+}
+
+/* Price a path step by step; *allowed is false if the options rule a step out. */
+static sherd_status price_path(sherd__cost *out, bool *allowed, const sherd__problem *problem,
+                               const sherd__path *path)
+{
+    sherd__priced step;
+
+    *out = (sherd__cost){0, 0, 0};
+    *allowed = true;
+    for (int i = 1; i < path->stops; i++) {
+        sherd_status status = sherd__step_price(&step, problem, path->at[i - 1], path->at[i]);
+        if (status != SHERD_OK)
+            return status;
+        *allowed = *allowed && sherd__step_allowed(problem, &step);
+        *out = sherd__cost_add(*out, cost_of(&step));
+    }
+    return SHERD_OK;
+}
+
+/* Greedy's plan, where the search was cut off: ours is never behind it. */
+static sherd_status try_greedy(best *b, const sherd__problem *problem, const sherd_layout *goal)
+{
+    sherd__problem plain = *problem;
+    sherd__answer answer = {.cost = 0};
+    sherd__cost cost;
+    bool allowed = false;
+
+    plain.to = goal;
+    push(&answer.path, problem->from);
+    sherd_status status = sherd__greedy_find(&answer, &plain);
+    if (status != SHERD_OK)
+        return status == SHERD_ENOMEM ? status : SHERD_OK;
+    if (answer.path.at[answer.path.stops - 1] != goal)
+        push(&answer.path, goal);
+    status = price_path(&cost, &allowed, problem, &answer.path);
+    if (status == SHERD_OK && allowed)
+        take(b, &answer.path, cost);
+    return status;
+}
+
+static sherd_status path_of(sherd__path *path, const sherd__field *field, const sherd__route *route)
+{
+    sherd_status status = SHERD_OK;
+
+    path->stops = 0;
+    push(path, field->problem->from);
+    for (int i = 1; i + 1 < route->stops && status == SHERD_OK; i++) {
+        const sherd_layout *layout;
+        sherd__state state;
+        sherd__field_state(&state, field, route->stop[i]);
+        status = sherd__state_layout(&layout, &state, field->problem->from, field->other);
+        if (status == SHERD_OK)
+            push(path, layout);
+    }
+    push(path, field->goal);
+    return status;
+}
+
+/*
+ * Under the arena first a rough search: its path, priced, is a limit that leaves little to price to the
+ * search that decides. A limit found so is of a path of the field, so the search finds one again.
+ */
+static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
+{
+    sherd__route route;
+    sherd__edge edge;
+    bool complete, allowed;
+    sherd__cost cost = {0, 0, 0};
+
+    if (field->price != &sherd__price_arena || !field->plain)
+        return SHERD_OK;
+    sherd_status status = sherd__search_run(&route, &complete, field, *limit, true);
+    for (int i = 1; i < route.stops && status == SHERD_OK; i++) {
+        status = sherd__edge_price(&edge, &allowed, field, route.stop[i - 1], route.stop[i]);
+        cost = sherd__cost_add(cost, edge.cost);
+    }
+    if (status == SHERD_OK && route.stops && sherd__cost_compare(cost, *limit) < 0)
+        *limit = cost;
+    return status;
+}
+
+static sherd_status search(best *b, bool *proven, sherd__field *field)
+{
+    sherd__cost limit = b->known ? b->cost : (sherd__cost){INT64_MAX, INT64_MAX, INT64_MAX};
+    sherd__route route = {.stops = 0};
+    sherd__path path;
+
+    sherd_status status = sherd__field_fill(field);
+    if (status == SHERD_OK)
+        status = look_ahead(&limit, field);
+    if (status == SHERD_OK)
+        status = sherd__search_run(&route, proven, field, limit, false);
+    if (status == SHERD_OK && route.stops) {
+        status = path_of(&path, field, &route);
+        b->known = b->known && sherd__cost_compare(route.cost, b->cost) > 0; /* ties: by keys */
+        if (status == SHERD_OK)
+            take(b, &path, route.cost);
+    }
+    if (status == SHERD_OK && !*proven) {
+        status = field->across ? SHERD_OK : try_greedy(b, field->problem, field->goal);
+        *proven = b->known && field->plain && b->cost.picoseconds == field->least[field->reduced];
+    }
+    sherd__field_clear(field);
+    return status;
+}
+
+/* ---- the planner -------------------------------------------------------------------------------- */
+
+/* Whether nothing can be better than the direct step, by what is known without a search. */
+static bool direct_is_best(const sherd__field *field, const sherd__priced *direct)
+{
+    int64_t time = direct->step.picoseconds;
+
+    if (field->problem->request->forbidden)
+        return false;
+    if (field->elements == 0)
+        return true;
+    if (field->reduced == 0) {
+        if (field->price == &sherd__price_arena)
+            return true;
+        return time == 0 ||
+               (direct->amounts.receive_total > 0 &&
+                time <= field->price->floor(field->problem, direct->amounts.target_max, 1));
+    }
+    return field->price == &sherd__price_arena && time < sherd__least_beside_direct(field);
+}
+
+static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
+                              const sherd_layout *goal)
+{
+    best b = {.known = false};
+    sherd__path path = {.stops = 0};
+    sherd__field field;
+
+    push(&path, problem->from);
+    push(&path, goal);
+    if (sherd__step_allowed(problem, &out->direct))
+        take(&b, &path, cost_of(&out->direct));
+    sherd__field_start(&field, problem, goal);
+    out->proven = b.known && direct_is_best(&field, &out->direct);
+    sherd_status status = out->proven ? SHERD_OK : search(&b, &out->proven, &field);
+    if (status == SHERD_OK && !b.known)
+        status = fail_limits(problem);
+    out->path = b.path;
+    return status;
+}
+
 sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem)
 {
-    sherd__path *path = &out->path;
-    const sherd_layout *whole;
+    sherd__priced parting;
+    const sherd_layout *goal;
+    bool moves, parts;
 
-    sherd_status status = unparted(&whole, problem);
+    sherd_status status = unparted(&goal, problem);
     if (status != SHERD_OK)
         return status;
-    if (whole != problem->from && whole != problem->to)
-        path->at[path->stops++] = whole;
-    path->at[path->stops++] = problem->to;
+    moves = goal != problem->from;
+    parts = goal != problem->to;
+    out->proven = !moves;
+    out->has_direct = moves && !parts;
+    if (moves)
+        status = sherd__step_price(&out->direct, problem, problem->from, goal);
+    if (status == SHERD_OK && parts)
+        status = sherd__step_price(&parting, problem, goal, problem->to);
+    if (status == SHERD_OK)
+        status = check_bytes(problem, moves ? &out->direct : NULL, parts ? &parting : NULL);
+    if (status == SHERD_OK && moves)
+        status = find_path(out, problem, goal);
+    if (status != SHERD_OK || !parts)
+        return status;
+    if (!sherd__step_allowed(problem, &parting))
+        return fail_limits(problem);
+    push(&out->path, problem->to);
     return SHERD_OK;
 }

@@ -85,18 +85,34 @@ static bool write_trace(sherd_plan *plan, const sherd__path *path)
 }
 
 /* The bound: what a direct move receives without a reduction, the proven formula with one. */
-static sherd_status find_bound(sherd_plan *plan, const sherd__problem *problem)
+static void take_bound(sherd_plan *plan, const sherd__priced *direct)
 {
-    sherd__priced direct;
     int64_t bytes = (int64_t)plan->element_bytes;
 
-    sherd_status status = sherd__step_price(&direct, problem, plan->from, plan->to);
-    if (status != SHERD_OK)
-        return status;
-    plan->price.bound_total_bytes = sherd__mul_cut(direct.amounts.bound_total, bytes);
+    plan->price.bound_total_bytes = sherd__mul_cut(direct->amounts.bound_total, bytes);
     plan->price.bound_max_bytes =
-        direct.change.reduced ? -1 : sherd__mul_cut(direct.amounts.receive_max, bytes);
-    return SHERD_OK;
+        direct->change.reduced ? -1 : sherd__mul_cut(direct->amounts.receive_max, bytes);
+}
+
+/* Price the steps of a path; a planner that priced the direct one need not do it again. */
+static sherd_status price_steps(sherd__priced *steps, sherd_plan *plan,
+                                const sherd__problem *problem, sherd__answer *answer)
+{
+    const sherd__path *path = &answer->path;
+    sherd_status status = SHERD_OK;
+
+    if (!answer->has_direct)
+        status = sherd__step_price(&answer->direct, problem, plan->from, plan->to);
+    if (status == SHERD_OK)
+        take_bound(plan, &answer->direct);
+    for (int i = 1; i < path->stops && status == SHERD_OK; i++) {
+        if (path->stops == 2)
+            steps[plan->steps++] = answer->direct;
+        else
+            status =
+                sherd__step_price(&steps[plan->steps++], problem, path->at[i - 1], path->at[i]);
+    }
+    return status;
 }
 
 static sherd_status add_up(sherd_plan *plan, const sherd__problem *problem,
@@ -118,12 +134,14 @@ static sherd_status add_up(sherd_plan *plan, const sherd__problem *problem,
     plan->price.recv_max_bytes = chain.receive_max;
     plan->price.send_max_bytes = chain.send_max;
     plan->price.peak_bytes = chain.peak;
-    return find_bound(plan, problem);
+    return SHERD_OK;
 }
 
 /* Steps between the stops of the path; where its end has other cuts than the target, one more. */
-static sherd_status take_path(sherd_plan *plan, const sherd__problem *problem, sherd__path *path)
+static sherd_status take_path(sherd_plan *plan, const sherd__problem *problem,
+                              sherd__answer *answer)
 {
+    sherd__path *path = &answer->path;
     sherd__heap *heap = plan->space->heap;
     sherd_status status = SHERD_OK;
 
@@ -137,8 +155,8 @@ static sherd_status take_path(sherd_plan *plan, const sherd__problem *problem, s
     plan->mine = sherd__alloc(heap, (size_t)path->stops, sizeof(sherd__schedule *));
     if (!steps || !plan->step || !plan->mine || !write_trace(plan, path))
         status = sherd__no_memory(plan->space->diag, function);
-    for (int i = 1; i < path->stops && status == SHERD_OK; i++)
-        status = sherd__step_price(&steps[plan->steps++], problem, path->at[i - 1], path->at[i]);
+    if (status == SHERD_OK)
+        status = price_steps(steps, plan, problem, answer);
     if (status == SHERD_OK)
         status = add_up(plan, problem, steps);
     for (int i = 0; i < plan->steps && status == SHERD_OK && plan->space->rank >= 0; i++)
@@ -195,7 +213,7 @@ static sherd_status fill(sherd_plan *plan)
     plan->planner = chosen(&problem);
     sherd_status status = search(&answer, plan->planner, &problem);
     if (status == SHERD_OK)
-        status = take_path(plan, &problem, &answer.path);
+        status = take_path(plan, &problem, &answer);
     plan->price.proven = answer.proven;
     plan->cost = plan->planner == SHERD_PLANNER_EXACT ? (double)plan->price.picoseconds * 1e-12
                                                       : answer.cost;

@@ -12,10 +12,7 @@
 
 #include <string.h>
 
-enum {
-    SLICE_GRAIN = 16,            /* elements: a slice begins on a cache line, for 4-byte elements */
-    ALL_REDUCE_BYTES = 16 * 1024 /* up to here everyone adds everything: one round instead of two */
-};
+enum { SLICE_GRAIN = 16 }; /* elements: a slice begins on a cache line, for 4-byte elements */
 
 /* The arena's constants. Measured: a copy runs at 59 GB/s of payload within 1 MiB and at 20 GB/s from memory; each
  * payload byte is a byte read and a byte written. A round is a barrier of four ranks on two cores
@@ -53,53 +50,55 @@ static int64_t sliced_traffic(int64_t n, int64_t k)
     return sherd__mul_cut(hi - lo, 2 * k);
 }
 
-/* Elements of traffic of the busiest rank. */
-static int64_t traffic_of(const sherd__priced *p)
+static int64_t time_of(int64_t elements, int64_t element_bytes, int rounds)
 {
-    int64_t k = p->change.addends, n = p->amounts.target_max;
+    return sherd__add_cut(traffic_ps(sherd__mul_cut(elements, element_bytes)),
+                          rounds * arena.round_ps);
+}
 
-    switch (p->step.kind) {
+int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
+                          int64_t addends, int64_t element_bytes)
+{
+    int64_t once = sherd__mul_cut(target_max, addends + 1), one, two;
+
+    *sliced = false;
+    switch (kind) {
     case SHERD_STEP_SLICE: /* where no box changes the storage is shared */
     case SHERD_STEP_PARTITION:
-        return sherd__boxes_stay(&p->change) ? 0 : sherd__mul_cut(n, 2);
+        return boxes_stay ? 0 : time_of(sherd__mul_cut(target_max, 2), element_bytes, 0);
     case SHERD_STEP_EXCHANGE:
     case SHERD_STEP_ALL_GATHER:
     case SHERD_STEP_ALL_TO_ALL:
-        return sherd__mul_cut(n, 2);
+        return time_of(sherd__mul_cut(target_max, 2), element_bytes, 1);
     case SHERD_STEP_REDUCE_SCATTER:
     case SHERD_STEP_REDUCE_EXCHANGE:
-        return sherd__mul_cut(n, k + 1);
+        return time_of(once, element_bytes, 1);
     case SHERD_STEP_ALL_REDUCE:
-        if (!p->step.sliced)
-            return sherd__mul_cut(n, k + 1);
-        return sliced_traffic(n, k);
+        one = time_of(once, element_bytes, 1);
+        two = time_of(sliced_traffic(target_max, addends), element_bytes, 2);
+        *sliced = two < one;
+        return sherd__min(one, two);
     }
     return 0;
 }
 
 static void price_arena(sherd__priced *p, const sherd__problem *problem)
 {
-    int64_t bytes = (int64_t)problem->element_bytes;
     bool local = p->step.kind == SHERD_STEP_SLICE || p->step.kind == SHERD_STEP_PARTITION;
 
-    p->step.sliced = p->step.kind == SHERD_STEP_ALL_REDUCE &&
-                     sherd__mul_cut(p->amounts.target_max, bytes) > ALL_REDUCE_BYTES;
+    p->step.picoseconds = sherd__arena_time(&p->step.sliced, p->step.kind,
+                                            sherd__boxes_stay(&p->change), p->amounts.target_max,
+                                            p->change.addends, (int64_t)problem->element_bytes);
     p->rounds = local ? 0 : p->step.sliced ? 2 : 1;
-    p->step.picoseconds = sherd__add_cut(traffic_ps(sherd__mul_cut(traffic_of(p), bytes)),
-                                         p->rounds * arena.round_ps);
 }
 
 /* Each byte of the target is written and each addend of it read, but for a sliced all-reduce. */
 static int64_t floor_arena(const sherd__problem *problem, int64_t target_max, int64_t addends)
 {
-    int64_t bytes = (int64_t)problem->element_bytes;
-    int64_t whole = sherd__mul_cut(sherd__mul_cut(target_max, addends + 1), bytes);
-    int64_t least = sherd__add_cut(traffic_ps(whole), arena.round_ps);
+    bool sliced;
 
-    if (addends == 1)
-        return least;
-    int64_t sliced = sherd__mul_cut(sliced_traffic(target_max, addends), bytes);
-    return sherd__min(least, sherd__add_cut(traffic_ps(sliced), 2 * arena.round_ps));
+    return sherd__arena_time(&sliced, addends > 1 ? SHERD_STEP_ALL_REDUCE : SHERD_STEP_EXCHANGE,
+                             true, target_max, addends, (int64_t)problem->element_bytes);
 }
 
 const sherd__price_model sherd__price_arena = {"arena", price_arena, floor_arena};

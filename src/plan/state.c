@@ -48,28 +48,39 @@ static int shared_axes(const sherd__dim *a, const sherd__dim *b)
     return i;
 }
 
-/*
- * Cuts of `dim` where either side has explicit ones; in memory that the caller frees. Stays NULL
- * where the default does.
- */
-static sherd_status carry_cuts(int64_t **out, sherd__dim *dim, const sherd_layout *from,
+void sherd__dim_strip(const sherd_mesh *mesh, sherd__dim *dim)
+{
+    int left = 0;
+
+    for (int i = 0; i < dim->axes; i++)
+        if (mesh->extent[dim->axis[i]] > 1)
+            dim->axis[left++] = dim->axis[i];
+    dim->axes = left;
+}
+
+sherd_status sherd__state_cuts(int64_t **out, const sherd__dim *dim, const sherd_layout *from,
                                const sherd_layout *to, int d)
 {
-    const sherd__dim *a = &from->spec.dim[d], *b = &to->spec.dim[d], *model = a;
     const sherd_mesh *mesh = from->spec.mesh;
-    int keep = shared_axes(dim, a);
+    sherd__dim own = *dim, model = from->spec.dim[d], other = to->spec.dim[d];
 
-    if (keep < dim->axes && shared_axes(dim, b) == dim->axes) {
-        model = b;
-        keep = dim->axes;
-    }
-    if (!model->cuts || dim->axes == 0)
+    *out = NULL;
+    if (!model.cuts && !other.cuts)
         return SHERD_OK;
-    *out = sherd__alloc(from->space->heap, (size_t)sherd__dim_parts(mesh, dim) + 1, sizeof **out);
+    sherd__dim_strip(mesh, &own);
+    sherd__dim_strip(mesh, &model);
+    sherd__dim_strip(mesh, &other);
+    int keep = shared_axes(&own, &model);
+    if (keep < own.axes && shared_axes(&own, &other) == own.axes) {
+        model = other;
+        keep = own.axes;
+    }
+    if (!model.cuts || own.axes == 0)
+        return SHERD_OK;
+    *out = sherd__alloc(from->space->heap, (size_t)sherd__dim_parts(mesh, &own) + 1, sizeof **out);
     if (!*out)
         return sherd__no_memory(from->space->diag, "sherd_plan_create");
-    sherd__dim_refine(mesh, model, keep, dim, from->spec.shape[d], *out);
-    dim->cuts = *out;
+    sherd__dim_refine(mesh, &model, keep, &own, from->spec.shape[d], *out);
     return SHERD_OK;
 }
 
@@ -91,7 +102,8 @@ sherd_status sherd__state_layout(const sherd_layout **out, const sherd__state *s
         spec.dim[d].axes = state->axes[d];
         for (int i = 0; i < state->axes[d]; i++)
             spec.dim[d].axis[i] = state->axis[d][i];
-        status = carry_cuts(&cuts[d], &spec.dim[d], from, to, d);
+        status = sherd__state_cuts(&cuts[d], &spec.dim[d], from, to, d);
+        spec.dim[d].cuts = cuts[d];
     }
     if (status == SHERD_OK)
         status = sherd__layout_intern(out, &spec);

@@ -34,6 +34,16 @@ uint64_t sherd__state_key(const sherd__state *state, int axes, int ndim);
 sherd_status sherd__state_layout(const sherd_layout **out, const sherd__state *state,
                                  const sherd_layout *from, const sherd_layout *to);
 
+/* A dim without its axes of extent 1; its cuts stay, since parts do. */
+void sherd__dim_strip(const sherd_mesh *mesh, sherd__dim *dim);
+
+/*
+ * The cuts that a state's dim d has by this rule, in memory that the caller frees; NULL where they
+ * are the default. Axes of extent 1 change nothing.
+ */
+sherd_status sherd__state_cuts(int64_t **out, const sherd__dim *dim, const sherd_layout *from,
+                               const sherd_layout *to, int d);
+
 /* As PyTorch writes it: "S(0)[1]S(0)[0]P(sum)R"; places only where several axes shard a dim. */
 void sherd__state_write(sherd__writer *w, const sherd__state *state, int axes, int ndim);
 

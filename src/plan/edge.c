@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step between two states costs: first from their lists and longest intervals alone, which is
+ * enough for the time under the arena and for most bytes, and only where that leaves something open
+ * by pricing the step. Looking costs some tens of nanoseconds, pricing some microseconds.
+ */
+#include "search.h"
+#include "base/num.h"
+
+/* ---- costs ------------------------------------------------------------------------------------ */
+
+int sherd__cost_compare(sherd__cost a, sherd__cost b)
+{
+    if (a.picoseconds != b.picoseconds)
+        return a.picoseconds < b.picoseconds ? -1 : 1;
+    if (a.bytes != b.bytes)
+        return a.bytes < b.bytes ? -1 : 1;
+    return (a.steps > b.steps) - (a.steps < b.steps);
+}
+
+sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
+{
+    return (sherd__cost){sherd__add_cut(a.picoseconds, b.picoseconds),
+                         sherd__add_cut(a.bytes, b.bytes), a.steps + b.steps};
+}
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+/* How many outermost axes two ways share with equal cuts. */
+static int shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b)
+{
+    uint64_t differ = a->word ^ b->word;
+    int same = differ ? __builtin_ctzll(differ) / 8 : a->axes;
+    const sherd__way *both[2] = {a, b};
+    sherd__dim dim[2];
+
+    if (!a->cuts && !b->cuts)
+        return same;
+    for (int k = 0; k < 2; k++) {
+        dim[k].axes = both[k]->axes;
+        dim[k].cuts = both[k]->cuts;
+        for (int i = 0; i < both[k]->axes; i++)
+            dim[k].axis[i] = (int)(both[k]->word >> 8 * i & 0xff) - 1;
+    }
+    return sherd__dim_common(field->mesh, &dim[0], &dim[1], field->shape[d]);
+}
+
+/* Whether axes stop to cut a dim as they did, so that ranks lack something. */
+static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
+{
+    for (int d = 0; d < field->ndim; d++) {
+        const sherd__way *x = &field->way[d][a->way[d]], *y = &field->way[d][b->way[d]];
+        if (x != y && shared(field, d, x, y) < x->axes)
+            return true;
+    }
+    return false;
+}
+
+static bool same_boxes(const sherd__field *field, const sherd__node *a, const sherd__node *b)
+{
+    for (int d = 0; d < field->ndim; d++)
+        if (a->way[d] != b->way[d])
+            return false;
+    return true;
+}
+
+/* Add an edge between dims to the closure of those chosen, unless it closes a ring. */
+static bool link_dims(uint8_t *reach, int ndim, int from, int to)
+{
+    if (from == to || reach[to] >> from & 1)
+        return false;
+    uint8_t more = (uint8_t)(reach[to] | 1u << to);
+    for (int d = 0; d < ndim; d++)
+        if (d == from || reach[d] >> from & 1)
+            reach[d] |= more;
+    return true;
+}
+
+/*
+ * Elements that all ranks together keep in place from a to b, at most. Not more than either holds. And:
+ * take axes that left the dims which they cut in `a`. Where all that moved to other dims make no ring,
+ * a dim is last to which no such axis comes whose own dim is not yet counted; summed over the
+ * coordinates of the axes that left it, its overlaps are disjoint parts of its interval in b. So,
+ * dim after dim, the sum over these axes is at most b's largest box, once for each coordinate of the
+ * others. The same from b's side.
+ */
+static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, const sherd__node *b)
+{
+    uint8_t ring[SHERD_MAX_DIMS] = {0};
+    int64_t left = field->mesh->count, came = left;
+
+    for (int i = 0; i < field->mesh->axes; i++) {
+        int64_t p = field->mesh->extent[i];
+        int x = a->home[i], y = b->home[i];
+        if (x == y)
+            continue;
+        if (x >= 0 && y >= 0 && !link_dims(ring, field->ndim, x, y))
+            continue;
+        left /= x >= 0 ? p : 1;
+        came /= y >= 0 ? p : 1;
+    }
+    int64_t kept = sherd__min(sherd__mul_cut(left, b->longest), sherd__mul_cut(came, a->longest));
+    return sherd__min(kept, sherd__min(a->total, b->total));
+}
+
+/* Received elements of a step that adds k addends (1 = none) and whose boxes change. */
+static int64_t received(const sherd__field *field, const sherd__node *a, const sherd__node *b,
+                        int64_t k, bool gathered)
+{
+    int64_t kept = gathered ? kept_at_most(field, a, b) : b->total;
+
+    return sherd__mul_cut(b->total, k) - kept;
+}
+
+/*
+ * A reduction into boxes of which some hold something always receives. Without one nothing travels
+ * if every box lies in what its rank holds, as it does where axes only join the ends of lists. If no
+ * target box is empty that is the only way: the outermost axis by which the lists of a dim differ
+ * takes a rank's interval to places that its own shard does not reach.
+ */
+static void look(sherd__edge *out, const sherd__field *field, const sherd__node *a,
+                 const sherd__node *b)
+{
+    unsigned reduced = a->pending & ~b->pending;
+    int64_t k = sherd__extent_of(field->mesh, reduced), elements = 0;
+    bool stays = same_boxes(field, a, b), gathered = !stays && gathers(field, a, b);
+    bool arena = field->price == &sherd__price_arena, sliced = false, unsure = false;
+    sherd_step_kind kind = SHERD_STEP_SLICE;
+
+    if (reduced) {
+        kind = stays ? SHERD_STEP_ALL_REDUCE : SHERD_STEP_REDUCE_EXCHANGE;
+        elements = received(field, a, b, k, gathered);
+    } else if (gathered) {
+        unsure = b->hollow;
+        kind = unsure ? SHERD_STEP_SLICE : SHERD_STEP_EXCHANGE;
+        elements = received(field, a, b, k, true);
+    }
+    out->sure_time = arena && !unsure;
+    out->sure_bytes = arena && !gathered;
+    if (arena)
+        out->cost.picoseconds =
+            sherd__arena_time(&sliced, kind, stays, b->longest, k, field->bytes);
+    else if (kind != SHERD_STEP_SLICE)
+        out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
+    if (stays && reduced && (sliced || !arena))
+        elements = sherd__mul_cut(b->total / k, 2 * (k - 1));
+    out->cost.bytes = sherd__mul_cut(elements, field->bytes);
+}
+
+/* To another mesh: how many are written there, and that addends come together. */
+static void look_across(sherd__edge *out, const sherd__field *field, const sherd__node *a,
+                        const sherd__node *b)
+{
+    int64_t k = sherd__extent_of(field->mesh, a->pending);
+    bool arena = field->price == &sherd__price_arena, sliced;
+
+    if (k > 1)
+        out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
+    else if (arena)
+        out->cost.picoseconds =
+            sherd__arena_time(&sliced, SHERD_STEP_SLICE, false, b->longest, 1, field->bytes);
+}
+
+void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b)
+{
+    *out = (sherd__edge){.cost = {0, 0, 1}};
+    if (field->across && b == SHERD__GOAL)
+        look_across(out, field, &field->node[a], &field->node[b]);
+    else
+        look(out, field, &field->node[a], &field->node[b]);
+}
+
+/* ---- pricing ---------------------------------------------------------------------------------- */
+
+/* What the fullest rank holds while a step runs, in elements; it still has the source. */
+static int64_t held_at_most(const sherd_layout *const *layouts, int count)
+{
+    const sherd_mesh *mesh = layouts[0]->spec.mesh;
+    int64_t at[SHERD_MAX_AXES] = {0}, worst = 0;
+    unsigned listed = 0;
+
+    /* With default cuts the first shard is the longest at every level, in every layout at once. */
+    for (int i = 0; i < count; i++)
+        for (int d = 0; d < layouts[i]->spec.ndim; d++)
+            for (int j = 0; layouts[i]->spec.dim[d].cuts && j < layouts[i]->spec.dim[d].axes; j++)
+                listed |= 1u << layouts[i]->spec.dim[d].axis[j];
+    do {
+        int64_t sum = 0;
+        for (int i = 0; i < count; i++) {
+            sherd_box box;
+            sherd__layout_box(layouts[i], at, &box);
+            sum = sherd__add_cut(sum, sherd__box_count(&box));
+        }
+        worst = sherd__max(worst, sum);
+    } while (sherd__next(mesh, listed, at));
+    return worst;
+}
+
+static int64_t peak_of(const sherd__problem *problem, const sherd__priced *step)
+{
+    const sherd_layout *held[3] = {problem->from};
+    int count = 1;
+
+    if (step->change
+            .across) /* beside the source's share of the boxes, each rank has both of the step */
+        return sherd__mul_cut(
+            sherd__add_cut(step->amounts.both_max,
+                           step->step.from == problem->from ? 0 : step->amounts.source_max),
+            (int64_t)problem->element_bytes);
+    if (step->step.from != problem->from)
+        held[count++] = step->step.from;
+    if (step->step.kind != SHERD_STEP_SLICE || !sherd__boxes_stay(&step->change))
+        held[count++] = step->step.to;
+    return sherd__mul_cut(held_at_most(held, count), (int64_t)problem->element_bytes);
+}
+
+bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step)
+{
+    const sherd__request *request = problem->request;
+
+    if (request->forbidden >> step->step.kind & 1)
+        return false;
+    return request->max_bytes == 0 || peak_of(problem, step) <= request->max_bytes;
+}
+
+sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
+                               int b)
+{
+    sherd_layout rooms[2];
+    sherd__priced step;
+
+    sherd_status status =
+        sherd__step_price(&step, field->problem, sherd__field_layout(field, a, &rooms[0]),
+                          sherd__field_layout(field, b, &rooms[1]));
+    *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);
+    *out = (sherd__edge){{step.step.picoseconds, step.step.recv_total_bytes, 1}, true, true};
+    return status;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What any plan takes at least, for the search to leave out what cannot win.
+ *
+ * Every axis that is pending must be reduced in some step. Say the reductions come in stages; a stage
+ * goes into boxes no smaller than the smallest that there are while the rest is pending, or keeps the
+ * boxes that it finds, which are no smaller than the smallest before it. The last stage goes into
+ * the target's boxes, or something else brings the target's boxes from other ranks, or only cuts
+ * them out of larger ones, and then the last stage went into no smaller ones. The cheapest
+ * such sequence, found by sets of pending axes, is a bound. Costs 3^(pending axes) steps.
+ */
+#include "search.h"
+#include "base/num.h"
+
+#include <string.h>
+
+typedef struct bounds {
+    const sherd__field *field;
+    int64_t smallest[SHERD__MASKS]; /* box, by what is pending */
+    int64_t goal;                   /* the largest box of the goal */
+} bounds;
+
+/* Shards of all axes that may cut share the elements, and one has its part at least. */
+static void smallest_of_any(bounds *b)
+{
+    const sherd__field *field = b->field;
+
+    for (unsigned mask = field->reduced;; mask = (mask - 1) & field->reduced) {
+        int64_t parts = sherd__extent_of(field->mesh, field->movable & ~mask);
+        b->smallest[mask] = sherd__ceil_div(field->elements, parts);
+        if (mask == 0)
+            return;
+    }
+}
+
+static void smallest_of_nodes(bounds *b)
+{
+    for (int i = 0; i < b->field->nodes; i++) {
+        const sherd__node *node = &b->field->node[i];
+        int64_t *smallest = &b->smallest[node->pending];
+        if (i != SHERD__GOAL || !b->field->across)
+            *smallest = *smallest ? sherd__min(*smallest, node->longest) : node->longest;
+    }
+}
+
+static void prepare(bounds *b, const sherd__field *field)
+{
+    memset(b, 0, sizeof *b);
+    b->field = field;
+    if (field->nodes && field->whole)
+        smallest_of_nodes(b);
+    else
+        smallest_of_any(b);
+    b->goal = 1;
+    for (int d = 0; d < field->ndim; d++) {
+        sherd__dim dim = field->goal->spec.dim[d];
+        int64_t parts = sherd__dim_parts(field->goal->spec.mesh, &dim), widest = 0;
+        for (int64_t i = 0; dim.cuts && i < parts; i++)
+            widest = sherd__max(widest, dim.cuts[i + 1] - dim.cuts[i]);
+        b->goal *= dim.cuts ? widest : sherd__ceil_div(field->shape[d], parts);
+    }
+}
+
+static int64_t arena_time(const sherd__field *field, sherd_step_kind kind, int64_t n, int64_t k)
+{
+    bool sliced;
+
+    return sherd__arena_time(&sliced, kind, kind == SHERD_STEP_ALL_REDUCE, n, k, field->bytes);
+}
+
+/* A stage that leaves `after` pending of `before`, into any boxes. */
+static int64_t stage(const bounds *b, unsigned before, unsigned after)
+{
+    const sherd__field *field = b->field;
+    int64_t k = sherd__extent_of(field->mesh, before & ~after);
+
+    if (field->price != &sherd__price_arena)
+        return field->price->floor(field->problem, b->smallest[after], k);
+    return sherd__min(arena_time(field, SHERD_STEP_REDUCE_EXCHANGE, b->smallest[after], k),
+                      arena_time(field, SHERD_STEP_ALL_REDUCE, b->smallest[before], k));
+}
+
+/* The last stage where it does not end in the target's boxes, and what brings these. */
+static int64_t stage_and_arrival(const bounds *b, unsigned before)
+{
+    return sherd__add_cut(stage(b, before, 0),
+                          b->field->price->floor(b->field->problem, b->goal, 1));
+}
+
+static int64_t least_from(const bounds *b, const int64_t *least, unsigned before, bool last_too)
+{
+    int64_t best = stage_and_arrival(b, before);
+
+    for (unsigned after = (before - 1) & before; after; after = (after - 1) & before)
+        best = sherd__min(best, sherd__add_cut(stage(b, before, after), least[after]));
+    if (last_too) {
+        int64_t k = sherd__extent_of(b->field->mesh, before);
+        best = sherd__min(best, b->field->price->floor(b->field->problem, b->goal, k));
+    }
+    return best;
+}
+
+static void fill(const bounds *b, int64_t *least)
+{
+    least[0] = 0;
+    for (unsigned mask = 1; mask <= b->field->reduced; mask++)
+        if (!(mask & ~b->field->reduced))
+            least[mask] = least_from(b, least, mask, true);
+}
+
+/* Elements that must travel to all ranks, one at least for each but one holder of k addends. */
+static int64_t bytes_left(const sherd__field *field, const sherd__node *node)
+{
+    int64_t k = sherd__extent_of(field->mesh, node->pending);
+    int64_t frozen = sherd__extent_of(field->mesh, field->frozen);
+    int64_t combine = sherd__mul_cut(sherd__mul_cut(field->elements, k - 2), frozen);
+
+    return sherd__mul_cut(sherd__add_cut(field->node[SHERD__GOAL].total, combine), field->bytes);
+}
+
+void sherd__least_find(sherd__field *field)
+{
+    bounds b;
+
+    prepare(&b, field);
+    fill(&b, field->least);
+    for (int i = 0; i < field->nodes; i++) {
+        sherd__node *node = &field->node[i];
+        sherd__edge direct;
+        if (i == SHERD__GOAL)
+            continue;
+        if (node->pending ==
+            0) { /* nothing gets there cheaper, or with less, than the direct step may */
+            sherd__edge_look(&direct, field, i, SHERD__GOAL);
+            node->left = direct.cost;
+        } else {
+            node->left = (sherd__cost){field->least[node->pending], bytes_left(field, node), 1};
+        }
+    }
+}
+
+/*
+ * Beside the direct step there are: several stages; one stage and then an arrival; one stage and then
+ * a cut, into boxes no smaller than the target's; a step into some boxes and then the stage, where
+ * only an all-reduce that finds the target's boxes can gain something by what came before.
+ */
+int64_t sherd__least_beside_direct(const sherd__field *field)
+{
+    int64_t least[SHERD__MASKS];
+    bounds b;
+
+    prepare(&b, field);
+    fill(&b, least);
+    int64_t k = sherd__extent_of(field->mesh, field->reduced);
+    int64_t cut = sherd__add_cut(arena_time(field, SHERD_STEP_SLICE, b.goal, 1),
+                                 field->price->floor(field->problem, b.goal, k));
+    return sherd__min(cut, least_from(&b, least, field->reduced, false));
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search: from the source outward, the node first from which the whole may still be cheapest (A*),
+ * every node with a step to every other. Steps are looked at before they are priced, and what cannot
+ * stay within the best that is known is left out. All steps that are as good as the best into a node
+ * are kept, so that ties can be decided at the end by the keys of the states along the way, whatever
+ * the order in which they were found. Numbers of looks and of prices are bounded, not time: what is
+ * found must not depend on the machine.
+ */
+#include "search.h"
+#include "base/num.h"
+
+#include <string.h>
+
+enum { LOOKS = 4000000, PRICES = 20000 };
+
+/* A step by which a node was reached at the cost that it had then. */
+typedef struct link {
+    int from, to;
+    sherd__cost spent; /* up to `to` */
+} link;
+
+typedef struct finder {
+    sherd__field *field;
+    sherd__cost best; /* what the goal may cost at most */
+    bool rough, cut;
+    int64_t looks, prices;
+    int *open; /* nodes, in no order */
+    int opens;
+    int links, link_room;
+    link *link;
+} finder;
+
+static const sherd__cost nothing = {0, 0, 0}, unknown = {INT64_MAX, INT64_MAX, INT64_MAX};
+
+/* ---- the frontier ------------------------------------------------------------------------------- */
+
+static sherd__cost whole_cost(const finder *f, int node)
+{
+    return sherd__cost_add(f->field->node[node].spent, f->field->node[node].left);
+}
+
+/* The open node from which the whole may be cheapest, taken off the list; -1 if none is good enough. */
+static int next_node(finder *f)
+{
+    int best = -1;
+    sherd__cost least = unknown;
+
+    for (int i = 0; i < f->opens; i++) {
+        sherd__cost cost = whole_cost(f, f->open[i]);
+        int order = sherd__cost_compare(cost, least);
+        if (best < 0 || order < 0 || (order == 0 && f->open[i] < f->open[best])) {
+            best = i;
+            least = cost;
+        }
+    }
+    if (best < 0)
+        return -1;
+    int order = sherd__cost_compare(least, f->best);
+    if (order > 0 || (order == 0 && f->rough))
+        return -1;
+    int node = f->open[best];
+    f->open[best] = f->open[--f->opens];
+    f->field->node[node].open = false;
+    return node;
+}
+
+static bool note_link(finder *f, int from, int to, sherd__cost spent)
+{
+    if (f->links == f->link_room) {
+        int more = f->link_room ? 2 * f->link_room : 64;
+        link *list = sherd__grow(f->field->problem->space->heap, f->link, (size_t)f->link_room,
+                                 (size_t)more, sizeof *list);
+        if (!list)
+            return false;
+        f->link = list;
+        f->link_room = more;
+    }
+    f->link[f->links++] = (link){from, to, spent};
+    return true;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------- */
+
+/* Whether a node may be reached at this cost and still lead to one of the best plans. */
+static bool hopeful(const finder *f, int node, sherd__cost spent)
+{
+    const sherd__node *n = &f->field->node[node];
+
+    return sherd__cost_compare(spent, n->spent) <= 0 &&
+           sherd__cost_compare(sherd__cost_add(spent, n->left), f->best) <= 0;
+}
+
+/* The cost of the step at `edge`, which was looked at. */
+static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
+{
+    const sherd__request *request = f->field->problem->request;
+    bool limited = request->forbidden || request->max_bytes;
+
+    *allowed = true;
+    if (!limited && edge->sure_time && (edge->sure_bytes || f->rough))
+        return SHERD_OK;
+    if (++f->prices > PRICES)
+        f->cut = true;
+    return sherd__edge_price(edge, allowed, f->field, from, to);
+}
+
+static sherd_status try_step(finder *f, int from, int to)
+{
+    sherd__cost before = f->field->node[from].spent;
+    sherd__node *node = &f->field->node[to];
+    sherd__edge edge;
+    bool allowed;
+
+    sherd__edge_look(&edge, f->field, from, to);
+    if (!hopeful(f, to, sherd__cost_add(before, edge.cost)))
+        return SHERD_OK;
+    sherd_status status = settle(f, &edge, &allowed, from, to);
+    sherd__cost spent = sherd__cost_add(before, edge.cost);
+    if (status != SHERD_OK || !allowed || !hopeful(f, to, spent))
+        return status;
+    if (!note_link(f, from, to, spent))
+        return sherd__no_memory(f->field->problem->space->diag, "sherd_plan_create");
+    if (sherd__cost_compare(spent, node->spent) == 0)
+        return SHERD_OK;
+    node->spent = spent;
+    if (to == SHERD__GOAL) {
+        f->best = spent;
+    } else if (!node->open) {
+        node->open = true;
+        f->open[f->opens++] = to;
+    }
+    return SHERD_OK;
+}
+
+/* A step never makes a reduction pending; under plain prices what follows the last one is the direct step. */
+static sherd_status expand(finder *f, int from)
+{
+    const sherd__field *field = f->field;
+    unsigned pending = field->node[from].pending;
+    sherd_status status = try_step(f, from, SHERD__GOAL);
+
+    if (field->plain && pending == 0)
+        return status;
+    for (int to = SHERD__GOAL + 1; to < field->nodes && status == SHERD_OK && !f->cut; to++)
+        if (to != from && !(field->node[to].pending & ~pending))
+            status = try_step(f, from, to);
+    f->looks += field->nodes;
+    f->cut = f->cut || f->looks > LOOKS;
+    return status;
+}
+
+/* ---- the route ---------------------------------------------------------------------------------- */
+
+static bool is_best(const finder *f, const link *l)
+{
+    return sherd__cost_compare(l->spent, f->field->node[l->to].spent) == 0;
+}
+
+/* Mark the nodes on best routes: later steps first, so each round goes back by one at least. */
+static void mark_back(const finder *f, bool *on_route)
+{
+    bool grown = true;
+
+    on_route[SHERD__GOAL] = true;
+    while (grown) {
+        grown = false;
+        for (int i = f->links - 1; i >= 0; i--) {
+            const link *l = &f->link[i];
+            if (on_route[l->to] && !on_route[l->from] && is_best(f, l))
+                grown = on_route[l->from] = true;
+        }
+    }
+}
+
+static uint64_t key_of(const sherd__field *field, int node)
+{
+    sherd__state state;
+
+    sherd__field_state(&state, field, node);
+    return sherd__state_key(&state, field->mesh->axes, field->ndim);
+}
+
+/*
+ * The next stop: of all that stay on best routes the one with the smallest key. A link that was the best
+ * when it was noted may have been found from a costlier place than its node has now.
+ */
+static int next_stop(const finder *f, const bool *on_route, int from)
+{
+    int best = SHERD__GOAL;
+    uint64_t least = 0;
+    bool any = false;
+
+    for (int i = 0; i < f->links; i++) {
+        const link *l = &f->link[i];
+        if (l->from != from || !on_route[l->to] || !is_best(f, l))
+            continue;
+        uint64_t key = l->to == SHERD__GOAL && f->field->across ? 0 : key_of(f->field, l->to);
+        if (!any || key < least) {
+            best = l->to;
+            least = key;
+            any = true;
+        }
+    }
+    return best;
+}
+
+static void trace_route(sherd__route *out, const finder *f, bool *on_route)
+{
+    int at = SHERD__SOURCE;
+
+    mark_back(f, on_route);
+    out->cost = f->field->node[SHERD__GOAL].spent;
+    out->stop[out->stops++] = at;
+    while (at != SHERD__GOAL && out->stops < SHERD__STOPS) {
+        at = next_stop(f, on_route, at);
+        out->stop[out->stops++] = at;
+    }
+}
+
+/* ---- all ---------------------------------------------------------------------------------------- */
+
+static sherd_status run(finder *f)
+{
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; i < f->field->nodes; i++) {
+        f->field->node[i].spent = unknown;
+        f->field->node[i].open = false;
+    }
+    f->field->node[SHERD__SOURCE].spent = nothing;
+    f->open[f->opens++] = SHERD__SOURCE;
+    while (status == SHERD_OK && !f->cut) {
+        int node = next_node(f);
+        if (node < 0)
+            break;
+        status = expand(f, node);
+    }
+    return status;
+}
+
+sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *field,
+                               sherd__cost limit, bool rough)
+{
+    sherd__heap *heap = field->problem->space->heap;
+    finder f = {.field = field, .best = limit, .rough = rough};
+    sherd_status status = SHERD_OK;
+
+    out->stops = 0;
+    f.open = sherd__alloc(heap, (size_t)field->nodes, sizeof *f.open);
+    bool *on_route = sherd__alloc(heap, (size_t)field->nodes, sizeof *on_route);
+    if (!f.open || !on_route)
+        status = sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
+    else
+        status = run(&f);
+    if (status == SHERD_OK && field->node[SHERD__GOAL].spent.steps != unknown.steps)
+        trace_route(out, &f, on_route);
+    *complete = !f.cut && field->whole;
+    sherd__free(heap, f.open);
+    sherd__free(heap, f.link);
+    sherd__free(heap, on_route);
+    return status;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The states between two layouts as a graph, and the search in it. Only the files of the exact
+ * planner know it.
+ */
+#ifndef SHERD__PLAN_SEARCH_H
+#define SHERD__PLAN_SEARCH_H
+
+#include "inside.h"
+
+/* What plans are compared by, in this order; bytes are received by all ranks together. */
+typedef struct sherd__cost {
+    int64_t picoseconds, bytes, steps;
+} sherd__cost;
+
+/* One way to cut a dim: a list of axes, outermost first, and its cuts. */
+typedef struct sherd__way {
+    int64_t longest; /* of its intervals, in elements */
+    int64_t *cuts;   /* own memory; NULL = default */
+    uint64_t word;   /* a byte an axis, number + 1, the outermost lowest */
+    uint64_t before; /* byte i: the first i axes as bits */
+    unsigned mask;   /* the axes as bits */
+    int axes;
+    bool hollow; /* some interval is empty */
+} sherd__way;
+
+typedef struct sherd__node {
+    uint16_t way[SHERD_MAX_DIMS];
+    int8_t home[SHERD_MAX_AXES]; /* the dim that an axis cuts, or -1 */
+    unsigned pending;            /* axes that are still to be reduced */
+    bool hollow;                 /* some rank holds nothing */
+    bool open;                   /* of a search: reached, and not expanded since */
+    int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
+    sherd__cost left;            /* from here to the goal: at least */
+    sherd__cost spent;           /* of a search: from the source to here */
+} sherd__node;
+
+enum { SHERD__SOURCE = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
+
+typedef struct sherd__field {
+    const sherd__problem *problem;
+    const sherd__price_model *price;
+    const sherd_layout *goal; /* the target without the reductions that a partition makes */
+    const sherd_layout
+        *other; /* beside the source: whose cuts states have, and where axes of extent 1 are */
+    const sherd_mesh *mesh; /* of the source and of all states but a goal across */
+    int64_t shape[SHERD_MAX_DIMS];
+    int64_t elements; /* of the tensor */
+    int64_t bytes;    /* of an element */
+    int ndim;
+    bool across;      /* the goal is on another mesh */
+    bool whole;       /* the nodes are all states there are */
+    bool plain;       /* arena prices and no limits: without a reduction the direct step is best */
+    unsigned movable; /* axes that may cut dims: extent > 1, not pending in source and goal */
+    unsigned reduced; /* those pending in the source */
+    unsigned frozen;  /* pending in source and goal */
+    int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
+    sherd__way *way[SHERD_MAX_DIMS];
+    int nodes, room;
+    sherd__node *node;
+    int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
+} sherd__field;
+
+/* ---- field.c: which states there are ---------------------------------------------------------- */
+
+/* What follows from the problem alone; allocates nothing. */
+void sherd__field_start(sherd__field *field, const sherd__problem *problem,
+                        const sherd_layout *goal);
+/* All nodes, or, where these are too many, some that plans are made of. ENOMEM. */
+sherd_status sherd__field_fill(sherd__field *field);
+void sherd__field_clear(sherd__field *field);
+
+/* Add the state if it is not there; ENOMEM. */
+sherd_status sherd__field_add(sherd__field *field, const sherd__state *state);
+/* Some states where there are too many; ENOMEM. */
+sherd_status sherd__field_choose(sherd__field *field);
+
+/* A node's layout in `room`, not interned; its cuts are the field's. Or the problem's own. */
+const sherd_layout *sherd__field_layout(const sherd__field *field, int node, sherd_layout *room);
+void sherd__field_state(sherd__state *out, const sherd__field *field, int node);
+
+/* ---- edge.c: what a step between two nodes costs ----------------------------------------------- */
+
+typedef struct sherd__edge {
+    sherd__cost cost; /* at least, if not sure */
+    bool sure_time, sure_bytes;
+} sherd__edge;
+
+/* From lengths and lists alone, in tens of nanoseconds. */
+void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
+/* Priced; *allowed is false for a step that the options rule out. */
+sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
+                               int b);
+/* The same of a step that is priced already. `from` is what it starts from. */
+bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
+
+int sherd__cost_compare(sherd__cost a, sherd__cost b);
+sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
+
+/* ---- least.c: what any plan costs -------------------------------------------------------------- */
+
+/* Fill field->least, from the smallest boxes of the nodes, or of any shards where there are no nodes. */
+void sherd__least_find(sherd__field *field);
+/* Under the arena and with a reduction: what any other plan than the direct step takes at least. */
+int64_t sherd__least_beside_direct(const sherd__field *field);
+
+/* ---- search.c --------------------------------------------------------------------------------- */
+
+typedef struct sherd__route {
+    int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
+    sherd__cost cost;
+} sherd__route;
+
+/*
+ * The cheapest route of cost `limit` at most; ties go by the state keys along the way. Rough: costs are
+ * taken as looked at, not priced, where that is sure for the time, and ties go anyhow. *complete:
+ * nothing was left out.
+ */
+sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *field,
+                               sherd__cost limit, bool rough);
+
+#endif
