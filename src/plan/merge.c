@@ -40,18 +40,18 @@ static bool alike(const sherd__hop *a, const sherd__hop *b)
 
 /* Steps that follow each other and are alike. */
 typedef struct group {
-    const sherd__walk *walk;
+    const sherd__route *route;
     const sherd__hop *hop;
     int count;
     sherd__collective what;
     unsigned axes;
 } group;
 
-static group group_at(const sherd__walk *walk, int first)
+static group group_at(const sherd__route *route, int first)
 {
-    group g = {walk, &walk->hop[first], 1, mergeable(&walk->hop[first]), walk->hop[first].axes};
+    group g = {route, &route->hop[first], 1, mergeable(&route->hop[first]), route->hop[first].axes};
 
-    while (g.what != SHERD__NEVER && first + g.count < walk->hops &&
+    while (g.what != SHERD__NEVER && first + g.count < route->hops &&
            mergeable(&g.hop[g.count]) != SHERD__NEVER && alike(&g.hop[0], &g.hop[g.count]))
         g.axes |= g.hop[g.count++].axes;
     return g;
@@ -71,7 +71,7 @@ static bool in_order(const group *g)
 /* Sets of axes make the same flattened mesh if they differ in axes of extent 1 only. */
 static bool has_mesh(const group *g, const unsigned *flattened, int count)
 {
-    const sherd_mesh *mesh = g->walk->mesh;
+    const sherd_mesh *mesh = g->route->mesh;
     unsigned ones = 0;
 
     for (int i = 0; i < mesh->axes; i++)
@@ -103,7 +103,7 @@ static bool may_merge(sherd__missed *why, const group *g, const unsigned *flatte
     else if (!has_mesh(g, flattened, count))
         *why = SHERD__NO_FLATTENED_MESH;
     else if (g->what == SHERD__REDUCE_SCATTER &&
-             outermost(g)->shape[g->hop->to.dim] % sherd__extent_of(g->walk->mesh, g->axes) != 0)
+             outermost(g)->shape[g->hop->to.dim] % sherd__extent_of(g->route->mesh, g->axes) != 0)
         *why = SHERD__UNEVEN;
     else
         return true;
@@ -119,32 +119,32 @@ static sherd__hop merged(const group *g)
     hop.divisor = 1;
     for (int i = 0; i < g->count; i++)
         if (g->hop[i].from.kind == SHERD_PARTIAL && g->hop[i].from.op == SHERD_AVG)
-            hop.divisor *= sherd__extent_of(g->walk->mesh, g->hop[i].axes);
+            hop.divisor *= sherd__extent_of(g->route->mesh, g->hop[i].axes);
     if (hop.divisor > 1)
         hop.from = sherd_partial(SHERD_SUM);
     return hop;
 }
 
-void sherd__walk_merge(sherd__walk *walk, const unsigned *flattened, int count)
+void sherd__route_merge(sherd__route *route, const unsigned *flattened, int count)
 {
     int kept = 0;
 
-    walk->misses = 0;
-    for (int first = 0; first < walk->hops;) {
-        group g = group_at(walk, first);
+    route->misses = 0;
+    for (int first = 0; first < route->hops;) {
+        group g = group_at(route, first);
         sherd__missed why;
         first += g.count;
         if (g.count > 1 && may_merge(&why, &g, flattened, count)) {
-            walk->hop[kept] = merged(&g);
-            walk->state[++kept] = walk->state[first];
+            route->hop[kept] = merged(&g);
+            route->state[++kept] = route->state[first];
             continue;
         }
         if (g.count > 1)
-            walk->miss[walk->misses++] = (sherd__miss){g.axes, g.what, why};
+            route->miss[route->misses++] = (sherd__miss){g.axes, g.what, why};
         for (int i = first - g.count; i < first; i++) {
-            walk->hop[kept] = walk->hop[i];
-            walk->state[++kept] = walk->state[i + 1];
+            route->hop[kept] = route->hop[i];
+            route->state[++kept] = route->state[i + 1];
         }
     }
-    walk->hops = kept;
+    route->hops = kept;
 }

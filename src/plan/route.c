@@ -8,16 +8,16 @@
 
 #include <string.h>
 
-void sherd__walk_begin(sherd__walk *walk, const sherd__problem *problem)
+void sherd__route_begin(sherd__route *route, const sherd__problem *problem)
 {
     const sherd__layout_spec *spec = &problem->from->spec;
 
-    walk->mesh = spec->mesh;
-    walk->ndim = spec->ndim;
-    memcpy(walk->shape, spec->shape, sizeof walk->shape);
-    walk->cost = 0;
-    walk->hops = walk->misses = 0;
-    sherd__state_of(&walk->state[0], problem->from);
+    route->mesh = spec->mesh;
+    route->ndim = spec->ndim;
+    memcpy(route->shape, spec->shape, sizeof route->shape);
+    route->cost = 0;
+    route->hops = route->misses = 0;
+    sherd__state_of(&route->state[0], problem->from);
 }
 
 /* The dim that an axis shards and its place there; -1 if it shards none. */
@@ -64,49 +64,49 @@ static void put_on(sherd__state *state, int axis, sherd_placement to)
 }
 
 /* The first rank has the largest shard of each dim: however axes nest, that is one rounding up. */
-static void seen_shape(sherd__hop *hop, const sherd__walk *walk, const sherd__state *seen,
+static void seen_shape(sherd__hop *hop, const sherd__route *route, const sherd__state *seen,
                        unsigned unseen)
 {
-    memcpy(hop->shape, walk->shape, sizeof hop->shape);
-    for (int d = 0; d < walk->ndim; d++)
+    memcpy(hop->shape, route->shape, sizeof hop->shape);
+    for (int d = 0; d < route->ndim; d++)
         for (int i = 0; i < seen->axes[d]; i++)
             if (!(unseen >> seen->axis[d][i] & 1))
                 hop->shape[d] =
-                    sherd__ceil_div(hop->shape[d], walk->mesh->extent[seen->axis[d][i]]);
+                    sherd__ceil_div(hop->shape[d], route->mesh->extent[seen->axis[d][i]]);
 }
 
-void sherd__walk_on(sherd__walk *walk, int axis, sherd_placement to, const sherd__state *seen,
-                    unsigned unseen)
+void sherd__route_on(sherd__route *route, int axis, sherd_placement to, const sherd__state *seen,
+                     unsigned unseen)
 {
-    sherd__hop *hop = &walk->hop[walk->hops];
-    const sherd__state *here = &walk->state[walk->hops];
-    sherd__state *next = &walk->state[walk->hops + 1];
+    sherd__hop *hop = &route->hop[route->hops];
+    const sherd__state *here = &route->state[route->hops];
+    sherd__state *next = &route->state[route->hops + 1];
 
-    sherd__assert(-1, walk->hops < SHERD__HOPS);
+    sherd__assert(-1, route->hops < SHERD__HOPS);
     hop->axes = 1u << axis;
-    hop->from = sherd__state_placement(here, walk->ndim, axis);
+    hop->from = sherd__state_placement(here, route->ndim, axis);
     hop->to = to;
     hop->divisor = 1;
-    seen_shape(hop, walk, seen, unseen);
+    seen_shape(hop, route, seen, unseen);
     *next = *here;
-    take_off(next, walk->ndim, axis);
+    take_off(next, route->ndim, axis);
     put_on(next, axis, to);
-    walk->hops++;
+    route->hops++;
 }
 
-sherd_status sherd__walk_answer(sherd__answer *out, const sherd__problem *problem,
-                                sherd__walk *walk)
+sherd_status sherd__route_answer(sherd__answer *out, const sherd__problem *problem,
+                                 sherd__route *route)
 {
     sherd__path *path = &out->path;
 
-    sherd__walk_merge(walk, problem->request->flattened, problem->request->flattened_count);
+    sherd__route_merge(route, problem->request->flattened, problem->request->flattened_count);
     path->stops = 1;
     path->at[0] = problem->from;
-    out->cost = walk->cost;
+    out->cost = route->cost;
     out->proven = false;
-    for (int i = 0; i < walk->hops; i++) {
-        path->merged[path->stops] = (walk->hop[i].axes & (walk->hop[i].axes - 1)) != 0;
-        sherd_status status = sherd__state_layout(&path->at[path->stops], &walk->state[i + 1],
+    for (int i = 0; i < route->hops; i++) {
+        path->merged[path->stops] = (route->hop[i].axes & (route->hop[i].axes - 1)) != 0;
+        sherd_status status = sherd__state_layout(&path->at[path->stops], &route->state[i + 1],
                                                   problem->from, problem->to);
         if (status != SHERD_OK)
             return status;
