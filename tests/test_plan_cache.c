@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan cache, prices of meshes too large to simulate against a walk over their ranks, a
- * million ranks, sizes at the limit, and failed allocations.
+ * The plan cache, prices of meshes too large to simulate against a walk over their ranks, sizes at
+ * the limit, and failed allocations.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -249,47 +249,6 @@ static void prices_by_classes_are_those_of_a_walk(void)
     move_paper_close(&p);
 }
 
-static void a_million_ranks_are_planned_without_a_walk(void)
-{
-    static const struct {
-        const char *mesh, *from, *to;
-        double seconds;
-    } cases[] = {
-        {"1024x1024", "S(0)R", "RR", 20e-3},
-        {"1024x1024", "S(0)S(0)", "S(0)R", 20e-3},
-        {"1024x1024", "S(0)S(1)", "RS(1)", 20e-3},
-        {"1024x1024", "P(sum)S(0)", "RS(0)", 20e-3},
-        {"1024x1024", "S(0)P(sum)", "S(0)S(1)", 20e-3},
-        {"64x128x128", "S(0)S(1)R", "S(0)RS(1)", 20e-3},
-        {"64x128x128", "S(0)RS(1)", "S(0)S(0)R", 20e-3},
-        {"16x16x16x16x16", "S(0)S(1)S(0)RR", "S(0)S(0)S(1)RR", 20e-3},
-        /* these exchange both axes among two dims: all million points are walked, once */
-        {"1024x1024", "S(0)S(1)", "S(1)S(0)", 5},
-        {"1024x1024", "S(0)S(0)", "S(0)[1]S(0)[0]", 5},
-    };
-    static const int64_t shape[] = {1000003, 65537};
-    paper p;
-
-    paper_open(&p, 1 << 20);
-    for (int i = 0; i < LEN(cases); i++) {
-        const sherd_mesh *mesh = paper_mesh(&p, cases[i].mesh);
-        const sherd_layout *from = paper_placed(&p, mesh, 2, shape, cases[i].from);
-        const sherd_layout *to = paper_placed(&p, mesh, 2, shape, cases[i].to);
-        double best = 100;
-        for (int round = 0; round < 3; round++) {
-            sherd__plans_clear(&p.space);
-            double start = seconds_now();
-            find(from, to);
-            double each = seconds_now() - start;
-            best = each < best ? each : best;
-        }
-        printf("       %s on %s: %.0f us\n", find(from, to)->what, cases[i].mesh, best * 1e6);
-        CHECK(best < cases[i].seconds);
-        CHECK(find(from, to)->price.recv_total_bytes >= find(from, to)->price.bound_total_bytes);
-    }
-    move_paper_close(&p);
-}
-
 /* Sizes near 2^62 stop there instead of wrapping round, and never turn a move into nothing. */
 static void sizes_at_the_limit_do_not_overflow(void)
 {
@@ -411,7 +370,6 @@ static const check_test tests[] = {
     {TEST(a_cached_find_is_quick)},
     {TEST(fingerprints_are_of_content)},
     {TEST(prices_by_classes_are_those_of_a_walk)},
-    {TEST(a_million_ranks_are_planned_without_a_walk)},
     {TEST(sizes_at_the_limit_do_not_overflow)},
     {TEST(prices_rise_with_bytes)},
     {TEST(every_failed_allocation_is_survived)},

@@ -127,10 +127,10 @@ static void count_dim(const chain *c, int i, int d)
         return;
     }
     const sherd__place whole = {0, 0, c->from->spec.shape[d], 0};
+    const sherd__look look = {m->crossed, c->at, false};
     sherd__place target = place_of(c, to, d, 0);
     m->kept[d] = sherd__max(sherd__min(mine.hi, target.hi) - sherd__max(mine.lo, target.lo), 0);
-    m->asked[d] =
-        sherd__place_gather(&to->list[d], whole, mine.lo, mine.hi, m->crossed, c->at, false);
+    m->asked[d] = sherd__place_gather(&to->list[d], whole, mine.lo, mine.hi, &look);
 }
 
 /* Received and sent in one step at coordinates that all have a run. */

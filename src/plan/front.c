@@ -26,7 +26,8 @@ typedef struct front {
     bool joint;
     sherd__wide best;
     sherd__wide times, less; /* with the dims that stay */
-    point top;           /* nothing in this component exceeds it */
+    unsigned found;          /* axes of this component that u depends on */
+    point top;               /* nothing in it exceeds it */
 } front;
 
 /* Whether a is as good as b whatever the other components are. */
@@ -63,37 +64,60 @@ static void add(front *f, point p)
 
 /* ---- one component -------------------------------------------------------------------------- */
 
-static unsigned bits_in(const sherd__list *list, unsigned axes, int64_t *product)
+/* Axes of a component that what is found through `through` depends on. */
+static unsigned axes_found(const sherd__question *q, const sherd__component *c)
 {
-    unsigned bits = 0;
+    unsigned axes = 0;
 
-    *product = 1;
+    for (int i = 0; i < q->grid->mesh->axes; i++)
+        if (q->grid->dim_of[q->near][i] >= 0 ||
+            (q->grid->dim_of[1 - q->near][i] >= 0 && !(q->through >> i & 1)))
+            axes |= 1u << i;
+    return axes & c->axes;
+}
+
+static int64_t shards_through(const sherd__list *list, unsigned axes)
+{
+    int64_t shards = 1;
+
     for (int i = 0; i < list->levels; i++)
-        if (axes >> list->axis[i] & 1) {
-            bits |= 1u << list->axis[i];
-            *product *= list->extent[i];
-        }
-    return bits;
+        shards *= axes >> list->axis[i] & 1 ? list->extent[i] : 1;
+    return shards;
+}
+
+/* What a rank below this point finds in one dim at most; exact if `known`. */
+static int64_t most_found(const sherd__walk *w, int d, bool known)
+{
+    const front *f = w->what;
+    const sherd__pieces *dim = &w->grid->dim[d];
+    const sherd__list *far = &dim->side[1 - w->near];
+    int64_t longest = sherd__place_longest(&dim->side[w->near], &w->mine[d]);
+
+    if (f->asked->kind == SHERD__BOTH_BOXES)
+        return longest;
+    if (known) {
+        const sherd__look look = {w->through, w->at, f->asked->kind == SHERD__MESSAGES};
+        return sherd__place_gather(far, w->fence[d], w->mine[d].lo, w->mine[d].hi, &look);
+    }
+    if (f->asked->kind == SHERD__MESSAGES)
+        return sherd__min(longest, shards_through(far, w->through));
+    return sherd__place_most(far, &w->fence[d], w->through, longest);
 }
 
 /* What no rank below this point exceeds. */
 static point most(const sherd__walk *w)
 {
     const front *f = w->what;
+    bool known = w->known && (f->found & ~w->known) == 0;
     point p = {1, 0};
-    int64_t far = 1, parts;
+    int64_t far = 1;
 
     for (int d = 0; d < w->grid->ndim; d++) {
         if (!(w->component->dims >> d & 1))
             continue;
-        const sherd__pieces *dim = &w->grid->dim[d];
-        int64_t longest = sherd__place_longest(&dim->side[w->near], &w->mine[d]);
-        if (f->asked->kind == SHERD__MESSAGES) {
-            bits_in(&dim->side[1 - w->near], w->through, &parts);
-            longest = sherd__min(longest, parts);
-        }
-        p.u *= longest;
-        far *= sherd__place_longest(&dim->side[1 - w->near], &w->fence[d]);
+        p.u *= most_found(w, d, known);
+        if (f->asked->kind == SHERD__BOTH_BOXES)
+            far *= sherd__place_longest(&w->grid->dim[d].side[1 - w->near], &w->fence[d]);
     }
     if (f->asked->kind == SHERD__BOTH_BOXES)
         p.v = far;
@@ -118,7 +142,8 @@ static bool worth(const sherd__walk *w)
 static void leaf(sherd__walk *w, int64_t times)
 {
     front *f = w->what;
-    bool counting = f->asked->kind == SHERD__MESSAGES;
+    const bool counting = f->asked->kind == SHERD__MESSAGES;
+    const sherd__look out = {w->through, w->at, counting}, in = {w->own, w->at, counting};
     point p = {1, 1};
 
     (void)times;
@@ -132,8 +157,8 @@ static void leaf(sherd__walk *w, int64_t times)
             p.v *= w->fence[d].hi - w->fence[d].lo;
             continue;
         }
-        p.u *= sherd__place_gather(far, w->fence[d], lo, hi, w->through, w->at, counting);
-        p.v *= sherd__place_gather(far, w->inner[d], lo, hi, w->own, w->at, counting);
+        p.u *= sherd__place_gather(far, w->fence[d], lo, hi, &out);
+        p.v *= sherd__place_gather(far, w->inner[d], lo, hi, &in);
     }
     if (f->joint) {
         if (value_of(f, p) > f->best)
@@ -146,8 +171,9 @@ static void leaf(sherd__walk *w, int64_t times)
 
 static void walk(front *f, const sherd__component *c)
 {
+    sherd__component ordered = *c;
     sherd__walk w = {.grid = f->asked->grid,
-                     .component = c,
+                     .component = &ordered,
                      .near = f->asked->near,
                      .through = f->asked->through,
                      .own = f->asked->own,
@@ -156,6 +182,8 @@ static void walk(front *f, const sherd__component *c)
                      .leaf = leaf,
                      .what = f};
 
+    f->found = axes_found(f->asked, c);
+    sherd__component_order(w.grid, &ordered, f->found);
     for (int d = 0; d < w.grid->ndim; d++)
         w.mine[d] = w.fence[d] = (sherd__place){0, 0, w.grid->dim[d].n, 0};
     f->top = most(&w);

@@ -267,12 +267,27 @@ static int leads(const sherd__grid *grid, int axis, unsigned known)
         const sherd__list *list = &grid->dim[d].side[side];
         int depth = depth_of(list, known), other = depth_of(&grid->dim[d].side[1 - side], known);
         if (depth < list->levels && list->axis[depth] == axis)
-            score += other > depth ? 3 : 2;
+            score += other > depth ? 5 : 2;
     }
     return score;
 }
 
-static void set_order(const sherd__grid *grid, sherd__component *c)
+/* Of some axes the one to walk next. */
+static int next_axis(const sherd__grid *grid, unsigned axes, unsigned known)
+{
+    int best = -1, most = -1;
+
+    for (int i = 0; i < grid->mesh->axes; i++) {
+        int score = axes >> i & 1 ? leads(grid, i, known) : -1;
+        if (score > most) {
+            most = score;
+            best = i;
+        }
+    }
+    return best;
+}
+
+void sherd__component_order(const sherd__grid *grid, sherd__component *c, unsigned first)
 {
     unsigned known = 0;
 
@@ -281,16 +296,10 @@ static void set_order(const sherd__grid *grid, sherd__component *c)
         if (c->dims >> d & 1)
             c->order[c->length++] = (int8_t)d;
     while (known != c->axes) {
-        int best = -1, most = -1;
-        for (int i = 0; i < grid->mesh->axes; i++) {
-            int score = c->axes & ~known & 1u << i ? leads(grid, i, known) : -1;
-            if (score > most) {
-                most = score;
-                best = i;
-            }
-        }
-        known |= 1u << best;
-        c->order[c->length++] = (int8_t)(SHERD_MAX_DIMS + best);
+        unsigned left = c->axes & ~known;
+        int axis = next_axis(grid, left & first ? left & first : left, known);
+        known |= 1u << axis;
+        c->order[c->length++] = (int8_t)(SHERD_MAX_DIMS + axis);
     }
 }
 
@@ -314,7 +323,7 @@ static void find_components(sherd__grid *grid)
                 }
         }
         left &= ~c->dims;
-        set_order(grid, c);
+        sherd__component_order(grid, c, c->axes);
     }
 }
 
@@ -325,7 +334,6 @@ void sherd__grid_join(const sherd__grid *grid, sherd__component *out)
         out->dims |= grid->component[i].dims;
         out->axes |= grid->component[i].axes;
     }
-    set_order(grid, out);
 }
 
 void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int64_t *shape)

@@ -107,8 +107,11 @@ typedef struct sherd__grid {
 
 void sherd__grid_make(sherd__grid *grid, const sherd__change *change, const int64_t *shape);
 
-/* One component of all dims that move. */
+/* One component of all dims that move, without an order. */
 void sherd__grid_join(const sherd__grid *grid, sherd__component *out);
+
+/* Order a component: the axes `first` before the others. */
+void sherd__component_order(const sherd__grid *grid, sherd__component *c, unsigned first);
 
 /* Where class i of a dim lies; both lists begin there. */
 void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place *out,
@@ -125,15 +128,26 @@ void sherd__place_descend(const sherd__list *list, sherd__place *place, const in
 void sherd__place_meeting(const sherd__list *list, const sherd__place *place, int64_t lo,
                           int64_t hi, int64_t *first, int64_t *end);
 
-/*
- * What of [lo, hi) the shards below a place hold, those at all coordinates of the `crossed` axes and
- * at the coordinates `at` of the others; or how many of these shards hold some of it.
- */
+/* At which shards to look: at all coordinates of the `crossed` axes, at my own of the others. */
+typedef struct sherd__look {
+    unsigned crossed;
+    const int64_t *at;
+    bool counting; /* how many shards hold something, not how much */
+} sherd__look;
+
+/* What of [lo, hi) the shards below a place hold. */
 int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t lo, int64_t hi,
-                            unsigned crossed, const int64_t *at, bool counting);
+                            const sherd__look *look);
 
 /* The longest shard below a place, or a little more. */
 int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place);
+
+/*
+ * What an interval of this length, wherever it lies, finds at most of the shards below a place at all coordinates of
+ * the `crossed` axes and one of the others; by lengths.
+ */
+int64_t sherd__place_most(const sherd__list *list, const sherd__place *place, unsigned crossed,
+                          int64_t length);
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 

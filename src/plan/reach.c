@@ -79,6 +79,40 @@ int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place)
     return sherd__min(length, list->longest);
 }
 
+/* One shard's share of an interval of a length at this level: all coordinates of crossed axes, one of others. */
+static int64_t share_of(const sherd__list *list, int level, unsigned crossed, int64_t length)
+{
+    int64_t shards = 1, piece = length;
+
+    for (int i = level; i < list->levels; i++) {
+        piece = sherd__ceil_div(piece, list->extent[i]);
+        shards = crossed >> list->axis[i] & 1 ? sherd__mul_cut(shards, list->extent[i]) : shards;
+    }
+    return sherd__min(sherd__mul_cut(shards, piece), length);
+}
+
+/*
+ * Full children repeat, so each stretch as long as one finds one child's share of it, wherever it begins; a short
+ * last child comes on top.
+ */
+int64_t sherd__place_most(const sherd__list *list, const sherd__place *place, unsigned crossed,
+                          int64_t length)
+{
+    int64_t below = place->hi - place->lo;
+    int level = place->level;
+
+    for (; level < list->levels && !list->cuts && !(crossed >> list->axis[level] & 1); level++)
+        below = sherd__ceil_div(below, list->extent[level]);
+    length = sherd__min(length, below);
+    if (list->cuts || level == list->levels || length == 0)
+        return length;
+    int64_t child = sherd__ceil_div(below, list->extent[level]);
+    int64_t share = share_of(list, level + 1, crossed, child);
+    int64_t found = length / child * share + sherd__min(length % child, share) +
+                    share_of(list, level + 1, crossed, below % child);
+    return sherd__min(found, length);
+}
+
 /* ---- gathering ------------------------------------------------------------------------------ */
 
 static bool all_crossed(const sherd__list *list, int level, unsigned crossed)
@@ -90,17 +124,17 @@ static bool all_crossed(const sherd__list *list, int level, unsigned crossed)
 }
 
 int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t lo, int64_t hi,
-                            unsigned crossed, const int64_t *at, bool counting)
+                            const sherd__look *look)
 {
     int64_t sum = 0, first, end;
 
-    sherd__place_descend(list, &place, at, ~0u, crossed);
+    sherd__place_descend(list, &place, look->at, ~0u, look->crossed);
     int64_t met = sherd__min(hi, place.hi) - sherd__max(lo, place.lo);
     if (met <= 0)
         return 0;
     if (place.level == list->levels)
-        return counting ? 1 : met;
-    if (!counting && all_crossed(list, place.level, crossed))
+        return look->counting ? 1 : met;
+    if (!look->counting && all_crossed(list, place.level, look->crossed))
         return met; /* the children partition it */
     sherd__place_meeting(list, &place, lo, hi, &first, &end);
     for (int64_t i = first, alike; i < end; i += alike) {
@@ -109,7 +143,7 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
         alike = 1;
         if (!list->cuts && child.lo >= lo && child.hi <= hi) /* whole, as those that follow */
             alike = (sherd__min(hi, place.hi) - child.lo) / (child.hi - child.lo);
-        sum += alike * sherd__place_gather(list, child, lo, hi, crossed, at, counting);
+        sum += alike * sherd__place_gather(list, child, lo, hi, look);
     }
     return sum;
 }
