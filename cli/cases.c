@@ -6,7 +6,6 @@
 #include "cases.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,53 +112,12 @@ static json_t *answer_in(sherd_world *world, const cli_case *c, const cli_values
     return error_of(&problem, id);
 }
 
-/* As many ranks as a mesh names; all that there can be if the text is bad, which is said when it is read again. */
-static int ranks_named(sherd_world *scratch, const char *text, bool layout)
-{
-    const sherd_mesh *mesh;
-    const sherd_layout *read = NULL;
-    int ranks = 0;
-
-    if (layout) {
-        if (sherd_layout_parse(&read, scratch, text, NULL) != SHERD_OK)
-            return INT_MAX;
-        mesh = sherd_layout_mesh(read);
-    } else if (sherd_mesh_parse(&mesh, scratch, text) != SHERD_OK) {
-        return INT_MAX;
-    }
-    if (!mesh->ranks)
-        return (int)sherd_mesh_ranks(mesh);
-    for (int64_t i = 0; i < mesh->count; i++)
-        ranks = mesh->ranks[i] >= ranks ? mesh->ranks[i] + 1 : ranks;
-    return ranks;
-}
-
-/* A world as large as the meshes of a problem: prices ask how large it is, and its ranks are walked. */
-static sherd_status open_world(sherd_world **out, const cli_values *values)
-{
-    static const cli_key keys[] = {CLI_LAYOUT, CLI_MESH, CLI_TO_MESH};
-    sherd_world *scratch;
-    int ranks = 1;
-
-    *out = NULL;
-    sherd_status status = sherd_world_paper(&scratch, INT_MAX);
-    if (status != SHERD_OK)
-        return status;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const char *text = values->of[keys[i]];
-        int named = text ? ranks_named(scratch, text, keys[i] == CLI_LAYOUT) : 0;
-        ranks = named > ranks ? named : ranks;
-    }
-    status = sherd_world_close(scratch);
-    return status == SHERD_OK ? sherd_world_paper(out, ranks) : status;
-}
-
 json_t *cli_answer(const cli_case *c, const cli_values *values, json_t *id, cli_verdict *verdict)
 {
     sherd_world *world;
 
     *verdict = CLI_REFUSED;
-    if (open_world(&world, values) != SHERD_OK)
+    if (!cli_paper_open(&world, values))
         return NULL;
     sherd_world_fail_allocation(world, c->fail_allocation);
     json_t *out = answer_in(world, c, values, id, verdict);

@@ -15,16 +15,6 @@
 
 /* ---- ranks ------------------------------------------------------------------------------------ */
 
-/* How many ranks a world needs to have this mesh. */
-static int64_t ranks_for(const sherd_mesh *mesh)
-{
-    int64_t most = mesh->ranks ? 0 : mesh->count;
-
-    for (int64_t i = 0; mesh->ranks && i < mesh->count; i++)
-        most = mesh->ranks[i] >= most ? (int64_t)mesh->ranks[i] + 1 : most;
-    return most;
-}
-
 static sherd_status count_ranks(int *out, cli_problem *p)
 {
     const sherd_mesh *meshes[] = {p->mesh, p->to_mesh};
@@ -32,7 +22,7 @@ static sherd_status count_ranks(int *out, cli_problem *p)
 
     *out = 1;
     for (int i = 0; i < 2; i++) {
-        int64_t ranks = meshes[i] ? ranks_for(meshes[i]) : 1;
+        int64_t ranks = meshes[i] ? cli_ranks_for(meshes[i]) : 1;
         if (ranks > SHERD_MAX_RANKS) {
             p->blamed = keys[i];
             return sherd__fail(p->diag, SHERD_ELIMIT,

@@ -102,6 +102,14 @@ cli_read cli_read_layout, cli_read_mesh, cli_read_to_mesh, cli_read_shape, cli_r
     cli_read_price, cli_read_per_host, cli_read_flattened, cli_read_max_bytes, cli_read_ranks,
     cli_read_ranks_as;
 
+/*
+ * A world of paper that has as many ranks as the meshes of these texts name: prices ask how many there are, and its
+ * ranks are walked. Where a mesh can't be read it has all that there can be. False: no memory for one.
+ */
+bool cli_paper_open(sherd_world **out, const cli_values *values);
+/* How many ranks a world must have for a mesh. */
+int64_t cli_ranks_for(const sherd_mesh *mesh);
+
 /* Options for sherd_plan_create and sherd_redistribute; points into the problem. */
 sherd_plan_options cli_plan_options(const cli_problem *p);
 

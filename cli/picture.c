@@ -8,7 +8,6 @@
 
 #include "base/num.h"
 #include "base/text.h"
-#include "world/world.h"
 
 static const char function[] = "sherd_show";
 
@@ -275,10 +274,10 @@ static int64_t addends_of(const sherd_layout *from, const sherd_layout *to)
     return n;
 }
 
-sherd_status cli_picture_make(cli_picture *out, cli_problem *p)
+sherd_status cli_picture_make(cli_picture *out, sherd__heap *heap, cli_problem *p)
 {
     memset(out, 0, sizeof *out);
-    out->heap = sherd__world_heap(p->world);
+    out->heap = heap;
     out->sides = p->to ? 2 : 1;
     out->ndim = p->from->spec.ndim;
     out->element_bytes = sherd_dtype_bytes(p->dtype);

@@ -56,7 +56,7 @@ typedef struct cli_piece {
 } cli_piece;
 
 /* The picture of a problem's layouts; a failure is in its diag, and `out` is to be cleared in any case. */
-sherd_status cli_picture_make(cli_picture *out, cli_problem *p);
+sherd_status cli_picture_make(cli_picture *out, sherd__heap *heap, cli_problem *p);
 void cli_picture_clear(cli_picture *picture);
 
 /* The patch of a box on a sheet; false if the box is not on it. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,6 +41,47 @@ sherd_plan_options cli_plan_options(const cli_problem *p)
         .max_bytes = p->max_bytes,
     };
     return options;
+}
+
+/* ---- worlds ----------------------------------------------------------------------------------- */
+
+int64_t cli_ranks_for(const sherd_mesh *mesh)
+{
+    int64_t most = mesh->ranks ? 0 : mesh->count;
+
+    for (int64_t i = 0; mesh->ranks && i < mesh->count; i++)
+        most = sherd__max(most, (int64_t)mesh->ranks[i] + 1);
+    return most;
+}
+
+/* Ranks that a mesh's text names, or a layout's; INT_MAX where it can't be read. */
+static int64_t ranks_named(sherd_world *world, cli_key key, const char *text)
+{
+    const sherd_layout *layout;
+    const sherd_mesh *mesh;
+
+    if (key == CLI_LAYOUT)
+        return sherd_layout_parse(&layout, world, text, NULL) == SHERD_OK
+                   ? cli_ranks_for(sherd_layout_mesh(layout))
+                   : INT_MAX;
+    return sherd_mesh_parse(&mesh, world, text) == SHERD_OK ? cli_ranks_for(mesh) : INT_MAX;
+}
+
+bool cli_paper_open(sherd_world **out, const cli_values *values)
+{
+    static const cli_key keys[] = {CLI_LAYOUT, CLI_MESH, CLI_TO_MESH};
+    sherd_world *largest;
+    int64_t ranks = 1;
+
+    *out = NULL;
+    if (sherd_world_paper(&largest, INT_MAX) != SHERD_OK)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (values->of[keys[i]])
+            ranks = sherd__max(ranks, ranks_named(largest, keys[i], values->of[keys[i]]));
+    sherd_status status = sherd_world_close(largest); /* what can't be read is said later */
+    status = sherd_world_paper(out, sherd__int(ranks));
+    return status == SHERD_OK;
 }
 
 /* ---- meshes, shapes, layouts ------------------------------------------------------------------ */

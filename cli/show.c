@@ -7,7 +7,6 @@
 #include "table.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -89,7 +88,7 @@ static sherd_status draw(cli_problem *p)
 {
     const sherd_plan *plan = NULL;
     cli_picture picture;
-    sherd_status status = cli_picture_make(&picture, p);
+    sherd_status status = cli_picture_make(&picture, sherd__world_heap(p->world), p);
 
     if (status == SHERD_OK && p->to)
         status = cli_plan_make(&plan, p, p->planner);
@@ -131,7 +130,7 @@ int cli_show(int argc, char **argv)
 
     if (!cli_values_read(&values, CLI_OF_SHOW, "show", argc, argv))
         return CLI_UNUSABLE;
-    if (sherd_world_paper(&world, INT_MAX) != SHERD_OK) {
+    if (!cli_paper_open(&world, &values)) {
         cli_refuse("show", "out of memory");
         return CLI_FAILED;
     }

@@ -87,7 +87,7 @@ static void spread(scale *s, int64_t n, int total, int least)
 
 static void find_sizes(grid *g)
 {
-    int room = g->screen->width - MARGIN - g->column.parts - 2;
+    int room = g->screen->width - MARGIN - g->column.parts - 8; /* the last number too */
     int wide = room < WIDE ? room : WIDE, narrow = 3;
     double shape = (double)g->picture->rows / (double)g->picture->columns;
 
