@@ -25,9 +25,9 @@ typedef struct front {
     /* one walk over everything: the number itself */
     bool joint;
     sherd__wide best;
-    sherd__wide times, less; /* with the dims that stay */
-    unsigned found;          /* axes of this component that u depends on */
-    point top;               /* nothing in it exceeds it */
+    sherd__wide times, less;        /* with the dims that stay */
+    unsigned found[SHERD_MAX_DIMS]; /* axes that u depends on by position */
+    point top;                      /* nothing in it exceeds it */
 } front;
 
 /* Whether a is as good as b whatever the other components are. */
@@ -64,16 +64,23 @@ static void add(front *f, point p)
 
 /* ---- one component -------------------------------------------------------------------------- */
 
-/* Axes of a component that what is found through `through` depends on. */
-static unsigned axes_found(const sherd__question *q, const sherd__component *c)
+/*
+ * Axes that what is found in a dim depends on, and not by lengths alone: 0 where all of the far side is crossed, and
+ * so all that is mine is found.
+ */
+static unsigned axes_found(const sherd__question *q, int d)
 {
-    unsigned axes = 0;
+    const sherd__list *near = &q->grid->dim[d].side[q->near];
+    const sherd__list *far = &q->grid->dim[d].side[1 - q->near];
+    unsigned mine = 0, own = 0;
 
-    for (int i = 0; i < q->grid->mesh->axes; i++)
-        if (q->grid->dim_of[q->near][i] >= 0 ||
-            (q->grid->dim_of[1 - q->near][i] >= 0 && !(q->through >> i & 1)))
-            axes |= 1u << i;
-    return axes & c->axes;
+    for (int i = 0; i < near->levels; i++)
+        mine |= 1u << near->axis[i];
+    for (int i = 0; i < far->levels; i++)
+        own |= 1u << far->axis[i];
+    if (q->kind != SHERD__MESSAGES)
+        own &= ~q->through;
+    return own ? mine | (own & ~q->through) : 0;
 }
 
 static int64_t shards_through(const sherd__list *list, unsigned axes)
@@ -85,8 +92,8 @@ static int64_t shards_through(const sherd__list *list, unsigned axes)
     return shards;
 }
 
-/* What a rank below this point finds in one dim at most; exact if `known`. */
-static int64_t most_found(const sherd__walk *w, int d, bool known)
+/* What a rank below this point finds in one dim at most. */
+static int64_t most_found(const sherd__walk *w, int d)
 {
     const front *f = w->what;
     const sherd__pieces *dim = &w->grid->dim[d];
@@ -95,7 +102,7 @@ static int64_t most_found(const sherd__walk *w, int d, bool known)
 
     if (f->asked->kind == SHERD__BOTH_BOXES)
         return longest;
-    if (known) {
+    if (f->found[d] && (f->found[d] & ~w->known) == 0) { /* exact */
         const sherd__look look = {w->through, w->at, f->asked->kind == SHERD__MESSAGES};
         return sherd__place_gather(far, w->fence[d], w->mine[d].lo, w->mine[d].hi, &look);
     }
@@ -108,14 +115,13 @@ static int64_t most_found(const sherd__walk *w, int d, bool known)
 static point most(const sherd__walk *w)
 {
     const front *f = w->what;
-    bool known = w->known && (f->found & ~w->known) == 0;
     point p = {1, 0};
     int64_t far = 1;
 
     for (int d = 0; d < w->grid->ndim; d++) {
         if (!(w->component->dims >> d & 1))
             continue;
-        p.u *= most_found(w, d, known);
+        p.u *= most_found(w, d);
         if (f->asked->kind == SHERD__BOTH_BOXES)
             far *= sherd__place_longest(&w->grid->dim[d].side[1 - w->near], &w->fence[d]);
     }
@@ -182,8 +188,13 @@ static void walk(front *f, const sherd__component *c)
                      .leaf = leaf,
                      .what = f};
 
-    f->found = axes_found(f->asked, c);
-    sherd__component_order(w.grid, &ordered, f->found);
+    unsigned first = 0;
+
+    for (int d = 0; d < w.grid->ndim; d++) {
+        f->found[d] = c->dims >> d & 1 ? axes_found(f->asked, d) : 0;
+        first |= f->found[d];
+    }
+    sherd__component_order(w.grid, &ordered, first);
     for (int d = 0; d < w.grid->ndim; d++)
         w.mine[d] = w.fence[d] = (sherd__place){0, 0, w.grid->dim[d].n, 0};
     f->top = most(&w);
