@@ -41,7 +41,7 @@ json_t *cli_integers(const int64_t *values, int count)
 
 sherd_status cli_put_status(bool good, cli_problem *p)
 {
-    return good ? SHERD_OK : sherd__no_memory(p->diag, p->world ? "sherd_answer" : "");
+    return good ? SHERD_OK : sherd__no_memory(p->diag, "sherd_answer");
 }
 
 static char *text_of(const json_t *root)
