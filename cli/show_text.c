@@ -133,7 +133,10 @@ static void print_places(FILE *to, const grid *g)
 
 static void print_border(FILE *to, const grid *g, int64_t row)
 {
-    fprintf(to, "%*lld +", MARGIN - 1, (long long)row);
+    if (g->picture->ndim > 1)
+        fprintf(to, "%*lld +", MARGIN - 1, (long long)row);
+    else
+        fprintf(to, "%*s+", MARGIN, "");
     for (int i = 0; i < g->column.parts; i++) {
         repeat(to, '-', g->column.size[i]);
         fputc('+', to);

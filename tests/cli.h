@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of the `sherd` command: what it printed, as text and as JSON; case files without files. */
+/*
+ * Tests of the `sherd` command: what it printed, as text and as JSON; case files without files. They define CHECK_PURE.
+ */
 #ifndef SHERD_TEST_CLI_H
 #define SHERD_TEST_CLI_H
 
-#define CHECK_PURE
 #include "check.h"
 #include "program.h"
 

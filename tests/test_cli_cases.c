@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Case files, by the example of sherd plan: good and bad lines, exit statuses, and too little memory anywhere. */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
 #include "cli.h"
 
 #include "cases.h"

@@ -3,6 +3,9 @@
  * sherd check: its data (a wrong element is found wherever it is, addends come to the value), and the command with
  * threads and processes on all dtypes.
  */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
 #include "cli.h"
 
 #include "cases.h"

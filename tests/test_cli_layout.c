@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sherd layout: boxes of all ranks as JSON and as a table, which ranks are shown, and every way to be refused. */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
 #include "cli.h"
 
 #include "cases.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sherd plan: keys and values, the table, cuts that stay, and every way to be refused. */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
 #include "cli.h"
 
 #define MOVE "plan --mesh x=3 --shape 7x5 --from S(0) --to S(1)"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sherd show: grids to scale, labels, what moves, no color where nobody sees it, and pictures that are good XML. */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
 #include "cli.h"
 
 #include "cases.h"
