@@ -275,7 +275,7 @@ static void a_pending_gradient_of_a_shard_is_scattered(sherd_world *world)
     sherd_comm_reset(world);
     sherd_backward(total(fork_of(x)));
     CHECK_EQ(calls(world), 1);
-    CHECK_TEXT(sherd_comm_get(world, 0).op, "reduce_exchange");
+    CHECK_TEXT(sherd_comm_get(world, 0).op, "reduce_scatter");
     CHECK(sherd__raw_grad(w)->layout == rows);
     CHECK_EQ(wrong_grads(w, 4), 0);
     CHECK_OK(sherd_world_check(world));
