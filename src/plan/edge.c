@@ -24,6 +24,19 @@ sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
                          sherd__add_cut(a.bytes, b.bytes), a.steps + b.steps};
 }
 
+/* Some rank receives the mean at least, and what it does in several steps is not rounded down. */
+int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
+{
+    const sherd_link *link = &field->link;
+    int64_t mean = bytes / field->mesh->count, ps = link->beta_femtoseconds / 1000;
+    int64_t fs = link->beta_femtoseconds % 1000;
+
+    if (bytes == 0)
+        return 0;
+    return sherd__add_cut(link->alpha_picoseconds,
+                          sherd__add_cut(sherd__mul_cut(mean, ps), mean / 1000 * fs));
+}
+
 /* ---- looking ---------------------------------------------------------------------------------- */
 
 /* How many outermost axes two ways share with equal cuts. */
@@ -137,14 +150,17 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
     }
     out->sure_time = arena && !unsure;
     out->sure_bytes = arena && !gathered;
+    out->open_bytes = !stays;
     if (arena)
         out->cost.picoseconds =
             sherd__arena_time(&sliced, kind, stays, b->longest, k, field->bytes);
-    else if (kind != SHERD_STEP_SLICE)
-        out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
     if (stays && reduced && (sliced || !arena))
         elements = sherd__mul_cut(b->total / k, 2 * (k - 1));
     out->cost.bytes = sherd__mul_cut(elements, field->bytes);
+    if (!arena && kind != SHERD_STEP_SLICE)
+        out->cost.picoseconds =
+            sherd__max(k > 1 ? field->price->floor(field->problem, b->longest, k) : field->arrival,
+                       sherd__carry_time(field, out->cost.bytes));
 }
 
 /* To another mesh: how many are written there, and that addends come together. */
@@ -223,6 +239,22 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
     return request->max_bytes == 0 || peak_of(problem, step) <= request->max_bytes;
 }
 
+void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b)
+{
+    sherd_layout rooms[2];
+    sherd__change change;
+    int64_t elements;
+
+    sherd__change_find(&change, sherd__field_layout(field, a, &rooms[0]),
+                       sherd__field_layout(field, b, &rooms[1]));
+    sherd__received_total(&elements, &change, field->shape);
+    edge->cost.bytes = sherd__mul_cut(elements, field->bytes);
+    edge->sure_bytes = true;
+    if (!edge->sure_time)
+        edge->cost.picoseconds =
+            sherd__max(edge->cost.picoseconds, sherd__carry_time(field, edge->cost.bytes));
+}
+
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b)
 {
@@ -233,6 +265,8 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
         sherd__step_price(&step, field->problem, sherd__field_layout(field, a, &rooms[0]),
                           sherd__field_layout(field, b, &rooms[1]));
     *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);
-    *out = (sherd__edge){{step.step.picoseconds, step.step.recv_total_bytes, 1}, true, true};
+    *out = (sherd__edge){.cost = {step.step.picoseconds, step.step.recv_total_bytes, 1},
+                         .sure_time = true,
+                         .sure_bytes = true};
     return status;
 }

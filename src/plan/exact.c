@@ -184,7 +184,11 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
         return SHERD_OK;
     sherd_status status = sherd__search_run(&route, &complete, field, *limit, true);
     for (int i = 1; i < route.stops && status == SHERD_OK; i++) {
-        status = sherd__edge_price(&edge, &allowed, field, route.stop[i - 1], route.stop[i]);
+        sherd__edge_look(&edge, field, route.stop[i - 1], route.stop[i]);
+        if (!edge.sure_time)
+            status = sherd__edge_price(&edge, &allowed, field, route.stop[i - 1], route.stop[i]);
+        else if (!edge.sure_bytes)
+            sherd__edge_total(&edge, field, route.stop[i - 1], route.stop[i]);
         cost = sherd__cost_add(cost, edge.cost);
     }
     if (status == SHERD_OK && route.stops && sherd__cost_compare(cost, *limit) < 0)

@@ -32,6 +32,9 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     field->bytes = (int64_t)problem->element_bytes;
     field->plain = field->price == &sherd__price_arena && !problem->request->forbidden &&
                    !problem->request->max_bytes;
+    field->arrival = field->price->floor(problem, 1, 1);
+    if (field->price->least_link)
+        field->link = field->price->least_link(problem);
     field->elements = 1;
     for (int d = 0; d < from->ndim; d++) {
         field->shape[d] = from->shape[d];

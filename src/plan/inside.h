@@ -101,6 +101,11 @@ typedef struct sherd__price_model {
      * none). It does not fall when either grows. Searches leave out what cannot get below it.
      */
     int64_t (*floor)(const sherd__problem *problem, int64_t target_max, int64_t addends);
+    /*
+     * A link so that steps which together bring one rank some bytes take its alpha and its beta for
+     * these bytes at least. NULL: no such is known.
+     */
+    sherd_link (*least_link)(const sherd__problem *problem);
 } sherd__price_model;
 
 const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);

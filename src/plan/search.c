@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { LOOKS = 4000000, PRICES = 20000 };
+enum { LOOKS = 4000000, TOTAL_LOOKS = 20, PRICES = 20000 };
 
 /* A step by which a node was reached at the cost that it had then. */
 typedef struct link {
@@ -91,18 +91,29 @@ static bool hopeful(const finder *f, int node, sherd__cost spent)
            sherd__cost_compare(sherd__cost_add(spent, n->left), f->best) <= 0;
 }
 
-/* The cost of the step at `edge`, which was looked at. */
+/*
+ * Make the cost of a step that was looked at sure, by its bytes where these decide, else by its price.
+ * *allowed is false if the options rule it out, or if it is not hopeful any more.
+ */
 static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
 {
-    const sherd__request *request = f->field->problem->request;
-    bool limited = request->forbidden || request->max_bytes;
+    const sherd__field *field = f->field;
+    bool limited =
+        !field->plain && (field->problem->request->forbidden || field->problem->request->max_bytes);
 
     *allowed = true;
     if (!limited && edge->sure_time && (edge->sure_bytes || f->rough))
         return SHERD_OK;
+    if (edge->open_bytes && !edge->sure_bytes) {
+        sherd__edge_total(edge, field, from, to);
+        *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
+        f->looks += TOTAL_LOOKS;
+    }
+    if (!*allowed || (!limited && edge->sure_time && edge->sure_bytes))
+        return SHERD_OK;
     if (++f->prices > PRICES)
         f->cut = true;
-    return sherd__edge_price(edge, allowed, f->field, from, to);
+    return sherd__edge_price(edge, allowed, field, from, to);
 }
 
 static sherd_status try_step(finder *f, int from, int to)

@@ -59,6 +59,8 @@ typedef struct sherd__field {
     int nodes, room;
     sherd__node *node;
     int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
+    int64_t arrival;             /* picoseconds of any step that brings something */
+    sherd_link link;             /* the price's least link; 0 if it has none */
 } sherd__field;
 
 /* ---- field.c: which states there are ---------------------------------------------------------- */
@@ -84,10 +86,15 @@ void sherd__field_state(sherd__state *out, const sherd__field *field, int node);
 typedef struct sherd__edge {
     sherd__cost cost; /* at least, if not sure */
     bool sure_time, sure_bytes;
+    bool open_bytes; /* the bytes are what the lists say, not what the price chooses */
 } sherd__edge;
 
 /* From lengths and lists alone, in tens of nanoseconds. */
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
+/* The least time of steps that bring all ranks together so many bytes. */
+int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
+/* The bytes of an edge that has them open. Costs less than its price. */
+void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
 /* Priced; *allowed is false for a step that the options rule out. */
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b);
