@@ -265,6 +265,38 @@ static void the_built_in_list_is_exact(void)
     json_decref(o);
 }
 
+/* A command that finds something wrong, in place of ranks that do. */
+static sherd_status find_wrong(json_t *out, cli_problem *p)
+{
+    bool good = true;
+
+    cli_put(&good, out, "exact", json_false());
+    cli_put(&good, out, "wrong", json_integer(3));
+    return cli_put_status(good, p);
+}
+
+static void print_nothing(FILE *to, const json_t *answer)
+{
+    (void)to;
+    (void)answer;
+}
+
+static void wrong_elements_are_a_failure(void)
+{
+    static const cli_command command = {"check", CLI_OF_CHECK, find_wrong, print_nothing};
+    static const char line[] = "{\"mesh\":\"2\",\"shape\":\"4\",\"from\":\"R\",\"to\":\"R\"}";
+    const cli_case c = {.command = &command};
+    const cli_values values = {
+        .of = {[CLI_MESH] = "2", [CLI_SHAPE] = "4", [CLI_FROM] = "R", [CLI_TO] = "R"}};
+    cli_verdict verdict = CLI_GOOD;
+    char *answer = cli_case_answer(&c, line, strlen(line), &verdict);
+
+    CHECK_EQ(verdict, CLI_WRONG);
+    CHECK(answer && strcmp(answer, "{\"exact\":false,\"wrong\":3}") == 0);
+    CHECK_EQ(cli_command_answer(&command, &values), 1);
+    free(answer);
+}
+
 static void for_people(void)
 {
     const program_end *end = sherd("check --mesh 2 --shape 8 --from S(0) --to R");
@@ -330,6 +362,7 @@ static const check_test tests[] = {
     {TEST(all_dtypes_are_exact)},
     {TEST(all_planners_and_two_meshes_are_exact)},
     {TEST(the_built_in_list_is_exact)},
+    {TEST(wrong_elements_are_a_failure)},
     {TEST(for_people)},
     {TEST(lines_of_a_case_file)},
     {TEST(refusals)},
