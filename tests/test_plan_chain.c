@@ -90,7 +90,40 @@ static void chains_are_those_of_their_schedules(void)
     move_paper_close(&s.p);
 }
 
+static void no_memory_for_a_chain_is_survived(void)
+{
+    static const sherd__request request;
+    static const char *const texts[] = {"[64(x),8] P(sum:y) on (x=2,y=4)",
+                                        "[64(x),8(y)] on (x=2,y=4)", "[64(y),8(x)] on (x=2,y=4)"};
+    const sherd_layout *at[LEN(texts)];
+    sherd__priced steps[LEN(texts) - 1];
+    sherd_status status = SHERD_ENOMEM;
+    sherd__chain found;
+    int64_t n = 0;
+    paper p;
+
+    paper_open(&p, 8);
+    for (int i = 0; i < LEN(texts); i++)
+        at[i] = paper_layout(&p, texts[i]);
+    const sherd__problem problem = {&p.space, at[0], at[2], 4, &request};
+    for (int i = 0; i + 1 < LEN(texts); i++)
+        CHECK_OK(sherd__step_price(&steps[i], &problem, at[i], at[i + 1]));
+    int64_t live = p.heap.live;
+    for (; status != SHERD_OK && n < 10; n++) {
+        p.heap.allocations = 0;
+        p.heap.fail_at = n + 1;
+        status = sherd__chain_find(&found, &problem, steps, LEN(steps));
+        CHECK(status == SHERD_OK || strstr(p.diag.text, "out of memory"));
+        CHECK_EQ(p.heap.live, live);
+    }
+    CHECK(n > 1 && n < 10);
+    CHECK(found.receive_max > 0);
+    p.heap.fail_at = 0;
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(chains_are_those_of_their_schedules)},
+    {TEST(no_memory_for_a_chain_is_survived)},
 };
 CHECK_MAIN(tests)

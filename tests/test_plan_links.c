@@ -164,7 +164,62 @@ static void links_are_priced_by_their_definition(void)
     move_paper_close(&s.p);
 }
 
+/* Searches compare floors of larger boxes and more addends. */
+static void floors_do_not_fall(void)
+{
+    static const sherd__request request = {
+        .price = {SHERD_PRICE_LINKS, 2, {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}}, 0}};
+    paper p;
+
+    paper_open(&p, 12);
+    const sherd_layout *layout = paper_layout(&p, "[8] on (a0=3,a1=4)");
+    const sherd__problem problem = {&p.space, layout, layout, 4, &request};
+    for (int64_t n = 1; n < 200; n++)
+        for (int64_t k = 1; k < 12; k++) {
+            int64_t least = sherd__price_links.floor(&problem, n, k);
+            CHECK(least > 0);
+            CHECK(sherd__price_links.floor(&problem, n + 1, k) >= least);
+            CHECK(sherd__price_links.floor(&problem, n, k + 1) >= least);
+        }
+    move_paper_close(&p);
+}
+
+/* Sizes near 2^62, and constants as large as a price may have, stop there. */
+static void times_at_the_limit_do_not_overflow(void)
+{
+    static const char *const texts[][2] = {
+        {"[4611686018427387903] P(sum:x) P(sum:y) on (x=1024,y=1024)",
+         "[4611686018427387903] on (x=1024,y=1024)"},
+        {"[4611686018427387903] P(sum:x) P(sum:y) on (x=1024,y=1024)",
+         "[4611686018427387903(y)] on (x=1024,y=1024)"},
+        {"[2147483648(x),2147483647(y)] on (x=1024,y=1024)",
+         "[2147483648(y),2147483647(x)] on (x=1024,y=1024)"},
+    };
+    static const sherd__request steep = {
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0}};
+    static const sherd__request flat = {.price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0}};
+    const int64_t limit = ((int64_t)1 << 62) - 1;
+    paper p;
+
+    paper_open(&p, 1 << 20);
+    for (int i = 0; i < LEN(texts) * 2; i++) {
+        const sherd_layout *from = paper_layout(&p, texts[i / 2][0]);
+        const sherd_layout *to = paper_layout(&p, texts[i / 2][1]);
+        const sherd__problem problem = {&p.space, from, to, 8, i % 2 ? &steep : &flat};
+        sherd__priced step;
+        CHECK_OK(sherd__step_price(&step, &problem, from, to));
+        CHECK(step.step.picoseconds > 0 && step.step.picoseconds <= limit);
+        CHECK(sherd__price_links.floor(&problem, step.amounts.target_max, step.change.addends) <=
+              step.step.picoseconds);
+        if (i % 2)
+            CHECK_EQ(step.step.picoseconds, limit);
+    }
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(links_are_priced_by_their_definition)},
+    {TEST(floors_do_not_fall)},
+    {TEST(times_at_the_limit_do_not_overflow)},
 };
 CHECK_MAIN(tests)
