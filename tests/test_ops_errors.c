@@ -65,7 +65,8 @@ typedef struct wrong_case {
 static const wrong_case wrong_cases[] = {
     {add_shapes, "sherd_add: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
     {add_dtypes, "sherd_add: dtypes differ: operands are f32[4,3]%s, f64[4,3]%s"},
-    {mul_integers, "sherd_mul: it computes f32, f64, bf16 and f16 only: operands are i32[4]%s, i32[4]%s"},
+    {mul_integers,
+     "sherd_mul: it computes f32, f64, bf16 and f16 only: operands are i32[4]%s, i32[4]%s"},
     {add_null, "sherd_add: an operand is NULL: a is f32[4]%s, b is NULL"},
     {matmul_inner,
      "sherd_matmul: a's last dim must equal b's last but one: a is f32[4,3]%s, b is f32[4,3]%s"},

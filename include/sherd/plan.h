@@ -75,8 +75,9 @@ enum { SHERD_PLANNERS = 4 };
 
 /* What the graph planner minimises. */
 typedef enum sherd_weights_kind {
-    SHERD_WEIGHTS_TIME = 0,    /* PyTorch 2.13's model of time */
-    SHERD_WEIGHTS_INTEGER = 1, /* 4, 1, 2, 2, 0: PyTorch of 2025, which also always tries R->P(sum) */
+    SHERD_WEIGHTS_TIME = 0, /* PyTorch 2.13's model of time */
+    SHERD_WEIGHTS_INTEGER =
+        1, /* 4, 1, 2, 2, 0: PyTorch of 2025, which also always tries R->P(sum) */
     SHERD_WEIGHTS_CUSTOM = 2
 } sherd_weights_kind;
 

@@ -215,7 +215,8 @@ static sherd_status price(search *s, const sherd_layout *const *target, int64_t 
         const sherd_plan *plan;
         if (!target[i] || target[i] == s->operands[i])
             continue;
-        sherd_status status = sherd__plan_find(&plan, s->operands[i], target[i], ELEMENT_BYTES, NULL);
+        sherd_status status =
+            sherd__plan_find(&plan, s->operands[i], target[i], ELEMENT_BYTES, NULL);
         if (status)
             return status;
         *bytes += plan->price.recv_max_bytes;
