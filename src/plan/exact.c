@@ -199,6 +199,7 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
 static sherd_status search(best *b, bool *proven, sherd__field *field)
 {
     sherd__cost limit = b->known ? b->cost : (sherd__cost){INT64_MAX, INT64_MAX, INT64_MAX};
+    int64_t bound = field->plain ? sherd__least_beside_direct(field) : 0; /* direct is in b */
     sherd__route route = {.stops = 0};
     sherd__path path;
 
@@ -215,7 +216,7 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     }
     if (status == SHERD_OK && !*proven) {
         status = field->across ? SHERD_OK : try_greedy(b, field->problem, field->goal);
-        *proven = b->known && field->plain && b->cost.picoseconds == field->least[field->reduced];
+        *proven = b->known && field->plain && b->cost.picoseconds <= bound;
     }
     sherd__field_clear(field);
     return status;

@@ -87,17 +87,24 @@ static int64_t stage_and_arrival(const bounds *b, unsigned before)
                           b->field->price->floor(b->field->problem, b->goal, 1));
 }
 
+/* The last stage where it ends in the target's boxes. It does not find them if an axis that is pending cuts them. */
+static int64_t last_stage(const bounds *b, unsigned before)
+{
+    const sherd__field *field = b->field;
+    int64_t k = sherd__extent_of(field->mesh, before);
+
+    if (field->price == &sherd__price_arena && !field->across && before & field->goal->shard_axes)
+        return arena_time(field, SHERD_STEP_REDUCE_EXCHANGE, b->goal, k);
+    return field->price->floor(field->problem, b->goal, k);
+}
+
 static int64_t least_from(const bounds *b, const int64_t *least, unsigned before, bool last_too)
 {
     int64_t best = stage_and_arrival(b, before);
 
     for (unsigned after = (before - 1) & before; after; after = (after - 1) & before)
         best = sherd__min(best, sherd__add_cut(stage(b, before, after), least[after]));
-    if (last_too) {
-        int64_t k = sherd__extent_of(b->field->mesh, before);
-        best = sherd__min(best, b->field->price->floor(b->field->problem, b->goal, k));
-    }
-    return best;
+    return last_too ? sherd__min(best, last_stage(b, before)) : best;
 }
 
 static void fill(const bounds *b, int64_t *least)
@@ -153,6 +160,6 @@ int64_t sherd__least_beside_direct(const sherd__field *field)
     fill(&b, least);
     int64_t k = sherd__extent_of(field->mesh, field->reduced);
     int64_t cut = sherd__add_cut(arena_time(field, SHERD_STEP_SLICE, b.goal, 1),
-                                 field->price->floor(field->problem, b.goal, k));
+                                 arena_time(field, SHERD_STEP_ALL_REDUCE, b.goal, k));
     return sherd__min(cut, least_from(&b, least, field->reduced, false));
 }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { LOOKS = 4000000, TOTAL_LOOKS = 20, PRICES = 20000 };
+enum { LOOKS = 4000000, TOTAL_LOOKS = 20, PRICES = 20000, FEW_PRICES = 1000 };
 
 /* A step by which a node was reached at the cost that it had then. */
 typedef struct link {
@@ -111,7 +111,7 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
     }
     if (!*allowed || (!limited && edge->sure_time && edge->sure_bytes))
         return SHERD_OK;
-    if (++f->prices > PRICES)
+    if (++f->prices > (field->whole ? PRICES : FEW_PRICES))
         f->cut = true;
     return sherd__edge_price(edge, allowed, field, from, to);
 }
