@@ -19,7 +19,7 @@ typedef struct golden {
     sherd_plan_options options;
     unsigned flattened[SHERD__FLATTENED];
     size_t bytes;
-    sherd__route route;
+    sherd__series series;
 } golden;
 
 static bool read_line(golden *g, FILE *file)
@@ -63,7 +63,7 @@ static bool refused(const golden *g)
     return false;
 }
 
-/* Plan the route, and through the front door too, except where that refuses shard -> partial. */
+/* Plan the series, and through the front door too, except where that refuses shard -> partial. */
 static bool plan(golden *g, const char *trace, double cost)
 {
     sherd__request request;
@@ -75,10 +75,10 @@ static bool plan(golden *g, const char *trace, double cost)
     CHECK_OK(sherd__request_make(&request, g->from, g->to, &g->options));
     const sherd__problem problem = {&g->p->space, g->from, g->to, g->bytes, &request};
     if (g->options.planner == SHERD_PLANNER_GREEDY)
-        sherd__greedy_route(&g->route, &problem);
+        sherd__greedy_series(&g->series, &problem);
     else
-        CHECK_OK(sherd__graph_route(&g->route, &problem));
-    CHECK_OK(sherd__route_answer(&answer, &problem, &g->route));
+        CHECK_OK(sherd__graph_series(&g->series, &problem));
+    CHECK_OK(sherd__series_answer(&answer, &problem, &g->series));
     sherd__path_write(&w, &answer.path);
     bool good = CHECK_TEXT(text, trace);
     good &= isnan(cost) || CHECK(answer.cost == cost);
@@ -96,7 +96,7 @@ static bool plan(golden *g, const char *trace, double cost)
 
 static void write_shape(sherd__writer *w, const golden *g, const sherd__hop *hop)
 {
-    for (int d = 0; d < g->route.ndim; d++)
+    for (int d = 0; d < g->series.ndim; d++)
         sherd__write(w, "%s%lld", d ? "x" : "", (long long)hop->shape[d]);
 }
 
@@ -178,10 +178,10 @@ static bool time_case(golden *g)
         return false;
     g->bytes = (size_t)atoi(g->word[3]);
     g->options.per_host = atoi(g->word[4]);
-    good = plan(g, g->word[5], strtod(g->word[6], NULL)) && CHECK_EQ(g->route.hops, g->words - 7);
-    for (int i = 0; good && i < g->route.hops; i++) {
+    good = plan(g, g->word[5], strtod(g->word[6], NULL)) && CHECK_EQ(g->series.hops, g->words - 7);
+    for (int i = 0; good && i < g->series.hops; i++) {
         sherd__writer w = {text, sizeof text, 0};
-        write_shape(&w, g, &g->route.hop[i]);
+        write_shape(&w, g, &g->series.hop[i]);
         good = CHECK_TEXT(text, g->word[7 + i]);
     }
     return good;
@@ -220,13 +220,14 @@ static bool merged_case(golden *g)
     }
     g->options.flattened = g->flattened;
     g->options.flattened_count = sets;
-    bool good = plan(g, g->word[4], NAN) && CHECK_EQ(g->route.hops + g->route.misses, g->words - 5);
+    bool good =
+        plan(g, g->word[4], NAN) && CHECK_EQ(g->series.hops + g->series.misses, g->words - 5);
     for (int i = 5; good && i < g->words; i++) {
         sherd__writer w = {text, sizeof text, 0};
-        if (i - 5 < g->route.hops)
-            write_step(&w, g, &g->route.hop[i - 5]);
+        if (i - 5 < g->series.hops)
+            write_step(&w, g, &g->series.hop[i - 5]);
         else
-            write_miss(&w, &g->route.miss[i - 5 - g->route.hops]);
+            write_miss(&w, &g->series.miss[i - 5 - g->series.hops]);
         good = CHECK_TEXT(text, g->word[i]);
     }
     return good;

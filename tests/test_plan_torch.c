@@ -332,7 +332,7 @@ static void a_detour_is_never_cheaper(void)
 }
 
 /* Where shards are even, steps of one axis cost what the planner counted, to half a picosecond each. */
-static void the_price_of_a_route_is_what_it_cost(void)
+static void the_price_of_a_series_is_what_it_cost(void)
 {
     static const torch_case even[] = {{"2x2x2", 3, {8, 8, 8}}, {"2x4", 2, {64, 4096}}};
     sherd_price price = {.kind = SHERD_PRICE_TORCH};
@@ -483,7 +483,7 @@ static const check_test tests[] = {
     {TEST(an_axis_of_extent_1_takes_its_place_in_the_order)},
     {TEST(greedy_plans_default_orders_and_graph_all_others)},
     {TEST(a_detour_is_never_cheaper)},
-    {TEST(the_price_of_a_route_is_what_it_cost)},
+    {TEST(the_price_of_a_series_is_what_it_cost)},
     {TEST(no_step_is_below_the_floor)},
     {TEST(a_graph_that_is_too_large_says_so)},
     {TEST(every_failed_allocation_is_survived)},

@@ -366,7 +366,7 @@ static sherd_status run(search *s, int *goal)
 }
 
 /* From the target back to the source, then forward. */
-static sherd_status write_route(sherd__route *route, const search *s, int goal)
+static sherd_status write_series(sherd__series *series, const search *s, int goal)
 {
     const sherd__problem *problem = s->problem;
     int stop[SHERD__STOPS], hops = 0;
@@ -379,20 +379,20 @@ static sherd_status write_route(sherd__route *route, const search *s, int goal)
                                SHERD__HOPS, problem->from->text, problem->to->text);
         stop[hops++] = at;
     }
-    sherd__route_begin(route, problem);
-    route->cost = s->node[goal].cost;
+    sherd__series_begin(series, problem);
+    series->cost = s->node[goal].cost;
     for (int i = hops - 1; i > 0; i--) {
         uint64_t here = s->node[stop[i]].key, next = s->node[stop[i - 1]].key;
         int axis = 0;
         while (code_of(here, axis) == code_of(next, axis))
             axis++;
-        sherd__route_on(route, axis, placement_of(code_of(next, axis)), &route->state[route->hops],
-                        1u << axis);
+        sherd__series_on(series, axis, placement_of(code_of(next, axis)),
+                         &series->state[series->hops], 1u << axis);
     }
     return SHERD_OK;
 }
 
-sherd_status sherd__graph_route(sherd__route *route, const sherd__problem *problem)
+sherd_status sherd__graph_series(sherd__series *series, const sherd__problem *problem)
 {
     sherd__heap *heap = problem->space->heap;
     search s;
@@ -401,7 +401,7 @@ sherd_status sherd__graph_route(sherd__route *route, const sherd__problem *probl
     begin(&s, problem);
     sherd_status status = run(&s, &goal);
     if (status == SHERD_OK)
-        status = write_route(route, &s, goal);
+        status = write_series(series, &s, goal);
     sherd__free(heap, s.node);
     sherd__free(heap, s.slot);
     sherd__free(heap, s.heap);
@@ -410,8 +410,8 @@ sherd_status sherd__graph_route(sherd__route *route, const sherd__problem *probl
 
 sherd_status sherd__graph_find(sherd__answer *out, const sherd__problem *problem)
 {
-    sherd__route route;
+    sherd__series series;
 
-    sherd_status status = sherd__graph_route(&route, problem);
-    return status == SHERD_OK ? sherd__route_answer(out, problem, &route) : status;
+    sherd_status status = sherd__graph_series(&series, problem);
+    return status == SHERD_OK ? sherd__series_answer(out, problem, &series) : status;
 }

@@ -13,7 +13,7 @@
 #include "torch.h"
 
 typedef struct greedy {
-    sherd__route *route;
+    sherd__series *series;
     const sherd_mesh *mesh;
     int ndim;
     double gib;
@@ -23,7 +23,7 @@ typedef struct greedy {
 
 static const sherd__state *here(const greedy *g)
 {
-    return &g->route->state[g->route->hops];
+    return &g->series->state[g->series->hops];
 }
 
 static bool same_placement(sherd_placement a, sherd_placement b)
@@ -78,8 +78,8 @@ static void step_to(greedy *g, int axis, sherd_placement to)
 
     if (same_placement(from, to) || (parts && !goes_with(g, to.op)))
         return;
-    g->route->cost += sherd__ring_time(&g->rings[axis], sherd__collective_of(from, to), &g->gib);
-    sherd__route_on(g->route, axis, to, &g->source, ~0u << axis);
+    g->series->cost += sherd__ring_time(&g->rings[axis], sherd__collective_of(from, to), &g->gib);
+    sherd__series_on(g->series, axis, to, &g->source, ~0u << axis);
 }
 
 /*
@@ -132,11 +132,11 @@ static void go_inward(greedy *g)
     }
 }
 
-void sherd__greedy_route(sherd__route *route, const sherd__problem *problem)
+void sherd__greedy_series(sherd__series *series, const sherd__problem *problem)
 {
     const sherd_layout *from = problem->from;
     const sherd_mesh *mesh = from->spec.mesh;
-    greedy g = {.route = route, .mesh = mesh, .ndim = from->spec.ndim};
+    greedy g = {.series = series, .mesh = mesh, .ndim = from->spec.ndim};
     int64_t shards = sherd__extent_of(mesh, from->shard_axes);
     double bytes = (double)problem->element_bytes;
 
@@ -146,20 +146,20 @@ void sherd__greedy_route(sherd__route *route, const sherd__problem *problem)
     sherd__rings_find(g.rings, mesh, problem->request->per_host);
     sherd__state_of(&g.source, from);
     sherd__state_of(&g.target, problem->to);
-    sherd__route_begin(route, problem);
+    sherd__series_begin(series, problem);
     if (shards > 1)
         go_outward(&g);
     go_inward(&g);
     go_inward(&g); /* what had to wait for other reductions */
     /* with no shard but of axes of extent 1, these may have come in another order */
-    if (route->hops > 0)
-        route->state[route->hops] = g.target;
+    if (series->hops > 0)
+        series->state[series->hops] = g.target;
 }
 
 sherd_status sherd__greedy_find(sherd__answer *out, const sherd__problem *problem)
 {
-    sherd__route route;
+    sherd__series series;
 
-    sherd__greedy_route(&route, problem);
-    return sherd__route_answer(out, problem, &route);
+    sherd__greedy_series(&series, problem);
+    return sherd__series_answer(out, problem, &series);
 }

@@ -40,18 +40,19 @@ static bool alike(const sherd__hop *a, const sherd__hop *b)
 
 /* Steps that follow each other and are alike. */
 typedef struct group {
-    const sherd__route *route;
+    const sherd__series *series;
     const sherd__hop *hop;
     int count;
     sherd__collective what;
     unsigned axes;
 } group;
 
-static group group_at(const sherd__route *route, int first)
+static group group_at(const sherd__series *series, int first)
 {
-    group g = {route, &route->hop[first], 1, mergeable(&route->hop[first]), route->hop[first].axes};
+    group g = {series, &series->hop[first], 1, mergeable(&series->hop[first]),
+               series->hop[first].axes};
 
-    while (g.what != SHERD__NEVER && first + g.count < route->hops &&
+    while (g.what != SHERD__NEVER && first + g.count < series->hops &&
            mergeable(&g.hop[g.count]) != SHERD__NEVER && alike(&g.hop[0], &g.hop[g.count]))
         g.axes |= g.hop[g.count++].axes;
     return g;
@@ -71,7 +72,7 @@ static bool in_order(const group *g)
 /* Sets of axes make the same flattened mesh if they differ in axes of extent 1 only. */
 static bool has_mesh(const group *g, const unsigned *flattened, int count)
 {
-    const sherd_mesh *mesh = g->route->mesh;
+    const sherd_mesh *mesh = g->series->mesh;
     unsigned ones = 0;
 
     for (int i = 0; i < mesh->axes; i++)
@@ -103,7 +104,7 @@ static bool may_merge(sherd__missed *why, const group *g, const unsigned *flatte
     else if (!has_mesh(g, flattened, count))
         *why = SHERD__NO_FLATTENED_MESH;
     else if (g->what == SHERD__REDUCE_SCATTER &&
-             outermost(g)->shape[g->hop->to.dim] % sherd__extent_of(g->route->mesh, g->axes) != 0)
+             outermost(g)->shape[g->hop->to.dim] % sherd__extent_of(g->series->mesh, g->axes) != 0)
         *why = SHERD__UNEVEN;
     else
         return true;
@@ -119,32 +120,32 @@ static sherd__hop merged(const group *g)
     hop.divisor = 1;
     for (int i = 0; i < g->count; i++)
         if (g->hop[i].from.kind == SHERD_PARTIAL && g->hop[i].from.op == SHERD_AVG)
-            hop.divisor *= sherd__extent_of(g->route->mesh, g->hop[i].axes);
+            hop.divisor *= sherd__extent_of(g->series->mesh, g->hop[i].axes);
     if (hop.divisor > 1)
         hop.from = sherd_partial(SHERD_SUM);
     return hop;
 }
 
-void sherd__route_merge(sherd__route *route, const unsigned *flattened, int count)
+void sherd__series_merge(sherd__series *series, const unsigned *flattened, int count)
 {
     int kept = 0;
 
-    route->misses = 0;
-    for (int first = 0; first < route->hops;) {
-        group g = group_at(route, first);
+    series->misses = 0;
+    for (int first = 0; first < series->hops;) {
+        group g = group_at(series, first);
         sherd__missed why;
         first += g.count;
         if (g.count > 1 && may_merge(&why, &g, flattened, count)) {
-            route->hop[kept] = merged(&g);
-            route->state[++kept] = route->state[first];
+            series->hop[kept] = merged(&g);
+            series->state[++kept] = series->state[first];
             continue;
         }
         if (g.count > 1)
-            route->miss[route->misses++] = (sherd__miss){g.axes, g.what, why};
+            series->miss[series->misses++] = (sherd__miss){g.axes, g.what, why};
         for (int i = first - g.count; i < first; i++) {
-            route->hop[kept] = route->hop[i];
-            route->state[++kept] = route->state[i + 1];
+            series->hop[kept] = series->hop[i];
+            series->state[++kept] = series->state[i + 1];
         }
     }
-    route->hops = kept;
+    series->hops = kept;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's two planners share: its model of time, and routes, which change one axis at a time.
+ * What PyTorch's two planners share: its model of time, and series of steps of one axis each.
  * Its words for a step are kept: a step is one collective of one axis, from one placement to another,
  * and it sees the tensor in a shape of its own.
  */
@@ -41,9 +41,9 @@ double sherd__ring_time(const sherd__ring *ring, sherd__collective what, double 
 /* What each rank holds of `bytes` in so many shards, in GiB. */
 double sherd__ring_gib(double bytes, double shards);
 
-/* ---- routes ----------------------------------------------------------------------------------------- */
+/* ---- series ----------------------------------------------------------------------------------------- */
 
-/* A step of a route. */
+/* A step of a series. */
 typedef struct sherd__hop {
     unsigned axes;            /* one; several once merged */
     sherd_placement from, to; /* of all its axes; a merged sum and average is a sum */
@@ -66,7 +66,7 @@ typedef struct sherd__miss {
 } sherd__miss;
 
 /* hop[i] leads from state[i] to state[i + 1]. */
-typedef struct sherd__route {
+typedef struct sherd__series {
     const sherd_mesh *mesh;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
@@ -75,12 +75,12 @@ typedef struct sherd__route {
     sherd__state state[SHERD__STOPS];
     sherd__hop hop[SHERD__STOPS];
     sherd__miss miss[SHERD__STOPS];
-} sherd__route;
+} sherd__series;
 
 enum { SHERD__HOPS = SHERD__STOPS - 2 }; /* a plan may need one more stop */
 
-/* A route that stands at the problem's source. */
-void sherd__route_begin(sherd__route *route, const sherd__problem *problem);
+/* A series that stands at the problem's source. */
+void sherd__series_begin(sherd__series *series, const sherd__problem *problem);
 
 /* What an axis does in a state. */
 sherd_placement sherd__state_placement(const sherd__state *state, int ndim, int axis);
@@ -89,18 +89,18 @@ sherd_placement sherd__state_placement(const sherd__state *state, int ndim, int 
  * One step: `axis` leaves its dim's list and joins the end of another, as `to` says. The hop's shape
  * is that of `seen` without the axes in `unseen`, each rounded up.
  */
-void sherd__route_on(sherd__route *route, int axis, sherd_placement to, const sherd__state *seen,
-                     unsigned unseen);
+void sherd__series_on(sherd__series *series, int axis, sherd_placement to, const sherd__state *seen,
+                      unsigned unseen);
 
 /* Merge steps that follow each other where one of the flattened axis sets is theirs. */
-void sherd__route_merge(sherd__route *route, const unsigned *flattened, int count);
+void sherd__series_merge(sherd__series *series, const unsigned *flattened, int count);
 
-/* The routes of the two planners, without merging; the problem is on one mesh. */
-void sherd__greedy_route(sherd__route *route, const sherd__problem *problem);
-sherd_status sherd__graph_route(sherd__route *route, const sherd__problem *problem);
+/* The series of the two planners, without merging; the problem is on one mesh. */
+void sherd__greedy_series(sherd__series *series, const sherd__problem *problem);
+sherd_status sherd__graph_series(sherd__series *series, const sherd__problem *problem);
 
-/* Merge, and lay the route out as a path. */
-sherd_status sherd__route_answer(sherd__answer *out, const sherd__problem *problem,
-                                 sherd__route *route);
+/* Merge, and lay the series out as a path. */
+sherd_status sherd__series_answer(sherd__answer *out, const sherd__problem *problem,
+                                  sherd__series *series);
 
 #endif

@@ -8,16 +8,16 @@
 
 #include <string.h>
 
-void sherd__route_begin(sherd__route *route, const sherd__problem *problem)
+void sherd__series_begin(sherd__series *series, const sherd__problem *problem)
 {
     const sherd__layout_spec *spec = &problem->from->spec;
 
-    route->mesh = spec->mesh;
-    route->ndim = spec->ndim;
-    memcpy(route->shape, spec->shape, sizeof route->shape);
-    route->cost = 0;
-    route->hops = route->misses = 0;
-    sherd__state_of(&route->state[0], problem->from);
+    series->mesh = spec->mesh;
+    series->ndim = spec->ndim;
+    memcpy(series->shape, spec->shape, sizeof series->shape);
+    series->cost = 0;
+    series->hops = series->misses = 0;
+    sherd__state_of(&series->state[0], problem->from);
 }
 
 /* The dim that an axis shards and its place there; -1 if it shards none. */
@@ -64,49 +64,49 @@ static void put_on(sherd__state *state, int axis, sherd_placement to)
 }
 
 /* The first rank has the largest shard of each dim: however axes nest, that is one rounding up. */
-static void seen_shape(sherd__hop *hop, const sherd__route *route, const sherd__state *seen,
+static void seen_shape(sherd__hop *hop, const sherd__series *series, const sherd__state *seen,
                        unsigned unseen)
 {
-    memcpy(hop->shape, route->shape, sizeof hop->shape);
-    for (int d = 0; d < route->ndim; d++)
+    memcpy(hop->shape, series->shape, sizeof hop->shape);
+    for (int d = 0; d < series->ndim; d++)
         for (int i = 0; i < seen->axes[d]; i++)
             if (!(unseen >> seen->axis[d][i] & 1))
                 hop->shape[d] =
-                    sherd__ceil_div(hop->shape[d], route->mesh->extent[seen->axis[d][i]]);
+                    sherd__ceil_div(hop->shape[d], series->mesh->extent[seen->axis[d][i]]);
 }
 
-void sherd__route_on(sherd__route *route, int axis, sherd_placement to, const sherd__state *seen,
-                     unsigned unseen)
+void sherd__series_on(sherd__series *series, int axis, sherd_placement to, const sherd__state *seen,
+                      unsigned unseen)
 {
-    sherd__hop *hop = &route->hop[route->hops];
-    const sherd__state *here = &route->state[route->hops];
-    sherd__state *next = &route->state[route->hops + 1];
+    sherd__hop *hop = &series->hop[series->hops];
+    const sherd__state *here = &series->state[series->hops];
+    sherd__state *next = &series->state[series->hops + 1];
 
-    sherd__assert(-1, route->hops < SHERD__HOPS);
+    sherd__assert(-1, series->hops < SHERD__HOPS);
     hop->axes = 1u << axis;
-    hop->from = sherd__state_placement(here, route->ndim, axis);
+    hop->from = sherd__state_placement(here, series->ndim, axis);
     hop->to = to;
     hop->divisor = 1;
-    seen_shape(hop, route, seen, unseen);
+    seen_shape(hop, series, seen, unseen);
     *next = *here;
-    take_off(next, route->ndim, axis);
+    take_off(next, series->ndim, axis);
     put_on(next, axis, to);
-    route->hops++;
+    series->hops++;
 }
 
-sherd_status sherd__route_answer(sherd__answer *out, const sherd__problem *problem,
-                                 sherd__route *route)
+sherd_status sherd__series_answer(sherd__answer *out, const sherd__problem *problem,
+                                  sherd__series *series)
 {
     sherd__path *path = &out->path;
 
-    sherd__route_merge(route, problem->request->flattened, problem->request->flattened_count);
+    sherd__series_merge(series, problem->request->flattened, problem->request->flattened_count);
     path->stops = 1;
     path->at[0] = problem->from;
-    out->cost = route->cost;
+    out->cost = series->cost;
     out->proven = false;
-    for (int i = 0; i < route->hops; i++) {
-        path->merged[path->stops] = (route->hop[i].axes & (route->hop[i].axes - 1)) != 0;
-        sherd_status status = sherd__state_layout(&path->at[path->stops], &route->state[i + 1],
+    for (int i = 0; i < series->hops; i++) {
+        path->merged[path->stops] = (series->hop[i].axes & (series->hop[i].axes - 1)) != 0;
+        sherd_status status = sherd__state_layout(&path->at[path->stops], &series->state[i + 1],
                                                   problem->from, problem->to);
         if (status != SHERD_OK)
             return status;
