@@ -5,262 +5,7 @@
  * knows how the planner searches.
  */
 #define CHECK_PURE
-#include "moves.h"
-#include "plan/inside.h"
-
-enum { STATES = 400 };
-
-typedef struct cost {
-    int64_t time, bytes, steps;
-} cost;
-
-static const cost none = {INT64_MAX, INT64_MAX, INT64_MAX};
-
-static int compare(cost a, cost b)
-{
-    if (a.time != b.time)
-        return a.time < b.time ? -1 : 1;
-    if (a.bytes != b.bytes)
-        return a.bytes < b.bytes ? -1 : 1;
-    return (a.steps > b.steps) - (a.steps < b.steps);
-}
-
-static cost sum(cost a, cost b)
-{
-    return (cost){a.time + b.time, a.bytes + b.bytes, a.steps + b.steps};
-}
-
-/* All states that a plan may go through, and the steps between them. */
-typedef struct graph {
-    paper *p;
-    const sherd_layout *from, *to; /* whose cuts the states have */
-    sherd_plan_options options;
-    sherd__request request;
-    sherd_reduce_op op;
-    int count;
-    const sherd_layout *state[STATES];
-    uint64_t key[STATES];
-    cost step[STATES][STATES];
-} graph;
-
-static void note_state(graph *g, const sherd_layout *layout)
-{
-    sherd__state state;
-
-    for (int i = 0; i < g->count; i++)
-        if (g->state[i] == layout)
-            return;
-    if (!CHECK(g->count < STATES))
-        return;
-    sherd__state_of(&state, layout);
-    g->key[g->count] = sherd__state_key(&state, layout->spec.mesh->axes, layout->spec.ndim);
-    g->state[g->count++] = layout;
-}
-
-/* Axes from `axis` on anywhere: replicated, pending, or at any place of the list of any dim. */
-static void list_states(graph *g, sherd__state *state, int axis)
-{
-    const sherd__layout_spec *spec = &g->from->spec;
-
-    if (axis == spec->mesh->axes) {
-        const sherd_layout *layout = NULL;
-        CHECK_OK(sherd__state_layout(&layout, state, g->from, g->to));
-        note_state(g, layout);
-        return;
-    }
-    list_states(g, state, axis + 1);
-    state->pending[axis] = (int8_t)g->op;
-    list_states(g, state, axis + 1);
-    state->pending[axis] = -1;
-    for (int d = 0; d < spec->ndim; d++)
-        for (int place = 0; place <= state->axes[d]; place++) {
-            sherd__state next = *state;
-            for (int i = next.axes[d]++; i > place; i--)
-                next.axis[d][i] = next.axis[d][i - 1];
-            next.axis[d][place] = (int8_t)axis;
-            list_states(g, &next, axis + 1);
-        }
-}
-
-static bool leads(const sherd_layout *a, const sherd_layout *b)
-{
-    return a != b && !(b->pending_axes & ~a->pending_axes);
-}
-
-/* What the fullest rank holds in a step, all ranks asked. */
-static int64_t peak(const sherd_layout *source, const sherd__priced *step)
-{
-    const sherd_mesh *mesh = source->spec.mesh;
-    int64_t worst = 0;
-
-    for (int64_t r = 0; r < mesh->count; r++) {
-        int rank = mesh->ranks ? mesh->ranks[r] : (int)r;
-        sherd_box a = sherd_layout_box(source, rank, 0);
-        sherd_box b = sherd_layout_box(step->step.from, rank, 0);
-        sherd_box c = sherd_layout_box(step->step.to, rank, 0);
-        int64_t held = sherd__box_count(&a);
-        held += step->step.from == source ? 0 : sherd__box_count(&b);
-        if (step->step.kind != SHERD_STEP_SLICE || !sherd__boxes_stay(&step->change))
-            held += sherd__box_count(&c);
-        worst = held > worst ? held : worst;
-    }
-    return worst * 8;
-}
-
-/* Price every step; with limits, as seen from one source. */
-static void price_all(graph *g, const sherd_layout *source)
-{
-    const sherd__problem problem = {&g->p->space, g->from, g->to, 8, &g->request};
-
-    for (int i = 0; i < g->count; i++)
-        for (int j = 0; j < g->count; j++) {
-            sherd__priced step;
-            g->step[i][j] = none;
-            if (!leads(g->state[i], g->state[j]))
-                continue;
-            CHECK_OK(sherd__step_price(&step, &problem, g->state[i], g->state[j]));
-            if (g->request.forbidden >> step.step.kind & 1)
-                continue;
-            if (g->request.max_bytes && peak(source, &step) > g->request.max_bytes)
-                continue;
-            g->step[i][j] = (cost){step.step.picoseconds, step.step.recv_total_bytes, 1};
-        }
-}
-
-static void graph_open(graph *g, paper *p, const sherd_layout *from, const sherd_layout *to,
-                       sherd_reduce_op op, const sherd_plan_options *options)
-{
-    sherd__state state;
-
-    g->p = p;
-    g->from = from;
-    g->to = to;
-    g->op = op;
-    g->count = 0;
-    g->options = *options;
-    CHECK_OK(sherd__request_make(&g->request, from, to, options));
-    note_state(g, from);
-    note_state(g, to);
-    memset(&state, 0, sizeof state);
-    memset(state.pending, -1, sizeof state.pending);
-    list_states(g, &state, 0);
-    price_all(g, from);
-}
-
-static int find_state(const graph *g, const sherd_layout *layout)
-{
-    int i = 0;
-
-    while (i < g->count && g->state[i] != layout)
-        i++;
-    CHECK(i < g->count);
-    return i;
-}
-
-/* Cheapest costs to `to` from everywhere, by relaxing until nothing changes. */
-static void relax(const graph *g, int to, cost *left)
-{
-    bool changed = true;
-
-    for (int i = 0; i < g->count; i++)
-        left[i] = none;
-    left[to] = (cost){0, 0, 0};
-    while (changed) {
-        changed = false;
-        for (int i = 0; i < g->count; i++)
-            for (int j = 0; j < g->count; j++) {
-                if (left[j].steps == INT64_MAX || g->step[i][j].steps == INT64_MAX)
-                    continue;
-                cost way = sum(g->step[i][j], left[j]);
-                if (compare(way, left[i]) < 0) {
-                    left[i] = way;
-                    changed = true;
-                }
-            }
-    }
-}
-
-/* Of the cheapest paths the one with the smallest keys in order; the number of its stops. */
-static int first_path(const graph *g, int from, int to, const cost *left, int *stop)
-{
-    int stops = 0;
-
-    stop[stops++] = from;
-    while (from != to && stops < 32) {
-        int best = -1;
-        for (int j = 0; j < g->count; j++)
-            if (g->step[from][j].steps != INT64_MAX && left[j].steps != INT64_MAX &&
-                compare(sum(g->step[from][j], left[j]), left[from]) == 0 &&
-                (best < 0 || g->key[j] < g->key[best]))
-                best = j;
-        from = best;
-        stop[stops++] = best;
-    }
-    return stops;
-}
-
-typedef struct tally {
-    int64_t pairs, longer, refused;
-} tally;
-
-static bool has_ones(const sherd_mesh *mesh)
-{
-    for (int i = 0; i < mesh->axes; i++)
-        if (mesh->extent[i] == 1)
-            return true;
-    return false;
-}
-
-/* The plan of one pair of states against the graph. */
-static void compare_pair(const graph *g, const sherd_layout *from, const sherd_layout *to,
-                         const cost *left, tally *t)
-{
-    int a = find_state(g, from), b = find_state(g, to), stop[32];
-    const sherd_plan *plan = NULL;
-
-    sherd_status status = sherd_plan_create(&plan, from, to, SHERD_F64, &g->options);
-    t->pairs++;
-    if (left[a].steps == INT64_MAX) {
-        CHECK_EQ(status, SHERD_ELIMIT);
-        t->refused++;
-        return;
-    }
-    if (!CHECK_OK(status)) {
-        fprintf(stderr, "%s -> %s: %s\n", from->text, to->text, g->p->diag.text);
-        return;
-    }
-    int stops = first_path(g, a, b, left, stop);
-    bool good = CHECK_EQ(plan->price.picoseconds, left[a].time);
-    good = CHECK_EQ(plan->price.recv_total_bytes, left[a].bytes) && good;
-    good = CHECK_EQ(plan->steps, left[a].steps) && good;
-    good = CHECK(plan->price.proven) && good;
-    /* an axis of extent 1 may stand anywhere on the way; the planner puts it where the target has it */
-    for (int i = 0; i < plan->steps && good && !has_ones(from->spec.mesh); i++)
-        good = CHECK(plan->step[i].from == g->state[stop[i]] &&
-                     plan->step[i].to == g->state[stop[i + 1]]);
-    t->longer += plan->steps > 1;
-    if (good)
-        return;
-    fprintf(stderr, "%s: %s; but\n", plan->what, plan->trace);
-    for (int i = 0; i < stops; i++)
-        fprintf(stderr, "  %s\n", g->state[stop[i]]->text);
-}
-
-/* All pairs of states, every `stride`-th. Only with default cuts, where states are the same for all pairs. */
-static void compare_all(graph *g, int stride, tally *t)
-{
-    static cost left[STATES];
-    static const sherd_layout *state[STATES];
-    int64_t turn = 0;
-
-    memcpy(state, g->state, sizeof state);
-    for (int j = 0; j < g->count; j++) {
-        relax(g, j, left);
-        for (int i = 0; i < g->count; i++)
-            if (leads(state[i], state[j]) && turn++ % stride == 0)
-                compare_pair(g, state[i], state[j], left, t);
-    }
-}
+#include "graph.h"
 
 /* ---- all states, all steps ---------------------------------------------------------------------- */
 
@@ -294,13 +39,6 @@ static const field fields[] = {
     {"4x2x4", 2, {3000, 1024}, 7},
     {"16x4x2", 2, {8192, 8191}, 7},
 };
-
-static sherd_price slow_messages(void)
-{
-    return (sherd_price){.kind = SHERD_PRICE_LINKS,
-                         .links = 2,
-                         .link = {{"a0", 5000000, 100000, 20000}, {"*", 400000, 10000, 20000}}};
-}
 
 static void nothing_is_cheaper(const sherd_price *price, int stride, int64_t longer)
 {
@@ -340,8 +78,104 @@ static void nothing_is_cheaper_on_links(void)
     nothing_is_cheaper(&price, 5, 100);
 }
 
+/* ---- cuts, meshes, limits ------------------------------------------------------------------------ */
+
+/* One pair against a graph of its own. */
+static void compare_one(paper *p, const sherd_layout *from, const sherd_layout *to,
+                        sherd_reduce_op op, const sherd_plan_options *options, tally *t)
+{
+    static cost left[STATES];
+    static graph g;
+
+    if (from == to)
+        return;
+    graph_open(&g, p, from, to, op, options);
+    relax(&g, find_state(&g, to), left);
+    compare_pair(&g, from, to, left, t);
+}
+
+static void nothing_is_cheaper_with_cuts(void)
+{
+    static const char *const meshes[] = {"4", "2x2", "3x2", "x=2,y=1,z=3", "8x3"};
+    static const int64_t shapes[][2] = {{4099, 3001}, {12, 7}, {2000, 300}, {1, 5}};
+    const sherd_price links = slow_messages();
+    uint64_t state = 11;
+    tally t = {0, 0, 0};
+
+    for (int i = 0; i < 600; i++) {
+        const int64_t *shape = shapes[i % LEN(shapes)];
+        const sherd_plan_options options = {.price = i % 3 ? NULL : &links};
+        paper p;
+        paper_open(&p, 64);
+        const sherd_mesh *mesh = paper_mesh(&p, meshes[i % LEN(meshes)]);
+        const sherd_layout *from = any_layout(mesh, 2, shape, true, SHERD_SUM, &state);
+        const sherd_layout *to = any_layout(mesh, 2, shape, true, -1, &state);
+        compare_one(&p, from, to, SHERD_SUM, &options, &t);
+        move_paper_close(&p);
+    }
+    CHECK(t.longer > 20);
+}
+
+static void nothing_is_cheaper_across_meshes(void)
+{
+    static const char *const meshes[][2] = {
+        {"4", "2x2"}, {"2x3", "4"}, {"2x4", "8"}, {"6@5,4,3,2,1,0", "2x2"}, {"4x3", "2@12,13"}};
+    static const int64_t shapes[][2] = {{4096, 513}, {7, 5}, {3000, 1024}, {2, 2}};
+    const sherd_price links = slow_messages();
+    uint64_t state = 5;
+    tally t = {0, 0, 0};
+
+    for (int i = 0; i < 300; i++) {
+        const int64_t *shape = shapes[i % LEN(shapes)];
+        const sherd_plan_options options = {.price = i % 3 ? NULL : &links};
+        paper p;
+        paper_open(&p, 16);
+        const sherd_mesh *mesh = paper_mesh(&p, meshes[i % LEN(meshes)][0]);
+        const sherd_mesh *other = paper_mesh(&p, meshes[i % LEN(meshes)][1]);
+        const sherd_layout *from = any_layout(mesh, 2, shape, i & 1, SHERD_SUM, &state);
+        const sherd_layout *to = any_layout(other, 2, shape, i & 1, -1, &state);
+        compare_one(&p, from, to, SHERD_SUM, &options, &t);
+        move_paper_close(&p);
+    }
+    CHECK(t.longer > 5);
+}
+
+/* Bytes between half and twice what the direct step holds; kinds at random. */
+static void nothing_is_cheaper_within_limits(void)
+{
+    static const char *const meshes[] = {"4", "2x2", "3x2"};
+    static const int64_t shapes[][2] = {{2000, 300}, {4099, 3001}, {12, 7}};
+    uint64_t state = 23;
+    tally t = {0, 0, 0};
+
+    for (int i = 0; i < 900; i++) {
+        const int64_t *shape = shapes[i % LEN(shapes)];
+        sherd_plan_options options = {.max_bytes = 0};
+        paper p;
+        paper_open(&p, 64);
+        const sherd_mesh *mesh = paper_mesh(&p, meshes[i / 3 % LEN(meshes)]);
+        const sherd_layout *from = any_layout(mesh, 2, shape, i % 4 == 0, SHERD_MAX, &state);
+        const sherd_layout *to = any_layout(mesh, 2, shape, i % 4 == 0, -1, &state);
+        const sherd_plan *plan;
+        if (i & 1) {
+            CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL));
+            options.max_bytes =
+                1 + plan->price.peak_bytes * (int64_t)(2 + paper_random(&state) % 4) / 4;
+        }
+        if (i % 3)
+            options.forbidden = (unsigned)(paper_random(&state) & paper_random(&state) & 0xff);
+        compare_one(&p, from, to, SHERD_MAX, &options, &t);
+        move_paper_close(&p);
+    }
+    printf("       %lld pairs, %lld in several steps, %lld refused\n", (long long)t.pairs,
+           (long long)t.longer, (long long)t.refused);
+    CHECK(t.longer > 50);
+    CHECK(t.refused > 50);
+}
+
 static const check_test tests[] = {
-    {TEST(nothing_is_cheaper_on_the_arena)},
-    {TEST(nothing_is_cheaper_on_links)},
+    {TEST(nothing_is_cheaper_on_the_arena)},  {TEST(nothing_is_cheaper_on_links)},
+    {TEST(nothing_is_cheaper_with_cuts)},     {TEST(nothing_is_cheaper_across_meshes)},
+    {TEST(nothing_is_cheaper_within_limits)},
 };
 CHECK_MAIN(tests)

@@ -163,18 +163,14 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
                        sherd__carry_time(field, out->cost.bytes));
 }
 
-/* To another mesh: how many are written there, and that addends come together. */
+/* To another mesh: at least the addends come together; else ranks may have all they need. */
 static void look_across(sherd__edge *out, const sherd__field *field, const sherd__node *a,
                         const sherd__node *b)
 {
     int64_t k = sherd__extent_of(field->mesh, a->pending);
-    bool arena = field->price == &sherd__price_arena, sliced;
 
     if (k > 1)
         out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
-    else if (arena)
-        out->cost.picoseconds =
-            sherd__arena_time(&sliced, SHERD_STEP_SLICE, false, b->longest, 1, field->bytes);
 }
 
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b)

@@ -155,6 +155,8 @@ static int find_state_way(sherd__field *field, int d, const sherd__dim *dim)
         return -1;
     cut.cuts = cuts;
     int way = find_way(field, d, &cut);
+    if (way >= 0)
+        field->way[d][way].ruled = true;
     sherd__free(field->problem->space->heap, cuts);
     return way;
 }
@@ -332,7 +334,7 @@ static sherd_status list_nodes(sherd__field *field, int d, sherd__node *node, un
     }
     for (int i = 0; i < field->ways[d] && status == SHERD_OK; i++) {
         const sherd__way *way = &field->way[d][i];
-        if (way->mask & used)
+        if (way->mask & used || !way->ruled) /* the goal's own cuts are no state's */
             continue;
         node->way[d] = (uint16_t)i;
         status = list_nodes(field, d + 1, node, used | way->mask);

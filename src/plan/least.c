@@ -159,7 +159,8 @@ int64_t sherd__least_beside_direct(const sherd__field *field)
     prepare(&b, field);
     fill(&b, least);
     int64_t k = sherd__extent_of(field->mesh, field->reduced);
-    int64_t cut = sherd__add_cut(arena_time(field, SHERD_STEP_SLICE, b.goal, 1),
-                                 arena_time(field, SHERD_STEP_ALL_REDUCE, b.goal, k));
+    int64_t cut = arena_time(field, SHERD_STEP_ALL_REDUCE, b.goal, k);
+    if (!field->across) /* there the boxes may only get other names */
+        cut = sherd__add_cut(cut, arena_time(field, SHERD_STEP_SLICE, b.goal, 1));
     return sherd__min(cut, least_from(&b, least, field->reduced, false));
 }

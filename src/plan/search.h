@@ -22,6 +22,7 @@ typedef struct sherd__way {
     unsigned mask;   /* the axes as bits */
     int axes;
     bool hollow; /* some interval is empty */
+    bool ruled;  /* states have these cuts; not only the goal */
 } sherd__way;
 
 typedef struct sherd__node {
