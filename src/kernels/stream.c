@@ -7,34 +7,76 @@
 
 #include <string.h>
 
+enum {
+    SIDE_BY_SIDE = 8,    /* rows; 4 and 16 are no better */
+    LONG_ROW = 256 << 10 /* bytes; from here on a row alone is as fast */
+};
+
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
 
 enum { LINE = 64 };
 
+static inline void stream_line(char *to, const char *from)
+{
+    const __m128i *s = (const __m128i *)(const void *)from;
+    __m128i *d = (__m128i *)(void *)to;
+    __m128i a = _mm_loadu_si128(s), b = _mm_loadu_si128(s + 1);
+    __m128i e = _mm_loadu_si128(s + 2), f = _mm_loadu_si128(s + 3);
+
+    _mm_stream_si128(d, a);
+    _mm_stream_si128(d + 1, b);
+    _mm_stream_si128(d + 2, e);
+    _mm_stream_si128(d + 3, f);
+}
+
+/* Copies up to where a line of dst begins; returns how many bytes. */
+static size_t copy_head(char *to, const char *from, size_t bytes)
+{
+    size_t head = (LINE - (uintptr_t)to % LINE) % LINE;
+
+    head = head < bytes ? head : bytes;
+    if (head)
+        memcpy(to, from, head);
+    return head;
+}
+
 /* Whole lines by streaming stores; the ragged ends through the cache. */
 void sherd__stream(void *dst, const void *src, size_t bytes)
 {
     char *to = dst;
     const char *from = src;
-    size_t head = (LINE - (uintptr_t)to % LINE) % LINE;
+    size_t at = copy_head(to, from, bytes);
 
-    head = head < bytes ? head : bytes;
-    memcpy(to, from, head);
-    to += head;
-    from += head;
-    for (bytes -= head; bytes >= LINE; bytes -= LINE, to += LINE, from += LINE) {
-        const __m128i *s = (const __m128i *)(const void *)from;
-        __m128i *d = (__m128i *)(void *)to;
-        __m128i a = _mm_loadu_si128(s), b = _mm_loadu_si128(s + 1);
-        __m128i e = _mm_loadu_si128(s + 2), f = _mm_loadu_si128(s + 3);
-        _mm_stream_si128(d, a);
-        _mm_stream_si128(d + 1, b);
-        _mm_stream_si128(d + 2, e);
-        _mm_stream_si128(d + 3, f);
+    for (; at + LINE <= bytes; at += LINE)
+        stream_line(to + at, from + at);
+    if (at < bytes)
+        memcpy(to + at, from + at, bytes - at);
+}
+
+/* Up to SIDE_BY_SIDE rows, a line of each in turn. */
+static void stream_beside(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+                          int rows, size_t bytes)
+{
+    char *to[SIDE_BY_SIDE];
+    const char *from[SIDE_BY_SIDE];
+    size_t left[SIDE_BY_SIDE], least = bytes, at = 0;
+
+    for (int k = 0; k < rows; k++) {
+        to[k] = dst + k * dst_stride;
+        from[k] = src + k * src_stride;
+        size_t head = copy_head(to[k], from[k], bytes);
+        to[k] += head;
+        from[k] += head;
+        left[k] = bytes - head;
+        least = left[k] < least ? left[k] : least;
     }
-    memcpy(to, from, bytes);
+    for (; at + LINE <= least; at += LINE)
+        for (int k = 0; k < rows; k++)
+            stream_line(to[k] + at, from[k] + at);
+    for (int k = 0; k < rows; k++)
+        sherd__stream(to[k] + at, from[k] + at, left[k] - at);
 }
 
 void sherd__stream_end(void)
@@ -49,37 +91,30 @@ void sherd__stream(void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
+static void stream_beside(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+                          int rows, size_t bytes)
+{
+    for (int k = 0; k < rows; k++)
+        memcpy(dst + k * dst_stride, src + k * src_stride, bytes);
+}
+
 void sherd__stream_end(void)
 {
 }
 
 #endif
 
-enum {
-    SIDE_BY_SIDE = 8,    /* rows; 4 are nearly as good, 16 no better */
-    STRIDE_BYTES = 256,  /* of each in turn */
-    LONG_ROW = 256 << 10 /* from here on a row alone is fast */
-};
-
-/* One stretch of a row. Stretches end where lines of dst do, so that no line is written in two parts. */
-static void stream_stretch(char *dst, const char *src, size_t bytes, size_t at)
-{
-    size_t head = (uintptr_t)dst % 64 ? 64 - (uintptr_t)dst % 64 : 0;
-    size_t begin = at ? at + head : 0, end = at + head + STRIDE_BYTES;
-
-    if (begin < bytes)
-        sherd__stream(dst + begin, src + begin, (end < bytes ? end : bytes) - begin);
-}
-
 void sherd__stream_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                         int64_t rows, size_t bytes)
 {
     for (int64_t i = 0; i < rows; i += SIDE_BY_SIDE) {
-        int64_t end = i + SIDE_BY_SIDE < rows ? i + SIDE_BY_SIDE : rows;
-        for (size_t at = 0; bytes < LONG_ROW && at < bytes; at += STRIDE_BYTES)
-            for (int64_t k = i; k < end; k++)
-                stream_stretch(dst + k * dst_stride, src + k * src_stride, bytes, at);
-        for (int64_t k = i; bytes >= LONG_ROW && k < end; k++)
-            sherd__stream(dst + k * dst_stride, src + k * src_stride, bytes);
+        int now = rows - i < SIDE_BY_SIDE ? (int)(rows - i) : SIDE_BY_SIDE;
+        char *to = dst + i * dst_stride;
+        const char *from = src + i * src_stride;
+        if (bytes < LONG_ROW)
+            stream_beside(to, dst_stride, from, src_stride, now, bytes);
+        else
+            for (int k = 0; k < now; k++)
+                sherd__stream(to + k * dst_stride, from + k * src_stride, bytes);
     }
 }
