@@ -48,7 +48,10 @@ typedef struct sherd_step {
     int64_t picoseconds;                      /* under the plan's price */
 } sherd_step;
 
-/* Of a whole plan. Maxima are over ranks of sums over steps. Received is what a rank did not hold before. */
+/*
+ * Of a whole plan. Maxima are over ranks of sums over steps. Received is what a rank did not hold before. Between two meshes
+ * of very many ranks (see across_price.c) what is sent, and maxima of several steps, are upper bounds.
+ */
 typedef struct sherd_plan_price {
     int64_t picoseconds;
     int64_t recv_max_bytes, recv_total_bytes, send_max_bytes;

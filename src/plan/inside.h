@@ -25,8 +25,8 @@ typedef struct sherd__change {
     int64_t addends;   /* product of the extents of the reduced axes */
     sherd_reduce_op op;
     double divisor; /* of avg; the product of the extents of its axes */
-    bool
-        across; /* between two meshes: the lists are empty, the axes (but `reduced`) only say whether boxes stay */
+    /* between two meshes: the lists are empty, and the axes, `reduced` apart, only say whether boxes stay */
+    bool across;
 } sherd__change;
 
 /* Whether every rank's box is the same before and after. */
