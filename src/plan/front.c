@@ -27,6 +27,8 @@ typedef struct front {
     sherd__wide best;
     sherd__wide times, less;        /* with the dims that stay */
     unsigned found[SHERD_MAX_DIMS]; /* axes that u depends on by position */
+    int64_t limit[SHERD_MAX_DIMS];  /* of what is found in a dim */
+    bool same;                      /* u and v are one */
     point top;                      /* nothing in it exceeds it */
 } front;
 
@@ -62,7 +64,7 @@ static void add(front *f, point p)
         f->point[f->count++] = p;
 }
 
-/* ---- one component -------------------------------------------------------------------------- */
+/* ---- what a rank finds ---------------------------------------------------------------------- */
 
 /*
  * Axes that what is found in a dim depends on, and not by lengths alone: 0 where all of the far side is crossed, and
@@ -92,24 +94,105 @@ static int64_t shards_through(const sherd__list *list, unsigned axes)
     return shards;
 }
 
-/* What a rank below this point finds in one dim at most. */
-static int64_t most_found(const sherd__walk *w, int d)
+static int64_t found_in(const front *f, const sherd__walk *w, int d)
 {
-    const front *f = w->what;
+    const sherd__list *far = &w->grid->dim[d].side[1 - w->near];
+    const sherd__look look = {f->asked->through, w->at, f->asked->kind == SHERD__MESSAGES};
+
+    return sherd__place_gather(far, w->fence[d], w->mine[d].lo, w->mine[d].hi, &look);
+}
+
+/* The longest part of the far side that begins with coordinates of mine, or a little more. */
+static int64_t longest_fence(const sherd__list *far, const sherd__place *fence, unsigned through)
+{
+    int64_t length = fence->hi - fence->lo;
+
+    for (int i = fence->level; i < far->levels && !far->cuts; i++) {
+        if (through >> far->axis[i] & 1)
+            break;
+        length = sherd__ceil_div(length, far->extent[i]);
+    }
+    return length;
+}
+
+/* What a rank below this point finds in one dim at most. */
+static int64_t most_found(const front *f, const sherd__walk *w, int d)
+{
     const sherd__pieces *dim = &w->grid->dim[d];
     const sherd__list *far = &dim->side[1 - w->near];
     int64_t longest = sherd__place_longest(&dim->side[w->near], &w->mine[d]);
 
     if (f->asked->kind == SHERD__BOTH_BOXES)
         return longest;
-    if (f->found[d] && (f->found[d] & ~w->known) == 0) { /* exact */
-        const sherd__look look = {w->through, w->at, f->asked->kind == SHERD__MESSAGES};
-        return sherd__place_gather(far, w->fence[d], w->mine[d].lo, w->mine[d].hi, &look);
-    }
+    if (f->found[d] && (f->found[d] & ~w->known) == 0)
+        return found_in(f, w, d); /* exact */
     if (f->asked->kind == SHERD__MESSAGES)
-        return sherd__min(longest, shards_through(far, w->through));
-    return sherd__place_most(far, &w->fence[d], w->through, longest);
+        longest = sherd__min(longest, shards_through(far, f->asked->through));
+    else
+        longest = sherd__min(longest, longest_fence(far, &w->fence[d], f->asked->through));
+    return sherd__min(longest, f->limit[d]);
 }
+
+/* ---- one dim alone -------------------------------------------------------------------------- */
+
+/* A walk over the axes that what is found in one dim depends on. */
+typedef struct alone {
+    const front *front;
+    int d;
+    int64_t most;
+} alone;
+
+static bool worth_alone(const sherd__walk *w)
+{
+    const alone *a = w->what;
+
+    return most_found(a->front, w, a->d) > a->most;
+}
+
+static void leaf_alone(sherd__walk *w, int64_t times)
+{
+    alone *a = w->what;
+
+    (void)times;
+    a->most = sherd__max(a->most, found_in(a->front, w, a->d));
+}
+
+/*
+ * Whether lengths alone say too little of what is found in a dim: the other side's shards are counted, or lie in
+ * stripes that an interval meets more or less of.
+ */
+static bool needs_limit(const front *f, int d)
+{
+    const sherd__list *far = &f->asked->grid->dim[d].side[1 - f->asked->near];
+    unsigned through = f->asked->through;
+    bool crossed = false, striped = false;
+
+    for (int i = 0; i < far->levels; i++) {
+        striped = striped || (crossed && !(through >> far->axis[i] & 1));
+        crossed = crossed || through >> far->axis[i] & 1;
+    }
+    return f->asked->kind == SHERD__MESSAGES ? crossed : striped;
+}
+
+static int64_t find_limit(const front *f, int d)
+{
+    alone a = {f, d, 0};
+    sherd__component c = {.dims = 1u << d, .axes = f->found[d]};
+    sherd__walk w = {.grid = f->asked->grid,
+                     .component = &c,
+                     .near = f->asked->near,
+                     .through = f->asked->through,
+                     .own = f->asked->through,
+                     .worth = worth_alone,
+                     .leaf = leaf_alone,
+                     .what = &a};
+
+    sherd__component_order(w.grid, &c, c.axes);
+    sherd__walk_run(&w);
+    return a.most;
+}
+
+/* ---- one component -------------------------------------------------------------------------- */
 
 /* What no rank below this point exceeds. */
 static point most(const sherd__walk *w)
@@ -121,12 +204,14 @@ static point most(const sherd__walk *w)
     for (int d = 0; d < w->grid->ndim; d++) {
         if (!(w->component->dims >> d & 1))
             continue;
-        p.u *= most_found(w, d);
+        p.u *= most_found(f, w, d);
         if (f->asked->kind == SHERD__BOTH_BOXES)
             far *= sherd__place_longest(&w->grid->dim[d].side[1 - w->near], &w->fence[d]);
     }
     if (f->asked->kind == SHERD__BOTH_BOXES)
         p.v = far;
+    else if (f->same)
+        p.v = p.u;
     return p;
 }
 
@@ -148,8 +233,7 @@ static bool worth(const sherd__walk *w)
 static void leaf(sherd__walk *w, int64_t times)
 {
     front *f = w->what;
-    const bool counting = f->asked->kind == SHERD__MESSAGES;
-    const sherd__look out = {w->through, w->at, counting}, in = {w->own, w->at, counting};
+    const sherd__look in = {w->own, w->at, f->asked->kind == SHERD__MESSAGES};
     point p = {1, 1};
 
     (void)times;
@@ -163,7 +247,7 @@ static void leaf(sherd__walk *w, int64_t times)
             p.v *= w->fence[d].hi - w->fence[d].lo;
             continue;
         }
-        p.u *= sherd__place_gather(far, w->fence[d], lo, hi, &out);
+        p.u *= found_in(f, w, d);
         p.v *= sherd__place_gather(far, w->inner[d], lo, hi, &in);
     }
     if (f->joint) {
@@ -173,6 +257,28 @@ static void leaf(sherd__walk *w, int64_t times)
     }
     add(f, p);
     w->done = f->full || covers(f, p, f->top);
+}
+
+/* What is known before the walk; the axes that are to come first. */
+static unsigned prepare(front *f, const sherd__component *c)
+{
+    const sherd__question *q = f->asked;
+    unsigned first = 0;
+
+    f->same = true;
+    for (int d = 0; d < q->grid->ndim; d++) {
+        const sherd__list *far = &q->grid->dim[d].side[1 - q->near];
+        if (!(c->dims >> d & 1))
+            continue;
+        f->found[d] = axes_found(q, d);
+        first |= f->found[d];
+        for (int i = 0; i < far->levels; i++)
+            f->same = f->same && !(q->through & ~q->own & 1u << far->axis[i]);
+        f->limit[d] = INT64_MAX;
+        if (q->kind != SHERD__BOTH_BOXES && needs_limit(f, d))
+            f->limit[d] = find_limit(f, d);
+    }
+    return first;
 }
 
 static void walk(front *f, const sherd__component *c)
@@ -188,13 +294,7 @@ static void walk(front *f, const sherd__component *c)
                      .leaf = leaf,
                      .what = f};
 
-    unsigned first = 0;
-
-    for (int d = 0; d < w.grid->ndim; d++) {
-        f->found[d] = c->dims >> d & 1 ? axes_found(f->asked, d) : 0;
-        first |= f->found[d];
-    }
-    sherd__component_order(w.grid, &ordered, first);
+    sherd__component_order(w.grid, &ordered, prepare(f, c));
     for (int d = 0; d < w.grid->ndim; d++)
         w.mine[d] = w.fence[d] = (sherd__place){0, 0, w.grid->dim[d].n, 0};
     f->top = most(&w);

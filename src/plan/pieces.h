@@ -142,13 +142,6 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
 /* The longest shard below a place, or a little more. */
 int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place);
 
-/*
- * What an interval of this length, wherever it lies, finds at most of the shards below a place at all coordinates of
- * the `crossed` axes and one of the others; by lengths.
- */
-int64_t sherd__place_most(const sherd__list *list, const sherd__place *place, unsigned crossed,
-                          int64_t length);
-
 /* ---- the walk ------------------------------------------------------------------------------- */
 
 /*

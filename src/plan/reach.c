@@ -79,40 +79,6 @@ int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place)
     return sherd__min(length, list->longest);
 }
 
-/* One shard's share of an interval of a length at this level: all coordinates of crossed axes, one of others. */
-static int64_t share_of(const sherd__list *list, int level, unsigned crossed, int64_t length)
-{
-    int64_t shards = 1, piece = length;
-
-    for (int i = level; i < list->levels; i++) {
-        piece = sherd__ceil_div(piece, list->extent[i]);
-        shards = crossed >> list->axis[i] & 1 ? sherd__mul_cut(shards, list->extent[i]) : shards;
-    }
-    return sherd__min(sherd__mul_cut(shards, piece), length);
-}
-
-/*
- * Full children repeat, so each stretch as long as one finds one child's share of it, wherever it begins; a short
- * last child comes on top.
- */
-int64_t sherd__place_most(const sherd__list *list, const sherd__place *place, unsigned crossed,
-                          int64_t length)
-{
-    int64_t below = place->hi - place->lo;
-    int level = place->level;
-
-    for (; level < list->levels && !list->cuts && !(crossed >> list->axis[level] & 1); level++)
-        below = sherd__ceil_div(below, list->extent[level]);
-    length = sherd__min(length, below);
-    if (list->cuts || level == list->levels || length == 0)
-        return length;
-    int64_t child = sherd__ceil_div(below, list->extent[level]);
-    int64_t share = share_of(list, level + 1, crossed, child);
-    int64_t found = length / child * share + sherd__min(length % child, share) +
-                    share_of(list, level + 1, crossed, below % child);
-    return sherd__min(found, length);
-}
-
 /* ---- gathering ------------------------------------------------------------------------------ */
 
 static bool all_crossed(const sherd__list *list, int level, unsigned crossed)
@@ -150,6 +116,14 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 
+/* The dim of the component in whose list an axis is on a side; -1 = none. */
+static int dim_in(const sherd__walk *w, int side, int axis)
+{
+    int d = w->grid->dim_of[side][axis];
+
+    return d >= 0 && w->component->dims >> d & 1 ? d : -1;
+}
+
 /* Down the lists of a dim as far as the known axes lead; whether mine still finds something. */
 static bool descend(sherd__walk *w, int d)
 {
@@ -167,7 +141,7 @@ static bool descend(sherd__walk *w, int d)
 static void narrow(const sherd__walk *w, int axis, int64_t *first, int64_t *end)
 {
     for (int side = 0; side < 2 && !w->everything; side++) {
-        int d = w->grid->dim_of[side][axis];
+        int d = dim_in(w, side, axis);
         if (d < 0)
             continue;
         const sherd__list *list = &w->grid->dim[d].side[side];
@@ -201,9 +175,9 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
  */
 static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
 {
-    int d = w->grid->dim_of[side][axis];
+    int d = dim_in(w, side, axis);
     if (d < 0)
-        return INT64_MAX;
+        return w->grid->runs.mesh->extent[axis];
     const sherd__list *list = &w->grid->dim[d].side[side];
     const sherd__list *other = &w->grid->dim[d].side[1 - side];
     bool near = side == w->near;
@@ -265,7 +239,7 @@ static void restore(sherd__walk *w, const saved *s)
 
 static void visit_axis(sherd__walk *w, int axis, int depth, int64_t times)
 {
-    int a = w->grid->dim_of[0][axis], b = w->grid->dim_of[1][axis];
+    int a = dim_in(w, 0, axis), b = dim_in(w, 1, axis);
     const saved first_dim = save(w, a >= 0 ? a : b),
                 second_dim = save(w, a >= 0 && b != a ? b : -1);
     int64_t end = w->grid->mesh->extent[axis], i = 0;
