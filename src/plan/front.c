@@ -29,7 +29,7 @@ typedef struct front {
     unsigned found[SHERD_MAX_DIMS]; /* axes that u depends on by position */
     int64_t limit[SHERD_MAX_DIMS];  /* of what is found in a dim */
     bool same;                      /* u and v are one */
-    point top;                      /* nothing in it exceeds it */
+    point top;                      /* no rank of the component exceeds it */
 } front;
 
 /* Whether a is as good as b whatever the other components are. */
