@@ -78,6 +78,13 @@ static void nothing_is_cheaper_on_links(void)
     nothing_is_cheaper(&price, 5, 100);
 }
 
+static void nothing_is_cheaper_on_torchs_model(void)
+{
+    const sherd_price price = {.kind = SHERD_PRICE_TORCH, .per_host = 4};
+
+    nothing_is_cheaper(&price, 5, 100);
+}
+
 /* ---- cuts, meshes, limits ------------------------------------------------------------------------ */
 
 /* One pair against a graph of its own. */
@@ -174,8 +181,8 @@ static void nothing_is_cheaper_within_limits(void)
 }
 
 static const check_test tests[] = {
-    {TEST(nothing_is_cheaper_on_the_arena)},  {TEST(nothing_is_cheaper_on_links)},
-    {TEST(nothing_is_cheaper_with_cuts)},     {TEST(nothing_is_cheaper_across_meshes)},
-    {TEST(nothing_is_cheaper_within_limits)},
+    {TEST(nothing_is_cheaper_on_the_arena)},    {TEST(nothing_is_cheaper_on_links)},
+    {TEST(nothing_is_cheaper_on_torchs_model)}, {TEST(nothing_is_cheaper_with_cuts)},
+    {TEST(nothing_is_cheaper_across_meshes)},   {TEST(nothing_is_cheaper_within_limits)},
 };
 CHECK_MAIN(tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves that others get wrong, by name; the choice of kinds and groups; what is refused; and the
- * running of regions: strided sources, small elements, many addends, all reduce ops.
+ * The choice of kinds and groups; what is refused; and the running of regions: strided sources,
+ * small elements, many addends, all reduce ops.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -23,128 +23,6 @@ static const sherd_plan *plan_of(paper *p, const char *from, const char *to, she
             sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype, NULL)))
         fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
     return plan;
-}
-
-static int64_t received_by(paper *p, const sherd_plan *plan, int rank)
-{
-    sherd__schedule *s;
-    int64_t bytes = -1;
-
-    CHECK_OK(sherd__schedule_create(&s, &p->space, plan->step, plan->element_bytes, rank));
-    if (s)
-        bytes = s->recv_bytes;
-    sherd__schedule_destroy(&p->space, s);
-    return bytes;
-}
-
-/* ---- named cases ---------------------------------------------------------------------------- */
-
-static void rows_to_columns_of_7x5_on_3_receive_32_32_24(void)
-{
-    static const int64_t bytes[] = {32, 32, 24};
-    paper p;
-
-    paper_open(&p, 4);
-    const sherd_plan *plan = plan_of(&p, "[7(x),5] on (x=3)", "[7,5(x)] on (x=3)", SHERD_F32);
-    CHECK_EQ(sherd_plan_steps(plan), 1);
-    CHECK_EQ(sherd_plan_step(plan, 0)->kind, SHERD_STEP_ALL_TO_ALL);
-    CHECK_EQ(sherd_plan_step(plan, 0)->axes, 1);
-    CHECK(sherd_plan_step(plan, 1) == NULL);
-    for (int rank = 0; rank < 3; rank++)
-        CHECK_EQ(received_by(&p, plan, rank), bytes[rank]);
-    CHECK_EQ(received_by(&p, plan, 3), -1); /* not in the mesh: no schedule */
-    CHECK_EQ(sherd_plan_price_of(plan)->recv_max_bytes, 32);
-    CHECK_EQ(sherd_plan_price_of(plan)->recv_total_bytes, 88);
-    CHECK_EQ(sherd_plan_price_of(plan)->bound_total_bytes, 88);
-    CHECK_TEXT(plan->what, "[7(x),5] -> [7,5(x)] on (x=3)");
-    move_paper_close(&p);
-}
-
-static void gather_of_5x3_over_2x2_keeps_every_row(void)
-{
-    paper p;
-    move m;
-
-    paper_open(&p, 4);
-    const sherd_plan *plan =
-        plan_of(&p, "[5(x,y),3] on (x=2,y=2)", "[5,3] on (x=2,y=2)", SHERD_F64);
-    move_open(&m, &p, plan->step, f64(), NULL);
-    for (int r = 0; r < m.ranks; r++)
-        move_run_rank(&m, r);
-    for (int r = 0; r < m.ranks; r++)
-        for (int row = 0; row < 5; row++) /* first column 0, 3, 6, 9, 12; the simulation adds 1 */
-            CHECK_EQ(m.result[r][3 * row] - 1, 3 * row);
-    move_close(&m);
-    move_paper_close(&p);
-}
-
-static void all_pairs_on_2x4_are_exact(void)
-{
-    static const int64_t shapes[][3] = {{16, 8, 8}, {7, 5, 3}};
-    static const sherd_layout *list[512];
-    int pairs = 0;
-    paper p;
-
-    paper_open(&p, 8);
-    const sherd_mesh *mesh = paper_mesh(&p, "2x4");
-    for (int s = 0; s < LEN(shapes); s++) {
-        CHECK_EQ(move_prove(&p, paper_placed(&p, mesh, 2, shapes[s], "RS(1)"),
-                            paper_placed(&p, mesh, 2, shapes[s], "S(0)S(0)"), f64()),
-                 0);
-        for (int ndim = 2; ndim <= 3; ndim++) {
-            int count = paper_layouts(mesh, ndim, shapes[s], false, list, LEN(list));
-            for (int i = 0; i < count * count; i++, pairs++)
-                CHECK_EQ(move_prove(&p, list[i / count], list[i % count], f64()), 0);
-        }
-    }
-    CHECK(pairs > 2 * (81 + 256));
-    move_paper_close(&p);
-}
-
-/* N elements on (x=4, y=2): [a(y),b,c(x)] -> [a,b(x,y),c] receives 7/64 N per rank, not 7/8 N. */
-static void three_dims_exchanged_at_once_receive_seven_64ths(void)
-{
-    paper p;
-
-    paper_open(&p, 8);
-    const sherd_plan *plan =
-        plan_of(&p, "[8(y),16,16(x)] on (x=4,y=2)", "[8,16(x,y),16] on (x=4,y=2)", SHERD_F32);
-    CHECK_EQ(plan->price.recv_max_bytes, 8 * 16 * 16 * 4 * 7 / 64);
-    CHECK_EQ(plan->price.recv_max_bytes, plan->price.bound_max_bytes);
-    CHECK_EQ(plan->step->axes, 3);
-    CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
-    move_paper_close(&p);
-}
-
-static void swapped_axes_receive_the_bound(void)
-{
-    paper p;
-
-    paper_open(&p, 8);
-    const sherd_plan *plan =
-        plan_of(&p, "[16(x),16(y)] on (x=2,y=4)", "[16(y),16(x)] on (x=2,y=4)", SHERD_F32);
-    CHECK_EQ(plan->price.recv_total_bytes, plan->price.bound_total_bytes);
-    CHECK_EQ(plan->price.recv_max_bytes, plan->price.bound_max_bytes);
-    CHECK_EQ(plan->price.recv_max_bytes, 16 * 16 * 4 / 8);
-    CHECK_EQ(plan->price.rounds, 1);
-    CHECK_EQ(move_prove(&p, plan->from, plan->to, f64()), 0);
-    move_paper_close(&p);
-}
-
-static void dropping_the_outer_or_the_inner_axis_is_told_apart(void)
-{
-    paper p;
-
-    paper_open(&p, 8);
-    const sherd_plan *outer =
-        plan_of(&p, "[64(x,y)] on (x=2,y=4)", "[64(y)] on (x=2,y=4)", SHERD_F32);
-    CHECK_EQ(outer->price.recv_max_bytes, 64 * 4 / 4); /* 0.25 N */
-    CHECK_EQ(outer->step->axes, 3);
-    const sherd_plan *inner =
-        plan_of(&p, "[64(x,y)] on (x=2,y=4)", "[64(x)] on (x=2,y=4)", SHERD_F32);
-    CHECK_EQ(inner->price.recv_max_bytes, 64 * 4 * 3 / 8); /* 0.375 N */
-    CHECK_EQ(inner->step->axes, 2);
-    move_paper_close(&p);
 }
 
 /* ---- kinds and groups ----------------------------------------------------------------------- */
@@ -440,12 +318,6 @@ static void every_reduce_op_gives_its_result(void)
 }
 
 static const check_test tests[] = {
-    {TEST(rows_to_columns_of_7x5_on_3_receive_32_32_24)},
-    {TEST(gather_of_5x3_over_2x2_keeps_every_row)},
-    {TEST(all_pairs_on_2x4_are_exact)},
-    {TEST(three_dims_exchanged_at_once_receive_seven_64ths)},
-    {TEST(swapped_axes_receive_the_bound)},
-    {TEST(dropping_the_outer_or_the_inner_axis_is_told_apart)},
     {TEST(the_step_is_of_the_smallest_kind_and_group)},
     {TEST(a_relabel_is_free)},
     {TEST(slices_are_cache_lines_and_cover)},
