@@ -151,6 +151,7 @@ static void look(sherd__edge *out, const sherd__field *field, const sherd__node 
     out->sure_time = arena && !unsure;
     out->sure_bytes = arena && !gathered;
     out->open_bytes = !stays;
+    out->sure_kind = !unsure;
     if (arena)
         out->cost.picoseconds =
             sherd__arena_time(&sliced, kind, stays, b->longest, k, field->bytes);
@@ -233,6 +234,36 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
     if (request->forbidden >> step->step.kind & 1)
         return false;
     return request->max_bytes == 0 || peak_of(problem, step) <= request->max_bytes;
+}
+
+void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b)
+{
+    const sherd__node *from = &field->node[a], *to = &field->node[b];
+    sherd_layout rooms[2];
+    sherd__priced step = {.rounds = 0};
+
+    step.step.from = sherd__field_layout(field, a, &rooms[0]);
+    step.step.to = sherd__field_layout(field, b, &rooms[1]);
+    sherd__change_find(&step.change, step.step.from, step.step.to);
+    step.amounts.target_max = to->longest;
+    step.amounts.target_total = to->total;
+    step.amounts.receive_max = step.change.gathered || step.change.reduced;
+    step.step.kind = sherd__step_kind(&step.change, &step.amounts);
+    if (step.amounts.receive_max)
+        step.step.axes = step.change.gathered | step.change.reduced;
+    field->price->price(&step, field->problem);
+    edge->cost.picoseconds = step.step.picoseconds;
+    edge->sure_time = true;
+    if (step.step.kind == SHERD_STEP_ALL_REDUCE) { /* each rank has its own addend whole */
+        int64_t k = sherd__extent_of(field->mesh, from->pending & ~to->pending);
+        step.amounts.receive_total = sherd__mul_cut(to->total, k) - to->total;
+        sherd__step_bytes(&step, field->problem->element_bytes);
+        edge->cost.bytes = step.step.recv_total_bytes;
+        edge->sure_bytes = true;
+    } else if (!step.amounts.receive_max) {
+        edge->cost.bytes = 0;
+        edge->sure_bytes = true;
+    }
 }
 
 void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b)

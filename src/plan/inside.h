@@ -107,6 +107,8 @@ typedef struct sherd__price_model {
      * these bytes at least. NULL: no such is known.
      */
     sherd_link (*least_link)(const sherd__problem *problem);
+    /* Of the amounts `price` asks only for target_max and whether anything is received. */
+    bool of_kinds;
 } sherd__price_model;
 
 const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);

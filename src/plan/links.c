@@ -328,4 +328,4 @@ static int64_t floor_links(const sherd__problem *problem, int64_t target_max, in
     return time_of(&sum);
 }
 
-const sherd__price_model sherd__price_links = {"links", price_links, floor_links, best_link};
+const sherd__price_model sherd__price_links = {"links", price_links, floor_links, best_link, false};

@@ -101,7 +101,7 @@ static int64_t floor_arena(const sherd__problem *problem, int64_t target_max, in
                              true, target_max, addends, (int64_t)problem->element_bytes);
 }
 
-const sherd__price_model sherd__price_arena = {"arena", price_arena, floor_arena, NULL};
+const sherd__price_model sherd__price_arena = {"arena", price_arena, floor_arena, NULL, true};
 
 const sherd__price_model *sherd__price_model_of(sherd_price_kind kind)
 {

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { LOOKS = 4000000, TOTAL_LOOKS = 20, PRICES = 20000, FEW_PRICES = 1000 };
+enum { LOOKS = 4000000, TIME_LOOKS = 8, TOTAL_LOOKS = 20, PRICES = 20000, FEW_PRICES = 1000 };
 
 /* A step by which a node was reached at the cost that it had then. */
 typedef struct link {
@@ -104,7 +104,12 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
     *allowed = true;
     if (!limited && edge->sure_time && (edge->sure_bytes || f->rough))
         return SHERD_OK;
-    if (edge->open_bytes && !edge->sure_bytes) {
+    if (!limited && !edge->sure_time && edge->sure_kind && field->price->of_kinds) {
+        sherd__edge_time(edge, field, from, to);
+        *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
+        f->looks += TIME_LOOKS;
+    }
+    if (*allowed && edge->open_bytes && !edge->sure_bytes) {
         sherd__edge_total(edge, field, from, to);
         *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
         f->looks += TOTAL_LOOKS;

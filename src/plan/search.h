@@ -88,12 +88,15 @@ typedef struct sherd__edge {
     sherd__cost cost; /* at least, if not sure */
     bool sure_time, sure_bytes;
     bool open_bytes; /* the bytes are what the lists say, not what the price chooses */
+    bool sure_kind;  /* whether anything travels is known */
 } sherd__edge;
 
 /* From lengths and lists alone, in tens of nanoseconds. */
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
 /* The least time of steps that bring all ranks together so many bytes. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
+/* The time of an edge whose kind is sure, under a price that asks for no more. */
+void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
 /* The bytes of an edge that has them open. Costs less than its price. */
 void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
 /* Priced; *allowed is false for a step that the options rule out. */

@@ -201,4 +201,4 @@ static int64_t floor_torch(const sherd__problem *problem, int64_t target_max, in
     return picoseconds(sherd__ring_time(&least, SHERD__REDUCE_SCATTER, &nothing));
 }
 
-const sherd__price_model sherd__price_torch = {"torch", price_torch, floor_torch, NULL};
+const sherd__price_model sherd__price_torch = {"torch", price_torch, floor_torch, NULL, true};
