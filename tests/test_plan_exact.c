@@ -105,13 +105,14 @@ static void nothing_is_cheaper_with_cuts(void)
 {
     static const char *const meshes[] = {"4", "2x2", "3x2", "x=2,y=1,z=3", "8x3"};
     static const int64_t shapes[][2] = {{4099, 3001}, {12, 7}, {2000, 300}, {1, 5}};
-    const sherd_price links = slow_messages();
+    const sherd_price links = slow_messages(), torch = {.kind = SHERD_PRICE_TORCH, .per_host = 2};
+    const sherd_price *const prices[] = {NULL, &links, &torch, NULL};
     uint64_t state = 11;
     tally t = {0, 0, 0};
 
     for (int i = 0; i < 600; i++) {
         const int64_t *shape = shapes[i % LEN(shapes)];
-        const sherd_plan_options options = {.price = i % 3 ? NULL : &links};
+        const sherd_plan_options options = {.price = prices[i / 4 % LEN(prices)]};
         paper p;
         paper_open(&p, 64);
         const sherd_mesh *mesh = paper_mesh(&p, meshes[i % LEN(meshes)]);
@@ -128,13 +129,14 @@ static void nothing_is_cheaper_across_meshes(void)
     static const char *const meshes[][2] = {
         {"4", "2x2"}, {"2x3", "4"}, {"2x4", "8"}, {"6@5,4,3,2,1,0", "2x2"}, {"4x3", "2@12,13"}};
     static const int64_t shapes[][2] = {{4096, 513}, {7, 5}, {3000, 1024}, {2, 2}};
-    const sherd_price links = slow_messages();
+    const sherd_price links = slow_messages(), torch = {.kind = SHERD_PRICE_TORCH, .per_host = 2};
+    const sherd_price *const prices[] = {NULL, &links, &torch, NULL};
     uint64_t state = 5;
     tally t = {0, 0, 0};
 
     for (int i = 0; i < 300; i++) {
         const int64_t *shape = shapes[i % LEN(shapes)];
-        const sherd_plan_options options = {.price = i % 3 ? NULL : &links};
+        const sherd_plan_options options = {.price = prices[i / 4 % LEN(prices)]};
         paper p;
         paper_open(&p, 16);
         const sherd_mesh *mesh = paper_mesh(&p, meshes[i % LEN(meshes)][0]);
