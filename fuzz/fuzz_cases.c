@@ -66,13 +66,34 @@ static void try(const cli_command *command, const uint8_t *data, size_t bytes, i
     free(text);
 }
 
+/* Whether a mesh of the line has more than a million ranks: shards that are not even take a plan seconds there. */
+static bool is_large(const uint8_t *data, size_t bytes)
+{
+    static const char *const keys[] = {"mesh", "to-mesh"};
+    json_t *line = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, NULL);
+    bool large = false;
+    paper p;
+
+    paper_open(&p, 2147483647, 0);
+    for (int i = 0; i < LEN(keys); i++) {
+        const char *text = json_string_value(json_object_get(line, keys[i]));
+        const sherd_mesh *mesh;
+        if (text && sherd__mesh_read(&mesh, &p.space, text) == SHERD_OK)
+            large = large || sherd_mesh_ranks(mesh) > 1000000;
+    }
+    paper_close(&p);
+    json_decref(line);
+    return large;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char *text = fuzz_text(data, bytes);
     int64_t fail_at = fuzz_fail_at(text);
 
     try(&cli_layout_command, data, bytes, fail_at);
-    try(&cli_plan_command, data, bytes, fail_at);
+    if (!is_large(data, bytes))
+        try(&cli_plan_command, data, bytes, fail_at);
     free(text);
     return 0;
 }
