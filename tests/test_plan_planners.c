@@ -68,12 +68,12 @@ static bool is_behind(const sherd_plan_price *a, const sherd_plan_price *b)
 
 /* One pair by all planners, exact last: its plan is compared with the others' prices. Run if there are kernels. */
 static void prove_pair(tally *t, paper *p, const sherd_layout *from, const sherd_layout *to,
-                       const sherd__kernels *kernels)
+                       const sherd_price *price_by, const sherd__kernels *kernels)
 {
     sherd_plan_price price[PLANNERS];
 
     for (int i = 0; i < PLANNERS; i++) {
-        const sherd_plan_options options = {.planner = planners[i]};
+        const sherd_plan_options options = {.planner = planners[i], .price = price_by};
         const sherd_plan *plan = NULL;
         if (!CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, &options)))
             return;
@@ -94,7 +94,7 @@ static void prove_pair(tally *t, paper *p, const sherd_layout *from, const sherd
 }
 
 static void prove_mesh(tally *t, const char *text, const shape *s, int every,
-                       const sherd__kernels *kernels)
+                       const sherd_price *price_by, const sherd__kernels *kernels)
 {
     static const sherd_layout *list[MANY];
     paper p;
@@ -105,7 +105,7 @@ static void prove_mesh(tally *t, const char *text, const shape *s, int every,
         for (int j = 0; j < count; j++)
             if (list[i] != list[j] && (list[j]->pending_axes & ~list[i]->pending_axes) == 0 &&
                 (i * 31 + j) % every == 0)
-                prove_pair(t, &p, list[i], list[j], kernels);
+                prove_pair(t, &p, list[i], list[j], price_by, kernels);
     move_paper_close(&p);
 }
 
@@ -151,7 +151,7 @@ static void all_planners_move_every_element(void)
     sherd__kernels_choose(&kernels);
     for (int m = 0; m < LEN(meshes); m++)
         for (int s = 0; s < LEN(shapes); s++)
-            prove_mesh(&t, meshes[m], &shapes[s], whole() ? 1 : m < 4 ? 3 : 23, &kernels.f64);
+            prove_mesh(&t, meshes[m], &shapes[s], whole() ? 1 : m < 4 ? 3 : 23, NULL, &kernels.f64);
     CHECK_EQ(t.wrong, 0);
     CHECK_EQ(t.behind, 0);
     CHECK(t.pairs > 5000);
@@ -166,14 +166,39 @@ static void exact_is_never_behind_where_bytes_count(void)
 
     for (int m = 0; m < LEN(meshes); m++)
         for (int s = 0; s < LEN(large); s++)
-            prove_mesh(&t, meshes[m], &large[s], whole() ? 5 : 97, NULL);
+            prove_mesh(&t, meshes[m], &large[s], whole() ? 5 : 97, NULL, NULL);
     CHECK_EQ(t.behind, 0);
     CHECK(t.steps[PLANNERS - 1] > t.pairs); /* some plans have more than one step */
     print(&t);
 }
 
+/* Messages that cost, and PyTorch's model; only planned. */
+static void exact_is_never_behind_under_other_prices(void)
+{
+    static const sherd_price prices[] = {
+        {.kind = SHERD_PRICE_LINKS,
+         .links = 2,
+         .link = {{"a0", 2700000, 48270, 1000}, {"*", 600000, 10620, 1000}}},
+        {.kind = SHERD_PRICE_LINKS, .links = 1, .link = {{"*", 50000000, 10, 0}}},
+        {.kind = SHERD_PRICE_TORCH, .per_host = 2},
+    };
+    static const shape sizes[] = {{2, {13, 7}}, {2, {4096, 4099}}, {3, {64, 65, 66}}};
+
+    for (int k = 0; k < LEN(prices); k++) {
+        tally t = {.pairs = 0};
+        for (int m = 0; m < LEN(meshes); m++)
+            for (int s = 0; s < LEN(sizes); s++)
+                prove_mesh(&t, meshes[m], &sizes[s], whole() ? 31 : 397, &prices[k], NULL);
+        CHECK_EQ(t.behind, 0);
+        CHECK_EQ(t.unproven, 0);
+        CHECK(t.steps[PLANNERS - 1] > t.pairs);
+        print(&t);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(all_planners_move_every_element)},
     {TEST(exact_is_never_behind_where_bytes_count)},
+    {TEST(exact_is_never_behind_under_other_prices)},
 };
 CHECK_MAIN(tests)
