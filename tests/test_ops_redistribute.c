@@ -175,7 +175,8 @@ static bool moves_back(const sherd_layout *from, const sherd_layout *to, const s
     sherd_tensor *y = sherd_redistribute(x, to, NULL);
     good &= CHECK_EQ(count_wrong(y), 0);
     sherd_backward(inject(y, grad));
-    good &= CHECK(plain.layout == settled(from)) & CHECK_EQ(plain.wrong, 0);
+    good &= CHECK(plain.layout == settled(from));
+    good &= CHECK_EQ(plain.wrong, 0);
 
     x = probe(leaf, &pending_table, &raw);
     sherd_backward(inject(sherd_redistribute(x, to, NULL), grad));

@@ -35,8 +35,8 @@ static const int64_t shapes[][DIMS] = {
 static void even_shards_of_a_million_ranks_add_up(void)
 {
     static const int64_t shape[DIMS] = {65536, 65536, 4096}, ranks = RANKS;
-    static const int64_t box = shape[0] / 128 * (shape[1] / 128) * (shape[2] / 64), n = box * ranks;
-    static const struct {
+    const int64_t box = shape[0] / 128 * (shape[1] / 128) * (shape[2] / 64), n = box * ranks;
+    const struct {
         const char *from, *to;
         int64_t total; /* elements */
     } known[] = {
