@@ -276,6 +276,8 @@ static void report(const bench *b, double (*times)[MOST_ROUNDS])
         qsort(times[k], (size_t)rounds, sizeof times[k][0], ascending);
     double copy = times[CASES][rounds / 2], least_copy = times[CASES][0];
     for (int k = 0; k < CASES; k++) {
+        if (b->asked->only && !strstr(cases[k].name, b->asked->only))
+            continue;
         double median = times[k][rounds / 2], least = times[k][0];
         printf("%-13s %4lldx%-4lld %10.2f us (least %.2f)", cases[k].name, (long long)b->shape[0],
                (long long)b->shape[1], 1e6 * median, 1e6 * least);
