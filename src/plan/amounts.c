@@ -34,7 +34,7 @@ int64_t sherd__add_cut(int64_t a, int64_t b)
 
 /* ---- totals --------------------------------------------------------------------------------- */
 
-static void add_kept(sherd__walk *w, int64_t times)
+static void add_kept(sherd__sweep *w, int64_t times)
 {
     sherd__wide *sum = w->what;
     int64_t kept = 1;
@@ -56,12 +56,12 @@ static sherd__wide find_kept(const sherd__grid *grid)
             kept *= grid->dim[d].n;
     for (int i = 0; i < grid->components; i++) {
         sherd__wide sum = 0;
-        sherd__walk w = {.grid = grid,
-                         .component = &grid->component[i],
-                         .near = SHERD__TARGET,
-                         .leaf = add_kept,
-                         .what = &sum};
-        sherd__walk_run(&w);
+        sherd__sweep w = {.grid = grid,
+                          .component = &grid->component[i],
+                          .near = SHERD__TARGET,
+                          .leaf = add_kept,
+                          .what = &sum};
+        sherd__sweep_run(&w);
         kept *= sum;
     }
     return kept;

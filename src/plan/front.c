@@ -94,7 +94,7 @@ static int64_t shards_through(const sherd__list *list, unsigned axes)
     return shards;
 }
 
-static int64_t found_in(const front *f, const sherd__walk *w, int d)
+static int64_t found_in(const front *f, const sherd__sweep *w, int d)
 {
     const sherd__list *far = &w->grid->dim[d].side[1 - w->near];
     const sherd__look look = {f->asked->through, w->at, f->asked->kind == SHERD__MESSAGES};
@@ -116,7 +116,7 @@ static int64_t longest_fence(const sherd__list *far, const sherd__place *fence, 
 }
 
 /* What a rank below this point finds in one dim at most. */
-static int64_t most_found(const front *f, const sherd__walk *w, int d)
+static int64_t most_found(const front *f, const sherd__sweep *w, int d)
 {
     const sherd__pieces *dim = &w->grid->dim[d];
     const sherd__list *far = &dim->side[1 - w->near];
@@ -142,14 +142,14 @@ typedef struct alone {
     int64_t most;
 } alone;
 
-static bool worth_alone(const sherd__walk *w)
+static bool worth_alone(const sherd__sweep *w)
 {
     const alone *a = w->what;
 
     return most_found(a->front, w, a->d) > a->most;
 }
 
-static void leaf_alone(sherd__walk *w, int64_t times)
+static void leaf_alone(sherd__sweep *w, int64_t times)
 {
     alone *a = w->what;
 
@@ -178,24 +178,24 @@ static int64_t find_limit(const front *f, int d)
 {
     alone a = {f, d, 0};
     sherd__component c = {.dims = 1u << d, .axes = f->found[d]};
-    sherd__walk w = {.grid = f->asked->grid,
-                     .component = &c,
-                     .near = f->asked->near,
-                     .through = f->asked->through,
-                     .own = f->asked->through,
-                     .worth = worth_alone,
-                     .leaf = leaf_alone,
-                     .what = &a};
+    sherd__sweep w = {.grid = f->asked->grid,
+                      .component = &c,
+                      .near = f->asked->near,
+                      .through = f->asked->through,
+                      .own = f->asked->through,
+                      .worth = worth_alone,
+                      .leaf = leaf_alone,
+                      .what = &a};
 
     sherd__component_order(w.grid, &c, c.axes);
-    sherd__walk_run(&w);
+    sherd__sweep_run(&w);
     return a.most;
 }
 
 /* ---- one component -------------------------------------------------------------------------- */
 
 /* What no rank below this point exceeds. */
-static point most(const sherd__walk *w)
+static point most(const sherd__sweep *w)
 {
     const front *f = w->what;
     point p = {1, 0};
@@ -215,7 +215,7 @@ static point most(const sherd__walk *w)
     return p;
 }
 
-static bool worth(const sherd__walk *w)
+static bool worth(const sherd__sweep *w)
 {
     const front *f = w->what;
 
@@ -230,7 +230,7 @@ static bool worth(const sherd__walk *w)
     return true;
 }
 
-static void leaf(sherd__walk *w, int64_t times)
+static void leaf(sherd__sweep *w, int64_t times)
 {
     front *f = w->what;
     const sherd__look in = {w->own, w->at, f->asked->kind == SHERD__MESSAGES};
@@ -284,21 +284,21 @@ static unsigned prepare(front *f, const sherd__component *c)
 static void walk(front *f, const sherd__component *c)
 {
     sherd__component ordered = *c;
-    sherd__walk w = {.grid = f->asked->grid,
-                     .component = &ordered,
-                     .near = f->asked->near,
-                     .through = f->asked->through,
-                     .own = f->asked->own,
-                     .everything = f->asked->kind == SHERD__BOTH_BOXES,
-                     .worth = worth,
-                     .leaf = leaf,
-                     .what = f};
+    sherd__sweep w = {.grid = f->asked->grid,
+                      .component = &ordered,
+                      .near = f->asked->near,
+                      .through = f->asked->through,
+                      .own = f->asked->own,
+                      .everything = f->asked->kind == SHERD__BOTH_BOXES,
+                      .worth = worth,
+                      .leaf = leaf,
+                      .what = f};
 
     sherd__component_order(w.grid, &ordered, prepare(f, c));
     for (int d = 0; d < w.grid->ndim; d++)
         w.mine[d] = w.fence[d] = (sherd__place){0, 0, w.grid->dim[d].n, 0};
     f->top = most(&w);
-    sherd__walk_run(&w);
+    sherd__sweep_run(&w);
     if (f->count == 0 && !f->full)
         add(f, (point){0, 0}); /* nobody finds anything */
 }

@@ -142,22 +142,22 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
 /* The longest shard below a place, or a little more. */
 int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place);
 
-/* ---- the walk ------------------------------------------------------------------------------- */
+/* ---- the sweep ------------------------------------------------------------------------------ */
 
 /*
- * A walk over the ranks of one component, equal ones at once. It looks at each from the interval that it
+ * A sweep over the ranks of one component, equal ones at once. It looks at each from the interval that it
  * has on the `near` side: what of it lies on the far side at all coordinates of the axes `through`
  * (and mine on the others), and the same for fewer axes, `own`. Ranks that find nothing are left out.
  */
-typedef struct sherd__walk {
+typedef struct sherd__sweep {
     const sherd__grid *grid;
     const sherd__component *component;
     int near;
     unsigned through, own;
     /* Whether ranks below this point can matter; NULL = all do. `leaf` gets each point, and how many ranks
-     * it stands for; either ends the walk by setting `done`. */
-    bool (*worth)(const struct sherd__walk *walk);
-    void (*leaf)(struct sherd__walk *walk, int64_t times);
+     * it stands for; either ends it by setting `done`. */
+    bool (*worth)(const struct sherd__sweep *sweep);
+    void (*leaf)(struct sherd__sweep *sweep, int64_t times);
     void *what;
     bool everything; /* also ranks that find nothing */
     bool done;
@@ -165,8 +165,8 @@ typedef struct sherd__walk {
     sherd__place mine[SHERD_MAX_DIMS], fence[SHERD_MAX_DIMS], inner[SHERD_MAX_DIMS];
     int64_t at[SHERD_MAX_AXES];
     unsigned known; /* axes */
-} sherd__walk;
+} sherd__sweep;
 
-void sherd__walk_run(sherd__walk *walk);
+void sherd__sweep_run(sherd__sweep *sweep);
 
 #endif

@@ -117,7 +117,7 @@ int64_t sherd__place_gather(const sherd__list *list, sherd__place place, int64_t
 /* ---- the walk ------------------------------------------------------------------------------- */
 
 /* The dim of the component in whose list an axis is on a side; -1 = none. */
-static int dim_in(const sherd__walk *w, int side, int axis)
+static int dim_in(const sherd__sweep *w, int side, int axis)
 {
     int d = w->grid->dim_of[side][axis];
 
@@ -125,7 +125,7 @@ static int dim_in(const sherd__walk *w, int side, int axis)
 }
 
 /* Down the lists of a dim as far as the known axes lead; whether mine still finds something. */
-static bool descend(sherd__walk *w, int d)
+static bool descend(sherd__sweep *w, int d)
 {
     const sherd__list *mine = &w->grid->dim[d].side[w->near];
     const sherd__list *far = &w->grid->dim[d].side[1 - w->near];
@@ -138,7 +138,7 @@ static bool descend(sherd__walk *w, int d)
 }
 
 /* Leave out coordinates of an axis that lead a list of the dim away from the other side. */
-static void narrow(const sherd__walk *w, int axis, int64_t *first, int64_t *end)
+static void narrow(const sherd__sweep *w, int axis, int64_t *first, int64_t *end)
 {
     for (int side = 0; side < 2 && !w->everything; side++) {
         int d = dim_in(w, side, axis);
@@ -173,7 +173,7 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
  * How many coordinates from i on are alike in one list, position or not: their intervals lie whole in one of
  * the other side that is known to its end, so that only lengths count.
  */
-static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
+static int64_t alike_in(const sherd__sweep *w, int side, int axis, int64_t i)
 {
     int d = dim_in(w, side, axis);
     if (d < 0)
@@ -192,7 +192,7 @@ static int64_t alike_in(const sherd__walk *w, int side, int axis, int64_t i)
 }
 
 /* The next coordinate that is not like this one. */
-static int64_t next_of(const sherd__walk *w, int axis, int64_t i)
+static int64_t next_of(const sherd__sweep *w, int axis, int64_t i)
 {
     if (w->everything || !(w->grid->runs.positional >> axis & 1))
         return sherd__runs_next(&w->grid->runs, axis, i);
@@ -201,9 +201,9 @@ static int64_t next_of(const sherd__walk *w, int axis, int64_t i)
     return i + (a == 1 ? 1 : sherd__min(a, alike_in(w, SHERD__TARGET, axis, i)));
 }
 
-static void visit(sherd__walk *w, int depth, int64_t times);
+static void visit(sherd__sweep *w, int depth, int64_t times);
 
-static void visit_classes(sherd__walk *w, int d, int depth, int64_t times)
+static void visit_classes(sherd__sweep *w, int d, int depth, int64_t times)
 {
     for (int64_t i = 0; i < w->grid->dim[d].classes && !w->done; i++) {
         int64_t count;
@@ -221,14 +221,14 @@ typedef struct saved {
     sherd__place mine, fence, inner;
 } saved;
 
-static saved save(const sherd__walk *w, int d)
+static saved save(const sherd__sweep *w, int d)
 {
     if (d < 0)
         return (saved){.d = -1};
     return (saved){d, w->mine[d], w->fence[d], w->inner[d]};
 }
 
-static void restore(sherd__walk *w, const saved *s)
+static void restore(sherd__sweep *w, const saved *s)
 {
     if (s->d < 0)
         return;
@@ -237,7 +237,7 @@ static void restore(sherd__walk *w, const saved *s)
     w->inner[s->d] = s->inner;
 }
 
-static void visit_axis(sherd__walk *w, int axis, int depth, int64_t times)
+static void visit_axis(sherd__sweep *w, int axis, int depth, int64_t times)
 {
     int a = dim_in(w, 0, axis), b = dim_in(w, 1, axis);
     const saved first_dim = save(w, a >= 0 ? a : b),
@@ -261,7 +261,7 @@ static void visit_axis(sherd__walk *w, int axis, int depth, int64_t times)
     }
 }
 
-static void visit(sherd__walk *w, int depth, int64_t times)
+static void visit(sherd__sweep *w, int depth, int64_t times)
 {
     if (w->worth && !w->worth(w))
         return;
@@ -276,7 +276,7 @@ static void visit(sherd__walk *w, int depth, int64_t times)
         visit_axis(w, what - SHERD_MAX_DIMS, depth, times);
 }
 
-void sherd__walk_run(sherd__walk *w)
+void sherd__sweep_run(sherd__sweep *w)
 {
     w->done = false;
     w->known = 0;
