@@ -138,23 +138,16 @@ sherd_status cli_read_from(cli_problem *p, const char *text)
     return read_placed(p, text, CLI_FROM_CUTS);
 }
 
-static bool same_list(const sherd__dim *a, const sherd__dim *b)
-{
-    bool same = a->axes == b->axes;
-
-    for (int i = 0; same && i < a->axes; i++)
-        same = a->axis[i] == b->axis[i];
-    return same;
-}
-
 /* A target given by placements alone keeps the source's cuts of the dims that the same axes shard. */
 static sherd_status keep_cuts(cli_problem *p)
 {
     sherd__layout_spec spec = p->to->spec;
 
-    for (int d = 0; d < spec.ndim; d++)
-        if (same_list(&spec.dim[d], &p->from->spec.dim[d]))
-            spec.dim[d].cuts = p->from->spec.dim[d].cuts;
+    for (int d = 0; d < spec.ndim; d++) {
+        const sherd__dim *own = &p->from->spec.dim[d];
+        if (own->axes == spec.dim[d].axes && sherd__dim_shared(own, &spec.dim[d]) == own->axes)
+            spec.dim[d].cuts = own->cuts;
+    }
     return sherd__layout_intern(&p->to, &spec);
 }
 

@@ -33,6 +33,17 @@ int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim)
     return parts_at(mesh, dim, dim->axes);
 }
 
+int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
+{
+    int64_t parts = sherd__dim_parts(mesh, dim), longest = 0;
+
+    if (!dim->cuts) /* however axes nest, the first chunk is one rounding up */
+        return sherd__ceil_div(n, parts);
+    for (int64_t i = 0; i < parts; i++)
+        longest = sherd__max(longest, dim->cuts[i + 1] - dim->cuts[i]);
+    return longest;
+}
+
 /* Coordinates of shard `number` on axes [first, end) of a dim, indexed by place in the list. */
 static void digits_of(const sherd_mesh *mesh, const sherd__dim *dim, int first, int end,
                       int64_t number, int64_t *digit)
@@ -113,8 +124,7 @@ static bool merged_equal(const sherd_mesh *mesh, const sherd__dim *a, const sher
     return true;
 }
 
-/* How many outermost axes two lists share. */
-static int common_axes(const sherd__dim *a, const sherd__dim *b)
+int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b)
 {
     int i = 0;
 
@@ -125,7 +135,7 @@ static int common_axes(const sherd__dim *a, const sherd__dim *b)
 
 bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n)
 {
-    return a->axes == b->axes && common_axes(a, b) == a->axes &&
+    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes &&
            merged_equal(mesh, a, b, n, a->axes);
 }
 
@@ -135,7 +145,7 @@ bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__
  */
 int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n)
 {
-    int depth = common_axes(a, b);
+    int depth = sherd__dim_shared(a, b);
 
     while (depth > 0 && !merged_equal(mesh, a, b, n, depth))
         depth--;

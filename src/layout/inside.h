@@ -33,8 +33,6 @@ sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, cons
 /* Read the dtype that stands at `s`. EINVAL. */
 sherd_status sherd__dtype_scan(sherd_dtype *out, sherd__diag *diag, const char *function,
                                sherd__scanner *s);
-/* Whether reductions by `a` and by `b` may be pending side by side. */
-bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b);
 /*
  * Read sizes "4,6" of the `parts` shards of a dim of size n into memory of its own, that the
  * caller frees (NULL on failure).
@@ -43,7 +41,6 @@ sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *f
                                sherd__scanner *s, int64_t parts, int64_t n);
 /* The reduce op with this name; false if there is none. */
 bool sherd__reduce_op_find(const char *name, sherd_reduce_op *out);
-const char *sherd__reduce_op_name(sherd_reduce_op op);
 /* The reduce ops, for messages. */
 #define SHERD__OPS "sum, avg, min, max or product"
 

@@ -155,13 +155,11 @@ sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mes
 static sherd_status carry_cuts(int64_t **out, const sherd_mesh *mesh, const char *function,
                                const sherd__dim *old, sherd__dim *dim, int64_t n)
 {
-    int keep = 0;
+    int keep = sherd__dim_shared(old, dim);
 
     dim->cuts = NULL;
     if (!old->cuts)
         return SHERD_OK;
-    while (keep < old->axes && keep < dim->axes && old->axis[keep] == dim->axis[keep])
-        keep++;
     *out = sherd__alloc(mesh->space->heap, (size_t)sherd__dim_parts(mesh, dim) + 1, sizeof **out);
     if (!*out)
         return sherd__no_memory(mesh->space->diag, function);
@@ -184,14 +182,21 @@ static void lift(sherd__layout_spec *spec, int axis)
     }
 }
 
+bool sherd__placement_equal(sherd_placement a, sherd_placement b)
+{
+    if (a.kind != b.kind)
+        return false;
+    return a.kind == SHERD_SHARD ? a.dim == b.dim : a.kind != SHERD_PARTIAL || a.op == b.op;
+}
+
+/* `a` as somebody gave it. */
 static bool same_placement(sherd_placement a, sherd_placement b, int ndim)
 {
     if (a.kind == SHERD_UNSET)
         a.kind = SHERD_REPLICATE;
     if (a.kind == SHERD_SHARD && a.dim < 0)
         a.dim += ndim;
-    return a.kind == b.kind && (a.kind != SHERD_SHARD || a.dim == b.dim) &&
-           (a.kind != SHERD_PARTIAL || a.op == b.op);
+    return sherd__placement_equal(a, b);
 }
 
 sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *layout,

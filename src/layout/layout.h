@@ -53,6 +53,17 @@ sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *
 /* The layout with every pending axis replicated: what a gradient is settled to. */
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout);
 
+/* "sum"; NULL for a number that is no op. */
+const char *sherd__reduce_op_name(sherd_reduce_op op);
+/* Whether reductions by `a` and by `b` may be pending side by side. */
+bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b);
+/* Whether two placements that are set, with dims counted from 0, are the same. */
+bool sherd__placement_equal(sherd_placement a, sherd_placement b);
+
+/* How many outermost axes two lists share, whatever the cuts. */
+int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b);
+/* The longest shard of a dim of size n. */
+int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n);
 /* Number of shards of a dim: product of its axes' extents. */
 int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim);
 /* Interval [*lo, *hi) of a dim of size n at a coordinate of the mesh. */
@@ -81,6 +92,9 @@ void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sh
 /* The intersection; false if it is empty. */
 bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out);
 int64_t sherd__box_count(const sherd_box *box);
+bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
+/* Elements of a layout's largest box: each dim has axes of its own, so it has the longest shard of all. */
+int64_t sherd__layout_largest(const sherd_layout *layout);
 
 /* "f32[8(x),8] P(sum:y) on (x=2,y=2)" into out[room]. */
 void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char *out, size_t room);

@@ -47,25 +47,6 @@ typedef struct tally {
 
 /* ---- what is held --------------------------------------------------------------------------- */
 
-static int64_t longest(const sherd__side *side, int d)
-{
-    int64_t most = 0;
-
-    for (int64_t i = 0; i < side->parts[d]; i++)
-        most = sherd__max(most, side->cuts[d][i + 1] - side->cuts[d][i]);
-    return most;
-}
-
-/* A box is a product, and each dim has axes of its own: the largest box has the longest of all. */
-static int64_t largest(const sherd__side *side)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < side->layout->spec.ndim; d++)
-        n = sherd__mul_cut(n, longest(side, d));
-    return n;
-}
-
 static int64_t linear(const sherd__side *side, const int64_t *shard)
 {
     int64_t number = 0;
@@ -73,14 +54,6 @@ static int64_t linear(const sherd__side *side, const int64_t *shard)
     for (int d = 0; d < side->layout->spec.ndim; d++)
         number = number * side->parts[d] + shard[d];
     return number;
-}
-
-static bool same_box(const sherd_box *a, const sherd_box *b)
-{
-    for (int d = 0; d < a->ndim; d++)
-        if (a->offset[d] != b->offset[d] || a->size[d] != b->size[d])
-            return false;
-    return true;
 }
 
 /* One rank of the target's mesh. */
@@ -97,7 +70,7 @@ static void count_target(tally *t, int rank)
     if (inside && sherd__box_meet(&source.box, &target.box, &own))
         kept = sherd__box_count(&own);
     int64_t held = inside ? sherd__box_count(&source.box) : 0;
-    t->stay = t->stay && inside && same_box(&source.box, &target.box);
+    t->stay = t->stay && inside && sherd__box_equal(&source.box, &target.box);
     t->kept += kept;
     t->out->both_max = sherd__max(t->out->both_max, sherd__add_cut(n, held));
     t->out->receive_max = sherd__max(t->out->receive_max, cut((wide)n * a->change.addends - kept));
@@ -244,8 +217,8 @@ static void count(tally *t)
     int64_t at[SHERD_MAX_AXES] = {0};
 
     t->stay = a->from.mesh->count == a->to.mesh->count;
-    t->out->source_max = t->out->both_max = largest(&a->from);
-    t->out->target_max = largest(&a->to);
+    t->out->source_max = t->out->both_max = sherd__layout_largest(a->from.layout);
+    t->out->target_max = sherd__layout_largest(a->to.layout);
     do
         count_target(t, sherd__mesh_rank_at(a->to.mesh, at));
     while (sherd__next(a->to.mesh, (1u << a->to.mesh->axes) - 1, at));

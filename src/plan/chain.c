@@ -373,19 +373,6 @@ static sherd_status find(sherd__chain *out, const sherd__problem *problem,
     return SHERD_OK;
 }
 
-/* The largest box of a layout. */
-static int64_t largest(const sherd_layout *layout)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < layout->spec.ndim; d++) {
-        sherd__list list;
-        sherd__list_make(&list, layout->spec.mesh, &layout->spec.dim[d], 0, layout->spec.shape[d]);
-        n *= list.longest;
-    }
-    return n;
-}
-
 sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
                                const sherd__priced *steps, int count)
 {
@@ -395,7 +382,7 @@ sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
     if (count > 1)
         return find(out, problem, steps, count);
     if (count == 0) {
-        out->peak = cut_bytes(largest(problem->from), problem->element_bytes);
+        out->peak = cut_bytes(sherd__layout_largest(problem->from), problem->element_bytes);
         return SHERD_OK;
     }
     out->receive_max = steps->step.recv_max_bytes;

@@ -93,16 +93,11 @@ static void measure(const sherd__field *field, int d, const sherd__dim *dim, she
 {
     int64_t parts = sherd__dim_parts(field->mesh, dim), n = field->shape[d];
 
-    if (!dim->cuts) {
-        way->longest = sherd__ceil_div(n, parts);
+    way->longest = sherd__dim_longest(field->mesh, dim, n);
+    if (!dim->cuts)
         way->hollow = n == 0 || (n < parts * parts && runs_dry(field->mesh, dim, 0, n));
-        return;
-    }
-    for (int64_t i = 0; i < parts; i++) {
-        int64_t length = dim->cuts[i + 1] - dim->cuts[i];
-        way->longest = sherd__max(way->longest, length);
-        way->hollow = way->hollow || length == 0;
-    }
+    for (int64_t i = 0; dim->cuts && i < parts; i++)
+        way->hollow = way->hollow || dim->cuts[i] == dim->cuts[i + 1];
 }
 
 /* The number of the way that cuts dim d so; makes it if need be. `dim` has no axes of extent 1; -1 = no memory. */
@@ -226,18 +221,13 @@ static sherd_status add_across(sherd__field *field)
 {
     const sherd__layout_spec *to = &field->goal->spec;
     sherd__node node = {.pending = 0};
-    int64_t copies = to->mesh->count, longest = 1;
+    int64_t copies = to->mesh->count;
 
     sherd_status status = add_node(field, &node, false); /* all replicated */
-    for (int d = 0; d < field->ndim; d++) {
-        int64_t parts = sherd__dim_parts(to->mesh, &to->dim[d]), widest = 0;
-        for (int64_t i = 0; to->dim[d].cuts && i < parts; i++)
-            widest = sherd__max(widest, to->dim[d].cuts[i + 1] - to->dim[d].cuts[i]);
-        longest *= to->dim[d].cuts ? widest : sherd__ceil_div(to->shape[d], parts);
-        copies /= parts;
-    }
+    for (int d = 0; d < field->ndim; d++)
+        copies /= sherd__dim_parts(to->mesh, &to->dim[d]);
     if (status == SHERD_OK) {
-        field->node[SHERD__GOAL].longest = longest;
+        field->node[SHERD__GOAL].longest = sherd__layout_largest(field->goal);
         field->node[SHERD__GOAL].hollow = true;
         field->node[SHERD__GOAL].total = sherd__mul_cut(field->elements, copies);
     }

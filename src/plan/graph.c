@@ -266,8 +266,7 @@ static bool goes_with(const search *s, uint64_t key, sherd_reduce_op op)
 {
     for (int i = 0; i < s->mesh->axes; i++) {
         int other = code_of(key, i) - PENDING;
-        if (other >= 0 && other != (int)op &&
-            !((other == SHERD_SUM || other == SHERD_AVG) && (op == SHERD_SUM || op == SHERD_AVG)))
+        if (other >= 0 && !sherd__reduce_ops_mix(op, (sherd_reduce_op)other))
             return false;
     }
     return true;

@@ -26,13 +26,6 @@ static const sherd__state *here(const greedy *g)
     return &g->series->state[g->series->hops];
 }
 
-static bool same_placement(sherd_placement a, sherd_placement b)
-{
-    if (a.kind != b.kind)
-        return false;
-    return a.kind == SHERD_SHARD ? a.dim == b.dim : a.kind != SHERD_PARTIAL || a.op == b.op;
-}
-
 /* How many axes of the dim's list lie outside of `axis`: all, if it is not in it. */
 static int outside(const sherd__state *state, int d, int axis)
 {
@@ -62,9 +55,7 @@ static bool goes_with(const greedy *g, sherd_reduce_op op)
 {
     for (int i = 0; i < g->mesh->axes; i++) {
         int other = here(g)->pending[i];
-        bool linear =
-            (op == SHERD_SUM || op == SHERD_AVG) && (other == SHERD_SUM || other == SHERD_AVG);
-        if (other >= 0 && other != (int)op && !linear)
+        if (other >= 0 && !sherd__reduce_ops_mix(op, (sherd_reduce_op)other))
             return false;
     }
     return true;
@@ -76,7 +67,7 @@ static void step_to(greedy *g, int axis, sherd_placement to)
     sherd_placement from = sherd__state_placement(here(g), g->ndim, axis);
     bool parts = from.kind == SHERD_REPLICATE && to.kind == SHERD_PARTIAL;
 
-    if (same_placement(from, to) || (parts && !goes_with(g, to.op)))
+    if (sherd__placement_equal(from, to) || (parts && !goes_with(g, to.op)))
         return;
     g->series->cost += sherd__ring_time(&g->rings[axis], sherd__collective_of(from, to), &g->gib);
     sherd__series_on(g->series, axis, to, &g->source, ~0u << axis);

@@ -51,14 +51,7 @@ static void prepare(bounds *b, const sherd__field *field)
         smallest_of_nodes(b);
     else
         smallest_of_any(b);
-    b->goal = 1;
-    for (int d = 0; d < field->ndim; d++) {
-        sherd__dim dim = field->goal->spec.dim[d];
-        int64_t parts = sherd__dim_parts(field->goal->spec.mesh, &dim), widest = 0;
-        for (int64_t i = 0; dim.cuts && i < parts; i++)
-            widest = sherd__max(widest, dim.cuts[i + 1] - dim.cuts[i]);
-        b->goal *= dim.cuts ? widest : sherd__ceil_div(field->shape[d], parts);
-    }
+    b->goal = sherd__layout_largest(field->goal);
 }
 
 static int64_t arena_time(const sherd__field *field, sherd_step_kind kind, int64_t n, int64_t k)

@@ -11,18 +11,6 @@
  */
 #include "torch.h"
 
-static bool linear(sherd_placement p)
-{
-    return p.kind == SHERD_PARTIAL && (p.op == SHERD_SUM || p.op == SHERD_AVG);
-}
-
-static bool same(sherd_placement a, sherd_placement b)
-{
-    if (a.kind != b.kind)
-        return false;
-    return a.kind == SHERD_SHARD ? a.dim == b.dim : a.kind != SHERD_PARTIAL || a.op == b.op;
-}
-
 /* A collective that merges with others of its kind, or NEVER. */
 static sherd__collective mergeable(const sherd__hop *hop)
 {
@@ -35,7 +23,11 @@ static sherd__collective mergeable(const sherd__hop *hop)
 
 static bool alike(const sherd__hop *a, const sherd__hop *b)
 {
-    return same(a->to, b->to) && (same(a->from, b->from) || (linear(a->from) && linear(b->from)));
+    bool pending = a->from.kind == SHERD_PARTIAL && b->from.kind == SHERD_PARTIAL;
+
+    return sherd__placement_equal(a->to, b->to) &&
+           (pending ? sherd__reduce_ops_mix(a->from.op, b->from.op)
+                    : sherd__placement_equal(a->from, b->from));
 }
 
 /* Steps that follow each other and are alike. */

@@ -96,21 +96,6 @@ void sherd__class_place(const sherd__grid *grid, int d, int64_t i, sherd__place 
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-static int64_t longest_of(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
-{
-    int64_t longest = 0;
-
-    if (!dim->cuts) {
-        for (int i = 0; i < dim->axes; i++)
-            n = sherd__ceil_div(n, mesh->extent[dim->axis[i]]);
-        return n;
-    }
-    int64_t parts = sherd__dim_parts(mesh, dim);
-    for (int64_t i = 0; i < parts; i++)
-        longest = sherd__max(longest, dim->cuts[i + 1] - dim->cuts[i]);
-    return longest;
-}
-
 void sherd__list_make(sherd__list *list, const sherd_mesh *mesh, const sherd__dim *dim, int first,
                       int64_t n)
 {
@@ -118,7 +103,7 @@ void sherd__list_make(sherd__list *list, const sherd_mesh *mesh, const sherd__di
 
     list->levels = dim->axes - first;
     list->cuts = dim->cuts;
-    list->longest = longest_of(mesh, dim, n);
+    list->longest = sherd__dim_longest(mesh, dim, n);
     for (int i = list->levels - 1; i >= 0; i--) {
         list->axis[i] = dim->axis[first + i];
         list->extent[i] = mesh->extent[list->axis[i]];

@@ -39,15 +39,6 @@ uint64_t sherd__state_key(const sherd__state *state, int axes, int ndim)
 
 /* ---- layouts -------------------------------------------------------------------------------- */
 
-static int shared_axes(const sherd__dim *a, const sherd__dim *b)
-{
-    int i = 0;
-
-    while (i < a->axes && i < b->axes && a->axis[i] == b->axis[i])
-        i++;
-    return i;
-}
-
 void sherd__dim_strip(const sherd_mesh *mesh, sherd__dim *dim)
 {
     int left = 0;
@@ -70,8 +61,8 @@ sherd_status sherd__state_cuts(int64_t **out, const sherd__dim *dim, const sherd
     sherd__dim_strip(mesh, &own);
     sherd__dim_strip(mesh, &model);
     sherd__dim_strip(mesh, &other);
-    int keep = shared_axes(&own, &model);
-    if (keep < own.axes && shared_axes(&own, &other) == own.axes) {
+    int keep = sherd__dim_shared(&own, &model);
+    if (keep < own.axes && sherd__dim_shared(&own, &other) == own.axes) {
         model = other;
         keep = own.axes;
     }
@@ -116,8 +107,6 @@ sherd_status sherd__state_layout(const sherd_layout **out, const sherd__state *s
 
 void sherd__state_write(sherd__writer *w, const sherd__state *state, int axes, int ndim)
 {
-    static const char *const ops[] = {"sum", "avg", "min", "max", "product"};
-
     for (int a = 0; a < axes; a++) {
         bool sharded = false;
         for (int d = 0; d < ndim; d++)
@@ -130,7 +119,7 @@ void sherd__state_write(sherd__writer *w, const sherd__state *state, int axes, i
                     sherd__write(w, "[%d]", i);
             }
         if (state->pending[a] >= 0)
-            sherd__write(w, "P(%s)", ops[state->pending[a]]);
+            sherd__write(w, "P(%s)", sherd__reduce_op_name((sherd_reduce_op)state->pending[a]));
         else if (!sharded)
             sherd__write(w, "R");
     }

@@ -65,10 +65,7 @@ static bool keeps_box(const sherd_step *step, int rank)
         return !had && !has;
     sherd__layout_box(step->from, before, &x);
     sherd__layout_box(step->to, after, &y);
-    for (int d = 0; d < x.ndim; d++)
-        if (x.offset[d] != y.offset[d] || x.size[d] != y.size[d])
-            return false;
-    return true;
+    return sherd__box_equal(&x, &y);
 }
 
 /* In a partition only some ranks keep what they hold; the others get a fill of their own. */
