@@ -18,16 +18,6 @@ enum {
     MOST_RANKS = 1 << 12  /* walked exactly through all steps of a chain */
 };
 
-#define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
-
-/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number here is below 2^124. */
-__extension__ typedef __int128 wide;
-
-static int64_t cut(wide value)
-{
-    return value < LIMIT ? (int64_t)value : LIMIT;
-}
-
 /* A part of the tensor that lies within one shard of either side, which some rank has on both. */
 typedef struct cell {
     int64_t source, target; /* numbers of the shards */
@@ -37,8 +27,8 @@ typedef struct cell {
 typedef struct tally {
     sherd__across across;
     sherd__amounts *out;
-    wide kept; /* what ranks hold of their targets, in all */
-    bool stay; /* no rank's box changes */
+    sherd__wide kept; /* what ranks hold of their targets, in all */
+    bool stay;        /* no rank's box changes */
     int64_t cells;
     cell *cell; /* [ranks of the target] */
     sherd__load *load;
@@ -73,7 +63,8 @@ static void count_target(tally *t, int rank)
     t->stay = t->stay && inside && sherd__box_equal(&source.box, &target.box);
     t->kept += kept;
     t->out->both_max = sherd__max(t->out->both_max, sherd__add_cut(n, held));
-    t->out->receive_max = sherd__max(t->out->receive_max, cut((wide)n * a->change.addends - kept));
+    t->out->receive_max =
+        sherd__max(t->out->receive_max, sherd__cut((sherd__wide)n * a->change.addends - kept));
     if (kept > 0)
         t->cell[t->cells++] =
             (cell){linear(&a->from, source.shard), linear(&a->to, target.shard), kept};
@@ -89,9 +80,9 @@ static int by_shards(const void *a, const void *b)
 }
 
 /* Elements of which some target rank holds an addend, each once. */
-static wide held_somewhere(tally *t)
+static sherd__wide held_somewhere(tally *t)
 {
-    wide sum = 0;
+    sherd__wide sum = 0;
 
     qsort(t->cell, (size_t)t->cells, sizeof *t->cell, by_shards);
     for (int64_t i = 0; i < t->cells; i++)
@@ -104,15 +95,15 @@ static void find_totals(tally *t)
 {
     const sherd__across *a = &t->across;
     int64_t addends = a->change.addends;
-    wide n = 1;
+    sherd__wide n = 1;
 
     for (int d = 0; d < a->ndim; d++)
         n *= a->from.layout->spec.shape[d];
-    t->out->target_total = cut(n * a->to.copies);
-    t->out->receive_total = cut(n * a->to.copies * addends - t->kept);
+    t->out->target_total = sherd__cut(n * a->to.copies);
+    t->out->receive_total = sherd__cut(n * a->to.copies * addends - t->kept);
     t->out->bound_total = t->out->receive_total;
     if (addends > 1) /* see the formula in amounts.c */
-        t->out->bound_total = cut(n * (addends - 1 + a->to.copies) - held_somewhere(t));
+        t->out->bound_total = sherd__cut(n * (addends - 1 + a->to.copies) - held_somewhere(t));
 }
 
 /* ---- what is sent --------------------------------------------------------------------------- */
@@ -127,10 +118,10 @@ static void send_of_all(tally *t)
     for (int r = 0; r < a->space->ranks; r++) {
         if (!sherd__stand_of(&source, &a->from, r))
             continue;
-        wide asked = (wide)sherd__box_count(&source.box) * a->to.copies;
+        sherd__wide asked = (sherd__wide)sherd__box_count(&source.box) * a->to.copies;
         if (sherd__stand_of(&target, &a->to, r) && sherd__box_meet(&source.box, &target.box, &own))
             asked -= sherd__box_count(&own);
-        t->out->send_max = sherd__max(t->out->send_max, cut(asked));
+        t->out->send_max = sherd__max(t->out->send_max, sherd__cut(asked));
     }
 }
 

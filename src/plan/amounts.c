@@ -11,25 +11,23 @@
 
 #include <string.h>
 
-#define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
-
-static int64_t cut(sherd__wide value)
+int64_t sherd__cut(sherd__wide value)
 {
-    return value < LIMIT ? (int64_t)value : LIMIT;
+    return value < SHERD__MOST ? (int64_t)value : SHERD__MOST;
 }
 
 int64_t sherd__mul_cut(int64_t a, int64_t b)
 {
     int64_t product;
 
-    return sherd__mul(a, b, &product) ? product : LIMIT;
+    return sherd__mul(a, b, &product) ? product : SHERD__MOST;
 }
 
 int64_t sherd__add_cut(int64_t a, int64_t b)
 {
     int64_t sum;
 
-    return sherd__add(a, b, &sum) ? sum : LIMIT;
+    return sherd__add(a, b, &sum) ? sum : SHERD__MOST;
 }
 
 /* ---- totals --------------------------------------------------------------------------------- */
@@ -93,24 +91,24 @@ static void find_totals(const sherd__grid *grid, const sherd__change *change, sh
         n *= grid->dim[d].n;
     sherd__wide kept_total = kept * sherd__extent_of(change->mesh, all & ~(targets | sources));
     sherd__wide target_total = n * sherd__extent_of(change->mesh, all & ~targets);
-    out->target_total = cut(target_total);
-    out->receive_total = cut(target_total * change->addends - kept_total);
+    out->target_total = sherd__cut(target_total);
+    out->receive_total = sherd__cut(target_total * change->addends - kept_total);
     out->bound_total = out->receive_total;
     if (change->reduced == 0)
         return;
     int64_t wanted = sherd__extent_of(change->mesh, all & ~targets & ~change->pending);
-    out->bound_total = cut((n * (change->addends - 1 + wanted) - kept) *
-                           sherd__extent_of(change->mesh, change->pending));
+    out->bound_total = sherd__cut((n * (change->addends - 1 + wanted) - kept) *
+                                  sherd__extent_of(change->mesh, change->pending));
 }
 
-void sherd__received_total(int64_t *out, const sherd__change *change, const int64_t *shape)
+int64_t sherd__received_total(const sherd__change *change, const int64_t *shape)
 {
     sherd__grid grid;
     sherd__amounts totals;
 
     sherd__grid_make(&grid, change, shape);
     find_totals(&grid, change, &totals);
-    *out = totals.receive_total;
+    return totals.receive_total;
 }
 
 /* ---- maxima --------------------------------------------------------------------------------- */
@@ -153,15 +151,12 @@ static void find_maxima(const sherd__grid *grid, const sherd__change *change, sh
     out->send_max = sherd__most(&sends, sherd__extent_of(change->mesh, crossed & ~change->cut), 1);
 }
 
-sherd_status sherd__amounts_find(sherd__amounts *out, sherd__space *space,
-                                 const sherd__change *change, const int64_t *shape)
+void sherd__amounts_find(sherd__amounts *out, const sherd__change *change, const int64_t *shape)
 {
     sherd__grid grid;
 
-    (void)space;
     memset(out, 0, sizeof *out);
     sherd__grid_make(&grid, change, shape);
     find_totals(&grid, change, out);
     find_maxima(&grid, change, out);
-    return SHERD_OK;
 }

@@ -21,8 +21,6 @@
 
 enum { MOST_POINTS = 1 << 18 };
 
-#define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
-
 /* Elements; of one rank, or bounds on it. */
 typedef struct amount {
     sherd__wide receive, send, peak;
@@ -65,7 +63,7 @@ typedef struct chain {
 
 static int64_t cut_bytes(sherd__wide elements, size_t element_bytes)
 {
-    return elements < LIMIT ? sherd__mul_cut((int64_t)elements, (int64_t)element_bytes) : LIMIT;
+    return sherd__mul_cut(sherd__cut(elements), (int64_t)element_bytes);
 }
 
 static sherd__wide larger(sherd__wide a, sherd__wide b)

@@ -15,25 +15,11 @@
 
 enum { CHOSEN = 1024 };
 
-static void drop_axis(sherd__state *state, int axis)
-{
-    state->pending[axis] = -1;
-    for (int d = 0; d < SHERD_MAX_DIMS; d++) {
-        int left = 0;
-        for (int i = 0; i < state->axes[d]; i++)
-            if (state->axis[d][i] != axis)
-                state->axis[d][left++] = state->axis[d][i];
-        for (int i = left; i < state->axes[d]; i++)
-            state->axis[d][i] = 0;
-        state->axes[d] = (int8_t)left;
-    }
-}
-
 static void drop_axes(sherd__state *state, unsigned axes)
 {
     for (int i = 0; i < SHERD_MAX_AXES; i++)
         if (axes >> i & 1)
-            drop_axis(state, i);
+            sherd__state_drop(state, i);
 }
 
 static void append(sherd__state *state, int d, int axis)
@@ -45,7 +31,7 @@ static void make_pending(sherd__state *state, const sherd__field *field, unsigne
 {
     for (int i = 0; i < SHERD_MAX_AXES; i++)
         if (axes >> i & 1) {
-            drop_axis(state, i);
+            sherd__state_drop(state, i);
             state->pending[i] = (int8_t)field->problem->from->spec.pending[i];
         }
 }

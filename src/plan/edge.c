@@ -270,12 +270,10 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
 {
     sherd_layout rooms[2];
     sherd__change change;
-    int64_t elements;
 
     sherd__change_find(&change, sherd__field_layout(field, a, &rooms[0]),
                        sherd__field_layout(field, b, &rooms[1]));
-    sherd__received_total(&elements, &change, field->shape);
-    edge->cost.bytes = sherd__mul_cut(elements, field->bytes);
+    edge->cost.bytes = sherd__mul_cut(sherd__received_total(&change, field->shape), field->bytes);
     edge->sure_bytes = true;
     if (!edge->sure_time)
         edge->cost.picoseconds =

@@ -329,13 +329,6 @@ static void multiply(front *product, const front *a, const front *b)
             add(product, (point){a->point[i].u * b->point[j].u, a->point[i].v * b->point[j].v});
 }
 
-static int64_t cut(sherd__wide value)
-{
-    const int64_t limit = ((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1;
-
-    return value < limit ? (int64_t)value : limit;
-}
-
 static int64_t walk_jointly(front *f)
 {
     sherd__component all;
@@ -345,7 +338,7 @@ static int64_t walk_jointly(front *f)
     f->full = false;
     f->best = 0;
     walk(f, &all);
-    return cut(f->best);
+    return sherd__cut(f->best);
 }
 
 int64_t sherd__most(const sherd__question *question, int64_t times, int64_t less)
@@ -371,5 +364,5 @@ int64_t sherd__most(const sherd__question *question, int64_t times, int64_t less
     for (int i = 0; i < all.count; i++)
         if (value_of(&all, all.point[i]) > best)
             best = value_of(&all, all.point[i]);
-    return cut(best);
+    return sherd__cut(best);
 }

@@ -322,9 +322,7 @@ static void begin(search *s, const sherd__problem *problem)
     s->problem = problem;
     s->mesh = problem->from->spec.mesh;
     s->ndim = problem->from->spec.ndim;
-    s->bytes = (double)problem->element_bytes;
-    for (int d = 0; d < s->ndim; d++)
-        s->bytes *= (double)problem->from->spec.shape[d];
+    s->bytes = sherd__tensor_bytes(problem->from, problem->element_bytes);
     sherd__rings_find(s->rings, s->mesh, problem->request->per_host);
     if (w.kind == SHERD_WEIGHTS_INTEGER)
         w = (sherd_weights){w.kind, 4, 1, 2, 2, 0};

@@ -129,11 +129,8 @@ void sherd__greedy_series(sherd__series *series, const sherd__problem *problem)
     const sherd_mesh *mesh = from->spec.mesh;
     greedy g = {.series = series, .mesh = mesh, .ndim = from->spec.ndim};
     int64_t shards = sherd__extent_of(mesh, from->shard_axes);
-    double bytes = (double)problem->element_bytes;
 
-    for (int d = 0; d < g.ndim; d++)
-        bytes *= (double)from->spec.shape[d];
-    g.gib = sherd__ring_gib(bytes, (double)shards);
+    g.gib = sherd__ring_gib(sherd__tensor_bytes(from, problem->element_bytes), (double)shards);
     sherd__rings_find(g.rings, mesh, problem->request->per_host);
     sherd__state_of(&g.source, from);
     sherd__state_of(&g.target, problem->to);

@@ -53,12 +53,17 @@ typedef struct sherd__amounts {
     int64_t bound_total;  /* no plan receives less in all */
 } sherd__amounts;
 
-sherd_status sherd__amounts_find(sherd__amounts *out, sherd__space *space,
-                                 const sherd__change *change, const int64_t *shape);
+void sherd__amounts_find(sherd__amounts *out, const sherd__change *change, const int64_t *shape);
 
 /* The total alone, `receive_total`: cheaper by the maxima. */
-void sherd__received_total(int64_t *out, const sherd__change *change, const int64_t *shape);
+int64_t sherd__received_total(const sherd__change *change, const int64_t *shape);
 
+/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number is below 2^124. */
+__extension__ typedef __int128 sherd__wide;
+
+/* What numbers are cut to. */
+#define SHERD__MOST (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
+int64_t sherd__cut(sherd__wide value);
 /* a * b and a + b that stay below 2^62. */
 int64_t sherd__mul_cut(int64_t a, int64_t b);
 int64_t sherd__add_cut(int64_t a, int64_t b);

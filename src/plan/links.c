@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#define LIMIT (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
-
 enum { FEMTO = 1000 }; /* of a picosecond */
 
 /* Time so far. Each term is cut, so that their sum fits. */
@@ -27,7 +25,7 @@ typedef struct cost {
 
 static void add_term(cost *sum, int64_t a, int64_t b, int64_t unit)
 {
-    const sherd__wide most = (sherd__wide)LIMIT * FEMTO;
+    const sherd__wide most = (sherd__wide)SHERD__MOST * FEMTO;
     sherd__wide term = (sherd__wide)a * b;
 
     sum->femtoseconds += term < most / unit ? term * unit : most;
@@ -38,7 +36,7 @@ static int64_t time_of(const cost *sum)
 {
     sherd__wide picoseconds = (sum->femtoseconds + FEMTO - 1) / FEMTO;
 
-    return picoseconds < LIMIT ? (int64_t)picoseconds : LIMIT;
+    return sherd__cut(picoseconds);
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */
@@ -292,7 +290,7 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
 static sherd_link best_link(const sherd__problem *problem)
 {
     const sherd_mesh *mesh = problem->from->spec.mesh;
-    sherd_link best = {"", LIMIT, LIMIT, LIMIT};
+    sherd_link best = {"", SHERD__MOST, SHERD__MOST, SHERD__MOST};
 
     for (int a = 0; a <= mesh->axes; a++) {
         bool used = a < mesh->axes ? mesh->extent[a] > 1 : problem->to->spec.mesh != mesh;
@@ -321,8 +319,7 @@ static int64_t floor_links(const sherd__problem *problem, int64_t target_max, in
     int64_t messages = k == 1 || problem->to->spec.mesh != problem->from->spec.mesh ? 1 : k - 1;
     cost sum = {0};
 
-    add_class(&sum, &link, messages,
-              sherd__mul_cut(received < LIMIT ? (int64_t)received : LIMIT, element_bytes));
+    add_class(&sum, &link, messages, sherd__mul_cut(sherd__cut(received), element_bytes));
     add_term(&sum, sherd__mul_cut(sherd__mul_cut(slice, k - 1), element_bytes),
              link.gamma_femtoseconds, 1);
     return time_of(&sum);

@@ -18,9 +18,6 @@ enum {
     SHERD__SPLITS = 24
 };
 
-/* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number is below 2^124. */
-__extension__ typedef __int128 sherd__wide;
-
 /* One side's list of a dim beyond the common axes, outermost first. */
 typedef struct sherd__list {
     int levels;

@@ -153,17 +153,16 @@ void sherd__step_bytes(sherd__priced *p, size_t element_bytes)
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to)
 {
-    sherd_status status;
-
     memset(out, 0, sizeof *out);
     if (from->spec.mesh != to->spec.mesh) {
-        status = sherd__across_find(&out->change, &out->amounts, problem->space, from, to);
+        sherd_status status =
+            sherd__across_find(&out->change, &out->amounts, problem->space, from, to);
+        if (status != SHERD_OK)
+            return status;
     } else {
         sherd__change_find(&out->change, from, to);
-        status = sherd__amounts_find(&out->amounts, problem->space, &out->change, from->spec.shape);
+        sherd__amounts_find(&out->amounts, &out->change, from->spec.shape);
     }
-    if (status != SHERD_OK)
-        return status;
     out->step.from = from;
     out->step.to = to;
     out->step.kind = sherd__step_kind(&out->change, &out->amounts);

@@ -20,39 +20,15 @@ void sherd__series_begin(sherd__series *series, const sherd__problem *problem)
     sherd__state_of(&series->state[0], problem->from);
 }
 
-/* The dim that an axis shards and its place there; -1 if it shards none. */
-static int find_axis(const sherd__state *state, int ndim, int axis, int *place)
-{
-    for (int d = 0; d < ndim; d++)
-        for (int i = 0; i < state->axes[d]; i++)
-            if (state->axis[d][i] == axis) {
-                *place = i;
-                return d;
-            }
-    return -1;
-}
-
 sherd_placement sherd__state_placement(const sherd__state *state, int ndim, int axis)
 {
-    int place;
-
     if (state->pending[axis] >= 0)
         return sherd_partial((sherd_reduce_op)state->pending[axis]);
-    int d = find_axis(state, ndim, axis, &place);
-    return d >= 0 ? sherd_shard(d) : sherd_replicate();
-}
-
-static void take_off(sherd__state *state, int ndim, int axis)
-{
-    int place, d = find_axis(state, ndim, axis, &place);
-
-    state->pending[axis] = -1;
-    if (d < 0)
-        return;
-    state->axes[d]--;
-    for (int i = place; i < state->axes[d]; i++)
-        state->axis[d][i] = state->axis[d][i + 1];
-    state->axis[d][state->axes[d]] = 0;
+    for (int d = 0; d < ndim; d++)
+        for (int i = 0; i < state->axes[d]; i++)
+            if (state->axis[d][i] == axis)
+                return sherd_shard(d);
+    return sherd_replicate();
 }
 
 static void put_on(sherd__state *state, int axis, sherd_placement to)
@@ -89,7 +65,7 @@ void sherd__series_on(sherd__series *series, int axis, sherd_placement to, const
     hop->divisor = 1;
     seen_shape(hop, series, seen, unseen);
     *next = *here;
-    take_off(next, series->ndim, axis);
+    sherd__state_drop(next, axis);
     put_on(next, axis, to);
     series->hops++;
 }

@@ -23,6 +23,20 @@ void sherd__state_of(sherd__state *out, const sherd_layout *layout)
         out->pending[i] = (int8_t)spec->pending[i];
 }
 
+void sherd__state_drop(sherd__state *state, int axis)
+{
+    state->pending[axis] = -1;
+    for (int d = 0; d < SHERD_MAX_DIMS; d++) {
+        int left = 0;
+        for (int i = 0; i < state->axes[d]; i++)
+            if (state->axis[d][i] != axis)
+                state->axis[d][left++] = state->axis[d][i];
+        for (int i = left; i < state->axes[d]; i++)
+            state->axis[d][i] = 0;
+        state->axes[d] = (int8_t)left;
+    }
+}
+
 /* Per axis: 0 = replicated, 1 + 8 * dim + place = sharded, 65 + op = pending. */
 uint64_t sherd__state_key(const sherd__state *state, int axes, int ndim)
 {

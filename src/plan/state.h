@@ -18,6 +18,9 @@ typedef struct sherd__state {
 
 void sherd__state_of(sherd__state *out, const sherd_layout *layout);
 
+/* An axis leaves the list that it is in, or what is pending: it is replicated. */
+void sherd__state_drop(sherd__state *state, int axis);
+
 /*
  * A number that no other state of the same mesh and shape has: one byte an axis, the first axis
  * highest. Replicated comes before sharded (by dim, then by place in its list), pending last. Ties

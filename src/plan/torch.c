@@ -57,6 +57,15 @@ void sherd__rings_find(sherd__ring *rings, const sherd_mesh *mesh, int64_t per_h
     }
 }
 
+double sherd__tensor_bytes(const sherd_layout *layout, size_t element_bytes)
+{
+    double bytes = (double)element_bytes;
+
+    for (int d = 0; d < layout->spec.ndim; d++)
+        bytes *= (double)layout->spec.shape[d];
+    return bytes;
+}
+
 double sherd__ring_gib(double bytes, double shards)
 {
     return bytes / shards / 1024 / 1024 / 1024;
@@ -154,15 +163,6 @@ static int64_t picoseconds(double microseconds)
     return (int64_t)fmin(round(microseconds * 1e6), most);
 }
 
-static double bytes_of(const sherd_layout *layout, size_t element_bytes)
-{
-    double bytes = (double)element_bytes;
-
-    for (int d = 0; d < layout->spec.ndim; d++)
-        bytes *= (double)layout->spec.shape[d];
-    return bytes;
-}
-
 static void price_torch(sherd__priced *p, const sherd__problem *problem)
 {
     const sherd_layout *from = p->step.from;
@@ -175,7 +175,7 @@ static void price_torch(sherd__priced *p, const sherd__problem *problem)
     if (what == SHERD__CHUNK)
         return;
     sherd__ring ring = ring_over(problem, mesh, p->step.axes);
-    double gib = sherd__ring_gib(bytes_of(from, problem->element_bytes),
+    double gib = sherd__ring_gib(sherd__tensor_bytes(from, problem->element_bytes),
                                  (double)sherd__extent_of(mesh, from->shard_axes));
     p->step.picoseconds = picoseconds(sherd__ring_time(&ring, what, &gib));
 }

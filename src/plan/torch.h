@@ -38,6 +38,9 @@ void sherd__rings_find(sherd__ring *rings, const sherd_mesh *mesh, int64_t per_h
  */
 double sherd__ring_time(const sherd__ring *ring, sherd__collective what, double *gib);
 
+/* Of the whole tensor. */
+double sherd__tensor_bytes(const sherd_layout *layout, size_t element_bytes);
+
 /* What each rank holds of `bytes` in so many shards, in GiB. */
 double sherd__ring_gib(double bytes, double shards);
 
