@@ -9,10 +9,6 @@
 void sherd__mesh_free(sherd__space *space, sherd_mesh *mesh);
 void sherd__layout_free(sherd__space *space, sherd_layout *layout);
 
-/* What writes an object as text; run twice by sherd__written, first to measure. */
-typedef void (*sherd__write_text)(sherd__writer *w, const void *object);
-/* The text of an object in memory of its own; NULL for lack of it. */
-char *sherd__written(sherd__heap *heap, sherd__write_text write, const void *object);
 void sherd__mesh_write(sherd__writer *w, const void *mesh);
 void sherd__layout_write(sherd__writer *w, const void *layout);
 void sherd__placements_write(sherd__writer *w, const void *layout);

@@ -3,6 +3,7 @@
 #ifndef SHERD__LAYOUT_H
 #define SHERD__LAYOUT_H
 
+#include "base/text.h"
 #include "mesh.h"
 #include "sherd/dtype.h"
 
@@ -95,6 +96,11 @@ int64_t sherd__box_count(const sherd_box *box);
 bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
 /* Elements of a layout's largest box: each dim has axes of its own, so it has the longest shard of all. */
 int64_t sherd__layout_largest(const sherd_layout *layout);
+
+/* What writes an object as text; run twice by sherd__written, first to measure. */
+typedef void (*sherd__write_text)(sherd__writer *w, const void *object);
+/* The text of an object in memory of its own; NULL for lack of it. */
+char *sherd__written(sherd__heap *heap, sherd__write_text write, const void *object);
 
 /* "f32[8(x),8] P(sum:y) on (x=2,y=2)" into out[room]. */
 void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char *out, size_t room);

@@ -71,19 +71,6 @@ static void write_what(sherd_plan *plan)
                  plan->to->text);
 }
 
-static bool write_trace(sherd_plan *plan, const sherd__path *path)
-{
-    sherd__writer w = {NULL, 0, 0};
-
-    sherd__path_write(&w, path);
-    plan->trace = sherd__alloc(plan->space->heap, w.length + 1, 1);
-    if (!plan->trace)
-        return false;
-    w = (sherd__writer){plan->trace, w.length + 1, 0};
-    sherd__path_write(&w, path);
-    return true;
-}
-
 /* The bound: what a direct move receives without a reduction, the proven formula with one. */
 static void take_bound(sherd_plan *plan, const sherd__priced *direct)
 {
@@ -153,7 +140,8 @@ static sherd_status take_path(sherd_plan *plan, const sherd__problem *problem,
     sherd__priced *steps = sherd__alloc(heap, (size_t)path->stops, sizeof *steps);
     plan->step = sherd__alloc(heap, (size_t)path->stops, sizeof *plan->step);
     plan->mine = sherd__alloc(heap, (size_t)path->stops, sizeof(sherd__schedule *));
-    if (!steps || !plan->step || !plan->mine || !write_trace(plan, path))
+    plan->trace = sherd__written(heap, sherd__path_write, path);
+    if (!steps || !plan->step || !plan->mine || !plan->trace)
         status = sherd__no_memory(plan->space->diag, function);
     if (status == SHERD_OK)
         status = price_steps(steps, plan, problem, answer);
