@@ -25,6 +25,14 @@ void cli_append(bool *good, json_t *array, json_t *value)
         *good = false;
 }
 
+json_t *cli_whole(bool good, json_t *value)
+{
+    if (good)
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
 json_t *cli_integers(const int64_t *values, int count)
 {
     json_t *array = json_array();
@@ -32,11 +40,7 @@ json_t *cli_integers(const int64_t *values, int count)
 
     for (int i = 0; i < count && good; i++)
         cli_append(&good, array, json_integer(values[i]));
-    if (!good) {
-        json_decref(array);
-        array = NULL;
-    }
-    return array;
+    return cli_whole(good, array);
 }
 
 sherd_status cli_put_status(bool good, cli_problem *p)
@@ -44,9 +48,14 @@ sherd_status cli_put_status(bool good, cli_problem *p)
     return good ? SHERD_OK : sherd__no_memory(p->diag, "sherd_answer");
 }
 
-static char *text_of(const json_t *root)
+char *cli_text_of(const json_t *answer)
 {
-    return json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    return json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(17));
+}
+
+void cli_print_text(const char *text)
+{
+    puts(text ? text : "{\"error\":\"out of memory\",\"key\":null,\"column\":null}");
 }
 
 /* ---- one problem ------------------------------------------------------------------------------ */
@@ -56,11 +65,7 @@ static json_t *new_answer(json_t *id)
 {
     json_t *out = json_object();
 
-    if (out && id && json_object_set(out, "id", id) != 0) {
-        json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return cli_whole(!out || !id || json_object_set(out, "id", id) == 0, out);
 }
 
 /* key NULL, column 0: null. */
@@ -72,11 +77,7 @@ static json_t *new_error(json_t *id, const char *text, const char *key, int colu
     cli_put(&good, out, "error", json_string(text));
     cli_put(&good, out, "key", key ? json_string(key) : json_null());
     cli_put(&good, out, "column", column ? json_integer(column) : json_null());
-    if (!good) {
-        json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return cli_whole(good, out);
 }
 
 /* The error that is in the problem's diag. */
@@ -184,7 +185,7 @@ static json_t *answer_line(const cli_case *c, const char *text, size_t length, c
 char *cli_case_answer(const cli_case *c, const char *line, size_t length, cli_verdict *verdict)
 {
     json_t *out = answer_line(c, line, length, verdict);
-    char *text = out ? text_of(out) : NULL;
+    char *text = out ? cli_text_of(out) : NULL;
 
     if (!text)
         *verdict = CLI_REFUSED;
@@ -213,7 +214,6 @@ static bool is_blank(const char *line, size_t length)
 /* Each line is written when it is answered: whoever waits for it may send the next one. */
 static bool answer_all(const cli_case *c, FILE *from)
 {
-    static const char no_memory[] = "{\"error\":\"out of memory\",\"key\":null,\"column\":null}";
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
@@ -224,7 +224,7 @@ static bool answer_all(const cli_case *c, FILE *from)
         if (is_blank(line, (size_t)length))
             continue;
         char *text = cli_case_answer(c, line, (size_t)length, &verdict);
-        puts(text ? text : no_memory);
+        cli_print_text(text);
         free(text);
         all_good = all_good && verdict == CLI_GOOD;
         if (fflush(stdout) != 0)
@@ -267,7 +267,7 @@ static int run_once(const cli_command *command, const cli_values *values)
     const cli_case c = {.command = command};
     cli_verdict verdict;
     json_t *answer = cli_answer(&c, values, NULL, &verdict);
-    char *text = answer && values->of[CLI_JSON] ? text_of(answer) : NULL;
+    char *text = answer && values->of[CLI_JSON] ? cli_text_of(answer) : NULL;
 
     if (!answer || (values->of[CLI_JSON] && !text))
         cli_refuse(command->name, "out of memory");

@@ -55,7 +55,13 @@ int cli_command_answer(const cli_command *command, const cli_values *values);
 /* object[key] = value, which is taken over. False in *good where value is NULL or there is no memory. */
 void cli_put(bool *good, json_t *object, const char *key, json_t *value);
 void cli_append(bool *good, json_t *array, json_t *value);
+/* The value itself if all of it is there, else NULL: then it is released. */
+json_t *cli_whole(bool good, json_t *value);
 json_t *cli_integers(const int64_t *values, int count);
+/* Text of an answer on one line; free() it. NULL for lack of memory. */
+char *cli_text_of(const json_t *answer);
+/* Print such a line; NULL: an error object that says why there is none. */
+void cli_print_text(const char *text);
 /* ENOMEM in the diag unless `good`. */
 sherd_status cli_put_status(bool good, cli_problem *p);
 

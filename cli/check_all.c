@@ -43,7 +43,6 @@ static const move moves[] = {
 
 enum { MOVES = sizeof moves / sizeof moves[0] };
 
-static const char *const planners[] = {"exact", "greedy", "graph"};
 /* The first ones have fractions. */
 enum { FRACTIONS = 3 };
 static const char *const dtypes[] = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"};
@@ -94,8 +93,8 @@ static void print_json(json_t *answer, const cli_values *v)
         if (v->of[keys[i]])
             cli_put(&good, id, cli_key_name(keys[i]), json_string(v->of[keys[i]]));
     cli_put(&good, answer, "id", id);
-    char *text = good ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    puts(text ? text : "{\"error\":\"out of memory\",\"key\":null,\"column\":null}");
+    char *text = good ? cli_text_of(answer) : NULL;
+    cli_print_text(text);
     free(text);
 }
 
@@ -121,9 +120,11 @@ static void check_planners(tally *t, const move *m, const char *dtype)
 {
     const char *only = t->given->of[CLI_PLANNER];
 
-    for (int i = 0; i < (int)(sizeof planners / sizeof planners[0]); i++)
-        if ((!only || strcmp(only, planners[i]) == 0) && !(m->to_mesh && i > 0))
-            check_one(t, m, planners[i], dtype);
+    for (int i = 0; i < CLI_PLANNERS; i++) {
+        const char *name = sherd_planner_name((sherd_planner)i);
+        if ((!only || strcmp(only, name) == 0) && !(m->to_mesh && i != SHERD_PLANNER_EXACT))
+            check_one(t, m, name, dtype);
+    }
 }
 
 /* All moves as f32; in the other dtypes one that copies, and those that add, where there is such a sum. */

@@ -100,11 +100,7 @@ static json_t *rank_object(const sherd_layout *layout, int rank)
     cli_put(&good, out, "coordinate", cli_integers(coordinate, sherd_mesh_axes(mesh)));
     cli_put(&good, out, "offset", cli_integers(box.offset, box.ndim));
     cli_put(&good, out, "size", cli_integers(box.size, box.ndim));
-    if (!good) {
-        json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return cli_whole(good, out);
 }
 
 static sherd_status answer(json_t *out, cli_problem *p)

@@ -51,6 +51,9 @@ enum {
 
 enum { CLI_FLATTENED_SETS = 16 };
 
+/* exact, greedy and graph, by sherd_planner_name; the choice of PyTorch is no option. */
+enum { CLI_PLANNERS = SHERD_PLANNER_TORCH };
+
 /* The texts that were given; NULL = not given. A flag has some text. Borrowed from argv or from a line. */
 typedef struct cli_values {
     const char *of[CLI_KEYS];

@@ -43,27 +43,22 @@ static json_t *other(sherd_planner planner, const sherd_plan *plan)
     cli_put(&good, out, "seconds", json_real((double)price->picoseconds / 1e12));
     cli_put(&good, out, "bytes_recv_max", json_integer(price->recv_max_bytes));
     cli_put(&good, out, "trace", json_string(sherd_plan_trace(plan)));
-    if (!good) {
-        json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return cli_whole(good, out);
 }
 
 /* What the other planners do with it. One that can not (two meshes, a limit) is left out. */
 static sherd_status put_others(bool *good, json_t *out, cli_problem *p)
 {
-    static const sherd_planner all[] = {SHERD_PLANNER_EXACT, SHERD_PLANNER_GREEDY,
-                                        SHERD_PLANNER_GRAPH};
     json_t *array = json_array();
 
-    for (int i = 0; i < (int)(sizeof all / sizeof all[0]); i++) {
+    for (int i = 0; i < CLI_PLANNERS; i++) {
+        const sherd_planner planner = (sherd_planner)i;
         const sherd_plan *plan;
-        if (all[i] == p->planner)
+        if (planner == p->planner)
             continue;
-        sherd_status status = cli_plan_make(&plan, p, all[i]);
+        sherd_status status = cli_plan_make(&plan, p, planner);
         if (status == SHERD_OK)
-            cli_append(good, array, other(all[i], plan));
+            cli_append(good, array, other(planner, plan));
         else if (status != SHERD_ELIMIT && status != SHERD_ENOTSUP) {
             json_decref(array);
             return status;

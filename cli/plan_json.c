@@ -33,11 +33,7 @@ static json_t *axis_names(const sherd_step *step)
     for (int i = 0; i < sherd_mesh_axes(mesh); i++)
         if (step->axes >> i & 1)
             cli_append(&good, array, json_string(sherd_mesh_axis_name(mesh, i)));
-    if (!good) {
-        json_decref(array);
-        array = NULL;
-    }
-    return array;
+    return cli_whole(good, array);
 }
 
 static json_t *seconds(int64_t picoseconds)
@@ -57,11 +53,7 @@ static json_t *step_object(const sherd_step *step, bool two_meshes)
     cli_put(&good, out, "bytes_recv_max", json_integer(step->recv_max_bytes));
     cli_put(&good, out, "bytes_recv_total", json_integer(step->recv_total_bytes));
     cli_put(&good, out, "seconds", seconds(step->picoseconds));
-    if (!good) {
-        json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return cli_whole(good, out);
 }
 
 static void put_steps(bool *good, json_t *out, const cli_problem *p, const sherd_plan *plan)

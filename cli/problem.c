@@ -186,15 +186,12 @@ static sherd_status expected_at_start(cli_problem *p, const char *text, const ch
 
 sherd_status cli_read_planner(cli_problem *p, const char *text)
 {
-    static const char *const words[] = {"exact", "greedy", "graph", NULL};
-    static const sherd_planner planners[] = {SHERD_PLANNER_EXACT, SHERD_PLANNER_GREEDY,
-                                             SHERD_PLANNER_GRAPH};
-    int i = find_word(words, text);
-
-    if (!words[i])
-        return expected_at_start(p, text, "a planner: exact, greedy or graph");
-    p->planner = planners[i];
-    return SHERD_OK;
+    for (int i = 0; i < CLI_PLANNERS; i++)
+        if (strcmp(text, sherd_planner_name((sherd_planner)i)) == 0) {
+            p->planner = (sherd_planner)i;
+            return SHERD_OK;
+        }
+    return expected_at_start(p, text, "a planner: exact, greedy or graph");
 }
 
 /* An integer from `low` on, below 2^62. */
