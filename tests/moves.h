@@ -432,6 +432,26 @@ static inline int64_t move_prove_plan(paper *p, const sherd_plan *plan,
     return wrong;
 }
 
+static inline const sherd__kernels *f64(void)
+{
+    static sherd__kernel_set kernels;
+
+    if (!kernels.f64.name)
+        sherd__kernels_choose(&kernels);
+    return &kernels.f64;
+}
+
+static inline const sherd_plan *plan_of(paper *p, const char *from, const char *to,
+                                        sherd_dtype dtype)
+{
+    const sherd_plan *plan = NULL;
+
+    if (!CHECK_OK(
+            sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype, NULL)))
+        fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
+    return plan;
+}
+
 /* Plan with the defaults, run and check one move; the number of wrong elements. */
 static inline int64_t move_prove(paper *p, const sherd_layout *from, const sherd_layout *to,
                                  const sherd__kernels *kernels)

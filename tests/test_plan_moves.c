@@ -6,25 +6,6 @@
 #define CHECK_PURE
 #include "moves.h"
 
-static const sherd__kernels *f64(void)
-{
-    static sherd__kernel_set kernels;
-
-    if (!kernels.f64.name)
-        sherd__kernels_choose(&kernels);
-    return &kernels.f64;
-}
-
-static const sherd_plan *plan_of(paper *p, const char *from, const char *to, sherd_dtype dtype)
-{
-    const sherd_plan *plan = NULL;
-
-    if (!CHECK_OK(
-            sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype, NULL)))
-        fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
-    return plan;
-}
-
 /* ---- kinds and groups ----------------------------------------------------------------------- */
 
 static void the_step_is_of_the_smallest_kind_and_group(void)

@@ -3,25 +3,6 @@
 #define CHECK_PURE
 #include "moves.h"
 
-static const sherd__kernels *f64(void)
-{
-    static sherd__kernel_set kernels;
-
-    if (!kernels.f64.name)
-        sherd__kernels_choose(&kernels);
-    return &kernels.f64;
-}
-
-static const sherd_plan *plan_of(paper *p, const char *from, const char *to, sherd_dtype dtype)
-{
-    const sherd_plan *plan = NULL;
-
-    if (!CHECK_OK(
-            sherd_plan_create(&plan, paper_layout(p, from), paper_layout(p, to), dtype, NULL)))
-        fprintf(stderr, "%s -> %s: %s\n", from, to, p->diag.text);
-    return plan;
-}
-
 static int64_t received_by(paper *p, const sherd_plan *plan, int rank)
 {
     sherd__schedule *s;
