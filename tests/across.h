@@ -8,6 +8,7 @@
 #define SHERD_ACROSS_H
 
 #include "paper.h"
+#include "boxes.h"
 #include "plan/inside.h"
 #include "base/num.h"
 
@@ -100,19 +101,6 @@ static inline double settled(const sherd_layout *layout, int64_t index)
     return divisor == 1 ? sum : sum / divisor;
 }
 
-/* Global index of the i-th element of a box. */
-static inline int64_t index_in(const sherd_box *box, const int64_t *shape, int64_t i)
-{
-    int64_t index = 0, factor = 1;
-
-    for (int d = box->ndim - 1; d >= 0; d--) {
-        index += (box->offset[d] + i % box->size[d]) * factor;
-        i /= box->size[d];
-        factor *= shape[d];
-    }
-    return index;
-}
-
 /* ---- running a step ------------------------------------------------------------------------- */
 
 static inline sherd_box box_of(const sherd_layout *layout, int rank)
@@ -142,7 +130,7 @@ static inline void scene_open(scene *s, paper *p, const sherd_step *step)
         s->source[r] = malloc((size_t)held * sizeof(double) + 8);
         s->result[r] = malloc((size_t)wanted * sizeof(double) + 8);
         for (int64_t i = 0; i < held; i++)
-            s->source[r][i] = value_of(index_in(&s->from[r], shape, i), addend_of(step->from, r));
+            s->source[r][i] = value_of(global_of(&s->from[r], shape, i), addend_of(step->from, r));
         for (int64_t i = 0; i < wanted; i++)
             s->result[r][i] = -1.5; /* nothing that could be right */
     }
@@ -191,7 +179,7 @@ static inline int64_t wrong_of(const scene *s)
     for (int r = 0; r < s->p->space.ranks; r++)
         for (int64_t i = 0; i < sherd__box_count(&s->to[r]); i++)
             wrong += s->result[r][i] !=
-                     settled(s->step->from, index_in(&s->to[r], s->step->from->spec.shape, i));
+                     settled(s->step->from, global_of(&s->to[r], s->step->from->spec.shape, i));
     return wrong;
 }
 

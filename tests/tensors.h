@@ -8,6 +8,7 @@
 #define SHERD_TESTS_TENSORS_H
 
 #include "check.h"
+#include "boxes.h"
 #include "kernels/cast.h"
 #include "tensor/tensor.h"
 
@@ -47,16 +48,31 @@ static inline int64_t addends_of(const sherd_layout *layout, const int64_t *coor
     return count;
 }
 
-/* Global index of the i-th local element of a contiguous box. */
-static inline int64_t global_of(const sherd_box *box, const int64_t *shape, int64_t i)
+/* How many lists of placements a mesh has for a tensor of ndim dims: R, S(0), ..., P(sum) on each axis. */
+static inline int lists_of(const sherd_mesh *mesh, int ndim)
 {
-    int64_t index = 0, factor = 1;
-    for (int d = box->ndim - 1; d >= 0; d--) {
-        index += (box->offset[d] + i % box->size[d]) * factor;
-        i /= box->size[d];
-        factor *= shape[d];
+    int count = 1;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++)
+        count *= ndim + 2;
+    return count;
+}
+
+/* The number-th of them. */
+static inline const sherd_layout *numbered(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                                           int number)
+{
+    sherd_placement placements[SHERD_MAX_AXES];
+    const sherd_layout *layout = NULL;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++, number /= ndim + 2) {
+        int kind = number % (ndim + 2);
+        placements[a] = kind == 0          ? sherd_replicate()
+                        : kind == ndim + 1 ? sherd_partial(SHERD_SUM)
+                                           : sherd_shard(kind - 1);
     }
-    return index;
+    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placements, NULL));
+    return layout;
 }
 
 static inline double number_at(const void *data, sherd_dtype dtype, int64_t i)

@@ -4,6 +4,7 @@
  * gradient has the leaf's dtype. Every number is compared exactly with the roundings done by hand.
  */
 #include "check.h"
+#include "boxes.h"
 
 #include "autograd/tape.h"
 #include "kernels/cast.h"
@@ -60,18 +61,13 @@ static double number_at(const void *data, sherd_dtype dtype, int64_t i)
     return value;
 }
 
-static int64_t global_index(const sherd_box *box, const int64_t *shape, int64_t i)
-{
-    return (box->offset[0] + i / box->size[1]) * shape[1] + box->offset[1] + i % box->size[1];
-}
-
 static sherd_tensor *filled_on(const sherd_layout *layout, sherd_dtype dtype, double (*f)(int64_t))
 {
     sherd_tensor *t = sherd__new_on(layout, dtype);
     sherd_box box = sherd_tensor_box(t);
 
     for (int64_t i = 0; i < t->count; i++) {
-        double x = f(global_index(&box, t->shape, i));
+        double x = f(global_of(&box, t->shape, i));
         sherd__cast(dtype, SHERD_F64, 1,
                     (char *)sherd__fresh(t) + (size_t)i * sherd_dtype_bytes(dtype), &x);
     }
@@ -87,7 +83,7 @@ static int64_t count_wrong(sherd_tensor *t, double (*f)(int64_t), sherd_dtype fi
     int64_t wrong = data ? 0 : 1;
 
     for (int64_t i = 0; data && i < t->count; i++) {
-        double x = f(global_index(&box, t->shape, i));
+        double x = f(global_of(&box, t->shape, i));
         x = first ? rounded(x, first) : x;
         x = second ? rounded(x, second) : x;
         wrong += number_at(data, t->dtype, i) != x;
@@ -274,7 +270,7 @@ static void a_saved_result_is_moved_again(sherd_world *world)
     sherd_box box = sherd_tensor_box(leaf);
     for (int64_t i = 0; g && i < g->count; i++)
         CHECK(number_at(sherd_tensor_read(g), SHERD_F32, i) ==
-              2 * rounded(element(global_index(&box, shape, i)), SHERD_BF16));
+              2 * rounded(element(global_of(&box, shape, i)), SHERD_BF16));
     CHECK(g != NULL);
     CHECK_OK(sherd_world_check(world));
 }

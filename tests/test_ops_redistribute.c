@@ -10,6 +10,7 @@
  * - a move to the same layout is no move: the gradient passes as it is, and is settled by whoever is next.
  */
 #include "ops_cases.h"
+#include "boxes.h"
 
 static const int64_t shapes[][2] = {{8, 4}, {7, 5}, {1, 3}, {5, 3}};
 
@@ -46,11 +47,6 @@ static double value(int64_t index)
     return (double)(3 * index + 1);
 }
 
-static int64_t global_index(const sherd_box *box, const int64_t *shape, int64_t i)
-{
-    return (box->offset[0] + i / box->size[1]) * shape[1] + box->offset[1] + i % box->size[1];
-}
-
 /* The values on a layout; the addends of a pending sum differ. */
 static sherd_tensor *values_on(const sherd_layout *layout)
 {
@@ -60,7 +56,7 @@ static sherd_tensor *values_on(const sherd_layout *layout)
 
     for (int64_t i = 0; i < t->count; i++) {
         int64_t others = parts * (parts - 1) / 2;
-        double x = value(global_index(&box, t->shape, i));
+        double x = value(global_of(&box, t->shape, i));
         ((double *)sherd__fresh(t))[i] = part ? (double)part : x - (double)others;
     }
     return t;

@@ -4,6 +4,7 @@
  * refused, what shares storage.
  */
 #include "ops_cases.h"
+#include "boxes.h"
 
 static const sherd_mesh *line(sherd_world *world)
 {
@@ -20,15 +21,8 @@ static sherd_tensor *indices(const sherd_layout *l)
     sherd_tensor *t = sherd__new_on(l, SHERD_F64);
     sherd_box box = sherd_tensor_box(t);
 
-    for (int64_t i = 0; i < t->count; i++) {
-        int64_t rest = i, global = 0, scale = 1;
-        for (int d = t->ndim - 1; d >= 0; d--) {
-            global += (box.offset[d] + rest % t->local[d]) * scale;
-            scale *= t->shape[d];
-            rest /= t->local[d];
-        }
-        ((double *)sherd__fresh(t))[i] = (double)global;
-    }
+    for (int64_t i = 0; i < t->count; i++)
+        ((double *)sherd__fresh(t))[i] = (double)global_of(&box, t->shape, i);
     return t;
 }
 

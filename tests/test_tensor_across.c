@@ -7,7 +7,7 @@
 
 #include "sherd/comm.h"
 
-enum { KINDS = 4, PAIRS = 5 }; /* R, S(0), S(1), P(sum) */
+enum { PAIRS = 5 };
 
 static const int64_t shapes[][2] = {
     {8, 4}, /* even */
@@ -27,27 +27,6 @@ static const struct {
     {4, {{"2x2", "4"}, {"2@0,1", "2@2,3"}, {"3@0,1,2", "3@2,1,3"}, {"2x2@3,1,0,2", "2x2"}}},
     {8, {{"2x2@0,1,2,3", "2x2@4,5,6,7"}, {"8", "3x2"}, {"3x2", "8"}, {"5@7,3,5,1,0", "2x2"}}},
 };
-
-static const sherd_layout *numbered(const sherd_mesh *mesh, const int64_t *shape, int number)
-{
-    sherd_placement placements[SHERD_MAX_AXES];
-    const sherd_layout *layout = NULL;
-
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++, number /= KINDS)
-        placements[a] = number % KINDS == 0   ? sherd_replicate()
-                        : number % KINDS == 3 ? sherd_partial(SHERD_SUM)
-                                              : sherd_shard(number % KINDS - 1);
-    CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, placements, NULL));
-    return layout;
-}
-
-static int lists_of(const sherd_mesh *mesh)
-{
-    int count = 1;
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++)
-        count *= KINDS;
-    return count;
-}
 
 /* There, and back to where it was settled. */
 static void check_pair(const sherd_layout *from, const sherd_layout *to, sherd_dtype dtype)
@@ -75,10 +54,10 @@ static void all_pairs_on(sherd_world *world, const char *a, const char *b)
     const sherd_mesh *from = mesh_of(world, a), *to = mesh_of(world, b);
 
     for (int s = 0; s < LEN(shapes); s++)
-        for (int i = 0; i < lists_of(from); i++)
-            for (int j = 0; j < lists_of(to); j++) {
-                const sherd_layout *source = numbered(from, shapes[s], i);
-                const sherd_layout *target = numbered(to, shapes[s], j);
+        for (int i = 0; i < lists_of(from, 2); i++)
+            for (int j = 0; j < lists_of(to, 2); j++) {
+                const sherd_layout *source = numbered(from, 2, shapes[s], i);
+                const sherd_layout *target = numbered(to, 2, shapes[s], j);
                 if (target->pending_axes == 0)
                     check_pair(source, target, (i + j) % 2 ? SHERD_F32 : SHERD_F64);
             }
@@ -103,7 +82,7 @@ static void other_reductions_are_exact(sherd_world *world)
     for (int i = 0; i < LEN(from); i++)
         for (int j = 0; j < 3; j++) {
             sherd_tensor *t = indices_on(layout_of(a, 2, shape, from[i], NULL), SHERD_F64);
-            sherd_tensor *m = sherd__move_to(t, numbered(b, shape, j), false);
+            sherd_tensor *m = sherd__move_to(t, numbered(b, 2, shape, j), false);
             const double *data = sherd_tensor_read(m);
             sherd_box box = sherd_tensor_box(m);
             for (int64_t k = 0; data && k < m->count; k++) {
@@ -241,8 +220,8 @@ static void random_lists_come_to_an_end(sherd_world *world)
         sherd_scope_begin(world);
         for (int i = 0; i < MANY; i++) {
             const sherd_mesh *a = mesh[roll(&dice, MESHES)], *b = mesh[roll(&dice, MESHES)];
-            const sherd_layout *from = numbered(a, shape, roll(&dice, lists_of(a)));
-            const sherd_layout *target = numbered(b, shape, roll(&dice, lists_of(b)));
+            const sherd_layout *from = numbered(a, 2, shape, roll(&dice, lists_of(a, 2)));
+            const sherd_layout *target = numbered(b, 2, shape, roll(&dice, lists_of(b, 2)));
             t[i] = indices_on(from, SHERD_F32);
             CHECK_OK(sherd__layout_settle(&to[i], target));
         }

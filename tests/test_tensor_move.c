@@ -11,36 +11,6 @@ static const int64_t shapes[][3] = {
     {4, 0, 2}, /* nothing to move */
 };
 
-enum { KINDS = 5 }; /* R, S(0), S(1), S(2), P(sum) */
-
-static sherd_placement placement_of(int kind)
-{
-    return kind == 0   ? sherd_replicate()
-           : kind == 4 ? sherd_partial(SHERD_SUM)
-                       : sherd_shard(kind - 1);
-}
-
-/* The number-th list of placements of a mesh. */
-static const sherd_layout *numbered(const sherd_mesh *mesh, int ndim, const int64_t *shape,
-                                    int number)
-{
-    sherd_placement placements[SHERD_MAX_AXES];
-    const sherd_layout *layout = NULL;
-
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++, number /= KINDS)
-        placements[a] = placement_of(number % KINDS);
-    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placements, NULL));
-    return layout;
-}
-
-static int lists_of(const sherd_mesh *mesh)
-{
-    int count = 1;
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++)
-        count *= KINDS;
-    return count;
-}
-
 /* Axes that are pending in the target too stay pending: the elements then count these addends less. */
 static void check_pair(const sherd_layout *from, const sherd_layout *to, sherd_dtype dtype)
 {
@@ -60,7 +30,7 @@ static void check_pair(const sherd_layout *from, const sherd_layout *to, sherd_d
 static void all_pairs_on(sherd_world *world, const char *text)
 {
     const sherd_mesh *mesh = mesh_of(world, text);
-    int lists = lists_of(mesh);
+    int lists = lists_of(mesh, 3);
 
     for (int s = 0; s < LEN(shapes); s++)
         for (int i = 0; i < lists; i++)

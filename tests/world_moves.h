@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "boxes.h"
 #include "world/world.h"
 
 static _Thread_local uint64_t dice; /* delays; differs per rank */
@@ -102,20 +103,6 @@ static inline int64_t box_count(const sherd_box *box)
     return count;
 }
 
-/* Global row-major index of the i-th element of a box. */
-static inline int64_t global_index(const sherd_box *box, const int64_t *shape, int64_t i)
-{
-    int64_t at[SHERD_MAX_DIMS], g = 0;
-
-    for (int d = box->ndim - 1; d >= 0; d--) {
-        at[d] = box->offset[d] + i % box->size[d];
-        i /= box->size[d];
-    }
-    for (int d = 0; d < box->ndim; d++)
-        g = g * shape[d] + at[d];
-    return g;
-}
-
 /* ---- one move ---------------------------------------------------------------------------------- */
 
 typedef struct tensor {
@@ -168,7 +155,7 @@ static inline void fill(sherd_world *world, const pair *p, tensor *t)
     sherd_mesh_coordinate(mesh, sherd_world_rank(world), at);
     double *x = sherd__block_data(t->block);
     for (int64_t i = 0; i < t->count; i++)
-        x[i] = addend(p, global_index(&t->box, sherd_layout_shape(p->from), i), at);
+        x[i] = addend(p, global_of(&t->box, sherd_layout_shape(p->from), i), at);
 }
 
 static inline int64_t count_wrong(sherd_world *world, const pair *p, tensor *t)
@@ -183,7 +170,7 @@ static inline int64_t count_wrong(sherd_world *world, const pair *p, tensor *t)
         return t->count;
     const double *x = sherd__block_data(t->block);
     for (int64_t i = 0; i < t->count; i++)
-        wrong += x[i] != expected(p, global_index(&t->box, sherd_layout_shape(p->to), i), at);
+        wrong += x[i] != expected(p, global_of(&t->box, sherd_layout_shape(p->to), i), at);
     return wrong;
 }
 
