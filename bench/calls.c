@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "world/inside.h"
+#include "timing.h"
 
 enum { KINDS = 4, ROUNDS = 15, MAX_SAMPLES = 64 };
 
@@ -85,15 +86,9 @@ static double probe(const bench *b)
     return ns;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median(double *x, int count)
 {
-    qsort(x, (size_t)count, sizeof *x, ascending);
+    sort_times(x, count);
     return x[count / 2];
 }
 

@@ -7,9 +7,10 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <sherd.h>
+
+#include "timing.h"
 
 enum { CALLS = 2000, ROUNDS = 50, KINDS = 8 };
 
@@ -36,14 +37,6 @@ static sherd_tensor *heads(sherd_tensor *const *in)
     return sherd_view(in[0], (int64_t[]){4, 2, 2}, 3);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 /* Tensors of 16 elements and fewer: the arithmetic is next to nothing. */
 static bool make(sherd_world *world, const sherd_mesh *mesh, const kind *k, sherd_tensor **in)
 {
@@ -68,14 +61,14 @@ static bool make(sherd_world *world, const sherd_mesh *mesh, const kind *k, sher
 
 static void measure(sherd_world *world, kind *k, sherd_tensor *const *in)
 {
-    double start = now();
+    double start = 1e9 * seconds();
 
     for (int i = 0; i < CALLS; i++) {
         sherd_scope_begin(world);
         k->run(in);
         sherd_scope_end(world);
     }
-    double each = (now() - start) / CALLS;
+    double each = (1e9 * seconds() - start) / CALLS;
     if (k->best == 0 || each < k->best)
         k->best = each;
 }

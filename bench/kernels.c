@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "timing.h"
 
 enum {
     BATCH = 8,
@@ -45,14 +46,6 @@ typedef struct job {
     double bytes; /* moved between kernel and memory at least */
     double flops; /* of matrix products; 0 where bytes count */
 } job;
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void gelu(bench *b)
 {
@@ -220,12 +213,6 @@ static const job jobs[] = {
     {"copy transposed", copy_transposed, 8.0 * ROWS *DIM, 0},
 };
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seconds of one run: the median over RUNS, each of enough calls to take 2 ms. */
 static double median_time(bench *b, const job *j, const sherd__kernels *k)
 {
@@ -246,7 +233,7 @@ static double median_time(bench *b, const job *j, const sherd__kernels *k)
         if (once > 0.2)
             return time[0];
     }
-    qsort(time, RUNS, sizeof time[0], ascending);
+    sort_times(time, RUNS);
     return time[RUNS / 2];
 }
 

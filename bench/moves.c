@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "kernels/stream.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
+#include "timing.h"
 
 enum { CASES = 5, BUFFERS = 3, WARM = BUFFERS + 2, MOST_ROUNDS = 1000, SMALL_BYTES = 4 << 10 };
 
@@ -64,14 +64,6 @@ typedef struct bench {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void barrier(const bench *b)
 {
     meeting *meet = b->asked->meet;
@@ -97,12 +89,6 @@ static double slowest(const bench *b, double mine)
         most = b->asked->meet->times[q] > most ? b->asked->meet->times[q] : most;
     barrier(b);
     return most;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* ---- what is moved ---------------------------------------------------------------------------- */
@@ -221,14 +207,14 @@ static double sample_move(bench *b, int k, int round)
     sherd_scope_end(b->world);
     int64_t before = sherd_world_allocations(b->world);
     barrier(b);
-    double start = now();
+    double start = seconds();
     for (int i = 0; i < count; i++) {
         sherd_scope_begin(b->world);
         last = sherd_redistribute(b->source[k][b->turn++ % BUFFERS], b->to[k], NULL);
         if (i + 1 < count)
             sherd_scope_end(b->world);
     }
-    double time = slowest(b, now() - start) / count;
+    double time = slowest(b, seconds() - start) / count;
     b->allocations[k] = (sherd_world_allocations(b->world) - before) / count;
     check(b, k, last, round);
     sherd_tensor_release(b->kept[round % BUFFERS]);
@@ -248,7 +234,7 @@ static double sample_copy(bench *b, int round)
         for (size_t j = 0; j < bytes; j++)
             b->copy_from[i][j] = (char)(j + (size_t)round);
     barrier(b);
-    double start = now();
+    double start = seconds();
     for (int i = 0; i < count; i++) {
         char *to = b->copy_to[b->turn % BUFFERS];
         const char *from = b->copy_from[b->turn++ % BUFFERS];
@@ -259,7 +245,7 @@ static double sample_copy(bench *b, int round)
         if (stream)
             sherd__stream_end();
     }
-    double time = slowest(b, now() - start) / count;
+    double time = slowest(b, seconds() - start) / count;
     const char *last = b->copy_to[(b->turn - 1) % BUFFERS];
     for (size_t j = 0; j < bytes; j++)
         b->wrong += last[j] != (char)(j + (size_t)round);
@@ -273,7 +259,7 @@ static void report(const bench *b, double (*times)[MOST_ROUNDS])
     if (b->me != 0)
         return;
     for (int k = 0; k <= CASES; k++)
-        qsort(times[k], (size_t)rounds, sizeof times[k][0], ascending);
+        sort_times(times[k], rounds);
     double copy = times[CASES][rounds / 2], least_copy = times[CASES][0];
     for (int k = 0; k < CASES; k++) {
         if (b->asked->only && !strstr(cases[k].name, b->asked->only))

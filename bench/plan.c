@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "timing.h"
 
 enum { PAIRS = 2000, GROWTH_PAIRS = 200, SCALE_ROUNDS = 15 };
 
@@ -19,14 +19,6 @@ typedef struct place {
     sherd__diag diag;
     sherd__space space;
 } place;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 static uint64_t draw(uint64_t *state)
 {
@@ -103,16 +95,9 @@ static const sherd_layout *draw_layout(place *p, const sherd_mesh *mesh, int ndi
     return layout;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void print_times(const char *name, double *times, int count)
 {
-    qsort(times, (size_t)count, sizeof *times, ascending);
+    sort_times(times, count);
     printf("%s median %.2f us\n", name, times[count / 2]);
     printf("%s p90 %.2f us\n", name, times[count * 9 / 10]);
     printf("%s worst %.2f us\n", name, times[count - 1]);
@@ -126,9 +111,9 @@ static double plan_cold(place *p, const sherd_layout *from, const sherd_layout *
 
     for (int i = 0; i < 2; i++) {
         sherd__plans_clear(&p->space);
-        double start = now();
+        double start = 1e6 * seconds();
         sherd_status status = sherd_plan_create(plan, from, to, SHERD_F32, options);
-        double each = now() - start;
+        double each = 1e6 * seconds() - start;
         if (status != SHERD_OK)
             fail(p);
         best = i == 0 || each < best ? each : best;
@@ -175,11 +160,11 @@ static void time_cached(void)
     const sherd_mesh *mesh = mesh_of(&p, "2x2x2");
     const sherd_layout *from = layout_of(&p, mesh, 3, shape, "P(sum)S(0)R");
     const sherd_layout *to = layout_of(&p, mesh, 3, shape, "RS(1)S(0)");
-    double start = now();
+    double start = 1e6 * seconds();
     for (int i = 0; i < FINDS; i++)
         if (sherd_plan_create(&plan, from, to, SHERD_F32, NULL) != SHERD_OK)
             fail(&p);
-    printf("cached find %.4f us\n", (now() - start) / FINDS);
+    printf("cached find %.4f us\n", (1e6 * seconds() - start) / FINDS);
     place_close(&p);
 }
 

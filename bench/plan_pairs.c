@@ -8,24 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "timing.h"
 
 enum { ROUNDS = 5, RANKS = 1 << 20 };
 
 typedef struct question {
     char mesh[64], shape[64], from[128], to[128];
 } question;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 static const sherd_layout *layout_of(const sherd_mesh *mesh, const question *q, const char *text)
 {
@@ -57,12 +49,12 @@ static double plan_once(const question *q, sherd_planner planner)
         exit(1);
     }
     const sherd_layout *from = layout_of(mesh, q, q->from), *to = layout_of(mesh, q, q->to);
-    double start = now();
+    double start = 1e6 * seconds();
     if (sherd_plan_create(&plan, from, to, SHERD_F32, &options)) {
         fprintf(stderr, "plan_pairs: %s\n", diag.text);
         exit(1);
     }
-    double took = now() - start;
+    double took = 1e6 * seconds() - start;
     sherd__plans_clear(&space);
     sherd__space_clear(&space);
     return took;

@@ -9,11 +9,11 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "plan/inside.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
+#include "timing.h"
 
 enum { SOURCES = 3, WARM = 20 };
 
@@ -22,21 +22,6 @@ typedef struct bench {
     int ranks;
     double *sample;
 } bench;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static void must(const bench *b, bool good)
 {
@@ -86,14 +71,14 @@ static double median(bench *b, const sherd_layout *from, const sherd_layout *to,
         for (int64_t k = 0; k < bytes / 4 / b->ranks; k += 16)
             data[k] = (float)i;
         sherd_scope_begin(b->world);
-        double start = now();
+        double start = 1e6 * seconds();
         must(b, sherd_tensor_read(sherd_redistribute(source[i % SOURCES], to, NULL)) != NULL);
         if (i >= WARM)
-            b->sample[i - WARM] = now() - start;
+            b->sample[i - WARM] = 1e6 * seconds() - start;
         sherd_scope_end(b->world);
     }
     sherd_scope_end(b->world);
-    qsort(b->sample, (size_t)rounds, sizeof *b->sample, by_size);
+    sort_times(b->sample, rounds);
     return b->sample[rounds / 2];
 }
 

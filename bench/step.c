@@ -19,6 +19,7 @@
 
 #include "train.h"
 #include "world/world.h"
+#include "timing.h"
 
 enum { ROUNDS = 5, WARM = 2 /* steps that a round begins with */ };
 
@@ -264,15 +265,9 @@ typedef struct job {
     double *peaks; /* [SHERD_MAX_RANKS], shared */
 } job;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, int n)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
+    sort_times(values, n);
     return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
