@@ -11,11 +11,12 @@ import argparse
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
 import time
+
+from torch_ranks import run_ranks
 
 CASES = {"S(0)->S(1)": ("S0", "S1"), "S(0)->R": ("S0", "R"), "P(sum)->R": ("P", "R"), "P(sum)->S(0)": ("P", "S0")}
 RANKS = 2
@@ -56,17 +57,7 @@ def worker(args):
 
 
 def run_torch(side):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, __file__, "--worker", "--port", str(port), "--side", str(side), "--rank"]
-    started = [subprocess.Popen(command + [str(r)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=dict(os.environ, OMP_NUM_THREADS="1")) for r in range(RANKS)]
-    outputs = [p.communicate() for p in started]
-    for p, (_, error) in zip(started, outputs):
-        if p.returncode != 0:
-            sys.exit(f"torch failed:\n{error}")
-    return json.loads(outputs[0][0].splitlines()[-1])
+    return json.loads(run_ranks(__file__, RANKS, 1, ["--side", str(side)]).splitlines()[-1])
 
 
 def run_sherd(path, side):

@@ -10,12 +10,13 @@ gloo), because cores of a virtual machine change their places while a benchmark 
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from torch_ranks import run_ranks
 
 LAYERS, DIM, HEADS, CONTEXT, BATCH, VOCABULARY = 6, 256, 8, 256, 8, 256
 WARM = 3
@@ -150,24 +151,9 @@ def worker(args):
         torch.distributed.destroy_process_group()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def run_torch(ranks, threads, steps):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), TORCHELASTIC_USE_AGENT_STORE="0")
-    port = free_port()
-    started = [subprocess.Popen(
-        [sys.executable, __file__, "--worker", "--ranks", str(ranks), "--rank", str(rank), "--threads",
-         str(threads), "--steps", str(steps), "--port", str(port)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
-    outputs = [p.communicate() for p in started]
-    for p, (_, error) in zip(started, outputs):
-        if p.returncode != 0:
-            sys.exit(f"torch with {ranks} processes failed:\n{error}")
-    return float(outputs[0][0].split()[-1])
+    output = run_ranks(__file__, ranks, threads, ["--ranks", str(ranks), "--threads", str(threads), "--steps", str(steps)])
+    return float(output.split()[-1])
 
 
 def run_sherd(gpt, ranks, steps):
