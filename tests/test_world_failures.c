@@ -3,6 +3,8 @@
  * What goes wrong ends the same way on all ranks, soon, and the world works again: allocations that fail (the n-th, for
  * every n), collective functions called with different arguments or by some ranks only, alarms of the caller's own.
  */
+#include <limits.h>
+
 #include "check.h"
 #include "world/world.h"
 
@@ -202,6 +204,23 @@ static void a_local_failure_is_reported_by_the_next_check(sherd_world *world)
     works(world);
 }
 
+/* Whatever number is passed, all ranks get one status of the list, and go on. */
+static void any_number_may_be_passed_as_status(sherd_world *world)
+{
+    static const int numbers[] = {0,    1,    5,     -1,   -2,   -3,      -4,     -5,
+                                  -6,   -7,   -8,    -200, -255, -256,    -257,   -512,
+                                  -513, 1000, -4096, 256,  -261, INT_MIN, INT_MAX};
+
+    for (int i = 0; i < LEN(numbers); i++) {
+        bool known = numbers[i] <= SHERD_EINVAL && numbers[i] >= SHERD_ELIMIT;
+        if (sherd_world_rank(world) == sherd_world_ranks(world) - 1)
+            sherd_world_fail(world, (sherd_status)numbers[i], "my own");
+        CHECK_EQ(sherd_world_check(world), known ? numbers[i] : SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "my own") != NULL);
+        works(world);
+    }
+}
+
 static void all_ranks_may_fail_at_once(sherd_world *world)
 {
     for (int turn = 0; turn < 200; turn++) {
@@ -300,6 +319,7 @@ static const check_test tests[] = {
     {TEST(ranks_that_do_different_things_are_told), {2, 3, 8}},
     {TEST(the_alarm_is_up_until_a_check), {1, 2, 3, 8}},
     {TEST(a_local_failure_is_reported_by_the_next_check), {1, 2, 4}},
+    {TEST(any_number_may_be_passed_as_status), {1, 2, 3}},
     {TEST(all_ranks_may_fail_at_once), {1, 2, 3, 4, 8}},
     {TEST(messages_name_ranks_group_and_calls), {2, 3, 8}},
     {TEST(too_many_meshes_are_a_limit), {2}},

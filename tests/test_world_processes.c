@@ -287,6 +287,42 @@ static void a_rank_that_never_comes_ends_all_at_last(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
+static int computes_for_a_while(sherd_world *world, void *payload)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    (void)payload;
+    if (sherd_world_rank(world) == 1)
+        compute(0.6);
+    share(world, mesh);
+    tell(world, sherd_world_check(world));
+    return 0;
+}
+
+/* The whole job is stopped, as by Ctrl-Z, for longer than a rank may wait: that is nobody's fault. */
+static void time_in_which_all_are_stopped_does_not_count(void)
+{
+    memset(shown, 0, sizeof *shown);
+    setenv("SHERD_TIMEOUT", "1", 1);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int exit_status = -1;
+        setpgid(0, 0);
+        _exit(spawn(3, SHERD_PROCESSES, computes_for_a_while, &exit_status) || exit_status);
+    }
+    CHECK(wait_ready(3, 10));
+    kill(-pid, SIGSTOP);
+    sleep_for(2);
+    kill(-pid, SIGCONT);
+    int status = -1;
+    waitpid(pid, &status, 0);
+    CHECK_EQ(status, 0);
+    for (int r = 0; r < 3; r++)
+        CHECK_EQ(atomic_load(&shown->status[r]), SHERD_OK);
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static const check_test tests[] = {
     {TEST(a_killed_rank_is_named_and_ends_all)},
     {TEST(a_stopped_rank_is_named_and_ends_all)},
@@ -297,6 +333,7 @@ static const check_test tests[] = {
     {TEST(rank_counts_are_limited)},
     {TEST(ranks_are_pinned_where_there_are_cores)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},
+    {TEST(time_in_which_all_are_stopped_does_not_count)},
 };
 
 int main(int argc, char **argv)

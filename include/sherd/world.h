@@ -110,7 +110,7 @@ SHERD_API const char *sherd_world_error(const sherd_world *world);
  *
  * @local
  * @shapes text: one line, copied; the rank is put in front
- * @errors none; a status that is not negative counts as EINVAL
+ * @errors none; a status other than EINVAL, EDIFFER, ENOTSUP, ENOMEM and ELIMIT counts as EINVAL
  */
 SHERD_API void sherd_world_fail(sherd_world *world, sherd_status status, const char *text);
 

@@ -84,7 +84,7 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
         return;
     copy_text(world->post->alarm, sizeof world->post->alarm, text);
     uint64_t word =
-        world->epoch << 16 | (uint64_t)(uint32_t)world->rank << 8 | (uint64_t)(uint32_t)-status;
+        UINT64_C(1) << 16 | (uint64_t)(uint32_t)world->rank << 8 | (uint64_t)(uint32_t)-status;
     if (atomic_compare_exchange_strong(world->alarm, &down, word))
         sherd__ring(&world->arena, ~UINT64_C(0));
 }
@@ -144,7 +144,15 @@ void sherd__raise_local(sherd_world *world)
         world->transport->raise(world, world->local.status, world->local.text);
 }
 
+/* What died or did not answer is not the caller's to say. */
+static bool is_for_callers(sherd_status status)
+{
+    return status == SHERD_EINVAL || status == SHERD_EDIFFER || status == SHERD_ENOTSUP ||
+           status == SHERD_ENOMEM || status == SHERD_ELIMIT;
+}
+
 void sherd_world_fail(sherd_world *world, sherd_status status, const char *text)
 {
-    sherd__raise(world, status < 0 ? status : SHERD_EINVAL, "%s", text ? text : "failed");
+    sherd__raise(world, is_for_callers(status) ? status : SHERD_EINVAL, "%s",
+                 text ? text : "failed");
 }

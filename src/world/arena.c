@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const uint64_t magic = UINT64_C(0x7368657264303033);
+static const uint64_t magic = UINT64_C(0x7368657264303034);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
 
 static size_t round_up(size_t bytes, size_t to)
@@ -97,7 +97,9 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
                                  sherd__diag *diag)
 {
     size_t lanes = round_up(sizeof(sherd__control), 4096);
-    size_t first = round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
+    size_t needs =
+        round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane), sizeof(sherd__need));
+    size_t first = round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
                             (size_t)1 << PAGE_LOG2);
     size_t region = region_size(ranks, region_bytes);
     size_t asked = region;
@@ -117,6 +119,7 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
     out->control->region_bytes = region;
     out->control->regions = first;
     out->control->lanes = lanes;
+    out->control->needs = needs;
     out->control->magic = magic;
     return SHERD_OK;
 }

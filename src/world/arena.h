@@ -19,25 +19,25 @@
 typedef _Atomic uint64_t sherd__word;
 
 enum {
-    SHERD__DEPTH = 16,   /* calls of one group that a rank may have open: the ring of records */
+    SHERD__DEPTH = 16,   /* the ring of records: how far a rank may be ahead of its readers */
     SHERD__LANES = 1024, /* groups of one world: 2^axes - 1 per mesh */
-    SHERD__NEEDS = 16,   /* what a sleeping rank says it waits for */
+    SHERD__OPEN = 4000,  /* calls that a rank may have open, in all groups */
+    SHERD__NEEDS = 4 * SHERD__OPEN + 16, /* what a sleeping rank says it waits for: room for all */
     SHERD__LABEL_WORDS = 16
 };
 
-/* Numbers of calls: epoch in the high half, sequence number in the group, from 1, in the low half. */
-static inline uint64_t sherd__number(uint64_t epoch, uint64_t sequence)
+/*
+ * Numbers of calls never come again. Those of an epoch follow its *base*, the highest number that any group had
+ * reached before, so that whatever is left over of earlier epochs (records, `left`) is below. 0 = no call.
+ */
+static inline uint64_t sherd__number(uint64_t base, uint64_t sequence)
 {
-    return epoch << 32 | sequence;
+    return base + sequence;
 }
-static inline uint64_t sherd__epoch_of(uint64_t number)
+/* How many calls `number` counts in the epoch of this base; those of earlier ones do not count. */
+static inline uint64_t sherd__calls_in(uint64_t number, uint64_t base)
 {
-    return number >> 32;
-}
-/* How many calls `number` counts in `epoch`; those of another epoch do not count. */
-static inline uint64_t sherd__calls_in(uint64_t number, uint64_t epoch)
-{
-    return sherd__epoch_of(number) == epoch ? number & 0xFFFFFFFFu : 0;
+    return number > base ? number - base : 0;
 }
 
 /* One tensor of a call as its peers see it. */
@@ -69,9 +69,15 @@ typedef struct sherd__lane {
     sherd__record ring[SHERD__DEPTH];
 } sherd__lane;
 
-/* A rank waits until all `ranks` have made (record) or left the call with this number. */
+/* What a rank lacks of a call of a lane. */
+typedef enum sherd__lack {
+    SHERD__RECORD = 0, /* that `ranks` make it */
+    SHERD__LEFT = 1,   /* that they leave it */
+    SHERD__MISFIT = 2  /* they have made another one in its place, or failed: it can never end */
+} sherd__lack;
+
 typedef struct sherd__need {
-    sherd__word key; /* lane << 1 | left */
+    sherd__word key; /* lane << 2 | lack */
     sherd__word number;
     sherd__word ranks;
 } sherd__need;
@@ -92,7 +98,7 @@ typedef struct sherd__post {
     _Alignas(64) sherd__word
         arrived;       /* the last meeting that it came to, from 1; stored after what it brings: */
     sherd__word taken; /* the last meeting whose verdict it has acted upon */
-    uint64_t epoch;    /* where its next world begins, once it has closed one */
+    uint64_t base;     /* where its next world begins, once it has closed one */
     sherd__meeting kind;
     sherd_status status;
     uint64_t arguments;
@@ -101,16 +107,16 @@ typedef struct sherd__post {
     /* What its last close said: apart from what it brings to a meeting, which a late rank may still read. */
     sherd_status last_status;
     char last_text[SHERD_ERROR_BYTES];
-    char alarm[SHERD_ERROR_BYTES];    /* its text, when it raises the alarm */
-    char ending[SHERD_ERROR_BYTES];   /* its text, when it closes the world for all */
-    _Alignas(64) sherd__word version; /* odd: it sleeps, and `need` is valid */
-    _Atomic uint32_t waits,
-        needs; /* need[0..waits): its wait; need[waits..needs): records its open calls lack */
-    sherd__need need[SHERD__NEEDS];
+    char alarm[SHERD_ERROR_BYTES];  /* its text, when it raises the alarm */
+    char ending[SHERD_ERROR_BYTES]; /* its text, when it closes the world for all */
+    /* Odd: it sleeps, and its needs are valid: [0..waits) of its wait, [waits..needs) of its open calls. */
+    _Alignas(64) sherd__word version;
+    _Atomic uint32_t waits, needs;
 } sherd__post;
 
 typedef struct sherd__verdict {
     _Alignas(64) sherd__word word; /* round << 16 | flags << 8 | -status */
+    uint64_t base;                 /* of the epoch that it starts, if it does */
     char text[SHERD_ERROR_BYTES];
 } sherd__verdict;
 
@@ -119,7 +125,8 @@ typedef struct sherd__control {
     int ranks;
     uint64_t region_bytes, regions;    /* size of one; offset of the first */
     uint64_t lanes;                    /* offset of lane[ranks][SHERD__LANES] */
-    _Alignas(64) sherd__word alarm;    /* 0 = down; epoch << 16 | rank << 8 | -status */
+    uint64_t needs;                    /* offset of need[ranks][SHERD__NEEDS] */
+    _Alignas(64) sherd__word alarm;    /* 0 = down; 1 << 16 | rank << 8 | -status */
     sherd__word death;                 /* 0 = all live; see end.h; never lowered */
     _Alignas(64) sherd__word sleepers; /* bits of ranks */
     _Alignas(64) sherd__word arrivals; /* at all meetings */
@@ -162,6 +169,13 @@ static inline sherd__lane *sherd__arena_lane(const sherd__arena *arena, int rank
     return all + (size_t)rank * SHERD__LANES + (size_t)lane;
 }
 
+/* What the post of a rank says it lacks. Reserved for the worst; touched only as far as it is used. */
+static inline sherd__need *sherd__arena_needs(const sherd__arena *arena, int rank)
+{
+    sherd__need *all = (sherd__need *)(void *)(arena->base + arena->control->needs);
+    return all + (size_t)rank * SHERD__NEEDS;
+}
+
 static inline uint64_t sherd__look(const sherd__word *word)
 {
     return atomic_load_explicit(word, memory_order_seq_cst);
@@ -169,6 +183,10 @@ static inline uint64_t sherd__look(const sherd__word *word)
 static inline uint64_t sherd__peek(const sherd__word *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
+}
+static inline uint32_t sherd__peek_count(const _Atomic uint32_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
 }
 static inline void sherd__put(sherd__word *word, uint64_t value)
 {

@@ -34,7 +34,7 @@ static bool slot_is_free(sherd_world *world, void *what)
 static void slot_needs(sherd_world *world, void *what, sherd__needs *needs)
 {
     const slot_wait *slot = what;
-    sherd__need_add(world, needs, slot->group->lane, true, slot->number, slot->readers);
+    sherd__need_add(world, needs, slot->group->lane, SHERD__LEFT, slot->number, slot->readers);
 }
 
 static slot_wait slot_of(const sherd_world *world, const sherd__group *group, uint64_t number)
@@ -42,16 +42,16 @@ static slot_wait slot_of(const sherd_world *world, const sherd__group *group, ui
     const sherd__record *record = sherd__record_of(world, world->rank, group->lane, number);
     slot_wait slot = {group, sherd__peek(&record->number), sherd__peek(&record->readers)};
 
-    if (slot.number == 0 || sherd__epoch_of(slot.number) != world->epoch)
-        slot.readers = 0;
+    if (slot.number <= world->base)
+        slot.readers = 0; /* none, or of an epoch that is over */
     return slot;
 }
 
 void sherd__group_refresh(sherd_world *world, sherd__group *group)
 {
-    if (group->epoch == world->epoch)
+    if (group->base == world->base)
         return;
-    group->epoch = world->epoch;
+    group->base = world->base;
     group->sequence = 0;
     group->history = 0;
 }
@@ -109,6 +109,7 @@ static void publish(sherd_world *world, sherd__call_state *call, sherd__record *
     while (*last)
         last = &(*last)->next;
     *last = call;
+    world->opens++;
     sherd__record_publish(world, call->group, record, call->number, call->history);
 }
 
@@ -117,7 +118,7 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
                       const char *name, sherd_status status, const char *why)
 {
     sherd__call_state empty = {.group = group};
-    uint64_t number = sherd__number(world->epoch, group->sequence + 1);
+    uint64_t number = sherd__number(world->base, group->sequence + 1);
     slot_wait slot = slot_of(world, group, number);
 
     sherd__raise(world, status, "%s: %s", name, why);
@@ -255,14 +256,17 @@ static bool wait_end(sherd_world *world, sherd__call_state *call)
 static sherd__call_state *start_call(sherd_world *world, sherd__group *group, const char *name,
                                      uint64_t fingerprint, int count)
 {
-    sherd__call_state *call = sherd__call_take(world, count);
+    bool full = world->opens >= SHERD__OPEN;
+    sherd__call_state *call = full ? NULL : sherd__call_take(world, count);
 
     if (!call) {
-        fail_call(world, NULL, group, name, SHERD_ENOMEM, "out of memory");
+        fail_call(world, NULL, group, name, full ? SHERD_ELIMIT : SHERD_ENOMEM,
+                  full ? "4000 calls are open: read the results of those begun first"
+                       : "out of memory");
         return NULL;
     }
     call->group = group;
-    call->number = sherd__number(world->epoch, group->sequence + 1);
+    call->number = sherd__number(world->base, group->sequence + 1);
     call->fingerprint = fingerprint;
     call->history = sherd__hash_word(fingerprint, group->history);
     call->own = true;

@@ -59,7 +59,7 @@ typedef struct sherd__group {
     int count;
     uint64_t members; /* bits of ranks */
     char name[64];    /* "dp,tp" */
-    uint64_t epoch;   /* what follows counts in this epoch */
+    uint64_t base;    /* what follows counts in the epoch of this base */
     uint64_t sequence, history;
     sherd__lane *own;
     sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
@@ -136,8 +136,8 @@ struct sherd_world {
     sherd__pinning pinning; /* of a launched program: undone at the close */
     sherd__post *post;      /* my own */
     sherd__store store;
-    uint64_t epoch, round;
-    bool arrived; /* at a meeting: raises nothing, makes no calls */
+    uint64_t base, round; /* of this epoch's numbers; of the last meeting */
+    bool arrived;         /* at a meeting: raises nothing, makes no calls */
     /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
     bool quiet;
     sherd__diag closed; /* status not 0: the world stays closed with this status and text */
@@ -148,6 +148,7 @@ struct sherd_world {
     sherd__member *mesh;
     int meshes, mesh_room, lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */
+    int opens;
     sherd__tally *tally;
     int tallies, tally_room;
 };
@@ -225,23 +226,16 @@ bool sherd__arena_writable(sherd_world *world, sherd__block *block);
 /* Wait until nothing is open on it, for recycling. False: ended by the alarm. */
 bool sherd__settle(sherd_world *world, sherd__block *block);
 
-/* ---- wait.c, ring.c: waiting ----------------------------------------------------------------- */
+/* ---- wait.c, post.c, stuck.c, ring.c: waiting ------------------------------------------------- */
 
-/* What a wait is for, as others see it; filled afresh each time it is asked. */
-typedef struct sherd__needs {
-    int count;
-    struct {
-        int lane;
-        bool left;
-        uint64_t number, ranks;
-    } at[SHERD__NEEDS];
-} sherd__needs;
+/* What a wait is for, as others see it; told afresh in each slow round. */
+typedef struct sherd__needs sherd__needs;
 
-/* Ranks of `ranks` that have not yet made (left: left) the call; added to the needs unless none or full. */
-void sherd__need_add(const sherd_world *world, sherd__needs *needs, int lane, bool left,
+/* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if there are none. */
+void sherd__need_add(sherd_world *world, sherd__needs *needs, int lane, sherd__lack lack,
                      uint64_t number, uint64_t ranks);
 /* The needs of one open call. */
-void sherd__need_call(const sherd_world *world, sherd__needs *needs, const sherd__call_state *call);
+void sherd__need_call(sherd_world *world, sherd__needs *needs, const sherd__call_state *call);
 
 typedef struct sherd__wait {
     bool (*done)(sherd_world *world, void *what);
@@ -252,8 +246,25 @@ typedef struct sherd__wait {
 void sherd__patience_init(sherd__patience *patience, bool crowded, int64_t deadline_ns);
 /* Wait for something; false if the alarm ended it (in a meeting: if the world was closed). */
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait);
-/* Whether this rank is in a ring of ranks that wait for each other; then the text says which. */
-bool sherd__in_ring(const sherd_world *world, char *text, size_t room);
+
+/* Say on the post what this rank lacks; nothing is written if nothing has changed. */
+void sherd__post_announce(sherd_world *world, const sherd__wait *wait);
+/* It waits no longer. */
+void sherd__post_be_silent(sherd_world *world);
+/* A need as a post says it. What is read holds if the version is the same afterwards. */
+typedef struct sherd__said {
+    int lane;
+    sherd__lack lack;
+    uint64_t number, ranks;
+} sherd__said;
+/* How many needs a rank says, and the version of its post; none if it says nothing. */
+uint64_t sherd__post_counts(const sherd_world *world, int rank, uint32_t *waits, uint32_t *needs);
+sherd__said sherd__post_read(const sherd_world *world, int rank, uint32_t i);
+
+/* Raise the alarm if what this rank has announced that it waits for can not come. */
+void sherd__look_for_the_impossible(sherd_world *world);
+/* Whether there is a ring of ranks that wait for each other; then the text says which. */
+bool sherd__find_ring(const sherd_world *world, char *text, size_t room);
 /* "dp,tp (ranks 0,2)": the group of a rank in a lane, into out[room]. */
 void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
 
@@ -270,6 +281,8 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
                            uint64_t number, uint64_t history);
 /* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
+/* Whether a rank has made another call in its place, or failed: its record of this one never comes. */
+bool sherd__record_misfits(const sherd_world *world, const sherd__call_state *call, int rank);
 
 /* How the calls of two ranks in a lane differ, into out[room]. */
 void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,

@@ -103,8 +103,8 @@ static sherd_status compare_histories(const sherd_world *world, char *text, size
             if (leader < 0 || leader == q)
                 continue;
             const sherd__lane *leads = sherd__lane_of(world, leader, lane);
-            uint64_t made = sherd__calls_in(sherd__look(&theirs->made), world->epoch);
-            if (made == sherd__calls_in(sherd__look(&leads->made), world->epoch) &&
+            uint64_t made = sherd__calls_in(sherd__look(&theirs->made), world->base);
+            if (made == sherd__calls_in(sherd__look(&leads->made), world->base) &&
                 (made == 0 || sherd__look(&theirs->history) == sherd__look(&leads->history)))
                 continue;
             size_t at = (size_t)snprintf(text, room, "rank %d: ", leader);
@@ -127,6 +127,19 @@ static void end_if_left(sherd_world *world)
         }
 }
 
+/* The highest number of a call in any group: the next epoch begins after it. */
+static uint64_t highest_number(const sherd_world *world)
+{
+    uint64_t most = world->base;
+
+    for (int q = 0; q < world->ranks; q++)
+        for (int lane = 0; lane < world->lanes; lane++) {
+            uint64_t made = sherd__look(&sherd__lane_of(world, q, lane)->made);
+            most = made > most ? made : most;
+        }
+    return most;
+}
+
 /* Read what all have brought, lower the alarm, and only then give the verdict. */
 static void decide_round(sherd_world *world, uint64_t round)
 {
@@ -143,6 +156,8 @@ static void decide_round(sherd_world *world, uint64_t round)
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
     memcpy(verdict->text, text, sizeof text);
+    if (lower)
+        verdict->base = highest_number(world);
     if (lower)
         atomic_store(world->alarm, 0);
     decide(world, round, verdict_word(round, lower && status ? NEW_EPOCH : 0, status));
@@ -183,10 +198,10 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
 }
 
 /* The old epoch is over: nothing of it may run on, here or at a peer, when this returns. */
-static void start_epoch(sherd_world *world, uint64_t round)
+static void start_epoch(sherd_world *world, uint64_t round, uint64_t base)
 {
     sherd__drop_calls(world);
-    world->epoch++;
+    world->base = base;
     world->quiet = false;
     world->local.status = SHERD_OK;
     atomic_store(&world->post->taken, round);
@@ -214,7 +229,9 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round)
         memcpy(world->diag.text, verdict->text, sizeof world->diag.text);
     }
     if (flags & NEW_EPOCH)
-        start_epoch(world, round);
+        start_epoch(world, round, verdict->base);
+    else if (world->post->kind == SHERD__CLOSE && !(flags & CLOSED))
+        world->base = verdict->base;
     world->arrived = false;
     return status;
 }

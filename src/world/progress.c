@@ -53,6 +53,7 @@ static void unlink_call(sherd_world *world, sherd__call_state *call)
     while (*at != call)
         at = &(*at)->next;
     *at = call->next;
+    world->opens--;
 }
 
 static void release_tasks(sherd__call_state *call, bool spoil)
@@ -84,6 +85,7 @@ void sherd__drop_calls(sherd_world *world)
     while (world->open) {
         sherd__call_state *call = world->open;
         world->open = call->next;
+        world->opens--;
         release_tasks(call, true);
         sherd__call_give(world, call);
     }
@@ -210,7 +212,7 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, uint64
 /* `left` of a group: the number of my earliest unfinished call, or of the next one. */
 static void store_left(sherd_world *world, sherd__group *group)
 {
-    uint64_t left = sherd__number(world->epoch, group->sequence + 1);
+    uint64_t left = sherd__number(world->base, group->sequence + 1);
 
     for (const sherd__call_state *call = world->open; call; call = call->next)
         if (call->group == group && !call->finished && call->number < left)

@@ -69,7 +69,7 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     atomic_store(&record->number, number);
     sherd__put(&group->own->history, history);
     atomic_store(&group->own->made, number);
-    group->sequence = number & 0xFFFFFFFFu;
+    group->sequence = sherd__calls_in(number, world->base);
     group->history = history;
     sherd__ring(&world->arena, readers);
 }
@@ -80,15 +80,15 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
 void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,
                               size_t room)
 {
-    uint64_t epoch = world->epoch;
-    uint64_t na = sherd__calls_in(sherd__look(&sherd__lane_of(world, a, lane)->made), epoch);
-    uint64_t nb = sherd__calls_in(sherd__look(&sherd__lane_of(world, b, lane)->made), epoch);
+    uint64_t base = world->base;
+    uint64_t na = sherd__calls_in(sherd__look(&sherd__lane_of(world, a, lane)->made), base);
+    uint64_t nb = sherd__calls_in(sherd__look(&sherd__lane_of(world, b, lane)->made), base);
     uint64_t most = na > nb ? na : nb, least = na > nb ? nb : na;
     char left[160], right[160], group[96];
 
     sherd__lane_text(world, lane, a, group, sizeof group);
     for (uint64_t k = most > SHERD__DEPTH ? most - SHERD__DEPTH + 1 : 1; k <= least; k++) {
-        uint64_t number = sherd__number(epoch, k);
+        uint64_t number = sherd__number(base, k);
         if (sherd__look(&sherd__record_of(world, a, lane, number)->fingerprint) ==
             sherd__look(&sherd__record_of(world, b, lane, number)->fingerprint))
             continue;
@@ -103,7 +103,7 @@ void sherd__record_difference(const sherd_world *world, int lane, int a, int b, 
         return;
     }
     int more = na > nb ? a : b, fewer = na > nb ? b : a;
-    sherd__record_text(world, more, lane, sherd__number(epoch, least + 1), left, sizeof left);
+    sherd__record_text(world, more, lane, sherd__number(base, least + 1), left, sizeof left);
     snprintf(out, room,
              "rank %d made %llu calls in group %s, rank %d only %llu: it did not make %s", more,
              (unsigned long long)most, group, fewer, (unsigned long long)least, left);
@@ -120,8 +120,8 @@ static void raise_newer(sherd_world *world, const sherd__call_state *call, int r
     sherd__raise(world, SHERD_EDIFFER,
                  "call %llu of group %s is %s here, but rank %d went on to call %llu, %s, without "
                  "waiting for this rank: it makes other calls",
-                 (unsigned long long)(call->number & 0xFFFFFFFFu), group, mine, rank,
-                 (unsigned long long)(number & 0xFFFFFFFFu), theirs);
+                 (unsigned long long)sherd__calls_in(call->number, world->base), group, mine, rank,
+                 (unsigned long long)sherd__calls_in(number, world->base), theirs);
 }
 
 static void raise_different(sherd_world *world, const sherd__call_state *call, int rank)
@@ -133,28 +133,41 @@ static void raise_different(sherd_world *world, const sherd__call_state *call, i
     sherd__raise(world, SHERD_EDIFFER, "%s", text);
 }
 
+static bool is_same(const sherd__record *record, const sherd__call_state *call)
+{
+    return sherd__peek(&record->fingerprint) == call->fingerprint &&
+           sherd__peek(&record->history) == call->history;
+}
+
+bool sherd__record_misfits(const sherd_world *world, const sherd__call_state *call, int rank)
+{
+    const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
+    uint64_t number = sherd__look(&record->number);
+
+    return number > call->number ||
+           (number == call->number &&
+            (atomic_load_explicit(&record->status, memory_order_relaxed) != 0 ||
+             !is_same(record, call)));
+}
+
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank)
 {
     const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
     uint64_t number = sherd__look(&record->number);
 
     if (number != call->number) {
-        bool newer =
-            number > call->number && sherd__epoch_of(number) == sherd__epoch_of(call->number);
-        if (newer && !world->arrived)
+        if (number > call->number && !world->arrived)
             raise_newer(world, call, rank, number);
         return false;
     }
     int status = atomic_load_explicit(&record->status, memory_order_relaxed);
-    bool same = sherd__peek(&record->fingerprint) == call->fingerprint &&
-                sherd__peek(&record->history) == call->history;
-    if (status == 0 && same)
+    if (status == 0 && is_same(record, call))
         return true;
     if (world->arrived)
         return false;
     if (status)
         sherd__raise(world, (sherd_status)status, "rank %d failed before call %llu", rank,
-                     (unsigned long long)(call->number & 0xFFFFFFFFu));
+                     (unsigned long long)sherd__calls_in(call->number, world->base));
     else
         raise_different(world, call, rank);
     return false;

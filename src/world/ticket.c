@@ -13,7 +13,7 @@ static bool ticket_settled(const sherd_world *world, sherd__ticket *ticket)
 {
     uint64_t ranks = ticket->ranks;
 
-    if (sherd__epoch_of(ticket->number) != world->epoch)
+    if (ticket->number <= world->base)
         return true; /* a failed check has settled it */
     while (ranks) {
         int q = sherd__next_rank(&ranks);
@@ -44,7 +44,7 @@ void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__gro
         if (ticket->lane != group->lane)
             continue;
         /* Readers of earlier calls stay in: they have not left this one either. */
-        if (sherd__epoch_of(ticket->number) != world->epoch)
+        if (ticket->number <= world->base)
             ticket->ranks = 0;
         ticket->ranks |= ranks;
         ticket->number = number;
@@ -94,7 +94,7 @@ static bool touches(const sherd__call_state *call, const sherd__block *block, bo
     return false;
 }
 
-static void need_calls(const sherd_world *world, const sherd__block *block, bool reads,
+static void need_calls(sherd_world *world, const sherd__block *block, bool reads,
                        sherd__needs *needs)
 {
     for (const sherd__call_state *call = world->open; call; call = call->next)
@@ -112,7 +112,7 @@ static void ticket_needs(sherd_world *world, void *what, sherd__needs *needs)
     const sherd__block *block = what;
 
     for (int i = 0; i < block->tickets; i++)
-        sherd__need_add(world, needs, block->ticket[i].lane, true, block->ticket[i].number,
+        sherd__need_add(world, needs, block->ticket[i].lane, SHERD__LEFT, block->ticket[i].number,
                         block->ticket[i].ranks);
 }
 

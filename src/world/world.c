@@ -88,7 +88,7 @@ static bool start_lanes(sherd_world *world)
 
     for (int lane = 1; lane < SHERD__LANES; lane++) {
         sherd__lane *own = sherd__lane_of(world, world->rank, lane);
-        if (world->epoch && atomic_load(&own->leader))
+        if (world->round && atomic_load(&own->leader))
             atomic_store(&own->leader, 0);
     }
     world->lanes = 1;
@@ -110,7 +110,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     world->death = &control->death;
     world->post = &control->post[world->rank];
     world->round = sherd__look(&world->post->arrived);
-    world->epoch = world->post->epoch;
+    world->base = world->post->base;
     sherd__store_init(&world->store,
                       arena->base + control->regions +
                           (size_t)world->rank * (size_t)control->region_bytes,
@@ -186,7 +186,7 @@ sherd_status sherd_world_close(sherd_world *world)
         return SHERD_OK;
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
-        world->post->epoch = world->epoch + 1;
+        world->post->base = world->base;
         snprintf(world->post->last_text, sizeof world->post->last_text, "%s",
                  status ? world->diag.text : "");
         world->post->last_status = status;
