@@ -103,8 +103,8 @@ static bool fits(const sherd__node *node, int i, sherd_tensor *grad)
 {
     const sherd__edge *in = &node->in[i];
 
-    if (!grad->storage) {
-        sherd__raise_local(node->world);
+    if (sherd__is_failed(grad)) {
+        sherd__raise_failed(node->world);
         return false;
     }
     if (grad->ndim == in->ndim && grad->dtype == in->dtype &&
@@ -187,8 +187,8 @@ static void walk(queue *q)
 
 static bool is_loss(sherd_tensor *loss)
 {
-    if (!loss->storage) {
-        sherd__raise_local(loss->world);
+    if (sherd__is_failed(loss)) {
+        sherd__raise_failed(loss->world);
         return false;
     }
     if (sherd__alarmed(loss->world))
@@ -231,7 +231,7 @@ void sherd_backward(sherd_tensor *loss)
     sherd_tensor *one = seed(loss);
     sherd__node *node = (sherd__node *)loss->node;
     if (!one->storage)
-        sherd__raise_local(world);
+        sherd__raise_failed(world);
     else if (!node)
         sherd__add_grad(&loss->grad, one);
     else if (push(&q, node))

@@ -72,6 +72,7 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
         return sherd__failed(world);
     if (out->count > 0)
         kernels->binary(SHERD__ADD, out->ndim, out->local, dst, x, a->stride, y, b->stride);
+    sherd__note("sum of gradients", (sherd_tensor *[]){a, b}, 2, 0, &out, 1);
     return out;
 }
 
@@ -137,7 +138,7 @@ sherd_tensor *sherd_grad(sherd_tensor *leaf)
     sherd_tensor *grad = leaf->grad;
     const sherd_layout *to;
 
-    if (!leaf->storage)
+    if (sherd__is_failed(leaf))
         return leaf;
     if (!grad || !leaf->layout)
         return grad;

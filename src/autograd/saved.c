@@ -143,7 +143,7 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     if (!packed)
         wrong_hook(world, "pack", t, NULL);
     else if (!packed->storage)
-        sherd__raise_local(world);
+        sherd__raise_failed(world);
     else if (!(kept = sherd__detached(packed)))
         sherd__raise(world, SHERD_ENOMEM, "out of memory for a saved tensor");
     if (kept) {
@@ -242,7 +242,7 @@ static sherd_tensor *unpack(sherd__kept *k)
     sherd_scope_begin(world);
     t = k->hooks.unpack(k->kept, k->hooks.context, k->undo);
     if (t && !t->storage)
-        sherd__raise_local(world);
+        sherd__raise_failed(world);
     else if (!t || !is_like(k, t))
         wrong_hook(world, "unpack", k->kept, t);
     else

@@ -38,9 +38,18 @@ bool sherd_set_recording(sherd_world *world, bool on)
     return before;
 }
 
+/* It stays the tensor that it is, made when it was. */
+static void note_wanted(sherd_tensor *t)
+{
+    uint64_t what = sherd__attribute(t->identity, t->requires_grad);
+
+    if (t->layout)
+        sherd__deed_add(t->layout->spec.mesh, "sherd_require_grad", what, &t->identity);
+}
+
 sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 {
-    if (!t->storage)
+    if (sherd__is_failed(t))
         return t;
     if (t->node)
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -53,6 +62,7 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
                                   "fractions",
                                   sherd_tensor_text(t));
     t->requires_grad = wanted;
+    note_wanted(t);
     if (wanted)
         t->storage->leaf = true;
     return t;

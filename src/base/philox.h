@@ -15,6 +15,15 @@ typedef struct sherd__key {
     uint32_t high[2]; /* upper half of the counter */
 } sherd__key;
 
+/* One word that tells keys apart. */
+static inline uint64_t sherd__key_word(sherd__key key)
+{
+    uint64_t low = (uint64_t)key.word[0] << 32 | key.word[1];
+    uint64_t high = (uint64_t)key.high[0] << 32 | key.high[1];
+
+    return low ^ high * 0x9E3779B97F4A7C15u;
+}
+
 /* The key of one call of one generator. */
 sherd__key sherd__philox_key(uint64_t seed, uint64_t generator, uint64_t call);
 

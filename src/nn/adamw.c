@@ -226,6 +226,14 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
     return !item->exact || round_parameter(item, p);
 }
 
+/* Ranks must take the same step; and parameters that some have changed and others not are lost. */
+static void note(const sherd_optimizer *o, double rate, double grad_scale)
+{
+    uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
+
+    sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
+}
+
 void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
 {
     sherd_optimizer *o = optimizer;
@@ -237,6 +245,8 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
     sherd_scope_begin(o->world);
     for (int i = 0; good && i < o->count; i++)
         good = update(o, &o->item[i], learning_rate, grad_scale);
+    if (good && o->mesh)
+        note(o, learning_rate, grad_scale);
     sherd_scope_end(o->world);
 }
 

@@ -171,6 +171,7 @@ sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
     memcpy(shape[1], (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3 * sizeof(int64_t));
     if (!sherd__prepare(&p, &rule, in, q->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
         return p.out[0];
+    p.attributes = sherd__attribute_double(attrs.causal, attrs.scale);
     if (!attend(&p, &attrs))
         return sherd__abandon(&p);
     record(&p, &attrs);

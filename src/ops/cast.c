@@ -37,7 +37,9 @@ sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype)
     bool good = !sherd_tensor_failed(whole) && convert(out, whole);
     if (whole != t && whole != out)
         sherd_tensor_release(whole);
-    if (!good)
+    if (good)
+        sherd__note_one("sherd_cast", t, 0, out);
+    else
         sherd_tensor_release(out);
     return good ? out : sherd__failed(world);
 }

@@ -32,6 +32,7 @@ static sherd_tensor *run(sherd_tensor *t, const dropout_attrs *attrs, const sher
     sherd__rule_compile(&rule, "...->...", &t->ndim);
     if (!sherd__prepare(&p, &rule, &t, t->dtype, (const int64_t(*)[SHERD_MAX_DIMS])t->shape))
         return p.out[0];
+    p.attributes = sherd__attribute_double(sherd__key_word(attrs->key), attrs->p);
     drop(&p, attrs);
     if (record)
         sherd__record_node(p.world, record, p.arg, 1, p.out, 1, attrs, sizeof *attrs);

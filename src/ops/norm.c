@@ -117,6 +117,7 @@ sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tens
     sherd_tensor *rstd = sherd__new_like(p.out[1]);
     if (sherd_tensor_failed(rstd))
         return sherd__abandon(&p);
+    p.attributes = sherd__attribute_double(1, eps);
     p.kernels->layer_norm(rstd->count, x->shape[x->ndim - 1], p.to[0], p.to[1], sherd__fresh(rstd),
                           p.from[X], p.from[WEIGHT], p.from[BIAS], eps);
     record(&p, rstd);

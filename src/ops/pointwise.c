@@ -230,6 +230,7 @@ static sherd_tensor *unary(const sherd__backward *table, sherd__unary_kind kind,
     write_rule(&rule, &a, 1, a->shape, a->ndim);
     if (!sherd__prepare(&p, &rule, &a, a->dtype, (const int64_t(*)[SHERD_MAX_DIMS])a->shape))
         return p.out[0];
+    p.attributes = sherd__attribute_double(1, factor);
     p.kernels->unary(kind, p.out[0]->count, p.to[0], p.from[0], factor);
     sherd__node *node =
         sherd__record_node(p.world, table, p.arg, 1, p.out, 1, &factor, sizeof factor);

@@ -82,7 +82,7 @@ static bool run(sherd__prepared *p, const product *how, sherd_tensor *const *in,
     int64_t shape[1][SHERD_MAX_DIMS];
     sherd_world *world = in[0]->world;
 
-    *p = (sherd__prepared){.world = world, .out = {sherd__failed(world)}};
+    *p = (sherd__prepared){.world = world, .name = how->name, .out = {sherd__failed(world)}};
     for (int i = 0; i < count; i++) {
         if (in[i] && sherd_tensor_failed(in[i]))
             return false;

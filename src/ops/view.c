@@ -249,6 +249,7 @@ static sherd_tensor *view(sherd_tensor *a, const sherd_layout *from, const sherd
     sherd_tensor *y = reshape(sherd__contiguous(moved), to, shape, ndim);
 
     if (!sherd_tensor_failed(y)) {
+        sherd__note_one(view_table.name, moved, 0, y);
         sherd__record_node(a->world, &view_table, &moved, 1, &y, 1, NULL, 0);
         sherd_scope_pass(y);
     }

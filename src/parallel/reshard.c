@@ -67,7 +67,7 @@ static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
 }
 
 /* undo is the layout to go back to; of a plain tensor the one that its kept part has. */
-static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
+static sherd_tensor *pack_part(sherd_tensor *t, void *payload, const void **undo)
 {
     const context *c = payload;
     int dim = sherd_tensor_failed(t) ? -1 : dim_of(c, t);
@@ -96,7 +96,7 @@ static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
     return part;
 }
 
-static sherd_tensor *unpack(sherd_tensor *kept, void *payload, const void *undo)
+static sherd_tensor *unpack_part(sherd_tensor *kept, void *payload, const void *undo)
 {
     const context *c = payload;
     const sherd_layout *layout = undo, *whole;
@@ -117,6 +117,27 @@ static sherd_tensor *unpack(sherd_tensor *kept, void *payload, const void *undo)
         t->varies = kept->varies;
         t->was = kept->was;
     }
+    return t;
+}
+
+/* A plain tensor may differ along the other axes of the mesh: what is done with it is none of the mesh's deeds. */
+static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
+{
+    const sherd_mesh *root = sherd_mesh_root(((const context *)payload)->mesh);
+    bool before = sherd__deeds_pause(root, !t->layout);
+    sherd_tensor *part = pack_part(t, payload, undo);
+
+    sherd__deeds_pause(root, before);
+    return part;
+}
+
+static sherd_tensor *unpack(sherd_tensor *kept, void *payload, const void *undo)
+{
+    const sherd_mesh *root = sherd_mesh_root(((const context *)payload)->mesh);
+    bool before = sherd__deeds_pause(root, !kept->layout);
+    sherd_tensor *t = unpack_part(kept, payload, undo);
+
+    sherd__deeds_pause(root, before);
     return t;
 }
 

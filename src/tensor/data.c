@@ -59,6 +59,8 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
     if (!out->storage)
         return out;
     out->was = t->was;
+    out->made = t->made; /* for the ledger it is the same tensor: another rank may need no copy */
+    out->identity = t->identity;
     if (!compact(t, out)) {
         sherd_tensor_release(out);
         return sherd__failed(t->world);
@@ -78,14 +80,14 @@ static const void *read_strided(sherd_tensor *t)
 
 const void *sherd_tensor_read(sherd_tensor *t)
 {
-    if (!t->storage || (t->layout && sherd__alarmed(t->world)))
+    if (sherd__is_failed(t) || (t->layout && sherd__alarmed(t->world)))
         return NULL;
     return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
 }
 
-void *sherd__mutable(sherd_tensor *t)
+static void *writable(sherd_tensor *t)
 {
-    if (!t->storage || (t->layout && sherd__alarmed(t->world)))
+    if (sherd__is_failed(t) || (t->layout && sherd__alarmed(t->world)))
         return NULL;
     if (!sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -100,9 +102,19 @@ void *sherd__mutable(sherd_tensor *t)
     return first(t);
 }
 
+/* What it holds is from now on what the next deed makes: lost on all ranks if not all do that. */
+void *sherd__mutable(sherd_tensor *t)
+{
+    void *data = writable(t);
+
+    if (data && t->layout)
+        t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
+    return data;
+}
+
 void *sherd_tensor_write(sherd_tensor *t)
 {
-    void *data = sherd__mutable(t);
+    void *data = writable(t);
 
     if (data && !t->layout)
         t->varies = (unsigned)SHERD__VARIES;

@@ -92,6 +92,8 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
     if (!is_root)
         return sherd__new_on(layout, t->dtype);
     view = sherd__new_view(t);
+    if (!view->storage)
+        sherd__raise_failed(t->world); /* the peers wait for what is in it */
     if (view->storage) {
         view->layout = layout;
         view->was = NULL;
@@ -132,14 +134,21 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
     return relabel(out, layout);
 }
 
+static sherd_tensor *noted(sherd_tensor *out, uint64_t root, uint64_t content)
+{
+    if (out->storage)
+        sherd__note_one("sherd_distribute", NULL, sherd__attribute(root, content), out);
+    return out;
+}
+
 sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
     /* The peers wait for this rank's part: a failure of it is theirs too. */
-    if (!t->storage)
-        sherd__raise_local(t->world);
-    if (!t->storage || sherd__alarmed(t->world))
+    if (sherd__is_failed(t))
+        sherd__raise_failed(t->world);
+    if (sherd__is_failed(t) || sherd__alarmed(t->world))
         return sherd__failed(t->world);
     if (t->layout)
         return refuse(t, layout, "it is distributed already: use sherd_redistribute");
@@ -150,7 +159,7 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
     if (root >= 0) {
         if (!sherd_mesh_coordinate(layout->spec.mesh, root, coordinate))
             return refuse(t, layout, "the root is not a rank of the mesh");
-        return send_boxes(t, layout, root, coordinate);
+        return noted(send_boxes(t, layout, root, coordinate), (uint64_t)root, 0);
     }
     if (root < -1)
         return refuse(t, layout, "the root is a rank, or -1");
@@ -158,5 +167,5 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
         return refuse(t, layout,
                       "it may vary between ranks: pass a root, or use sherd_mark_equal if it is "
                       "the same on all");
-    return cut_own_box(t, layout);
+    return noted(cut_own_box(t, layout), (uint64_t)root, sherd__content(t));
 }

@@ -49,6 +49,18 @@ sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed)
     return fail(world, false, diag->status, text + skip);
 }
 
+void sherd__raise_failed(sherd_world *world)
+{
+    if (sherd__alarmed(world))
+        return;
+    if (sherd__has_failed_locally(world))
+        sherd__raise_local(world);
+    else
+        sherd__raise(world, SHERD_EINVAL,
+                     "a tensor is used that an earlier step failed to make, or that not all ranks "
+                     "made: make it anew");
+}
+
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
 {
     bool failed = false, distributed = false;
@@ -56,10 +68,11 @@ bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
     for (int i = 0; i < count; i++) {
         if (!operands[i])
             continue;
-        failed |= operands[i]->storage == NULL;
+        failed |= sherd__is_failed(operands[i]);
         distributed |= operands[i]->layout != NULL;
     }
-    if (failed && distributed)
-        sherd__raise_local(world);
+    /* A plain failure stays local until something distributed meets it, or the check that reports it has come. */
+    if (failed && (distributed || !sherd__has_failed_locally(world)))
+        sherd__raise_failed(world);
     return failed || (distributed && sherd__alarmed(world));
 }

@@ -289,9 +289,9 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
     if (options)
         j.options = *options;
     /* The peers wait for what this rank has: a failure of it is theirs too. */
-    if (!local->storage)
-        sherd__raise_local(j.world);
-    if (!local->storage || sherd__alarmed(j.world))
+    if (sherd__is_failed(local))
+        sherd__raise_failed(j.world);
+    if (sherd__is_failed(local) || sherd__alarmed(j.world))
         return sherd__failed(j.world);
     if (local->layout)
         return sherd__fail_tensor(j.world, true, SHERD_EINVAL,

@@ -144,8 +144,10 @@ sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype, d
                                       "sherd_constant_on: %s: only a pending sum can be filled",
                                       sherd_layout_text(layout));
     t = sherd__new_on(layout, dtype);
-    if (t->storage)
+    if (t->storage) {
         sherd__fill(t, holds_value(t) ? value : 0);
+        sherd__note_one("sherd_constant_on", NULL, sherd__attribute_double(0, value), t);
+    }
     return t;
 }
 
@@ -199,6 +201,14 @@ static bool is_valid_random(const request *r)
     return true;
 }
 
+static uint64_t hash_of_request(const request *r, sherd__key key)
+{
+    uint64_t hash = sherd__attribute(sherd__key_word(key), r->distribution.normal);
+
+    return sherd__attribute_double(sherd__attribute_double(hash, r->distribution.a),
+                                   r->distribution.b);
+}
+
 static sherd_tensor *draw(const request *r, sherd_generator *generator)
 {
     sherd_tensor *t;
@@ -213,8 +223,10 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
         return sherd__failed(r->world);
     t = r->layout ? sherd__new_on(r->layout, r->dtype)
                   : sherd__new_plain(r->world, r->dtype, r->ndim, r->shape, 0);
-    if (t->storage)
+    if (t->storage) {
         draw_box(t, r, key);
+        sherd__note_one(r->function, NULL, hash_of_request(r, key), t);
+    }
     return t;
 }
 

@@ -187,6 +187,24 @@ static int rounds(const task *tasks, int count)
     return most;
 }
 
+/*
+ * Where the meshes differ both hear of it; but a rank that is not on the mesh of the source may have made what stands
+ * for it there in any way.
+ */
+static void note(const task *w)
+{
+    static const char name[] = "sherd_redistribute";
+    const sherd_mesh *mesh = w->from->layout->spec.mesh;
+    bool across = mesh != w->to->spec.mesh;
+    uint64_t identity;
+
+    if (across)
+        sherd__deed_add(mesh, name, sherd__attribute(w->from->identity, w->to->hash), &identity);
+    sherd__note_one(name, across ? NULL : w->from, across ? w->from->layout->hash : 0, w->at);
+    if (w->at->storage->block && w->at->storage != w->from->storage)
+        sherd__block_is_from(w->at->storage->block, w->at->made);
+}
+
 /* Layouts that differ without need of a step (axes of extent 1) still give another tensor. */
 static bool finish(task *w)
 {
@@ -196,8 +214,10 @@ static bool finish(task *w)
             drop(&w->at);
         w->at = view;
     }
-    if (w->at->storage && w->at != w->from)
+    if (w->at->storage && w->at != w->from) {
         w->at->moved_version = w->from->storage->version;
+        note(w);
+    }
     return w->at->storage != NULL;
 }
 

@@ -33,6 +33,7 @@ sherd__tensors *sherd__tensors_of(sherd_world *world)
     s->failed.refs = 1;
     s->failed.scope = -1;
     sherd__world_set_state(world, SHERD__ROOM_TENSOR, s, destroy);
+    sherd__watch_checks(world);
     return s;
 }
 

@@ -28,6 +28,9 @@ _Static_assert(sizeof(sherd__tensors) <= SHERD__TENSORS_BYTES, "the reserve is t
 
 sherd__tensors *sherd__tensors_of(sherd_world *world);
 
+/* What this room does at checks (note.c). */
+void sherd__watch_checks(sherd_world *world);
+
 /* Put a tensor, with its one count, into the innermost scope. On lack of memory false, and the tensor is released. */
 bool sherd__scope_add(sherd_tensor *t);
 /* Take a tensor that goes out of the list. */

@@ -161,6 +161,7 @@ static void set_local(sherd_tensor *t, const sherd_layout *layout)
         t->count = sherd__box_count(&box);
     }
     memcpy(t->local, box.size, sizeof t->local);
+    t->made = sherd__deed_count(layout->spec.mesh); /* until it is noted */
 }
 
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
@@ -211,6 +212,9 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->count = t->count;
     view->varies = t->varies;
     view->was = t->was;
+    view->made = t->made;
+    view->identity = t->identity;
+    view->lost = t->lost;
     return view;
 }
 
@@ -275,7 +279,7 @@ sherd_box sherd_tensor_box(const sherd_tensor *t)
 
 bool sherd_tensor_failed(const sherd_tensor *t)
 {
-    return t->storage == NULL;
+    return sherd__is_failed(t);
 }
 
 static void write_plain(sherd__writer *w, const sherd_tensor *t)

@@ -40,6 +40,9 @@ struct sherd_tensor {
     int64_t offset;                 /* elements, in the storage */
     int64_t count;                  /* local elements */
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
+    /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
+    uint64_t made, identity;
+    bool lost; /* a failed check has found that not all ranks have it: as good as the failed tensor */
     const sherd_layout *was;        /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
@@ -58,6 +61,38 @@ struct sherd_tensor {
 
 /* The world's failed tensor. */
 sherd_tensor *sherd__failed(sherd_world *world);
+/* Whether a tensor is the failed one, or lost. */
+static inline bool sherd__is_failed(const sherd_tensor *t)
+{
+    return !t->storage || t->lost;
+}
+/* A failed tensor is used: raise what is behind it, or, where a check has said that already, that it is used. */
+void sherd__raise_failed(sherd_world *world);
+
+/* ---- notes in the ledger of a mesh ---------------------------------------------------------- */
+
+/*
+ * Note that `name` (static) made out[outs], all on one root mesh, of in[ins]; NULLs are left out. `attributes`: a hash of
+ * all else that ranks must agree on; layout and dtype of the first result are in it by themselves. Said once it has gone
+ * well; nothing for plain results.
+ */
+void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
+                 sherd_tensor *const *out, int outs);
+/* The same for what makes one tensor. */
+static inline void sherd__note_one(const char *name, sherd_tensor *in, uint64_t attributes,
+                                   sherd_tensor *out)
+{
+    sherd__note(name, &in, 1, attributes, &out, 1);
+}
+/* Mix one more attribute into a hash of them. */
+static inline uint64_t sherd__attribute(uint64_t hash, uint64_t word)
+{
+    hash = (hash + word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 32;
+}
+uint64_t sherd__attribute_double(uint64_t hash, double value);
+/* With SHERD_VERIFY a hash of the local elements, for what is said to be equal everywhere; else 0. */
+uint64_t sherd__content(sherd_tensor *t);
 
 /* An expression fails: raises the alarm (distributed) or keeps it local (plain), and returns the failed tensor. */
 sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_status status,

@@ -30,6 +30,7 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
     if (!view->storage)
         return view;
     view->layout = NULL;
+    view->made = view->identity = 0;
     view->was = t->layout;
     view->varies = varying_axes(t->layout);
     memcpy(view->shape, t->local, sizeof view->shape);
@@ -68,8 +69,10 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
                                   sherd_tensor_text(local), sherd_layout_text(layout));
 
     sherd_tensor *view = sherd__new_view(local);
-    if (!view->storage)
+    if (!view->storage) {
+        sherd__raise_failed(world); /* a plain view's failure would stay local */
         return view;
+    }
     view->layout = layout;
     view->was = NULL;
     view->varies = 0;
@@ -79,6 +82,7 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
         view->count = 0;
         memset(view->local, 0, sizeof view->local);
     }
+    sherd__note_one("sherd_from_local", NULL, local->varies ? 0 : sherd__content(local), view);
     return view;
 }
 

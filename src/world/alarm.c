@@ -144,6 +144,11 @@ void sherd__raise_local(sherd_world *world)
         world->transport->raise(world, world->local.status, world->local.text);
 }
 
+bool sherd__has_failed_locally(const sherd_world *world)
+{
+    return world->local.status != SHERD_OK;
+}
+
 /* What died or did not answer is not the caller's to say. */
 static bool is_for_callers(sherd_status status)
 {

@@ -23,7 +23,10 @@ enum {
     SHERD__LANES = 1024, /* groups of one world: 2^axes - 1 per mesh */
     SHERD__OPEN = 4000,  /* calls that a rank may have open, in all groups */
     SHERD__NEEDS = 4 * SHERD__OPEN + 16, /* what a sleeping rank says it waits for: room for all */
-    SHERD__LABEL_WORDS = 16
+    SHERD__LABEL_WORDS = 16,
+    SHERD__DEEDS = 64, /* things done on a mesh that are kept, to name the first difference */
+    SHERD__DEED_NAME = 24,
+    SHERD__FLIGHTS = 16
 };
 
 /*
@@ -60,6 +63,25 @@ typedef struct sherd__record {
     sherd__word label[SHERD__LABEL_WORDS]; /* text for messages */
 } sherd__record;
 
+/* A thing that a rank did on a mesh. */
+typedef struct sherd__deed {
+    uint64_t hash; /* of this and all before */
+    char name[SHERD__DEED_NAME];
+} sherd__deed;
+
+/* What one rank has done on one mesh, as it tells at meetings; in the lane of all of the mesh's axes. */
+typedef struct sherd__work {
+    uint64_t count; /* how many things; never falls */
+    uint64_t good;  /* count at the last check that passed */
+    uint64_t hash;  /* of all since the last failed check */
+    sherd__deed last[SHERD__DEEDS];
+    /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
+    int flights;
+    uint64_t flight[SHERD__FLIGHTS];
+    uint64_t claims; /* offset of sherd__claim[claimed] in the mapping; SHERD_VERIFY */
+    int64_t claimed;
+} sherd__work;
+
 /* What one rank shows to one group. */
 typedef struct sherd__lane {
     _Alignas(64) sherd__word left; /* number of its earliest unfinished call */
@@ -67,6 +89,7 @@ typedef struct sherd__lane {
     sherd__word history;           /* of the calls made */
     _Atomic int32_t leader;        /* 1 + the lowest rank of its group; 0 = not in this group */
     sherd__record ring[SHERD__DEPTH];
+    sherd__work work; /* plain: written before a meeting, read in it */
 } sherd__lane;
 
 /* What a rank lacks of a call of a lane. */

@@ -269,6 +269,8 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
     call->number = sherd__number(world->base, group->sequence + 1);
     call->fingerprint = fingerprint;
     call->history = sherd__hash_word(fingerprint, group->history);
+    if (group->mesh)
+        call->history = sherd__hash_word(call->history, group->mesh->ledger->hash);
     call->own = true;
     slot_wait slot = slot_of(world, group, call->number);
     if (!sherd__wait_for(world, &(sherd__wait){slot_is_free, slot_needs, &slot})) {

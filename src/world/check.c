@@ -31,6 +31,8 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return check_paper(world);
     if (world->closed.status)
         return say_closed(world);
+    if (!sherd__claims_make(world))
+        sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
     return world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
 }
 

@@ -67,6 +67,14 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
         }
 }
 
+static void give_up(sherd_world *world, sherd__member *member)
+{
+    sherd__free(&world->heap, member->group);
+    sherd__free(&world->heap, member->ledger);
+    member->group = NULL;
+    member->ledger = NULL;
+}
+
 /* All of a mesh's groups, not yet in force; on failure nothing is left over. */
 static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__member *out)
 {
@@ -95,24 +103,30 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
     if (!out->inside || out->lanes == 0)
         return SHERD_OK;
     out->group = sherd__alloc(&world->heap, (size_t)out->lanes, sizeof *out->group);
-    if (!out->group)
+    out->ledger = sherd__ledger_create(world);
+    if (!out->group || !out->ledger) {
+        give_up(world, out);
         return sherd__no_memory(&world->diag, "sherd_mesh_create");
+    }
     for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++) {
         int i = out->index[bits];
         if (i < 0)
             continue;
         fill_group(world, &out->group[i], mesh, bits, out->first + i);
         if (!sherd__log_add(world, &out->group[i])) {
-            sherd__free(&world->heap, out->group);
-            out->group = NULL;
+            give_up(world, out);
             return sherd__no_memory(&world->diag, "sherd_mesh_create");
         }
     }
+    out->widest = &out->group[out->index[wide]];
     return SHERD_OK;
 }
 
 static void put_in_force(sherd_world *world, const sherd__member *member)
 {
+    if (member->widest)
+        memset(&member->widest->own->work, 0, sizeof member->widest->own->work);
+    ((sherd_mesh *)(uintptr_t)member->mesh)->ledger = member->ledger;
     world->mesh[world->meshes++] = *member;
     world->lanes += member->lanes;
     for (int i = 0; i < member->lanes; i++)
@@ -133,14 +147,17 @@ sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sher
     if (all == SHERD_OK && member.mesh)
         put_in_force(world, &member);
     else
-        sherd__free(&world->heap, member.group);
+        give_up(world, &member);
     return all;
 }
 
 void sherd__groups_clear(sherd_world *world)
 {
-    for (int i = 0; i < world->meshes; i++)
-        sherd__free(&world->heap, world->mesh[i].group);
+    for (int i = 0; i < world->meshes; i++) {
+        for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
+            sherd__free(&world->heap, world->mesh[i].group[g].claim);
+        give_up(world, &world->mesh[i]);
+    }
     sherd__free(&world->heap, world->mesh);
     world->mesh = NULL;
     world->meshes = world->mesh_room = 0;

@@ -27,6 +27,7 @@ struct sherd__block {
     int reading;  /* own open calls that read it */
     int filling;  /* own open calls that write it: a result in flight */
     bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
+    uint64_t made; /* the deed whose result is in flight here */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
 };
@@ -50,6 +51,19 @@ typedef struct sherd__tally {
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
+struct sherd__ledger {
+    uint64_t count, hash; /* as in sherd__work */
+    uint64_t good;        /* count at the last check that passed; equal on all ranks */
+    uint64_t told;        /* count at the last meeting */
+    uint64_t kept;        /* after a failed check: deeds up to this one are there on all ranks */
+    bool dropped;         /* and calls that were open then have been dropped */
+    bool paused;
+    struct {
+        uint64_t hash;
+        const char *name;
+    } last[SHERD__DEEDS];
+};
+
 /* The ranks that differ from this one only in some axes of a mesh. */
 typedef struct sherd__group {
     const sherd_mesh *mesh; /* NULL: the world */
@@ -64,6 +78,9 @@ typedef struct sherd__group {
     sherd__lane *own;
     sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
     int tally;                           /* its first of SHERD__OPS rows in the log */
+    sherd__claim *claim;                 /* SHERD_VERIFY: what this rank claims at the next check */
+    int64_t claims, claim_room;
+    sherd__block *claimed; /* where the last ones were told */
 } sherd__group;
 
 /* The groups of one mesh, for every subset of axes; those of one rank have none. */
@@ -72,6 +89,8 @@ typedef struct sherd__member {
     int lanes, first;                   /* lanes that the mesh takes */
     bool inside;                        /* this rank is in the mesh */
     sherd__group *group;                /* [lanes], if inside */
+    sherd__group *widest;               /* of all axes; NULL if that is this rank alone */
+    sherd__ledger *ledger;              /* where there is a widest group */
     int16_t index[1 << SHERD_MAX_AXES]; /* by bits of axes with extent > 1; -1 = no group */
 } sherd__member;
 
@@ -151,6 +170,8 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    sherd__watcher watcher;
+    bool verify; /* SHERD_VERIFY */
 };
 
 /* ---- time and bits --------------------------------------------------------------------------- */
@@ -317,6 +338,21 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
+
+/* ---- ledger.c: what is done on meshes --------------------------------------------------------- */
+
+sherd__ledger *sherd__ledger_create(sherd_world *world);
+/* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it claims to be equal. */
+void sherd__ledgers_tell(sherd_world *world);
+bool sherd__claims_make(sherd_world *world);
+/*
+ * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim; text says what.
+ * `other`: only if one did another thing in the place of a thing, not if it merely did more.
+ */
+bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
+/* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that are open. */
+void sherd__ledgers_passed(sherd_world *world);
+void sherd__ledgers_failed(sherd_world *world, bool dropped);
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 

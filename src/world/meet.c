@@ -13,7 +13,8 @@
 
 enum {
     NEW_EPOCH = 1, /* open calls are dropped, tickets settled, the alarm is down */
-    CLOSED = 2     /* the text is that of the end word */
+    CLOSED = 2,    /* the text is that of the end word */
+    REVIEW = 4     /* no new epoch, but ranks may have done different things before they failed */
 };
 
 static uint64_t verdict_word(uint64_t round, int flags, sherd_status status)
@@ -114,6 +115,28 @@ static sherd_status compare_histories(const sherd_world *world, char *text, size
     return SHERD_OK;
 }
 
+/* What was done otherwise without communicating came before the calls that differ because of it. */
+static sherd_status compare_work(const sherd_world *world, char *text, size_t room)
+{
+    if (sherd__ledgers_differ(world, true, text, room))
+        return SHERD_EDIFFER;
+    sherd_status status = compare_histories(world, text, room);
+    if (!status && sherd__ledgers_differ(world, false, text, room))
+        status = SHERD_EDIFFER;
+    return status;
+}
+
+/* A call that is seen to differ may do so because of what was done before it: that says more. */
+static sherd_status alarm_status(const sherd_world *world, char *text, size_t room)
+{
+    char deeper[SHERD_ERROR_BYTES];
+    sherd_status status = sherd__alarm_read(world, text, room);
+
+    if (status == SHERD_EDIFFER && sherd__ledgers_differ(world, true, deeper, sizeof deeper))
+        snprintf(text, room, "%s", deeper);
+    return status;
+}
+
 /* A rank that closes is gone after this round: the others can not go on without it. */
 static void end_if_left(sherd_world *world)
 {
@@ -150,9 +173,9 @@ static void decide_round(sherd_world *world, uint64_t round)
     sherd_status status = compare_arrivals(world, &mixed, text, sizeof text);
     bool lower = mixed || !agree;
     if (sherd__look(world->alarm)) /* what went wrong first says most */
-        status = sherd__alarm_read(world, text, sizeof text);
+        status = alarm_status(world, text, sizeof text);
     else if (!status && !agree)
-        status = compare_histories(world, text, sizeof text);
+        status = compare_work(world, text, sizeof text);
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
     memcpy(verdict->text, text, sizeof text);
@@ -160,7 +183,7 @@ static void decide_round(sherd_world *world, uint64_t round)
         verdict->base = highest_number(world);
     if (lower)
         atomic_store(world->alarm, 0);
-    decide(world, round, verdict_word(round, lower && status ? NEW_EPOCH : 0, status));
+    decide(world, round, verdict_word(round, status ? lower ? NEW_EPOCH : REVIEW : 0, status));
     if (mixed)
         end_if_left(world);
 }
@@ -185,6 +208,7 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
 {
     sherd__post *post = world->post;
 
+    sherd__ledgers_tell(world);
     post->kind = kind;
     post->status = mine;
     post->arguments = arguments;
@@ -197,13 +221,20 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
     return (before + 1) % (uint64_t)world->ranks == 0;
 }
 
-/* The old epoch is over: nothing of it may run on, here or at a peer, when this returns. */
-static void start_epoch(sherd_world *world, uint64_t round, uint64_t base)
+/*
+ * What not all ranks have done is undone, by what they told: nobody goes on before all have read it. In a new epoch
+ * nothing of the old one may run on, here or at a peer, when this returns.
+ */
+static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, uint64_t base)
 {
-    sherd__drop_calls(world);
-    world->base = base;
-    world->quiet = false;
-    world->local.status = SHERD_OK;
+    if (new_epoch)
+        sherd__drop_calls(world);
+    sherd__ledgers_failed(world, new_epoch);
+    if (new_epoch) {
+        world->base = base;
+        world->quiet = false;
+        world->local.status = SHERD_OK;
+    }
     atomic_store(&world->post->taken, round);
     sherd__ring(&world->arena, ~UINT64_C(0));
     sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
@@ -228,8 +259,10 @@ static sherd_status take_verdict(sherd_world *world, uint64_t round)
         world->diag.status = status;
         memcpy(world->diag.text, verdict->text, sizeof world->diag.text);
     }
-    if (flags & NEW_EPOCH)
-        start_epoch(world, round, verdict->base);
+    if (!status && world->post->kind != SHERD__AGREE)
+        sherd__ledgers_passed(world);
+    if (flags & (NEW_EPOCH | REVIEW))
+        leave_together(world, round, flags & NEW_EPOCH, verdict->base);
     else if (world->post->kind == SHERD__CLOSE && !(flags & CLOSED))
         world->base = verdict->base;
     world->arrived = false;

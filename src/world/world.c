@@ -115,6 +115,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
                       arena->base + control->regions +
                           (size_t)world->rank * (size_t)control->region_bytes,
                       (size_t)control->region_bytes);
+    const char *verify = getenv("SHERD_VERIFY");
+    world->verify = verify && *verify && strcmp(verify, "0") != 0;
     sherd_status status = read_patience(world);
     if (status)
         return status;
@@ -122,7 +124,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         return sherd__no_memory(&world->diag, "sherd_world_open");
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
-    return sherd__agree(world, SHERD_OK, sherd__hash_word(3, world->seed), "sherd_world_open");
+    return sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
+                        "sherd_world_open");
 }
 
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,

@@ -53,9 +53,61 @@ sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const 
     __attribute__((format(printf, 3, 4)));
 /* Raise the alarm for a failure that was kept local, if there is one. */
 void sherd__raise_local(sherd_world *world);
+/* Whether a failure was kept local since the last check. */
+bool sherd__has_failed_locally(const sherd_world *world);
 /* Whether the alarm is up or a rank has died: then nothing is to be published until the check. One load. */
 bool sherd__alarmed(const sherd_world *world);
 
+/* ---- what is done on a mesh ------------------------------------------------------------------ */
+
+/*
+ * The ledger of a mesh: a running hash of all that this rank has done on it, local work too. All ranks of the mesh must do
+ * the same: the hash is part of the history in their records, and a check compares it. A deed that failed is not in it.
+ */
+typedef struct sherd__ledger sherd__ledger;
+
+/*
+ * One more thing done on a root mesh: static `name`, and a hash of what and with which tensors it was done. Returns
+ * its number, from 1; *identity is the hash of it and all before. 0: this rank is not in the mesh, or on paper.
+ */
+uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
+                         uint64_t *identity);
+/* The number of the last one; 0 where there is no ledger. */
+uint64_t sherd__deed_count(const sherd_mesh *mesh);
+/* Add none for a while: what is done with plain tensors in the guise of distributed ones. Returns what was said before. */
+bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause);
+
+/* What the tensor room does at checks. */
+typedef struct sherd__watcher {
+    /* SHERD_VERIFY, before a check with no alarm: claim what is said to be equal */
+    void (*before_check)(sherd_world *world);
+    /* a check has failed: forget what not all ranks have; see sherd__deed_loss */
+    void (*after_failure)(sherd_world *world);
+} sherd__watcher;
+void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher);
+
+/* A tensor that is said to be equal on all ranks of a group. */
+typedef struct sherd__claim {
+    uint64_t made, identity; /* the deed that made it; which of its tensors */
+    uint64_t content;        /* hash of its elements */
+    char text[40];
+} sherd__claim;
+
+/* Whether SHERD_VERIFY is set. */
+bool sherd__verifies(const sherd_world *world);
+/*
+ * Claim that a tensor holds the same on all ranks that differ in `axes` of the mesh only. Only in before_check, the newest
+ * first. False for lack of memory.
+ */
+bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
+                        const sherd__claim *claim);
+typedef enum sherd__loss {
+    SHERD__KEPT,
+    SHERD__NOT_ALL, /* not all ranks have done the deed */
+    SHERD__DROPPED  /* they have, but its result was in flight on some */
+} sherd__loss;
+/* In after_failure: what has become of deed number `made` on a mesh. */
+sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made);
 /* ---- memory that peers can read ------------------------------------------------------------- */
 
 /*
@@ -71,6 +123,10 @@ void sherd__block_give(sherd_world *world, sherd__block *block);
 /* The bytes. NULL block: NULL. Settle first. */
 void *sherd__block_data(const sherd__block *block);
 int64_t sherd__block_bytes(const sherd__block *block);
+/* The result of this deed is in flight in the block: if the call is dropped, it is lost on all ranks. NULL is a no-op. */
+void sherd__block_is_from(sherd__block *block, uint64_t made);
+/* What the block holds is nothing. NULL is a no-op. */
+void sherd__block_spoil(sherd__block *block);
 /* Wait until it may be read: the call in flight that fills it is finished. False: ended by the alarm. */
 bool sherd__block_readable(sherd_world *world, sherd__block *block);
 /* Wait until it may be written: also no peer reads it, and this rank's own begun calls on it are done. False: ended by the alarm. */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Notes: what makes or changes distributed tensors goes into the ledger of their mesh, so that ranks that do different
+ * things are found at the next check, and after a failed one the tensors that not all ranks have are lost on all of
+ * them. With SHERD_VERIFY also the contents of what is said to be equal are compared. A note costs a few nanoseconds.
+ */
+#include "tensor/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+uint64_t sherd__attribute_double(uint64_t hash, double value)
+{
+    uint64_t word;
+
+    memcpy(&word, &value, sizeof word);
+    return sherd__attribute(hash, word);
+}
+
+void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
+                 sherd_tensor *const *out, int outs)
+{
+    uint64_t what, identity;
+
+    if (!out[0] || !out[0]->layout)
+        return;
+    what = sherd__attribute(attributes, out[0]->layout->hash + (uint64_t)out[0]->dtype);
+    for (int i = 0; i < ins; i++)
+        what = sherd__attribute(what, in[i] ? in[i]->identity : 1);
+    uint64_t made = sherd__deed_add(out[0]->layout->spec.mesh, name, what, &identity);
+    for (int j = 0; j < outs; j++)
+        if (out[j]) {
+            out[j]->made = made;
+            out[j]->identity = identity + (uint64_t)j;
+        }
+}
+
+/* ---- SHERD_VERIFY --------------------------------------------------------------------------- */
+
+/* Hash of the local elements, in their order; false: they can not be had (raised). */
+static bool hash_content(sherd_tensor *t, uint64_t *hash)
+{
+    const void *data = sherd_tensor_read(t);
+
+    *hash = 0;
+    if (!data)
+        return t->count == 0;
+    *hash = sherd__hash_bytes(7, data, (size_t)t->count * sherd_dtype_bytes(t->dtype));
+    return true;
+}
+
+uint64_t sherd__content(sherd_tensor *t)
+{
+    uint64_t hash = 0;
+
+    if (sherd__verifies(t->world))
+        hash_content(t, &hash);
+    return hash;
+}
+
+/* Axes along which a tensor is said to be equal. */
+static unsigned equal_axes(const sherd_layout *layout)
+{
+    unsigned all = (1u << layout->spec.mesh->axes) - 1;
+
+    return all & ~layout->shard_axes & ~layout->pending_axes;
+}
+
+/* The newest first, as they are listed. What is noted is on all ranks alike. */
+static void claim_all(sherd_world *world)
+{
+    for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
+        sherd__claim claim = {.made = t->made, .identity = t->identity};
+        if (!t->layout || !t->identity || t->lost || !equal_axes(t->layout))
+            continue;
+        snprintf(claim.text, sizeof claim.text, "%s", sherd_tensor_text(t));
+        if (!hash_content(t, &claim.content))
+            return;
+        if (!sherd__claim_equal(world, t->layout->spec.mesh, equal_axes(t->layout), &claim)) {
+            sherd__raise(world, SHERD_ENOMEM, "out of memory for SHERD_VERIFY");
+            return;
+        }
+    }
+}
+
+/* ---- after a failed check ------------------------------------------------------------------- */
+
+/* A result in flight may have come on this rank and not on another: then whoever shares its storage loses it too. */
+static void lose(sherd_world *world)
+{
+    for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
+        if (!t->layout || !t->made || t->lost)
+            continue;
+        sherd__loss loss = sherd__deed_loss(world, t->layout->spec.mesh, t->made);
+        t->lost = loss != SHERD__KEPT;
+        if (loss == SHERD__DROPPED && t->storage)
+            sherd__block_spoil(t->storage->block);
+    }
+}
+
+void sherd__watch_checks(sherd_world *world)
+{
+    sherd__world_watch(world, &(sherd__watcher){claim_all, lose});
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ledgers: what this rank has done on each mesh, as one running hash and the names of the last 64 things. Ranks that do
+ * different things without communicating (another factor, another operand, one operator more) would otherwise go on
+ * with different numbers. At a meeting each rank shows its ledgers; the last to arrive compares them. After a failed check
+ * they say which deeds all ranks had done, and so which tensors are left. A deed costs a few nanoseconds.
+ */
+#include "inside.h"
+
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- doing ------------------------------------------------------------------------------------ */
+
+sherd__ledger *sherd__ledger_create(sherd_world *world)
+{
+    return sherd__alloc(&world->heap, 1, sizeof(sherd__ledger));
+}
+
+/* Some of a name's letters and its length: enough to tell operators apart, and quicker than all of them. */
+static uint64_t hash_of_name(const char *name)
+{
+    size_t length = strlen(name);
+    uint64_t first = length, last = 0;
+
+    if (length < 16) {
+        memcpy(&first, name, length < 8 ? length : 8);
+        memcpy(&last, name + length / 2, length - length / 2);
+    } else {
+        memcpy(&first, name + 6, 8); /* behind "sherd_" */
+        memcpy(&last, name + length - 8, 8);
+    }
+    return first * 0xff51afd7ed558ccdU ^ (last + length) * 0xc4ceb9fe1a85ec53U;
+}
+
+uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
+                         uint64_t *identity)
+{
+    sherd__ledger *ledger = mesh->ledger;
+
+    *identity = 0;
+    if (!ledger)
+        return 0;
+    if (ledger->paused)
+        return ledger->count;
+    ledger->hash = sherd__hash_word(ledger->hash, what ^ hash_of_name(name));
+    uint64_t number = ++ledger->count;
+    ledger->last[number % SHERD__DEEDS].hash = *identity = ledger->hash;
+    ledger->last[number % SHERD__DEEDS].name = name;
+    return number;
+}
+
+uint64_t sherd__deed_count(const sherd_mesh *mesh)
+{
+    return mesh->ledger ? mesh->ledger->count : 0;
+}
+
+bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause)
+{
+    bool before = mesh->ledger && mesh->ledger->paused;
+
+    if (mesh->ledger)
+        mesh->ledger->paused = pause;
+    return before;
+}
+
+void sherd__block_is_from(sherd__block *block, uint64_t made)
+{
+    if (block)
+        block->made = made;
+}
+
+void sherd__block_spoil(sherd__block *block)
+{
+    if (block)
+        block->spoiled = true;
+}
+
+/* ---- telling ---------------------------------------------------------------------------------- */
+
+static void tell_last(sherd__work *work, sherd__ledger *ledger)
+{
+    uint64_t first = ledger->told + 1;
+
+    if (ledger->count - ledger->told > SHERD__DEEDS)
+        first = ledger->count - SHERD__DEEDS + 1;
+    for (uint64_t k = first; k <= ledger->count; k++) {
+        sherd__deed *deed = &work->last[k % SHERD__DEEDS];
+        deed->hash = ledger->last[k % SHERD__DEEDS].hash;
+        snprintf(deed->name, sizeof deed->name, "%s", ledger->last[k % SHERD__DEEDS].name);
+    }
+    ledger->told = work->count = ledger->count;
+    work->good = ledger->good;
+    work->hash = ledger->hash;
+}
+
+/* Deeds on `mesh` whose results the open calls of this rank still fill. */
+static void tell_flights(const sherd_world *world, const sherd_mesh *mesh, sherd__work *work)
+{
+    work->flights = 0;
+    for (const sherd__call_state *call = world->open; call; call = call->next)
+        for (int i = 0; i < call->count; i++) {
+            const sherd__task *task = &call->task[i];
+            if (!task->result || task->plan->to->spec.mesh != mesh)
+                continue;
+            if (work->flights < SHERD__FLIGHTS)
+                work->flight[work->flights] = task->result->made;
+            work->flights++;
+        }
+}
+
+void sherd__ledgers_tell(sherd_world *world)
+{
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__member *member = &world->mesh[i];
+        if (!member->widest)
+            continue;
+        tell_last(&member->widest->own->work, member->mesh->ledger);
+        tell_flights(world, member->mesh, &member->widest->own->work);
+    }
+}
+
+/* ---- claims (SHERD_VERIFY) -------------------------------------------------------------------- */
+
+void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher)
+{
+    world->watcher = *watcher;
+}
+
+bool sherd__verifies(const sherd_world *world)
+{
+    return world->verify;
+}
+
+bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
+                        const sherd__claim *claim)
+{
+    sherd__group *group;
+
+    if (!sherd__group_find(world, mesh, axes, &group) || !group)
+        return true; /* nobody else has it */
+    if (group->claims == group->claim_room) {
+        int64_t room = group->claim_room ? 2 * group->claim_room : 64;
+        sherd__claim *grown = sherd__grow(&world->heap, group->claim, (size_t)group->claim_room,
+                                          (size_t)room, sizeof *grown);
+        if (!grown)
+            return false;
+        group->claim = grown;
+        group->claim_room = room;
+    }
+    group->claim[group->claims++] = *claim;
+    return true;
+}
+
+/* Show what is claimed to the group. The block of the check before is free again: all have left that one. */
+static bool tell_claims(sherd_world *world, sherd__group *group)
+{
+    sherd__work *work = &group->own->work;
+    size_t bytes = (size_t)group->claims * sizeof *group->claim;
+
+    work->claimed = 0;
+    if (group->claimed)
+        sherd__give_quietly(world, group->claimed);
+    group->claimed = NULL;
+    if (group->claims == 0)
+        return true;
+    if (!(group->claimed = sherd__take_quietly(world, (int64_t)bytes)))
+        return false;
+    memcpy(group->claimed->data, group->claim, bytes);
+    work->claims = (uint64_t)(group->claimed->data - world->arena.base);
+    work->claimed = group->claims;
+    return true;
+}
+
+bool sherd__claims_make(sherd_world *world)
+{
+    bool good = true;
+
+    for (int i = 0; i < world->meshes; i++)
+        for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
+            world->mesh[i].group[g].claims = 0;
+    if (world->verify && world->watcher.before_check && !sherd__alarmed(world))
+        world->watcher.before_check(world);
+    for (int i = 0; i < world->meshes; i++)
+        for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
+            good = tell_claims(world, &world->mesh[i].group[g]) && good;
+    return good;
+}
+
+/* ---- comparing -------------------------------------------------------------------------------- */
+
+static const sherd__work *work_of(const sherd_world *world, int rank, int lane)
+{
+    return &sherd__lane_of(world, rank, lane)->work;
+}
+
+/* The first deed, of those that are kept, that two ranks did not do alike; *oldest: it is the first that is kept. */
+static uint64_t first_difference(const sherd__work *x, const sherd__work *y, bool *oldest)
+{
+    uint64_t most = larger(x->count, y->count), least = smaller(x->count, y->count);
+    uint64_t begin = most - x->good > SHERD__DEEDS ? most - SHERD__DEEDS + 1 : x->good + 1;
+    uint64_t k = begin;
+
+    while (k <= least && x->last[k % SHERD__DEEDS].hash == y->last[k % SHERD__DEEDS].hash)
+        k++;
+    *oldest = k == begin && begin > x->good + 1;
+    return k;
+}
+
+/* "operation 3 since the last check is A on rank 0, and B on rank 1". */
+static void describe(const sherd_world *world, int lane, int a, int b, char *text, size_t room)
+{
+    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
+    const char *p, *q;
+    bool oldest;
+    uint64_t k = first_difference(x, y, &oldest);
+    unsigned long long number = k - x->good;
+
+    p = x->last[k % SHERD__DEEDS].name;
+    q = y->last[k % SHERD__DEEDS].name;
+    if (oldest)
+        snprintf(text, room, "ranks %d and %d differ since more than the last %d operations", a, b,
+                 SHERD__DEEDS);
+    else if (k > x->count || k > y->count)
+        snprintf(text, room,
+                 "operation %llu since the last check is %s on rank %d, which rank %d did not do",
+                 number, k > x->count ? q : p, k > x->count ? b : a, k > x->count ? a : b);
+    else if (strcmp(p, q) != 0)
+        snprintf(text, room,
+                 "operation %llu since the last check is %s on rank %d, and %s on rank %d", number,
+                 p, a, q, b);
+    else
+        snprintf(text, room,
+                 "operation %llu since the last check is %s on ranks %d and %d, but with other "
+                 "operands, layouts or attributes",
+                 number, p, a, b);
+}
+
+/* A tensor that two ranks claim to be equal, and that is not. Claims are in the order of their numbers, the newest first. */
+static const sherd__claim *find_unequal(const sherd_world *world, int lane, int a, int b)
+{
+    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
+    const sherd__claim *p = (const sherd__claim *)(const void *)(world->arena.base + x->claims);
+    const sherd__claim *q = (const sherd__claim *)(const void *)(world->arena.base + y->claims);
+
+    for (int64_t i = 0, j = 0; i < x->claimed; i++) {
+        while (j < y->claimed && q[j].made > p[i].made)
+            j++;
+        for (int64_t k = j; k < y->claimed && q[k].made == p[i].made; k++)
+            if (q[k].identity == p[i].identity && q[k].content != p[i].content)
+                return &p[i];
+    }
+    return NULL;
+}
+
+static bool is_unlike(const sherd__work *x, const sherd__work *y, bool other)
+{
+    bool oldest;
+
+    if (x->count == y->count && x->hash == y->hash)
+        return false;
+    return !other || first_difference(x, y, &oldest) <= smaller(x->count, y->count);
+}
+
+static bool differ_in(const sherd_world *world, int lane, int a, int b, bool other, char *text,
+                      size_t room)
+{
+    char group[96], what[SHERD_ERROR_BYTES];
+    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
+    const sherd__claim *claim = NULL;
+
+    if (is_unlike(x, y, other)) {
+        sherd__lane_text(world, lane, a, group, sizeof group);
+        describe(world, lane, a, b, what, sizeof what);
+        snprintf(text, room, "rank %d: ranks do different things on mesh %s: %.300s", a, group,
+                 what);
+        return true;
+    }
+    if (x->count == y->count)
+        claim = find_unequal(world, lane, a, b);
+    if (claim)
+        snprintf(text, room,
+                 "rank %d: SHERD_VERIFY: %s, which should be equal there, differs between ranks %d "
+                 "and %d",
+                 a, claim->text, a, b);
+    return claim != NULL;
+}
+
+bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room)
+{
+    for (int lane = 1; lane < world->lanes; lane++)
+        for (int q = 1; q < world->ranks; q++) {
+            int leader = atomic_load(&sherd__lane_of(world, q, lane)->leader) - 1;
+            if (leader >= 0 && leader != q &&
+                differ_in(world, lane, leader, q, other, text, room))
+                return true;
+        }
+    return false;
+}
+
+/* ---- after a check ---------------------------------------------------------------------------- */
+
+void sherd__ledgers_passed(sherd_world *world)
+{
+    for (int i = 0; i < world->meshes; i++)
+        if (world->mesh[i].widest)
+            world->mesh[i].mesh->ledger->good = world->mesh[i].mesh->ledger->count;
+}
+
+static bool all_did_alike(const sherd_world *world, const sherd__group *group, uint64_t k)
+{
+    uint64_t hash = group->own->work.last[k % SHERD__DEEDS].hash, rest = group->members;
+
+    while (rest)
+        if (work_of(world, sherd__next_rank(&rest), group->lane)->last[k % SHERD__DEEDS].hash !=
+            hash)
+            return false;
+    return true;
+}
+
+/* The last deed that all members have done alike, with all before it; at least the last good check, if it is long ago. */
+static uint64_t common_deeds(const sherd_world *world, const sherd__group *group, uint64_t good)
+{
+    uint64_t rest = group->members, k = UINT64_MAX, most = 0;
+
+    while (rest) {
+        uint64_t count = work_of(world, sherd__next_rank(&rest), group->lane)->count;
+        k = smaller(k, count);
+        most = larger(most, count);
+    }
+    for (; k > good && most - k < SHERD__DEEDS; k--)
+        if (all_did_alike(world, group, k))
+            return k;
+    return good;
+}
+
+static uint64_t most_deeds(const sherd_world *world, const sherd__group *group)
+{
+    uint64_t rest = group->members, most = 0;
+
+    while (rest)
+        most = larger(most, work_of(world, sherd__next_rank(&rest), group->lane)->count);
+    return most;
+}
+
+static const sherd__member *member_of(const sherd_world *world, const sherd_mesh *mesh)
+{
+    for (int i = 0; i < world->meshes; i++)
+        if (world->mesh[i].mesh == mesh)
+            return &world->mesh[i];
+    return NULL;
+}
+
+sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made)
+{
+    const sherd__member *member = member_of(world, mesh);
+
+    if (!member || !member->widest)
+        return SHERD__KEPT;
+    if (made > mesh->ledger->kept)
+        return SHERD__NOT_ALL;
+    for (uint64_t rest = mesh->ledger->dropped ? member->widest->members : 0; rest;) {
+        const sherd__work *work = work_of(world, sherd__next_rank(&rest), member->widest->lane);
+        if (work->flights > SHERD__FLIGHTS && made >= work->flight[0])
+            return SHERD__DROPPED;
+        for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)
+            if (work->flight[i] == made)
+                return SHERD__DROPPED;
+    }
+    return SHERD__KEPT;
+}
+
+/* All count on from the highest number that any of them had reached. */
+void sherd__ledgers_failed(sherd_world *world, bool dropped)
+{
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__group *group = world->mesh[i].widest;
+        sherd__ledger *ledger = world->mesh[i].mesh->ledger;
+        if (!group)
+            continue;
+        ledger->kept = common_deeds(world, group, ledger->good);
+        ledger->dropped = dropped;
+    }
+    if (world->watcher.after_failure)
+        world->watcher.after_failure(world);
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__group *group = world->mesh[i].widest;
+        sherd__ledger *ledger = world->mesh[i].mesh->ledger;
+        if (!group)
+            continue;
+        ledger->count = ledger->good = ledger->told = most_deeds(world, group);
+        ledger->hash = 0;
+    }
+}
