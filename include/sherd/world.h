@@ -90,11 +90,13 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
 /**
  * The one place where the alarm is read and lowered.
  *
- * Waits for all ranks, compares the calls that they made, and gives all the same verdict. After a failure
- * calls in flight are dropped and the world works again; after a death (EPEER) it stays closed.
+ * Waits for all ranks, compares the calls that they made and what they did on each mesh, and gives all the same verdict.
+ * After a failure calls in flight are dropped and the world works again; tensors that not all ranks have made are
+ * then failed on all of them. After a death (EPEER) it stays closed.
  *
  * @collective the world
- * @errors     what raised the alarm; EDIFFER ranks made different calls; EPEER; ETIMEDOUT
+ * @errors     what raised the alarm; EDIFFER ranks made different calls, did different things on a mesh, or (SHERD_VERIFY=1 in
+ *             the environment) hold different values of what is said to be equal; EPEER; ETIMEDOUT
  */
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 

@@ -18,7 +18,8 @@ struct sherd_mesh {
     const int *ranks;              /* [count] row-major, or NULL = 0, 1, 2, ...; only of a root */
     uint64_t hash;                 /* of content */
     char *text;
-    struct sherd__ledger *ledger; /* of world/: what this rank has done on it; NULL: it is not in it */
+    struct sherd__ledger
+        *ledger; /* of world/: what this rank has done on it; NULL: it is not in it */
 };
 
 /* Arguments and errors as sherd_mesh_create and sherd_mesh_parse, without the collective part. */

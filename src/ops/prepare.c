@@ -160,7 +160,10 @@ bool sherd__prepare_like(sherd__prepared *p, const sherd__rule *rule, sherd_tens
 {
     sherd_world *world = in[0]->world;
 
-    *p = (sherd__prepared){.world = world, .name = rule->name, .out = {sherd__failed(world)}};
+    *p = (sherd__prepared){.world = world,
+                           .name = rule->name,
+                           .operands = rule->operands,
+                           .out = {sherd__failed(world)}};
     if (stop(world, in, rule->operands))
         return false;
     p->kernels = sherd__kernels_of(sherd__world_kernels(world), result_dtype);
@@ -187,7 +190,7 @@ bool sherd__prepare(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *c
 
 sherd_tensor *sherd__finish(sherd__prepared *p, int outs)
 {
-    sherd__note(p->name, p->arg, SHERD__OPERANDS, p->attributes, p->out, SHERD__RESULTS);
+    sherd__note(p->name, p->arg, p->operands, p->attributes, p->out, SHERD__RESULTS);
     for (int j = 0; j < outs && p->scoped; j++)
         sherd_scope_pass(p->out[j]);
     if (p->scoped)

@@ -72,8 +72,10 @@ const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
  */
 typedef struct sherd__prepared {
     sherd_world *world;
-    const char *name;    /* of the rule */
-    uint64_t attributes; /* the operator's: a hash (sherd__attribute) of what ranks must agree on; 0 = none */
+    const char *name; /* of the rule */
+    int operands;     /* of the rule */
+    uint64_t
+        attributes; /* the operator's: a hash (sherd__attribute) of what ranks must agree on; 0 = none */
     sherd_tensor *arg[SHERD__OPERANDS];
     sherd_tensor *in[SHERD__OPERANDS];
     sherd_tensor *out[SHERD__RESULTS];

@@ -56,8 +56,8 @@ sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q)
     swap(y->shape, attrs.p, attrs.q);
     swap(y->local, attrs.p, attrs.q);
     swap(y->stride, attrs.p, attrs.q);
-    sherd__note_one(transpose_table.name, a,
-                    sherd__attribute((uint64_t)attrs.p, (uint64_t)attrs.q), y);
+    sherd__note_one(transpose_table.name, a, sherd__attribute((uint64_t)attrs.p, (uint64_t)attrs.q),
+                    y);
     sherd__record_node(a->world, &transpose_table, &a, 1, &y, 1, &attrs, sizeof attrs);
     return y;
 }

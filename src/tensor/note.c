@@ -22,19 +22,19 @@ uint64_t sherd__attribute_double(uint64_t hash, double value)
 void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
                  sherd_tensor *const *out, int outs)
 {
+    const sherd_layout *layout = out[0] ? out[0]->layout : NULL;
     uint64_t what, identity;
 
-    if (!out[0] || !out[0]->layout)
+    if (!layout)
         return;
-    what = sherd__attribute(attributes, out[0]->layout->hash + (uint64_t)out[0]->dtype);
+    what = attributes ^ (layout->hash + (uint64_t)out[0]->dtype);
     for (int i = 0; i < ins; i++)
-        what = sherd__attribute(what, in[i] ? in[i]->identity : 1);
-    uint64_t made = sherd__deed_add(out[0]->layout->spec.mesh, name, what, &identity);
-    for (int j = 0; j < outs; j++)
-        if (out[j]) {
-            out[j]->made = made;
-            out[j]->identity = identity + (uint64_t)j;
-        }
+        what = (what << 5 | what >> 59) + (in[i] ? in[i]->identity : 1);
+    uint64_t made = sherd__deed_add(layout->spec.mesh, name, what, &identity);
+    for (int j = 0; j < outs && out[j]; j++) {
+        out[j]->made = made;
+        out[j]->identity = identity + (uint64_t)j;
+    }
 }
 
 /* ---- SHERD_VERIFY --------------------------------------------------------------------------- */

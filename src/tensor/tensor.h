@@ -42,8 +42,9 @@ struct sherd_tensor {
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
     /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
     uint64_t made, identity;
-    bool lost; /* a failed check has found that not all ranks have it: as good as the failed tensor */
-    const sherd_layout *was;        /* plain: the layout it had before to_local, or NULL */
+    bool
+        lost; /* a failed check has found that not all ranks have it: as good as the failed tensor */
+    const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
     int output;               /* which output of the node this is */

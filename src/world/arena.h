@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "layout/space.h"
-#include "sherd/world.h"
+#include "world.h"
 
 typedef _Atomic uint64_t sherd__word;
 
@@ -24,7 +24,6 @@ enum {
     SHERD__OPEN = 4000,  /* calls that a rank may have open, in all groups */
     SHERD__NEEDS = 4 * SHERD__OPEN + 16, /* what a sleeping rank says it waits for: room for all */
     SHERD__LABEL_WORDS = 16,
-    SHERD__DEEDS = 64, /* things done on a mesh that are kept, to name the first difference */
     SHERD__DEED_NAME = 24,
     SHERD__FLIGHTS = 16
 };

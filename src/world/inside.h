@@ -24,9 +24,9 @@ struct sherd__block {
     size_t room;   /* bytes behind data */
     int64_t bytes; /* asked for */
     int class;
-    int reading;  /* own open calls that read it */
-    int filling;  /* own open calls that write it: a result in flight */
-    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
+    int reading;   /* own open calls that read it */
+    int filling;   /* own open calls that write it: a result in flight */
+    bool spoiled;  /* the call that filled it was dropped: what it holds is nothing */
     uint64_t made; /* the deed whose result is in flight here */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
@@ -50,19 +50,6 @@ typedef struct sherd__tally {
 } sherd__tally;
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
-
-struct sherd__ledger {
-    uint64_t count, hash; /* as in sherd__work */
-    uint64_t good;        /* count at the last check that passed; equal on all ranks */
-    uint64_t told;        /* count at the last meeting */
-    uint64_t kept;        /* after a failed check: deeds up to this one are there on all ranks */
-    bool dropped;         /* and calls that were open then have been dropped */
-    bool paused;
-    struct {
-        uint64_t hash;
-        const char *name;
-    } last[SHERD__DEEDS];
-};
 
 /* The ranks that differ from this one only in some axes of a mesh. */
 typedef struct sherd__group {

@@ -29,37 +29,13 @@ sherd__ledger *sherd__ledger_create(sherd_world *world)
     return sherd__alloc(&world->heap, 1, sizeof(sherd__ledger));
 }
 
-/* Some of a name's letters and its length: enough to tell operators apart, and quicker than all of them. */
-static uint64_t hash_of_name(const char *name)
+uint64_t sherd__deed_name(sherd__ledger *ledger, const char *name)
 {
-    size_t length = strlen(name);
-    uint64_t first = length, last = 0;
+    size_t place = (uintptr_t)name / 8 % SHERD__DEED_NAMES;
 
-    if (length < 16) {
-        memcpy(&first, name, length < 8 ? length : 8);
-        memcpy(&last, name + length / 2, length - length / 2);
-    } else {
-        memcpy(&first, name + 6, 8); /* behind "sherd_" */
-        memcpy(&last, name + length - 8, 8);
-    }
-    return first * 0xff51afd7ed558ccdU ^ (last + length) * 0xc4ceb9fe1a85ec53U;
-}
-
-uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
-                         uint64_t *identity)
-{
-    sherd__ledger *ledger = mesh->ledger;
-
-    *identity = 0;
-    if (!ledger)
-        return 0;
-    if (ledger->paused)
-        return ledger->count;
-    ledger->hash = sherd__hash_word(ledger->hash, what ^ hash_of_name(name));
-    uint64_t number = ++ledger->count;
-    ledger->last[number % SHERD__DEEDS].hash = *identity = ledger->hash;
-    ledger->last[number % SHERD__DEEDS].name = name;
-    return number;
+    ledger->known[place].name = name;
+    ledger->known[place].hash = sherd__hash_text(4, name);
+    return ledger->known[place].hash;
 }
 
 uint64_t sherd__deed_count(const sherd_mesh *mesh)
@@ -298,13 +274,34 @@ static bool differ_in(const sherd_world *world, int lane, int a, int b, bool oth
     return claim != NULL;
 }
 
+static int leader_of(const sherd_world *world, int rank, int lane)
+{
+    return atomic_load(&sherd__lane_of(world, rank, lane)->leader) - 1;
+}
+
+/* Any two members: the leader may have stopped before the two that differ. */
+static bool any_differ(const sherd_world *world, int lane, int leader, bool other, char *text,
+                       size_t room)
+{
+    for (int a = leader; a < world->ranks; a++)
+        for (int b = a + 1; b < world->ranks && leader_of(world, a, lane) == leader; b++)
+            if (leader_of(world, b, lane) == leader &&
+                differ_in(world, lane, a, b, other, text, room))
+                return true;
+    return false;
+}
+
 bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room)
 {
     for (int lane = 1; lane < world->lanes; lane++)
         for (int q = 1; q < world->ranks; q++) {
-            int leader = atomic_load(&sherd__lane_of(world, q, lane)->leader) - 1;
-            if (leader >= 0 && leader != q &&
-                differ_in(world, lane, leader, q, other, text, room))
+            int leader = leader_of(world, q, lane);
+            const sherd__work *leads;
+            if (leader < 0 || leader == q)
+                continue;
+            leads = work_of(world, leader, lane);
+            if ((is_unlike(leads, work_of(world, q, lane), false) || leads->claimed) &&
+                any_differ(world, lane, leader, other, text, room))
                 return true;
         }
     return false;

@@ -6,7 +6,9 @@
 #ifndef SHERD__WORLD_H
 #define SHERD__WORLD_H
 
+#include "base/hash.h"
 #include "kernels/kernels.h"
+#include "layout/mesh.h"
 #include "plan/plan.h"
 #include "sherd/comm.h"
 #include "sherd/world.h"
@@ -60,18 +62,51 @@ bool sherd__alarmed(const sherd_world *world);
 
 /* ---- what is done on a mesh ------------------------------------------------------------------ */
 
+enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
+
 /*
  * The ledger of a mesh: a running hash of all that this rank has done on it, local work too. All ranks of the mesh must do
  * the same: the hash is part of the history in their records, and a check compares it. A deed that failed is not in it.
+ * Each operator comes here once, so the common way is in this header.
  */
-typedef struct sherd__ledger sherd__ledger;
+typedef struct sherd__ledger {
+    uint64_t count; /* deeds; never falls */
+    uint64_t hash;  /* of all since the last failed check */
+    bool paused;
+    struct {
+        uint64_t hash;
+        const char *name;
+    } last[SHERD__DEEDS], known[SHERD__DEED_NAMES]; /* hashes of names, found by their addresses */
+    uint64_t good; /* count at the last check that passed; equal on all ranks */
+    uint64_t told; /* count at the last meeting */
+    uint64_t kept; /* after a failed check: deeds up to this one are there on all ranks */
+    bool dropped;  /* and calls that were open then have been dropped */
+} sherd__ledger;
+
+/* Hash of a name's text, kept in the ledger. */
+uint64_t sherd__deed_name(sherd__ledger *ledger, const char *name);
 
 /*
  * One more thing done on a root mesh: static `name`, and a hash of what and with which tensors it was done. Returns
  * its number, from 1; *identity is the hash of it and all before. 0: this rank is not in the mesh, or on paper.
  */
-uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
-                         uint64_t *identity);
+static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
+                                       uint64_t *identity)
+{
+    sherd__ledger *ledger = mesh->ledger;
+    size_t place = (uintptr_t)name / 8 % SHERD__DEED_NAMES;
+
+    *identity = 0;
+    if (!ledger || ledger->paused)
+        return ledger ? ledger->count : 0;
+    uint64_t hash = ledger->known[place].name == name ? ledger->known[place].hash
+                                                      : sherd__deed_name(ledger, name);
+    ledger->hash = *identity = sherd__hash_word(ledger->hash, what ^ hash);
+    uint64_t number = ++ledger->count;
+    ledger->last[number % SHERD__DEEDS].hash = ledger->hash;
+    ledger->last[number % SHERD__DEEDS].name = name;
+    return number;
+}
 /* The number of the last one; 0 where there is no ledger. */
 uint64_t sherd__deed_count(const sherd_mesh *mesh);
 /* Add none for a while: what is done with plain tensors in the guise of distributed ones. Returns what was said before. */

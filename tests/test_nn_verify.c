@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * SHERD_VERIFY: what is said to be equal on several ranks is compared at the check, element by element. All tests run with it
+ * set; that the others pass with it too is tried by running them with SHERD_VERIFY=1.
+ */
+#include "modules.h"
+
+/* Plain data that is not what it is said to be. */
+static sherd_tensor *unequal(sherd_world *world)
+{
+    double data[4] = {1, 2, 3, 4 + sherd_world_rank(world)};
+
+    return sherd_mark_equal(sherd_from_data(world, SHERD_F64, SHAPE(2, 2), 2, data));
+}
+
+static void what_is_marked_equal_must_be(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < 4; i++) {
+        sherd_scope_begin(world);
+        sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(2, 2), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_world_check(world));
+        if (i == 0)
+            spread(unequal(world), mesh, "R");
+        if (i == 1)
+            spread(unequal(world), mesh, "S(0)");
+        if (i == 2)
+            sherd_add(x, unequal(world));
+        if (i == 3)
+            sherd_add(x, sherd_constant(world, SHERD_F64, SHAPE(2, 2), 2, sherd_world_rank(world)));
+        CHECK_EQ(sherd_world_check(world), sherd_world_ranks(world) > 1 ? SHERD_EDIFFER : SHERD_OK);
+        sherd_add(x, x);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* A replica that one rank has written: the others still hold the old values. */
+static void a_replica_that_was_written_is_found(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+    sherd_tensor *s = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+
+    CHECK_OK(sherd_world_check(world));
+    double *own = sherd_tensor_write(s); /* a rank's own part may be anything */
+    for (int64_t i = 0; i < s->count; i++)
+        own[i] = sherd_world_rank(world);
+    CHECK_OK(sherd_world_check(world));
+    double *data = sherd_tensor_write(x);
+    data[5] = sherd_world_rank(world) == 1 ? 7 : 8;
+    CHECK_EQ(sherd_world_check(world), sherd_world_ranks(world) > 1 ? SHERD_EDIFFER : SHERD_OK);
+    if (sherd_world_ranks(world) > 1)
+        CHECK(strstr(sherd_world_error(world), "SHERD_VERIFY: f64[4,4] on (tp=") != NULL);
+    data[5] = 7;
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Equal along tp, different along dp: pieces are compared with their own replicas only. */
+static void pieces_are_compared_with_their_replicas(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_tensor *s = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)R");
+    sherd_tensor *p = sherd_sum(s);
+    const sherd_layout *columns = NULL;
+
+    CHECK(!sherd_tensor_failed(p));
+    CHECK_OK(sherd_layout_parse_placements(&columns, mesh, 2, SHAPE(4, 4), "S(1)S(0)", NULL));
+    for (int i = 0; i < 20; i++) {
+        sherd_scope_begin(world);
+        sherd_tensor *y =
+            sherd_redistribute(s, columns, &(sherd_redistribute_options){.begin = true});
+        sherd_transpose(y, 0, 1); /* in flight over a check */
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+    double *data = sherd_tensor_write(s);
+    data[0] = sherd_world_rank(world) / 2;
+    CHECK_OK(sherd_world_check(world));
+    data[0] = sherd_world_rank(world);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    data[0] = 0;
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void no_memory_for_it_fails_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int n = 1; n < 6; n++) {
+        sherd_scope_begin(world);
+        spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_world_check(world));
+        spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 4, 1, 0), mesh, "R");
+        if (sherd_world_rank(world) == 0)
+            sherd_world_fail_allocation(world, n);
+        sherd_status status = sherd_world_check(world);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        sherd_world_fail_allocation(world, 0);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(what_is_marked_equal_must_be), {1, 2, 3, 4}},
+    {TEST(a_replica_that_was_written_is_found), {1, 2, 3}},
+    {TEST(pieces_are_compared_with_their_replicas), {4}},
+    {TEST(no_memory_for_it_fails_on_all), {2, 3}},
+};
+
+int main(int argc, char **argv)
+{
+    setenv("SHERD_VERIFY", "1", 1);
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}

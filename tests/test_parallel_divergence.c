@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that do different things without communicating are found at the next check, and the first difference is named.
+ * After a failed check all ranks have the same tensors left; what one of them lacks is an error to use, not a silence.
+ */
+#include "models.h"
+#include "sherd/optimizer.h"
+
+/* One scene: what the odd one out does otherwise; it gets a replicated leaf of 4x4 and a sharded tensor. */
+typedef struct scene {
+    const char *what, *named; /* in the message */
+    void (*play)(sherd_tensor *x, sherd_tensor *s, bool odd);
+} scene;
+
+static void scales(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_scale(x, odd ? 2 : 3);
+}
+
+static void does_more(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    if (odd)
+        sherd_relu(x);
+}
+
+static void does_less(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_add(s, s);
+    if (!odd)
+        sherd_relu(x);
+}
+
+static void activates(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    if (odd)
+        sherd_gelu(x);
+    else
+        sherd_relu(x);
+}
+
+static void takes_another_operand(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *one = sherd_scale(s, 1), *two = sherd_scale(s, 2);
+
+    (void)x;
+    sherd_add(s, odd ? one : two);
+}
+
+static void swaps_operands(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *t = sherd_scale(x, 2);
+
+    (void)s;
+    sherd_sub(odd ? t : x, odd ? x : t);
+}
+
+static void drops_out(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)s;
+    sherd_dropout(x, odd ? 0.5 : 0.25, &g);
+}
+
+static void draws_before(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)s;
+    if (odd)
+        sherd_random(sherd_tensor_world(x), SHERD_F32, SHAPE(1), 1, sherd_uniform(0, 1), &g);
+    sherd_dropout(x, 0.5, &g);
+}
+
+static void draws(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named(odd ? "g" : "h");
+
+    (void)x;
+    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, 1), &g);
+}
+
+static void draws_wider(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_generator g = sherd_generator_named("g");
+
+    (void)x;
+    sherd_random_on(sherd_tensor_layout(s), SHERD_F32, sherd_normal(0, odd ? 1 : 2), &g);
+}
+
+static void cuts(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_redistribute(x, sherd_tensor_layout(odd ? s : x), NULL);
+}
+
+static void slices(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    const sherd_layout *columns = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&columns, sherd_layout_mesh(sherd_tensor_layout(x)), 2,
+                                           SHAPE(4, 4), "S(1)", NULL));
+    sherd_tensor *y = sherd_redistribute(x, odd ? columns : sherd_tensor_layout(s), NULL);
+    sherd_item(sherd_sum(y)); /* a number that would be wrong */
+}
+
+static void fills(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)x;
+    sherd_constant_on(sherd_tensor_layout(s), SHERD_F32, odd ? 1 : 1.5);
+}
+
+static void wants(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_require_grad(x, odd);
+}
+
+static void norms(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_layer_norm(x, NULL, NULL, odd ? 1e-5 : 1e-6);
+}
+
+static void casts(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)x;
+    sherd_cast(s, odd ? SHERD_BF16 : SHERD_F16);
+}
+
+static void reshapes(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_view(x, odd ? SHAPE(2, 8) : SHAPE(8, 2), 2);
+}
+
+static void transposes(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    (void)s;
+    sherd_tensor *t = sherd_view(x, SHAPE(2, 2, 2, 2), 4);
+    sherd_transpose(t, 0, odd ? 1 : 2);
+}
+
+static void attends(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *q = sherd_view(x, SHAPE(1, 2, 2, 4), 4);
+
+    (void)s;
+    sherd_attention(q, q, q, &(sherd_attention_options){.causal = odd});
+}
+
+static void goes_backward(sherd_tensor *x, sherd_tensor *s, bool odd)
+{
+    sherd_tensor *leaf = sherd_require_grad(sherd_scale(s, 1), true);
+    sherd_tensor *a = sherd_sum(sherd_mul(leaf, leaf)), *b = sherd_sum(sherd_scale(leaf, 2));
+
+    (void)x;
+    sherd_backward(odd ? a : b);
+}
+
+static const scene scenes[] = {
+    {"another factor", "operation 1 since the last check is sherd_scale on ranks", scales},
+    {"one operator more", "is sherd_relu on rank", does_more},
+    {"one operator less", "operation 2 since the last check is sherd_relu on rank", does_less},
+    {"another operator", "sherd_gelu on rank", activates},
+    {"another operand", "operation 3 since the last check is sherd_add", takes_another_operand},
+    {"operands swapped", "operation 2 since the last check is sherd_sub", swaps_operands},
+    {"another probability", "is sherd_dropout on ranks", drops_out},
+    {"a generator ahead", "is sherd_dropout on ranks", draws_before},
+    {"another generator", "is sherd_random_on on ranks", draws},
+    {"another distribution", "is sherd_random_on on ranks", draws_wider},
+    {"a move more", "sherd_redistribute on rank", cuts},
+    {"a slice of other dims", "is sherd_redistribute on ranks", slices},
+    {"another constant", "is sherd_constant_on on ranks", fills},
+    {"a gradient wanted", "is sherd_require_grad on ranks", wants},
+    {"another epsilon", "is sherd_layer_norm on ranks", norms},
+    {"another dtype", "is sherd_cast on ranks", casts},
+    {"another shape", "is sherd_view on ranks", reshapes},
+    {"other dims", "is sherd_transpose on ranks", transposes},
+    {"another mask", "is sherd_attention on ranks", attends},
+    {"another loss", "is sherd_", goes_backward},
+};
+
+static void works(sherd_world *world, const sherd_mesh *mesh)
+{
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+    double sum = sherd_item(sherd_sum(x)), want = 0, data[16];
+
+    whole(x, data);
+    for (int i = 0; i < 16; i++)
+        want += data[i];
+    CHECK_NEAR(sum, want, 1e-12);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void what_differs_is_found_and_named(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int ranks = sherd_world_ranks(world);
+
+    for (int i = 0; i < LEN(scenes); i++)
+        for (int who = 0; who < ranks; who += ranks - 1) {
+            sherd_scope_begin(world);
+            sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+            sherd_tensor *s = spread(sherd_full(x), mesh, "S(0)");
+            CHECK_OK(sherd_world_check(world));
+            scenes[i].play(x, s, sherd_world_rank(world) == who);
+            bool good = CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+            good &= CHECK(strstr(sherd_world_error(world), scenes[i].named) != NULL);
+            if (!good)
+                fprintf(stderr, "%s: %s\n", scenes[i].what, sherd_world_error(world));
+            works(world, mesh);
+            sherd_scope_end(world);
+        }
+}
+
+/* An earlier difference makes the next call fail, not give another number; and it is the difference that is named. */
+static void a_difference_fails_the_next_call(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int me = sherd_world_rank(world);
+
+    for (int more = 0; more < 100; more += 90) {
+        sherd_scope_begin(world);
+        sherd_tensor *s = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+        CHECK_OK(sherd_world_check(world));
+        sherd_tensor *y = sherd_scale(s, me + 1);
+        for (int i = 0; i < more; i++)
+            sherd_scale(s, 1);
+        CHECK(sherd_world_ranks(world) == 1 || isnan(sherd_item(sherd_sum(y))));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        if (!more)
+            CHECK(strstr(sherd_world_error(world),
+                         "operation 1 since the last check is sherd_scale") != NULL);
+        works(world, mesh);
+        sherd_scope_end(world);
+    }
+}
+
+/* Looking at what is there, and writing one's own part, is nobody else's business. */
+static void what_one_rank_may_do_alone_is_no_difference(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+    sherd_tensor *s = spread(sherd_full(x), mesh, "S(0)"), *one = sherd_view(sherd_sum(x), NULL, 0);
+
+    if (sherd_world_rank(world) == sherd_world_ranks(world) - 1) {
+        CHECK(!isnan(sherd_item(one)));
+        CHECK(sherd_tensor_read(sherd_to_local(s)) != NULL);
+        CHECK(sherd_tensor_read(sherd_full(x)) != NULL);
+        CHECK(strlen(sherd_tensor_text(s)) > 0);
+        double *data = sherd_tensor_write(s);
+        for (int64_t i = 0; i < s->count; i++)
+            data[i] = 1;
+        sherd_scale(sherd_constant(world, SHERD_F32, SHAPE(3), 1, 1), 2);
+        sherd_tensor_retain(x);
+        sherd_tensor_release(x);
+    }
+    sherd_item(sherd_sum(s));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- after a failed check ------------------------------------------------------------------------ */
+
+static bool is_there(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *t)
+{
+    int64_t mine = !sherd_tensor_failed(t), all[CHECK_RANKS];
+    int there = 0;
+
+    CHECK(sherd__share(world, sherd_mesh_root(mesh), "there", &mine, 1, all));
+    for (int r = 0; r < sherd_world_ranks(world); r++)
+        there += (int)all[r];
+    CHECK(there == 0 || there == sherd_world_ranks(world)); /* all or none */
+    return there > 0;
+}
+
+/* One rank fails after some of its operators, the others run on for a while: what they have more than it is lost. */
+static void a_failed_check_leaves_the_same_on_all(sherd_world *world)
+{
+    enum { STEPS = 12 };
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int me = sherd_world_rank(world), ranks = sherd_world_ranks(world);
+
+    for (int at = 0; at <= STEPS; at++) {
+        sherd_tensor *t[STEPS];
+        bool there[STEPS];
+        sherd_scope_begin(world);
+        sherd_tensor *old = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_world_check(world));
+        sherd_tensor *x = old;
+        for (int i = 0; i < STEPS; i++) {
+            if (i == at && me == at % ranks)
+                sherd_world_fail(world, SHERD_ENOTSUP, "here");
+            t[i] = i % 3 == 2 ? sherd_transpose(x, 0, 1) : sherd_scale(x, 2);
+            if (me != at % ranks && i == at - 1 && at % 2)
+                usleep(2000);
+            x = sherd_tensor_failed(t[i]) ? x : t[i];
+        }
+        CHECK_EQ(sherd_world_check(world), at < STEPS ? SHERD_ENOTSUP : SHERD_OK);
+        CHECK(is_there(world, mesh, old));
+        for (int i = 0; i < STEPS; i++)
+            there[i] = is_there(world, mesh, t[i]);
+        CHECK_OK(sherd_world_check(world));
+        for (int i = 0; i < STEPS; i++) {
+            /* Others may have seen the alarm before they came as far. */
+            CHECK(!there[i] || (i < at && (i == 0 || there[i - 1])));
+            CHECK_EQ(sherd_tensor_failed(sherd_scale(t[i], 1)), !there[i]);
+            CHECK_EQ(sherd_world_check(world), there[i] ? SHERD_OK : SHERD_EINVAL);
+        }
+        works(world, mesh);
+        sherd_scope_end(world);
+    }
+}
+
+/* A result in flight that some have got and some not is lost on all, and so is what looks at it. */
+static void what_was_in_flight_is_lost_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *columns = NULL;
+    sherd_redistribute_options begin = {.begin = true};
+
+    CHECK_OK(sherd_layout_parse_placements(&columns, mesh, 2, SHAPE(4, 4), "S(1)", NULL));
+    for (int round = 0; round < 20; round++) {
+        sherd_scope_begin(world);
+        sherd_tensor *s = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+        CHECK_OK(sherd_world_check(world));
+        sherd_tensor *y = sherd_redistribute(s, columns, &begin), *z = sherd_transpose(y, 0, 1);
+        if (sherd_world_rank(world) == 0) {
+            sherd_tensor_read(y); /* this rank has it */
+            sherd_world_fail(world, SHERD_ENOTSUP, "here");
+        }
+        CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+        bool there = is_there(world, mesh, y);
+        CHECK(is_there(world, mesh, s));
+        CHECK_OK(sherd_world_check(world));
+        const void *data[] = {sherd_tensor_read(y), sherd_tensor_read(z)};
+        CHECK(there || y->count == 0 || (!data[0] && !data[1]));
+        sherd_status status = sherd_world_check(world);
+        CHECK(status == SHERD_EINVAL || status == SHERD_OK);
+        works(world, mesh);
+        sherd_scope_end(world);
+    }
+}
+
+/* A step that some have taken and some not leaves no parameters that differ: they are lost where they changed. */
+static void half_a_step_is_no_step(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int me = sherd_world_rank(world);
+
+    for (int at = 0; at < 3; at++) {
+        sherd_module *m = container(world, mlp_forward, NULL);
+        sherd_optimizer *o = NULL;
+        sherd_scope_begin(world);
+        sherd_tensor *w = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
+        CHECK_OK(sherd_module_add_parameter(m, "w", w));
+        CHECK_OK(sherd_adamw_create(&o, m, NULL));
+        sherd_backward(sherd_sum(sherd_mul(w, w)));
+        CHECK_OK(sherd_world_check(world));
+        if (me == 0 && at == 0)
+            sherd_world_fail(world, SHERD_ENOTSUP, "before the step");
+        sherd_optimizer_step(o, me == 0 && at == 1 ? 0.1 : 0.01, 1);
+        if (me == 0 && at == 2)
+            sherd_world_fail(world, SHERD_ENOTSUP, "after the step");
+        CHECK_EQ(sherd_world_check(world), at == 1 ? SHERD_EDIFFER : SHERD_ENOTSUP);
+        if (at == 1)
+            CHECK(strstr(sherd_world_error(world), "sherd_optimizer_step on ranks") != NULL);
+        /* Whoever has changed it has lost it; a rank that has not taken the step still has it. */
+        double value = sherd_item(sherd_sum(sherd_scale(w, 1)));
+        sherd_status status = sherd_world_check(world);
+        CHECK(status == SHERD_EINVAL || (status == SHERD_OK && !isnan(value)));
+        if (at == 1)
+            CHECK_EQ(status, SHERD_EINVAL);
+        works(world, mesh);
+        sherd_optimizer_destroy(o);
+        sherd_scope_end(world);
+        sherd_module_destroy(m);
+    }
+}
+
+/* A collective function that fails on one rank only has done something on the others. */
+static void a_failed_function_leaves_the_same_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int n = 1, done = 0; !done && n < 400; n++) {
+        sherd_module *m = mlp(world, SHERD_F64, 4, 6, 4);
+        if (sherd_world_rank(world) == sherd_world_ranks(world) - 1)
+            sherd_world_fail_allocation(world, n);
+        sherd_status status = sherd_parallelize(m, mesh, "tp", NULL, 0);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        done = status == SHERD_OK;
+        sherd_status after = sherd_world_check(world);
+        CHECK(after == SHERD_OK || (!done && after == SHERD_ENOMEM));
+        works(world, mesh);
+        sherd_module_destroy(m);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(what_differs_is_found_and_named), {2, 3}},
+    {TEST(a_difference_fails_the_next_call), {2, 3, 4}},
+    {TEST(what_one_rank_may_do_alone_is_no_difference), {1, 2, 3, 4}},
+    {TEST(a_failed_check_leaves_the_same_on_all), {2, 3, 4}},
+    {TEST(what_was_in_flight_is_lost_on_all), {2, 3}},
+    {TEST(half_a_step_is_no_step), {2, 3}},
+    {TEST(a_failed_function_leaves_the_same_on_all), {2, 3}},
+};
+CHECK_MAIN(tests)
