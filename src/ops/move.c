@@ -39,8 +39,8 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
 }
 
 /*
- * A leaf's gradient is handed on as it came: it stays so until somebody uses it. Unless it is to move in another dtype:
- * who uses it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
+ * A leaf's gradient is handed on as it came: the leaf says whether it may stay so. Unless it is to move in another
+ * dtype: who settles it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
  */
 static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
