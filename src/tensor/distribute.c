@@ -92,6 +92,9 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
     if (!is_root)
         return sherd__new_on(layout, t->dtype);
     view = sherd__new_view(t);
+    /* The view of a plain tensor failed here alone, and the peers wait. */
+    if (!view->storage)
+        sherd__raise_local(t->world);
     if (view->storage) {
         view->layout = layout;
         view->was = NULL;
