@@ -64,7 +64,8 @@ typedef struct sherd_parallel_entry {
  *
  * @collective the world; ranks outside of the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
- * @numerics   every rank keeps its part of parameters that are equal everywhere; nothing travels
+ * @numerics   every rank keeps its part of parameters that are equal everywhere, or draws it where they were left for
+ *             later: the same values either way; nothing travels
  * @owns       `plan` is only read; the module keeps copies of the styles
  * @errors     EINVAL no such axis, a path that matches nothing (the near names are listed), a style that does not
  *             fit the module, a parameter that varies or is placed twice; ENOMEM; EDIFFER; the module is then partly changed
