@@ -124,6 +124,67 @@ static void pending_inputs_are_settled_on_the_axis_only(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Not a piece, of which the sequence would be as many times longer as there are ranks: whatever a style takes. */
+static void a_plain_tensor_that_is_equal_is_the_whole(sherd_world *world)
+{
+    static _Thread_local double expected[MOST], grad[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < 4; i++) { /* a norm, a Rowwise layer; once more with the shard declared */
+        sherd_module *plain, *m;
+        sherd_style style = i % 2 ? sherd_rowwise() : sherd_sequence_parallel();
+        if (i % 2) {
+            plain = linear(world, 6, 4);
+            m = linear(world, 6, 4);
+        } else {
+            CHECK_OK(sherd_layer_norm_create(&plain, world, 6, &(sherd_layer_options){0}));
+            CHECK_OK(sherd_layer_norm_create(&m, world, 6, &(sherd_layer_options){0}));
+        }
+        if (i >= 2)
+            style.input = sherd_shard(i % 2 ? 2 : 1);
+        sherd_dtype dtype = i % 2 ? SHERD_F64 : SHERD_F32;
+        sherd_tensor *x = wave(world, dtype, 3, SHAPE(3, 5, 6), 1, 1, 0);
+        sherd_tensor *y = sherd_module_call(plain, sherd_require_grad(x, true));
+        sherd_backward(sherd_sum(sherd_mul(y, y)));
+        int64_t n = whole(y, expected), inputs = whole(sherd_grad(x), grad);
+        sherd_clear_grad(x);
+        CHECK_OK(apply(m, mesh, style));
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        y = sherd_module_call(m, x);
+        /* Sliced, nothing travels; but the sum of the Rowwise layer does. */
+        CHECK_EQ(calls_logged(world), i % 2 && sherd_world_ranks(world) > 1);
+        CHECK_TEXT(placements(y), i % 2 ? "R" : "S(1)");
+        CHECK_NEAR(distance_to(y, expected, n), 0, i % 2 ? 1e-12 : 1e-6);
+        sherd_backward(sherd_sum(sherd_mul(y, y)));
+        CHECK(sherd_grad(x) && sherd_tensor_layout(sherd_grad(x)) == NULL);
+        CHECK_NEAR(distance_to(sherd_grad(x), grad, inputs), 0, i % 2 ? 1e-12 : 1e-5);
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A piece that nobody knows more of is joined to the others, as it is declared. */
+static void a_plain_tensor_of_unknown_origin_is_a_piece(sherd_world *world)
+{
+    static _Thread_local double data[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int64_t ranks = sherd_world_ranks(world);
+
+    for (int i = 0; i < 2; i++) {
+        sherd_module *m = i ? linear(world, 2 * ranks, 4) : NULL;
+        if (!m)
+            CHECK_OK(sherd_dropout_create(&m, world, 0));
+        CHECK_OK(apply(m, mesh, i ? sherd_rowwise() : sherd_sequence_parallel()));
+        sherd_tensor *y =
+            sherd_module_call(m, sherd_from_data(world, SHERD_F64, SHAPE(3, 2), 2, data));
+        CHECK_EQ(sherd_tensor_shape(y)[1], i ? 4 : 2 * ranks);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(a_declared_input_is_checked), {1, 2, 3}},
     {TEST(a_local_piece_remembers_its_layout), {1, 2, 3}},
@@ -131,5 +192,7 @@ static const check_test tests[] = {
     {TEST(a_plain_tensor_beside_another_axis_is_refused), {4}},
     {TEST(another_mesh_is_refused), {2}},
     {TEST(pending_inputs_are_settled_on_the_axis_only), {4}},
+    {TEST(a_plain_tensor_that_is_equal_is_the_whole), {1, 2, 3, 4}},
+    {TEST(a_plain_tensor_of_unknown_origin_is_a_piece), {2, 3}},
 };
 CHECK_MAIN(tests)

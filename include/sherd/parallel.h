@@ -5,9 +5,10 @@
  * axes of the mesh as they are.
  *
  * A style looks at the first positional argument. A plain tensor becomes distributed: one that came out of
- * sherd_to_local gets back its layout, any other is taken for what the style's `input` says (unset: the
- * style's own input). It must not vary over the other axes of the mesh, and one that is known to vary over
- * the style's axis is not taken for replicated. All outputs are moved to `output`.
+ * sherd_to_local gets back its layout; one that does not vary is the whole, and replicated, though a shard is
+ * expected; any other is taken for what the style's `input` says (unset: the style's own input). It must not
+ * vary over the other axes of the mesh, and one that is known to vary over the style's axis is not taken for
+ * replicated. All outputs are moved to `output`.
  */
 #ifndef SHERD_PARALLEL_H
 #define SHERD_PARALLEL_H
@@ -28,7 +29,8 @@ typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module
 struct sherd_style {
     sherd_style_apply apply;
     const char *name; /* for messages */
-    /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives */
+    /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives. A plain tensor that
+     * does not vary has no pieces: where a shard is declared it is cut */
     sherd_placement input;
     sherd_placement desired; /* what the forward shall get; unset = the style's own */
     sherd_placement output;  /* what leaves; unset = the style's own */
