@@ -280,6 +280,26 @@ static void a_sequence_dim_may_count_from_the_end(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* The value in the style is the dim: 0 is the first. */
+static void a_sequence_dim_is_the_dim_that_it_says(sherd_world *world)
+{
+    static const char *const lies[] = {"S(0)", "S(1)", "S(2)"};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F64, 3, SHAPE(5, 7, 4), 1, 1, 0), mesh, "R");
+
+    CHECK_EQ(sherd_sequence_parallel().sequence_dim, 1);
+    for (int dim = -3; dim < 3; dim++) {
+        sherd_style style = sherd_sequence_parallel();
+        sherd_module *m = NULL;
+        CHECK_OK(sherd_dropout_create(&m, world, 0));
+        style.sequence_dim = dim;
+        CHECK_OK(apply(m, mesh, style));
+        CHECK_TEXT(placements(sherd_module_call(m, x)), lies[(dim + 3) % 3]);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void echo(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     (void)self;
@@ -326,6 +346,7 @@ static const check_test tests[] = {
     {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
     {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
     {TEST(a_sequence_dim_may_count_from_the_end), {2, 3}},
+    {TEST(a_sequence_dim_is_the_dim_that_it_says), {2, 3}},
     {TEST(prepare_input_moves_the_first_argument), {2, 3}},
 };
 CHECK_MAIN(tests)

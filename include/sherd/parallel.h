@@ -36,8 +36,8 @@ struct sherd_style {
     sherd_placement output;  /* what leaves; unset = the style's own */
     bool to_local;           /* outputs leave as plain tensors */
     int64_t granule;         /* neighbours of the sharded dim that stay together; 0 = 1 */
-    int sequence_dim;        /* SequenceParallel; 0 = 1; negative counts from the end */
-    const void *payload;     /* for styles of one's own */
+    int sequence_dim; /* SequenceParallel; sherd_sequence_parallel says 1; negative counts from the end */
+    const void *payload; /* for styles of one's own */
 };
 
 /** Linear: weight and bias by output feature; Embedding: by width. Input R, output S(-1). @local @errors none */
@@ -46,7 +46,7 @@ SHERD_API sherd_style sherd_colwise(void);
 /** Linear: weight by input feature, bias replicated and added once; Embedding: by entry. Input S(-1) (Embedding R), output R. @local @errors none */
 SHERD_API sherd_style sherd_rowwise(void);
 
-/** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim). @local @errors none */
+/** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim), which is 1 here. @local @errors none */
 SHERD_API sherd_style sherd_sequence_parallel(void);
 
 /** Any module: moves its first positional argument from `input` to `desired` (R if unset). @local @errors none */
