@@ -6,8 +6,8 @@
 #include <math.h>
 
 #include "check.h"
+#include "figures.h"
 #include "model.h"
-#include "train.h"
 
 typedef struct setup {
     int dp, tp;
@@ -186,6 +186,46 @@ static void input_reshard_changes_no_bit_of_a_gradient(sherd_world *world)
     text_free(&text);
 }
 
+/* The whole model exists nowhere: a rank takes memory for its parts, and for the optimizer's two numbers for each. */
+static void a_rank_starts_with_its_parts(sherd_world *world)
+{
+    corpus text = alphabet();
+
+    for (int i = 0; i < LEN(setups); i++) {
+        gpt_options o = small(&setups[i]);
+        sherd_named_parameter p[PARAMETERS];
+        int64_t before = sherd_world_memory(world).live_bytes, elements = 0;
+        trainer t;
+        if (o.dp * o.tp != sherd_world_ranks(world))
+            continue;
+        sherd_world_memory_reset(world);
+        CHECK_OK(trainer_create(&t, world, &o, &text));
+        int count = sherd_module_all_parameters(t.model, p, PARAMETERS);
+        for (int k = 0; k < count; k++) {
+            sherd_box box = sherd_tensor_box(p[k].tensor);
+            int64_t n = 1;
+            for (int d = 0; d < box.ndim; d++)
+                n *= box.size[d];
+            elements += n;
+        }
+        CHECK_EQ(sherd_world_memory(world).peak_bytes - before, 3 * 4 * elements);
+        trainer_destroy(&t);
+        CHECK_EQ(sherd_world_memory(world).live_bytes, before);
+    }
+    text_free(&text);
+}
+
+/* Nor at the end, for the comparison, if it is large. */
+static void a_large_model_is_not_made_on_one_rank(sherd_world *world)
+{
+    gpt_options o = small(&(setup){1, 2, false, false});
+    const trainer t = {.world = world, .options = &o};
+    figures f = {.params_total = COMPARED_PARAMETERS + 1, .steps = 1};
+
+    CHECK_OK(figures_compare(&f, &t));
+    CHECK(isnan(f.worst_difference));
+}
+
 /* A failure of any allocation of one rank, while a model is made, ends in the same error on all, and in nothing else. */
 static void no_memory_while_a_model_is_made_is_told_to_all(sherd_world *world)
 {
@@ -240,6 +280,8 @@ static void no_memory_in_a_step_is_told_to_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(every_gradient_is_that_of_one_rank), {2, 3, 4, 5, 6}},
     {TEST(input_reshard_changes_no_bit_of_a_gradient), {2, 3, 4, 6}},
+    {TEST(a_rank_starts_with_its_parts), {1, 2, 3, 4, 5, 6}},
+    {TEST(a_large_model_is_not_made_on_one_rank), {2}},
     {TEST(no_memory_while_a_model_is_made_is_told_to_all), {2}},
     {TEST(no_memory_in_a_step_is_told_to_all), {2, 3}},
 };

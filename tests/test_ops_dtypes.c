@@ -28,9 +28,7 @@ static void run_in(outcome *out, const op_case *c, sherd_dtype dtype, sherd_tens
 
     for (int i = 0; i < c->operands; i++)
         in[i] = c->index >> i & 1 ? leaf[i] : sherd_cast(leaf[i], dtype);
-    out->count = -1;
-    if (refused(c, in, &y))
-        return;
+    y = c->run(in);
     CHECK_EQ(sherd_tensor_dtype(y), dtype);
     y = sherd_full(sherd_cast(y, SHERD_F64));
     out->count = sherd_tensor_count(y);

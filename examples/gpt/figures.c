@@ -192,6 +192,10 @@ sherd_status figures_compare(figures *f, const trainer *t)
     sherd_world *world = NULL;
     sherd_status status = SHERD_OK;
 
+    if (f->params_total > COMPARED_PARAMETERS) {
+        f->worst_difference = (double)NAN;
+        return SHERD_OK;
+    }
     if (sherd_world_ranks(t->world) > 1 && sherd_world_rank(t->world) == 0) {
         options.dp = options.tp = 1;
         status = sherd_world_alone(&world, &alone);

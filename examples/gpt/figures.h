@@ -5,7 +5,12 @@
 
 #include "train.h"
 
-enum { WARM_STEPS = 3, COMMS = 32, COMPARED_STEPS = 5 };
+enum {
+    WARM_STEPS = 3,
+    COMMS = 32,
+    COMPARED_STEPS = 5,
+    COMPARED_PARAMETERS = 20000000 /* of more no rank is asked to hold all */
+};
 
 /* One kind of collective: averages over ranks and steps (after the first three). */
 typedef struct comm_figures {
@@ -20,9 +25,10 @@ typedef struct figures {
     int64_t saved_bytes, peak_bytes;    /* of the worst rank */
     comm_figures comm[COMMS];
     int comms;
-    double mean_seconds;     /* of a step, after the first three */
-    double step_seconds;     /* likewise, the median */
-    double worst_difference; /* of the first losses, relative, to those of one rank */
+    double mean_seconds; /* of a step, after the first three */
+    double step_seconds; /* likewise, the median */
+    double
+        worst_difference; /* of the first losses, relative, to those of one rank; NaN: not compared */
 } figures;
 
 /* Count the parameters and start to measure. Collective. */
@@ -36,7 +42,7 @@ void figures_free(figures *f);
 /* Mean loss of the last 20 steps. */
 double figures_last_loss(const figures *f);
 
-/* Train the first steps again, alone, in a world of one rank; rank 0 does it, the others wait. Collective. */
+/* Train the first steps again, alone, in a world of one rank, unless the model is large; rank 0 does it, the others wait. Collective. */
 sherd_status figures_compare(figures *f, const trainer *t);
 
 #endif

@@ -219,8 +219,8 @@ static void add_tables(builder *b, sherd_module *root)
     hang(b, root, "tok", tok);
     if (b->status)
         return;
-    place = sherd_random(b->world, SHERD_F32, (int64_t[]){o->context, o->dim}, 2,
-                         sherd_normal(0, deviation), &generator);
+    place = sherd_random_later(b->world, SHERD_F32, (int64_t[]){o->context, o->dim}, 2,
+                               sherd_normal(0, deviation), &generator);
     b->status = sherd_tensor_failed(place) ? SHERD_ENOMEM
                                            : sherd_module_add_parameter(root, "place", place);
 }

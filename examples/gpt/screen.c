@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The screen: what runs where, a progress bar, and at the end what the run cost and what it learnt. */
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -163,7 +164,7 @@ void screen_compare(const trainer *t, const figures *f)
 {
     int steps = (int)(f->steps < COMPARED_STEPS ? f->steps : COMPARED_STEPS);
 
-    if (sherd_world_ranks(t->world) > 1)
+    if (sherd_world_ranks(t->world) > 1 && !isnan(f->worst_difference))
         printf("\nthe first %d losses against the same steps on one rank: they differ by %.1e at "
                "most, relative\n",
                steps, f->worst_difference);

@@ -3,7 +3,8 @@
  * The tape. Operators on tensors that require gradients are recorded; sherd_backward walks the record.
  * The backward of an operator is made of operators, so gradients have layouts. Before a gradient enters
  * the backward of the operator that made its tensor, its pending sums are settled (once, however many
- * uses were added up); a leaf's gradient stays as it came until somebody uses it.
+ * uses were added up). A leaf's gradient stays as it came until somebody uses it, unless it takes more memory
+ * than the leaf: then it is settled as it comes.
  */
 #ifndef SHERD_AUTOGRAD_H
 #define SHERD_AUTOGRAD_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layers: modules with parameters. A layer is made with plain parameters, equal on all ranks and drawn from
- * (the world's seed, `name`): sherd_parallelize then keeps each rank's part. Dtypes have fractions.
+ * (the world's seed, `name`) when their data is first needed (see sherd_random_later): sherd_parallelize draws
+ * each rank's part, and no rank has to have room for all of it. Dtypes have fractions.
  */
 #ifndef SHERD_LAYERS_H
 #define SHERD_LAYERS_H

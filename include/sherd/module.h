@@ -73,7 +73,8 @@ SHERD_CALL sherd_status sherd_module_add(sherd_module *module, const char *name,
                                          sherd_module *child);
 
 /**
- * Give a module a parameter: a leaf, which from now on wants a gradient (sherd_require_grad freezes it again).
+ * Give a module a parameter: a leaf, which from now on wants a gradient (sherd_require_grad freezes it again). One of
+ * sherd_random_later or sherd_constant_later takes memory only where it is placed or used.
  *
  * @local
  * @owns   the module retains `t`

@@ -81,12 +81,13 @@ SHERD_API sherd_tensor *sherd_mean(sherd_tensor *a);
 /**
  * The same elements in another shape, row-major. One size may be -1. Splitting a sharded dim into (a, b)
  * leaves the axes on a and needs cuts at multiples of b (other cuts are moved there first); merging (a, b)
- * keeps the axes of a; b must be whole.
+ * keeps the axes of a. If b is sharded its axes move to a first, or to another dim where that is less for the rank
+ * that receives most; a dim of size 1 that goes is gathered.
  *
- * @collective only if cuts must move
+ * @collective only if something must move
  * @shapes     shape: int64_t[ndim], global
  * @owns       scope; shares the storage where it can
- * @errors     see above; ENOTSUP a sharded dim that the new shape cannot carry
+ * @errors     see above
  */
 SHERD_API sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim);
 

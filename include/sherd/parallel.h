@@ -5,9 +5,10 @@
  * axes of the mesh as they are.
  *
  * A style looks at the first positional argument. A plain tensor becomes distributed: one that came out of
- * sherd_to_local gets back its layout, any other is taken for what the style's `input` says (unset: the
- * style's own input). It must not vary over the other axes of the mesh, and one that is known to vary over
- * the style's axis is not taken for replicated. All outputs are moved to `output`.
+ * sherd_to_local gets back its layout; one that does not vary is the whole, and replicated, though a shard is
+ * expected; any other is taken for what the style's `input` says (unset: the style's own input). It must not
+ * vary over the other axes of the mesh, and one that is known to vary over the style's axis is not taken for
+ * replicated. All outputs are moved to `output`.
  */
 #ifndef SHERD_PARALLEL_H
 #define SHERD_PARALLEL_H
@@ -28,14 +29,15 @@ typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module
 struct sherd_style {
     sherd_style_apply apply;
     const char *name; /* for messages */
-    /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives */
+    /* what arrives; a distributed tensor that lies otherwise is an error; unset = whatever arrives. A plain tensor that
+     * does not vary has no pieces: where a shard is declared it is cut */
     sherd_placement input;
     sherd_placement desired; /* what the forward shall get; unset = the style's own */
     sherd_placement output;  /* what leaves; unset = the style's own */
     bool to_local;           /* outputs leave as plain tensors */
     int64_t granule;         /* neighbours of the sharded dim that stay together; 0 = 1 */
-    int sequence_dim;        /* SequenceParallel; 0 = 1; negative counts from the end */
-    const void *payload;     /* for styles of one's own */
+    int sequence_dim; /* SequenceParallel; sherd_sequence_parallel says 1; negative counts from the end */
+    const void *payload; /* for styles of one's own */
 };
 
 /** Linear: weight and bias by output feature; Embedding: by width. Input R, output S(-1). @local @errors none */
@@ -44,7 +46,7 @@ SHERD_API sherd_style sherd_colwise(void);
 /** Linear: weight by input feature, bias replicated and added once; Embedding: by entry. Input S(-1) (Embedding R), output R. @local @errors none */
 SHERD_API sherd_style sherd_rowwise(void);
 
-/** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim). @local @errors none */
+/** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim), which is 1 here. @local @errors none */
 SHERD_API sherd_style sherd_sequence_parallel(void);
 
 /** Any module: moves its first positional argument from `input` to `desired` (R if unset). @local @errors none */
@@ -64,7 +66,8 @@ typedef struct sherd_parallel_entry {
  *
  * @collective the world; ranks outside of the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
- * @numerics   every rank keeps its part of parameters that are equal everywhere; nothing travels
+ * @numerics   every rank keeps its part of parameters that are equal everywhere, or draws it where they were left for
+ *             later: the same values either way; nothing travels
  * @owns       `plan` is only read; the module keeps copies of the styles
  * @errors     EINVAL no such axis, a path that matches nothing (the near names are listed), a style that does not
  *             fit the module, a parameter that varies or is placed twice; ENOMEM; EDIFFER; the module is then partly changed

@@ -71,6 +71,17 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
                                        int ndim, double value);
 
 /**
+ * As sherd_constant, but memory is taken when the data is first needed (see sherd_random_later).
+ *
+ * @local
+ * @shapes shape: int64_t[ndim]
+ * @owns   the result belongs to the scope
+ * @errors EINVAL a negative size; ELIMIT; ENOMEM. NULL for a NULL world
+ */
+SHERD_API sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype,
+                                             const int64_t *shape, int ndim, double value);
+
+/**
  * A distributed tensor filled with one value. On an axis with a pending sum the first coordinate holds
  * the value and the others 0.
  *
@@ -127,6 +138,23 @@ SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, cons
                                      sherd_generator *generator);
 
 /**
+ * As sherd_random, the same numbers, but they are drawn when the data is first needed; memory is taken then, and
+ * ENOMEM raised if there is none. What the tensor says of itself is known at once. Spreading it over a mesh
+ * (sherd_distribute from all ranks, and so sherd_parallelize) draws each rank's part and nothing else: for
+ * parameters that no rank could hold whole.
+ *
+ * @local
+ * @shapes   shape: int64_t[ndim]
+ * @numerics as sherd_random
+ * @owns     the result belongs to the scope
+ * @errors   EINVAL a dtype without fractions, a negative size, no generator; ELIMIT; ENOMEM. NULL for a NULL world
+ */
+SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype,
+                                           const int64_t *shape, int ndim,
+                                           sherd_distribution distribution,
+                                           sherd_generator *generator);
+
+/**
  * A distributed tensor of random numbers, the same as sherd_random draws for its global shape. Nothing travels.
  *
  * @local
@@ -175,7 +203,8 @@ SHERD_API sherd_tensor *sherd_mark_equal(sherd_tensor *t);
  * @local   blocks while the tensor is the result of a call in flight
  * @shapes  product of sherd_tensor_box sizes, elements
  * @owns    borrowed from the tensor; valid until it is written or released
- * @errors  NULL for a failed tensor, after the alarm, and (ENOMEM raised) where a strided view can't be compacted
+ * @errors  NULL for a failed tensor, after the alarm, and (ENOMEM raised) where a strided view can't be compacted or
+ *          a tensor that was left for later can't be made
  */
 SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 
@@ -186,7 +215,8 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
  * @local   blocks until the readers of earlier calls have finished
  * @shapes  product of sherd_tensor_box sizes, elements
  * @owns    borrowed from the tensor; valid until the tensor is used in a call or released
- * @errors  NULL for a failed tensor, after the alarm, and (EINVAL raised) for a strided view
+ * @errors  NULL for a failed tensor, after the alarm, (EINVAL raised) for a strided view, and (ENOMEM raised) where a
+ *          tensor that was left for later can't be made
  */
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 

@@ -130,8 +130,8 @@ static bool deliver(queue *q, sherd__node *node, sherd_tensor *const *grad_in)
             return false;
         if (in->node && !push(q, in->node))
             return false;
-        if (!sherd__add_grad(in->node ? &in->node->out[in->output].grad : &in->leaf->grad,
-                             grad_in[i]))
+        if (in->node ? !sherd__add_grad(&in->node->out[in->output].grad, grad_in[i])
+                     : !sherd__add_leaf_grad(in->leaf, grad_in[i]))
             return false;
     }
     return true;
@@ -233,7 +233,7 @@ void sherd_backward(sherd_tensor *loss)
     if (!one->storage)
         sherd__raise_failed(world);
     else if (!node)
-        sherd__add_grad(&loss->grad, one);
+        sherd__add_leaf_grad(loss, one);
     else if (push(&q, node))
         sherd__add_grad(&node->out[loss->output].grad, one);
     sherd_scope_end(world);

@@ -113,6 +113,39 @@ bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad)
 
 /* ---- of a leaf ------------------------------------------------------------------------------ */
 
+/*
+ * Whether a layout holds more than another one: on the rank that holds most, or on all of them together. Said by the
+ * layouts, not by what this rank happens to hold: settling is a call, so all ranks must decide alike.
+ */
+static bool holds_more(const sherd_layout *a, const sherd_layout *b)
+{
+    int64_t largest = sherd__layout_largest(a);
+
+    return largest > 0 && (largest > sherd__layout_largest(b) ||
+                           sherd__layout_sharers(a) < sherd__layout_sharers(b));
+}
+
+/*
+ * A gradient as its leaf may keep it: as it came, unless it takes more memory than the leaf does. Then it is settled
+ * here: a leaf is sharded so that nothing of its size stays whole.
+ */
+static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
+{
+    const sherd_layout *to;
+
+    if (!leaf->layout || !grad->layout || grad->layout->spec.mesh != leaf->layout->spec.mesh ||
+        !holds_more(grad->layout, leaf->layout))
+        return grad;
+    if (sherd__layout_settle(&to, leaf->layout) != SHERD_OK)
+        return sherd__fail_diag(leaf->world, true);
+    return sherd__move_to(grad, to, false);
+}
+
+bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad)
+{
+    return sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+}
+
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf)
 {
     return leaf->grad;

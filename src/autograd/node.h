@@ -90,5 +90,7 @@ sherd_tensor *sherd__restore(sherd__kept *kept);
 
 /* Add a gradient to a sum (NULL = none yet); both counted by the sum. False: failed. */
 bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);
+/* Add a gradient to a leaf's; one that takes more memory than the leaf is settled first. False: failed. */
+bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad);
 
 #endif

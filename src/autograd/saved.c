@@ -98,17 +98,6 @@ static void forget(sherd_tensor *t)
     t->forget = NULL;
 }
 
-/* How many ranks a layout spreads the tensor over; the fewer, the more bytes are held in all. Equal on all ranks. */
-static int64_t spread(const sherd_layout *layout)
-{
-    int64_t ranks = 1;
-
-    for (int a = 0; a < layout->spec.mesh->axes; a++)
-        if (layout->shard_axes >> a & 1)
-            ranks *= layout->spec.mesh->extent[a];
-    return ranks;
-}
-
 /*
  * Whether to keep the source of a move instead of its result. All ranks must decide alike, because all take part in
  * moving it again: so bytes are those of all ranks together, not this rank's.
@@ -118,7 +107,8 @@ static bool keeps_source(const sherd_tensor *t)
     const sherd_tensor *source = t->moved_from;
 
     return source && source->storage && source->layout && t->layout &&
-           source->layout->pending_axes == 0 && spread(source->layout) > spread(t->layout) &&
+           source->layout->pending_axes == 0 &&
+           sherd__layout_sharers(source->layout) > sherd__layout_sharers(t->layout) &&
            source->storage->version == t->moved_version;
 }
 

@@ -65,6 +65,17 @@ int64_t sherd__layout_largest(const sherd_layout *layout)
     return n;
 }
 
+int64_t sherd__layout_sharers(const sherd_layout *layout)
+{
+    const sherd_mesh *mesh = layout->spec.mesh;
+    int64_t ranks = 1;
+
+    for (int a = 0; a < mesh->axes; a++)
+        if (layout->shard_axes >> a & 1)
+            ranks *= mesh->extent[a];
+    return ranks;
+}
+
 int sherd_layout_boxes(const sherd_layout *layout, int rank)
 {
     int64_t coordinate[SHERD_MAX_AXES];

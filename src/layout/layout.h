@@ -96,6 +96,8 @@ int64_t sherd__box_count(const sherd_box *box);
 bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
 /* Elements of a layout's largest box: each dim has axes of its own, so it has the longest shard of all. */
 int64_t sherd__layout_largest(const sherd_layout *layout);
+/* How many ranks share the elements between them: the more, the fewer are held in all. Equal on all ranks. */
+int64_t sherd__layout_sharers(const sherd_layout *layout);
 
 /* What writes an object as text; run twice by sherd__written, first to measure. */
 typedef void (*sherd__write_text)(sherd__writer *w, const void *object);

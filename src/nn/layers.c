@@ -2,7 +2,7 @@
 /*
  * Layers: modules whose forward is one operator. First values are plain and equal on all ranks,
  * drawn from (the world's seed, the given name), so that they do not depend on how the layer is
- * sharded later.
+ * sharded later. They are left for later: where a style shards them no rank ever has them whole.
  */
 #include "nn/module.h"
 #include "sherd/layers.h"
@@ -61,8 +61,8 @@ static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
     sherd_generator generator = sherd_generator_named(o->name ? o->name : "");
     double deviation = o->deviation > 0 ? o->deviation : default_deviation;
 
-    return sherd_random(world, o->dtype, (int64_t[]){rows, cols}, 2, sherd_normal(0, deviation),
-                        &generator);
+    return sherd_random_later(world, o->dtype, (int64_t[]){rows, cols}, 2,
+                              sherd_normal(0, deviation), &generator);
 }
 
 /* Make a module of these parameters (bias may be NULL); nothing is left of it on failure. */
@@ -110,7 +110,7 @@ sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t
     sherd_scope_begin(world);
     weight = draw(world, features, in, &o);
     if (o.bias)
-        bias = sherd_constant(world, o.dtype, &features, 1, 0);
+        bias = sherd_constant_later(world, o.dtype, &features, 1, 0);
     status = assemble(out, world, SHERD_MODULE_LINEAR, linear, weight, bias);
     sherd_scope_end(world);
     return status;
@@ -154,8 +154,8 @@ sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int
     if (status)
         return status;
     sherd_scope_begin(world);
-    weight = sherd_constant(world, o.dtype, &width, 1, 1);
-    bias = sherd_constant(world, o.dtype, &width, 1, 0);
+    weight = sherd_constant_later(world, o.dtype, &width, 1, 1);
+    bias = sherd_constant_later(world, o.dtype, &width, 1, 0);
     status = assemble(out, world, SHERD_MODULE_LAYER_NORM, layer_norm, weight, bias);
     sherd_scope_end(world);
     return status;

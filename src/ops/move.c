@@ -39,8 +39,8 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
 }
 
 /*
- * A leaf's gradient is handed on as it came: it stays so until somebody uses it. Unless it is to move in another dtype:
- * who uses it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
+ * A leaf's gradient is handed on as it came: the leaf says whether it may stay so. Unless it is to move in another
+ * dtype: who settles it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
  */
 static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
@@ -60,16 +60,6 @@ static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
 
 static const sherd__backward redistribute_table = {"sherd_redistribute", true, redistribute_back};
 
-/* Product of the extents of the axes that shard a dim: how many ranks share the elements between them. */
-static int64_t sharers(const sherd_layout *l)
-{
-    int64_t n = 1;
-
-    for (int x = 0; x < l->spec.mesh->axes; x++)
-        n *= whole_on(l, x) ? 1 : l->spec.mesh->extent[x];
-    return n;
-}
-
 /*
  * Whether the tape may keep the source in the place of the result: it is finished and takes fewer bytes over all ranks.
  * Said by the layouts, not by what this rank happens to hold: the answer must be the same on all ranks. Never across
@@ -78,7 +68,7 @@ static int64_t sharers(const sherd_layout *l)
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
     return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 &&
-           sharers(from) > sharers(to);
+           sherd__layout_sharers(from) > sherd__layout_sharers(to);
 }
 
 /* A move that the tape may undo in the place of keeping its result. Not recorded. */

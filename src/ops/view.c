@@ -2,8 +2,10 @@
 /*
  * The same elements in another shape. The dims of both shapes are matched in groups of equal products, for
  * example [8,128 | 192] and [8,128 | 4,48]. In a group the outermost dim may be sharded: its cuts, counted in
- * elements of the group, must lie between two indices of the new outermost dim; where they do not, the operand first
- * moves to the nearest cuts that do. Nothing else travels, and a contiguous operand's storage is shared.
+ * elements of the group, must lie between two indices of the new outermost dim. Where they do not, the operand first
+ * moves to the nearest cuts that do. Where a dim behind the outermost one is sharded, its axes move to a dim that may
+ * be: the outermost one, or that of another group if the busiest rank receives less so. Nothing else travels, and a
+ * contiguous operand's storage is shared.
  */
 #include <string.h>
 
@@ -15,12 +17,16 @@ typedef struct group {
     int from, from_end, to, to_end;
 } group;
 
+enum { OWN = -1, ELEMENT_BYTES = 4 /* for comparing prices */ };
+
 typedef struct mapping {
+    int home; /* the dim that takes axes that are in the way; OWN = the outermost one of their group */
     sherd__layout_spec from, to; /* `from` with the cuts that the view needs */
-    int64_t *cuts[2 * SHERD_MAX_DIMS];
+    bool in_the_way;             /* whether axes were */
+    unsigned homes;              /* bits of the dims that may take them */
+    int64_t *cuts[3 * SHERD_MAX_DIMS];
     int cuts_made;
     sherd__heap *heap;
-    const char *reason; /* why it can't be; NULL = it can */
 } mapping;
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -136,38 +142,77 @@ static int outermost(const int64_t *shape, int first, int end)
     return first;
 }
 
-/* Shards that are the whole dim can be left out; others must be on the group's outermost dim. */
-static bool only_outermost(mapping *m, const group *g, int s)
+/* Whether source dim d has more than one shard. Others can be left out. */
+static bool is_split(const mapping *m, int d)
 {
-    for (int d = g->from; d < g->from_end; d++)
-        if (d != s && m->from.dim[d].axes && sherd__dim_parts(m->from.mesh, &m->from.dim[d]) > 1)
-            return false;
+    return sherd__dim_parts(m->from.mesh, &m->from.dim[d]) > 1;
+}
+
+/* The axes of dim d go to dim `home`, after its own. False for lack of memory. */
+static bool move_axes(mapping *m, int d, int home)
+{
+    sherd__dim *to = &m->from.dim[home], before = *to;
+
+    for (int i = 0; i < m->from.dim[d].axes; i++)
+        to->axis[to->axes++] = m->from.dim[d].axis[i];
+    m->from.dim[d] = (sherd__dim){0};
+    if (!before.cuts)
+        return true;
+
+    int64_t *cuts = new_cuts(m, sherd__dim_parts(m->from.mesh, to));
+    if (!cuts)
+        return false;
+    sherd__dim_refine(m->from.mesh, &before, before.axes, to, m->from.shape[home], cuts);
+    to->cuts = cuts;
     return true;
 }
 
+/* The dim of a group that may be sharded: the first that is not of size 1, or is split all the same. */
+static int head_of(const mapping *m, const group *g)
+{
+    int s = g->from;
+
+    while (s < g->from_end && m->from.shape[s] == 1 && !is_split(m, s))
+        s++;
+    return s;
+}
+
+static bool is_one_dim(const group *g)
+{
+    return g->from_end - g->from == 1 && g->to_end - g->to == 1;
+}
+
+/* Move away what shards a group behind its head. A gather would bring each rank all that this brings it, and more. */
+static bool clear_way(mapping *m, const group *g)
+{
+    int head = head_of(m, g);
+
+    for (int d = head + 1; d < g->from_end; d++) {
+        if (!is_split(m, d))
+            continue;
+        m->in_the_way = true;
+        if (!move_axes(m, d, m->home == OWN ? head : m->home))
+            return false;
+    }
+    return true;
+}
+
+/* False for lack of memory. */
 static bool map_group(mapping *m, const group *g, bool empty)
 {
-    int s = g->from, t = outermost(m->to.shape, g->to, g->to_end);
+    int s = head_of(m, g), t = outermost(m->to.shape, g->to, g->to_end);
 
-    if (g->from_end - g->from == 1 && g->to_end - g->to == 1) {
+    if (is_one_dim(g)) {
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }
-    if (empty)
-        return true;
-    while (s < g->from_end && m->from.shape[s] == 1 && !m->from.dim[s].axes)
-        s++;
-    if (s < g->from_end && !only_outermost(m, g, s)) {
-        m->reason = "only the outermost of merged dims may be sharded";
-        return true;
-    }
-    if (s == g->from_end || !m->from.dim[s].axes)
+    if (empty || s == g->from_end || !m->from.dim[s].axes)
         return true;
     if (t == g->to_end)
         t = g->to;
     if (t == g->to_end) {
-        if (sherd__dim_parts(m->from.mesh, &m->from.dim[s]) > 1)
-            m->reason = "the new shape has no dim for a sharded one";
+        /* Sizes of 1 that go, and no dim to put the shards on. */
+        m->from.dim[s] = is_split(m, s) ? (sherd__dim){0} : m->from.dim[s];
         return true;
     }
     return carry(m, s, product(m->from.shape, s + 1, g->from_end), t,
@@ -185,32 +230,80 @@ static sherd_status map_all(mapping *m, const sherd_layout *layout, const int64_
     memcpy(m->to.pending, m->from.pending, sizeof m->to.pending);
     int count = empty ? groups_of_nothing(groups, m->from.shape, m->from.ndim, shape, ndim)
                       : groups_of(groups, m->from.shape, m->from.ndim, shape, ndim);
-    for (int i = 0; i < count && !m->reason; i++)
+    for (int i = 0; i < count && !empty; i++) {
+        int head = head_of(m, &groups[i]);
+        if (head < groups[i].from_end && m->from.shape[head] > 1)
+            m->homes |= 1u << head;
+        if (!clear_way(m, &groups[i]))
+            return sherd__no_memory(layout->space->diag, "sherd_view");
+    }
+    for (int i = 0; i < count; i++)
         if (!map_group(m, &groups[i], empty))
             return sherd__no_memory(layout->space->diag, "sherd_view");
     return SHERD_OK;
 }
 
-/*
- * The layout of the view, and the one that the operand must move to first. A status with *reason set: the view cannot
- * be; without: the text is in the diag.
- */
-static sherd_status map_layout(const sherd_layout **from, const sherd_layout **to,
-                               const char **reason, const sherd_layout *layout,
+/* What a layout becomes, and what it must be moved to first. */
+typedef struct image {
+    const sherd_layout *from, *to;
+} image;
+
+static sherd_status map_layout(image *out, mapping *m, const sherd_layout *layout,
                                const int64_t *shape, int ndim)
 {
-    mapping m = {.heap = layout->space->heap};
-    sherd_status status = map_all(&m, layout, shape, ndim);
+    m->heap = layout->space->heap;
+    sherd_status status = map_all(m, layout, shape, ndim);
 
-    *reason = m.reason;
-    if (!status && m.reason)
-        status = SHERD_ENOTSUP;
     if (!status)
-        status = sherd__layout_intern(from, &m.from);
+        status = sherd__layout_intern(&out->from, &m->from);
     if (!status)
-        status = sherd__layout_intern(to, &m.to);
-    for (int i = 0; i < m.cuts_made; i++)
-        sherd__free(m.heap, m.cuts[i]);
+        status = sherd__layout_intern(&out->to, &m->to);
+    for (int i = 0; i < m->cuts_made; i++)
+        sherd__free(m->heap, m->cuts[i]);
+    return status;
+}
+
+/* What the busiest rank receives, and then what the fullest one holds. */
+typedef struct cost {
+    int64_t bytes, elements;
+} cost;
+
+static sherd_status cost_of(cost *out, const sherd_layout *layout, const sherd_layout *from)
+{
+    const sherd_plan *plan;
+    sherd_status status = sherd__plan_find(&plan, layout, from, ELEMENT_BYTES, NULL);
+
+    if (!status)
+        *out = (cost){plan->price.recv_max_bytes, sherd__layout_largest(from)};
+    return status;
+}
+
+/* Where axes are in the way all homes are tried; the first one wins a tie, and a group's own comes first. */
+static sherd_status find_image(image *out, const sherd_layout *layout, const int64_t *shape,
+                               int ndim)
+{
+    mapping own = {.home = OWN};
+    sherd_status status = map_layout(out, &own, layout, shape, ndim);
+    cost best;
+
+    if (status || !own.in_the_way)
+        return status;
+    status = cost_of(&best, layout, out->from);
+    for (int home = 0; home < layout->spec.ndim && !status; home++) {
+        mapping other = {.home = home};
+        image there;
+        cost price;
+        if (!(own.homes >> home & 1))
+            continue;
+        status = map_layout(&there, &other, layout, shape, ndim);
+        if (!status)
+            status = cost_of(&price, layout, there.from);
+        if (status || price.bytes > best.bytes ||
+            (price.bytes == best.bytes && price.elements >= best.elements))
+            continue;
+        *out = there;
+        best = price;
+    }
     return status;
 }
 
@@ -241,12 +334,11 @@ static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_te
 static const sherd__backward view_table = {"sherd_view", true, view_back};
 
 /* Move, compact, view, record. What is made on the way stays in a scope of its own. */
-static sherd_tensor *view(sherd_tensor *a, const sherd_layout *from, const sherd_layout *to,
-                          const int64_t *shape, int ndim)
+static sherd_tensor *view(sherd_tensor *a, const image *as, const int64_t *shape, int ndim)
 {
     sherd_scope_begin(a->world);
-    sherd_tensor *moved = a->layout == from ? a : sherd_redistribute(a, from, NULL);
-    sherd_tensor *y = reshape(sherd__contiguous(moved), to, shape, ndim);
+    sherd_tensor *moved = a->layout == as->from ? a : sherd_redistribute(a, as->from, NULL);
+    sherd_tensor *y = reshape(sherd__contiguous(moved), as->to, shape, ndim);
 
     if (!sherd_tensor_failed(y)) {
         sherd__note_one(view_table.name, moved, 0, y);
@@ -272,20 +364,20 @@ static bool dims_equal(const sherd_layout *a, const sherd_layout *b)
  */
 static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *input = sherd__input_layout(node, 0), *from, *to;
+    const sherd_layout *input = sherd__input_layout(node, 0);
     sherd_tensor *g = grad_out[0];
     const int64_t *shape;
-    const char *reason;
     int ndim = sherd__input_shape(node, 0, &shape);
 
     if (input && g->layout) {
-        if (map_layout(&from, &to, &reason, input, g->shape, g->ndim) != SHERD_OK ||
-            (!dims_equal(to, g->layout) && sherd__layout_settle(&to, to) != SHERD_OK)) {
+        image was;
+        if (find_image(&was, input, g->shape, g->ndim) != SHERD_OK ||
+            (!dims_equal(was.to, g->layout) && sherd__layout_settle(&was.to, was.to) != SHERD_OK)) {
             grad_in[0] = sherd__fail_diag(g->world, true);
             return;
         }
-        if (!dims_equal(to, g->layout))
-            g = sherd__move_to(g, to, false);
+        if (!dims_equal(was.to, g->layout))
+            g = sherd__move_to(g, was.to, false);
     }
     grad_in[0] = sherd_view(g, shape, ndim);
 }
@@ -320,8 +412,7 @@ static bool complete(const sherd__operands *o, int64_t *out, const int64_t *shap
 sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
 {
     static const char *const names[] = {"a"};
-    const sherd_layout *from = NULL, *to = NULL;
-    const char *reason;
+    image as = {NULL, NULL};
     sherd_tensor *failed;
     sherd__operands o = {"sherd_view", names, &a, 1, 0};
     int64_t wanted[SHERD_MAX_DIMS];
@@ -334,8 +425,7 @@ sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
         return failed;
     if (ndim == a->ndim && memcmp(wanted, a->shape, (size_t)ndim * sizeof *wanted) == 0)
         return a;
-    if (a->layout && map_layout(&from, &to, &reason, a->layout, wanted, ndim) != SHERD_OK)
-        return reason ? sherd__refuse(&o, SHERD_ENOTSUP, "%s: redistribute first", reason)
-                      : sherd__fail_diag(a->world, true);
-    return view(a, from, to, wanted, ndim);
+    if (a->layout && find_image(&as, a->layout, wanted, ndim) != SHERD_OK)
+        return sherd__fail_diag(a->world, true);
+    return view(a, &as, wanted, ndim);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placing parameters. Every rank holds the whole parameter, equal everywhere, and keeps its part:
- * nothing travels. Parameters lie on the root mesh, so that they meet activations that other axes
- * shard.
+ * Placing parameters. Every rank has the whole parameter, equal everywhere, and keeps its part, or
+ * it knows how to draw one and draws its part: nothing travels. Parameters lie on the root mesh, so
+ * that they meet activations that other axes shard.
  */
 #include "base/num.h"
 #include "parallel/style.h"

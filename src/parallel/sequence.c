@@ -9,7 +9,7 @@
 static sherd_status apply(const sherd_style *style, sherd_module *module, const sherd_mesh *mesh,
                           int axis)
 {
-    sherd_placement sequence = sherd_shard(style->sequence_dim ? style->sequence_dim : 1);
+    sherd_placement sequence = sherd_shard(style->sequence_dim);
     const sherd__recipe recipe = {
         .name = "SequenceParallel",
         .taken = sequence,
@@ -25,5 +25,5 @@ static sherd_status apply(const sherd_style *style, sherd_module *module, const 
 
 sherd_style sherd_sequence_parallel(void)
 {
-    return (sherd_style){.apply = apply, .name = "SequenceParallel"};
+    return (sherd_style){.apply = apply, .name = "SequenceParallel", .sequence_dim = 1};
 }

@@ -90,7 +90,8 @@ static sherd_tensor *adopt(const passage *p, const sherd_module *m, sherd_tensor
     /* Of unknown origin: the style's word counts. Known to differ: it does not. */
     if (taken.kind == SHERD_REPLICATE && x->varies != (unsigned)SHERD__VARIES && (x->varies & own))
         return fail(p, m, x, "it differs along the axis, so it can't be taken for replicated");
-    if (taken.kind == SHERD_REPLICATE && x->varies == 0)
+    /* Equal on all ranks it is the whole, not a piece: joined to a shard it would be there once a rank. */
+    if (taken.kind != SHERD_PARTIAL && x->varies == 0)
         return sherd__promote_recorded(x, p->root, p->recipe.name);
     placements[p->root_axis] = taken;
     return sherd_from_local(x, p->root, placements, taken.kind == SHERD_SHARD ? &infer : NULL);
@@ -177,6 +178,7 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
 {
     passage *p = payload;
     sherd_tensor *x = in->count > 0 && !in->name[0] ? in->value[0] : NULL;
+    bool whole;
 
     if (!x) {
         sherd__raise(p->world, SHERD_EINVAL, "module \"%s\" (%s): no positional argument arrived",
@@ -185,12 +187,13 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     }
     if (sherd_tensor_failed(x))
         return;
+    whole = !x->layout && x->varies == 0;
     if (!x->layout)
         x = adopt(p, self, x);
     if (!sherd_tensor_failed(x)) {
         if (sherd_layout_mesh(x->layout) != p->root)
             x = fail(p, self, x, "it lies on another mesh");
-        else if (!lies_as_declared(p, x))
+        else if (!whole && !lies_as_declared(p, x))
             x = refuse_input(p, self, x);
         else
             x = move(p, self, x, p->recipe.desired);

@@ -21,7 +21,7 @@ static void *first(const sherd_tensor *t)
 
 const void *sherd__data(sherd_tensor *t)
 {
-    if (!t->storage)
+    if (!t->storage || (t->storage->later && !sherd__make_now(t)))
         return NULL;
     if (t->storage->block && !sherd__block_readable(t->world, t->storage->block))
         return NULL;
@@ -96,6 +96,8 @@ static void *writable(sherd_tensor *t)
                            sherd_tensor_text(t));
         return NULL;
     }
+    if (!sherd__make_now(t))
+        return NULL;
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
     t->storage->version++;

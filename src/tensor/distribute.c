@@ -22,6 +22,13 @@ static bool same_shape(const sherd_tensor *t, const sherd_layout *layout)
            memcmp(t->shape, layout->spec.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
 }
 
+/* Whether what t will hold is not made yet, and t is all of it, in its order. */
+static bool is_left_for_later(const sherd_tensor *t)
+{
+    int64_t bytes = t->count * (int64_t)sherd_dtype_bytes(t->dtype);
+    return t->storage->later && sherd__is_contiguous(t) && t->storage->bytes == bytes;
+}
+
 /* A copy, never a view: the result must not change when the plain tensor is written again. */
 static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
 {
@@ -32,6 +39,10 @@ static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
 
     if (!out->storage || out->count == 0)
         return out;
+    if (is_left_for_later(t)) {
+        sherd__draw(out, t->storage->later);
+        return out;
+    }
     const char *data = sherd__data(t);
     if (!data) {
         sherd_tensor_release(out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensors out of nothing: copies of data, fills, random numbers. Each rank makes its own box; nothing travels.
- * Random numbers are a function of the global index of their element, so a box costs one kernel call for each of
- * its runs of neighbours in the global order.
+ * Random numbers are a function of the global index of their element; later.c draws them.
  */
 #include "tensor/state.h"
 
@@ -113,6 +112,19 @@ sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_
     return t;
 }
 
+sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                   int ndim, double value)
+{
+    const sherd__values values = {.dtype = dtype, .constant = value};
+
+    if (!world)
+        return NULL;
+    if (!is_valid(world, "sherd_constant_later", dtype, shape, ndim) ||
+        !fits(world, false, "sherd_constant_later", dtype, value))
+        return sherd__failed(world);
+    return sherd__new_later(world, ndim, shape, &values);
+}
+
 /* Whether this rank holds the value, rather than a zero, of what is pending. */
 static bool holds_value(const sherd_tensor *t)
 {
@@ -162,25 +174,13 @@ typedef struct request {
     const int64_t *shape;
     const sherd_layout *layout; /* NULL: a plain tensor of `shape` */
     sherd_distribution distribution;
+    bool later; /* of a plain one: it takes its memory later */
 } request;
 
 sherd_generator sherd_generator_named(const char *name)
 {
     sherd_generator g = {.name = sherd__hash_text(0, name)};
     return g;
-}
-
-static void draw_box(sherd_tensor *t, const request *r, sherd__key key)
-{
-    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(r->world), r->dtype);
-    const sherd_distribution *d = &r->distribution;
-    size_t element = sherd_dtype_bytes(t->dtype);
-    char *dst = sherd__fresh(t);
-    sherd__walk w;
-
-    for (sherd__walk_begin(&w, t); sherd__walk_next(&w);)
-        (d->normal ? kernels->normal : kernels->uniform)(w.length, dst + (size_t)w.local * element,
-                                                         d->a, d->b, key, w.global);
 }
 
 static bool is_valid_random(const request *r)
@@ -201,14 +201,6 @@ static bool is_valid_random(const request *r)
     return true;
 }
 
-static uint64_t hash_of_request(const request *r, sherd__key key)
-{
-    uint64_t hash = sherd__attribute(sherd__key_word(key), r->distribution.normal);
-
-    return sherd__attribute_double(sherd__attribute_double(hash, r->distribution.a),
-                                   r->distribution.b);
-}
-
 static sherd_tensor *draw(const request *r, sherd_generator *generator)
 {
     sherd_tensor *t;
@@ -221,11 +213,14 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
         sherd__philox_key(sherd_world_seed(r->world), generator->name, generator->calls++);
     if (!is_valid_random(r))
         return sherd__failed(r->world);
+    const sherd__values values = {r->dtype, true, 0, r->distribution, key};
+    if (r->later)
+        return sherd__new_later(r->world, r->ndim, r->shape, &values);
     t = r->layout ? sherd__new_on(r->layout, r->dtype)
                   : sherd__new_plain(r->world, r->dtype, r->ndim, r->shape, 0);
     if (t->storage) {
-        draw_box(t, r, key);
-        sherd__note_one(r->function, NULL, hash_of_request(r, key), t);
+        sherd__draw(t, &values);
+        sherd__note_one(r->function, NULL, sherd__values_hash(&values), t);
     }
     return t;
 }
@@ -233,8 +228,16 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
 sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape, int ndim,
                            sherd_distribution distribution, sherd_generator *generator)
 {
-    request r = {world, "sherd_random", dtype, ndim, shape, NULL, distribution};
+    request r = {world, "sherd_random", dtype, ndim, shape, NULL, distribution, false};
     return draw(&r, generator);
+}
+
+sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                 int ndim, sherd_distribution distribution,
+                                 sherd_generator *generator)
+{
+    request r = {world, "sherd_random_later", dtype, ndim, shape, NULL, distribution, true};
+    return world ? draw(&r, generator) : NULL;
 }
 
 sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,

@@ -262,6 +262,8 @@ static bool plan(task *w)
     }
     if (t->layout == w->to)
         return true;
+    if (!sherd__make_now(t))
+        return false;
     if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype), w->options) !=
         SHERD_OK) {
         w->plan = NULL;

@@ -55,6 +55,8 @@ uint64_t sherd__content(sherd_tensor *t)
 {
     uint64_t hash = 0;
 
+    if (t->storage->later)
+        return sherd__values_hash(t->storage->later);
     if (sherd__verifies(t->world))
         hash_content(t, &hash);
     return hash;

@@ -17,6 +17,7 @@ static void storage_release(sherd__storage *storage)
     if (!storage || --storage->refs > 0)
         return;
     sherd__block_give(storage->world, storage->block);
+    sherd__free(sherd__world_heap(storage->world), storage->later);
     sherd__free(sherd__world_heap(storage->world), storage);
 }
 
@@ -95,8 +96,26 @@ sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
     return t;
 }
 
-/* Give a described tensor its storage. On failure the tensor is released and the failure reported. */
-static sherd_tensor *furnish(sherd_tensor *t)
+/* Memory, or what it will hold. False: failed and reported. */
+static bool fill_storage(sherd__storage *storage, bool distributed, const sherd__values *later)
+{
+    if (!later) {
+        storage->block = sherd__block_take(storage->world, storage->bytes, distributed);
+        return storage->block != NULL;
+    }
+    storage->later = sherd__alloc(sherd__world_heap(storage->world), 1, sizeof *later);
+    if (storage->later)
+        *storage->later = *later;
+    else
+        sherd__fail_tensor(storage->world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
+    return storage->later != NULL;
+}
+
+/*
+ * Give a described tensor its storage; `later`: what it will hold, NULL = it takes its memory now. On failure the
+ * tensor is released and the failure reported.
+ */
+static sherd_tensor *furnish(sherd_tensor *t, const sherd__values *later)
 {
     sherd_world *world = t->world;
     bool distributed = t->layout != NULL;
@@ -119,15 +138,16 @@ static sherd_tensor *furnish(sherd_tensor *t)
     t->storage->refs = 1;
     t->storage->world = world;
     t->storage->bytes = bytes;
-    if (bytes > 0 && !(t->storage->block = sherd__block_take(world, bytes, distributed))) {
+    if (bytes > 0 && !fill_storage(t->storage, distributed, later)) {
         sherd_tensor_release(t);
         return NULL;
     }
     return t;
 }
 
-sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
-                                 const int64_t *shape, unsigned varies)
+/* A plain tensor without storage. NULL: failed and reported. */
+static sherd_tensor *describe_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                                    const int64_t *shape, unsigned varies)
 {
     sherd_tensor *t = create(sherd__tensors_of(world));
 
@@ -145,7 +165,14 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
         sherd__fail_tensor(world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
         return NULL;
     }
-    return furnish(t);
+    return t;
+}
+
+sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+                                 const int64_t *shape, unsigned varies)
+{
+    sherd_tensor *t = describe_plain(world, dtype, ndim, shape, varies);
+    return t ? furnish(t, NULL) : NULL;
 }
 
 /* What this rank holds: nothing outside of the mesh, also of a scalar. */
@@ -178,13 +205,22 @@ sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
     t->ndim = spec->ndim;
     memcpy(t->shape, spec->shape, sizeof t->shape);
     set_local(t, layout);
-    return furnish(t);
+    return furnish(t, NULL);
 }
 
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                const int64_t *shape, unsigned varies)
 {
     sherd_tensor *t = sherd__loose_plain(world, dtype, ndim, shape, varies);
+    return t && sherd__scope_add(t) ? t : sherd__failed(world);
+}
+
+sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
+                               const sherd__values *values)
+{
+    sherd_tensor *t = describe_plain(world, values->dtype, ndim, shape, 0);
+
+    t = t ? furnish(t, values) : NULL;
     return t && sherd__scope_add(t) ? t : sherd__failed(world);
 }
 

@@ -6,11 +6,21 @@
 #include "sherd/tensor.h"
 #include "world/world.h"
 
+/* What elements hold, each a function of its row-major number in the whole tensor: so any box can be made alone. */
+typedef struct sherd__values {
+    sherd_dtype dtype;
+    bool drawn; /* from the distribution, by the key; else all hold `constant` */
+    double constant;
+    sherd_distribution distribution;
+    sherd__key key;
+} sherd__values;
+
 /* Counted memory. Each in-place write raises the version, which saved tensors check. */
 typedef struct sherd__storage {
     int refs;
     sherd_world *world;
-    sherd__block *block; /* NULL for no elements */
+    sherd__block *block;  /* NULL for no elements, and as long as there is `later` */
+    sherd__values *later; /* memory is not taken yet: what it will hold */
     int64_t bytes;
     int64_t version;
     int saved; /* how often the tape holds it; records of a leaf's storage do not count */
@@ -92,7 +102,10 @@ static inline uint64_t sherd__attribute(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 uint64_t sherd__attribute_double(uint64_t hash, double value);
-/* With SHERD_VERIFY a hash of the local elements, for what is said to be equal everywhere; else 0. */
+/*
+ * For what is said to be equal everywhere: a hash of what it will hold, if that is left for later; with SHERD_VERIFY one of
+ * the local elements; else 0.
+ */
 uint64_t sherd__content(sherd_tensor *t);
 
 /* An expression fails: raises the alarm (distributed) or keeps it local (plain), and returns the failed tensor. */
@@ -111,6 +124,15 @@ bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
+/* A plain tensor that does not vary and takes its memory when its data is first needed. */
+sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
+                               const sherd__values *values);
+/* Fill a tensor just made here, any box of the whole. */
+void sherd__draw(sherd_tensor *t, const sherd__values *values);
+/* What ranks that draw the same must agree on. */
+uint64_t sherd__values_hash(const sherd__values *values);
+/* Take the memory and draw the values, if that is still to be done. False: there is none, the alarm is up. */
+bool sherd__make_now(sherd_tensor *t);
 /* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
 sherd_tensor *sherd__new_view(sherd_tensor *t);
 
