@@ -2,6 +2,8 @@
 /* Ranks as forked processes: how they end, by themselves and otherwise. */
 #include "world_scene.h"
 
+#include <pthread.h>
+
 /* ---- a rank is killed -------------------------------------------------------------------------- */
 
 /* All but the victim wait for its call; it computes. */
@@ -211,6 +213,79 @@ static void what_bodies_return_comes_out(void)
     }
 }
 
+/* ---- a parent that deals with its children ------------------------------------------------------ */
+
+static void ignore_children(void)
+{
+    signal(SIGCHLD, SIG_IGN);
+}
+
+static void reap_all(int signal)
+{
+    (void)signal;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+static void reap_in_a_handler(void)
+{
+    signal(SIGCHLD, reap_all);
+}
+
+static void *steal(void *unused)
+{
+    for (;; sleep_for(0.0002))
+        reap_all(0);
+    return unused;
+}
+
+static void reap_in_a_thread(void)
+{
+    pthread_t thief;
+
+    CHECK_EQ(pthread_create(&thief, NULL, steal, NULL), 0);
+}
+
+static int one_returns_three(sherd_world *world, void *payload)
+{
+    (void)payload;
+    return share(world, line_of_ranks(world)) && sherd_world_rank(world) == 2 ? 3 : 0;
+}
+
+static int one_is_killed(sherd_world *world, void *payload)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    (void)payload;
+    if (sherd_world_rank(world) == 2)
+        raise(SIGKILL);
+    share(world, mesh);
+    return sherd_world_check(world) == SHERD_EPEER ? 0 : 9;
+}
+
+/* Also where the status of a child goes to somebody else in the program, or to nobody. */
+static void the_status_of_a_rank_is_not_lost(void)
+{
+    static void (*const parents[])(void) = {ignore_children, reap_in_a_handler, reap_in_a_thread};
+
+    for (int i = 0; i < LEN(parents); i++) {
+        bool stolen = parents[i] == reap_in_a_thread;
+        before = parents[i];
+        ending e = play(RANKS, one_returns_three, NULL);
+        CHECK_EQ(e.status, 0);
+        CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_OK);
+        CHECK_EQ(atomic_load(&shown->exit_status), 3);
+        e = play(RANKS, one_is_killed, NULL);
+        CHECK(e.seconds < 2 && !e.left);
+        CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_EPEER);
+        if (!stolen)
+            CHECK_EQ(atomic_load(&shown->exit_status), 137);
+        CHECK(atomic_load(&shown->exit_status) != 0);
+        CHECK(strncmp(e.err, "sherd: rank 2 ", 14) == 0);
+    }
+    before = NULL;
+}
+
 /* ---- limits ------------------------------------------------------------------------------------ */
 
 static int nothing(sherd_world *world, void *payload)
@@ -294,6 +369,7 @@ static const check_test tests[] = {
     {TEST(ranks_vanish_with_their_parent)},
     {TEST(a_rank_that_leaves_is_named)},
     {TEST(what_bodies_return_comes_out)},
+    {TEST(the_status_of_a_rank_is_not_lost)},
     {TEST(rank_counts_are_limited)},
     {TEST(ranks_are_pinned_where_there_are_cores)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},

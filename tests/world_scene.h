@@ -30,7 +30,8 @@ typedef struct board {
 } board;
 
 static board *shown;
-static const char *self; /* this program */
+static const char *self;     /* this program */
+static void (*before)(void); /* what the parent does before it starts ranks; NULL = nothing */
 
 /* How a scene ended. */
 typedef struct ending {
@@ -94,6 +95,8 @@ static inline pid_t start_scene(int err, int ranks, part body, const char *mode)
     if (pid)
         return pid;
     dup2(err, 2);
+    if (before)
+        before();
     if (mode) {
         sherd__diag diag = {.rank = -1};
         char *argv[] = {(char *)(uintptr_t)self, (char *)(uintptr_t)mode, NULL};

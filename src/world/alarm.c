@@ -49,6 +49,9 @@ void sherd__end_text(const sherd__control *control, uint64_t word, char *out, si
     case SHERD__END_EXITED:
         snprintf(out, room, "rank %d exited with status %d before closing its world", rank, value);
         return;
+    case SHERD__END_VANISHED:
+        snprintf(out, room, "rank %d ended before closing its world; how is not known", rank);
+        return;
     case SHERD__END_TOLD:
         copy_text(out, room, control->post[rank].ending);
         return;

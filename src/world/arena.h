@@ -107,6 +107,8 @@ typedef struct sherd__post {
     _Atomic uint32_t waits,
         needs; /* need[0..waits): its wait; need[waits..needs): records its open calls lack */
     sherd__need need[SHERD__NEEDS];
+    /* For whoever watches (launch.h); no part of the protocol. */
+    _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
 } sherd__post;
 
 typedef struct sherd__verdict {

@@ -180,7 +180,8 @@ typedef enum sherd__end {
     SHERD__END_KILLED = 1,  /* value = signal */
     SHERD__END_STOPPED = 2, /* value = signal */
     SHERD__END_EXITED = 3,  /* value = exit status */
-    SHERD__END_TOLD = 4     /* text in the rank's post */
+    SHERD__END_TOLD = 4,    /* text in the rank's post */
+    SHERD__END_VANISHED = 5 /* nobody knows how */
 } sherd__end;
 
 static inline uint64_t sherd__end_word(sherd__end end, int rank, int value, sherd_status status)

@@ -26,7 +26,13 @@ typedef struct sherd__launch_plan {
     sherd__arena arena;
 } sherd__launch_plan;
 
-/* Join, run the body, close. *opened: what joining returned (then the body did not run); *closed: the last check. */
+/* The exit status that a rank's value becomes: what is not 0 stays so. */
+static inline int sherd__exit_code(int value)
+{
+    return value && (value & 0xFF) == 0 ? 1 : value & 0xFF;
+}
+
+/* Join, run the body, leave its value in the post, close. *opened: what joining returned (then the body did not run); *closed: the last check. */
 int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *opened,
                     sherd_status *closed, sherd__diag *diag);
 
@@ -44,6 +50,19 @@ int sherd__cores(void);
 sherd__pinning sherd__pin(int rank);
 void sherd__unpin(const sherd__pinning *before);
 
+/* ---- signals.c -------------------------------------------------------------------------------- */
+
+/* What a process that watches does with signals, and what it did before. */
+typedef struct sherd__signals {
+    sigset_t taken; /* blocked, to be read from a signalfd: those that end this process */
+    sigset_t mask;
+    struct sigaction child;
+} sherd__signals;
+
+/* Before there are children; given back in each of them, and when none is left. */
+void sherd__signals_take(sherd__signals *out);
+void sherd__signals_give_back(const sherd__signals *signals);
+
 /* ---- watch.c ---------------------------------------------------------------------------------- */
 
 /* A process that is a rank. */
@@ -55,15 +74,13 @@ typedef struct sherd__child {
     int64_t stopped_since; /* ns; 0 = it is not stopped */
 } sherd__child;
 
-/* SIGINT, SIGTERM, SIGHUP: to be blocked while there are children. */
-void sherd__ending_signals(sigset_t *set);
-
 /*
  * Watch the children of an arena until all have ended. A child that dies, or exits without closing its world, ends the
  * world for all, with one line on standard error; those still alive 1.5 s later are killed. One of the ending signals
  * ends all and is returned; otherwise 0.
  */
-int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks);
+int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks,
+                 const sherd__signals *signals);
 /* The exit status of all: the first that is not 0 of those that did not merely follow another's death. */
 int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks);
 

@@ -20,12 +20,12 @@
 /* ---- children --------------------------------------------------------------------------------- */
 
 /* What every child does first: die with its parent, and take signals again. */
-static void be_child(pid_t parent, const sigset_t *mask)
+static void be_child(pid_t parent, const sherd__signals *signals)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    sigprocmask(SIG_SETMASK, mask, NULL);
+    sherd__signals_give_back(signals);
 }
 
 static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
@@ -37,7 +37,7 @@ static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
     fflush(NULL);
     if (opened)
         _exit(1);
-    _exit(value && (value & 0xFF) == 0 ? 1 : value & 0xFF);
+    _exit(sherd__exit_code(value));
 }
 
 /* The environment of a launched program. */
@@ -96,18 +96,17 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
 {
     sherd__child child[SHERD_MAX_RANKS] = {{0}};
     sherd__arena arena = plan->arena;
-    sigset_t set, mask;
+    sherd__signals signals;
     pid_t parent = getpid();
     int signal = 0;
     sherd_status status = SHERD_OK;
 
     fflush(NULL); /* or each child would write what is buffered again */
-    sherd__ending_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, &mask);
+    sherd__signals_take(&signals);
     for (int r = 0; r < plan->ranks && !status; r++) {
         child[r].pid = fork();
         if (child[r].pid == 0) {
-            be_child(parent, &mask);
+            be_child(parent, &signals);
             run_child(plan, r);
         }
         if (child[r].pid < 0) {
@@ -118,11 +117,11 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
         }
     }
     if (!status) {
-        signal = sherd__watch(&arena, child, plan->ranks);
+        signal = sherd__watch(&arena, child, plan->ranks, &signals);
         *exit_status = sherd__exit_status(&arena, child, plan->ranks);
         status = outcome(&arena, plan->ranks, diag);
     }
-    sigprocmask(SIG_SETMASK, &mask, NULL);
+    sherd__signals_give_back(&signals);
     if (signal)
         raise(signal); /* it was for this process too */
     return status;
@@ -132,7 +131,7 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
 
 /* Forks all, and waits until they have become the program; if one can not, none is left. */
 static sherd_status start_programs(sherd__child *child, int ranks, char *const argv[], int fd,
-                                   const sigset_t *mask, sherd__diag *diag)
+                                   const sherd__signals *signals, sherd__diag *diag)
 {
     pid_t parent = getpid();
     int report[2], reason = 0;
@@ -142,7 +141,7 @@ static sherd_status start_programs(sherd__child *child, int ranks, char *const a
     for (int r = 0; r < ranks; r++) {
         child[r].pid = fork();
         if (child[r].pid == 0) {
-            be_child(parent, mask);
+            be_child(parent, signals);
             run_program(argv, fd, r, ranks, report[1]);
         }
         if (child[r].pid < 0) {
@@ -168,7 +167,7 @@ int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
 {
     sherd__child child[SHERD_MAX_RANKS] = {{0}};
     sherd__arena arena;
-    sigset_t set, mask;
+    sherd__signals signals;
     int fd, signal = 0, code = 0;
 
     if (ranks < 1)
@@ -178,15 +177,14 @@ int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
                            SHERD_MAX_RANKS);
     if (sherd__arena_create(&arena, ranks, 0, &fd, diag))
         return diag->status;
-    sherd__ending_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, &mask);
-    code = start_programs(child, ranks, argv, fd, &mask, diag);
+    sherd__signals_take(&signals);
+    code = start_programs(child, ranks, argv, fd, &signals, diag);
     close(fd);
     if (!code) {
-        signal = sherd__watch(&arena, child, ranks);
+        signal = sherd__watch(&arena, child, ranks, &signals);
         code = sherd__exit_status(&arena, child, ranks);
     }
-    sigprocmask(SIG_SETMASK, &mask, NULL);
+    sherd__signals_give_back(&signals);
     sherd__arena_unmap(&arena);
     if (signal)
         raise(signal);

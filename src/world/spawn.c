@@ -45,6 +45,7 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
     if (*opened)
         return 0;
     int value = plan->body(world, plan->payload);
+    atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
     *closed = sherd_world_close(world);
     return value;
 }

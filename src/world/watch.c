@@ -68,6 +68,21 @@ static unsigned presence_of(const watch *w, int rank)
     return atomic_load(&w->arena->control->post[rank].presence);
 }
 
+/*
+ * Somebody else in this program has taken the status of a child: the rank's own word counts. One that has closed its
+ * world without leaving a value is a program, and has ended well as far as anybody knows.
+ */
+static void note_lost_end(watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    uint64_t value = sherd__look(&w->arena->control->post[rank].value);
+
+    child->ended = true;
+    child->code = value ? (int)value - 1 : presence_of(w, rank) == SHERD__GONE ? 0 : 1;
+    if (presence_of(w, rank) == SHERD__PRESENT)
+        lose(w, SHERD__END_VANISHED, rank, 0);
+}
+
 static void note_end(watch *w, int rank, const siginfo_t *info)
 {
     sherd__child *child = &w->child[rank];
@@ -89,10 +104,7 @@ static void look_at(watch *w, int rank)
     while (!child->ended) {
         memset(&info, 0, sizeof info);
         if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG)) {
-            /* Somebody else has taken its status: all that is known is whether it had closed. */
-            info.si_code = CLD_EXITED;
-            info.si_status = presence_of(w, rank) == SHERD__GONE ? 0 : 1;
-            note_end(w, rank, &info);
+            note_lost_end(w, rank);
             return;
         }
         if (info.si_pid == 0)
@@ -162,12 +174,9 @@ static bool all_ended(const watch *w)
     return true;
 }
 
-static void open_fds(watch *w)
+static void open_fds(watch *w, const sherd__signals *signals)
 {
-    sigset_t set;
-
-    sherd__ending_signals(&set);
-    w->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    w->signals = signalfd(-1, &signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
     for (int r = 0; r < w->ranks; r++)
         w->child[r].fd = (int)syscall(SYS_pidfd_open, w->child[r].pid, 0);
 }
@@ -181,19 +190,11 @@ static void close_fds(const watch *w)
             close(w->child[r].fd);
 }
 
-void sherd__ending_signals(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
-}
-
-int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks)
+int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks, const sherd__signals *signals)
 {
     watch w = {.arena = arena, .child = child, .ranks = ranks};
 
-    open_fds(&w);
+    open_fds(&w, signals);
     for (;;) {
         for (int r = 0; r < ranks; r++)
             look_at(&w, r);
@@ -219,7 +220,7 @@ int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int
     /* The others followed the one that was lost. */
     if (end == SHERD__END_KILLED || end == SHERD__END_STOPPED)
         return 128 + (int)(word >> 8 & 0xFFFF);
-    if (end == SHERD__END_EXITED)
+    if (end == SHERD__END_EXITED || end == SHERD__END_VANISHED)
         return child[rank].code ? child[rank].code : 1;
     for (int r = 0; r < ranks; r++)
         if (child[r].code)
