@@ -23,7 +23,8 @@ static int read_ranks(const char *text)
 static int start(int ranks, char **program)
 {
     sherd__diag diag = {.rank = -1};
-    int exit_status = sherd__launch(ranks, program, &diag);
+    const sherd__launch_options options = {.ranks = ranks, .argv = program};
+    int exit_status = sherd__launch(&options, &diag);
 
     if (exit_status < 0) {
         fprintf(stderr, "sherd run: %s\n", diag.text);

@@ -69,7 +69,7 @@ static void programs_are_run_as_ranks(void)
     CHECK_TEXT(e.err, "");
     e = play(RANKS, NULL, "usage");
     CHECK_EQ(e.status, 2);
-    CHECK_TEXT(e.err, "");
+    CHECK_TEXT(e.err, "sherd: rank 0 exited with status 2\n");
     e = play(RANKS, NULL, "seeds");
     CHECK_EQ(e.status, 0);
     e = play(RANKS, NULL, "one-stays-away");

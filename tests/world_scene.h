@@ -102,7 +102,7 @@ static inline pid_t start_scene(int err, int ranks, part body, const char *mode)
         char *argv[] = {(char *)(uintptr_t)self, (char *)(uintptr_t)mode, NULL};
         if (strcmp(mode, "missing") == 0)
             argv[0] = (char *)(uintptr_t) "/no/such/program";
-        int code = sherd__launch(ranks, argv, &diag);
+        int code = sherd__launch(&(sherd__launch_options){.ranks = ranks, .argv = argv}, &diag);
         snprintf(shown->spawn_text, sizeof shown->spawn_text, "%s", diag.text);
         atomic_store(&shown->spawn_status, diag.status);
         _exit(code < 0 ? 99 : code);

@@ -77,7 +77,8 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * return. If a rank dies, one line on standard error names the rank and the signal, and the others end.
  *
  * @local
- * @shapes *exit_status: 0 if every body returned 0, else the first value that is not, 128 + signal for a rank that was killed
+ * @shapes *exit_status: 0 if every body returned 0 and no rank was lost; else the first value that is not 0, 128 + signal
+ *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
  *         says what ranks are, whatever the options say); ELIMIT more than SHERD_MAX_RANKS; ENOMEM no

@@ -109,6 +109,8 @@ typedef struct sherd__post {
     sherd__need need[SHERD__NEEDS];
     /* For whoever watches (launch.h); no part of the protocol. */
     _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
+    sherd__word told; /* -status of the failure that it learned of since the last good check */
+    char told_text[SHERD_ERROR_BYTES];
 } sherd__post;
 
 typedef struct sherd__verdict {

@@ -31,7 +31,8 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return check_paper(world);
     if (world->closed.status)
         return say_closed(world);
-    return world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    return sherd__post_told(world, kind,
+                            world->transport->meet(world, (int)kind, SHERD_OK, 0, name));
 }
 
 sherd_status sherd_world_check(sherd_world *world)
@@ -46,7 +47,8 @@ sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t argume
         return mine;
     if (world->closed.status)
         return say_closed(world);
-    return world->transport->meet(world, SHERD__AGREE, mine, arguments, name);
+    return sherd__post_told(world, SHERD__AGREE,
+                            world->transport->meet(world, SHERD__AGREE, mine, arguments, name));
 }
 
 const char *sherd_world_error(const sherd_world *world)

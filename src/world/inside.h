@@ -193,8 +193,14 @@ static inline sherd_status sherd__status_in(uint64_t word)
 {
     return (sherd_status) - (int)(word & 0xFF);
 }
+/* Whether ranks were lost to each other: no world goes on after that. */
+static inline bool sherd__is_lost(sherd_status status)
+{
+    return status == SHERD_EPEER || status == SHERD_ETIMEDOUT;
+}
 /* "rank 2 was killed by signal 9 (SIGKILL)" into out[room]. */
 void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room);
+const char *sherd__signal_name(int signal);
 /* Close the world for all, unless it is closed; wakes everybody. */
 void sherd__end_world(sherd__arena *arena, uint64_t word);
 /* The same for a reason that this rank tells; the text goes to its post. */
@@ -303,6 +309,8 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
                                const char *name);
 /* check.c: a check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
+/* post.c: leave what a meeting came to for whoever watches; gives the status back. */
+sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
 

@@ -7,14 +7,20 @@
 
 #include "arena.h"
 
+typedef struct sherd__launch_options {
+    int ranks;
+    char *const
+        *argv; /* the program and its arguments, NULL at the end; it is looked for in PATH */
+} sherd__launch_options;
+
 /*
- * `sherd run`: start `ranks` copies of a program as the ranks of one arena, watch them, and wait for the end.
- * argv is the program and its arguments, NULL at the end; it is looked for in PATH. Returns the exit status: 0 if all
- * returned 0, else the first that is not, 128 + signal if a rank was killed. If a rank dies, one line on standard
- * error says so and the others end. A negative value is the sherd_status (text in diag) of a failure to start: EINVAL
- * the program can not be run, ELIMIT, ENOMEM. A signal that ends this process is passed on to all, then raised again.
+ * `sherd run`: start copies of a program as the ranks of one arena, watch them, and wait for the end. Returns the exit
+ * status: 0 if all returned 0 and none left the others alone, else the first that is not, 128 + signal if a rank was
+ * killed; then the last line on standard error names the cause. A negative value is the sherd_status (text in diag) of
+ * a failure to start: EINVAL the program can not be run, ELIMIT, ENOMEM. A signal that ends this process is passed on
+ * to all, then raised again.
  */
-int sherd__launch(int ranks, char *const argv[], sherd__diag *diag);
+int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 
 /* What a spawned rank does. */
 typedef struct sherd__launch_plan {
@@ -74,14 +80,40 @@ typedef struct sherd__child {
     int64_t stopped_since; /* ns; 0 = it is not stopped */
 } sherd__child;
 
+typedef struct sherd__watch {
+    sherd__arena *arena;
+    sherd__child *child; /* one a rank */
+    int ranks;
+    const sherd__signals *signals;
+    bool
+        launcher; /* `sherd run`, which says what happened in its last line; else it is said at once */
+
+    /* Set while watching. */
+    int signal_fd;
+    int signal;      /* that is to end this process; 0 = none */
+    bool lost_first; /* the world had ended before that signal came */
+    int64_t kill_at; /* when survivors are killed, ns; 0 = not yet */
+} sherd__watch;
+
 /*
- * Watch the children of an arena until all have ended. A child that dies, or exits without closing its world, ends the
- * world for all, with one line on standard error; those still alive 1.5 s later are killed. One of the ending signals
- * ends all and is returned; otherwise 0.
+ * Watch until all ranks have ended. One that dies, or exits without closing its world, ends the world for all; those
+ * still alive 1.5 s later are killed. One of the ending signals is passed on to all.
  */
-int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks,
-                 const sherd__signals *signals);
-/* The exit status of all: the first that is not 0 of those that did not merely follow another's death. */
+void sherd__watch_all(sherd__watch *w);
+
+/* ---- ending.c: what came of all, once all have ended ------------------------------------------- */
+
+/* The first exit status that is not 0 of those that did not merely follow another's death. */
 int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks);
+/* Why it is not 0, in one line: "rank 1 exited with status 3: rank 1: out of memory". */
+void sherd__cause_text(const sherd__arena *arena, const sherd__child *child, char *out,
+                       size_t room);
+
+/* ---- post.c: what a rank has left in its post; it may be half written -------------------------- */
+
+/* A text out of shared memory into out[room]: one line, whatever is there. */
+void sherd__read_text(char *out, size_t room, const char *shared, size_t shared_room);
+/* The failure that a rank learned of since its last good check; OK and "" if there is none. */
+sherd_status sherd__read_told(const sherd__post *post, char *out, size_t room);
 
 #endif

@@ -117,7 +117,10 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
         }
     }
     if (!status) {
-        signal = sherd__watch(&arena, child, plan->ranks, &signals);
+        sherd__watch watch = {
+            .arena = &arena, .child = child, .ranks = plan->ranks, .signals = &signals};
+        sherd__watch_all(&watch);
+        signal = watch.signal;
         *exit_status = sherd__exit_status(&arena, child, plan->ranks);
         status = outcome(&arena, plan->ranks, diag);
     }
@@ -163,12 +166,29 @@ static sherd_status start_programs(sherd__child *child, int ranks, char *const a
     return sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", argv[0], strerror(reason));
 }
 
-int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
+/* The last line: why the exit status is not 0. */
+static void say_cause(const sherd__watch *watch, int code)
+{
+    char text[2 * SHERD_ERROR_BYTES];
+
+    if (watch->signal && !watch->lost_first)
+        snprintf(text, sizeof text, "ended by signal %d (%s)", watch->signal,
+                 sherd__signal_name(watch->signal));
+    else if (code)
+        sherd__cause_text(watch->arena, watch->child, text, sizeof text);
+    else
+        return;
+    fprintf(stderr, "sherd: %s\n", text);
+}
+
+int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
 {
     sherd__child child[SHERD_MAX_RANKS] = {{0}};
     sherd__arena arena;
     sherd__signals signals;
-    int fd, signal = 0, code = 0;
+    int fd, code = 0, ranks = options->ranks;
+    sherd__watch watch = {
+        .arena = &arena, .child = child, .ranks = ranks, .signals = &signals, .launcher = true};
 
     if (ranks < 1)
         return sherd__fail(diag, SHERD_EINVAL, "%d ranks: at least 1", ranks);
@@ -178,15 +198,16 @@ int sherd__launch(int ranks, char *const argv[], sherd__diag *diag)
     if (sherd__arena_create(&arena, ranks, 0, &fd, diag))
         return diag->status;
     sherd__signals_take(&signals);
-    code = start_programs(child, ranks, argv, fd, &signals, diag);
+    code = start_programs(child, ranks, options->argv, fd, &signals, diag);
     close(fd);
     if (!code) {
-        signal = sherd__watch(&arena, child, ranks, &signals);
+        sherd__watch_all(&watch);
         code = sherd__exit_status(&arena, child, ranks);
+        say_cause(&watch, code);
     }
     sherd__signals_give_back(&signals);
     sherd__arena_unmap(&arena);
-    if (signal)
-        raise(signal);
-    return signal ? 128 + signal : code;
+    if (watch.signal)
+        raise(watch.signal);
+    return watch.signal ? 128 + watch.signal : code;
 }

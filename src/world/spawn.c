@@ -157,6 +157,8 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
         status = sherd__spawn_here(exit_status, &plan, &diag);
     else
         status = spawn(exit_status, &plan, &diag);
+    if (sherd__is_lost(status) && *exit_status == 0)
+        *exit_status = 1;
     if (status && plan.options->error)
         snprintf(plan.options->error, SHERD_ERROR_BYTES, "%s", diag.text);
     return status;

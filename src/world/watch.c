@@ -26,44 +26,35 @@ enum {
     MS = 1000000
 };
 
-typedef struct watch {
-    sherd__arena *arena;
-    sherd__child *child;
-    int ranks;
-    int signals;     /* signalfd, or -1 */
-    int signal;      /* that the parent got; 0 = none */
-    int64_t kill_at; /* when survivors are killed; 0 = not yet */
-} watch;
-
-static void kill_all(const watch *w, int signal)
+static void kill_all(const sherd__watch *w, int signal)
 {
     for (int r = 0; r < w->ranks; r++)
         if (!w->child[r].ended)
             kill(w->child[r].pid, signal);
 }
 
-static void set_grace(watch *w, int64_t ms)
+static void set_grace(sherd__watch *w, int64_t ms)
 {
     if (!w->kill_at)
         w->kill_at = sherd__now() + ms * MS;
 }
 
 /* A rank is lost: end the world for all, and say so once. */
-static void lose(watch *w, sherd__end end, int rank, int value)
+static void lose(sherd__watch *w, sherd__end end, int rank, int value)
 {
     char text[SHERD_ERROR_BYTES];
     uint64_t word = sherd__end_word(end, rank, value, SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
     sherd__end_world(w->arena, word);
-    if (first && !w->signal && sherd__look(&w->arena->control->death) == word) {
+    if (first && !w->signal && !w->launcher && sherd__look(&w->arena->control->death) == word) {
         sherd__end_text(w->arena->control, word, text, sizeof text);
         fprintf(stderr, "sherd: %s\n", text);
     }
     set_grace(w, GRACE_MS);
 }
 
-static unsigned presence_of(const watch *w, int rank)
+static unsigned presence_of(const sherd__watch *w, int rank)
 {
     return atomic_load(&w->arena->control->post[rank].presence);
 }
@@ -72,7 +63,7 @@ static unsigned presence_of(const watch *w, int rank)
  * Somebody else in this program has taken the status of a child: the rank's own word counts. One that has closed its
  * world without leaving a value is a program, and has ended well as far as anybody knows.
  */
-static void note_lost_end(watch *w, int rank)
+static void note_lost_end(sherd__watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     uint64_t value = sherd__look(&w->arena->control->post[rank].value);
@@ -83,7 +74,7 @@ static void note_lost_end(watch *w, int rank)
         lose(w, SHERD__END_VANISHED, rank, 0);
 }
 
-static void note_end(watch *w, int rank, const siginfo_t *info)
+static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
 {
     sherd__child *child = &w->child[rank];
     bool killed = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
@@ -96,7 +87,7 @@ static void note_end(watch *w, int rank, const siginfo_t *info)
         lose(w, SHERD__END_EXITED, rank, info->si_status);
 }
 
-static void look_at(watch *w, int rank)
+static void look_at(sherd__watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     siginfo_t info;
@@ -125,31 +116,41 @@ static void look_at(watch *w, int rank)
     }
 }
 
-/* A rank that ended without ever opening its world is lost only if others opened theirs. */
-static void look_for_absent(watch *w)
+/*
+ * A rank that ended without ever opening its world is lost only if others opened theirs; one that has closed it, if
+ * others have come to a meeting since, of the next world.
+ */
+static void look_for_missing(sherd__watch *w)
 {
+    const sherd__post *post = w->arena->control->post;
+    uint64_t latest = 0;
     bool opened = false;
 
-    for (int r = 0; r < w->ranks; r++)
+    for (int r = 0; r < w->ranks; r++) {
+        uint64_t arrived = sherd__look(&post[r].arrived);
         opened |= presence_of(w, r) != SHERD__ABSENT;
+        latest = arrived > latest ? arrived : latest;
+    }
     for (int r = 0; opened && r < w->ranks; r++)
-        if (w->child[r].ended && presence_of(w, r) == SHERD__ABSENT)
+        if (w->child[r].ended &&
+            (presence_of(w, r) == SHERD__ABSENT || sherd__look(&post[r].arrived) < latest))
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
 
-static void read_signal(watch *w)
+static void read_signal(sherd__watch *w)
 {
     struct signalfd_siginfo info;
 
-    if (read(w->signals, &info, sizeof info) != (ssize_t)sizeof info)
+    if (read(w->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
         return;
+    w->lost_first = sherd__look(&w->arena->control->death) != 0;
     w->signal = (int)info.ssi_signo;
     kill_all(w, w->signal);
     kill_all(w, SIGCONT);
     set_grace(w, GRACE_MS);
 }
 
-static void sleep_a_while(watch *w)
+static void sleep_a_while(sherd__watch *w)
 {
     struct pollfd fds[SHERD_MAX_RANKS + 1];
     nfds_t count = 0;
@@ -161,12 +162,12 @@ static void sleep_a_while(watch *w)
         blind |= w->child[r].fd < 0;
         fds[count++] = (struct pollfd){.fd = w->child[r].fd, .events = POLLIN};
     }
-    fds[count++] = (struct pollfd){.fd = w->signals, .events = POLLIN};
+    fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
     if (poll(fds, count, blind ? TICK_BLIND_MS : TICK_MS) > 0 && fds[count - 1].revents)
         read_signal(w);
 }
 
-static bool all_ended(const watch *w)
+static bool all_ended(const sherd__watch *w)
 {
     for (int r = 0; r < w->ranks; r++)
         if (!w->child[r].ended)
@@ -174,56 +175,36 @@ static bool all_ended(const watch *w)
     return true;
 }
 
-static void open_fds(watch *w, const sherd__signals *signals)
+static void open_fds(sherd__watch *w)
 {
-    w->signals = signalfd(-1, &signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    w->signal_fd = signalfd(-1, &w->signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
     for (int r = 0; r < w->ranks; r++)
         w->child[r].fd = (int)syscall(SYS_pidfd_open, w->child[r].pid, 0);
 }
 
-static void close_fds(const watch *w)
+static void close_fds(const sherd__watch *w)
 {
-    if (w->signals >= 0)
-        close(w->signals);
+    if (w->signal_fd >= 0)
+        close(w->signal_fd);
     for (int r = 0; r < w->ranks; r++)
         if (w->child[r].fd >= 0)
             close(w->child[r].fd);
 }
 
-int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks, const sherd__signals *signals)
+void sherd__watch_all(sherd__watch *w)
 {
-    watch w = {.arena = arena, .child = child, .ranks = ranks};
-
-    open_fds(&w, signals);
+    open_fds(w);
     for (;;) {
-        for (int r = 0; r < ranks; r++)
-            look_at(&w, r);
-        look_for_absent(&w);
-        if (all_ended(&w))
+        for (int r = 0; r < w->ranks; r++)
+            look_at(w, r);
+        look_for_missing(w);
+        if (all_ended(w))
             break;
-        if (sherd__look(&arena->control->death))
-            set_grace(&w, GRACE_TOLD_MS);
-        if (w.kill_at && sherd__now() > w.kill_at)
-            kill_all(&w, SIGKILL);
-        sleep_a_while(&w);
+        if (sherd__look(&w->arena->control->death))
+            set_grace(w, GRACE_TOLD_MS);
+        if (w->kill_at && sherd__now() > w->kill_at)
+            kill_all(w, SIGKILL);
+        sleep_a_while(w);
     }
-    close_fds(&w);
-    return w.signal;
-}
-
-int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks)
-{
-    uint64_t word = sherd__look(&arena->control->death);
-    sherd__end end = (sherd__end)(word >> 32);
-    int rank = (int)(word >> 24 & 0xFF);
-
-    /* The others followed the one that was lost. */
-    if (end == SHERD__END_KILLED || end == SHERD__END_STOPPED)
-        return 128 + (int)(word >> 8 & 0xFFFF);
-    if (end == SHERD__END_EXITED || end == SHERD__END_VANISHED)
-        return child[rank].code ? child[rank].code : 1;
-    for (int r = 0; r < ranks; r++)
-        if (child[r].code)
-            return child[r].code;
-    return 0;
+    close_fds(w);
 }

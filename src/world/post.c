@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank leaves in its post for whoever watches over it: no part of the protocol, and read also after the rank has
+ * died. Whoever reads must take it as it comes: a text may be half written, a number anything.
+ */
+#include "inside.h"
+#include "launch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status)
+{
+    sherd__post *post = world->post;
+
+    if (status == SHERD_OK) {
+        if (kind == SHERD__CHECK && sherd__peek(&post->told))
+            atomic_store(&post->told, 0); /* what went wrong before has been dealt with */
+        return status;
+    }
+    if (sherd__peek(&post->told))
+        return status; /* what went wrong first says most */
+    memcpy(post->told_text, world->diag.text, sizeof post->told_text);
+    atomic_store(&post->told, (uint64_t)(uint32_t)-status);
+    return status;
+}
+
+void sherd__read_text(char *out, size_t room, const char *shared, size_t shared_room)
+{
+    size_t at = 0;
+
+    for (; at + 1 < room && at < shared_room; at++) {
+        unsigned char letter = (unsigned char)((const volatile char *)shared)[at];
+        if (!letter)
+            break;
+        out[at] = (char)(letter < ' ' || letter == 127 ? '?' : letter);
+    }
+    if (room)
+        out[at] = '\0';
+}
+
+sherd_status sherd__read_told(const sherd__post *post, char *out, size_t room)
+{
+    uint64_t told = sherd__look(&post->told);
+
+    sherd__read_text(out, room, told ? post->told_text : "", sizeof post->told_text);
+    return (sherd_status) - (int)(told & 0xFF);
+}
