@@ -52,10 +52,19 @@ static inline void program_pause(double seconds)
     nanosleep(&t, NULL);
 }
 
+/* Where several processes write at once: each write goes to the end, or they would overwrite each other. */
+static inline int program_file(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
+}
+
 /* `line`: program and arguments, separated by single blanks; `out`: its standard output. pid -1 if it can't be started. */
 static inline program program_start_to(const char *line, int out)
 {
-    program p = {.pid = -1, .out = out, .err = memfd_create("err", MFD_CLOEXEC)};
+    program p = {.pid = -1, .out = out, .err = program_file("err")};
     char *copy = strdup(line), *rest = copy, *argv[PROGRAM_ARGS + 1] = {NULL};
     posix_spawn_file_actions_t actions;
 
@@ -76,7 +85,7 @@ static inline program program_start_to(const char *line, int out)
 
 static inline program program_start(const char *line)
 {
-    return program_start_to(line, memfd_create("out", MFD_CLOEXEC));
+    return program_start_to(line, program_file("out"));
 }
 
 /* What is in a memory file so far. */

@@ -9,6 +9,7 @@
 #define CHECK_PURE
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -141,7 +142,10 @@ static inline ending end_scene(pid_t pid, int err, double begin, double patience
 
 static inline int memory_file(void)
 {
-    return (int)memfd_create("err", MFD_CLOEXEC);
+    int fd = memfd_create("err", MFD_CLOEXEC);
+
+    fcntl(fd, F_SETFL, O_APPEND); /* or ranks that write at once overwrite each other's lines */
+    return fd;
 }
 
 static inline ending play(int ranks, part body, const char *mode)

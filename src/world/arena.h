@@ -109,6 +109,8 @@ typedef struct sherd__post {
     sherd__need need[SHERD__NEEDS];
     /* For whoever watches (launch.h); no part of the protocol. */
     _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
+    /* The process that is this rank: 0 = none yet, stored last; when it began, and in which pid namespace. */
+    sherd__word pid, pid_start, pid_space;
     sherd__word told; /* -status of the failure that it learned of since the last good check */
     char told_text[SHERD_ERROR_BYTES];
 } sherd__post;
@@ -129,6 +131,11 @@ typedef struct sherd__control {
     _Alignas(64) sherd__word arrivals; /* at all meetings */
     sherd__verdict verdict[2];
     sherd__post post[SHERD_MAX_RANKS];
+    /* Of `sherd run`, set before there are ranks; all 0 where there is none. */
+    int launcher; /* its pid */
+    uint64_t launcher_start, launcher_space;
+    int line; /* descriptor of the life-line's reading end, there and as ranks inherit it */
+    uint64_t line_node;
 } sherd__control;
 
 /* This process's handle on an arena; ranks that are threads share one. */

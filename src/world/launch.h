@@ -46,9 +46,11 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
 sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
                                     sherd__diag *diag);
 
-/* Whether this process was started by `sherd run`; running a body in the world joined there. */
+/* Whether this very process was started by `sherd run` as a rank. */
 bool sherd__is_launched(void);
-sherd_status sherd__spawn_here(int *exit_status, const sherd__launch_plan *plan, sherd__diag *diag);
+/* Run a body in the world that this process was started in. *here false: it is in that world now, and nothing was run. */
+sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch_plan *plan,
+                               sherd__diag *diag);
 
 /* Cores in the affinity mask of this thread. */
 int sherd__cores(void);
@@ -71,13 +73,24 @@ void sherd__signals_give_back(const sherd__signals *signals);
 
 /* ---- watch.c ---------------------------------------------------------------------------------- */
 
-/* A process that is a rank. */
+/* The process that has joined as a rank, where it is not the child itself but was started by it. */
+typedef struct sherd__wrapped {
+    int pid; /* 0 = none */
+    uint64_t start;
+    int fd; /* pidfd, or -1 */
+    bool lives;
+    int64_t stopped_since; /* ns; 0 = it is not stopped */
+} sherd__wrapped;
+
+/* A process that is a rank, or that has started one. */
 typedef struct sherd__child {
     int pid;
     int fd;                /* pidfd, or -1 where the kernel has none */
     bool ended;            /* reaped; then: */
     int code;              /* exit status, or 128 + signal */
     int64_t stopped_since; /* ns; 0 = it is not stopped */
+    int stop_signal;
+    sherd__wrapped inner;
 } sherd__child;
 
 typedef struct sherd__watch {
@@ -89,6 +102,7 @@ typedef struct sherd__watch {
         launcher; /* `sherd run`, which says what happened in its last line; else it is said at once */
 
     /* Set while watching. */
+    uint64_t space; /* this process's pid namespace */
     int signal_fd;
     int signal;      /* that is to end this process; 0 = none */
     bool lost_first; /* the world had ended before that signal came */
@@ -100,6 +114,39 @@ typedef struct sherd__watch {
  * still alive 1.5 s later are killed. One of the ending signals is passed on to all.
  */
 void sherd__watch_all(sherd__watch *w);
+
+/* ---- proc.c ------------------------------------------------------------------------------------ */
+
+typedef struct sherd__process {
+    int pid;
+    uint64_t start; /* clock ticks since the machine started */
+    char state;     /* as in ps: R, S, D, T stopped, Z dead and not yet waited for */
+} sherd__process;
+
+/* What there is to say of a process, 0 = this one. False if there is none. */
+bool sherd__process_look(int pid, sherd__process *out);
+/* Which pid namespace this process is in; 0 = nobody knows. */
+uint64_t sherd__pid_space(void);
+/* Whether a process has a handler for a signal. */
+bool sherd__catches(int pid, int signal);
+/* A short file, zero-terminated and cut at the room. */
+bool sherd__read_file(const char *path, char *out, size_t room);
+
+/* ---- lifeline.c -------------------------------------------------------------------------------- */
+
+/* Make the pipe of a launcher: line[0] is for the ranks, line[1] for the launcher alone. ENOMEM. */
+sherd_status sherd__lifeline_create(sherd__control *control, int line[2], sherd__diag *diag);
+/* From now on this process ends with its launcher. `held`: what this gave before, or -1. -1: it can not be had. */
+int sherd__lifeline_hold(const sherd__control *control, int held);
+
+/* ---- wrapped.c --------------------------------------------------------------------------------- */
+
+/* Take up the process that a rank has left in its post, if it is another one than before. */
+void sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space);
+/* Bring up to date whether it lives, or is stopped. */
+void sherd__wrapped_look(sherd__child *child);
+void sherd__wrapped_kill(const sherd__child *child, int signal);
+void sherd__wrapped_drop(sherd__child *child);
 
 /* ---- ending.c: what came of all, once all have ended ------------------------------------------- */
 
@@ -113,6 +160,8 @@ void sherd__cause_text(const sherd__arena *arena, const sherd__child *child, cha
 
 /* A text out of shared memory into out[room]: one line, whatever is there. */
 void sherd__read_text(char *out, size_t room, const char *shared, size_t shared_room);
+/* Leave this process in the post of its rank. */
+void sherd__post_process(sherd__post *post);
 /* The failure that a rank learned of since its last good check; OK and "" if there is none. */
 sherd_status sherd__read_told(const sherd__post *post, char *out, size_t room);
 

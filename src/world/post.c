@@ -9,6 +9,18 @@
 #include <stdio.h>
 #include <string.h>
 
+void sherd__post_process(sherd__post *post)
+{
+    sherd__process self;
+
+    atomic_store(&post->pid, 0);
+    if (!sherd__process_look(0, &self))
+        return; /* without /proc nobody can tell it from another that has its pid later */
+    atomic_store(&post->pid_start, self.start);
+    atomic_store(&post->pid_space, sherd__pid_space());
+    atomic_store(&post->pid, (uint64_t)self.pid);
+}
+
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status)
 {
     sherd__post *post = world->post;

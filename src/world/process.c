@@ -40,21 +40,40 @@ static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
     _exit(sherd__exit_code(value));
 }
 
-/* The environment of a launched program. */
-static bool set_environment(int fd, int rank, int ranks)
-{
-    char text[3][16];
+/* What all programs of a launch are started with. */
+typedef struct launch {
+    const sherd__launch_options *options;
+    const sherd__control *control;
+    const sherd__signals *signals;
+    int fd; /* of the arena */
+} launch;
 
-    snprintf(text[0], sizeof text[0], "%d", fd);
-    snprintf(text[1], sizeof text[1], "%d", rank);
-    snprintf(text[2], sizeof text[2], "%d", ranks);
-    return setenv("SHERD_ARENA_FD", text[0], 1) == 0 && setenv("SHERD_RANK", text[1], 1) == 0 &&
-           setenv("SHERD_RANKS", text[2], 1) == 0 && fcntl(fd, F_SETFD, 0) == 0;
+static bool set_number(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", value);
+    return setenv(name, text, 1) == 0;
 }
 
-static _Noreturn void run_program(char *const argv[], int fd, int rank, int ranks, int report)
+/* The environment and the files of a launched program; join.c reads them. */
+static bool set_environment(const launch *l, int rank)
 {
-    if (set_environment(fd, rank, ranks))
+    char launcher[64];
+
+    snprintf(launcher, sizeof launcher, "%d %llu", l->control->launcher,
+             (unsigned long long)l->control->launcher_start);
+    return set_number("SHERD_ARENA_FD", l->fd) && set_number("SHERD_RANK", rank) &&
+           set_number("SHERD_RANKS", l->options->ranks) &&
+           setenv("SHERD_LAUNCHER", launcher, 1) == 0 && fcntl(l->fd, F_SETFD, 0) == 0 &&
+           fcntl(l->control->line, F_SETFD, 0) == 0;
+}
+
+static _Noreturn void run_program(const launch *l, int rank, int report)
+{
+    char *const *argv = l->options->argv;
+
+    if (set_environment(l, rank))
         execvp(argv[0], argv);
     int reason = errno;
     if (write(report, &reason, sizeof reason) < 0)
@@ -133,19 +152,18 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
 /* ---- sherd run -------------------------------------------------------------------------------- */
 
 /* Forks all, and waits until they have become the program; if one can not, none is left. */
-static sherd_status start_programs(sherd__child *child, int ranks, char *const argv[], int fd,
-                                   const sherd__signals *signals, sherd__diag *diag)
+static sherd_status start_programs(sherd__child *child, const launch *l, sherd__diag *diag)
 {
     pid_t parent = getpid();
-    int report[2], reason = 0;
+    int report[2], reason = 0, ranks = l->options->ranks;
 
     if (pipe2(report, O_CLOEXEC))
         return sherd__fail(diag, SHERD_ENOMEM, "no pipe: %s", strerror(errno));
     for (int r = 0; r < ranks; r++) {
         child[r].pid = fork();
         if (child[r].pid == 0) {
-            be_child(parent, signals);
-            run_program(argv, fd, r, ranks, report[1]);
+            be_child(parent, l->signals);
+            run_program(l, r, report[1]);
         }
         if (child[r].pid < 0) {
             sherd__fail(diag, SHERD_ENOMEM, "process %d of %d does not start: %s", r, ranks,
@@ -163,7 +181,8 @@ static sherd_status start_programs(sherd__child *child, int ranks, char *const a
     if (!failed)
         return SHERD_OK;
     end_children(child, ranks);
-    return sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", argv[0], strerror(reason));
+    return sherd__fail(diag, SHERD_EINVAL, "can not run %s: %s", l->options->argv[0],
+                       strerror(reason));
 }
 
 /* The last line: why the exit status is not 0. */
@@ -181,33 +200,68 @@ static void say_cause(const sherd__watch *watch, int code)
     fprintf(stderr, "sherd: %s\n", text);
 }
 
-int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
+/* Start, watch, and say why if it did not go well: the exit status, or a failure to start. */
+static int run(const launch *l, sherd__arena *arena, int *signal, sherd__diag *diag)
 {
     sherd__child child[SHERD_MAX_RANKS] = {{0}};
-    sherd__arena arena;
-    sherd__signals signals;
-    int fd, code = 0, ranks = options->ranks;
-    sherd__watch watch = {
-        .arena = &arena, .child = child, .ranks = ranks, .signals = &signals, .launcher = true};
+    sherd__watch watch = {.arena = arena,
+                          .child = child,
+                          .ranks = l->options->ranks,
+                          .signals = l->signals,
+                          .launcher = true};
+
+    if (start_programs(child, l, diag))
+        return diag->status;
+    sherd__watch_all(&watch);
+    *signal = watch.signal;
+    int code = sherd__exit_status(arena, child, watch.ranks);
+    say_cause(&watch, code);
+    return code;
+}
+
+/* The arena and the life-line. */
+static sherd_status prepare(sherd__arena *arena, int *fd, int line[2], int ranks, sherd__diag *diag)
+{
+    sherd__process self;
 
     if (ranks < 1)
         return sherd__fail(diag, SHERD_EINVAL, "%d ranks: at least 1", ranks);
     if (ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT, "%d ranks, but an arena takes %d", ranks,
                            SHERD_MAX_RANKS);
-    if (sherd__arena_create(&arena, ranks, 0, &fd, diag))
+    if (sherd__arena_create(arena, ranks, 0, fd, diag))
         return diag->status;
-    sherd__signals_take(&signals);
-    code = start_programs(child, ranks, options->argv, fd, &signals, diag);
-    close(fd);
+    (void)sherd__process_look(0, &self);
+    arena->control->launcher = (int)getpid();
+    arena->control->launcher_start = self.start;
+    arena->control->launcher_space = sherd__pid_space();
+    return sherd__lifeline_create(arena->control, line, diag);
+}
+
+static void close_all(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
+{
+    sherd__arena arena = {.base = NULL};
+    sherd__signals signals;
+    int fds[3] = {-1, -1, -1},
+        signal = 0; /* the arena's, the life-line's two: open until the end */
+    int code = prepare(&arena, &fds[0], &fds[1], options->ranks, diag);
+
     if (!code) {
-        sherd__watch_all(&watch);
-        code = sherd__exit_status(&arena, child, ranks);
-        say_cause(&watch, code);
+        const launch l = {options, arena.control, &signals, fds[0]};
+        sherd__signals_take(&signals);
+        code = run(&l, &arena, &signal, diag);
+        sherd__signals_give_back(&signals);
     }
-    sherd__signals_give_back(&signals);
+    close_all(fds, 3);
     sherd__arena_unmap(&arena);
-    if (watch.signal)
-        raise(watch.signal);
-    return watch.signal ? 128 + watch.signal : code;
+    if (signal)
+        raise(signal);
+    return signal ? 128 + signal : code;
 }

@@ -150,12 +150,13 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     sherd__diag diag = {.rank = -1};
     sherd__launch_plan plan = {
         .options = options ? options : &none, .body = body, .payload = payload};
-    sherd_status status;
+    sherd_status status = SHERD_OK;
+    bool here = false;
 
     *exit_status = 0;
     if (sherd__is_launched())
-        status = sherd__spawn_here(exit_status, &plan, &diag);
-    else
+        status = sherd__spawn_here(&here, exit_status, &plan, &diag);
+    if (!here && !status)
         status = spawn(exit_status, &plan, &diag);
     if (sherd__is_lost(status) && *exit_status == 0)
         *exit_status = 1;

@@ -26,11 +26,18 @@ enum {
     MS = 1000000
 };
 
+/* The rank before its wrapper, which may end at once and leave it alone. */
+static void kill_rank(const sherd__child *child, int signal)
+{
+    sherd__wrapped_kill(child, signal);
+    if (!child->ended)
+        kill(child->pid, signal);
+}
+
 static void kill_all(const sherd__watch *w, int signal)
 {
     for (int r = 0; r < w->ranks; r++)
-        if (!w->child[r].ended)
-            kill(w->child[r].pid, signal);
+        kill_rank(&w->child[r], signal);
 }
 
 static void set_grace(sherd__watch *w, int64_t ms)
@@ -54,9 +61,28 @@ static void lose(sherd__watch *w, sherd__end end, int rank, int value)
     set_grace(w, GRACE_MS);
 }
 
+/* The rank and its wrapper. */
+static bool has_ended(const sherd__child *child)
+{
+    return child->ended && !child->inner.lives;
+}
+
 static unsigned presence_of(const sherd__watch *w, int rank)
 {
     return atomic_load(&w->arena->control->post[rank].presence);
+}
+
+/* A rank behind a wrapper: how it ended only the wrapper knows. */
+static void look_behind(sherd__watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    const sherd__post *post = &w->arena->control->post[rank];
+
+    sherd__wrapped_find(child, post, w->space);
+    sherd__wrapped_look(child);
+    if (child->inner.pid && !child->inner.lives && presence_of(w, rank) == SHERD__PRESENT &&
+        sherd__look(&post->pid) == (uint64_t)child->inner.pid)
+        lose(w, SHERD__END_VANISHED, rank, 0);
 }
 
 /*
@@ -70,7 +96,7 @@ static void note_lost_end(sherd__watch *w, int rank)
 
     child->ended = true;
     child->code = value ? (int)value - 1 : presence_of(w, rank) == SHERD__GONE ? 0 : 1;
-    if (presence_of(w, rank) == SHERD__PRESENT)
+    if (presence_of(w, rank) == SHERD__PRESENT && !child->inner.lives)
         lose(w, SHERD__END_VANISHED, rank, 0);
 }
 
@@ -79,12 +105,28 @@ static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
     sherd__child *child = &w->child[rank];
     bool killed = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 
+    look_behind(w, rank); /* it may have joined just now */
     child->ended = true;
     child->code = killed ? 128 + info->si_status : info->si_status;
+    if (w->signal && child->inner.lives)
+        return; /* a wrapper that did not wait for its rank, which may still have to save something */
     if (killed)
         lose(w, SHERD__END_KILLED, rank, info->si_status);
-    else if (presence_of(w, rank) == SHERD__PRESENT)
+    else if (presence_of(w, rank) == SHERD__PRESENT && !child->inner.lives)
         lose(w, SHERD__END_EXITED, rank, info->si_status);
+}
+
+/* A rank that is stopped for long counts as dead. */
+static void look_if_stopped(sherd__watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    bool itself = !child->ended && child->stopped_since;
+    int64_t since = itself ? child->stopped_since : child->inner.stopped_since;
+
+    if (!since || sherd__now() - since <= (int64_t)STOPPED_MS * MS)
+        return;
+    lose(w, SHERD__END_STOPPED, rank, itself ? child->stop_signal : SIGSTOP);
+    kill_rank(child, SIGKILL);
 }
 
 static void look_at(sherd__watch *w, int rank)
@@ -102,17 +144,12 @@ static void look_at(sherd__watch *w, int rank)
             break;
         if (info.si_code == CLD_STOPPED) {
             child->stopped_since = sherd__now();
-            child->code = info.si_status;
+            child->stop_signal = info.si_status;
         } else if (info.si_code == CLD_CONTINUED) {
             child->stopped_since = 0;
         } else if (info.si_code != CLD_TRAPPED) {
             note_end(w, rank, &info);
         }
-    }
-    if (!child->ended && child->stopped_since &&
-        sherd__now() - child->stopped_since > (int64_t)STOPPED_MS * MS) {
-        lose(w, SHERD__END_STOPPED, rank, child->code);
-        kill(child->pid, SIGKILL);
     }
 }
 
@@ -132,7 +169,7 @@ static void look_for_missing(sherd__watch *w)
         latest = arrived > latest ? arrived : latest;
     }
     for (int r = 0; opened && r < w->ranks; r++)
-        if (w->child[r].ended &&
+        if (has_ended(&w->child[r]) &&
             (presence_of(w, r) == SHERD__ABSENT || sherd__look(&post[r].arrived) < latest))
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
@@ -152,15 +189,18 @@ static void read_signal(sherd__watch *w)
 
 static void sleep_a_while(sherd__watch *w)
 {
-    struct pollfd fds[SHERD_MAX_RANKS + 1];
+    struct pollfd fds[2 * SHERD_MAX_RANKS + 1];
     nfds_t count = 0;
     bool blind = false;
 
     for (int r = 0; r < w->ranks; r++) {
-        if (w->child[r].ended)
-            continue;
-        blind |= w->child[r].fd < 0;
-        fds[count++] = (struct pollfd){.fd = w->child[r].fd, .events = POLLIN};
+        const sherd__child *child = &w->child[r];
+        if (!child->ended) {
+            blind |= child->fd < 0;
+            fds[count++] = (struct pollfd){.fd = child->fd, .events = POLLIN};
+        }
+        if (child->inner.lives)
+            fds[count++] = (struct pollfd){.fd = child->inner.fd, .events = POLLIN};
     }
     fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
     if (poll(fds, count, blind ? TICK_BLIND_MS : TICK_MS) > 0 && fds[count - 1].revents)
@@ -170,7 +210,7 @@ static void sleep_a_while(sherd__watch *w)
 static bool all_ended(const sherd__watch *w)
 {
     for (int r = 0; r < w->ranks; r++)
-        if (!w->child[r].ended)
+        if (!has_ended(&w->child[r]))
             return false;
     return true;
 }
@@ -178,25 +218,33 @@ static bool all_ended(const sherd__watch *w)
 static void open_fds(sherd__watch *w)
 {
     w->signal_fd = signalfd(-1, &w->signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
-    for (int r = 0; r < w->ranks; r++)
+    w->space = sherd__pid_space();
+    for (int r = 0; r < w->ranks; r++) {
         w->child[r].fd = (int)syscall(SYS_pidfd_open, w->child[r].pid, 0);
+        w->child[r].inner.fd = -1;
+    }
 }
 
 static void close_fds(const sherd__watch *w)
 {
     if (w->signal_fd >= 0)
         close(w->signal_fd);
-    for (int r = 0; r < w->ranks; r++)
+    for (int r = 0; r < w->ranks; r++) {
         if (w->child[r].fd >= 0)
             close(w->child[r].fd);
+        sherd__wrapped_drop(&w->child[r]);
+    }
 }
 
 void sherd__watch_all(sherd__watch *w)
 {
     open_fds(w);
     for (;;) {
-        for (int r = 0; r < w->ranks; r++)
+        for (int r = 0; r < w->ranks; r++) {
+            look_behind(w, r);
             look_at(w, r);
+            look_if_stopped(w, r);
+        }
         look_for_missing(w);
         if (all_ended(w))
             break;
