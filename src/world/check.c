@@ -3,6 +3,7 @@
 #include "inside.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Give the text of what closed the world again. */
 static sherd_status say_closed(sherd_world *world)
@@ -24,8 +25,19 @@ static sherd_status check_paper(sherd_world *world)
     return status;
 }
 
+bool sherd__is_stranger(sherd_world *world)
+{
+    if (!world->transport->meet || world->process == (int)getpid())
+        return false;
+    sherd__fail(&world->diag, SHERD_EINVAL,
+                "this process was forked from the rank, and is none: its world is the rank's");
+    return true;
+}
+
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name)
 {
+    if (sherd__is_stranger(world))
+        return SHERD_EINVAL;
     sherd__raise_local(world);
     if (!world->transport->meet)
         return check_paper(world);
@@ -45,6 +57,8 @@ sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t argume
 {
     if (!world->transport->meet)
         return mine;
+    if (sherd__is_stranger(world))
+        return SHERD_EINVAL;
     if (world->closed.status)
         return say_closed(world);
     return sherd__post_told(world, SHERD__AGREE,

@@ -133,6 +133,7 @@ struct sherd_world {
 
     sherd__arena arena;
     bool owns_arena;
+    int process;            /* that opened it; one forked from it is no rank */
     sherd__pinning pinning; /* of a launched program: undone at the close */
     sherd__post *post;      /* my own */
     sherd__store store;
@@ -307,7 +308,9 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
 
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
-/* check.c: a check, or the close as the last one. */
+/* check.c: whether this process was forked from the rank's own; then the diag says so. */
+bool sherd__is_stranger(sherd_world *world);
+/* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
 /* post.c: leave what a meeting came to for whoever watches; gives the status back. */
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
