@@ -86,7 +86,7 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
- *         says what ranks are, whatever the options say); ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
+ *         says what ranks are, whatever the options say), or a SHERD_GRACE that is no number of seconds; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
  *         world while others went on; else what the closing check of the ranks returned
  */

@@ -62,7 +62,8 @@ void sherd__unpin(const sherd__pinning *before);
 
 /* What a process that watches does with signals, and what it did before. */
 typedef struct sherd__signals {
-    sigset_t taken; /* blocked, to be read from a signalfd: those that end this process */
+    sigset_t
+        taken; /* blocked, to be read from a signalfd: those that end it, those that it passes on */
     sigset_t mask;
     struct sigaction child;
 } sherd__signals;
@@ -98,8 +99,8 @@ typedef struct sherd__watch {
     sherd__child *child; /* one a rank */
     int ranks;
     const sherd__signals *signals;
-    bool
-        launcher; /* `sherd run`, which says what happened in its last line; else it is said at once */
+    int64_t grace_ns; /* from a signal that ends all, or the end of the world, to SIGKILL */
+    bool launcher;    /* `sherd run` says what happened in its last line; others at once */
 
     /* Set while watching. */
     uint64_t space; /* this process's pid namespace */
@@ -111,9 +112,18 @@ typedef struct sherd__watch {
 
 /*
  * Watch until all ranks have ended. One that dies, or exits without closing its world, ends the world for all; those
- * still alive 1.5 s later are killed. One of the ending signals is passed on to all.
+ * still alive when the grace is over are killed. Signals are passed on.
  */
 void sherd__watch_all(sherd__watch *w);
+
+/* signals.c: its part of watching. */
+void sherd__read_signals(sherd__watch *w);
+void sherd__kill_rank(const sherd__child *child, int signal);
+void sherd__kill_all(const sherd__watch *w, int signal);
+/* The time runs from now, unless it does already. */
+void sherd__set_grace(sherd__watch *w);
+/* SHERD_GRACE in seconds, 10 if it is not set. EINVAL. */
+sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag);
 
 /* ---- proc.c ------------------------------------------------------------------------------------ */
 
@@ -141,8 +151,8 @@ int sherd__lifeline_hold(const sherd__control *control, int held);
 
 /* ---- wrapped.c --------------------------------------------------------------------------------- */
 
-/* Take up the process that a rank has left in its post, if it is another one than before. */
-void sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space);
+/* Take up the process that a rank has left in its post; true if it is another one than before, and lives. */
+bool sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space);
 /* Bring up to date whether it lives, or is stopped. */
 void sherd__wrapped_look(sherd__child *child);
 void sherd__wrapped_kill(const sherd__child *child, int signal);

@@ -45,6 +45,7 @@ typedef struct launch {
     const sherd__launch_options *options;
     const sherd__control *control;
     const sherd__signals *signals;
+    int64_t grace_ns;
     int fd; /* of the arena */
 } launch;
 
@@ -118,8 +119,11 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
     sherd__signals signals;
     pid_t parent = getpid();
     int signal = 0;
-    sherd_status status = SHERD_OK;
+    int64_t grace_ns;
+    sherd_status status = sherd__grace_read(&grace_ns, diag);
 
+    if (status)
+        return status;
     fflush(NULL); /* or each child would write what is buffered again */
     sherd__signals_take(&signals);
     for (int r = 0; r < plan->ranks && !status; r++) {
@@ -136,8 +140,11 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
         }
     }
     if (!status) {
-        sherd__watch watch = {
-            .arena = &arena, .child = child, .ranks = plan->ranks, .signals = &signals};
+        sherd__watch watch = {.arena = &arena,
+                              .child = child,
+                              .ranks = plan->ranks,
+                              .signals = &signals,
+                              .grace_ns = grace_ns};
         sherd__watch_all(&watch);
         signal = watch.signal;
         *exit_status = sherd__exit_status(&arena, child, plan->ranks);
@@ -208,6 +215,7 @@ static int run(const launch *l, sherd__arena *arena, int *signal, sherd__diag *d
                           .child = child,
                           .ranks = l->options->ranks,
                           .signals = l->signals,
+                          .grace_ns = l->grace_ns,
                           .launcher = true};
 
     if (start_programs(child, l, diag))
@@ -251,10 +259,13 @@ int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
     sherd__signals signals;
     int fds[3] = {-1, -1, -1},
         signal = 0; /* the arena's, the life-line's two: open until the end */
-    int code = prepare(&arena, &fds[0], &fds[1], options->ranks, diag);
+    int64_t grace_ns;
+    int code = sherd__grace_read(&grace_ns, diag);
 
+    if (!code)
+        code = prepare(&arena, &fds[0], &fds[1], options->ranks, diag);
     if (!code) {
-        const launch l = {options, arena.control, &signals, fds[0]};
+        const launch l = {options, arena.control, &signals, grace_ns, fds[0]};
         sherd__signals_take(&signals);
         code = run(&l, &arena, &signal, diag);
         sherd__signals_give_back(&signals);

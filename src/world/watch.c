@@ -2,8 +2,9 @@
 /*
  * Watching over ranks that are processes. The parent does nothing else: it sleeps on their pidfds, and ten
  * times a second asks whether one is stopped. A rank that dies ends the world for all, so that the next wait of
- * every other rank ends, within milliseconds; who is still there 1.5 s later is killed. If the parent
- * dies, the kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them).
+ * every other rank ends, within milliseconds. They have some time then (SHERD_GRACE), to save what they have, and so
+ * they have after a signal that ends the parent; who is still there afterwards is killed. If the parent dies, the
+ * kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them; lifeline.c).
  */
 #include "inside.h"
 #include "launch.h"
@@ -19,32 +20,10 @@
 
 enum {
     TICK_MS = 100,
-    TICK_BLIND_MS = 10,    /* where the kernel has no pidfds */
-    STOPPED_MS = 500,      /* a rank that is stopped for longer counts as dead */
-    GRACE_MS = 1500,       /* for survivors of a death, or of a signal to the parent */
-    GRACE_TOLD_MS = 10000, /* after an end that a rank told, nobody has died */
+    TICK_BLIND_MS = 10, /* where the kernel has no pidfds */
+    STOPPED_MS = 500,   /* a rank that is stopped for longer counts as dead */
     MS = 1000000
 };
-
-/* The rank before its wrapper, which may end at once and leave it alone. */
-static void kill_rank(const sherd__child *child, int signal)
-{
-    sherd__wrapped_kill(child, signal);
-    if (!child->ended)
-        kill(child->pid, signal);
-}
-
-static void kill_all(const sherd__watch *w, int signal)
-{
-    for (int r = 0; r < w->ranks; r++)
-        kill_rank(&w->child[r], signal);
-}
-
-static void set_grace(sherd__watch *w, int64_t ms)
-{
-    if (!w->kill_at)
-        w->kill_at = sherd__now() + ms * MS;
-}
 
 /* A rank is lost: end the world for all, and say so once. */
 static void lose(sherd__watch *w, sherd__end end, int rank, int value)
@@ -58,7 +37,7 @@ static void lose(sherd__watch *w, sherd__end end, int rank, int value)
         sherd__end_text(w->arena->control, word, text, sizeof text);
         fprintf(stderr, "sherd: %s\n", text);
     }
-    set_grace(w, GRACE_MS);
+    sherd__set_grace(w);
 }
 
 /* The rank and its wrapper. */
@@ -78,7 +57,8 @@ static void look_behind(sherd__watch *w, int rank)
     sherd__child *child = &w->child[rank];
     const sherd__post *post = &w->arena->control->post[rank];
 
-    sherd__wrapped_find(child, post, w->space);
+    if (sherd__wrapped_find(child, post, w->space) && w->signal)
+        sherd__wrapped_kill(child, w->signal); /* it joined too late to get it */
     sherd__wrapped_look(child);
     if (child->inner.pid && !child->inner.lives && presence_of(w, rank) == SHERD__PRESENT &&
         sherd__look(&post->pid) == (uint64_t)child->inner.pid)
@@ -126,7 +106,7 @@ static void look_if_stopped(sherd__watch *w, int rank)
     if (!since || sherd__now() - since <= (int64_t)STOPPED_MS * MS)
         return;
     lose(w, SHERD__END_STOPPED, rank, itself ? child->stop_signal : SIGSTOP);
-    kill_rank(child, SIGKILL);
+    sherd__kill_rank(child, SIGKILL);
 }
 
 static void look_at(sherd__watch *w, int rank)
@@ -174,19 +154,6 @@ static void look_for_missing(sherd__watch *w)
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
 
-static void read_signal(sherd__watch *w)
-{
-    struct signalfd_siginfo info;
-
-    if (read(w->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
-        return;
-    w->lost_first = sherd__look(&w->arena->control->death) != 0;
-    w->signal = (int)info.ssi_signo;
-    kill_all(w, w->signal);
-    kill_all(w, SIGCONT);
-    set_grace(w, GRACE_MS);
-}
-
 static void sleep_a_while(sherd__watch *w)
 {
     struct pollfd fds[2 * SHERD_MAX_RANKS + 1];
@@ -204,7 +171,7 @@ static void sleep_a_while(sherd__watch *w)
     }
     fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
     if (poll(fds, count, blind ? TICK_BLIND_MS : TICK_MS) > 0 && fds[count - 1].revents)
-        read_signal(w);
+        sherd__read_signals(w);
 }
 
 static bool all_ended(const sherd__watch *w)
@@ -249,9 +216,9 @@ void sherd__watch_all(sherd__watch *w)
         if (all_ended(w))
             break;
         if (sherd__look(&w->arena->control->death))
-            set_grace(w, GRACE_TOLD_MS);
+            sherd__set_grace(w);
         if (w->kill_at && sherd__now() > w->kill_at)
-            kill_all(w, SIGKILL);
+            sherd__kill_all(w, SIGKILL);
         sleep_a_while(w);
     }
     close_fds(w);

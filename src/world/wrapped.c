@@ -35,7 +35,7 @@ static void forget(sherd__wrapped *inner)
     *inner = (sherd__wrapped){.fd = -1};
 }
 
-void sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space)
+bool sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space)
 {
     sherd__wrapped *inner = &child->inner;
     sherd__process now;
@@ -43,15 +43,16 @@ void sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t 
     int pid;
 
     if (!read_post(post, &pid, &start, &its_space) || pid == child->pid || its_space != space)
-        return; /* a pid of another namespace means nothing here */
+        return false; /* a pid of another namespace means nothing here */
     if (pid == inner->pid && start == inner->start)
-        return;
+        return false;
     forget(inner);
     /* First a hold on whatever has this pid now, then the question whether it is the right one. */
     inner->fd = (int)syscall(SYS_pidfd_open, pid, 0);
     inner->pid = pid;
     inner->start = start;
     inner->lives = is_running(inner, &now);
+    return inner->lives;
 }
 
 void sherd__wrapped_look(sherd__child *child)
