@@ -313,30 +313,6 @@ static void rank_counts_are_limited(void)
     unsetenv("SHERD_TRANSPORT");
 }
 
-static int tells_cores(sherd_world *world, void *payload)
-{
-    (void)payload;
-    atomic_store(&shown->status[sherd_world_rank(world)], sherd__cores());
-    return 0;
-}
-
-/* Each rank has a core of its own if there are enough; the caller's affinity stays. */
-static void ranks_are_pinned_where_there_are_cores(void)
-{
-    int cores = sherd__cores(), exit_status;
-
-    for (int as = 0; as < 2; as++)
-        for (int ranks = 2; ranks <= 64; ranks *= 32)
-            for (int no_pin = 0; no_pin < 2; no_pin++) {
-                sherd_world_options options = {
-                    .ranks = ranks, .as = (sherd_ranks_as)as, .no_pin = no_pin};
-                CHECK_OK(sherd_spawn(&exit_status, &options, tells_cores, NULL));
-                for (int r = 0; r < ranks; r++)
-                    CHECK_EQ(atomic_load(&shown->status[r]), ranks <= cores && !no_pin ? 1 : cores);
-                CHECK_EQ(sherd__cores(), cores);
-            }
-}
-
 static int too_late(sherd_world *world, void *payload)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -373,7 +349,6 @@ static const check_test tests[] = {
     {TEST(what_bodies_return_comes_out)},
     {TEST(the_status_of_a_rank_is_not_lost)},
     {TEST(rank_counts_are_limited)},
-    {TEST(ranks_are_pinned_where_there_are_cores)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},
 };
 

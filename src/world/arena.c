@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const uint64_t magic = UINT64_C(0x7368657264303033);
+static const uint64_t magic = UINT64_C(0x7368657264303034);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
 
 static size_t round_up(size_t bytes, size_t to)

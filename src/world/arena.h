@@ -109,6 +109,7 @@ typedef struct sherd__post {
     sherd__need need[SHERD__NEEDS];
     /* For whoever watches (launch.h); no part of the protocol. */
     _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
+    sherd__word core;               /* 1 + the core that is its own; 0 = it has none */
     /* The process that is this rank: 0 = none yet, stored last; when it began, and in which pid namespace. */
     sherd__word pid, pid_start, pid_space;
     sherd__word told; /* -status of the failure that it learned of since the last good check */

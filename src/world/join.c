@@ -210,8 +210,8 @@ static sherd_status join(sherd_world **out, const sherd__arena *arena, bool owns
                                  in->rank);
     if (be_rank(arena, in, diag))
         return diag->status;
-    if (!options->no_pin && arena->control->ranks > 1 && arena->control->ranks <= arena->cores)
-        before = sherd__pin(in->rank);
+    if (!options->no_pin)
+        before = sherd__pin(&arena->control->post[in->rank]);
     sherd_status status = sherd__world_join(out, arena, owns, in->rank, options, diag);
     if (status) {
         sherd__unpin(&before);

@@ -9,8 +9,8 @@
 
 typedef struct sherd__launch_options {
     int ranks;
-    char *const
-        *argv; /* the program and its arguments, NULL at the end; it is looked for in PATH */
+    char *const *argv; /* program and arguments, NULL at the end; looked for in PATH */
+    const char *cores; /* that the ranks may have, "0-3,6"; NULL = all that this process may use */
 } sherd__launch_options;
 
 /*
@@ -22,14 +22,20 @@ typedef struct sherd__launch_options {
  */
 int sherd__launch(const sherd__launch_options *options, sherd__diag *diag);
 
+/* The cores that a job has taken, held as long as these descriptors are open. */
+typedef struct sherd__core_locks {
+    int count;
+    int fd[SHERD_MAX_RANKS], core[SHERD_MAX_RANKS];
+} sherd__core_locks;
+
 /* What a spawned rank does. */
 typedef struct sherd__launch_plan {
     const sherd_world_options *options;
     int (*body)(sherd_world *world, void *payload);
     void *payload;
     int ranks;
-    bool pin;
     sherd__arena arena;
+    sherd__core_locks cores;
 } sherd__launch_plan;
 
 /* The exit status that a rank's value becomes: what is not 0 stays so. */
@@ -54,9 +60,16 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
 
 /* Cores in the affinity mask of this thread. */
 int sherd__cores(void);
-/* Pin this thread to the rank-th of them; what it was is returned, for unpin. */
-sherd__pinning sherd__pin(int rank);
+/* Pin this thread to the core that its rank has, if it has one; what it was is returned, for unpin. */
+sherd__pinning sherd__pin(const sherd__post *post);
 void sherd__unpin(const sherd__pinning *before);
+
+/* cores.c: take a free core for every rank out of this thread's affinity mask, or none; the posts say which. One rank needs none. */
+void sherd__cores_take(sherd__core_locks *out, sherd__control *control);
+/* Also in a forked child, whose parent goes on holding them. */
+void sherd__cores_give(sherd__core_locks *cores);
+/* Let this thread, and what it starts, have the cores of a list such as "0-3,6" only. EINVAL, ENOTSUP. */
+sherd_status sherd__cores_confine(const char *list, sherd__diag *diag);
 
 /* ---- signals.c -------------------------------------------------------------------------------- */
 

@@ -32,6 +32,9 @@ static _Noreturn void run_child(const sherd__launch_plan *plan, int rank)
 {
     sherd_status opened = SHERD_OK, closed = SHERD_OK;
     sherd__diag diag = {.rank = -1};
+    sherd__core_locks parents = plan->cores;
+
+    sherd__cores_give(&parents);
     int value = sherd__run_rank(plan, rank, &opened, &closed, &diag);
 
     fflush(NULL);
@@ -218,9 +221,17 @@ static int run(const launch *l, sherd__arena *arena, int *signal, sherd__diag *d
                           .grace_ns = l->grace_ns,
                           .launcher = true};
 
-    if (start_programs(child, l, diag))
+    sherd__core_locks cores;
+
+    if (l->options->cores && sherd__cores_confine(l->options->cores, diag))
         return diag->status;
-    sherd__watch_all(&watch);
+    sherd__cores_take(&cores, arena->control);
+    sherd_status started = start_programs(child, l, diag);
+    if (!started)
+        sherd__watch_all(&watch);
+    sherd__cores_give(&cores);
+    if (started)
+        return started;
     *signal = watch.signal;
     int code = sherd__exit_status(arena, child, watch.ranks);
     say_cause(&watch, code);

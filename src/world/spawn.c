@@ -39,8 +39,7 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
 {
     sherd_world *world;
 
-    if (plan->pin)
-        sherd__pin(rank);
+    (void)sherd__pin(&plan->arena.control->post[rank]);
     *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
     if (*opened)
         return 0;
@@ -136,9 +135,11 @@ static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__dia
         return status;
     plan->arena.threads = threads;
     plan->arena.cores = sherd__cores();
-    plan->pin = !plan->options->no_pin && plan->ranks > 1 && plan->ranks <= plan->arena.cores;
+    if (!plan->options->no_pin)
+        sherd__cores_take(&plan->cores, plan->arena.control);
     status = threads ? spawn_threads(exit_status, plan, diag)
                      : sherd__spawn_processes(exit_status, plan, diag);
+    sherd__cores_give(&plan->cores);
     sherd__arena_unmap(&plan->arena);
     return status;
 }
