@@ -4,7 +4,7 @@
  * for the others, whose own ends say nothing then; otherwise the first rank that did not return 0 is the cause.
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,6 +9,7 @@
  */
 #include "inside.h"
 #include "launch.h"
+#include "watch.h"
 
 #include <fcntl.h>
 #include <stdio.h>

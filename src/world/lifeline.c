@@ -7,7 +7,7 @@
  *
  * The direct children of a launcher have the kernel's word for it (PR_SET_PDEATHSIG) before they join.
  */
-#include "launch.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * died. Whoever reads must take it as it comes: a text may be half written, a number anything.
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <stdio.h>
 #include <string.h>

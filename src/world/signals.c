@@ -5,7 +5,7 @@
  * does with SIGCHLD. Afterwards, and in each child, all is as it was. What was ignored stays ignored: `nohup` means it.
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <stdio.h>

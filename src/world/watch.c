@@ -7,7 +7,7 @@
  * kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them; lifeline.c).
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <poll.h>
 #include <signal.h>

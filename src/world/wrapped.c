@@ -6,7 +6,7 @@
  * of a second has passed.
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
