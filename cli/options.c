@@ -85,6 +85,13 @@ static const option table[CLI_KEYS] = {
                        "(SIGINT, SIGTERM, SIGHUP go on to them) or the death of one, before they "
                        "are killed [SHERD_GRACE, or 10]",
                        "60"},
+    [CLI_RUN_PREFIX] =
+        {"prefix", CLI_OF_RUN, 0, NULL, NULL,
+         "put \"[RANK] \" in front of each line that a rank prints; lines stay whole", ""},
+    [CLI_RUN_LOGS] = {"logs", CLI_OF_RUN, 0, NULL, "FOLDER",
+                      "write what ranks print into FOLDER/rank-N.out and rank-N.err; with --prefix "
+                      "it is printed here too",
+                      "logs"},
 };
 
 const char *cli_key_name(cli_key key)

@@ -39,6 +39,8 @@ typedef enum cli_key {
     CLI_RUN_RANKS,
     CLI_RUN_CORES,
     CLI_RUN_GRACE,
+    CLI_RUN_PREFIX,
+    CLI_RUN_LOGS,
     CLI_KEYS
 } cli_key;
 

@@ -63,7 +63,9 @@ int cli_run(int argc, char **argv)
         return cli_refuse("run", "how many ranks? %s", usage);
     const sherd__launch_options options = {.ranks = (int)read_number(ranks, 1, SHERD_MAX_RANKS),
                                            .argv = argv + at,
-                                           .cores = values.of[CLI_RUN_CORES]};
+                                           .cores = values.of[CLI_RUN_CORES],
+                                           .prefix = values.of[CLI_RUN_PREFIX] != NULL,
+                                           .logs = values.of[CLI_RUN_LOGS]};
     if (options.ranks < 0)
         return cli_refuse("run", "-n: \"%.100s\" is not a number of ranks from 1 to %d", ranks,
                           SHERD_MAX_RANKS);

@@ -61,8 +61,8 @@ static inline int program_file(const char *name)
     return fd;
 }
 
-/* `line`: program and arguments, separated by single blanks; `out`: its standard output. pid -1 if it can't be started. */
-static inline program program_start_to(const char *line, int out)
+/* `line`: program and arguments, separated by single blanks; `in`, `out`: its standard input and output. pid -1 if it can't be started. */
+static inline program program_start_with(const char *line, const char *in, int out)
 {
     program p = {.pid = -1, .out = out, .err = program_file("err")};
     char *copy = strdup(line), *rest = copy, *argv[PROGRAM_ARGS + 1] = {NULL};
@@ -72,7 +72,7 @@ static inline program program_start_to(const char *line, int out)
     for (int i = 0; i < PROGRAM_ARGS && rest; i++)
         argv[i] = strsep(&rest, " ");
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 0, in, O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, p.out, 1);
     posix_spawn_file_actions_adddup2(&actions, p.err, 2);
     p.begin = program_clock();
@@ -81,6 +81,11 @@ static inline program program_start_to(const char *line, int out)
     posix_spawn_file_actions_destroy(&actions);
     free(copy);
     return p;
+}
+
+static inline program program_start_to(const char *line, int out)
+{
+    return program_start_with(line, "/dev/null", out);
 }
 
 static inline program program_start(const char *line)

@@ -11,6 +11,8 @@ typedef struct sherd__launch_options {
     int ranks;
     char *const *argv; /* program and arguments, NULL at the end; looked for in PATH */
     const char *cores; /* that the ranks may have, "0-3,6"; NULL = all that this process may use */
+    bool prefix;       /* put the rank in front of each line that it prints */
+    const char *logs;  /* the folder for files of each rank's output (output.h); NULL = none */
 } sherd__launch_options;
 
 /*

@@ -22,6 +22,7 @@ typedef struct launch {
     int fd;      /* of the arena: ranks that have lost theirs find it here */
     int line[2]; /* the life-line: nobody else can write to line[1] */
     sherd__core_locks cores;
+    sherd__output output;
     sherd__signals signals;
     sherd__child child[SHERD_MAX_RANKS];
     sherd__watch watch;
@@ -55,7 +56,7 @@ static _Noreturn void run_program(const launch *l, int rank, int report)
 {
     char *const *argv = l->options->argv;
 
-    if (set_environment(l, rank))
+    if (sherd__output_enter(&l->output, rank) && set_environment(l, rank))
         execvp(argv[0], argv);
     int reason = errno;
     if (write(report, &reason, sizeof reason) < 0)
@@ -106,6 +107,18 @@ static sherd_status start_programs(launch *l, sherd__diag *diag)
 
 /* ---- the launch --------------------------------------------------------------------------------- */
 
+/* Descriptors of a launch are never those of standard files, which ranks get anew. */
+static void keep_standard_files(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    } while (fd >= 0 && fd <= 2);
+    if (fd >= 0)
+        close(fd);
+}
+
 static sherd_status open_arena(launch *l, sherd__diag *diag)
 {
     sherd__process self;
@@ -128,7 +141,9 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
     if (o->ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT, "%d ranks, but an arena takes %d", o->ranks,
                            SHERD_MAX_RANKS);
+    keep_standard_files();
     if (sherd__grace_read(&l->watch.grace_ns, diag) || open_arena(l, diag) ||
+        sherd__output_open(&l->output, o->ranks, o->prefix, o->logs, diag) ||
         (o->cores && sherd__cores_confine(o->cores, diag)))
         return diag->status;
     sherd__cores_take(&l->cores, l->arena.control);
@@ -143,6 +158,7 @@ static void close_launch(launch *l)
         if (fds[i] >= 0)
             close(fds[i]);
     sherd__cores_give(&l->cores);
+    sherd__output_close(&l->output);
     sherd__arena_unmap(&l->arena);
 }
 
@@ -157,6 +173,9 @@ static int say_cause(const launch *l, int code)
                  sherd__signal_name(w->signal));
     } else if (code) {
         sherd__cause_text(&l->arena, l->child, text, sizeof text);
+    } else if (l->output.failed) {
+        snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(l->output.failed));
+        code = 1;
     } else {
         return 0;
     }
@@ -172,8 +191,10 @@ static int run(launch *l, sherd__diag *diag)
     l->watch.ranks = l->options->ranks;
     l->watch.signals = &l->signals;
     l->watch.launcher = true;
+    l->watch.output = &l->output;
     if (start_programs(l, diag))
         return diag->status;
+    sherd__output_begin(&l->output);
     sherd__watch_all(&l->watch);
     return say_cause(l, sherd__exit_status(&l->arena, l->child, l->watch.ranks));
 }
@@ -184,7 +205,7 @@ int sherd__launch(const sherd__launch_options *options, sherd__diag *diag)
     int code = prepare(&l, diag);
 
     if (!code) {
-        sherd__signals_take(&l.signals);
+        sherd__signals_take(&l.signals, true);
         code = run(&l, diag);
         sherd__signals_give_back(&l.signals);
     }

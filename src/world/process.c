@@ -86,7 +86,7 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
     if (status)
         return status;
     fflush(NULL); /* or each child would write what is buffered again */
-    sherd__signals_take(&signals);
+    sherd__signals_take(&signals, false);
     for (int r = 0; r < plan->ranks && !status; r++) {
         child[r].pid = fork();
         if (child[r].pid == 0) {

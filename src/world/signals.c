@@ -27,9 +27,9 @@ static bool does(int signal, void (*what)(int))
            action.sa_handler == what;
 }
 
-void sherd__signals_take(sherd__signals *out)
+void sherd__signals_take(sherd__signals *out, bool launcher)
 {
-    struct sigaction usual = {.sa_handler = SIG_DFL};
+    struct sigaction usual = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
 
     sigprocmask(SIG_BLOCK, NULL, &out->mask);
     sigemptyset(&out->taken);
@@ -44,11 +44,15 @@ void sherd__signals_take(sherd__signals *out)
     /* Where it is ignored the kernel throws the exit status of each child away. */
     sigemptyset(&usual.sa_mask);
     sigaction(SIGCHLD, &usual, &out->child);
+    /* A reader that is gone is the ranks' business; this process has to see them end. */
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGPIPE, launcher ? &ignore : NULL, &out->pipe);
 }
 
 void sherd__signals_give_back(const sherd__signals *signals)
 {
     sigaction(SIGCHLD, &signals->child, NULL);
+    sigaction(SIGPIPE, &signals->pipe, NULL);
     sigprocmask(SIG_SETMASK, &signals->mask, NULL);
 }
 

@@ -156,7 +156,7 @@ static void look_for_missing(sherd__watch *w)
 
 static void sleep_a_while(sherd__watch *w)
 {
-    struct pollfd fds[2 * SHERD_MAX_RANKS + 1];
+    struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
     nfds_t count = 0;
     bool blind = false;
 
@@ -170,8 +170,13 @@ static void sleep_a_while(sherd__watch *w)
             fds[count++] = (struct pollfd){.fd = child->inner.fd, .events = POLLIN};
     }
     fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
-    if (poll(fds, count, blind ? TICK_BLIND_MS : TICK_MS) > 0 && fds[count - 1].revents)
+    nfds_t all = count + (nfds_t)(w->output ? sherd__output_poll(w->output, fds + count) : 0);
+    if (poll(fds, all, blind ? TICK_BLIND_MS : TICK_MS) <= 0)
+        return;
+    if (fds[count - 1].revents)
         sherd__read_signals(w);
+    if (w->output)
+        sherd__output_move(w->output, fds + count);
 }
 
 static bool all_ended(const sherd__watch *w)
@@ -221,5 +226,9 @@ void sherd__watch_all(sherd__watch *w)
             sherd__kill_all(w, SIGKILL);
         sleep_a_while(w);
     }
+    /* Whoever reads the output takes his time; who ended this process does not want to wait for that. */
+    while (w->output && sherd__output_remains(w->output) &&
+           !(w->signal && sherd__now() > w->kill_at))
+        sleep_a_while(w);
     close_fds(w);
 }

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "arena.h"
+#include "output.h"
 
 /* ---- signals.c ---------------------------------------------------------------------------------- */
 
@@ -14,11 +15,11 @@ typedef struct sherd__signals {
     sigset_t
         taken; /* blocked, to be read from a descriptor: those that end it, or that it passes on */
     sigset_t mask;
-    struct sigaction child;
+    struct sigaction child, pipe;
 } sherd__signals;
 
-/* Before there are children; given back in each of them, and when none is left. */
-void sherd__signals_take(sherd__signals *out);
+/* Before there are children; given back in each of them, and when none is left. `launcher`: this is `sherd run`. */
+void sherd__signals_take(sherd__signals *out, bool launcher);
 void sherd__signals_give_back(const sherd__signals *signals);
 /* SHERD_GRACE in seconds, 10 if it is not set. EINVAL. */
 sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag);
@@ -57,8 +58,9 @@ typedef struct sherd__watch {
     sherd__child *child; /* one a rank */
     int ranks;
     const sherd__signals *signals;
-    int64_t grace_ns; /* from a signal that ends all, or the end of the world, to SIGKILL */
-    bool launcher;    /* `sherd run` says what happened in its last line; others at once */
+    int64_t grace_ns;      /* from a signal that ends all, or the end of the world, to SIGKILL */
+    bool launcher;         /* `sherd run` says what happened in its last line; others at once */
+    sherd__output *output; /* NULL: ranks print for themselves */
 
     /* Set while watching. */
     uint64_t space; /* this process's pid namespace */
