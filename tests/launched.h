@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests of `sherd run` that are themselves what it starts: the argument of the program says what it shall be there,
- * "behind:closing:waits" for a rank that waits behind two wrappers, of which one closes what it has inherited.
+ * "behind:closing:waits" for a rank that waits behind two wrappers, of which one closes what it has inherited. They define CHECK_PURE.
  */
 #ifndef SHERD_LAUNCHED_H
 #define SHERD_LAUNCHED_H
 
-#define CHECK_PURE
 #include <sys/wait.h>
 
 #include "check.h"
@@ -93,17 +92,6 @@ static inline void send(pid_t pid, int signal)
 {
     if (pid > 0) /* else it would be for others, too */
         kill(pid, signal);
-}
-
-/* The last line of a text, with its end. */
-static inline const char *last_line(const char *text)
-{
-    const char *last = text;
-
-    for (; *text; text++)
-        if (text[0] == '\n' && text[1])
-            last = text + 1;
-    return last;
 }
 
 #define LAUNCHED_MAIN(tests, rank)                                       \

@@ -4,6 +4,7 @@
  * jobs are on this machine must not matter here: where it is allowed the test has a network namespace, and so the locks
  * on cores, for itself; else it only asks for what holds in any case.
  */
+#define CHECK_PURE
 #include "launched.h"
 #include "world/launch.h"
 

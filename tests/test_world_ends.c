@@ -65,16 +65,6 @@ typedef struct end {
     const char *line; /* the last of standard error */
 } end;
 
-static const char *last_line(const char *text)
-{
-    const char *last = text;
-
-    for (; *text; text++)
-        if (text[0] == '\n' && text[1])
-            last = text + 1;
-    return last;
-}
-
 static void an_end_is_told_in_one_line(void)
 {
     static const end ends[] = {

@@ -3,6 +3,7 @@
  * What ranks of `sherd run` read and print: marked with the rank, in files, or as it comes; standard input for rank 0
  * alone. A reader that is slow or gone never keeps the launcher from watching.
  */
+#define CHECK_PURE
 #include "launched.h"
 
 #include <sys/stat.h>

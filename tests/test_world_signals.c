@@ -3,6 +3,7 @@
  * Signals to the launcher: what ends it reaches the ranks, which have time to save; what was ignored stays so; SIGUSR1
  * and SIGUSR2 go on to the ranks and harm nobody.
  */
+#define CHECK_PURE
 #include "launched.h"
 
 static const double patience = 10;

@@ -3,6 +3,7 @@
  * Ranks that a wrapper started, as `sherd run -- sh -c 'program; true'` does. They end with their launcher and with
  * each other as those do that the launcher started itself.
  */
+#define CHECK_PURE
 #include "launched.h"
 
 static const double patience = 5; /* seconds; nothing takes long unless the machine is slow */

@@ -85,6 +85,16 @@ typedef enum sherd__presence {
     SHERD__GONE = 2
 } sherd__presence;
 
+/* For the flight record (flight.h): a call that a rank has made. */
+typedef struct sherd__mark {
+    sherd__word lane, number;
+} sherd__mark;
+
+enum {
+    SHERD__TRAIL = 8,                    /* marks that a rank leaves */
+    SHERD__AT_MEETING = SHERD__LANES * 2 /* the key of a need: no call is awaited, but a meeting */
+};
+
 /* The notice board of one rank. */
 typedef struct sherd__post {
     _Alignas(64) _Atomic uint32_t bell; /* a futex */
@@ -114,6 +124,12 @@ typedef struct sherd__post {
     sherd__word pid, pid_start, pid_space;
     sherd__word told; /* -status of the failure that it learned of since the last good check */
     char told_text[SHERD_ERROR_BYTES];
+    _Alignas(64) sherd__word calls; /* made, in all groups; the latest are: */
+    sherd__mark trail[SHERD__TRAIL];
+    sherd__word since; /* ns: when its wait began, if it sleeps */
+    /* What it waited for when the alarm or the end of the world cut that short; a meeting has its round as number. */
+    sherd__need cut;
+    sherd__word cut_since, cut_until;
 } sherd__post;
 
 typedef struct sherd__verdict {

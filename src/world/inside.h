@@ -270,6 +270,8 @@ void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, s
 /* Fill the record of a call whose slot is free, except for its number. */
 sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number);
 void sherd__record_label(sherd__record *record, const char *name, const char *what);
+/* The label of the call with this number into out[room]; false if it is no longer there. */
+bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, size_t room);
 /* The label of a rank's call into out[room]; "a call" if it is no longer there. */
 void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
                         size_t room);
@@ -312,7 +314,19 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
 bool sherd__is_stranger(sherd_world *world);
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
-/* post.c: leave what a meeting came to for whoever watches; gives the status back. */
+/* post.c, for the flight record: a call has been made; a wait became long; a wait was cut short. */
+static inline void sherd__post_call(sherd_world *world, int lane, uint64_t number)
+{
+    sherd__post *post = world->post;
+    uint64_t calls = sherd__peek(&post->calls);
+
+    sherd__put(&post->trail[calls % SHERD__TRAIL].lane, (uint64_t)lane);
+    sherd__put(&post->trail[calls % SHERD__TRAIL].number, number);
+    sherd__put(&post->calls, calls + 1);
+}
+void sherd__post_since(sherd_world *world);
+void sherd__post_cut(sherd_world *world);
+/* Leave what a meeting came to for whoever watches; gives the status back. */
 sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);

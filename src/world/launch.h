@@ -5,6 +5,8 @@
 
 #include "arena.h"
 
+struct sherd__flight; /* flight.h */
+
 /* ---- launcher.c: ranks as programs -------------------------------------------------------------- */
 
 typedef struct sherd__launch_options {
@@ -13,6 +15,9 @@ typedef struct sherd__launch_options {
     const char *cores; /* that the ranks may have, "0-3,6"; NULL = all that this process may use */
     bool prefix;       /* put the rank in front of each line that it prints */
     const char *logs;  /* the folder for files of each rank's output (output.h); NULL = none */
+    /* Is given each flight record that is told; NULL = nobody wants them. */
+    void (*recorded)(const struct sherd__flight *flight, void *payload);
+    void *payload;
 } sherd__launch_options;
 
 /*

@@ -6,7 +6,7 @@
  */
 #include "inside.h"
 #include "launch.h"
-#include "watch.h"
+#include "flight.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 /* All that a launch holds, until all ranks have ended. */
 typedef struct launch {
     const sherd__launch_options *options;
+    sherd__heap heap;
     sherd__arena arena;
     int fd;      /* of the arena: ranks that have lost theirs find it here */
     int line[2]; /* the life-line: nobody else can write to line[1] */
@@ -142,6 +143,8 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
         return sherd__fail(diag, SHERD_ELIMIT, "%d ranks, but an arena takes %d", o->ranks,
                            SHERD_MAX_RANKS);
     keep_standard_files();
+    if (!(l->watch.flight = sherd__alloc(&l->heap, 1, sizeof(sherd__flight))))
+        return sherd__no_memory(diag, "sherd run");
     if (sherd__grace_read(&l->watch.grace_ns, diag) || open_arena(l, diag) ||
         sherd__output_open(&l->output, o->ranks, o->prefix, o->logs, diag) ||
         (o->cores && sherd__cores_confine(o->cores, diag)))
@@ -159,6 +162,7 @@ static void close_launch(launch *l)
             close(fds[i]);
     sherd__cores_give(&l->cores);
     sherd__output_close(&l->output);
+    sherd__free(&l->heap, l->watch.flight);
     sherd__arena_unmap(&l->arena);
 }
 
@@ -172,6 +176,7 @@ static int say_cause(const launch *l, int code)
         snprintf(text, sizeof text, "ended by signal %d (%s)", w->signal,
                  sherd__signal_name(w->signal));
     } else if (code) {
+        sherd__recorder_tell(w);
         sherd__cause_text(&l->arena, l->child, text, sizeof text);
     } else if (l->output.failed) {
         snprintf(text, sizeof text, "output of the ranks is lost: %s", strerror(l->output.failed));
@@ -192,6 +197,8 @@ static int run(launch *l, sherd__diag *diag)
     l->watch.signals = &l->signals;
     l->watch.launcher = true;
     l->watch.output = &l->output;
+    l->watch.recorded = l->options->recorded;
+    l->watch.payload = l->options->payload;
     if (start_programs(l, diag))
         return diag->status;
     sherd__output_begin(&l->output);

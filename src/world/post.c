@@ -37,6 +37,38 @@ sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_sta
     return status;
 }
 
+void sherd__post_since(sherd_world *world)
+{
+    sherd__put(&world->post->since, (uint64_t)sherd__now());
+}
+
+static uint64_t not_arrived(const sherd_world *world, uint64_t meeting)
+{
+    uint64_t ranks = 0;
+
+    for (int q = 0; q < world->ranks; q++)
+        if (sherd__look(&world->arena.control->post[q].arrived) < meeting)
+            ranks |= sherd__bit(q);
+    return ranks;
+}
+
+void sherd__post_cut(sherd_world *world)
+{
+    sherd__post *post = world->post;
+    uint64_t arrived = sherd__look(&post->arrived);
+    bool call = atomic_load(&post->waits) > 0;
+
+    if (!world->announced)
+        return;
+    sherd__put(&post->cut_until, 0);
+    sherd__put(&post->cut.key, call ? sherd__peek(&post->need[0].key) : SHERD__AT_MEETING);
+    sherd__put(&post->cut.number, call ? sherd__peek(&post->need[0].number) : arrived);
+    sherd__put(&post->cut.ranks,
+               call ? sherd__peek(&post->need[0].ranks) : not_arrived(world, arrived));
+    sherd__put(&post->cut_since, sherd__peek(&post->since));
+    atomic_store(&post->cut_until, (uint64_t)sherd__now());
+}
+
 void sherd__read_text(char *out, size_t room, const char *shared, size_t shared_room)
 {
     size_t at = 0;

@@ -127,10 +127,13 @@ void sherd__read_signals(sherd__watch *w)
     for (int r = 0; r < w->ranks; r++)
         sherd__wrapped_find(&w->child[r], &w->arena->control->post[r], w->space);
     while (read(w->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2)
+        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
+            if (info.ssi_signo == SIGUSR1)
+                sherd__recorder_asked(w);
             pass_on(w, (int)info.ssi_signo);
-        else
+        } else {
             end_all(w, &info);
+        }
 }
 
 /* ---- how long ranks have to end by themselves -------------------------------------------------- */

@@ -116,6 +116,8 @@ static void announce(sherd_world *world, const sherd__needs *needs, uint32_t wai
         return;
     if (world->announced)
         atomic_fetch_add(&post->version, 1);
+    else
+        sherd__post_since(world);
     atomic_store(&post->waits, waits);
     atomic_store(&post->needs, (uint32_t)needs->count);
     for (int i = 0; i < needs->count; i++) {
@@ -327,6 +329,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
             break;
     }
     learn(patience, longest, yields, robbed);
+    if (!good)
+        sherd__post_cut(world);
     be_silent(world);
     return good;
 }

@@ -32,6 +32,8 @@ static void lose(sherd__watch *w, sherd__end end, int rank, int value)
     uint64_t word = sherd__end_word(end, rank, value, SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
+    if (first)
+        sherd__recorder_lose(w, word);
     sherd__end_world(w->arena, word);
     if (first && !w->signal && !w->launcher && sherd__look(&w->arena->control->death) == word) {
         sherd__end_text(w->arena->control, word, text, sizeof text);
@@ -218,6 +220,7 @@ void sherd__watch_all(sherd__watch *w)
             look_if_stopped(w, r);
         }
         look_for_missing(w);
+        sherd__recorder_look(w);
         if (all_ended(w))
             break;
         if (sherd__look(&w->arena->control->death))

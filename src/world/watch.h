@@ -51,6 +51,8 @@ void sherd__be_child(int parent, const sherd__signals *signals);
 /* Kill children, and wait for them. */
 void sherd__end_children(const sherd__child *child, int count);
 
+struct sherd__flight; /* flight.h */
+
 /* ---- watch.c ------------------------------------------------------------------------------------ */
 
 typedef struct sherd__watch {
@@ -61,6 +63,10 @@ typedef struct sherd__watch {
     int64_t grace_ns;      /* from a signal that ends all, or the end of the world, to SIGKILL */
     bool launcher;         /* `sherd run` says what happened in its last line; others at once */
     sherd__output *output; /* NULL: ranks print for themselves */
+    struct sherd__flight
+        *flight; /* room for the record of a failure (flight.h); NULL: none is taken */
+    void (*recorded)(const struct sherd__flight *flight, void *payload); /* or NULL */
+    void *payload;
 
     /* Set while watching. */
     uint64_t space; /* this process's pid namespace */
@@ -68,6 +74,8 @@ typedef struct sherd__watch {
     int signal;      /* that is to end this process; 0 = none */
     bool lost_first; /* the world had ended before that signal came */
     int64_t kill_at; /* when survivors are killed, ns; 0 = not yet */
+    bool taken;      /* the flight record of a failure is in `flight` */
+    bool differs;    /* ... which was EDIFFER, and may be dealt with yet */
 } sherd__watch;
 
 /*
@@ -82,6 +90,13 @@ void sherd__kill_rank(const sherd__child *child, int signal);
 void sherd__kill_all(const sherd__watch *w, int signal);
 /* The time runs from now, unless it does already. */
 void sherd__set_grace(sherd__watch *w);
+
+/* recorder.c: its part. A rank is about to be lost, which the end word says; a look in each round; what was taken is told. */
+void sherd__recorder_lose(sherd__watch *w, uint64_t word);
+void sherd__recorder_look(sherd__watch *w);
+void sherd__recorder_tell(const sherd__watch *w);
+/* Take and tell one now. */
+void sherd__recorder_asked(const sherd__watch *w);
 
 /* ---- wrapped.c ---------------------------------------------------------------------------------- */
 
