@@ -21,7 +21,9 @@ static const command table[] = {
      "  sherd run -n 2 --cores 0-3 --grace 60 ./my_program\n",
      "0 if all ranks returned 0 and none left the others alone; else the first that is not 0,\n"
      "128 + signal if a rank was killed, 1 if it could not be started. The last line on standard\n"
-     "error names the cause."},
+     "error names the cause.\n\n"
+     "Signals: SIGUSR1 prints the flight record, and goes on to those ranks that handle it (its\n"
+     "default would kill the others); SIGUSR2 goes on to all. What is ignored stays ignored."},
     {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n",
      NULL},
     {"plan", cli_plan, "--mesh M --shape S --from P --to P",

@@ -92,6 +92,10 @@ static const option table[CLI_KEYS] = {
                       "write what ranks print into FOLDER/rank-N.out and rank-N.err; with --prefix "
                       "it is printed here too",
                       "logs"},
+    [CLI_RUN_RECORD] = {"record", CLI_OF_RUN, 0, NULL, "FILE",
+                        "write the flight record as JSON too. It is told where ranks lost each "
+                        "other, or did different things; and when this launcher gets SIGUSR1",
+                        "record.json"},
 };
 
 const char *cli_key_name(cli_key key)

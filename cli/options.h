@@ -41,6 +41,7 @@ typedef enum cli_key {
     CLI_RUN_GRACE,
     CLI_RUN_PREFIX,
     CLI_RUN_LOGS,
+    CLI_RUN_RECORD,
     CLI_KEYS
 } cli_key;
 

@@ -3,11 +3,13 @@
  * sherd run: starts the ranks of a program as processes, and watches them. This process joins no world; what it
  * says about how they end is said by the launcher itself.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "options.h"
+#include "run.h"
 #include "sherd/status.h"
 #include "world/launch.h"
 
@@ -61,16 +63,21 @@ int cli_run(int argc, char **argv)
     const char *ranks = values.of[CLI_RUN_RANKS];
     if (!ranks)
         return cli_refuse("run", "how many ranks? %s", usage);
+    const char *record = values.of[CLI_RUN_RECORD];
     const sherd__launch_options options = {.ranks = (int)read_number(ranks, 1, SHERD_MAX_RANKS),
                                            .argv = argv + at,
                                            .cores = values.of[CLI_RUN_CORES],
                                            .prefix = values.of[CLI_RUN_PREFIX] != NULL,
-                                           .logs = values.of[CLI_RUN_LOGS]};
+                                           .logs = values.of[CLI_RUN_LOGS],
+                                           .recorded = record ? cli_record_write : NULL,
+                                           .payload = (void *)(uintptr_t)record};
     if (options.ranks < 0)
         return cli_refuse("run", "-n: \"%.100s\" is not a number of ranks from 1 to %d", ranks,
                           SHERD_MAX_RANKS);
     if (at >= argc)
         return cli_refuse("run", "which program? %s", usage);
+    if (record && !cli_record_possible(record))
+        return cli_refuse("run", "--record: can not write %.200s: %s", record, strerror(errno));
     if (!set_environment(&values))
         return CLI_UNUSABLE;
     int exit_status = sherd__launch(&options, &diag);
