@@ -38,10 +38,17 @@ void sherd__end_text(const sherd__control *control, uint64_t word, char *out, si
 {
     int rank = (int)(word >> 24 & 0xFF), value = (int)(word >> 8 & 0xFFFF);
 
+    const char *cause =
+        value & SHERD__OUT_OF_MEMORY
+            ? ": the kernel ran out of memory for this job (memory cgroup); give it more, use "
+              "less, "
+              "or let `sherd run --memory` make an error of it before it comes to that"
+            : "";
+
     switch ((sherd__end)(word >> 32)) {
     case SHERD__END_KILLED:
-        snprintf(out, room, "rank %d was killed by signal %d (%s)", rank, value,
-                 sherd__signal_name(value));
+        snprintf(out, room, "rank %d was killed by signal %d (%s)%s", rank, value & 0xFF,
+                 sherd__signal_name(value & 0xFF), cause);
         return;
     case SHERD__END_STOPPED:
         snprintf(out, room, "rank %d was stopped by signal %d (%s)", rank, value,
@@ -54,7 +61,8 @@ void sherd__end_text(const sherd__control *control, uint64_t word, char *out, si
                      : "before closing its world");
         return;
     case SHERD__END_VANISHED:
-        snprintf(out, room, "rank %d ended before closing its world; how is not known", rank);
+        snprintf(out, room, "rank %d ended before closing its world%s", rank,
+                 *cause ? cause : "; how is not known");
         return;
     case SHERD__END_TOLD:
         copy_text(out, room, control->post[rank].ending);

@@ -39,7 +39,7 @@ int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int
     switch (end_of(word)) {
     case SHERD__END_KILLED:
     case SHERD__END_STOPPED:
-        return 128 + (int)(word >> 8 & 0xFFFF);
+        return 128 + (int)(word >> 8 & 0xFF);
     case SHERD__END_EXITED:
     case SHERD__END_VANISHED:
         failed = rank_of(arena, word);

@@ -185,6 +185,9 @@ typedef enum sherd__end {
     SHERD__END_VANISHED = 5 /* nobody knows how */
 } sherd__end;
 
+/* In the value of KILLED and VANISHED: the kernel has killed for lack of memory. */
+enum { SHERD__OUT_OF_MEMORY = 0x100 };
+
 static inline uint64_t sherd__end_word(sherd__end end, int rank, int value, sherd_status status)
 {
     return (uint64_t)end << 32 | (uint64_t)(uint32_t)(rank & 0xFF) << 24 |

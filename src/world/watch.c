@@ -25,11 +25,21 @@ enum {
     MS = 1000000
 };
 
+/* What is said of a rank that ended in a way that lack of memory may be behind. */
+static int with_cause(const sherd__watch *w, sherd__end end, int value)
+{
+    bool may_be = end == SHERD__END_VANISHED || (end == SHERD__END_KILLED && value == SIGKILL);
+
+    return may_be && w->oom_kills >= 0 && sherd__oom_kills() > w->oom_kills
+               ? value | SHERD__OUT_OF_MEMORY
+               : value;
+}
+
 /* A rank is lost: end the world for all, and say so once. */
 static void lose(sherd__watch *w, sherd__end end, int rank, int value)
 {
     char text[SHERD_ERROR_BYTES];
-    uint64_t word = sherd__end_word(end, rank, value, SHERD_EPEER);
+    uint64_t word = sherd__end_word(end, rank, with_cause(w, end, value), SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
     if (first)
@@ -193,6 +203,7 @@ static void open_fds(sherd__watch *w)
 {
     w->signal_fd = signalfd(-1, &w->signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
     w->space = sherd__pid_space();
+    w->oom_kills = sherd__oom_kills();
     for (int r = 0; r < w->ranks; r++) {
         w->child[r].fd = (int)syscall(SYS_pidfd_open, w->child[r].pid, 0);
         w->child[r].inner.fd = -1;

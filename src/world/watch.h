@@ -69,7 +69,8 @@ typedef struct sherd__watch {
     void *payload;
 
     /* Set while watching. */
-    uint64_t space; /* this process's pid namespace */
+    uint64_t space;    /* this process's pid namespace */
+    int64_t oom_kills; /* when watching began */
     int signal_fd;
     int signal;      /* that is to end this process; 0 = none */
     bool lost_first; /* the world had ended before that signal came */
@@ -140,6 +141,9 @@ uint64_t sherd__pid_space(void);
 bool sherd__catches(int pid, int signal);
 /* A short file, zero-terminated and cut at the room. */
 bool sherd__read_file(const char *path, char *out, size_t room);
+
+/* oom.c: processes of this one's memory cgroup that were killed for lack of memory; -1 = not known. */
+int64_t sherd__oom_kills(void);
 
 /* ---- lifeline.c --------------------------------------------------------------------------------- */
 
