@@ -80,6 +80,11 @@ static const option table[CLI_KEYS] = {
          "the cores that the ranks may have. Each rank is pinned to one of its own if "
          "enough are free of other jobs [all that this process may use]",
          "0-3,6"},
+    [CLI_RUN_MEMORY] =
+        {"memory", CLI_OF_RUN, 0, NULL, "SIZE",
+         "the most that the tensors of all ranks together may take, in bytes or with "
+         "K, M, G, T; more is an error of the program, ENOMEM [SHERD_ARENA_BYTES]",
+         "8G"},
     [CLI_RUN_GRACE] = {"grace", CLI_OF_RUN, 0, NULL, "SECONDS",
                        "how long ranks have to end by themselves, after a signal to this launcher "
                        "(SIGINT, SIGTERM, SIGHUP go on to them) or the death of one, before they "

@@ -38,6 +38,7 @@ typedef enum cli_key {
     CLI_SVG,
     CLI_RUN_RANKS,
     CLI_RUN_CORES,
+    CLI_RUN_MEMORY,
     CLI_RUN_GRACE,
     CLI_RUN_PREFIX,
     CLI_RUN_LOGS,
