@@ -9,34 +9,47 @@ typedef struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *arguments, *help;
-    unsigned options; /* CLI_OF_...: which of the table in options.c; 0 = none */
-    const char *more; /* examples */
+    unsigned options;  /* CLI_OF_...: which of the table in options.c; 0 = none */
+    const char *more;  /* examples */
+    const char *exits; /* what the exit status says; NULL = as of most commands */
 } command;
 
 static const command table[] = {
     {"run", cli_run, "-n N [--] PROGRAM [ARGUMENTS]", "start N ranks of a program and watch them",
-     0, "  sherd run -n 4 -- ./my_program its arguments\n"},
-    {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n"},
+     CLI_OF_RUN,
+     "  sherd run -n 4 -- ./my_program its arguments\n"
+     "  sherd run -n 2 --cores 0-3 --grace 60 ./my_program\n",
+     "0 if all ranks returned 0 and none left the others alone; else the first that is not 0,\n"
+     "128 + signal if a rank was killed, 1 if it could not be started. The last line on standard\n"
+     "error names the cause.\n\n"
+     "Signals: SIGUSR1 prints the flight record, and goes on to those ranks that handle it (its\n"
+     "default would kill the others); SIGUSR2 goes on to all. What is ignored stays ignored."},
+    {"info", cli_info, "", "what this machine has, and how fast it computes", 0, "  sherd info\n",
+     NULL},
     {"plan", cli_plan, "--mesh M --shape S --from P --to P",
      "how one layout becomes another, and what it costs; needs no ranks", CLI_OF_PLAN,
      "  sherd plan --mesh dp=2,tp=4 --shape 4096x4096 --dtype bf16 --from \"S(0)R\" --to "
      "\"RS(1)\"\n"
      "  sherd plan --mesh x=2 --to-mesh x=2@2,3 --shape 7x5 --from \"S(0)\" --to \"S(1)\" --json\n"
-     "  sherd plan --cases moves.jsonl --mesh 2x4 --planner greedy\n"},
+     "  sherd plan --cases moves.jsonl --mesh 2x4 --planner greedy\n",
+     NULL},
     {"layout", cli_layout, "--mesh M --shape S --placements P", "which rank holds what",
      CLI_OF_LAYOUT,
      "  sherd layout --mesh x=2,y=2 --shape 5x7 --placements \"S(0)S(0)\"\n"
      "  sherd layout --mesh x=2 --shape 10 --placements \"S(0)\" --cuts 0:4,6 --json\n"
      "  sherd layout --mesh 128x128x64 --shape 65536x65536 --placements \"S(0)S(1)R\" --ranks "
-     "0-7\n"},
+     "0-7\n",
+     NULL},
     {"check", cli_check, "--mesh M --shape S --from P --to P | --all",
      "move real data on this machine and compare every element", CLI_OF_CHECK,
      "  sherd check --all\n"
-     "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n"},
+     "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n",
+     NULL},
     {"show", cli_show, "LAYOUT | --mesh M --shape S ...",
      "draw a layout, or both sides of a move, here or as a picture", CLI_OF_SHOW,
      "  sherd show \"[4(dp),6(tp)] on (dp=2,tp=3)\"\n"
-     "  sherd show --mesh x=3 --shape 7x5 --from \"S(0)\" --to \"S(1)\" --svg move.svg\n"},
+     "  sherd show --mesh x=3 --shape 7x5 --from \"S(0)\" --to \"S(1)\" --svg move.svg\n",
+     NULL},
 };
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
@@ -69,8 +82,10 @@ static int help_on(const char *name)
     printf("sherd %s: %s\n\n  sherd %s %s\n\n", c->name, c->help, c->name, c->arguments);
     if (c->options) {
         cli_help_options(c->options);
-        puts("\nExit status: 0 all good, 1 something is wrong or was refused, 2 the call can not "
-             "be read.\n");
+        printf("\nExit status: %s\n\n",
+               c->exits ? c->exits
+                        : "0 all good, 1 something is wrong or was refused, 2 the call can not be "
+                          "read.");
     }
     printf("Examples\n%s", c->more);
     return 0;

@@ -74,6 +74,33 @@ static const option table[CLI_KEYS] = {
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},
     [CLI_SVG] = {"svg", CLI_OF_SHOW, 0, NULL, "FILE", "write a picture instead", "move.svg"},
+    [CLI_RUN_RANKS] = {"ranks", CLI_OF_RUN, CLI_OF_RUN, NULL, "N", "how many ranks; or -n N", "4"},
+    [CLI_RUN_CORES] =
+        {"cores", CLI_OF_RUN, 0, NULL, "LIST",
+         "the cores that the ranks may have. Each rank is pinned to one of its own if "
+         "enough are free of other jobs [all that this process may use]",
+         "0-3,6"},
+    [CLI_RUN_MEMORY] =
+        {"memory", CLI_OF_RUN, 0, NULL, "SIZE",
+         "the most that the tensors of all ranks together may take, in bytes or with "
+         "K, M, G, T; more is an error of the program, ENOMEM [SHERD_ARENA_BYTES]",
+         "8G"},
+    [CLI_RUN_GRACE] = {"grace", CLI_OF_RUN, 0, NULL, "SECONDS",
+                       "how long ranks have to end by themselves, after a signal to this launcher "
+                       "(SIGINT, SIGTERM, SIGHUP go on to them) or the death of one, before they "
+                       "are killed [SHERD_GRACE, or 10]",
+                       "60"},
+    [CLI_RUN_PREFIX] =
+        {"prefix", CLI_OF_RUN, 0, NULL, NULL,
+         "put \"[RANK] \" in front of each line that a rank prints; lines stay whole", ""},
+    [CLI_RUN_LOGS] = {"logs", CLI_OF_RUN, 0, NULL, "FOLDER",
+                      "write what ranks print into FOLDER/rank-N.out and rank-N.err; with --prefix "
+                      "it is printed here too",
+                      "logs"},
+    [CLI_RUN_RECORD] = {"record", CLI_OF_RUN, 0, NULL, "FILE",
+                        "write the flight record as JSON too. It is told where ranks lost each "
+                        "other, or did different things; and when this launcher gets SIGUSR1",
+                        "record.json"},
 };
 
 const char *cli_key_name(cli_key key)
@@ -97,7 +124,7 @@ cli_key cli_key_find(unsigned command, const char *name, bool in_case)
 static cli_key take_word(unsigned command, char **argv, int *i, const char **value)
 {
     char name[32] = "";
-    const char *word = argv[*i] + 2, *equals = strchr(word, '=');
+    const char *word = argv[*i][1] == '-' ? argv[*i] + 2 : "ranks", *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
 
     *value = equals ? equals + 1 : NULL;
@@ -111,10 +138,12 @@ static cli_key take_word(unsigned command, char **argv, int *i, const char **val
     return key;
 }
 
-static bool take_option(cli_values *out, unsigned command, const char *name, char **argv, int *i)
+bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i)
 {
     const char *word = argv[*i], *value;
-    cli_key key = strncmp(word, "--", 2) == 0 ? take_word(command, argv, i, &value) : CLI_KEYS;
+    bool is_short = command == CLI_OF_RUN && strcmp(word, "-n") == 0; /* the only one there is */
+    cli_key key =
+        is_short || strncmp(word, "--", 2) == 0 ? take_word(command, argv, i, &value) : CLI_KEYS;
 
     if (key == CLI_KEYS)
         cli_refuse(name, "there is no option \"%.100s\"; `sherd help %s` lists them", word, name);
@@ -138,7 +167,7 @@ bool cli_values_read(cli_values *out, unsigned command, const char *name, int ar
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] != '-' && command == CLI_OF_SHOW && !out->of[CLI_LAYOUT])
             out->of[CLI_LAYOUT] = argv[i];
-        else if (!take_option(out, command, name, argv, &i))
+        else if (!cli_value_read(out, command, name, argv, &i))
             return false;
     }
     return true;

@@ -36,6 +36,13 @@ typedef enum cli_key {
     CLI_JSON,
     CLI_CASES,
     CLI_SVG,
+    CLI_RUN_RANKS,
+    CLI_RUN_CORES,
+    CLI_RUN_MEMORY,
+    CLI_RUN_GRACE,
+    CLI_RUN_PREFIX,
+    CLI_RUN_LOGS,
+    CLI_RUN_RECORD,
     CLI_KEYS
 } cli_key;
 
@@ -45,6 +52,7 @@ enum {
     CLI_OF_LAYOUT = 2,
     CLI_OF_CHECK = 4,
     CLI_OF_SHOW = 8,
+    CLI_OF_RUN = 16,
     CLI_OF_MOVES = CLI_OF_PLAN | CLI_OF_CHECK | CLI_OF_SHOW,
     CLI_OF_CASES = CLI_OF_PLAN | CLI_OF_LAYOUT | CLI_OF_CHECK
 };
@@ -90,6 +98,8 @@ cli_key cli_key_find(unsigned command, const char *name, bool in_case);
  * called. Words without dashes are refused, except the layout of `show`.
  */
 bool cli_values_read(cli_values *out, unsigned command, const char *name, int argc, char **argv);
+/* The same for one option, at *i, which goes along to the last word of it. */
+bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i);
 
 /*
  * Read all texts into a world, of which the mesh is made: collective where the world is not of paper. A failure names

@@ -1,61 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sherd run: starts the ranks of a program as processes, and watches them. This process joins no world; what it
- * says about a rank that dies is said by the launcher itself.
+ * says about how they end is said by the launcher itself.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "options.h"
+#include "run.h"
 #include "sherd/status.h"
 #include "world/launch.h"
 
-/* The number of ranks; 0 if the text is none. */
-static int read_ranks(const char *text)
+static const char usage[] = "sherd run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]";
+
+/* A whole number; -1 if the text is none from low to high. */
+static long read_number(const char *text, long low, long high)
 {
     char *end = NULL;
     long n = strtol(text, &end, 10);
 
-    return end != text && !*end && n >= 1 && n <= SHERD_MAX_RANKS ? (int)n : 0;
+    return end != text && !*end && n >= low && n <= high ? n : -1;
 }
 
-static int start(int ranks, char **program)
+/* Options up to the program, which begins at *at. False: refused, and said so. */
+static bool read_options(cli_values *out, int argc, char **argv, int *at)
 {
-    sherd__diag diag = {.rank = -1};
-    int exit_status = sherd__launch(ranks, program, &diag);
+    int i = 1;
 
-    if (exit_status < 0) {
-        fprintf(stderr, "sherd run: %s\n", diag.text);
-        return CLI_FAILED;
-    }
-    return exit_status;
-}
-
-int cli_run(int argc, char **argv)
-{
-    int ranks = 0, i = 1;
-
+    memset(out, 0, sizeof *out);
     for (; i < argc && argv[i][0] == '-'; i++) {
-        const char *value = NULL;
         if (strcmp(argv[i], "--") == 0) {
             i++;
             break;
         }
-        if (strcmp(argv[i], "-n") == 0 || strcmp(argv[i], "--ranks") == 0)
-            value = argv[++i]; /* NULL at the end */
-        else if (strncmp(argv[i], "--ranks=", 8) == 0)
-            value = argv[i] + 8;
-        else
-            return cli_refuse("run", "there is no option \"%.100s\"", argv[i]);
-        ranks = value ? read_ranks(value) : 0;
-        if (!ranks)
-            return cli_refuse("run", "-n: \"%.100s\" is not a number of ranks from 1 to %d",
-                              value ? value : "", SHERD_MAX_RANKS);
+        if (!cli_value_read(out, CLI_OF_RUN, "run", argv, &i))
+            return false;
     }
+    *at = i;
+    return true;
+}
+
+/* Bytes of "512M"; -1 if the text is no size. */
+static int64_t read_size(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    long long n = strtoll(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+
+    if (end == text || n < 1 || n > INT64_MAX >> shift || (*end && (!unit || end[1])))
+        return -1;
+    return (int64_t)n << shift;
+}
+
+/* What the launcher finds in the environment, and leaves there for worlds inside of worlds. */
+static bool set_environment(const cli_values *values)
+{
+    const char *grace = values->of[CLI_RUN_GRACE], *memory = values->of[CLI_RUN_MEMORY];
+    int64_t bytes = memory ? read_size(memory) : 0;
+    char text[32];
+
+    if (bytes < 0)
+        return cli_refuse("run", "--memory: \"%.100s\" is no size, for example 8G", memory) == 0;
+    snprintf(text, sizeof text, "%lld", (long long)bytes);
+    if (grace && read_number(grace, 0, 1000000) < 0)
+        return cli_refuse("run", "--grace: \"%.100s\" is no number of seconds", grace) == 0;
+    return (!grace || setenv("SHERD_GRACE", grace, 1) == 0) &&
+           (!memory || setenv("SHERD_ARENA_BYTES", text, 1) == 0);
+}
+
+int cli_run(int argc, char **argv)
+{
+    sherd__diag diag = {.rank = -1};
+    cli_values values;
+    int at = 0;
+
+    if (!read_options(&values, argc, argv, &at))
+        return CLI_UNUSABLE;
+    const char *ranks = values.of[CLI_RUN_RANKS];
     if (!ranks)
-        return cli_refuse("run", "how many ranks? sherd run -n N [--] PROGRAM [ARGUMENTS]");
-    if (i >= argc)
-        return cli_refuse("run", "which program? sherd run -n N [--] PROGRAM [ARGUMENTS]");
-    return start(ranks, argv + i);
+        return cli_refuse("run", "how many ranks? %s", usage);
+    const char *record = values.of[CLI_RUN_RECORD];
+    const sherd__launch_options options = {.ranks = (int)read_number(ranks, 1, SHERD_MAX_RANKS),
+                                           .argv = argv + at,
+                                           .cores = values.of[CLI_RUN_CORES],
+                                           .prefix = values.of[CLI_RUN_PREFIX] != NULL,
+                                           .logs = values.of[CLI_RUN_LOGS],
+                                           .recorded = record ? cli_record_write : NULL,
+                                           .payload = (void *)(uintptr_t)record};
+    if (options.ranks < 0)
+        return cli_refuse("run", "-n: \"%.100s\" is not a number of ranks from 1 to %d", ranks,
+                          SHERD_MAX_RANKS);
+    if (at >= argc)
+        return cli_refuse("run", "which program? %s", usage);
+    if (record && !cli_record_possible(record))
+        return cli_refuse("run", "--record: can not write %.200s: %s", record, strerror(errno));
+    if (!set_environment(&values))
+        return CLI_UNUSABLE;
+    int exit_status = sherd__launch(&options, &diag);
+    if (exit_status >= 0)
+        return exit_status;
+    fprintf(stderr, "sherd run: %s\n", diag.text);
+    return CLI_FAILED;
 }

@@ -105,6 +105,17 @@ static inline double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The last line of a text, with its end. */
+static inline const char *last_line(const char *text)
+{
+    const char *last = text;
+
+    for (; *text; text++)
+        if (text[0] == '\n' && text[1])
+            last = text + 1;
+    return last;
+}
+
 /* A die that falls the same way in every run; *dice is its state. */
 static inline int roll(uint64_t *dice, int sides)
 {

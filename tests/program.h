@@ -52,10 +52,19 @@ static inline void program_pause(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* `line`: program and arguments, separated by single blanks; `out`: its standard output. pid -1 if it can't be started. */
-static inline program program_start_to(const char *line, int out)
+/* Where several processes write at once: each write goes to the end, or they would overwrite each other. */
+static inline int program_file(const char *name)
 {
-    program p = {.pid = -1, .out = out, .err = memfd_create("err", MFD_CLOEXEC)};
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
+}
+
+/* `line`: program and arguments, separated by single blanks; `in`, `out`: its standard input and output. pid -1 if it can't be started. */
+static inline program program_start_with(const char *line, const char *in, int out)
+{
+    program p = {.pid = -1, .out = out, .err = program_file("err")};
     char *copy = strdup(line), *rest = copy, *argv[PROGRAM_ARGS + 1] = {NULL};
     posix_spawn_file_actions_t actions;
 
@@ -63,7 +72,7 @@ static inline program program_start_to(const char *line, int out)
     for (int i = 0; i < PROGRAM_ARGS && rest; i++)
         argv[i] = strsep(&rest, " ");
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 0, in, O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, p.out, 1);
     posix_spawn_file_actions_adddup2(&actions, p.err, 2);
     p.begin = program_clock();
@@ -74,9 +83,14 @@ static inline program program_start_to(const char *line, int out)
     return p;
 }
 
+static inline program program_start_to(const char *line, int out)
+{
+    return program_start_with(line, "/dev/null", out);
+}
+
 static inline program program_start(const char *line)
 {
-    return program_start_to(line, memfd_create("out", MFD_CLOEXEC));
+    return program_start_to(line, program_file("out"));
 }
 
 /* What is in a memory file so far. */

@@ -2,6 +2,8 @@
 /* Ranks as forked processes: how they end, by themselves and otherwise. */
 #include "world_scene.h"
 
+#include <pthread.h>
+
 /* ---- a rank is killed -------------------------------------------------------------------------- */
 
 /* All but the victim wait for its call; it computes. */
@@ -93,13 +95,15 @@ static int deaf(sherd_world *world, void *payload)
 static void survivors_that_do_not_end_are_killed(void)
 {
     int err = memory_file();
-    pid_t parent = start_scene(err, RANKS, deaf, NULL);
 
+    setenv("SHERD_GRACE", "1", 1);
+    pid_t parent = start_scene(err, RANKS, deaf, NULL);
     CHECK(wait_ready(RANKS, 10));
     double begin = seconds();
     kill(atomic_load(&shown->pid[1]), SIGKILL);
     ending e = end_scene(parent, err, begin, 0.2);
-    CHECK(e.seconds < 2.5 && !e.left);
+    unsetenv("SHERD_GRACE");
+    CHECK(e.seconds > 0.9 && e.seconds < 5 && !e.left);
     CHECK_TEXT(e.err, "sherd: rank 1 was killed by signal 9 (SIGKILL)\n");
     CHECK_EQ(atomic_load(&shown->exit_status), 137);
 }
@@ -211,6 +215,79 @@ static void what_bodies_return_comes_out(void)
     }
 }
 
+/* ---- a parent that deals with its children ------------------------------------------------------ */
+
+static void ignore_children(void)
+{
+    signal(SIGCHLD, SIG_IGN);
+}
+
+static void reap_all(int signal)
+{
+    (void)signal;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+static void reap_in_a_handler(void)
+{
+    signal(SIGCHLD, reap_all);
+}
+
+static void *steal(void *unused)
+{
+    for (;; sleep_for(0.0002))
+        reap_all(0);
+    return unused;
+}
+
+static void reap_in_a_thread(void)
+{
+    pthread_t thief;
+
+    CHECK_EQ(pthread_create(&thief, NULL, steal, NULL), 0);
+}
+
+static int one_returns_three(sherd_world *world, void *payload)
+{
+    (void)payload;
+    return share(world, line_of_ranks(world)) && sherd_world_rank(world) == 2 ? 3 : 0;
+}
+
+static int one_is_killed(sherd_world *world, void *payload)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    (void)payload;
+    if (sherd_world_rank(world) == 2)
+        raise(SIGKILL);
+    share(world, mesh);
+    return sherd_world_check(world) == SHERD_EPEER ? 0 : 9;
+}
+
+/* Also where the status of a child goes to somebody else in the program, or to nobody. */
+static void the_status_of_a_rank_is_not_lost(void)
+{
+    static void (*const parents[])(void) = {ignore_children, reap_in_a_handler, reap_in_a_thread};
+
+    for (int i = 0; i < LEN(parents); i++) {
+        bool stolen = parents[i] == reap_in_a_thread;
+        before = parents[i];
+        ending e = play(RANKS, one_returns_three, NULL);
+        CHECK_EQ(e.status, 0);
+        CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_OK);
+        CHECK_EQ(atomic_load(&shown->exit_status), 3);
+        e = play(RANKS, one_is_killed, NULL);
+        CHECK(e.seconds < 2 && !e.left);
+        CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_EPEER);
+        if (!stolen)
+            CHECK_EQ(atomic_load(&shown->exit_status), 137);
+        CHECK(atomic_load(&shown->exit_status) != 0);
+        CHECK(strncmp(e.err, "sherd: rank 2 ", 14) == 0);
+    }
+    before = NULL;
+}
+
 /* ---- limits ------------------------------------------------------------------------------------ */
 
 static int nothing(sherd_world *world, void *payload)
@@ -234,30 +311,6 @@ static void rank_counts_are_limited(void)
     setenv("SHERD_TRANSPORT", "pigeon", 1);
     CHECK_EQ(spawn(2, SHERD_THREADS, nothing, &exit_status), SHERD_EINVAL);
     unsetenv("SHERD_TRANSPORT");
-}
-
-static int tells_cores(sherd_world *world, void *payload)
-{
-    (void)payload;
-    atomic_store(&shown->status[sherd_world_rank(world)], sherd__cores());
-    return 0;
-}
-
-/* Each rank has a core of its own if there are enough; the caller's affinity stays. */
-static void ranks_are_pinned_where_there_are_cores(void)
-{
-    int cores = sherd__cores(), exit_status;
-
-    for (int as = 0; as < 2; as++)
-        for (int ranks = 2; ranks <= 64; ranks *= 32)
-            for (int no_pin = 0; no_pin < 2; no_pin++) {
-                sherd_world_options options = {
-                    .ranks = ranks, .as = (sherd_ranks_as)as, .no_pin = no_pin};
-                CHECK_OK(sherd_spawn(&exit_status, &options, tells_cores, NULL));
-                for (int r = 0; r < ranks; r++)
-                    CHECK_EQ(atomic_load(&shown->status[r]), ranks <= cores && !no_pin ? 1 : cores);
-                CHECK_EQ(sherd__cores(), cores);
-            }
 }
 
 static int too_late(sherd_world *world, void *payload)
@@ -330,8 +383,8 @@ static const check_test tests[] = {
     {TEST(ranks_vanish_with_their_parent)},
     {TEST(a_rank_that_leaves_is_named)},
     {TEST(what_bodies_return_comes_out)},
+    {TEST(the_status_of_a_rank_is_not_lost)},
     {TEST(rank_counts_are_limited)},
-    {TEST(ranks_are_pinned_where_there_are_cores)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},
     {TEST(time_in_which_all_are_stopped_does_not_count)},
 };

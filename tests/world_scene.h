@@ -9,6 +9,7 @@
 #define CHECK_PURE
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,7 +31,8 @@ typedef struct board {
 } board;
 
 static board *shown;
-static const char *self; /* this program */
+static const char *self;     /* this program */
+static void (*before)(void); /* what the parent does before it starts ranks; NULL = nothing */
 
 /* How a scene ended. */
 typedef struct ending {
@@ -94,12 +96,14 @@ static inline pid_t start_scene(int err, int ranks, part body, const char *mode)
     if (pid)
         return pid;
     dup2(err, 2);
+    if (before)
+        before();
     if (mode) {
         sherd__diag diag = {.rank = -1};
         char *argv[] = {(char *)(uintptr_t)self, (char *)(uintptr_t)mode, NULL};
         if (strcmp(mode, "missing") == 0)
             argv[0] = (char *)(uintptr_t) "/no/such/program";
-        int code = sherd__launch(ranks, argv, &diag);
+        int code = sherd__launch(&(sherd__launch_options){.ranks = ranks, .argv = argv}, &diag);
         snprintf(shown->spawn_text, sizeof shown->spawn_text, "%s", diag.text);
         atomic_store(&shown->spawn_status, diag.status);
         _exit(code < 0 ? 99 : code);
@@ -138,7 +142,10 @@ static inline ending end_scene(pid_t pid, int err, double begin, double patience
 
 static inline int memory_file(void)
 {
-    return (int)memfd_create("err", MFD_CLOEXEC);
+    int fd = memfd_create("err", MFD_CLOEXEC);
+
+    fcntl(fd, F_SETFL, O_APPEND); /* or ranks that write at once overwrite each other's lines */
+    return fd;
 }
 
 static inline ending play(int ranks, part body, const char *mode)

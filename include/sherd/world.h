@@ -33,6 +33,9 @@ typedef struct sherd_world_options {
 /**
  * Join the world that this process was started in (by `sherd run`); a world of one rank if by nobody.
  *
+ * After that programs which this process starts are no ranks: SHERD_ARENA_FD, SHERD_RANK, SHERD_RANKS and SHERD_LAUNCHER
+ * are taken out of the environment. The process itself may join again once it has closed the world.
+ *
  * @collective all ranks of the launch
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close; NULL on failure
@@ -62,9 +65,11 @@ SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
 /**
  * Close a world; a last check. Everything that belongs to it is gone after this.
  *
+ * In a process that was forked from the rank's own nothing is closed: the world is the rank's.
+ *
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
- * @errors     what the last sherd_world_check would return; the world is freed in any case
+ * @errors     what the last sherd_world_check would return; the world is freed in any case. EINVAL in a forked process
  */
 SHERD_API sherd_status sherd_world_close(sherd_world *world);
 
@@ -72,15 +77,16 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * Run `body` once on every rank and wait for all of them.
  *
  * Under a launcher (`sherd run`) the calling process is a rank already: `body` runs here, with the joined
- * world. Otherwise ranks are started: as processes forked from this one (call it before any thread
+ * world, unless that is open now. Otherwise ranks are started: as processes forked from this one (call it before any thread
  * exists; this process only watches), or as threads. `body` gets an open world that is closed for it on
  * return. If a rank dies, one line on standard error names the rank and the signal, and the others end.
  *
  * @local
- * @shapes *exit_status: 0 if every body returned 0, else the first value that is not, 128 + signal for a rank that was killed
+ * @shapes *exit_status: 0 if every body returned 0 and no rank was lost; else the first value that is not 0, 128 + signal
+ *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
- *         says what ranks are, whatever the options say); ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
+ *         says what ranks are, whatever the options say), or a SHERD_GRACE that is no number of seconds; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
  *         world while others went on; else what the closing check of the ranks returned
  */
@@ -96,7 +102,8 @@ SHERD_CALL sherd_status sherd_spawn(int *exit_status, const sherd_world_options 
  *
  * @collective the world
  * @errors     what raised the alarm; EDIFFER ranks made different calls, did different things on a mesh, or (SHERD_VERIFY=1 in
- *             the environment) hold different values of what is said to be equal; EPEER; ETIMEDOUT
+ *             the environment) hold different values of what is said to be equal; EPEER; ETIMEDOUT; EINVAL in a
+ *             process that was forked from the rank's own
  */
 SHERD_API sherd_status sherd_world_check(sherd_world *world);
 

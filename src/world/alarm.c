@@ -16,7 +16,7 @@ static void copy_text(char *out, size_t room, const char *text)
     snprintf(out, room, "%s", text);
 }
 
-static const char *signal_name(int signal)
+const char *sherd__signal_name(int signal)
 {
     static const struct {
         int number;
@@ -25,7 +25,8 @@ static const char *signal_name(int signal)
         {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
         {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},   {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},
         {SIGSTOP, "SIGSTOP"}, {SIGTSTP, "SIGTSTP"}, {SIGHUP, "SIGHUP"},   {SIGXCPU, "SIGXCPU"},
-        {SIGPIPE, "SIGPIPE"}, {SIGTRAP, "SIGTRAP"},
+        {SIGPIPE, "SIGPIPE"}, {SIGTRAP, "SIGTRAP"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
+        {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].number == signal)
@@ -37,17 +38,31 @@ void sherd__end_text(const sherd__control *control, uint64_t word, char *out, si
 {
     int rank = (int)(word >> 24 & 0xFF), value = (int)(word >> 8 & 0xFFFF);
 
+    const char *cause =
+        value & SHERD__OUT_OF_MEMORY
+            ? ": the kernel ran out of memory for this job (memory cgroup); give it more, use "
+              "less, "
+              "or let `sherd run --memory` make an error of it before it comes to that"
+            : "";
+
     switch ((sherd__end)(word >> 32)) {
     case SHERD__END_KILLED:
-        snprintf(out, room, "rank %d was killed by signal %d (%s)", rank, value,
-                 signal_name(value));
+        snprintf(out, room, "rank %d was killed by signal %d (%s)%s", rank, value & 0xFF,
+                 sherd__signal_name(value & 0xFF), cause);
         return;
     case SHERD__END_STOPPED:
         snprintf(out, room, "rank %d was stopped by signal %d (%s)", rank, value,
-                 signal_name(value));
+                 sherd__signal_name(value));
         return;
     case SHERD__END_EXITED:
-        snprintf(out, room, "rank %d exited with status %d before closing its world", rank, value);
+        snprintf(out, room, "rank %d exited with status %d %s", rank, value,
+                 atomic_load(&control->post[rank].presence) == SHERD__GONE
+                     ? "when the others opened another world"
+                     : "before closing its world");
+        return;
+    case SHERD__END_VANISHED:
+        snprintf(out, room, "rank %d ended before closing its world%s", rank,
+                 *cause ? cause : "; how is not known");
         return;
     case SHERD__END_TOLD:
         copy_text(out, room, control->post[rank].ending);

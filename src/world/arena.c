@@ -15,7 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const uint64_t magic = UINT64_C(0x7368657264303034);
+/* Also of what is in it: a program and a launcher that were built apart must not take each other's for their own. */
+static const uint64_t magic =
+    UINT64_C(0x7368657264303035) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
 
 static size_t round_up(size_t bytes, size_t to)

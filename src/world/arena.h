@@ -113,6 +113,16 @@ typedef enum sherd__presence {
     SHERD__GONE = 2
 } sherd__presence;
 
+/* For the flight record (flight.h): a call that a rank has made. */
+typedef struct sherd__mark {
+    sherd__word lane, number;
+} sherd__mark;
+
+enum {
+    SHERD__TRAIL = 8,                    /* marks that a rank leaves */
+    SHERD__AT_MEETING = SHERD__LANES * 4 /* the key of a need: no call is awaited, but a meeting */
+};
+
 /* The notice board of one rank. */
 typedef struct sherd__post {
     _Alignas(64) _Atomic uint32_t bell; /* a futex */
@@ -134,6 +144,20 @@ typedef struct sherd__post {
     /* Odd: it sleeps, and its needs are valid: [0..waits) of its wait, [waits..needs) of its open calls. */
     _Alignas(64) sherd__word version;
     _Atomic uint32_t waits, needs;
+    /* For whoever watches (launch.h); no part of the protocol. */
+    _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
+    sherd__word core;               /* 1 + the core that is its own; 0 = it has none */
+    /* The process that is this rank: 0 = none yet, stored last; when it began, and in which pid namespace. */
+    sherd__word pid, pid_start, pid_space;
+    sherd__word told; /* -status of the failure that it learned of since the last good check */
+    char told_text[SHERD_ERROR_BYTES];
+    _Alignas(64) sherd__word calls; /* made, in all groups; the latest are: */
+    sherd__mark trail[SHERD__TRAIL];
+    sherd__word since; /* ns: when its wait began, if it sleeps */
+    sherd__word numbers, numbers_before; /* base of its epoch's numbers, and of the epoch before */
+    /* What it waited for when the alarm or the end of the world cut that short; a meeting has its round as number. */
+    sherd__need cut;
+    sherd__word cut_since, cut_until;
 } sherd__post;
 
 typedef struct sherd__verdict {
@@ -154,6 +178,11 @@ typedef struct sherd__control {
     _Alignas(64) sherd__word arrivals; /* at all meetings */
     sherd__verdict verdict[2];
     sherd__post post[SHERD_MAX_RANKS];
+    /* Of `sherd run`, set before there are ranks; all 0 where there is none. */
+    int launcher; /* its pid */
+    uint64_t launcher_start, launcher_space;
+    int line; /* descriptor of the life-line's reading end, there and as ranks inherit it */
+    uint64_t line_node;
 } sherd__control;
 
 /* This process's handle on an arena; ranks that are threads share one. */

@@ -3,6 +3,7 @@
 #include "inside.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Give the text of what closed the world again. */
 static sherd_status say_closed(sherd_world *world)
@@ -24,8 +25,19 @@ static sherd_status check_paper(sherd_world *world)
     return status;
 }
 
+bool sherd__is_stranger(sherd_world *world)
+{
+    if (!world->transport->meet || world->process == (int)getpid())
+        return false;
+    sherd__fail(&world->diag, SHERD_EINVAL,
+                "this process was forked from the rank, and is none: its world is the rank's");
+    return true;
+}
+
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name)
 {
+    if (sherd__is_stranger(world))
+        return SHERD_EINVAL;
     sherd__raise_local(world);
     if (!world->transport->meet)
         return check_paper(world);
@@ -33,7 +45,8 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return say_closed(world);
     if (!sherd__claims_make(world))
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
-    return world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    return sherd__post_told(world, kind,
+                            world->transport->meet(world, (int)kind, SHERD_OK, 0, name));
 }
 
 sherd_status sherd_world_check(sherd_world *world)
@@ -46,9 +59,12 @@ sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t argume
 {
     if (!world->transport->meet)
         return mine;
+    if (sherd__is_stranger(world))
+        return SHERD_EINVAL;
     if (world->closed.status)
         return say_closed(world);
-    return world->transport->meet(world, SHERD__AGREE, mine, arguments, name);
+    return sherd__post_told(world, SHERD__AGREE,
+                            world->transport->meet(world, SHERD__AGREE, mine, arguments, name));
 }
 
 const char *sherd_world_error(const sherd_world *world)

@@ -139,6 +139,7 @@ struct sherd_world {
 
     sherd__arena arena;
     bool owns_arena;
+    int process;            /* that opened it; one forked from it is no rank */
     sherd__pinning pinning; /* of a launched program: undone at the close */
     sherd__post *post;      /* my own */
     sherd__store store;
@@ -189,8 +190,12 @@ typedef enum sherd__end {
     SHERD__END_KILLED = 1,  /* value = signal */
     SHERD__END_STOPPED = 2, /* value = signal */
     SHERD__END_EXITED = 3,  /* value = exit status */
-    SHERD__END_TOLD = 4     /* text in the rank's post */
+    SHERD__END_TOLD = 4,    /* text in the rank's post */
+    SHERD__END_VANISHED = 5 /* nobody knows how */
 } sherd__end;
+
+/* In the value of KILLED and VANISHED: the kernel has killed for lack of memory. */
+enum { SHERD__OUT_OF_MEMORY = 0x100 };
 
 static inline uint64_t sherd__end_word(sherd__end end, int rank, int value, sherd_status status)
 {
@@ -201,8 +206,14 @@ static inline sherd_status sherd__status_in(uint64_t word)
 {
     return (sherd_status) - (int)(word & 0xFF);
 }
+/* Whether ranks were lost to each other: no world goes on after that. */
+static inline bool sherd__is_lost(sherd_status status)
+{
+    return status == SHERD_EPEER || status == SHERD_ETIMEDOUT;
+}
 /* "rank 2 was killed by signal 9 (SIGKILL)" into out[room]. */
 void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room);
+const char *sherd__signal_name(int signal);
 /* Close the world for all, unless it is closed; wakes everybody. */
 void sherd__end_world(sherd__arena *arena, uint64_t word);
 /* The same for a reason that this rank tells; the text goes to its post. */
@@ -281,6 +292,8 @@ void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, s
 /* Fill the record of a call whose slot is free, except for its number. */
 sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number);
 void sherd__record_label(sherd__record *record, const char *name, const char *what);
+/* The label of the call with this number into out[room]; false if it is no longer there. */
+bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, size_t room);
 /* The label of a rank's call into out[room]; "a call" if it is no longer there. */
 void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
                         size_t room);
@@ -321,8 +334,24 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
 
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
-/* check.c: a check, or the close as the last one. */
+/* check.c: whether this process was forked from the rank's own; then the diag says so. */
+bool sherd__is_stranger(sherd_world *world);
+/* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
+/* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut short. */
+static inline void sherd__post_call(sherd_world *world, int lane, uint64_t number)
+{
+    sherd__post *post = world->post;
+    uint64_t calls = sherd__peek(&post->calls);
+
+    sherd__put(&post->trail[calls % SHERD__TRAIL].lane, (uint64_t)lane);
+    sherd__put(&post->trail[calls % SHERD__TRAIL].number, number);
+    sherd__put(&post->calls, calls + 1);
+}
+void sherd__post_since(sherd_world *world);
+void sherd__post_cut(sherd_world *world);
+/* Leave what a meeting came to for whoever watches; gives the status back. */
+sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_status status);
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
 

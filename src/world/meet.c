@@ -231,7 +231,10 @@ static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, u
         sherd__drop_calls(world);
     sherd__ledgers_failed(world, new_epoch);
     if (new_epoch) {
+        if (base != world->base)
+            sherd__put(&world->post->numbers_before, world->base);
         world->base = base;
+        sherd__put(&world->post->numbers, base);
         world->quiet = false;
         world->local.status = SHERD_OK;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cores. Where every rank can have one it is pinned to it: otherwise two ranks may share a core for seconds
+ * Pinning. Where every rank can have a core (cores.c) it is pinned to it: otherwise two ranks may share one for seconds
  * while another is idle, and each flag between them then costs microseconds instead of a tenth of one.
  */
 #include "launch.h"
@@ -14,21 +14,17 @@ int sherd__cores(void)
     return CPU_COUNT(&set);
 }
 
-sherd__pinning sherd__pin(int rank)
+sherd__pinning sherd__pin(const sherd__post *post)
 {
     sherd__pinning before = {.pinned = false};
+    uint64_t core = sherd__look(&post->core);
     cpu_set_t one;
-    int seen = 0;
 
-    if (sched_getaffinity(0, sizeof before.set, &before.set))
+    if (core == 0 || core > CPU_SETSIZE || sched_getaffinity(0, sizeof before.set, &before.set))
         return before;
     CPU_ZERO(&one);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &before.set) && seen++ == rank) {
-            CPU_SET(cpu, &one);
-            before.pinned = sched_setaffinity(0, sizeof one, &one) == 0;
-            return before;
-        }
+    CPU_SET((size_t)core - 1, &one);
+    before.pinned = sched_setaffinity(0, sizeof one, &one) == 0;
     return before;
 }
 

@@ -91,6 +91,8 @@ void sherd__post_announce(sherd_world *world, const sherd__wait *wait)
     sherd__post *post = world->post;
     sherd__needs needs = {.written = !world->announced};
 
+    if (!world->announced)
+        sherd__post_since(world);
     if (wait->needs)
         wait->needs(world, wait->what, &needs);
     uint32_t waits = needs.count;

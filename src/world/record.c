@@ -42,18 +42,23 @@ void sherd__record_label(sherd__record *record, const char *name, const char *wh
     put_text(record->label + NAME_WORDS, SHERD__LABEL_WORDS - NAME_WORDS, what);
 }
 
-void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
-                        size_t room)
+bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, size_t room)
 {
-    const sherd__record *record = sherd__record_of(world, rank, lane, number);
     char name[NAME_BYTES], what[WHAT_BYTES];
 
     get_text(record->label, NAME_WORDS, name);
     get_text(record->label + NAME_WORDS, SHERD__LABEL_WORDS - NAME_WORDS, what);
     if (sherd__look(&record->number) != number)
+        return false;
+    snprintf(out, room, "%s%s%s", name, what[0] ? " " : "", what);
+    return true;
+}
+
+void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
+                        size_t room)
+{
+    if (!sherd__label_text(sherd__record_of(world, rank, lane, number), number, out, room))
         snprintf(out, room, "a call");
-    else
-        snprintf(out, room, "%s%s%s", name, what[0] ? " " : "", what);
 }
 
 /* ---- publishing ------------------------------------------------------------------------------- */
@@ -71,6 +76,7 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     atomic_store(&group->own->made, number);
     group->sequence = sherd__calls_in(number, world->base);
     group->history = history;
+    sherd__post_call(world, group->lane, number);
     sherd__ring(&world->arena, readers);
 }
 

@@ -39,12 +39,12 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
 {
     sherd_world *world;
 
-    if (plan->pin)
-        sherd__pin(rank);
+    (void)sherd__pin(&plan->arena.control->post[rank]);
     *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
     if (*opened)
         return 0;
     int value = plan->body(world, plan->payload);
+    atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
     *closed = sherd_world_close(world);
     return value;
 }
@@ -135,9 +135,11 @@ static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__dia
         return status;
     plan->arena.threads = threads;
     plan->arena.cores = sherd__cores();
-    plan->pin = !plan->options->no_pin && plan->ranks > 1 && plan->ranks <= plan->arena.cores;
+    if (!plan->options->no_pin)
+        sherd__cores_take(&plan->cores, plan->arena.control);
     status = threads ? spawn_threads(exit_status, plan, diag)
                      : sherd__spawn_processes(exit_status, plan, diag);
+    sherd__cores_give(&plan->cores);
     sherd__arena_unmap(&plan->arena);
     return status;
 }
@@ -149,13 +151,16 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     sherd__diag diag = {.rank = -1};
     sherd__launch_plan plan = {
         .options = options ? options : &none, .body = body, .payload = payload};
-    sherd_status status;
+    sherd_status status = SHERD_OK;
+    bool here = false;
 
     *exit_status = 0;
     if (sherd__is_launched())
-        status = sherd__spawn_here(exit_status, &plan, &diag);
-    else
+        status = sherd__spawn_here(&here, exit_status, &plan, &diag);
+    if (!here && !status)
         status = spawn(exit_status, &plan, &diag);
+    if (sherd__is_lost(status) && *exit_status == 0)
+        *exit_status = 1;
     if (status && plan.options->error)
         snprintf(plan.options->error, SHERD_ERROR_BYTES, "%s", diag.text);
     return status;

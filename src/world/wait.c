@@ -183,6 +183,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
             break;
     }
     learn(patience, longest, yields, robbed);
+    if (!good)
+        sherd__post_cut(world);
     sherd__post_be_silent(world);
     return good;
 }

@@ -2,11 +2,12 @@
 /*
  * Watching over ranks that are processes. The parent does nothing else: it sleeps on their pidfds, and ten
  * times a second asks whether one is stopped. A rank that dies ends the world for all, so that the next wait of
- * every other rank ends, within milliseconds; who is still there 1.5 s later is killed. If the parent
- * dies, the kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them).
+ * every other rank ends, within milliseconds. They have some time then (SHERD_GRACE), to save what they have, and so
+ * they have after a signal that ends the parent; who is still there afterwards is killed. If the parent dies, the
+ * kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them; lifeline.c).
  */
 #include "inside.h"
-#include "launch.h"
+#include "watch.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -19,69 +20,108 @@
 
 enum {
     TICK_MS = 100,
-    TICK_BLIND_MS = 10,    /* where the kernel has no pidfds */
-    STOPPED_MS = 500,      /* a rank that is stopped for longer counts as dead */
-    GRACE_MS = 1500,       /* for survivors of a death, or of a signal to the parent */
-    GRACE_TOLD_MS = 10000, /* after an end that a rank told, nobody has died */
+    TICK_BLIND_MS = 10, /* where the kernel has no pidfds */
+    STOPPED_MS = 500,   /* a rank that is stopped for longer counts as dead */
     MS = 1000000
 };
 
-typedef struct watch {
-    sherd__arena *arena;
-    sherd__child *child;
-    int ranks;
-    int signals;     /* signalfd, or -1 */
-    int signal;      /* that the parent got; 0 = none */
-    int64_t kill_at; /* when survivors are killed; 0 = not yet */
-} watch;
-
-static void kill_all(const watch *w, int signal)
+/* What is said of a rank that ended in a way that lack of memory may be behind. */
+static int with_cause(const sherd__watch *w, sherd__end end, int value)
 {
-    for (int r = 0; r < w->ranks; r++)
-        if (!w->child[r].ended)
-            kill(w->child[r].pid, signal);
-}
+    bool may_be = end == SHERD__END_VANISHED || (end == SHERD__END_KILLED && value == SIGKILL);
 
-static void set_grace(watch *w, int64_t ms)
-{
-    if (!w->kill_at)
-        w->kill_at = sherd__now() + ms * MS;
+    return may_be && w->oom_kills >= 0 && sherd__oom_kills() > w->oom_kills
+               ? value | SHERD__OUT_OF_MEMORY
+               : value;
 }
 
 /* A rank is lost: end the world for all, and say so once. */
-static void lose(watch *w, sherd__end end, int rank, int value)
+static void lose(sherd__watch *w, sherd__end end, int rank, int value)
 {
     char text[SHERD_ERROR_BYTES];
-    uint64_t word = sherd__end_word(end, rank, value, SHERD_EPEER);
+    uint64_t word = sherd__end_word(end, rank, with_cause(w, end, value), SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
+    if (first)
+        sherd__recorder_lose(w, word);
     sherd__end_world(w->arena, word);
-    if (first && !w->signal && sherd__look(&w->arena->control->death) == word) {
+    if (first && !w->signal && !w->launcher && sherd__look(&w->arena->control->death) == word) {
         sherd__end_text(w->arena->control, word, text, sizeof text);
         fprintf(stderr, "sherd: %s\n", text);
     }
-    set_grace(w, GRACE_MS);
+    sherd__set_grace(w);
 }
 
-static unsigned presence_of(const watch *w, int rank)
+/* The rank and its wrapper. */
+static bool has_ended(const sherd__child *child)
+{
+    return child->ended && !child->inner.lives;
+}
+
+static unsigned presence_of(const sherd__watch *w, int rank)
 {
     return atomic_load(&w->arena->control->post[rank].presence);
 }
 
-static void note_end(watch *w, int rank, const siginfo_t *info)
+/* A rank behind a wrapper: how it ended only the wrapper knows. */
+static void look_behind(sherd__watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    const sherd__post *post = &w->arena->control->post[rank];
+
+    if (sherd__wrapped_find(child, post, w->space) && w->signal)
+        sherd__wrapped_kill(child, w->signal); /* it joined too late to get it */
+    sherd__wrapped_look(child);
+    if (child->inner.pid && !child->inner.lives && presence_of(w, rank) == SHERD__PRESENT &&
+        sherd__look(&post->pid) == (uint64_t)child->inner.pid)
+        lose(w, SHERD__END_VANISHED, rank, 0);
+}
+
+/*
+ * Somebody else in this program has taken the status of a child: the rank's own word counts. One that has closed its
+ * world without leaving a value is a program, and has ended well as far as anybody knows.
+ */
+static void note_lost_end(sherd__watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    uint64_t value = sherd__look(&w->arena->control->post[rank].value);
+
+    child->ended = true;
+    child->code = value ? (int)value - 1 : presence_of(w, rank) == SHERD__GONE ? 0 : 1;
+    if (presence_of(w, rank) == SHERD__PRESENT && !child->inner.lives)
+        lose(w, SHERD__END_VANISHED, rank, 0);
+}
+
+static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
 {
     sherd__child *child = &w->child[rank];
     bool killed = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 
+    look_behind(w, rank); /* it may have joined just now */
     child->ended = true;
     child->code = killed ? 128 + info->si_status : info->si_status;
+    if (w->signal && child->inner.lives)
+        return; /* a wrapper that did not wait for its rank, which may still have to save something */
     if (killed)
         lose(w, SHERD__END_KILLED, rank, info->si_status);
-    else if (presence_of(w, rank) == SHERD__PRESENT)
+    else if (presence_of(w, rank) == SHERD__PRESENT && !child->inner.lives)
         lose(w, SHERD__END_EXITED, rank, info->si_status);
 }
 
-static void look_at(watch *w, int rank)
+/* A rank that is stopped for long counts as dead. */
+static void look_if_stopped(sherd__watch *w, int rank)
+{
+    sherd__child *child = &w->child[rank];
+    bool itself = !child->ended && child->stopped_since;
+    int64_t since = itself ? child->stopped_since : child->inner.stopped_since;
+
+    if (!since || sherd__now() - since <= (int64_t)STOPPED_MS * MS)
+        return;
+    lose(w, SHERD__END_STOPPED, rank, itself ? child->stop_signal : SIGSTOP);
+    sherd__kill_rank(child, SIGKILL);
+}
+
+static void look_at(sherd__watch *w, int rank)
 {
     sherd__child *child = &w->child[rank];
     siginfo_t info;
@@ -89,140 +129,120 @@ static void look_at(watch *w, int rank)
     while (!child->ended) {
         memset(&info, 0, sizeof info);
         if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG)) {
-            /* Somebody else has taken its status: all that is known is whether it had closed. */
-            info.si_code = CLD_EXITED;
-            info.si_status = presence_of(w, rank) == SHERD__GONE ? 0 : 1;
-            note_end(w, rank, &info);
+            note_lost_end(w, rank);
             return;
         }
         if (info.si_pid == 0)
             break;
         if (info.si_code == CLD_STOPPED) {
             child->stopped_since = sherd__now();
-            child->code = info.si_status;
+            child->stop_signal = info.si_status;
         } else if (info.si_code == CLD_CONTINUED) {
             child->stopped_since = 0;
         } else if (info.si_code != CLD_TRAPPED) {
             note_end(w, rank, &info);
         }
     }
-    if (!child->ended && child->stopped_since &&
-        sherd__now() - child->stopped_since > (int64_t)STOPPED_MS * MS) {
-        lose(w, SHERD__END_STOPPED, rank, child->code);
-        kill(child->pid, SIGKILL);
-    }
 }
 
-/* A rank that ended without ever opening its world is lost only if others opened theirs. */
-static void look_for_absent(watch *w)
+/*
+ * A rank that ended without ever opening its world is lost only if others opened theirs; one that has closed it, if
+ * others have come to a meeting since, of the next world.
+ */
+static void look_for_missing(sherd__watch *w)
 {
+    const sherd__post *post = w->arena->control->post;
+    uint64_t latest = 0;
     bool opened = false;
 
-    for (int r = 0; r < w->ranks; r++)
+    for (int r = 0; r < w->ranks; r++) {
+        uint64_t arrived = sherd__look(&post[r].arrived);
         opened |= presence_of(w, r) != SHERD__ABSENT;
+        latest = arrived > latest ? arrived : latest;
+    }
     for (int r = 0; opened && r < w->ranks; r++)
-        if (w->child[r].ended && presence_of(w, r) == SHERD__ABSENT)
+        if (has_ended(&w->child[r]) &&
+            (presence_of(w, r) == SHERD__ABSENT || sherd__look(&post[r].arrived) < latest))
             lose(w, SHERD__END_EXITED, r, w->child[r].code);
 }
 
-static void read_signal(watch *w)
+static void sleep_a_while(sherd__watch *w)
 {
-    struct signalfd_siginfo info;
-
-    if (read(w->signals, &info, sizeof info) != (ssize_t)sizeof info)
-        return;
-    w->signal = (int)info.ssi_signo;
-    kill_all(w, w->signal);
-    kill_all(w, SIGCONT);
-    set_grace(w, GRACE_MS);
-}
-
-static void sleep_a_while(watch *w)
-{
-    struct pollfd fds[SHERD_MAX_RANKS + 1];
+    struct pollfd fds[2 * SHERD_MAX_RANKS + 1 + SHERD__OUTPUT_FDS];
     nfds_t count = 0;
     bool blind = false;
 
     for (int r = 0; r < w->ranks; r++) {
-        if (w->child[r].ended)
-            continue;
-        blind |= w->child[r].fd < 0;
-        fds[count++] = (struct pollfd){.fd = w->child[r].fd, .events = POLLIN};
+        const sherd__child *child = &w->child[r];
+        if (!child->ended) {
+            blind |= child->fd < 0;
+            fds[count++] = (struct pollfd){.fd = child->fd, .events = POLLIN};
+        }
+        if (child->inner.lives)
+            fds[count++] = (struct pollfd){.fd = child->inner.fd, .events = POLLIN};
     }
-    fds[count++] = (struct pollfd){.fd = w->signals, .events = POLLIN};
-    if (poll(fds, count, blind ? TICK_BLIND_MS : TICK_MS) > 0 && fds[count - 1].revents)
-        read_signal(w);
+    fds[count++] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
+    nfds_t all = count + (nfds_t)(w->output ? sherd__output_poll(w->output, fds + count) : 0);
+    if (poll(fds, all, blind ? TICK_BLIND_MS : TICK_MS) <= 0)
+        return;
+    if (fds[count - 1].revents)
+        sherd__read_signals(w);
+    if (w->output)
+        sherd__output_move(w->output, fds + count);
 }
 
-static bool all_ended(const watch *w)
+static bool all_ended(const sherd__watch *w)
 {
     for (int r = 0; r < w->ranks; r++)
-        if (!w->child[r].ended)
+        if (!has_ended(&w->child[r]))
             return false;
     return true;
 }
 
-static void open_fds(watch *w)
+static void open_fds(sherd__watch *w)
 {
-    sigset_t set;
-
-    sherd__ending_signals(&set);
-    w->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    for (int r = 0; r < w->ranks; r++)
+    w->signal_fd = signalfd(-1, &w->signals->taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    w->space = sherd__pid_space();
+    w->oom_kills = sherd__oom_kills();
+    for (int r = 0; r < w->ranks; r++) {
         w->child[r].fd = (int)syscall(SYS_pidfd_open, w->child[r].pid, 0);
+        w->child[r].inner.fd = -1;
+    }
 }
 
-static void close_fds(const watch *w)
+static void close_fds(const sherd__watch *w)
 {
-    if (w->signals >= 0)
-        close(w->signals);
-    for (int r = 0; r < w->ranks; r++)
+    if (w->signal_fd >= 0)
+        close(w->signal_fd);
+    for (int r = 0; r < w->ranks; r++) {
         if (w->child[r].fd >= 0)
             close(w->child[r].fd);
-}
-
-void sherd__ending_signals(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
-}
-
-int sherd__watch(sherd__arena *arena, sherd__child *child, int ranks)
-{
-    watch w = {.arena = arena, .child = child, .ranks = ranks};
-
-    open_fds(&w);
-    for (;;) {
-        for (int r = 0; r < ranks; r++)
-            look_at(&w, r);
-        look_for_absent(&w);
-        if (all_ended(&w))
-            break;
-        if (sherd__look(&arena->control->death))
-            set_grace(&w, GRACE_TOLD_MS);
-        if (w.kill_at && sherd__now() > w.kill_at)
-            kill_all(&w, SIGKILL);
-        sleep_a_while(&w);
+        sherd__wrapped_drop(&w->child[r]);
     }
-    close_fds(&w);
-    return w.signal;
 }
 
-int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks)
+void sherd__watch_all(sherd__watch *w)
 {
-    uint64_t word = sherd__look(&arena->control->death);
-    sherd__end end = (sherd__end)(word >> 32);
-    int rank = (int)(word >> 24 & 0xFF);
-
-    /* The others followed the one that was lost. */
-    if (end == SHERD__END_KILLED || end == SHERD__END_STOPPED)
-        return 128 + (int)(word >> 8 & 0xFFFF);
-    if (end == SHERD__END_EXITED)
-        return child[rank].code ? child[rank].code : 1;
-    for (int r = 0; r < ranks; r++)
-        if (child[r].code)
-            return child[r].code;
-    return 0;
+    open_fds(w);
+    for (;;) {
+        for (int r = 0; r < w->ranks; r++) {
+            look_behind(w, r);
+            look_at(w, r);
+            look_if_stopped(w, r);
+        }
+        look_for_missing(w);
+        sherd__recorder_look(w);
+        if (all_ended(w))
+            break;
+        if (sherd__look(&w->arena->control->death))
+            sherd__set_grace(w);
+        if (w->kill_at && sherd__now() > w->kill_at)
+            sherd__kill_all(w, SIGKILL);
+        sleep_a_while(w);
+    }
+    /* Whoever reads the output takes his time; who ended this process does not want to wait for that. */
+    while (w->output && sherd__output_remains(w->output) &&
+           !(w->signal && sherd__now() > w->kill_at))
+        sleep_a_while(w);
+    close_fds(w);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TIMEOUT_SECONDS = 600 };
 
@@ -48,6 +49,7 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
     world->ranks = ranks;
     world->diag.rank = world->local.rank = rank;
     world->seed = options ? options->seed : 0;
+    world->process = (int)getpid();
     world->alarm = &world->own_alarm;
     world->death = &world->own_death;
     sherd__space_init(&world->space, &world->heap, &world->diag, ranks, rank);
@@ -111,6 +113,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     world->post = &control->post[world->rank];
     world->round = sherd__look(&world->post->arrived);
     world->base = world->post->base;
+    sherd__put(&world->post->numbers, world->base);
     sherd__store_init(&world->store,
                       arena->base + control->regions +
                           (size_t)world->rank * (size_t)control->region_bytes,
@@ -187,6 +190,8 @@ sherd_status sherd_world_close(sherd_world *world)
 {
     if (!world)
         return SHERD_OK;
+    if (sherd__is_stranger(world))
+        return SHERD_EINVAL; /* what it holds here is a copy, and ends with this process */
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->base = world->base;

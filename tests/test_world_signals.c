@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Signals to the launcher: what ends it reaches the ranks, which have time to save; what was ignored stays so; SIGUSR1
+ * and SIGUSR2 go on to the ranks and harm nobody.
+ */
+#define CHECK_PURE
+#include "launched.h"
+
+static const double patience = 10;
+
+enum { SAVING_MS = 1800 }; /* longer than what there was before */
+
+/* ---- the ranks ---------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t told, first, second;
+
+static void note(int signal)
+{
+    if (signal == SIGTERM)
+        told = 1;
+    else if (signal == SIGUSR1)
+        first = 1;
+    else
+        second = 1;
+}
+
+static void pause_for(int milliseconds)
+{
+    double end = program_clock() + 1e-3 * milliseconds;
+
+    while (program_clock() < end)
+        program_pause(0.005);
+}
+
+/* Until SIGTERM; says what else came. */
+static void listen_to_signals(int rank)
+{
+    while (!told) {
+        program_pause(0.002);
+        if (first)
+            say("usr1", rank);
+        if (second)
+            say("usr2", rank);
+        first = second = 0;
+    }
+}
+
+static int play_rank(const char *mode)
+{
+    bool survives = strcmp(mode, "survives") == 0;
+    sherd_world *world;
+
+    signal(SIGTERM, note);
+    signal(SIGUSR2, note);
+    if (sherd_world_open(&world, NULL))
+        return 21;
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int rank = sherd_world_rank(world);
+    if (rank == 0)
+        signal(SIGUSR1, note); /* the other one would die of it */
+    say("rank", rank);
+    if (strcmp(mode, "listens") == 0 || strcmp(mode, "saves") == 0)
+        listen_to_signals(rank);
+    if (survives && rank == 1)
+        pause_for(60000);
+    if (survives && meet(world, mesh))
+        return 22;
+    if (strcmp(mode, "listens") != 0) {
+        pause_for(SAVING_MS);
+        say("saved", rank);
+    }
+    return sherd_world_close(world) ? 1 : 0;
+}
+
+/* ---- the tests ---------------------------------------------------------------------------------- */
+
+static program start_two(const char *mode)
+{
+    program p = launch("-n 2", mode);
+
+    process_of(&p, 0);
+    process_of(&p, 1);
+    return p;
+}
+
+static void check_terminated(program *p, bool saved)
+{
+    const program_end *end = program_wait(p);
+    bool good = CHECK_EQ(end->status, 128 + SIGTERM);
+
+    good &= CHECK_TEXT(last_line(end->err), "sherd: ended by signal 15 (SIGTERM)\n");
+    good &= CHECK_EQ(strstr(end->out, "saved 0") && strstr(end->out, "saved 1"), saved);
+    good &= CHECK_EQ(program_orphans(patience), 0);
+    if (!good)
+        fprintf(stderr, "%s%s\n", end->err, end->out);
+}
+
+static void ranks_have_time_to_save(void)
+{
+    static const char *const modes[] = {"saves", "behind:behind:saves"};
+
+    for (int i = 0; i < LEN(modes); i++) {
+        program p = start_two(modes[i]);
+        send(p.pid, SIGTERM);
+        check_terminated(&p, true);
+    }
+}
+
+static void they_have_not_for_ever(void)
+{
+    setenv("SHERD_GRACE", "0", 1);
+    program p = start_two("saves");
+    send(p.pid, SIGTERM);
+    check_terminated(&p, false);
+    setenv("SHERD_GRACE", "soon", 1);
+    p = launch("-n 2", "saves");
+    const program_end *end = program_wait(&p);
+    CHECK_EQ(end->status, 1);
+    CHECK(strstr(end->err, "SHERD_GRACE=soon") != NULL);
+    unsetenv("SHERD_GRACE");
+}
+
+static void survivors_have_time_to_save(void)
+{
+    program p = launch("-n 2", "survives");
+
+    process_of(&p, 0);
+    send(process_of(&p, 1), SIGKILL);
+    const program_end *end = program_wait(&p);
+    CHECK_EQ(end->status, 128 + SIGKILL);
+    CHECK(strstr(end->out, "saved 0") != NULL);
+    CHECK_TEXT(last_line(end->err), "sherd: rank 1 was killed by signal 9 (SIGKILL)\n");
+    CHECK_EQ(end->left, 0);
+}
+
+/* As `nohup` and shells that start something in the background leave it. */
+static void what_is_ignored_stays_ignored(void)
+{
+    static const int ignored[] = {SIGHUP, SIGINT};
+
+    for (int i = 0; i < LEN(ignored); i++) {
+        signal(ignored[i], SIG_IGN);
+        program p = start_two("listens");
+        signal(ignored[i], SIG_DFL);
+        for (int r = 0; r < 2; r++)
+            send(process_of(&p, r), ignored[i]);
+        send(p.pid, ignored[i]);
+        send(p.pid, SIGUSR2); /* shows that it goes on */
+        CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
+        send(p.pid, SIGTERM);
+        check_terminated(&p, false);
+    }
+}
+
+static void other_signals_are_passed_on(void)
+{
+    static const char *const modes[] = {"listens", "behind:listens"};
+
+    for (int i = 0; i < LEN(modes); i++) {
+        program p = start_two(modes[i]);
+        send(p.pid, SIGUSR1);
+        CHECK(program_says(&p, "usr1 0", patience));
+        send(p.pid, SIGUSR2);
+        CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
+        send(p.pid, SIGTERM);
+        check_terminated(&p, false);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(ranks_have_time_to_save)},     {TEST(they_have_not_for_ever)},
+    {TEST(survivors_have_time_to_save)}, {TEST(what_is_ignored_stays_ignored)},
+    {TEST(other_signals_are_passed_on)},
+};
+LAUNCHED_MAIN(tests, play_rank)
