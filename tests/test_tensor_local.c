@@ -320,8 +320,10 @@ static void a_failed_piece_fails_all(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "size -2") != NULL);
     half[0] *= 2;
-    CHECK(sherd_tensor_failed(sherd_distribute(sherd_constant(world, SHERD_F32, half, 2, 1),
-                                               layout_of(mesh, 2, shape, "R", NULL), 1)));
+    sherd_tensor *t = sherd_distribute(sherd_constant(world, SHERD_F32, half, 2, 1),
+                                       layout_of(mesh, 2, shape, "R", NULL), 1);
+    /* The root has all that it needs, and may be done before the other one fails. */
+    CHECK(sherd_tensor_failed(t) || sherd_world_rank(world) == 1);
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK_OK(sherd_world_check(world));
 }
