@@ -153,7 +153,7 @@ typedef struct sherd__post {
     char told_text[SHERD_ERROR_BYTES];
     _Alignas(64) sherd__word calls; /* made, in all groups; the latest are: */
     sherd__mark trail[SHERD__TRAIL];
-    sherd__word since; /* ns: when its wait began, if it sleeps */
+    sherd__word since;                   /* ns: when its wait began, if it sleeps */
     sherd__word numbers, numbers_before; /* base of its epoch's numbers, and of the epoch before */
     /* What it waited for when the alarm or the end of the world cut that short; a meeting has its round as number. */
     sherd__need cut;
