@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * After a check that failed: what is left of the program's tensors must be the same on all ranks. Each rank says what
+ * it has; then those that all ranks have are made whole, and compared where nobody can have written them since the last
+ * good check. The meetings that this takes must be good. Lastly what had only been begun is used, which may go wrong,
+ * but for all ranks alike.
+ */
+#include "run.h"
+
+#include <string.h>
+
+enum { NOTHING, FAILED, VALID };
+
+/* The meeting that failed may have left the alarm up (only a check lowers it): one more check, and a second is good. */
+static bool settle(runner *u)
+{
+    bool good = false;
+
+    for (int tries = 0; tries < 3 && !good; tries++)
+        good = met(u, sherd_world_check(u->world));
+    return good;
+}
+
+static void publish(runner *u)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        u->me->born[i] = u->slot[i] ? u->born[i] : -1;
+        u->me->state[i] = NOTHING;
+        if (u->slot[i])
+            u->me->state[i] = sherd_tensor_failed(u->slot[i]) ? FAILED : VALID;
+    }
+}
+
+/*
+ * What all ranks that have a part in it say of a slot, and which operation made it; NOTHING where they do not speak of
+ * the same tensor.
+ */
+static int agreed_state(runner *u, int slot, int *maker)
+{
+    int born = -1, state = -1;
+
+    for (int r = 0; r < u->s->ranks && born < 0; r++)
+        born = u->board->rank[r].born[slot];
+    *maker = born;
+    if (born < 0)
+        return NOTHING;
+    const op *o = &u->p->op[born];
+    unsigned speakers = o->members && o->mesh >= 0 ? u->s->mesh[o->mesh].members : ~0u;
+    for (int r = 0; r < u->s->ranks; r++) {
+        const rank_board *theirs = &u->board->rank[r];
+        if (!(speakers >> r & 1))
+            continue;
+        if (theirs->born[slot] != born)
+            return NOTHING;
+        if (state >= 0 && theirs->state[slot] != state)
+            say_wrong(u, "slot %d (made by operation %d) is %s on rank %d, and not on others", slot,
+                      born, theirs->state[slot] == FAILED ? "failed" : "valid", r);
+        state = theirs->state[slot];
+    }
+    return state;
+}
+
+/* Whether all ranks gave up at the same operation: a rank that skipped a check is ahead of the others. */
+static bool at_one_place(const runner *u)
+{
+    for (int r = 0; r < u->s->ranks; r++)
+        if (atomic_load(&u->board->rank[r].at) != u->at)
+            return false;
+    return true;
+}
+
+/* Made before the last good check and complete then, and not written since by anybody. */
+static int sure_value(const runner *u, int slot, int born)
+{
+    if (born >= u->good_at || !at_one_place(u))
+        return -1;
+    for (int i = u->good_at; i <= u->at && i < u->p->ops; i++)
+        if (u->p->op[i].kind == OP_WRITE && u->p->op[i].src[0] == slot)
+            return -1;
+    return program_value(u->p, slot, u->at);
+}
+
+static void use(runner *u, int slot, int born)
+{
+    sherd_tensor *t = u->slot[slot];
+    const op *o = &u->p->op[born];
+    int value = sure_value(u, slot, born);
+
+    if (!t || (o->members && !(u->s->mesh[o->mesh].members >> u->rank & 1)))
+        return;
+    const sherd_layout *l = sherd_tensor_layout(t);
+    bool inside = !l || sherd_layout_boxes(l, u->rank) > 0;
+    sherd_tensor *whole = sherd_full(t);
+    u->must_fail |= sherd_tensor_failed(whole);
+    if (value >= 0 && inside)
+        compare(u, whole, value);
+}
+
+/* Make whole all slots that are to be used, and meet. */
+static sherd_status use_all(runner *u, const int *maker, bool begun)
+{
+    sherd_scope_begin(u->world);
+    for (int i = 0; i < SLOTS; i++)
+        if (maker[i] >= 0 && u->p->op[maker[i]].begin == begun)
+            use(u, i, maker[i]);
+    sherd_scope_end(u->world);
+    sherd_status status = sherd_world_check(u->world);
+    if (status == SHERD_OK && u->must_fail)
+        say_wrong(u, "what a failed check has left fails, and the check says OK");
+    u->must_fail = false;
+    return status;
+}
+
+void survey(runner *u)
+{
+    int maker[SLOTS];
+
+    u->verdict = SHERD_OK;
+    u->must_fail = u->blind = false;
+    if (!settle(u))
+        return;
+    u->verdict = SHERD_OK;
+    publish(u);
+    if (!met(u, sherd_world_check(u->world)))
+        return;
+    for (int i = 0; i < SLOTS; i++)
+        if (agreed_state(u, i, &maker[i]) != VALID)
+            maker[i] = -1;
+    if (!met(u, use_all(u, maker, false)))
+        return;
+    log_word(u, LOOSE);
+    u->blind = true;
+    if (!met(u, use_all(u, maker, true)))
+        settle(u);
+}
