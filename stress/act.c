@@ -30,7 +30,8 @@ const sherd_mesh *mesh_for(runner *u, int mesh)
     for (int i = 0; i < m->axes; i++)
         names[i] = m->name[i];
     const sherd_mesh *whole = u->mesh[m->whole];
-    sherd_status status = whole ? sherd_mesh_slice(&u->mesh[mesh], whole, m->axes, names) : SHERD_OK;
+    sherd_status status =
+        whole ? sherd_mesh_slice(&u->mesh[mesh], whole, m->axes, names) : SHERD_OK;
     if (status)
         give_up(u, status);
     return u->mesh[mesh];

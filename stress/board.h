@@ -25,13 +25,7 @@ typedef enum round_kind {
 } round_kind;
 
 /* What is done to programs and ranks, as the counts have it: faults first. */
-enum {
-    INJECT_ALLOCATION = FAULT_KINDS,
-    INJECT_KILL,
-    INJECT_STOP,
-    INJECT_PAUSE,
-    INJECT_ORPHAN
-};
+enum { INJECT_ALLOCATION = FAULT_KINDS, INJECT_KILL, INJECT_STOP, INJECT_PAUSE, INJECT_ORPHAN };
 
 /* All of it follows from the seed (and from what the command line rules out). */
 typedef struct round_plan {
@@ -54,7 +48,7 @@ typedef struct rank_board {
     atomic_int pid;
     atomic_uint steps; /* goes on while the rank does */
     atomic_int at;     /* the operation that it is in */
-    int turn; /* of the loop */
+    int turn;          /* of the loop */
     int logged;
     int8_t log[LOG]; /* statuses; MARK where a program begins; LOOSE before one that may be any */
     char error[SHERD_ERROR_BYTES];

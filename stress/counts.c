@@ -116,10 +116,12 @@ bool counts_write(const counts *c, const char *file)
             c->seed, c->seconds, c->bad);
     write_rounds(f, c);
     write_injections(f, c);
-    fprintf(f, "  \"worlds\": %" PRId64 ",\n  \"programs\": %" PRId64 ",\n  \"operations\": %" PRId64
-               ",\n  \"elements\": %" PRId64 ",\n",
+    fprintf(f,
+            "  \"worlds\": %" PRId64 ",\n  \"programs\": %" PRId64 ",\n  \"operations\": %" PRId64
+            ",\n  \"elements\": %" PRId64 ",\n",
             c->sum.worlds, c->sum.programs, c->sum.ops, c->sum.elements);
-    fprintf(f, "  \"longest_round\": %.3f,\n  \"longest_pause\": %.3f,\n  \"longest_told\": %.3f\n}\n",
+    fprintf(f,
+            "  \"longest_round\": %.3f,\n  \"longest_pause\": %.3f,\n  \"longest_told\": %.3f\n}\n",
             c->longest, c->longest_pause, c->longest_told);
     return fclose(f) == 0;
 }

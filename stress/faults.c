@@ -314,8 +314,8 @@ static bool make_swapped(maker *m, const op *o)
             if (o->dst[i] >= 0 && (o->dst[i] == next->src[k] || o->dst[i] == next->dst[k]))
                 return false;
     m->f->other = m->f->at + 1;
-    m->f->alt.shows = o->kind != next->kind || o->layout[0] != next->layout[0] ||
-                      o->src[0] != next->src[0];
+    m->f->alt.shows =
+        o->kind != next->kind || o->layout[0] != next->layout[0] || o->src[0] != next->src[0];
     return true;
 }
 
@@ -356,8 +356,7 @@ static bool make_check(maker *m, const op *o)
     m->f->kind = o->kind == OP_CHECK ? FAULT_CHECK_MISSING : FAULT_CHECK_EXTRA;
     m->f->ranks = draw_some(m, all_of(m));
     m->f->alt = (op){.kind = OP_CHECK, .count = 1, .mesh = -1, .shows = true};
-    return to < m->p->ops &&
-           (m->p->op[to].kind == OP_MESH || is_missed(m, from, to, m->f->ranks));
+    return to < m->p->ops && (m->p->op[to].kind == OP_MESH || is_missed(m, from, to, m->f->ranks));
 }
 
 static bool make_raised(maker *m, const op *o)
@@ -382,9 +381,11 @@ static const struct {
     int weight;
     bool (*make)(maker *m, const op *o);
 } kinds[] = {
-    {FAULT_FIELD, 30, make_field},   {FAULT_EXTRA, 12, make_extra}, {FAULT_MISSING, 12, make_missing},
-    {FAULT_SWAPPED, 14, make_swapped}, {FAULT_ABSENT, 8, make_absent}, {FAULT_DATA, 8, make_data},
-    {FAULT_CHECK_EXTRA, 8, make_check}, {FAULT_RAISED, 8, make_raised}, {FAULT_LEFT, 4, make_left},
+    {FAULT_FIELD, 30, make_field},      {FAULT_EXTRA, 12, make_extra},
+    {FAULT_MISSING, 12, make_missing},  {FAULT_SWAPPED, 14, make_swapped},
+    {FAULT_ABSENT, 8, make_absent},     {FAULT_DATA, 8, make_data},
+    {FAULT_CHECK_EXTRA, 8, make_check}, {FAULT_RAISED, 8, make_raised},
+    {FAULT_LEFT, 4, make_left},
 };
 
 static int draw_kind(dice *d)
@@ -439,10 +440,10 @@ int faults_draw(fault *f, program *p, bool verified, dice *d)
         m.f = &f[count];
         if (!make_fault(&m))
             continue;
-        bool again = count > 0 && (f[0].at == f[1].at || f[0].other == f[1].at ||
-                                   f[1].other == f[0].at || f[0].kind == f[1].kind ||
-                                   f[0].kind >= FAULT_CHECK_EXTRA ||
-                                   f[1].kind >= FAULT_CHECK_EXTRA);
+        bool again =
+            count > 0 && (f[0].at == f[1].at || f[0].other == f[1].at || f[1].other == f[0].at ||
+                          f[0].kind == f[1].kind || f[0].kind >= FAULT_CHECK_EXTRA ||
+                          f[1].kind >= FAULT_CHECK_EXTRA);
         count += !again;
     }
     return count;
@@ -451,8 +452,8 @@ int faults_draw(fault *f, program *p, bool verified, dice *d)
 const char *fault_name(fault_kind kind)
 {
     static const char *const names[FAULT_KINDS] = {
-        "another field", "extra call",    "missing call", "swapped calls", "NULL operand",
-        "other data",    "extra check",   "missing check", "raised",       "left early"};
+        "another field", "extra call",  "missing call",  "swapped calls", "NULL operand",
+        "other data",    "extra check", "missing check", "raised",        "left early"};
 
     return names[kind];
 }

@@ -103,7 +103,7 @@ static int value_of_kind(graph *g, op_kind kind, int a, int b, double factor)
 
 static void add_operator(graph *g)
 {
-    static const op_kind kinds[] = {OP_ADD, OP_SUB,  OP_MUL,  OP_MUL,    OP_SCALE,
+    static const op_kind kinds[] = {OP_ADD,  OP_SUB,  OP_MUL,  OP_MUL,    OP_SCALE,
                                     OP_RELU, OP_MOVE, OP_MOVE, OP_MATMUL, OP_TRANSPOSE};
     writer *w = g->w;
     bool square = g->shape[0] == g->shape[1];
@@ -154,8 +154,7 @@ static bool walk_matmul(graph *g, const node *n)
     int a = value_transposed(p, g->at[n->a].value, 0, 1);
     int b = value_transposed(p, g->at[n->b].value, 0, 1);
 
-    return a >= 0 && b >= 0 &&
-           deliver(g, n->a, value_matmul(p, n->gradient, b, g->dtype), 1) &&
+    return a >= 0 && b >= 0 && deliver(g, n->a, value_matmul(p, n->gradient, b, g->dtype), 1) &&
            deliver(g, n->b, value_matmul(p, a, n->gradient, g->dtype), 1);
 }
 

@@ -12,12 +12,15 @@
 
 void blame(board *b, const char *format, ...)
 {
+    size_t at = strlen(b->wrong);
     va_list arguments;
 
-    if (b->wrong[0])
+    if (at > 0)
+        at += (size_t)snprintf(b->wrong + at, sizeof b->wrong - at, "\n  ");
+    if (at + 1 >= sizeof b->wrong)
         return;
     va_start(arguments, format);
-    vsnprintf(b->wrong, sizeof b->wrong, format, arguments);
+    vsnprintf(b->wrong + at, sizeof b->wrong - at, format, arguments);
     va_end(arguments);
 }
 

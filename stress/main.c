@@ -22,7 +22,8 @@ static const char usage[] =
     "  --seed N       where the seeds of the rounds begin (the time)\n"
     "  --round SEED   run this round alone; with --print show its programs\n"
     "  --threads      ranks are threads, never processes\n"
-    "  --kind NAME    only rounds that are legal, wrong, starved, small, killed, stopped, paused, orphaned\n"
+    "  --kind NAME    only rounds that are legal, wrong, starved, small, killed, stopped, paused, "
+    "orphaned\n"
     "  --ranks N      worlds of N ranks, 2 to 16\n"
     "  --keep-going   count bad rounds and go on, instead of stopping at the first\n"
     "  --json FILE    write the counts there\n";

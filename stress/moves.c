@@ -314,7 +314,6 @@ static unsigned forget_sharers(writer *w, int slot)
 {
     unsigned unknown = 0;
 
-
     for (int i = 0; i < SLOTS; i++) {
         if (i == slot || !w->slot[i].used || w->slot[i].storage != w->slot[slot].storage)
             continue;

@@ -98,7 +98,7 @@ static void world_alone(runner *u)
 
 void make_noise(runner *u)
 {
-    static void (*const kinds[])(runner *) = {linger, linger, linger,       compute_alone,
+    static void (*const kinds[])(runner *) = {linger,     linger,       linger,       compute_alone,
                                               plan_alone, look_at_slot, look_at_slot, ask};
 
     if (one_in(&u->noise, 6))

@@ -67,8 +67,8 @@ bool write_cast(writer *w)
 static bool goes_with(const writer *w, int i, const void *what)
 {
     const slot_plan *a = &w->slot[*(const int *)what], *b = &w->slot[i];
-    bool plain = b->layout == LAYOUT_PLAIN &&
-                 (b->mesh < 0 || w->s->mesh[b->mesh].members == all_ranks(w));
+    bool plain =
+        b->layout == LAYOUT_PLAIN && (b->mesh < 0 || w->s->mesh[b->mesh].members == all_ranks(w));
 
     if (!is_known(w, i) || b->dtype != a->dtype ||
         !(plain || (b->mesh == a->mesh && b->layout != LAYOUT_PLAIN)))
@@ -104,8 +104,8 @@ bool write_unary(writer *w)
         return false;
     if (one_in(&w->d, 3))
         return apply(w, OP_RELU, a, -1, value_relu(w->p, w->slot[a].value)) != NULL;
-    op *o = apply(w, OP_SCALE, a, -1,
-                  value_scaled(w->p, w->slot[a].value, factor, w->slot[a].dtype));
+    op *o =
+        apply(w, OP_SCALE, a, -1, value_scaled(w->p, w->slot[a].value, factor, w->slot[a].dtype));
     if (o)
         o->number = factor;
     return o != NULL;
@@ -153,9 +153,9 @@ bool write_matmul(writer *w)
 {
     int a = pick_slot(w, is_matrix, NULL), b = a < 0 ? -1 : pick_slot(w, multiplies, &a);
 
-    return b >= 0 && apply(w, OP_MATMUL, a, b,
-                           value_matmul(w->p, w->slot[a].value, w->slot[b].value,
-                                        w->slot[a].dtype)) != NULL;
+    return b >= 0 &&
+           apply(w, OP_MATMUL, a, b,
+                 value_matmul(w->p, w->slot[a].value, w->slot[b].value, w->slot[a].dtype)) != NULL;
 }
 
 /* Transposed, or [a,b] as [a b]: the last dim must not be sharded for that. */

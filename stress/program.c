@@ -153,9 +153,9 @@ int any_layout(writer *w, int mesh, int ndim, const int64_t *shape, pendings pen
 
 sherd_dtype any_dtype(writer *w, bool fractions)
 {
-    static const sherd_dtype some[] = {SHERD_F32, SHERD_F32, SHERD_F32, SHERD_F64, SHERD_F64,
-                                       SHERD_BF16, SHERD_F16, SHERD_I32, SHERD_I64, SHERD_U8,
-                                       SHERD_BOOL};
+    static const sherd_dtype some[] = {SHERD_F32, SHERD_F32,  SHERD_F32, SHERD_F64,
+                                       SHERD_F64, SHERD_BF16, SHERD_F16, SHERD_I32,
+                                       SHERD_I64, SHERD_U8,   SHERD_BOOL};
 
     return some[roll(&w->d, fractions ? 7 : 11)];
 }
@@ -233,12 +233,12 @@ static const struct {
     int weight;
     bool (*write)(writer *w);
 } kinds[] = {
-    {6, write_constant}, {1, write_plain},      {2, write_drawn},  {10, write_from_local},
-    {5, write_distribute}, {26, write_move},    {6, write_many},   {12, write_in_place},
-    {16, write_read},    {6, write_full},       {3, write_item},   {3, write_to_local},
-    {3, write_cast},     {8, write_binary},     {8, write_unary},  {3, write_dropout},
-    {4, write_sum},      {3, write_matmul},     {3, write_view},   {2, write_graph},
-    {6, write_scope},    {2, write_pass},       {8, write_drop},   {10, write_check},
+    {6, write_constant},   {1, write_plain},  {2, write_drawn}, {10, write_from_local},
+    {5, write_distribute}, {26, write_move},  {6, write_many},  {12, write_in_place},
+    {16, write_read},      {6, write_full},   {3, write_item},  {3, write_to_local},
+    {3, write_cast},       {8, write_binary}, {8, write_unary}, {3, write_dropout},
+    {4, write_sum},        {3, write_matmul}, {3, write_view},  {2, write_graph},
+    {6, write_scope},      {2, write_pass},   {8, write_drop},  {10, write_check},
 };
 
 static void write_one(writer *w)
@@ -307,11 +307,11 @@ void program_clear(program *p)
 const char *op_name(op_kind kind)
 {
     static const char *const names[OP_KINDS] = {
-        "nothing", "mesh",  "check",    "scope",      "end of scope", "pass",  "drop",
-        "constant", "draw", "from_local", "distribute", "move",       "many",  "write",
-        "read",    "full",  "item",     "to_local",   "cast",         "add",   "sub",
-        "mul",     "scale", "relu",     "gelu",       "dropout",      "sum",   "matmul",
-        "transpose", "view", "require_grad", "backward", "grad",      "clear_grad"};
+        "nothing",   "mesh",  "check",        "scope",      "end of scope", "pass",      "drop",
+        "constant",  "draw",  "from_local",   "distribute", "move",         "many",      "write",
+        "read",      "full",  "item",         "to_local",   "cast",         "add",       "sub",
+        "mul",       "scale", "relu",         "gelu",       "dropout",      "sum",       "matmul",
+        "transpose", "view",  "require_grad", "backward",   "grad",         "clear_grad"};
 
     return names[kind];
 }

@@ -109,8 +109,8 @@ bool layout_is_whole(const sherd_layout *l);
 /* ---- what tensors must hold --------------------------------------------------------------------- */
 
 typedef enum value_kind {
-    VALUE_KNOWN,  /* x */
-    VALUE_DRAWN,  /* uniform numbers of a generator: a rank draws them as a plain tensor to compare */
+    VALUE_KNOWN, /* x */
+    VALUE_DRAWN, /* uniform numbers of a generator: a rank draws them as a plain tensor to compare */
     VALUE_DROPPED /* dropout of x: a rank does it on a plain tensor to compare */
 } value_kind;
 

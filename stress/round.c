@@ -219,11 +219,9 @@ static int run_rank(sherd_world *world, void *payload)
     runner u;
 
     runner_open(&u, world, &j->s, j->b, j->r->seed);
-    if (round_loops(j->r)) {
+    if (round_loops(j->r))
         run_loop(&u, j);
-        return 0;
-    }
-    for (int i = 0; i < j->turns && !u.left; i++)
+    for (int i = 0; i < j->turns && !u.left && !round_loops(j->r); i++)
         if (is_closed(run_turn(&u, &j->turn[i])))
             break;
     return u.rank == j->rank_with_value ? j->value : 0;

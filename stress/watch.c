@@ -33,7 +33,7 @@ typedef struct watch {
     int fd;
     double start, moved; /* when something last went on */
     unsigned steps;
-    double starved;        /* what the round's threads had waited for a core by then; -1 = not known */
+    double starved; /* what the round's threads had waited for a core by then; -1 = not known */
     double robbed, before; /* the same since the blow, and at the blow */
     bool struck;
 } watch;

@@ -8,9 +8,10 @@
 /* What came of a round. */
 typedef struct outcome {
     bool bad;
-    double seconds;      /* from its start to its end */
-    double pause;        /* the longest time in which no rank did anything, less what all waited for a core */
-    double told;         /* from a blow to the last rank that learned of it; 0 if there was none */
+    double seconds; /* from its start to its end */
+    double
+        pause; /* the longest time in which no rank did anything, less what all waited for a core */
+    double told; /* from a blow to the last rank that learned of it; 0 if there was none */
     char wrong[1400];
 } outcome;
 
