@@ -115,12 +115,13 @@ static int other_layout(maker *m, int layout)
     int mesh = p->scene->mesh[l.mesh].whole;
 
     for (int tries = 0; tries < 8; tries++) {
-        layout_plan *other = &p->layout[p->layouts];
-        if (p->layouts == LAYOUTS ||
-            !layout_draw(other, p->scene, mesh, l.ndim, l.shape, NOTHING_PENDING, m->d))
+        layout_plan other = layout_blank(mesh, l.ndim, l.shape);
+        if (p->layouts == LAYOUTS || !layout_draw(&other, p->scene, NOTHING_PENDING, m->d))
             return -1;
-        if (other->paper != l.paper)
-            return p->layouts++;
+        if (other.paper == l.paper)
+            continue;
+        p->layout[p->layouts] = other;
+        return p->layouts++;
     }
     return -1;
 }
@@ -152,9 +153,10 @@ static bool change_new(maker *m, op *o)
 
     if (o->layout[0] < 0)
         return false;
-    if (choice == 0)
+    /* A layout that is inferred from the pieces follows them: other pieces are no fault. */
+    if (choice == 0 && !o->infer)
         return change_layout(m, o, 0);
-    if (choice == 1 && o->kind != OP_DISTRIBUTE) {
+    if (o->infer || (choice == 1 && o->kind != OP_DISTRIBUTE)) {
         o->dtype = other_dtype(m, o->dtype);
         return true;
     }

@@ -146,9 +146,9 @@ int add_layout(writer *w, const layout_plan *l)
 
 int any_layout(writer *w, int mesh, int ndim, const int64_t *shape, pendings pending)
 {
-    layout_plan l;
+    layout_plan l = layout_blank(mesh, ndim, shape);
 
-    return layout_draw(&l, w->s, mesh, ndim, shape, pending, &w->d) ? add_layout(w, &l) : -1;
+    return layout_draw(&l, w->s, pending, &w->d) ? add_layout(w, &l) : -1;
 }
 
 sherd_dtype any_dtype(writer *w, bool fractions)

@@ -94,9 +94,10 @@ typedef struct layout_plan {
 /* What may be pending in a layout that is drawn. */
 typedef enum pendings { NOTHING_PENDING, ANY_PENDING, SUM_PENDING } pendings;
 
-/* Draw a layout of a shape; false where it can not be made, which is a fault of this program. */
-bool layout_draw(layout_plan *l, const scene *s, int mesh, int ndim, const int64_t *shape,
-                 pendings pending, dice *d);
+/* A plan of nothing but a mesh and a shape. */
+layout_plan layout_blank(int mesh, int ndim, const int64_t *shape);
+/* Draw the rest of it; false where it can not be made, which is a fault of this program. */
+bool layout_draw(layout_plan *l, const scene *s, pendings pending, dice *d);
 
 /* Make a planned layout on a mesh, here or on a rank. */
 sherd_status layout_make(const sherd_layout **out, const layout_plan *l, const sherd_mesh *mesh);

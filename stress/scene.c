@@ -204,17 +204,20 @@ static void draw_order(layout_plan *l, int axes, dice *d)
     }
 }
 
-bool layout_draw(layout_plan *l, const scene *s, int mesh, int ndim, const int64_t *shape,
-                 pendings pending, dice *d)
+layout_plan layout_blank(int mesh, int ndim, const int64_t *shape)
 {
-    const mesh_plan *m = &s->mesh[mesh];
-    sherd_reduce_op family = (sherd_reduce_op)roll(d, 5);
-    int parts[DIMS] = {1, 1, 1};
+    layout_plan l = {.mesh = mesh, .ndim = ndim};
 
-    memset(l, 0, sizeof *l);
-    l->mesh = mesh;
-    l->ndim = ndim;
-    memcpy(l->shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(l.shape, shape, (size_t)ndim * sizeof *shape);
+    return l;
+}
+
+bool layout_draw(layout_plan *l, const scene *s, pendings pending, dice *d)
+{
+    const mesh_plan *m = &s->mesh[l->mesh];
+    sherd_reduce_op family = (sherd_reduce_op)roll(d, 5);
+    int parts[DIMS] = {1, 1, 1}, ndim = l->ndim;
+
     for (int a = 0; a < m->axes; a++) {
         int choice = roll(d, 2 * ndim + 1 + (pending != NOTHING_PENDING));
         if (choice < 2 * ndim) {
