@@ -241,12 +241,11 @@ static void draw_options(writer *w, op *o, int src, bool across)
     }
 }
 
-bool write_move(writer *w)
+/* A move of a slot to anywhere. */
+static bool move_slot(writer *w, int src)
 {
-    int src = pick_slot(w, can_move, NULL), dst, to;
+    int dst, to;
 
-    if (src < 0)
-        return false;
     to = any_target(w, src, w->slot[src].members);
     dst = take_slot(w);
     if (to < 0 || dst == src || !w->slot[src].used)
@@ -267,6 +266,13 @@ bool write_move(writer *w)
     o->own = w->slot[src].layout < 0 || w->slot[src].layout == to || one_in(&w->d, 2);
     fill_slot(w, o, dst, what);
     return true;
+}
+
+bool write_move(writer *w)
+{
+    int src = pick_slot(w, can_move, NULL);
+
+    return src >= 0 && move_slot(w, src);
 }
 
 static bool can_join(const writer *w, int i, const void *what)
@@ -340,12 +346,8 @@ static unsigned draw_writers(writer *w, int slot)
     return members & (unsigned)dice_next(&w->d);
 }
 
-bool write_in_place(writer *w)
+static bool write_slot(writer *w, int slot)
 {
-    int slot = pick_slot(w, can_write, NULL);
-
-    if (slot < 0)
-        return false;
     slot_plan *s = &w->slot[slot];
     const layout_plan *l = &w->p->layout[s->layout];
     unsigned writers = draw_writers(w, slot);
@@ -369,6 +371,44 @@ bool write_in_place(writer *w)
     o->writers = writers;
     s->value = value;
     return true;
+}
+
+bool write_in_place(writer *w)
+{
+    int slot = pick_slot(w, can_write, NULL);
+
+    return slot >= 0 && write_slot(w, slot);
+}
+
+/* A tensor with all its elements on one rank; its slot, or -1. */
+static int write_lump(writer *w)
+{
+    w->lumps = true;
+    bool made = write_from_local(w);
+    return made ? w->p->op[w->p->ops - 1].dst[0] : -1;
+}
+
+/*
+ * One storage goes to several readers, one call after the other, and is written at once; then again. Where one rank holds
+ * everything, it waits for none of them but for the writing, or after some sixteen calls.
+ */
+bool write_burst(writer *w)
+{
+    int slot, kept = 0, moves = one_in(&w->d, 5) ? 18 + roll(&w->d, 3) : 1 + roll(&w->d, 3);
+
+    if (!has_room(w, moves < 18 ? 24 : 50))
+        return false;
+    make_room(w, 9);
+    slot = moves >= 18 || one_in(&w->d, 2) ? write_lump(w) : pick_slot(w, can_write, NULL);
+    for (int turn = 0; turn < 2 && slot >= 0 && can_write(w, slot, NULL); turn++) {
+        for (int i = 0; i < moves && w->slot[slot].value >= 0; i++)
+            if (move_slot(w, slot) && ++kept > 6)
+                drop_slot(w, w->p->op[w->p->ops - 1].dst[0]);
+        write_slot(w, slot);
+        moves = moves < 18 ? moves : 1;
+    }
+    w->lumps = false;
+    return slot >= 0;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */

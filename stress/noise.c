@@ -12,7 +12,7 @@ static void linger(runner *u)
 {
     int turns = roll(&u->noise, 4000);
 
-    if (one_in(&u->noise, 12))
+    if (one_in(&u->noise, u->pace == SLOW ? 3 : 12))
         nanosleep(&(struct timespec){0, 1000 * (50 + roll(&u->noise, 400))}, NULL);
     else if (one_in(&u->noise, 3))
         sched_yield();
@@ -101,7 +101,7 @@ void make_noise(runner *u)
     static void (*const kinds[])(runner *) = {linger,     linger,       linger,       compute_alone,
                                               plan_alone, look_at_slot, look_at_slot, ask};
 
-    if (one_in(&u->noise, 6))
+    if (u->pace != HASTY && one_in(&u->noise, u->pace == SLOW ? 2 : 6))
         kinds[roll(&u->noise, 8)](u);
     else if (one_in(&u->noise, 2000))
         world_alone(u);

@@ -126,8 +126,8 @@ int any_shape(writer *w, int64_t *shape)
 
     for (int d = 0; d < ndim; d++)
         shape[d] = sizes[one_in(&w->d, 8) ? roll(&w->d, 14) : 2 + roll(&w->d, ndim == 3 ? 6 : 10)];
-    if (one_in(&w->d, 40))
-        shape[0] = 700 + roll(&w->d, 700);
+    if (one_in(&w->d, 16))
+        shape[0] = 100 << roll(&w->d, 5);
     return ndim;
 }
 
@@ -148,6 +148,7 @@ int any_layout(writer *w, int mesh, int ndim, const int64_t *shape, pendings pen
 {
     layout_plan l = layout_blank(mesh, ndim, shape);
 
+    l.lump = w->lumps;
     return layout_draw(&l, w->s, pending, &w->d) ? add_layout(w, &l) : -1;
 }
 
@@ -238,7 +239,8 @@ static const struct {
     {16, write_read},      {6, write_full},   {3, write_item},  {3, write_to_local},
     {3, write_cast},       {8, write_binary}, {8, write_unary}, {3, write_dropout},
     {4, write_sum},        {3, write_matmul}, {3, write_view},  {2, write_graph},
-    {6, write_scope},      {2, write_pass},   {8, write_drop},  {10, write_check},
+    {4, write_burst},      {6, write_scope},  {2, write_pass},  {8, write_drop},
+    {10, write_check},
 };
 
 static void write_one(writer *w)

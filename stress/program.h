@@ -15,7 +15,7 @@ enum {
     AXES = 3,
     DIMS = 3,
     SLOTS = 20,
-    OPS = 192,
+    OPS = 240,
     LAYOUTS = 128,
     VALUES = 192,
     LIST = 4, /* tensors of one sherd_redistribute_many */
@@ -87,6 +87,7 @@ typedef struct layout_plan {
     bool ordered;
     int64_t sizes[DIMS][RANKS];
     bool cut[DIMS];
+    bool lump;                      /* to be drawn so that one rank holds everything */
     char placements[64], cuts[256]; /* "" = it is not made from text */
     const sherd_layout *paper;
 } layout_plan;

@@ -19,6 +19,7 @@ void runner_open(runner *u, sherd_world *world, const scene *s, board *b, uint64
     u->board = b;
     u->me = &b->rank[u->rank];
     u->noise.state = mix(seed + (uint64_t)u->rank);
+    u->pace = one_in(&u->noise, 4) ? SLOW : one_in(&u->noise, 4) ? HASTY : STEADY;
     atomic_store(&u->me->pid, (int)getpid());
 }
 

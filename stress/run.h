@@ -22,6 +22,7 @@ typedef struct runner {
     board *board;
     rank_board *me;
     dice noise;
+    enum { STEADY, SLOW, HASTY } pace;
     const sherd_mesh *mesh[MESHES];
     /* of this program */
     const turn *t;

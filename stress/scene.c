@@ -219,7 +219,7 @@ bool layout_draw(layout_plan *l, const scene *s, pendings pending, dice *d)
     int parts[DIMS] = {1, 1, 1}, ndim = l->ndim;
 
     for (int a = 0; a < m->axes; a++) {
-        int choice = roll(d, 2 * ndim + 1 + (pending != NOTHING_PENDING));
+        int choice = l->lump ? 0 : roll(d, 2 * ndim + 1 + (pending != NOTHING_PENDING));
         if (choice < 2 * ndim) {
             l->placement[a] = sherd_shard(choice % ndim);
             parts[choice % ndim] *= (int)m->extent[a];
@@ -231,8 +231,10 @@ bool layout_draw(layout_plan *l, const scene *s, pendings pending, dice *d)
     l->ordered = one_in(d, 2);
     draw_order(l, m->axes, d);
     for (int i = 0; i < ndim; i++) {
-        l->cut[i] = parts[i] > 1 && one_in(d, 3);
-        if (l->cut[i])
+        l->cut[i] = parts[i] > 1 && (l->lump || one_in(d, 3));
+        if (l->cut[i] && (l->lump || one_in(d, 6)))
+            l->sizes[i][roll(d, parts[i])] = l->shape[i];
+        else if (l->cut[i])
             draw_cuts(l, i, parts[i], d);
     }
     if (layout_make(&l->paper, l, m->paper))

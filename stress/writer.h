@@ -27,6 +27,7 @@ typedef struct writer {
     int depth, storages;
     bool made[MESHES];
     bool verified;
+    bool lumps; /* layouts are drawn so that one rank holds everything */
 } writer;
 
 op *emit(writer *w, op_kind kind);
@@ -66,6 +67,7 @@ bool write_distribute(writer *w);
 bool write_move(writer *w);
 bool write_many(writer *w);
 bool write_in_place(writer *w);
+bool write_burst(writer *w);
 bool write_read(writer *w);
 bool write_full(writer *w);
 bool write_item(writer *w);
