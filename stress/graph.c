@@ -44,6 +44,7 @@ static node *add_node(graph *g, op *o, int value, int layout)
     o->mesh = g->w->s->mesh[g->mesh].whole;
     *n = (node){.kind = o->kind, .a = -1, .b = -1, .value = value, .gradient = -1};
     o->shows = layout < 0 || o->kind == OP_FROM_LOCAL;
+    o->stays = !o->shows;
     n->slot = take_slot(g->w);
     fill_slot(g->w, o, n->slot, slot_of(g, value, layout));
     return n;

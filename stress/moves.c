@@ -259,6 +259,7 @@ static bool move_slot(writer *w, int src)
     o->layout[0] = to;
     draw_options(w, o, src, across);
     o->shows = w->slot[src].layout >= 0 && w->slot[src].layout != to;
+    o->stays = !o->shows;
     what.dtype = o->dtype;
     if (o->flag)
         what.storage = w->storages++;
@@ -300,7 +301,9 @@ bool write_many(writer *w)
     for (int i = 0; i < count; i++) {
         o->src[i] = src[i];
         o->layout[i] = to[i];
-        o->shows |= w->slot[src[i]].layout >= 0 && w->slot[src[i]].layout != to[i];
+        bool moves = w->slot[src[i]].layout >= 0 && w->slot[src[i]].layout != to[i];
+        o->shows |= moves;
+        o->stays |= (unsigned)!moves << i;
         fill_slot(w, o, take_slot(w), moved(w, src[i], to[i]));
     }
     o->count = count;

@@ -203,6 +203,7 @@ typedef struct op {
     uint64_t key, call;
     int root;
     unsigned writers; /* OP_WRITE: ranks */
+    unsigned stays;   /* places in the list whose result may be the operand itself */
     unsigned unknown; /* slots that are gone then, or of which nobody knows what they hold */
     bool begin, infer, greedy, flag;
     bool own;     /* the slot keeps what it holds by a count of its own, else the scope does */

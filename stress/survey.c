@@ -2,8 +2,8 @@
 /*
  * After a check that failed: what is left of the program's tensors must be the same on all ranks. Each rank says what
  * it has; then those that all ranks have are made whole, and compared where nobody can have written them since the last
- * good check. The meetings that this takes must be good. Lastly what had only been begun is used, which may go wrong,
- * but for all ranks alike.
+ * good check. The meetings that this takes must be good. Lastly what is doubtful is used, which may go wrong, but for all
+ * ranks alike.
  */
 #include "run.h"
 
@@ -31,31 +31,57 @@ static void publish(runner *u)
     }
 }
 
+/* Which ranks have a part in what an operation made in a slot; 0 = nobody: it is plain, or an older tensor. */
+static unsigned speakers(const runner *u, const op *o, int slot)
+{
+    int place = 0, mesh = o->mesh;
+
+    if (o->kind == OP_FULL || (o->kind == OP_CONSTANT && o->layout[0] < 0))
+        return 0;
+    while (o->dst[place] != slot)
+        place++;
+    if (o->stays >> place & 1)
+        return 0;
+    if (o->kind == OP_MOVE || o->kind == OP_MANY)
+        mesh = u->s->mesh[u->p->layout[o->layout[place]].mesh].whole;
+    return u->s->mesh[mesh].members;
+}
+
+/*
+ * Begun, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
+ * something else on another, under the same name.
+ */
+static bool is_doubtful(const runner *u, int born)
+{
+    for (int i = 0; i < u->t->faults; i++)
+        if (u->t->fault[i].at <= born)
+            return true;
+    return u->p->op[born].begin;
+}
+
 /*
  * What all ranks that have a part in it say of a slot, and which operation made it; NOTHING where they do not speak of
  * the same tensor.
  */
 static int agreed_state(runner *u, int slot, int *maker)
 {
-    int born = -1, state = -1;
+    int born = -1, state = NOTHING;
 
     for (int r = 0; r < u->s->ranks && born < 0; r++)
         born = u->board->rank[r].born[slot];
     *maker = born;
-    if (born < 0)
-        return NOTHING;
-    const op *o = &u->p->op[born];
-    unsigned speakers = o->members && o->mesh >= 0 ? u->s->mesh[o->mesh].members : ~0u;
+    unsigned asked = born < 0 ? 0 : speakers(u, &u->p->op[born], slot);
     for (int r = 0; r < u->s->ranks; r++) {
         const rank_board *theirs = &u->board->rank[r];
-        if (!(speakers >> r & 1))
+        if (!(asked >> r & 1))
             continue;
         if (theirs->born[slot] != born)
             return NOTHING;
-        if (state >= 0 && theirs->state[slot] != state) {
-            if (u->rank == 0) /* all find the same */
-                say_wrong(u, "slot %d (made by operation %d) is %s on rank %d, and not on others",
-                          slot, born, theirs->state[slot] == FAILED ? "failed" : "valid", r);
+        if (state != NOTHING && theirs->state[slot] != state) {
+            if (u->rank == 0 && !is_doubtful(u, born)) /* all find the same */
+                say_wrong(u, "slot %d (made by operation %d, %s) is %s on rank %d, not on others",
+                          slot, born, op_name(u->p->op[born].kind),
+                          theirs->state[slot] == FAILED ? "failed" : "valid", r);
             return NOTHING;
         }
         state = theirs->state[slot];
@@ -85,27 +111,22 @@ static int sure_value(const runner *u, int slot, int born)
 
 static void use(runner *u, int slot, int born)
 {
-    sherd_tensor *t = u->slot[slot];
-    const op *o = &u->p->op[born];
     int value = sure_value(u, slot, born);
 
-    if (!t || (o->members && !(u->s->mesh[o->mesh].members >> u->rank & 1)))
+    if (!(speakers(u, &u->p->op[born], slot) >> u->rank & 1))
         return;
-    const sherd_layout *l = sherd_tensor_layout(t);
-    bool inside = l ? sherd_layout_boxes(l, u->rank) > 0
-                    : o->mesh < 0 || (u->s->mesh[o->mesh].members >> u->rank & 1);
-    sherd_tensor *whole = sherd_full(t);
+    sherd_tensor *whole = sherd_full(u->slot[slot]);
     u->must_fail |= sherd_tensor_failed(whole);
-    if (value >= 0 && inside)
+    if (value >= 0)
         compare(u, whole, value);
 }
 
 /* Make whole all slots that are to be used, and meet. */
-static sherd_status use_all(runner *u, const int *maker, bool begun)
+static sherd_status use_all(runner *u, const int *maker, bool doubtful)
 {
     sherd_scope_begin(u->world);
     for (int i = 0; i < SLOTS; i++)
-        if (maker[i] >= 0 && u->p->op[maker[i]].begin == begun)
+        if (maker[i] >= 0 && is_doubtful(u, maker[i]) == doubtful)
             use(u, i, maker[i]);
     sherd_scope_end(u->world);
     sherd_status status = sherd_world_check(u->world);
