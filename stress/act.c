@@ -212,7 +212,8 @@ static void act_write(runner *u, const op *o)
         return;
     char *data = sherd_tensor_write(t);
     u->must_fail |= !data;
-    if (!data || sherd_tensor_layout(t) != l)
+    /* On a rank that has erred it may be another tensor. */
+    if (!data || sherd_tensor_layout(t) != l || sherd_tensor_dtype(t) != o->dtype)
         return;
     sherd_box box = sherd_layout_box(l, u->rank, 0);
     addends a = addends_for(o, l);

@@ -95,13 +95,14 @@ static int twin_of(const maker *m, int slot, int at)
     int place = 0, made = maker_of(m->p, slot, at, &place);
     const op *o = made < 0 ? NULL : &m->p->op[made];
 
-    if (!o || o->layout[place] < 0)
+    /* What may be an older tensor itself is no other one. */
+    if (!o || o->layout[place] < 0 || (o->stays >> place & 1))
         return -1;
     for (int i = 0; i < SLOTS; i++) {
         int k = 0, other = maker_of(m->p, i, at, &k);
         if (i != slot && other >= 0 && other != made &&
             m->p->op[other].layout[k] == o->layout[place] && m->p->op[other].dtype == o->dtype &&
-            m->p->op[other].members == o->members)
+            m->p->op[other].members == o->members && !(m->p->op[other].stays >> k & 1))
             return i;
     }
     return -1;

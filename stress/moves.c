@@ -217,8 +217,10 @@ static slot_plan moved(writer *w, int i, int to)
     what.mesh = w->s->mesh[w->p->layout[to].mesh].whole;
     if (what.layout >= 0 && !may_share(w, layout_of(w, what.layout), layout_of(w, to)))
         what.storage = w->storages++;
-    if (what.storage != w->slot[i].storage)
+    if (what.storage != w->slot[i].storage) {
         what.writable = true;
+        what.shared = false;
+    }
     what.layout = to;
     return what;
 }
@@ -261,8 +263,10 @@ static bool move_slot(writer *w, int src)
     o->shows = w->slot[src].layout >= 0 && w->slot[src].layout != to;
     o->stays = !o->shows;
     what.dtype = o->dtype;
-    if (o->flag)
+    if (o->flag) {
         what.storage = w->storages++;
+        what.shared = false;
+    }
     /* An equal layout gives the tensor itself, which no scope then holds for this slot. */
     o->own = w->slot[src].layout < 0 || w->slot[src].layout == to || one_in(&w->d, 2);
     fill_slot(w, o, dst, what);
@@ -315,7 +319,8 @@ bool write_many(writer *w)
 static bool can_write(const writer *w, int i, const void *what)
 {
     (void)what;
-    return w->slot[i].layout >= 0 && w->slot[i].writable;
+    /* What shares its elements may be written on one rank, and be equal on several: then these differ. */
+    return w->slot[i].layout >= 0 && w->slot[i].writable && !(w->verified && w->slot[i].shared);
 }
 
 /* Others that may share the elements: given up, or nobody knows what they hold. */
@@ -326,7 +331,7 @@ static unsigned forget_sharers(writer *w, int slot)
     for (int i = 0; i < SLOTS; i++) {
         if (i == slot || !w->slot[i].used || w->slot[i].storage != w->slot[slot].storage)
             continue;
-        if (w->verified || one_in(&w->d, 2)) {
+        if (one_in(&w->d, 2)) {
             drop_slot(w, i);
         } else {
             w->slot[i].value = -1;

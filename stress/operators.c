@@ -36,6 +36,7 @@ static op *apply(writer *w, op_kind kind, int a, int b, int value)
     what.layout = LAYOUT_UNKNOWN;
     what.value = value;
     what.storage = w->storages++;
+    what.shared = false;
     what.writable = true;
     what.members |= b >= 0 && w->slot[b].members;
     op *o = emit(w, kind);
@@ -179,6 +180,7 @@ bool write_view(writer *w)
     if (!o)
         return false;
     w->slot[o->dst[0]].storage = storage;
+    w->slot[a].shared = w->slot[o->dst[0]].shared = true;
     w->slot[o->dst[0]].writable = false;
     o->layout[0] = -1;
     return true;

@@ -69,6 +69,9 @@ void fill_slot(writer *w, op *o, int i, slot_plan what)
     o->dst[place] = i;
     o->value[place] = what.value;
     o->dtype = what.dtype;
+    for (int k = 0; k < SLOTS; k++)
+        if (w->slot[k].used && w->slot[k].storage == what.storage)
+            w->slot[k].shared = what.shared = true;
     what.used = true;
     what.depth = o->own ? BY_COUNT : w->depth;
     w->slot[i] = what;

@@ -126,6 +126,7 @@ static bool add_turn(job *j, dice *d, bool wrong)
     if (!program_draw(p, &j->s, dice_next(d), 10 + roll(d, r->ranks > 8 ? 30 : 60), r->verified))
         return false;
     t->may_fail = r->kind == ROUND_SMALL;
+    t->verified = r->verified;
     if (wrong && r->kind == ROUND_WRONG)
         t->faults = faults_draw(t->fault, p, r->verified, d);
     if (wrong && r->kind == ROUND_STARVED) {

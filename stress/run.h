@@ -13,6 +13,7 @@ typedef struct turn {
     int starved; /* a rank; -1 = none */
     int64_t allocation;
     bool may_fail; /* for lack of memory */
+    bool verified;
 } turn;
 
 typedef struct runner {
@@ -65,5 +66,7 @@ void make_noise(runner *u);
 
 /* survey.c: what a failed check has left is the same on all ranks, and can be used. */
 void survey(runner *u);
+/* The meeting that failed may have left the alarm up (only a check lowers it): one more check, and a second is good. */
+bool settle(runner *u);
 
 #endif

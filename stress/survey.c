@@ -11,8 +11,7 @@
 
 enum { NOTHING, FAILED, VALID };
 
-/* The meeting that failed may have left the alarm up (only a check lowers it): one more check, and a second is good. */
-static bool settle(runner *u)
+bool settle(runner *u)
 {
     bool good = false;
 

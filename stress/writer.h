@@ -15,6 +15,7 @@ typedef struct slot_plan {
     sherd_dtype dtype;
     int depth;     /* of the scope that it belongs to; BY_COUNT */
     int storage;   /* slots with one number may share their elements */
+    bool shared;   /* another tensor has had this number */
     bool writable; /* not a view with strides */
     bool members;  /* ranks outside of the mesh have no part in it */
 } slot_plan;
