@@ -4,7 +4,7 @@
  * known whether it must be found at the next check, or only may be (a result that nobody needs, a plan that happens to
  * be the same). Ranks outside of the mesh of an operation never make its faults, and never all ranks make one.
  */
-#include "program.h"
+#include "history.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,22 +16,7 @@ typedef struct maker {
     fault *f;
 } maker;
 
-/* ---- what the program holds --------------------------------------------------------------------- */
-
-static bool is_meeting(const op *o)
-{
-    return o->kind == OP_MESH || o->kind == OP_CHECK;
-}
-
-static unsigned all_of(const maker *m)
-{
-    return (1u << m->p->scene->ranks) - 1;
-}
-
-static unsigned members_of(const maker *m, const op *o)
-{
-    return o->mesh < 0 || is_meeting(o) ? all_of(m) : m->p->scene->mesh[o->mesh].members;
-}
+/* ---- who, and what else -------------------------------------------------------------------------- */
 
 static bool has_two(unsigned ranks)
 {
@@ -50,62 +35,6 @@ static unsigned draw_some(maker *m, unsigned ranks)
     if (one_in(m->d, 5))
         some |= ranks & (unsigned)dice_next(m->d);
     return some == ranks ? ranks & (ranks - 1) : some;
-}
-
-static int next_meeting(const program *p, int from)
-{
-    while (from < p->ops && !is_meeting(&p->op[from]))
-        from++;
-    return from;
-}
-
-/* Whether a rank that makes none of the operations from `from` up to `to` is missed by others. */
-static bool is_missed(const maker *m, int from, int to, unsigned ranks)
-{
-    for (int i = from; i < to; i++) {
-        unsigned members = members_of(m, &m->p->op[i]);
-        if (m->p->op[i].shows && (members & ranks) && (members & ~ranks))
-            return true;
-    }
-    return false;
-}
-
-/* The operation that made what a slot holds before operation `at`, and its place in the list; -1 = the slot is empty. */
-static int maker_of(const program *p, int slot, int at, int *place)
-{
-    int found = -1;
-
-    for (int i = 0; i < at; i++) {
-        const op *o = &p->op[i];
-        if ((o->kind == OP_DROP && o->src[0] == slot) ||
-            (o->kind == OP_UNSCOPE && (o->unknown >> slot & 1)))
-            found = -1;
-        for (int k = 0; k < o->count; k++)
-            if (o->dst[k] == slot) {
-                found = i;
-                *place = k;
-            }
-    }
-    return found;
-}
-
-/* Another slot of the same layout and dtype; -1 if there is none. */
-static int twin_of(const maker *m, int slot, int at)
-{
-    int place = 0, made = maker_of(m->p, slot, at, &place);
-    const op *o = made < 0 ? NULL : &m->p->op[made];
-
-    /* What may be an older tensor itself is no other one. */
-    if (!o || o->layout[place] < 0 || (o->stays >> place & 1))
-        return -1;
-    for (int i = 0; i < SLOTS; i++) {
-        int k = 0, other = maker_of(m->p, i, at, &k);
-        if (i != slot && other >= 0 && other != made &&
-            m->p->op[other].layout[k] == o->layout[place] && m->p->op[other].dtype == o->dtype &&
-            m->p->op[other].members == o->members && !(m->p->op[other].stays >> k & 1))
-            return i;
-    }
-    return -1;
 }
 
 /* Another layout of the same shape, on the same mesh, with nothing pending; -1 if none is drawn. */
@@ -137,6 +66,12 @@ static sherd_dtype other_dtype(maker *m, sherd_dtype dtype)
     return other != dtype ? other : dtype == SHERD_F32 ? SHERD_F64 : SHERD_F32;
 }
 
+/* Whether a fault at an operation of these ranks alone is found out. */
+static bool shows_at(const maker *m, unsigned ranks)
+{
+    return (ranks & m->f->ranks) && (ranks & ~m->f->ranks);
+}
+
 static bool change_layout(maker *m, op *o, int place)
 {
     int other = other_layout(m, o->layout[place]);
@@ -144,6 +79,8 @@ static bool change_layout(maker *m, op *o, int place)
     if (other < 0)
         return false;
     o->layout[place] = other;
+    if (o->kind == OP_MANY)
+        o->shows = shows_at(m, movers_of(m->p, o, m->f->at, place));
     return true;
 }
 
@@ -177,14 +114,25 @@ static bool change_new(maker *m, op *o)
     }
 }
 
+/* Ranks of the two meshes of a move. */
+static unsigned meshes_of(const maker *m, const op *o)
+{
+    const scene *s = m->p->scene;
+    int from = mesh_of(m->p, o->src[0], m->f->at), to = m->p->layout[o->layout[0]].mesh;
+
+    return s->mesh[from].members | s->mesh[to].members;
+}
+
 static bool change_move(maker *m, op *o)
 {
     int twin;
 
     switch (roll(m->d, 5)) {
     case 0:
-        if ((twin = twin_of(m, o->src[0], m->f->at)) < 0)
+        if ((twin = twin_of(m->p, o->src[0], m->f->at)) < 0)
             return false;
+        /* Ranks in neither mesh bring nothing, whatever they pass. */
+        o->shows = shows_at(m, meshes_of(m, o));
         o->src[0] = twin;
         return true;
     case 1:
@@ -216,7 +164,7 @@ static bool change_many(maker *m, op *o)
 
 static bool change_operator(maker *m, op *o)
 {
-    int twin = one_in(m->d, 3) ? twin_of(m, o->src[0], m->f->at) : -1;
+    int twin = o->kind != OP_TO_LOCAL && one_in(m->d, 3) ? twin_of(m->p, o->src[0], m->f->at) : -1;
 
     if (twin >= 0 && twin != o->src[1]) {
         o->src[0] = twin;
@@ -310,7 +258,8 @@ static bool make_swapped(maker *m, const op *o)
 {
     const op *next = o + 1;
 
-    if (m->f->at + 1 >= m->p->ops || !o->shows || !next->shows || o->mesh != next->mesh)
+    if (m->f->at + 1 >= m->p->ops || !o->shows || !next->shows || o->mesh < 0 ||
+        o->mesh != next->mesh)
         return false;
     for (int i = 0; i < o->count; i++)
         for (int k = 0; k < LIST; k++)
@@ -357,9 +306,10 @@ static bool make_check(maker *m, const op *o)
     int from = m->f->at + (o->kind == OP_CHECK), to = next_meeting(m->p, from);
 
     m->f->kind = o->kind == OP_CHECK ? FAULT_CHECK_MISSING : FAULT_CHECK_EXTRA;
-    m->f->ranks = draw_some(m, all_of(m));
+    m->f->ranks = draw_some(m, all_of(m->p));
     m->f->alt = (op){.kind = OP_CHECK, .count = 1, .mesh = -1, .shows = true};
-    return to < m->p->ops && (m->p->op[to].kind == OP_MESH || is_missed(m, from, to, m->f->ranks));
+    return to < m->p->ops &&
+           (m->p->op[to].kind == OP_MESH || is_missed(m->p, from, to, m->f->ranks));
 }
 
 static bool make_raised(maker *m, const op *o)
@@ -421,7 +371,7 @@ static bool make_fault(maker *m)
     int kind = draw_kind(m->d), at = roll(m->d, m->p->ops);
     const op *o = &m->p->op[at];
     bool anywhere = kinds[kind].kind == FAULT_RAISED || kinds[kind].kind == FAULT_LEFT;
-    unsigned members = anywhere ? all_of(m) : members_of(m, o);
+    unsigned members = anywhere ? all_of(m->p) : members_of(m->p, at);
 
     *m->f = (fault){.kind = kinds[kind].kind, .at = at, .other = -1};
     if (!has_two(members))

@@ -118,10 +118,10 @@ static void begin(runner *u, const turn *t)
     memset(u->own, 0, sizeof u->own);
     memset(u->born, -1, sizeof u->born);
     log_word(u, MARK);
-    if (t->starved == u->rank)
-        sherd_world_fail_allocation(u->world, t->allocation);
     u->scopes = 1;
     sherd_scope_begin(u->world);
+    if (t->starved == u->rank)
+        sherd_world_fail_allocation(u->world, t->allocation);
 }
 
 static void give_back(runner *u)
