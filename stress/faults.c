@@ -301,15 +301,25 @@ static bool make_data(maker *m, const op *o)
     return true;
 }
 
-static bool make_check(maker *m, const op *o)
+/* From operation `from` on, some ranks are a check ahead of the others, or behind. */
+static bool make_ahead(maker *m, int from)
 {
-    int from = m->f->at + (o->kind == OP_CHECK), to = next_meeting(m->p, from);
+    int to = next_meeting(m->p, from);
 
-    m->f->kind = o->kind == OP_CHECK ? FAULT_CHECK_MISSING : FAULT_CHECK_EXTRA;
     m->f->ranks = draw_some(m, all_of(m->p));
     m->f->alt = (op){.kind = OP_CHECK, .count = 1, .mesh = -1, .shows = true};
     return to < m->p->ops &&
            (m->p->op[to].kind == OP_MESH || is_missed(m->p, from, to, m->f->ranks));
+}
+
+static bool make_extra_check(maker *m, const op *o)
+{
+    return o->kind != OP_CHECK && make_ahead(m, m->f->at);
+}
+
+static bool make_missing_check(maker *m, const op *o)
+{
+    return o->kind == OP_CHECK && make_ahead(m, m->f->at + 1);
 }
 
 static bool make_raised(maker *m, const op *o)
@@ -334,10 +344,15 @@ static const struct {
     int weight;
     bool (*make)(maker *m, const op *o);
 } kinds[] = {
-    {FAULT_FIELD, 30, make_field},      {FAULT_EXTRA, 12, make_extra},
-    {FAULT_MISSING, 12, make_missing},  {FAULT_SWAPPED, 14, make_swapped},
-    {FAULT_ABSENT, 8, make_absent},     {FAULT_DATA, 8, make_data},
-    {FAULT_CHECK_EXTRA, 8, make_check}, {FAULT_RAISED, 8, make_raised},
+    {FAULT_FIELD, 30, make_field},
+    {FAULT_EXTRA, 12, make_extra},
+    {FAULT_MISSING, 12, make_missing},
+    {FAULT_SWAPPED, 14, make_swapped},
+    {FAULT_ABSENT, 8, make_absent},
+    {FAULT_DATA, 8, make_data},
+    {FAULT_CHECK_EXTRA, 6, make_extra_check},
+    {FAULT_CHECK_MISSING, 5, make_missing_check},
+    {FAULT_RAISED, 8, make_raised},
     {FAULT_LEFT, 4, make_left},
 };
 
@@ -365,23 +380,27 @@ static void describe(const maker *m, const op *o)
              fault_name(f->kind), f->ranks, f->at, was, is[0] ? ": " : "", is);
 }
 
-/* One try to make one. */
+/* One of a kind, at an operation that can have it. */
 static bool make_fault(maker *m)
 {
-    int kind = draw_kind(m->d), at = roll(m->d, m->p->ops);
-    const op *o = &m->p->op[at];
+    int kind = draw_kind(m->d);
     bool anywhere = kinds[kind].kind == FAULT_RAISED || kinds[kind].kind == FAULT_LEFT;
-    unsigned members = anywhere ? all_of(m->p) : members_of(m->p, at);
 
-    *m->f = (fault){.kind = kinds[kind].kind, .at = at, .other = -1};
-    if (!has_two(members))
-        return false;
-    m->f->ranks = draw_some(m, members);
-    if (!kinds[kind].make(m, o))
-        return false;
-    m->f->sure = m->f->alt.shows;
-    describe(m, o);
-    return true;
+    for (int tries = 0; tries < 60; tries++) {
+        int at = roll(m->d, m->p->ops);
+        const op *o = &m->p->op[at];
+        unsigned members = anywhere ? all_of(m->p) : members_of(m->p, at);
+        *m->f = (fault){.kind = kinds[kind].kind, .at = at, .other = -1};
+        if (!has_two(members))
+            continue;
+        m->f->ranks = draw_some(m, members);
+        if (!kinds[kind].make(m, o))
+            continue;
+        m->f->sure = m->f->alt.shows;
+        describe(m, o);
+        return true;
+    }
+    return false;
 }
 
 int faults_draw(fault *f, program *p, bool verified, dice *d)
@@ -389,7 +408,7 @@ int faults_draw(fault *f, program *p, bool verified, dice *d)
     maker m = {p, d, verified, f};
     int wanted = one_in(d, 6) ? FAULTS : 1, count = 0;
 
-    for (int tries = 0; tries < 200 && count < wanted; tries++) {
+    for (int tries = 0; tries < 20 && count < wanted; tries++) {
         m.f = &f[count];
         if (!make_fault(&m))
             continue;
