@@ -278,6 +278,8 @@ bool program_draw(program *p, const scene *s, uint64_t seed, int ops, bool verif
     p->seed = seed;
     for (int i = 0; i < 3; i++)
         write_from_local(&w);
+    if (verified)
+        write_distribute(&w);
     for (int turns = 4 * ops; p->ops < ops && turns > 0 && has_room(&w, 12); turns--)
         write_one(&w);
     finish(&w);
