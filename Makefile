@@ -4,6 +4,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 ARGS ?=
 SECONDS ?= 60
+SEED ?=
 MAKEFLAGS += --no-print-directory
 , := ,
 
@@ -13,7 +14,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
 TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
-.PHONY: all run test asan tsan lint symbols format bench proof fuzz clean help
+.PHONY: all run test asan tsan lint symbols format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -71,6 +72,10 @@ proof: ready ## the long tests: more meshes, many more pairs of layouts
 
 fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
 	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)
+
+stress: ready ## random programs, right and wrong, on 2 to 16 ranks, for SECONDS=60 (SEED=1 ARGS="--threads")
+	@cmake --build $(BUILD) --parallel $(JOBS) --target stress
+	@$(BUILD)/stress/stress --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove all build folders
 	rm -rf build build-asan build-tsan build-fuzz

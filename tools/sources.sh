@@ -3,7 +3,7 @@
 # Prints the files that lint looks at, one a line: `c` = C and C++ sources, `text` = all that people write.
 # What git knows or would know; without git whatever lies in the project's folders.
 cd "$(dirname "$0")/.." || exit 2
-folders="include src cli examples tests bench fuzz"
+folders="include src cli examples tests bench fuzz stress"
 case $1 in
 c) pattern='\.(c|h|inc|cpp)$' ;;
 *) pattern='(\.(c|h|inc|cpp|sh|md|py|in)|CMakeLists\.txt|Makefile|\.ci/run)$' folders=. ;;
