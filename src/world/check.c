@@ -31,7 +31,11 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return check_paper(world);
     if (world->closed.status)
         return say_closed(world);
-    return world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    /* What one rank lacks, another may have lying idle. */
+    if (kind == SHERD__CHECK)
+        sherd__store_scarce(world, status == SHERD_ENOMEM);
+    return status;
 }
 
 sherd_status sherd_world_check(sherd_world *world)

@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "base/map.h"
 #include "layout/mesh.h"
+#include "limit.h"
 #include "transport.h"
 #include "world.h"
 
@@ -63,6 +64,8 @@ typedef struct sherd__store {
     size_t held;         /* bytes of the chunks whose pages the kernel has given, perhaps */
     size_t left_held; /* after chunks were given back at the end of the last spell; 0 = none were */
     uint64_t *chunk;  /* bits of those chunks */
+    bool scarce;      /* a check has said that memory is out, and none was passed since */
+    bool refused;     /* memory that the last taking asked for would have gone beyond the limit */
     sherd_memory memory;
 } sherd__store;
 
@@ -235,15 +238,25 @@ void sherd__store_close(sherd_world *world);
 /* A settled block of at least `bytes`. NULL: no memory, or (`*stopped`) the alarm ended a wait; then nothing has changed. */
 sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped);
 void sherd__store_give(sherd_world *world, sherd__block *block);
+/* While memory is scarce, the pages of all that is free go back to the kernel, and so do those of what is given back. */
+void sherd__store_scarce(sherd_world *world, bool scarce);
 
 /* ---- held.c: pages --------------------------------------------------------------------------- */
 
-/* A place for the bits of a store's chunks; false for lack of memory. */
+/* Begin with a region that takes no memory, whatever a former world left there; false for lack of memory. */
 bool sherd__chunks_open(sherd_world *world);
-/* The bytes from `at` on are about to be written: hold the chunks that they are in. */
-void sherd__hold(sherd_world *world, const unsigned char *at, size_t bytes);
+/* The bytes from `at` on are about to be written: hold the chunks that they are in. False: that would go beyond the limit. */
+bool sherd__hold(sherd_world *world, const unsigned char *at, size_t bytes);
 /* Give the kernel the pages of chunks that lie wholly in a free stretch, the last first, until it has `most` bytes. Returns how many. */
 size_t sherd__give_pages(sherd_world *world, const unsigned char *at, size_t bytes, size_t most);
+
+/* ---- limit.c --------------------------------------------------------------------------------- */
+
+uint64_t sherd__machine_memory(void); /* bytes */
+/* Bring what this rank may have, or SHERD_ARENA_BYTES, into the limit of all. EINVAL a malformed text. */
+sherd_status sherd__limit_join(sherd_world *world);
+/* What is the limit once all have joined; 0 bytes on paper. */
+sherd__limit sherd__limit_of(const sherd_world *world);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 

@@ -2,6 +2,8 @@
 /* Tensor memory as the rooms above see it: blocks out of the rank's region (store.c), figures, and what is said when there is none. */
 #include "inside.h"
 
+#include <stdio.h>
+
 sherd__block *sherd__arena_take(sherd_world *world, int64_t bytes, bool *stopped)
 {
     sherd_memory *memory = &world->store.memory;
@@ -35,6 +37,28 @@ void sherd__give_quietly(sherd_world *world, sherd__block *block)
 
 /* ---- what the rooms above call ---------------------------------------------------------------- */
 
+static void say_full(sherd_world *world, int64_t bytes, bool distributed)
+{
+    char text[SHERD_ERROR_BYTES];
+    long long live = world->store.memory.live_bytes, asked = (long long)bytes;
+    sherd__limit limit = sherd__limit_of(world);
+
+    if (world->store.refused)
+        snprintf(text, sizeof text,
+                 "out of memory: a tensor of %lld bytes; this rank's tensors have %lld, and all "
+                 "ranks together hold %lld of the limit of %lld (%s)",
+                 asked, live, (long long)sherd__look(&world->arena.control->held),
+                 (long long)limit.bytes, sherd__limit_name(limit.by));
+    else
+        snprintf(text, sizeof text,
+                 "out of memory: a tensor of %lld bytes; this rank holds %lld of a region of %lld",
+                 asked, live, (long long)world->store.room);
+    if (distributed)
+        sherd__raise(world, SHERD_ENOMEM, "%s", text);
+    else
+        sherd__fail_locally(world, SHERD_ENOMEM, "%s", text);
+}
+
 sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distributed)
 {
     bool stopped = false;
@@ -47,13 +71,7 @@ sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distribu
     block = world->transport->take(world, bytes, &stopped);
     if (block || stopped)
         return block;
-    const char *text = "out of memory: a tensor of %lld bytes; this rank holds %lld of a region of "
-                       "%lld";
-    long long live = world->store.memory.live_bytes, room = (long long)world->store.room;
-    if (distributed)
-        sherd__raise(world, SHERD_ENOMEM, text, (long long)bytes, live, room);
-    else
-        sherd__fail_locally(world, SHERD_ENOMEM, text, (long long)bytes, live, room);
+    say_full(world, bytes, distributed);
     return NULL;
 }
 
@@ -85,7 +103,11 @@ bool sherd__block_writable(sherd_world *world, sherd__block *block)
 
 sherd_memory sherd_world_memory(const sherd_world *world)
 {
-    return world->store.memory;
+    sherd_memory memory = world->store.memory;
+
+    memory.held_bytes = (int64_t)world->store.held;
+    memory.limit_bytes = (int64_t)sherd__limit_of(world).bytes;
+    return memory;
 }
 
 void sherd_world_memory_reset(sherd_world *world)

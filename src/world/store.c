@@ -260,9 +260,8 @@ static sherd__block *cut_joined(sherd_world *world, size_t room)
          c = next_class(&store->joined, c + 1)) {
         unsigned char *at = NULL;
         sherd__block *block = best_joined(store, c, room, &at);
-        if (!block)
+        if (!block || !sherd__hold(world, at - HEADER, HEADER + room + HEADER))
             continue;
-        sherd__hold(world, at - HEADER, HEADER + room + HEADER);
         take_out(&store->joined, block);
         return cut(store, block, at, room);
     }
@@ -278,9 +277,8 @@ static sherd__block *cut_new(sherd_world *world, size_t room)
 
     if (left > HEADER)
         at = place_in(store, end + HEADER, left - HEADER, room);
-    if (!at)
+    if (!at || !sherd__hold(world, end, (size_t)(at - end) + room))
         return NULL;
-    sherd__hold(world, end, (size_t)(at - end) + room);
     sherd__block *block = lay(store, end, (size_t)(at - end) - HEADER + room, store->last);
     store->used = (size_t)(at - store->base) + room;
     return cut(store, block, at, room);
@@ -293,7 +291,31 @@ static sherd__block *cut_any(sherd_world *world, size_t room)
     return block ? block : cut_new(world, room);
 }
 
-/* The region is full: wait for what peers read of the warm blocks, until something fits. */
+/* Give the kernel the pages of so many bytes that are joined. */
+static void give_pages(sherd_world *world, size_t bytes)
+{
+    sherd__store *store = &world->store;
+    size_t done =
+        sherd__give_pages(world, store->base + store->used, store->room - store->used, bytes);
+
+    for (int c = SHERD__CLASSES; c-- > 0 && done < bytes;)
+        for (sherd__block *block = store->joined.head[c]; block && done < bytes;
+             block = block->next)
+            done += sherd__give_pages(world, block->data, block->room, bytes - done);
+}
+
+/* A block; where the limit does not let, pages that lie idle elsewhere are given back for it. */
+static sherd__block *cut_within_limit(sherd_world *world, size_t room)
+{
+    sherd__block *block = cut_any(world, room);
+
+    if (block || !world->store.refused)
+        return block;
+    give_pages(world, room + 4 * SLACK);
+    return cut_any(world, room);
+}
+
+/* There is no more memory: wait for what peers read of the warm blocks, until something fits. */
 static sherd__block *wait_for_warm(sherd_world *world, size_t room, bool *stopped)
 {
     sherd__shelf *warm = &world->store.warm;
@@ -310,7 +332,7 @@ static sherd__block *wait_for_warm(sherd_world *world, size_t room, bool *stoppe
             return NULL;
         }
         join_warm(world, true);
-        block = cut_any(world, room);
+        block = cut_within_limit(world, room);
     }
     return block;
 }
@@ -328,7 +350,7 @@ static sherd__block *find(sherd_world *world, size_t room, bool *stopped)
     if (block)
         return block;
     join_warm(world, false);
-    block = cut_any(world, room);
+    block = cut_within_limit(world, room);
     return block ? block : wait_for_warm(world, room, stopped);
 }
 
@@ -342,18 +364,10 @@ static void begin_spell(sherd__store *store)
         store->spell = SHORTEST_SPELL;
 }
 
-/* Give back the pages of so many bytes that are free. */
-static void give_back(sherd_world *world, size_t bytes)
+static void trim(sherd_world *world)
 {
-    sherd__store *store = &world->store;
-    size_t done;
-
     join_warm(world, true);
-    done = sherd__give_pages(world, store->base + store->used, store->room - store->used, bytes);
-    for (int c = SHERD__CLASSES; c-- > 0 && done < bytes;)
-        for (sherd__block *block = store->joined.head[c]; block && done < bytes;
-             block = block->next)
-            done += sherd__give_pages(world, block->data, block->room, bytes - done);
+    give_pages(world, world->store.held);
 }
 
 /* Much has been taken since the last time: look at what of the pages was not needed meanwhile. */
@@ -366,7 +380,8 @@ static void end_spell(sherd_world *world)
         store->turns *= 2;
     store->left_held = 0;
     if (store->held > 2 * crest + LITTLE) {
-        give_back(world, store->held - crest - crest / 4);
+        join_warm(world, true);
+        give_pages(world, store->held - crest - crest / 4);
         store->left_held = store->held;
     }
     store->former_crest = store->crest;
@@ -398,7 +413,7 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
 {
     sherd__store *store = &world->store;
 
-    *stopped = false;
+    *stopped = store->refused = false;
     if (!sherd__may_allocate(&world->heap) || bytes < 0 || (size_t)bytes > store->room)
         return NULL;
     size_t room = room_for((size_t)bytes);
@@ -427,4 +442,13 @@ void sherd__store_give(sherd_world *world, sherd__block *block)
     store->given++;
     block->use = SHERD__WARM;
     put(&store->warm, block);
+    if (store->scarce && block->room >= SLACK)
+        trim(world);
+}
+
+void sherd__store_scarce(sherd_world *world, bool scarce)
+{
+    world->store.scarce = scarce;
+    if (scarce)
+        trim(world);
 }

@@ -115,6 +115,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     unsigned char *region =
         arena->base + control->regions + (size_t)world->rank * (size_t)control->region_bytes;
     sherd_status status = read_patience(world);
+    if (!status)
+        status = sherd__limit_join(world);
     if (status)
         return status;
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
