@@ -19,7 +19,7 @@ static int usable_cores(void)
     return CPU_COUNT(&mask);
 }
 
-static void print_machine(void)
+static void print_machine(const sherd_memory *memory)
 {
     struct utsname system;
     double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -28,7 +28,8 @@ static void print_machine(void)
         printf("system      %s %s, %s\n", system.sysname, system.release, system.machine);
     printf("cores       %ld, of which this process may use %d\n", sysconf(_SC_NPROCESSORS_ONLN),
            usable_cores());
-    printf("memory      %.1f GiB\n", bytes / (1 << 30));
+    printf("memory      %.1f GiB, of which tensors may take %.1f GiB\n", bytes / (1 << 30),
+           (double)memory->limit_bytes / (1 << 30));
     printf("transports  arena (processes of one machine, up to %d), threads\n", SHERD_MAX_RANKS);
 }
 
@@ -55,8 +56,9 @@ int cli_info(int argc, char **argv)
         return CLI_FAILED;
     }
     sherd_info info = sherd_world_info(world);
+    sherd_memory memory = sherd_world_memory(world);
     sherd_world_close(world);
-    print_machine();
+    print_machine(&memory);
     print_compute(&info);
     return fflush(stdout) == 0 ? 0 : CLI_FAILED;
 }

@@ -48,7 +48,7 @@ SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_op
  *
  * @local
  * @owns   the caller closes *out with sherd_world_close; NULL on failure
- * @errors EINVAL options out of range; ENOMEM
+ * @errors EINVAL options out of range, or a broken environment; ENOMEM
  */
 SHERD_CALL sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *options);
 
@@ -86,7 +86,8 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
- *         says what ranks are, whatever the options say), or a SHERD_GRACE that is no number of seconds; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
+ *         says what ranks are, whatever the options say), a SHERD_GRACE that is no number of seconds, or a
+ *         SHERD_ARENA_BYTES that is no number of bytes; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
  *         world while others went on; else what the closing check of the ranks returned
  */
@@ -135,13 +136,20 @@ SHERD_API const char *sherd_world_transport(const sherd_world *world);
 /** The seed that the world was opened with. @local @errors none */
 SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
 
-/* Bytes of tensor storage of this rank. */
+/*
+ * Tensor storage, in bytes. Tensors of all ranks of a machine together have a limit: SHERD_ARENA_BYTES in the environment
+ * (8G, 512M, 1073741824), or else seven eighths of the least of the machine's memory, a memory cgroup's, and RLIMIT_AS; the
+ * smallest of all ranks counts. A tensor beyond it fails with ENOMEM, and the world goes on.
+ */
 typedef struct sherd_memory {
-    int64_t live_bytes; /* alive now */
+    int64_t live_bytes; /* of this rank's tensors that are alive now */
     int64_t peak_bytes; /* the most that was alive at once since the last reset */
+    int64_t
+        held_bytes; /* what this rank has of the machine's memory for them: also what is kept for the next ones */
+    int64_t limit_bytes; /* what all ranks together may hold; 0 on paper */
 } sherd_memory;
 
-/** How much tensor storage this rank holds. @local @errors none */
+/** How much tensor storage there is, and may be. @local @errors none */
 SHERD_API sherd_memory sherd_world_memory(const sherd_world *world);
 
 /** Let peak_bytes start again from live_bytes. @local @errors none */

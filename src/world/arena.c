@@ -25,17 +25,21 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-static size_t machine_memory(void)
+/* What of the address space regions may take. */
+static size_t most_addresses(int ranks)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)1 << 32;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur >= (rlim_t)1 << 45)
+        return (size_t)1 << 45;
+    return (size_t)sherd__limit_share(limit.rlim_cur, ranks);
 }
 
-/* Bytes for one region: what was asked for, but so that all regions fit into a quarter of the address space. */
+/* Bytes for one region: what was asked for, but so that all regions fit into the address space and leave some of it. */
 static size_t region_size(int ranks, size_t asked)
 {
-    size_t most = ((size_t)1 << 45) / (size_t)ranks;
-    size_t bytes = asked ? asked : machine_memory();
+    size_t most = most_addresses(ranks) / (size_t)ranks;
+    size_t bytes = asked ? asked : (size_t)sherd__machine_memory();
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     /* Shadow memory is a multiple of this. */
     most = ((size_t)1 << 34) / (size_t)ranks;

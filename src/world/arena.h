@@ -131,6 +131,7 @@ typedef struct sherd__post {
         arrived;       /* the last meeting that it came to, from 1; stored after what it brings: */
     sherd__word taken; /* the last meeting whose verdict it has acted upon */
     uint64_t base;     /* where its next world begins, once it has closed one */
+    uint64_t held;     /* bytes of memory that its region takes */
     sherd__meeting kind;
     sherd_status status;
     uint64_t arguments;
@@ -176,6 +177,8 @@ typedef struct sherd__control {
     sherd__word death;                 /* 0 = all live; see end.h; never lowered */
     _Alignas(64) sherd__word sleepers; /* bits of ranks */
     _Alignas(64) sherd__word arrivals; /* at all meetings */
+    _Alignas(64) sherd__word held;     /* bytes of memory that all regions take */
+    sherd__word limit; /* of that: bytes & ~255 | sherd__limit_by; 0 = no rank has joined */
     sherd__verdict verdict[2];
     sherd__post post[SHERD_MAX_RANKS];
     /* Of `sherd run`, set before there are ranks; all 0 where there is none. */

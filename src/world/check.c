@@ -45,8 +45,11 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return say_closed(world);
     if (!sherd__claims_make(world))
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
-    return sherd__post_told(world, kind,
-                            world->transport->meet(world, (int)kind, SHERD_OK, 0, name));
+    sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    /* What one rank lacks, another may have lying idle. */
+    if (kind == SHERD__CHECK)
+        sherd__store_scarce(world, status == SHERD_ENOMEM);
+    return sherd__post_told(world, kind, status);
 }
 
 sherd_status sherd_world_check(sherd_world *world)

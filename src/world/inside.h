@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "base/map.h"
 #include "layout/mesh.h"
+#include "limit.h"
 #include "transport.h"
 #include "world.h"
 
@@ -18,27 +19,54 @@ typedef struct sherd__ticket {
     uint64_t ranks;
 } sherd__ticket;
 
+/* Where a block is in its life. */
+typedef enum sherd__use {
+    SHERD__LENT, /* somebody has it */
+    SHERD__WARM, /* given back as it is: to be taken again in one piece; calls may still be open on it */
+    SHERD__JOINED /* settled, and one with all that lay free beside it: to be cut */
+} sherd__use;
+
+/* What lies before the data of a block; its peers in the region lie before this, and behind the data. */
 struct sherd__block {
-    sherd__block *prev, *next; /* in its free list */
+    sherd__block *prev, *next; /* in its list */
+    sherd__block *before;      /* in the region; NULL of the first */
     unsigned char *data;
     size_t room;   /* bytes behind data */
     int64_t bytes; /* asked for */
-    int class;
-    int reading;   /* own open calls that read it */
-    int filling;   /* own open calls that write it: a result in flight */
-    bool spoiled;  /* the call that filled it was dropped: what it holds is nothing */
+    int class;     /* the largest that has a place in it */
+    sherd__use use;
+    int reading;  /* own open calls that read it */
+    int filling;  /* own open calls that write it: a result in flight */
     uint64_t made; /* the deed whose result is in flight here */
+    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
 };
 
-enum { SHERD__CLASSES = 400 };
+enum { SHERD__CLASSES = 320, SHERD__CLASS_WORDS = SHERD__CLASSES / 64 };
+
+/* Blocks that nobody has, by class; the last one put in is the head. */
+typedef struct sherd__shelf {
+    sherd__block *head[SHERD__CLASSES], *tail[SHERD__CLASSES];
+    uint64_t some[SHERD__CLASS_WORDS]; /* bits of the classes that are not empty */
+} sherd__shelf;
 
 /* The memory of this rank's region. */
 typedef struct sherd__store {
     unsigned char *base;
-    size_t used, room;
-    sherd__block *head[SHERD__CLASSES], *tail[SHERD__CLASSES];
+    size_t used, room;  /* blocks lie one behind the other in [0, used) */
+    sherd__block *last; /* the one that ends at `used` */
+    sherd__shelf warm, joined;
+    int64_t given, kept; /* blocks that became warm since the last joining; those that it left */
+    size_t lent; /* bytes of blocks that somebody has, what lies before their data included */
+    size_t crest, former_crest; /* the most that was lent in this spell and in the one before */
+    size_t taken, spell; /* bytes taken in this spell; it ends when they are more than this */
+    size_t turns;        /* a spell is so many times what is held */
+    size_t held;         /* bytes of the chunks whose pages the kernel has given, perhaps */
+    size_t left_held; /* after chunks were given back at the end of the last spell; 0 = none were */
+    uint64_t *chunk;  /* bits of those chunks */
+    bool scarce;      /* a check has said that memory is out, and none was passed since */
+    bool refused;     /* memory that the last taking asked for would have gone beyond the limit */
     sherd_memory memory;
 } sherd__store;
 
@@ -222,9 +250,36 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
 /* The alarm's status and text; 0 if it is down. */
 sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room);
 
+/* ---- store.c: blocks ------------------------------------------------------------------------- */
+
+/* A region of `room` bytes at `base`; false for lack of memory. */
+bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room);
+void sherd__store_close(sherd_world *world);
+/* A settled block of at least `bytes`. NULL: no memory, or (`*stopped`) the alarm ended a wait; then nothing has changed. */
+sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped);
+void sherd__store_give(sherd_world *world, sherd__block *block);
+/* While memory is scarce, the pages of all that is free go back to the kernel, and so do those of what is given back. */
+void sherd__store_scarce(sherd_world *world, bool scarce);
+
+/* ---- held.c: pages --------------------------------------------------------------------------- */
+
+/* Begin with a region that takes no memory, whatever a former world left there; false for lack of memory. */
+bool sherd__chunks_open(sherd_world *world);
+/* The bytes from `at` on are about to be written: hold the chunks that they are in. False: that would go beyond the limit. */
+bool sherd__hold(sherd_world *world, const unsigned char *at, size_t bytes);
+/* Give the kernel the pages of chunks that lie wholly in a free stretch, the last first, until it has `most` bytes. Returns how many. */
+size_t sherd__give_pages(sherd_world *world, const unsigned char *at, size_t bytes, size_t most);
+
+/* ---- limit.c --------------------------------------------------------------------------------- */
+
+uint64_t sherd__machine_memory(void); /* bytes */
+/* Bring what this rank may have, or SHERD_ARENA_BYTES, into the limit of all. EINVAL a malformed text. */
+sherd_status sherd__limit_join(sherd_world *world);
+/* What is the limit once all have joined; 0 bytes on paper. */
+sherd__limit sherd__limit_of(const sherd_world *world);
+
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-void sherd__store_init(sherd__store *store, unsigned char *base, size_t room);
 sherd__block *sherd__arena_take(sherd_world *world, int64_t bytes, bool *stopped);
 void sherd__arena_give(sherd_world *world, sherd__block *block);
 /* As take and give, for the library's own use: not in the memory figures. NULL: no memory. */

@@ -70,6 +70,7 @@ static void destroy(sherd_world *world)
     sherd__space_clear(&world->space);
     sherd__groups_clear(world);
     sherd__log_clear(world);
+    sherd__store_close(world);
     while (world->spare) {
         sherd__call_state *call = world->spare;
         world->spare = call->next;
@@ -114,16 +115,16 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     world->round = sherd__look(&world->post->arrived);
     world->base = world->post->base;
     sherd__put(&world->post->numbers, world->base);
-    sherd__store_init(&world->store,
-                      arena->base + control->regions +
-                          (size_t)world->rank * (size_t)control->region_bytes,
-                      (size_t)control->region_bytes);
     const char *verify = getenv("SHERD_VERIFY");
     world->verify = verify && *verify && strcmp(verify, "0") != 0;
+    unsigned char *region =
+        arena->base + control->regions + (size_t)world->rank * (size_t)control->region_bytes;
     sherd_status status = read_patience(world);
+    if (!status)
+        status = sherd__limit_join(world);
     if (status)
         return status;
-    if (!start_lanes(world))
+    if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
         return sherd__no_memory(&world->diag, "sherd_world_open");
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
