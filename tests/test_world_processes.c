@@ -194,6 +194,29 @@ static int returns_early(sherd_world *world, void *payload)
     return sherd_world_check(world) == SHERD_EPEER ? 0 : 9;
 }
 
+static int leaves_first(sherd_world *world, void *payload)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    (void)payload;
+    if (sherd_world_rank(world) == 0)
+        return 0;
+    share(world, mesh);
+    tell(world, sherd_world_check(world));
+    return 0;
+}
+
+/* Whichever rank closed its world while others went on: the world was lost, though all returned 0. */
+static void a_world_that_one_left_is_lost(void)
+{
+    for (int as = 0; as < 2; as++) {
+        int exit_status = -1;
+        CHECK_EQ(spawn(RANKS, (sherd_ranks_as)as, leaves_first, &exit_status), SHERD_EPEER);
+        CHECK_EQ(exit_status, 1);
+        CHECK_TEXT(shown->spawn_text, "rank 0 closed its world while others went on");
+    }
+}
+
 static void what_bodies_return_comes_out(void)
 {
     for (int as = 0; as < 2; as++) {
@@ -383,6 +406,7 @@ static const check_test tests[] = {
     {TEST(ranks_vanish_with_their_parent)},
     {TEST(a_rank_that_leaves_is_named)},
     {TEST(what_bodies_return_comes_out)},
+    {TEST(a_world_that_one_left_is_lost)},
     {TEST(the_status_of_a_rank_is_not_lost)},
     {TEST(rank_counts_are_limited)},
     {TEST(a_rank_that_never_comes_ends_all_at_last)},

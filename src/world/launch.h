@@ -67,6 +67,8 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
 /* Fork the ranks of a plan and watch them. */
 sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *plan,
                                     sherd__diag *diag);
+/* What a world that is over came to: its end, or what its last check said. */
+sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *diag);
 
 /* ---- pin.c, cores.c ----------------------------------------------------------------------------- */
 

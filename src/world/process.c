@@ -53,8 +53,7 @@ void sherd__end_children(const sherd__child *child, int count)
 
 /* ---- sherd_spawn ------------------------------------------------------------------------------ */
 
-/* What the world came to: the end, or what the last check said. */
-static sherd_status outcome(const sherd__arena *arena, int ranks, sherd__diag *diag)
+sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *diag)
 {
     uint64_t word = sherd__look(&arena->control->death);
 
@@ -109,7 +108,7 @@ sherd_status sherd__spawn_processes(int *exit_status, const sherd__launch_plan *
         sherd__watch_all(&watch);
         signal = watch.signal;
         *exit_status = sherd__exit_status(&arena, child, plan->ranks);
-        status = outcome(&arena, plan->ranks, diag);
+        status = sherd__outcome(&arena, plan->ranks, diag);
     }
     sherd__signals_give_back(&signals);
     if (signal)

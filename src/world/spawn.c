@@ -61,11 +61,10 @@ static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *r
         if (!status && (status = ranks[r].opened))
             *diag = ranks[r].diag;
     }
-    for (int r = 0; r < plan->ranks && !status; r++)
-        if ((status = ranks[r].closed)) {
-            diag->status = status;
-            memcpy(diag->text, plan->arena.control->post[r].last_text, sizeof diag->text);
-        }
+    if (!status)
+        status = sherd__outcome(&plan->arena, plan->ranks, diag);
+    if (status == SHERD_EPEER && *exit_status == 0)
+        *exit_status = 1;
     return status;
 }
 
