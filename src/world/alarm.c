@@ -146,5 +146,7 @@ void sherd__raise_local(sherd_world *world)
 
 void sherd_world_fail(sherd_world *world, sherd_status status, const char *text)
 {
+    if (!world)
+        return;
     sherd__raise(world, status < 0 ? status : SHERD_EINVAL, "%s", text ? text : "failed");
 }

@@ -215,10 +215,11 @@ bool sherd__block_writable(sherd_world *world, sherd__block *block)
 
 sherd_memory sherd_world_memory(const sherd_world *world)
 {
-    return world->store.memory;
+    return world ? world->store.memory : (sherd_memory){0};
 }
 
 void sherd_world_memory_reset(sherd_world *world)
 {
-    world->store.memory.peak_bytes = world->store.memory.live_bytes;
+    if (world)
+        world->store.memory.peak_bytes = world->store.memory.live_bytes;
 }

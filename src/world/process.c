@@ -260,9 +260,9 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
     sherd__arena arena;
     int rank;
 
-    *out = NULL;
-    if (!sherd__is_launched())
+    if (!out || !sherd__is_launched())
         return sherd_world_alone(out, options);
+    *out = NULL;
     sherd_status status = find_arena(&arena, &rank, &diag);
     if (!status) {
         status = join_launched(out, &arena, true, rank, options ? options : &none, &diag);

@@ -109,6 +109,9 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
 
     if (ranks < 0)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
+    if (plan->options->as != SHERD_PROCESSES && plan->options->as != SHERD_THREADS)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d is no way for ranks to live",
+                           (int)plan->options->as);
     if (ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT, "sherd_spawn: %d ranks, but an arena takes %d",
                            ranks, SHERD_MAX_RANKS);
@@ -151,8 +154,12 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
         .options = options ? options : &none, .body = body, .payload = payload};
     sherd_status status;
 
-    *exit_status = 0;
-    if (sherd__is_launched())
+    if (exit_status)
+        *exit_status = 0;
+    if (!exit_status || !body)
+        status = sherd__fail(&diag, SHERD_EINVAL, "sherd_spawn: %s is NULL",
+                             body ? "exit_status" : "body");
+    else if (sherd__is_launched())
         status = sherd__spawn_here(exit_status, &plan, &diag);
     else
         status = spawn(exit_status, &plan, &diag);
