@@ -11,10 +11,20 @@
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
+/* What is pushed where somebody passed no hooks: the pop that goes with the push finds its own. */
+static const sherd_saved_hooks no_hooks;
+
 void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
 {
-    sherd__tape *tape = sherd__tape_of(world);
+    if (!world)
+        return;
 
+    sherd__tape *tape = sherd__tape_of(world);
+    if (!hooks || (hooks->pack && !hooks->unpack)) {
+        sherd__raise(world, SHERD_EINVAL, "sherd_saved_hooks_push: %s is NULL",
+                     hooks ? "unpack" : "hooks");
+        hooks = &no_hooks;
+    }
     if (tape->unpushed == 0 && tape->hooked == tape->hook_room) {
         int room = tape->hook_room + 8;
         sherd_saved_hooks *grown =
@@ -35,8 +45,10 @@ void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
 
 void sherd_saved_hooks_pop(sherd_world *world)
 {
-    sherd__tape *tape = sherd__tape_of(world);
+    if (!world)
+        return;
 
+    sherd__tape *tape = sherd__tape_of(world);
     if (tape->unpushed > 0)
         tape->unpushed--;
     else if (tape->hooked > 0)
@@ -45,7 +57,7 @@ void sherd_saved_hooks_pop(sherd_world *world)
 
 int64_t sherd_saved_bytes(const sherd_world *world)
 {
-    const sherd__tape *tape = sherd__world_state(world, SHERD__ROOM_AUTOGRAD);
+    const sherd__tape *tape = world ? sherd__world_state(world, SHERD__ROOM_AUTOGRAD) : NULL;
     return tape ? tape->saved_bytes : 0;
 }
 

@@ -133,11 +133,12 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
 {
     static const sherd_redistribute_options none;
     const sherd_redistribute_options *o = options ? options : &none;
+    const sherd__argument need[] = {{"t", t}, {"to", to}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : to ? sherd__space_world(to->space) : NULL;
+    sherd_tensor *failed;
 
-    if (!to)
-        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                                  "sherd_redistribute: no layout to move %s to",
-                                  sherd_tensor_text(t));
+    if (!sherd__given(world, "sherd_redistribute", need, &failed))
+        return failed;
     const char *fault = dtype_fault(t, o);
     if (fault)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
@@ -226,6 +227,8 @@ sherd_tensor *sherd_full(sherd_tensor *t)
 {
     const sherd_layout *whole;
 
+    if (!t)
+        return NULL;
     if (sherd__stop(t->world, &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)

@@ -134,13 +134,20 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
 
 sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
 {
+    const sherd__argument need[] = {{"t", t}, {"layout", layout}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : layout ? sherd__space_world(layout->space) : NULL;
     int64_t coordinate[SHERD_MAX_AXES];
+    sherd_tensor *failed;
 
+    if (!sherd__given(world, "sherd_distribute", need, &failed))
+        return failed;
     /* The peers wait for this rank's part: a failure of it is theirs too. */
     if (!t->storage)
         sherd__raise_local(t->world);
     if (!t->storage || sherd__alarmed(t->world))
         return sherd__failed(t->world);
+    if (sherd__space_world(layout->space) != world)
+        return refuse(t, layout, "they are of two worlds");
     if (t->layout)
         return refuse(t, layout, "it is distributed already: use sherd_redistribute");
     if (!same_shape(t, layout))

@@ -49,6 +49,17 @@ sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed)
     return fail(world, false, diag->status, text + skip);
 }
 
+bool sherd__given(sherd_world *world, const char *function, const sherd__argument *list,
+                  sherd_tensor **result)
+{
+    *result = NULL;
+    if (!sherd__require(sherd__world_diag(world), function, list))
+        return true;
+    if (world)
+        *result = sherd__fail_diag(world, true);
+    return false;
+}
+
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
 {
     bool failed = false, distributed = false;

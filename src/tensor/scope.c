@@ -96,6 +96,9 @@ static void end(sherd__tensors *s, int start)
 
 void sherd_scope_begin(sherd_world *world)
 {
+    if (!world)
+        return;
+
     sherd__tensors *s = sherd__tensors_of(world);
     void *start = s->start;
 
@@ -110,8 +113,10 @@ void sherd_scope_begin(sherd_world *world)
 
 void sherd_scope_end(sherd_world *world)
 {
-    sherd__tensors *s = sherd__tensors_of(world);
+    if (!world)
+        return;
 
+    sherd__tensors *s = sherd__tensors_of(world);
     if (s->unopened > 0) {
         s->unopened--;
         return;
@@ -122,8 +127,10 @@ void sherd_scope_end(sherd_world *world)
 
 sherd_tensor *sherd_scope_pass(sherd_tensor *t)
 {
-    sherd__tensors *s = sherd__tensors_of(t->world);
+    if (!t)
+        return NULL;
 
+    sherd__tensors *s = sherd__tensors_of(t->world);
     if (t->scope < 0 || s->unopened > 0 || s->scopes == 0)
         return t;
 
