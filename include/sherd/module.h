@@ -168,9 +168,9 @@ typedef struct sherd_hook_options {
 } sherd_hook_options;
 
 /**
- * Register a hook before the forward; *id (may be NULL) names it for removal.
+ * Register a hook before the forward; *id (may be NULL) names it for removal, 0 on failure.
  *
- * @local   @owns `payload` is the module's from here on, also on failure   @errors ENOMEM
+ * @local   @owns `payload` is the module's from here on, also on failure: then it is destroyed   @errors ENOMEM
  */
 SHERD_CALL sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_hook hook,
                                                  const sherd_hook_options *options);
