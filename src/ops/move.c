@@ -170,12 +170,21 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
 
 /* ---- between local and global ---------------------------------------------------------------- */
 
-/* The tape has settled the gradient to the layout of the result: this rank's piece of it. */
+/*
+ * The tape has settled the gradient to the layout of the result: this rank's piece of it. A rank outside of the mesh gave
+ * nothing to the result, so its gradient is zero.
+ */
 static void from_local_back(sherd__node *node, sherd_tensor *const *grad_out,
                             sherd_tensor **grad_in)
 {
-    (void)node;
-    grad_in[0] = grad_out[0]->layout ? sherd__local_view(grad_out[0]) : grad_out[0];
+    sherd_tensor *g = grad_out[0];
+    const int64_t *shape;
+    int ndim = sherd__input_shape(node, 0, &shape);
+
+    if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
+        grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
+    else
+        grad_in[0] = g->layout ? sherd__local_view(g) : g;
 }
 
 static const sherd__backward from_local_table = {"sherd_from_local", false, from_local_back};
