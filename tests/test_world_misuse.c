@@ -98,6 +98,13 @@ MISUSE(no_world_opens_without_a_place_for_it)
     ANSWERS(world == NULL);
 }
 
+/* This test is a body of sherd_spawn itself. */
+MISUSE(a_world_is_closed_by_whom_it_belongs_to)
+{
+    REFUSES(SHERD_EINVAL, sherd_world_close(m->world));
+    ANSWERS(sherd_world_rank(m->world) >= 0);
+}
+
 MISUSE(what_needs_a_world_says_so)
 {
     const sherd_mesh *mesh;
@@ -338,6 +345,7 @@ static const check_test tests[] = {
     {TEST(questions_to_no_world_have_an_answer), {1, 2}},
     {TEST(a_log_has_no_entry_beyond_its_ends), {1, 2}},
     {TEST(no_world_opens_without_a_place_for_it), {1, 2}},
+    {TEST(a_world_is_closed_by_whom_it_belongs_to), {1, 2}},
     {TEST(what_needs_a_world_says_so), {1, 2}},
     {TEST(a_meeting_that_a_rank_missed_is_found_in_the_next), {2, 3}},
     {TEST(a_failure_of_the_callers_own_may_have_no_text), {1, 2}},

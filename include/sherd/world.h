@@ -87,7 +87,8 @@ SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
  *
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
- * @errors     what the last sherd_world_check would return; the world is freed in any case
+ * @errors     what the last sherd_world_check would return; the world is freed in any case. But EINVAL for the world that
+ *             sherd_spawn gave to a body: sherd_spawn closes it, and until then it goes on
  */
 SHERD_API sherd_status sherd_world_close(sherd_world *world);
 

@@ -285,8 +285,9 @@ sherd_status sherd__spawn_here(int *exit_status, const sherd__launch_plan *plan,
         return status;
     status = join_launched(&world, &arena, false, rank, plan->options, diag);
     if (!status) {
+        world->lent = true;
         *exit_status = plan->body(world, plan->payload);
-        status = sherd_world_close(world);
+        status = sherd__world_close(world);
         diag->status = status;
         memcpy(diag->text, arena.control->post[rank].last_text, sizeof diag->text);
     }

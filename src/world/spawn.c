@@ -44,8 +44,9 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
     *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
     if (*opened)
         return 0;
+    world->lent = true;
     int value = plan->body(world, plan->payload);
-    *closed = sherd_world_close(world);
+    *closed = sherd__world_close(world);
     return value;
 }
 

@@ -186,6 +186,15 @@ sherd_status sherd_world_close(sherd_world *world)
 {
     if (!world)
         return SHERD_OK;
+    if (world->lent)
+        return sherd__fail(
+            &world->diag, SHERD_EINVAL,
+            "sherd_world_close: sherd_spawn closes this world when its body returns");
+    return sherd__world_close(world);
+}
+
+sherd_status sherd__world_close(sherd_world *world)
+{
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->epoch = world->epoch + 1;
