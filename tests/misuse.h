@@ -73,7 +73,7 @@ static inline void misuse_fails(misuse *m, sherd_status wanted, int unused, cons
 {
     (void)unused;
     if (check_equal(sherd_world_check(m->world), wanted, file, line, call) &&
-        wanted == SHERD_EINVAL)
+        wanted == SHERD_EINVAL && !strstr(sherd_world_error(m->world), ": a saved-tensor hook: "))
         misuse_names(m, file, line, "sherd_");
 }
 

@@ -229,6 +229,108 @@ MISUSE(a_call_needs_a_module_arguments_and_a_place_for_outputs)
     sherd_module_destroy(layer);
 }
 
+/* ---- forwards and hooks that misbehave ------------------------------------------------------- */
+
+static void end_too_often(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *y = sherd_relu(in->value[0]);
+
+    for (int i = 0; i < 5; i++)
+        sherd_scope_end(sherd_module_world(self));
+    *out = (sherd_args){.count = 1, .value = {y}};
+}
+
+static void begin_only(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    for (int i = 0; i < 5; i++)
+        sherd_scope_begin(sherd_module_world(self));
+    *out = (sherd_args){.count = 1, .value = {sherd_relu(in->value[0])}};
+}
+
+static void end_before(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)in, (void)payload;
+    for (int i = 0; i < 5; i++)
+        sherd_scope_end(sherd_module_world(self));
+}
+
+MISUSE(a_forward_ends_no_scope_but_its_own)
+{
+    static const sherd_forward forwards[] = {end_too_often, begin_only};
+    const int64_t shape[] = {4, 4};
+
+    for (int i = 0; i < LEN(forwards); i++) {
+        sherd_module *module = NULL;
+        CHECK_OK(sherd_module_create(&module, m->world, forwards[i], NULL));
+        CHECK_OK(sherd_module_hook_before(NULL, module, end_before, NULL));
+        int64_t live = sherd_world_memory(m->world).live_bytes;
+        for (int times = 0; times < 10; times++) {
+            sherd_scope_begin(m->world);
+            sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+            sherd_tensor *y = sherd_module_call(module, x);
+            CHECK_NEAR(sherd_item(sherd_sum(sherd_add(x, y))), 32, 0);
+            sherd_scope_end(m->world);
+            CHECK_EQ(sherd_world_memory(m->world).live_bytes, live);
+        }
+        sherd_module_destroy(module);
+    }
+    CHECK_OK(sherd_world_check(m->world));
+}
+
+static void destroy_itself(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module *root = sherd_module_payload(self);
+
+    if (root)
+        sherd_module_destroy(root);
+    *out = *in;
+}
+
+static void call_child(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module_run(sherd_module_child(self, 0), in, out);
+}
+
+MISUSE(a_module_is_not_destroyed_in_its_own_call)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *root = NULL, *child = NULL;
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+
+    CHECK_OK(sherd_module_create(&root, m->world, call_child, NULL));
+    CHECK_OK(sherd_module_create(&child, m->world, destroy_itself,
+                                 &(sherd_module_options){.payload = BAD(root, NULL)}));
+    CHECK_OK(sherd_module_add(root, "child", child));
+    FAILS(SHERD_EINVAL, sherd_module_call(root, x));
+    sherd_module_destroy(root);
+}
+
+static void give_payload(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *other = sherd_module_payload(self);
+
+    *out = *in;
+    if (other)
+        out->value[0] = other;
+}
+
+MISUSE(an_output_is_of_the_modules_world)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_world *second = NULL;
+    sherd_module *module = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    sherd_tensor *other = sherd_constant(second, SHERD_F32, shape, 2, 1);
+    CHECK_OK(sherd_module_create(&module, m->world, give_payload,
+                                 &(sherd_module_options){.payload = BAD(other, NULL)}));
+    FAILS(SHERD_EINVAL, sherd_module_call(module, x));
+    FAILS(SHERD_EINVAL, sherd_module_call(module, BAD(other, NULL)));
+    sherd_module_destroy(module);
+    CHECK_OK(sherd_world_close(second));
+}
+
 static const check_test tests[] = {
     {TEST(questions_to_no_module_have_an_answer), {1, 2}},
     {TEST(an_argument_that_is_not_there_is_not_found), {1}},
@@ -239,5 +341,8 @@ static const check_test tests[] = {
     {TEST(the_payload_of_a_hook_goes_also_where_there_is_no_module), {1, 2}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(a_call_needs_a_module_arguments_and_a_place_for_outputs), {1, 2}},
+    {TEST(a_forward_ends_no_scope_but_its_own), {1, 2}},
+    {TEST(a_module_is_not_destroyed_in_its_own_call), {1, 2}},
+    {TEST(an_output_is_of_the_modules_world), {1, 2}},
 };
 CHECK_MAIN(tests)

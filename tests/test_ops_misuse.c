@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse of tensors, moves, operators and gradients: see misuse.h. */
+/* Misuse of tensors, moves and operators: see misuse.h. */
 #include <math.h>
 
 #include "misuse.h"
@@ -351,41 +351,24 @@ MISUSE(a_failed_operand_is_passed_on)
     sherd_world_check(m->world);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* ---- on paper -------------------------------------------------------------------------------- */
 
-static sherd_tensor *keep(sherd_tensor *t, void *context, const void **undo)
+/* There is no memory, but a tensor without elements needs none. */
+MISUSE(on_paper_there_are_tensors_without_elements)
 {
-    (void)context, (void)undo;
-    return t;
-}
+    const int64_t none[] = {0, 4};
+    sherd_world *paper = NULL;
 
-MISUSE(hooks_that_are_none_are_popped_like_others)
-{
-    const sherd_saved_hooks half = {.pack = keep}, none = {0};
-    things t = make(m->world);
-    sherd_tensor *x = sherd_require_grad(t.spread, true);
-
-    FAILS(SHERD_EINVAL, sherd_saved_hooks_push(m->world, NUL(&none)));
-    sherd_saved_hooks_pop(m->world);
-    FAILS(SHERD_EINVAL, sherd_saved_hooks_push(m->world, BAD(&half, &none)));
-    sherd_backward(sherd_sum(sherd_mul(x, x)));
-    sherd_saved_hooks_pop(m->world);
-    sherd_saved_hooks_pop(m->world);
-    CHECK(sherd_grad(x) && !sherd_tensor_failed(sherd_grad(x)));
-    CHECK_OK(sherd_world_check(m->world));
-}
-
-MISUSE(a_gradient_is_of_a_leaf_with_fractions)
-{
-    things t = make(m->world);
-    sherd_tensor *x = sherd_require_grad(t.spread, true), *y = sherd_mul(x, x);
-
-    FAILS(SHERD_EINVAL, sherd_require_grad(BAD(t.ids, t.plain), true));
-    FAILS(SHERD_EINVAL, sherd_require_grad(BAD(y, x), true));
-    FAILS(SHERD_EINVAL, sherd_backward(BAD(y, sherd_sum(y))));
-    FAILS(SHERD_EINVAL, sherd_backward(BAD(sherd_sum(t.plain), sherd_sum(sherd_mul(x, x)))));
-    ANSWERS(sherd_grad(t.ids) == NULL);
-    sherd_clear_grad(t.ids);
+    CHECK_OK(sherd_world_paper(&paper, 8));
+    sherd_tensor *t = sherd_constant(paper, SHERD_F32, none, 2, 1);
+    sherd_generator g = sherd_generator_named("g");
+    ANSWERS(!sherd_tensor_failed(sherd_relu(sherd_add(t, t))));
+    ANSWERS(!sherd_tensor_failed(sherd_dropout(sherd_layer_norm(t, NULL, NULL, 1e-5), 0.5, &g)));
+    ANSWERS(!sherd_tensor_failed(sherd_cast(sherd_matmul(t, sherd_transpose(t, 0, 1)), SHERD_F16)));
+    CHECK_OK(sherd_world_check(paper));
+    ANSWERS(sherd_tensor_failed(sherd_sum(t)));
+    CHECK_EQ(sherd_world_check(paper), SHERD_ENOTSUP);
+    CHECK_OK(sherd_world_close(paper));
 }
 
 /* ---- another world --------------------------------------------------------------------------- */
@@ -429,8 +412,7 @@ static const check_test tests[] = {
     {TEST(an_operator_needs_its_operands), {1, 2}},
     {TEST(an_operator_needs_numbers_that_fit), {1, 2}},
     {TEST(a_failed_operand_is_passed_on), {1, 2}},
-    {TEST(hooks_that_are_none_are_popped_like_others), {1, 2}},
-    {TEST(a_gradient_is_of_a_leaf_with_fractions), {1, 2}},
+    {TEST(on_paper_there_are_tensors_without_elements), {1}},
     {TEST(two_worlds_do_not_mix), {1, 2}},
 };
 CHECK_MAIN(tests)

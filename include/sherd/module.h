@@ -57,7 +57,11 @@ SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *wor
                                             sherd_forward forward,
                                             const sherd_module_options *options);
 
-/** Destroy a root module with its children, parameters and hooks; NULL or a child is a no-op. @local @errors none */
+/**
+ * Destroy a root module with its children, parameters and hooks; NULL or a child is a no-op.
+ *
+ * @local   @errors EINVAL in a call of it or of a module below: then it stays; by the alarm
+ */
 SHERD_API void sherd_module_destroy(sherd_module *module);
 
 /**

@@ -28,7 +28,12 @@ typedef struct sherd_tensor sherd_tensor;
 /** Open a scope: tensors made from now on belong to it. @local @errors ENOMEM raises the alarm */
 SHERD_API void sherd_scope_begin(sherd_world *world);
 
-/** End the innermost scope and release what was made in it. @local @errors none; a no-op on the outermost */
+/**
+ * End the innermost scope and release what was made in it. A forward or a hook ends only scopes that it began; those that it
+ * does not end are joined to that of the module's call.
+ *
+ * @local   @errors none; a no-op on the outermost
+ */
 SHERD_API void sherd_scope_end(sherd_world *world);
 
 /**

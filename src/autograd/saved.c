@@ -136,8 +136,9 @@ static bool keeps_source(const sherd_tensor *t)
 
 static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
 {
-    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s for %s", which,
-                 other ? sherd_tensor_text(other) : "NULL", sherd_tensor_text(t));
+    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s%s for %s", which,
+                 other ? sherd_tensor_text(other) : "NULL",
+                 other && other->world != world ? " of another world" : "", sherd_tensor_text(t));
     return false;
 }
 
@@ -148,12 +149,13 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     bool recording = sherd_set_recording(world, false), good = false;
     sherd_tensor *packed, *kept = NULL;
 
-    sherd_scope_begin(world);
+    int floor = sherd__scope_enter(world);
     k->packed = true;
     k->hooks = *hooks;
     packed = hooks->pack(t, hooks->context, &k->undo);
-    if (!packed)
-        wrong_hook(world, "pack", t, NULL);
+    sherd__scope_leave(world, floor);
+    if (!packed || packed->world != world)
+        wrong_hook(world, "pack", t, packed);
     else if (!packed->storage)
         sherd__raise_local(world);
     else if (!(kept = sherd__detached(packed)))
@@ -241,7 +243,8 @@ void sherd__save(sherd__node *node, int slot, sherd_tensor *t)
 
 static bool is_like(const sherd__kept *k, const sherd_tensor *t)
 {
-    return t->layout == k->layout && t->dtype == k->dtype && t->ndim == k->ndim &&
+    return t->world == k->world && t->layout == k->layout && t->dtype == k->dtype &&
+           t->ndim == k->ndim &&
            memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
 }
 
@@ -251,9 +254,10 @@ static sherd_tensor *unpack(sherd__kept *k)
     bool recording = sherd_set_recording(world, false);
     sherd_tensor *t;
 
-    sherd_scope_begin(world);
+    int floor = sherd__scope_enter(world);
     t = k->hooks.unpack(k->kept, k->hooks.context, k->undo);
-    if (t && !t->storage)
+    sherd__scope_leave(world, floor);
+    if (t && t->world == world && !t->storage)
         sherd__raise_local(world);
     else if (!t || !is_like(k, t))
         wrong_hook(world, "unpack", k->kept, t);

@@ -63,6 +63,8 @@ static bool is_good(sherd_module *m, const sherd_args *out)
     for (int i = 0; !fault && i < out->count; i++)
         if (!out->value[i])
             fault = "one of its outputs is NULL";
+        else if (out->value[i]->world != m->world)
+            fault = "one of its outputs is of another world";
     if (fault) {
         complain(m, fault);
         return false;
@@ -106,12 +108,13 @@ void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *ou
     if (!is_given(module, in, out))
         return;
     arguments = *in;
-    sherd_scope_begin(module->world);
+    int floor = sherd__scope_enter(module->world);
     if (!count_fits(in)) {
         complain(module, "the number of arguments is out of range");
         arguments.count = 0;
     }
     run(module, &arguments, &result);
+    sherd__scope_leave(module->world, floor);
     if (is_good(module, &result)) {
         for (int i = 0; i < result.count; i++)
             sherd_scope_pass(result.value[i]);

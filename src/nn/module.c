@@ -67,9 +67,25 @@ static void destroy_tree(sherd_module *m)
     sherd__free(heap, m);
 }
 
+static bool is_running(const sherd_module *m)
+{
+    bool running = m->running > 0;
+
+    for (int i = 0; !running && i < m->children; i++)
+        running = is_running(m->child[i].module);
+    return running;
+}
+
 void sherd_module_destroy(sherd_module *module)
 {
-    if (module && !module->parent)
+    if (!module || module->parent)
+        return;
+    /* Its own code would go on in what is no longer there. */
+    if (is_running(module))
+        sherd__raise(module->world, SHERD_EINVAL,
+                     "sherd_module_destroy: module \"%s\" or one below it is being called",
+                     sherd__module_name(module));
+    else
         destroy_tree(module);
 }
 

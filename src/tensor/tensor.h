@@ -77,6 +77,14 @@ bool sherd__given(sherd_world *world, const char *function, const sherd__argumen
  */
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
 
+/*
+ * A scope around code of the user's (a forward, a hook), which may forget ends or end too often. Between the two
+ * sherd_scope_end does not end this scope or one around it. Leaving gives it what is in scopes that were not ended, and
+ * lets sherd_scope_end end it. `before` is what entering returned.
+ */
+int sherd__scope_enter(sherd_world *world);
+void sherd__scope_leave(sherd_world *world, int before);
+
 /* New tensors, contents undefined, in the current scope; the failed tensor for lack of memory. */
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                const int64_t *shape, unsigned varies);
