@@ -5,6 +5,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 ARGS ?=
 SECONDS ?= 60
 SEED ?=
+PREFIX ?= /usr/local
 MAKEFLAGS += --no-print-directory
 , := ,
 
@@ -14,7 +15,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
 TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
-.PHONY: all run test asan tsan lint symbols format bench proof fuzz stress clean help
+.PHONY: all run test install asan tsan lint symbols format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -30,12 +31,16 @@ ready:
 	$(call configure,$(BUILD),)
 
 run: ready ## train the GPT example (make run ARGS="--mesh tp=2 --steps 100")
-	@cmake --build $(BUILD) --parallel $(JOBS) --target example_gpt sherd_cli
+	@cmake --build $(BUILD) --parallel $(JOBS) --target example_gpt parts
 	@$(BUILD)/examples/gpt $(ARGS)
 
 test: ready ## build and run all tests
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --parallel $(JOBS) $(ARGS)
+
+install: ready ## install libraries, headers and the command (make install PREFIX=/usr/local)
+	@cmake --build $(BUILD) --parallel $(JOBS) --target parts
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 asan: ## run the tests under the address and undefined behaviour sanitizers
 	@tools/bootstrap.sh

@@ -214,6 +214,28 @@ void cli_sheet_name(char *out, size_t room, const cli_picture *picture, int64_t 
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
+/* Figures stop below 2^62, as those of plans do. */
+static int64_t cut(bool good, int64_t value)
+{
+    return good ? value : ((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product = 0;
+    bool good = sherd__mul(a, b, &product);
+
+    return cut(good, product);
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    int64_t sum = 0;
+    bool good = sherd__add(a, b, &sum);
+
+    return cut(good, sum);
+}
+
 static bool holds(const cli_side *side, const cli_block *block, int rank)
 {
     for (int i = 0; i < block->count; i++)
@@ -231,11 +253,11 @@ bool cli_piece_of(cli_piece *out, const cli_picture *picture, const cli_block *t
     *out = (cli_piece){.from = from};
     if (!sherd__box_meet(&block->box, &target->box, &out->box))
         return false;
-    bytes = sherd__box_count(&out->box) * (int64_t)picture->element_bytes;
+    bytes = times(sherd__box_count(&out->box), (int64_t)picture->element_bytes);
     for (int i = 0; i < target->count; i++) {
         bool own = holds(source, block, picture->side[1].rank[target->first + i]);
-        int64_t received = (picture->addends - own) * bytes;
-        out->bytes_total += received;
+        int64_t received = times(picture->addends - own, bytes);
+        out->bytes_total = plus(out->bytes_total, received);
         out->bytes_max = sherd__max(out->bytes_max, received);
     }
     return true;
@@ -253,9 +275,9 @@ int64_t cli_block_received(const cli_picture *picture, const cli_block *target)
             if (!sherd__box_meet(&source->block[b].box, &target->box, &meet))
                 continue;
             bool own = holds(source, &source->block[b], picture->side[1].rank[target->first + i]);
-            received += (picture->addends - own) * sherd__box_count(&meet);
+            received = plus(received, times(picture->addends - own, sherd__box_count(&meet)));
         }
-        most = sherd__max(most, received * (int64_t)picture->element_bytes);
+        most = sherd__max(most, times(received, (int64_t)picture->element_bytes));
     }
     return most;
 }

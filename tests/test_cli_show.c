@@ -405,6 +405,16 @@ static void refusals(void)
         check_refusal(&list[i]);
 }
 
+/* A tensor of 2^62 - 1 elements has four times as many bytes: the figures stop where those of plans do. */
+static void bytes_beyond_all_numbers_stop_at_the_last(void)
+{
+    const program_end *end = DRAWN("--mesh 2 --shape 4611686018427387903 --from S(0) --to R");
+
+    CHECK_EQ(end->status, 0);
+    CHECK(strstr(end->out, "       4 EiB  0 -> 0,1") && strstr(end->out, "       4 EiB  1 -> 0,1"));
+    CHECK(!strstr(end->out, "-9") && !strstr(end->out, "8 EiB"));
+}
+
 static const check_test tests[] = {
     {TEST(a_layout_is_a_grid_to_scale)},
     {TEST(uneven_shards_are_uneven)},
@@ -412,6 +422,7 @@ static const check_test tests[] = {
     {TEST(labels_without_room_get_letters)},
     {TEST(higher_dims_are_sheets)},
     {TEST(what_must_move_is_said)},
+    {TEST(bytes_beyond_all_numbers_stop_at_the_last)},
     {TEST(color_is_for_terminals)},
     {TEST(pieces_add_up_to_the_bound)},
     {TEST(blocks_cover_every_sheet_once)},

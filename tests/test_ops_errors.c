@@ -101,7 +101,7 @@ static const wrong_case wrong_cases[] = {
     {dropout_p, "sherd_dropout: p = 1 is outside of [0,1): a is f32[4,3]%s"},
     {dropout_generator, "sherd_dropout: no generator: a is f32[4,3]%s"},
     {transpose_dims, "sherd_transpose: no dims 1 and 2: a is f32[4,3]%s"},
-    {no_layout, "sherd_redistribute: no layout to move f32[3]%s to"},
+    {no_layout, "sherd_redistribute: to is NULL"},
     {view_shape, "sherd_view: the new shape has 5 elements, not 12: a is f32[4,3]%s"},
 };
 

@@ -190,11 +190,39 @@ static void a_leaf_keeps_what_is_no_larger(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The mesh has ranks 1 and 2. The others go along, and their plain leaves have gradients of the same shapes. */
+static void a_rank_outside_of_the_mesh_gets_zeroes(sherd_world *world)
+{
+    const int64_t two = 2, rows[] = {4, 3}, piece[] = {2, 3};
+    const sherd_mesh *mesh = NULL;
+    const sherd_layout *layout = NULL;
+    bool inside = sherd_world_rank(world) == 1 || sherd_world_rank(world) == 2;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &two, NULL, (const int[]){1, 2}));
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, rows, "S(0)", NULL));
+    sherd_tensor *bias = sherd_require_grad(sherd_constant(world, SHERD_F64, &rows[1], 1, 1), true);
+    sherd_tensor *mine = sherd_require_grad(sherd_constant(world, SHERD_F64, piece, 2, 1), true);
+    sherd_placement s = sherd_shard(0);
+    sherd_tensor *x = sherd_from_local(mine, mesh, &s, &(sherd_from_local_options){.shape = rows});
+    sherd_tensor *y = sherd_add(sherd_add(x, bias), sherd_constant_on(layout, SHERD_F64, 1));
+    sherd_backward(sherd_sum(y));
+    CHECK_OK(sherd_world_check(world));
+    sherd_tensor *of_bias = sherd_grad(bias), *of_mine = sherd_grad(mine);
+    if (CHECK(of_bias && of_mine)) {
+        CHECK_TEXT(sherd_tensor_text(of_bias), "f64[3]");
+        CHECK_TEXT(sherd_tensor_text(of_mine), "f64[2,3]");
+        CHECK_NEAR(((const double *)sherd_tensor_read(of_bias))[0], inside ? 4 : 0, 0);
+        CHECK_NEAR(((const double *)sherd_tensor_read(of_mine))[5], inside ? 1 : 0, 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(redistributed_gradients_come_back), {1, 3, 4}},
     {TEST(local_pieces_get_their_gradients), {1, 3, 4}},
     {TEST(gradients_of_local_and_full_are_pieces), {1, 3, 4}},
     {TEST(promoted_leaves_get_plain_gradients), {1, 3, 4}},
     {TEST(a_leaf_keeps_what_is_no_larger), {2, 3}},
+    {TEST(a_rank_outside_of_the_mesh_gets_zeroes), {3, 4}},
 };
 CHECK_MAIN(tests)

@@ -280,6 +280,30 @@ static void ten_thousand_ranks_are_counted(void)
     close_paper(&p);
 }
 
+/* Elements have a number, their bytes and addends have none: figures stop below 2^62, and none wraps around. */
+static void figures_stop_below_the_limit(void)
+{
+    const int64_t most = ((int64_t)1 << 62) - 1;
+    /* A reduction first, so that there is a chain of steps to add up. */
+    const sherd_plan_options chain = {.forbidden = 1u << SHERD_STEP_REDUCE_EXCHANGE};
+    const sherd_plan *plan = NULL;
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_layout *from = paper_layout(&p, "[4611686018427387903] P(sum:x) on (x=4)");
+    const sherd_layout *to = paper_layout(&p, "[4611686018427387903] on (u=4@4,5,6,7)");
+    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &chain));
+    if (plan) {
+        const sherd_plan_price *price = sherd_plan_price_of(plan);
+        CHECK_EQ(sherd_plan_steps(plan), 2);
+        CHECK_EQ(price->recv_max_bytes, most);
+        CHECK_EQ(price->recv_total_bytes, most);
+        CHECK_EQ(price->send_max_bytes, most);
+        CHECK_EQ(price->peak_bytes, most);
+    }
+    close_paper(&p);
+}
+
 static const check_test tests[] = {
     {TEST(every_pair_of_layouts_on_two_meshes_is_exact)},
     {TEST(cuts_and_all_reductions_are_exact)},
@@ -289,5 +313,6 @@ static const check_test tests[] = {
     {TEST(what_cannot_be_is_refused)},
     {TEST(every_failed_allocation_is_survived)},
     {TEST(ten_thousand_ranks_are_counted)},
+    {TEST(figures_stop_below_the_limit)},
 };
 CHECK_MAIN(tests)

@@ -341,11 +341,47 @@ static void coordinate_0_keeps_its_storage(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The table of docs/concepts.md and the words of comm.h. */
+static void the_log_has_the_names_of_the_steps(sherd_world *world)
+{
+    static const struct {
+        const char *from, *to, *op, *axes; /* op NULL = nothing travels */
+    } moves[] = {
+        {"[8,8] on (x=2,y=2)", "[8(x),8] on (x=2,y=2)", NULL, NULL},
+        {"[8(x),8] on (x=2,y=2)", "[8,8] on (x=2,y=2)", "all_gather", "x"},
+        {"[8(x,y),8] on (x=2,y=2)", "[8,8] on (x=2,y=2)", "all_gather", "x,y"},
+        {"[8(x),8] on (x=2,y=2)", "[8,8(x)] on (x=2,y=2)", "all_to_all", "x"},
+        {"[8(x,y),4] on (x=2,y=2)", "[8(y,x),4] on (x=2,y=2)", "exchange", "x,y"},
+        {"[10(x:4,6)] on (x=2,y=2)", "[10(x)] on (x=2,y=2)", "exchange", "x"},
+        {"[8,8] P(sum:y) on (x=2,y=2)", "[8(y),8] on (x=2,y=2)", "reduce_scatter", "y"},
+        {"[8(x),4] P(sum:y) on (x=2,y=2)", "[8,4(x)] on (x=2,y=2)", "reduce_exchange", "x,y"},
+        {"[8,8] P(sum:y) on (x=2,y=2)", "[8,8] on (x=2,y=2)", "all_reduce", "y"},
+        {"[8(x),8] on (x=2,y=2)", "[8(z),8] on (z=4@3,2,1,0)", "exchange", "world"},
+    };
+
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_layout *from, *to;
+        CHECK_OK(sherd_layout_parse(&from, world, moves[i].from, NULL));
+        CHECK_OK(sherd_layout_parse(&to, world, moves[i].to, NULL));
+        sherd_scope_begin(world);
+        sherd_comm_reset(world);
+        CHECK(sherd__move_to(sherd_constant_on(from, SHERD_F32, 1), to, false)->layout == to);
+        CHECK_EQ(sherd_comm_count(world), moves[i].op ? 1 : 0);
+        if (moves[i].op) {
+            CHECK_TEXT(sherd_comm_get(world, 0).op, moves[i].op);
+            CHECK_TEXT(sherd_comm_get(world, 0).axes, moves[i].axes);
+        }
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(every_path_is_exact), {4}},
     {TEST(many_go_round_by_round), {4}},
     {TEST(a_strided_source_goes_all_the_way), {4}},
     {TEST(the_log_counts_each_step), {4}},
+    {TEST(the_log_has_the_names_of_the_steps), {4}},
     {TEST(intermediates_go_when_their_step_is_done), {4}},
     {TEST(a_failure_in_any_step_fails_on_all), {4}},
     {TEST(an_alarm_between_steps_leaves_nothing), {4}},

@@ -71,8 +71,9 @@ typedef struct sherd_saved_hooks {
  * Inner hooks (pushed later) replace outer ones.
  *
  * @local
+ * @shapes hooks: pack NULL = tensors are kept as they are
  * @owns   copied; `context` and what `undo` points to must live as long as any tensor packed with them
- * @errors ENOMEM raises the alarm
+ * @errors EINVAL hooks NULL, pack without unpack: then tensors are kept as they are until the pop; ENOMEM; by the alarm
  */
 SHERD_API void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks);
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The comm log: what moved on this rank, counted by kind and axes. */
+/*
+ * The comm log: what moved on this rank, counted by kind and axes. The kinds are those of a plan's steps in which something
+ * travels (sherd_step_kind_name), so neither "slice" nor "partition"; and "share", where ranks tell each other a few
+ * numbers (sherd_from_local, the norm of gradients).
+ */
 #ifndef SHERD_COMM_H
 #define SHERD_COMM_H
 
@@ -8,8 +12,9 @@
 SHERD_BEGIN
 
 typedef struct sherd_comm_entry {
-    const char *op;   /* "exchange", "reduce_exchange", "all_reduce", ... */
-    const char *axes; /* "tp", "dp,tp" */
+    /* "exchange", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "reduce_exchange", "share" */
+    const char *op;
+    const char *axes; /* "tp", "dp,tp"; "world" where a tensor goes to another mesh */
     int64_t calls;
     int64_t bytes_received;
     int64_t nanoseconds; /* in the call, waiting included */

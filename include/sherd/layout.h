@@ -85,8 +85,8 @@ typedef struct sherd_box {
  * @shapes shape: int64_t[ndim], each >= 0; placements: sherd_placement[axes of mesh], unset = replicate;
  *         options: NULL = default order and cuts
  * @owns   *out belongs to the world; NULL on failure
- * @errors EINVAL a dim out of range, an order that is none, sizes that do not add up, mixed partial ops (only sum
- *         with avg may mix); ELIMIT too many dims or a size of 2^62 or more; ENOMEM
+ * @errors EINVAL a negative number of dims or size, a dim out of range, an order that is none, sizes that do not add up,
+ *         mixed partial ops (only sum with avg may mix); ELIMIT too many dims or a size of 2^62 or more; ENOMEM
  */
 SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mesh,
                                             int ndim, const int64_t *shape,

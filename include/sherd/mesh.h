@@ -71,7 +71,7 @@ SHERD_API int64_t sherd_mesh_ranks(const sherd_mesh *mesh);
  * Coordinates of a rank of the world.
  *
  * @local
- * @shapes coordinate: int64_t[axes], written if the rank is in the mesh
+ * @shapes coordinate: int64_t[axes], written if the rank is in the mesh; NULL = not asked for
  * @errors none; false if the rank is not in the mesh
  */
 SHERD_API bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate);

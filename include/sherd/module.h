@@ -57,7 +57,11 @@ SHERD_CALL sherd_status sherd_module_create(sherd_module **out, sherd_world *wor
                                             sherd_forward forward,
                                             const sherd_module_options *options);
 
-/** Destroy a root module with its children, parameters and hooks; NULL or a child is a no-op. @local @errors none */
+/**
+ * Destroy a root module with its children, parameters and hooks; NULL or a child is a no-op.
+ *
+ * @local   @errors EINVAL in a call of it or of a module below: then it stays; by the alarm
+ */
 SHERD_API void sherd_module_destroy(sherd_module *module);
 
 /**
@@ -169,9 +173,9 @@ typedef struct sherd_hook_options {
 } sherd_hook_options;
 
 /**
- * Register a hook before the forward; *id (may be NULL) names it for removal.
+ * Register a hook before the forward; *id (may be NULL) names it for removal, 0 on failure.
  *
- * @local   @owns `payload` is the module's from here on, also on failure   @errors ENOMEM
+ * @local   @owns `payload` is the module's from here on, also on failure: then it is destroyed   @errors ENOMEM
  */
 SHERD_CALL sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_hook hook,
                                                  const sherd_hook_options *options);

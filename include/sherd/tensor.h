@@ -4,8 +4,8 @@
  * the global shape, its storage holds this rank's box.
  *
  * Functions that return a tensor are expressions: on failure they raise the world's alarm and return the
- * world's failed tensor (never NULL), which every later expression passes on (see world.h). Their @errors
- * are what sherd_world_check() then returns. A tensor returned by an expression belongs to the current
+ * world's failed tensor, which every later expression passes on (see world.h); NULL only where no argument leads to
+ * a world. Their @errors are what sherd_world_check() then returns. A tensor returned by an expression belongs to the current
  * *scope* of its world; ending the scope releases it. The outermost scope ends with the world.
  *
  * A plain tensor carries the set of mesh axes over which it *varies*, as far as sherd knows: data of
@@ -28,7 +28,12 @@ typedef struct sherd_tensor sherd_tensor;
 /** Open a scope: tensors made from now on belong to it. @local @errors ENOMEM raises the alarm */
 SHERD_API void sherd_scope_begin(sherd_world *world);
 
-/** End the innermost scope and release what was made in it. @local @errors none; a no-op on the outermost */
+/**
+ * End the innermost scope and release what was made in it. A forward or a hook ends only scopes that it began; those that it
+ * does not end are joined to that of the module's call.
+ *
+ * @local   @errors none; a no-op on the outermost
+ */
 SHERD_API void sherd_scope_end(sherd_world *world);
 
 /**
@@ -54,7 +59,7 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
  * @local
  * @shapes shape: int64_t[ndim]; data: row-major, product of shape elements of `dtype`
  * @owns   the result belongs to the scope; `data` is only read
- * @errors EINVAL a negative size, data NULL; ELIMIT; ENOMEM
+ * @errors EINVAL a negative size, a dtype that is none, data NULL; ELIMIT; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                         int ndim, const void *data);
@@ -86,7 +91,7 @@ SHERD_API sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dty
  * the value and the others 0.
  *
  * @local   @owns the result belongs to the scope   @errors EINVAL a dtype that is none; ENOTSUP a pending reduction other than sum;
- * ENOMEM. NULL for a NULL layout, which has no world to fail in
+ * ENOMEM
  */
 SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype,
                                           double value);
@@ -100,7 +105,7 @@ typedef struct sherd_generator {
     uint64_t calls; /* counts up with every use */
 } sherd_generator;
 
-/** A generator at its first call. @local @errors none */
+/** A generator at its first call; NULL is "". @local @errors none */
 SHERD_API sherd_generator sherd_generator_named(const char *name);
 
 /* What to draw. A plain value; make one with sherd_normal or sherd_uniform. */
@@ -160,8 +165,7 @@ SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype
  * @local
  * @numerics as sherd_random
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype without fractions, a pending reduction, no generator; ENOMEM. NULL for a NULL layout, which has no
- *           world to fail in
+ * @errors   EINVAL a dtype without fractions, a pending reduction, no generator; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
                                         sherd_distribution distribution,
@@ -183,9 +187,19 @@ SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 /** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
-/** Whether this is the failed tensor. @local @errors none */
+/**
+ * Whether this is the failed tensor, or NULL. For what stays on this rank only: ranks may differ here, at one line, so
+ * never put a collective call behind it; decide on the status of sherd_world_check (see world.h).
+ *
+ * @local   @errors none
+ */
 SHERD_API bool sherd_tensor_failed(const sherd_tensor *t);
-/** "f32[8(x),4] on (x=2)", or "f32[8,4]" if plain. @local @owns borrowed, until the next call on this tensor @errors none */
+/**
+ * "f32[8(x),4] on (x=2)", or "f32[8,4]" if plain; "the failed tensor". Written when it is first asked for (only the dtype
+ * for lack of memory); the same pointer from then on.
+ *
+ * @local   @owns borrowed from the tensor, as long as it lives   @errors none
+ */
 SHERD_API const char *sherd_tensor_text(sherd_tensor *t);
 
 /**
@@ -221,7 +235,7 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 
 /**
- * The value of a tensor of one element. NaN after the alarm.
+ * The value of a tensor of one element. NaN after the alarm, and of NULL.
  *
  * @collective the tensor's mesh, if it is distributed and not replicated everywhere
  * @errors     EINVAL not one element; EDIFFER; EPEER
@@ -316,7 +330,7 @@ SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *
  * Move many tensors at once: one call per group and step, however many tensors. Not recorded.
  *
  * @collective all meshes that tensors are on or go to, with one and the same list; the world, where one goes to another mesh
- * @shapes     out, t, to: [count]; out[i] is t[i] where the layouts are equal
+ * @shapes     out, t, to: [count], 0 or less = nothing to move; out[i] is t[i] where the layouts are equal
  * @owns       the results belong to the scope
  * @errors     as sherd_redistribute; then every out[i] is the failed tensor
  */

@@ -8,6 +8,29 @@
  * on tensors that fails raises the world's *alarm* and returns the world's failed tensor, which every
  * later expression passes on; no rank drops out of step, and no rank hangs. sherd_world_check() is where
  * the alarm is read and lowered: all ranks get the same status and text there and go on.
+ *
+ * Decide on a status only: on that of sherd_world_check(), or of a collective function. Whether a tensor has failed
+ * (sherd_tensor_failed, or sherd_tensor_read giving NULL) is no such answer: one rank may have seen the alarm of another
+ * already where a third has not, so at one line of the program the ranks differ. A collective call in a branch of that is
+ * made by some ranks only.
+ *
+ *     y = sherd_matmul(x, w);
+ *     if (sherd_world_check(world))          all ranks go the same way
+ *         return skip_this_step(world);
+ *
+ * What a NULL does. An argument that a header does not allow to be NULL must not be; where it is, that is answered:
+ * - a function that returns a status returns EINVAL, and clears *out. The text is in the error of the world that another
+ *   argument leads to; there a collective function also tells the others, so that all ranks get EINVAL;
+ * - an expression, and what else works on tensors, fails with EINVAL in the world that another argument leads to. Where
+ *   none does, an expression returns NULL, and what returns nothing does nothing;
+ * - a question answers what it answers where there is nothing to tell of: a count is 0, the number of a rank or an axis
+ *   -1, a pointer NULL, a text "", a truth false, a box empty. Only sherd_tensor_failed(NULL) is true;
+ * - to release, destroy, close, end, clear or pop nothing does nothing.
+ * The failed tensor may be asked and used like any other: it has no dims, no layout and no data. A number that is out of
+ * range is EINVAL, or ELIMIT where it is merely too large; a question about it has the answer of what is not there. A
+ * handle of another world is EINVAL in the world of the first argument. What nobody can find out: a handle that is no
+ * longer there (of a closed world, a destroyed module, a tensor that was released more often than retained), an array
+ * shorter than was said.
  */
 #ifndef SHERD_WORLD_H
 #define SHERD_WORLD_H
@@ -69,7 +92,8 @@ SHERD_CALL sherd_status sherd_world_paper(sherd_world **out, int ranks);
  *
  * @collective the world; local for a paper world or a world of one rank
  * @owns       frees `world`; NULL is a no-op
- * @errors     what the last sherd_world_check would return; the world is freed in any case. EINVAL in a forked process
+ * @errors     what the last sherd_world_check would return; the world is freed in any case. But EINVAL in a forked process,
+ *             and for the world that sherd_spawn gave to a body: sherd_spawn closes it, and until then it goes on
  */
 SHERD_API sherd_status sherd_world_close(sherd_world *world);
 
@@ -85,7 +109,7 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * @shapes *exit_status: 0 if every body returned 0 and no rank was lost; else the first value that is not 0, 128 + signal
  *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
- * @errors EINVAL ranks < 0, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
+ * @errors EINVAL ranks < 0, an `as` that is none, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
  *         says what ranks are, whatever the options say), a SHERD_GRACE that is no number of seconds, or a
  *         SHERD_ARENA_BYTES that is no number of bytes; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its

@@ -221,10 +221,10 @@ static sherd_tensor *seed(const sherd_tensor *loss)
 
 void sherd_backward(sherd_tensor *loss)
 {
-    sherd_world *world = loss->world;
+    sherd_world *world = sherd_tensor_world(loss);
     queue q = {.world = world};
 
-    if (!is_loss(loss))
+    if (!loss || !is_loss(loss))
         return;
     bool recording = sherd_set_recording(world, false);
     sherd_scope_begin(world);

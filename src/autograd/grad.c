@@ -163,16 +163,17 @@ void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
 
 void sherd_clear_grad(sherd_tensor *leaf)
 {
-    sherd__set_grad(leaf, NULL);
+    if (leaf)
+        sherd__set_grad(leaf, NULL);
 }
 
 sherd_tensor *sherd_grad(sherd_tensor *leaf)
 {
-    sherd_tensor *grad = leaf->grad;
     const sherd_layout *to;
 
-    if (sherd__is_failed(leaf))
+    if (sherd_tensor_failed(leaf))
         return leaf;
+    sherd_tensor *grad = leaf->grad;
     if (!grad || !leaf->layout)
         return grad;
     if (sherd__layout_settle(&to, leaf->layout) != SHERD_OK)

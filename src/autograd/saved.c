@@ -11,10 +11,20 @@
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
+/* What is pushed where somebody passed no hooks: the pop that goes with the push finds its own. */
+static const sherd_saved_hooks no_hooks;
+
 void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
 {
-    sherd__tape *tape = sherd__tape_of(world);
+    if (!world)
+        return;
 
+    sherd__tape *tape = sherd__tape_of(world);
+    if (!hooks || (hooks->pack && !hooks->unpack)) {
+        sherd__raise(world, SHERD_EINVAL, "sherd_saved_hooks_push: %s is NULL",
+                     hooks ? "unpack" : "hooks");
+        hooks = &no_hooks;
+    }
     if (tape->unpushed == 0 && tape->hooked == tape->hook_room) {
         int room = tape->hook_room + 8;
         sherd_saved_hooks *grown =
@@ -35,8 +45,10 @@ void sherd_saved_hooks_push(sherd_world *world, const sherd_saved_hooks *hooks)
 
 void sherd_saved_hooks_pop(sherd_world *world)
 {
-    sherd__tape *tape = sherd__tape_of(world);
+    if (!world)
+        return;
 
+    sherd__tape *tape = sherd__tape_of(world);
     if (tape->unpushed > 0)
         tape->unpushed--;
     else if (tape->hooked > 0)
@@ -45,7 +57,7 @@ void sherd_saved_hooks_pop(sherd_world *world)
 
 int64_t sherd_saved_bytes(const sherd_world *world)
 {
-    const sherd__tape *tape = sherd__world_state(world, SHERD__ROOM_AUTOGRAD);
+    const sherd__tape *tape = world ? sherd__world_state(world, SHERD__ROOM_AUTOGRAD) : NULL;
     return tape ? tape->saved_bytes : 0;
 }
 
@@ -114,8 +126,9 @@ static bool keeps_source(const sherd_tensor *t)
 
 static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
 {
-    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s for %s", which,
-                 other ? sherd_tensor_text(other) : "NULL", sherd_tensor_text(t));
+    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s%s for %s", which,
+                 other ? sherd_tensor_text(other) : "NULL",
+                 other && other->world != world ? " of another world" : "", sherd_tensor_text(t));
     return false;
 }
 
@@ -126,12 +139,13 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     bool recording = sherd_set_recording(world, false), good = false;
     sherd_tensor *packed, *kept = NULL;
 
-    sherd_scope_begin(world);
+    int floor = sherd__scope_enter(world);
     k->packed = true;
     k->hooks = *hooks;
     packed = hooks->pack(t, hooks->context, &k->undo);
-    if (!packed)
-        wrong_hook(world, "pack", t, NULL);
+    sherd__scope_leave(world, floor);
+    if (!packed || packed->world != world)
+        wrong_hook(world, "pack", t, packed);
     else if (!packed->storage)
         sherd__raise_failed(world);
     else if (!(kept = sherd__detached(packed)))
@@ -219,7 +233,8 @@ void sherd__save(sherd__node *node, int slot, sherd_tensor *t)
 
 static bool is_like(const sherd__kept *k, const sherd_tensor *t)
 {
-    return t->layout == k->layout && t->dtype == k->dtype && t->ndim == k->ndim &&
+    return t->world == k->world && t->layout == k->layout && t->dtype == k->dtype &&
+           t->ndim == k->ndim &&
            memcmp(t->shape, k->shape, (size_t)k->ndim * sizeof *k->shape) == 0;
 }
 
@@ -229,9 +244,10 @@ static sherd_tensor *unpack(sherd__kept *k)
     bool recording = sherd_set_recording(world, false);
     sherd_tensor *t;
 
-    sherd_scope_begin(world);
+    int floor = sherd__scope_enter(world);
     t = k->hooks.unpack(k->kept, k->hooks.context, k->undo);
-    if (t && !t->storage)
+    sherd__scope_leave(world, floor);
+    if (t && t->world == world && !t->storage)
         sherd__raise_failed(world);
     else if (!t || !is_like(k, t))
         wrong_hook(world, "unpack", k->kept, t);

@@ -31,6 +31,9 @@ sherd__tape *sherd__tape_of(sherd_world *world)
 
 bool sherd_set_recording(sherd_world *world, bool on)
 {
+    if (!world)
+        return false;
+
     sherd__tape *tape = sherd__tape_of(world);
     bool before = !tape->paused;
 
@@ -49,7 +52,7 @@ static void note_wanted(sherd_tensor *t)
 
 sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 {
-    if (sherd__is_failed(t))
+    if (sherd_tensor_failed(t))
         return t;
     if (t->node)
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -70,7 +73,7 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
 
 bool sherd_requires_grad(const sherd_tensor *t)
 {
-    return t->requires_grad;
+    return t && t->requires_grad;
 }
 
 bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)

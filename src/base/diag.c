@@ -71,6 +71,15 @@ sherd_status sherd__no_memory(sherd__diag *diag, const char *function)
     return sherd__fail(diag, SHERD_ENOMEM, "%s: out of memory", function);
 }
 
+sherd_status sherd__require(sherd__diag *diag, const char *function, const sherd__argument *list)
+{
+    for (; list->name; list++)
+        if (!list->value)
+            return diag ? sherd__fail(diag, SHERD_EINVAL, "%s: %s is NULL", function, list->name)
+                        : SHERD_EINVAL;
+    return SHERD_OK;
+}
+
 _Noreturn void sherd__broken(int rank, const char *file, int line, const char *what)
 {
     fprintf(stderr, "rank %d: %s:%d: broken invariant: %s\n", rank, file, line, what);

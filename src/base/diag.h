@@ -24,6 +24,15 @@ sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *for
 /* The same for lack of memory in `function`. */
 sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
 
+/* An argument that must not be NULL; a NULL name ends a list of them. */
+typedef struct sherd__argument {
+    const char *name;
+    const void *value;
+} sherd__argument;
+
+/* EINVAL that names the first argument which is NULL; OK if none is. `diag` may be NULL: then nobody is told. */
+sherd_status sherd__require(sherd__diag *diag, const char *function, const sherd__argument *list);
+
 /* A broken invariant inside the library: prints rank, file and line, aborts. Never for a user's mistake. */
 _Noreturn void sherd__broken(int rank, const char *file, int line, const char *what);
 #define sherd__assert(rank, condition) \

@@ -78,9 +78,7 @@ int64_t sherd__layout_sharers(const sherd_layout *layout)
 
 int sherd_layout_boxes(const sherd_layout *layout, int rank)
 {
-    int64_t coordinate[SHERD_MAX_AXES];
-
-    return sherd_mesh_coordinate(layout->spec.mesh, rank, coordinate) ? 1 : 0;
+    return layout && sherd_mesh_coordinate(layout->spec.mesh, rank, NULL) ? 1 : 0;
 }
 
 sherd_box sherd_layout_box(const sherd_layout *layout, int rank, int i)
@@ -89,33 +87,32 @@ sherd_box sherd_layout_box(const sherd_layout *layout, int rank, int i)
     sherd_box box;
 
     memset(&box, 0, sizeof box);
-    box.ndim = layout->spec.ndim;
-    if (i == 0 && sherd_mesh_coordinate(layout->spec.mesh, rank, coordinate))
+    box.ndim = sherd_layout_ndim(layout);
+    if (layout && i == 0 && sherd_mesh_coordinate(layout->spec.mesh, rank, coordinate))
         sherd__layout_box(layout, coordinate, &box);
     return box;
 }
 
 const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout)
 {
-    return layout->spec.mesh;
+    return layout ? layout->spec.mesh : NULL;
 }
 
 int sherd_layout_ndim(const sherd_layout *layout)
 {
-    return layout->spec.ndim;
+    return layout ? layout->spec.ndim : 0;
 }
 
 const int64_t *sherd_layout_shape(const sherd_layout *layout)
 {
-    return layout->spec.shape;
+    return layout ? layout->spec.shape : NULL;
 }
 
 sherd_placement sherd_layout_placement(const sherd_layout *layout, int axis)
 {
-    const sherd__layout_spec *spec = &layout->spec;
-
-    if (axis < 0 || axis >= spec->mesh->axes)
+    if (axis < 0 || axis >= sherd_mesh_axes(sherd_layout_mesh(layout)))
         return sherd_replicate();
+    const sherd__layout_spec *spec = &layout->spec;
     if (spec->pending[axis] >= 0)
         return sherd_partial((sherd_reduce_op)spec->pending[axis]);
     for (int d = 0; d < spec->ndim; d++)

@@ -124,8 +124,10 @@ sherd_status sherd__layout_build(const sherd_layout **out, const char *function,
 
     *out = NULL;
     if (ndim < 0 || ndim > SHERD_MAX_DIMS)
-        return sherd__fail(mesh->space->diag, SHERD_ELIMIT, "%s: %d dims, not 0 to %d", function,
-                           ndim, SHERD_MAX_DIMS);
+        return sherd__fail(mesh->space->diag, ndim < 0 ? SHERD_EINVAL : SHERD_ELIMIT,
+                           "%s: %d dims, not 0 to %d", function, ndim, SHERD_MAX_DIMS);
+    if (ndim > 0 && !shape)
+        return sherd__fail(mesh->space->diag, SHERD_EINVAL, "%s: shape is NULL", function);
     start(&spec, mesh);
     spec.ndim = ndim;
     for (int d = 0; d < ndim; d++)
@@ -142,7 +144,15 @@ sherd_status sherd_layout_create(const sherd_layout **out, const sherd_mesh *mes
                                  const int64_t *shape, const sherd_placement *placements,
                                  const sherd_layout_options *options)
 {
-    return sherd__layout_build(out, "sherd_layout_create", mesh, ndim, shape, placements, options);
+    static const char function[] = "sherd_layout_create";
+    const sherd__argument need[] = {
+        {"out", out}, {"mesh", mesh}, {"placements", placements}, {NULL, NULL}};
+
+    if (out)
+        *out = NULL;
+    if (sherd__require(mesh ? mesh->space->diag : NULL, function, need))
+        return SHERD_EINVAL;
+    return sherd__layout_build(out, function, mesh, ndim, shape, placements, options);
 }
 
 /* ---- changing one axis ---------------------------------------------------------------------- */
@@ -203,10 +213,15 @@ sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *lay
                                const sherd_mesh *mesh, int axis, sherd_placement placement)
 {
     static const char function[] = "sherd_layout_with";
-    sherd__layout_spec spec = layout->spec;
+    const sherd__argument need[] = {{"out", out}, {"layout", layout}, {"mesh", mesh}, {NULL, NULL}};
+    sherd__space *space = layout ? layout->space : mesh ? mesh->space : NULL;
     int64_t *cuts[SHERD_MAX_DIMS] = {NULL};
 
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (sherd__require(space ? space->diag : NULL, function, need))
+        return SHERD_EINVAL;
+    sherd__layout_spec spec = layout->spec;
     if (mesh->root != spec.mesh)
         return sherd__fail(mesh->space->diag, SHERD_EINVAL,
                            "%s: the mesh (%s) is no part of that of %s", function, mesh->text,

@@ -96,12 +96,12 @@ void sherd__placements_write(sherd__writer *w, const void *object)
 
 const char *sherd_layout_text(const sherd_layout *layout)
 {
-    return layout->text;
+    return layout ? layout->text : "";
 }
 
 const char *sherd_layout_placements(const sherd_layout *layout)
 {
-    return layout->placements;
+    return layout ? layout->placements : "";
 }
 
 void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char *out, size_t room)

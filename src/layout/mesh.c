@@ -231,12 +231,16 @@ sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mesh *mesh, in
                               const char *const *names)
 {
     static const char function[] = "sherd_mesh_slice";
-    sherd__diag *diag = mesh->space->diag;
+    const sherd__argument need[] = {{"out", out}, {"mesh", mesh}, {"names", names}, {NULL, NULL}};
+    sherd__diag *diag = mesh ? mesh->space->diag : NULL;
     sherd_mesh key;
-    bool whole = axes == mesh->root->axes;
     unsigned taken = 0;
 
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (sherd__require(diag, function, need))
+        return SHERD_EINVAL;
+    bool whole = axes == mesh->root->axes;
     memset(&key, 0, sizeof key);
     if (axes < 1 || axes > mesh->axes)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %d axes of a mesh (%s) that has %d", function,
@@ -270,27 +274,27 @@ sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mesh *mesh, in
 
 const sherd_mesh *sherd_mesh_root(const sherd_mesh *mesh)
 {
-    return mesh->root;
+    return mesh ? mesh->root : NULL;
 }
 
 int sherd_mesh_axes(const sherd_mesh *mesh)
 {
-    return mesh->axes;
+    return mesh ? mesh->axes : 0;
 }
 
 int64_t sherd_mesh_extent(const sherd_mesh *mesh, int axis)
 {
-    return axis >= 0 && axis < mesh->axes ? mesh->extent[axis] : 0;
+    return axis >= 0 && axis < sherd_mesh_axes(mesh) ? mesh->extent[axis] : 0;
 }
 
 const char *sherd_mesh_axis_name(const sherd_mesh *mesh, int axis)
 {
-    return axis >= 0 && axis < mesh->axes ? mesh->name[axis] : "";
+    return axis >= 0 && axis < sherd_mesh_axes(mesh) ? mesh->name[axis] : "";
 }
 
 int sherd_mesh_find_axis(const sherd_mesh *mesh, const char *name)
 {
-    for (int i = 0; i < mesh->axes; i++)
+    for (int i = 0; name && i < sherd_mesh_axes(mesh); i++)
         if (strcmp(mesh->name[i], name) == 0)
             return i;
     return -1;
@@ -298,7 +302,7 @@ int sherd_mesh_find_axis(const sherd_mesh *mesh, const char *name)
 
 int64_t sherd_mesh_ranks(const sherd_mesh *mesh)
 {
-    return mesh->count;
+    return mesh ? mesh->count : 0;
 }
 
 /*
@@ -317,8 +321,8 @@ static int64_t place_of(const sherd_mesh *root, int rank)
 
 bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate)
 {
-    const sherd_mesh *root = mesh->root;
-    int64_t place = place_of(root, rank);
+    const sherd_mesh *root = sherd_mesh_root(mesh);
+    int64_t place = root ? place_of(root, rank) : -1;
     int64_t at[SHERD_MAX_AXES];
 
     if (place < 0)
@@ -327,14 +331,14 @@ bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate
         at[i] = place % root->extent[i];
         place /= root->extent[i];
     }
-    for (int i = 0; i < mesh->axes; i++)
+    for (int i = 0; coordinate && i < mesh->axes; i++)
         coordinate[i] = at[mesh->root_axis[i]];
     return true;
 }
 
 const char *sherd_mesh_text(const sherd_mesh *mesh)
 {
-    return mesh->text;
+    return mesh ? mesh->text : "";
 }
 
 int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate)

@@ -308,6 +308,11 @@ sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd
                                            int ndim, const int64_t *shape, const char *placements,
                                            const char *cuts)
 {
+    const sherd__argument need[] = {{"out", out},
+                                    {"mesh", mesh},
+                                    {"shape", ndim > 0 ? (const void *)shape : ""},
+                                    {"placements", placements},
+                                    {NULL, NULL}};
     reader r = {.function = "sherd_layout_parse_placements", .mesh = mesh, .ndim = ndim};
     int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
     const int64_t *views[SHERD_MAX_DIMS];
@@ -315,10 +320,13 @@ sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd
     int order[SHERD_MAX_AXES] = {0};
     sherd_layout_options options = {order, views};
 
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (sherd__require(mesh ? mesh->space->diag : NULL, r.function, need))
+        return SHERD_EINVAL;
     if (ndim < 0 || ndim > SHERD_MAX_DIMS)
-        return sherd__fail(mesh->space->diag, SHERD_ELIMIT, "%s: %d dims, not 0 to %d", r.function,
-                           ndim, SHERD_MAX_DIMS);
+        return sherd__fail(mesh->space->diag, ndim < 0 ? SHERD_EINVAL : SHERD_ELIMIT,
+                           "%s: %d dims, not 0 to %d", r.function, ndim, SHERD_MAX_DIMS);
     sherd_status status = scan_placements(&r, placements, order);
     if (status == SHERD_OK && cuts)
         status = scan_cuts(&r, cuts, shape, sizes);

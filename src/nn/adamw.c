@@ -139,12 +139,16 @@ static sherd_status start_items(sherd_optimizer *o, sherd_module *module)
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)
 {
+    const sherd__argument need[] = {{"out", out}, {"module", module}, {NULL, NULL}};
     sherd_world *world = sherd_module_world(module);
     sherd_adamw_options chosen = with_defaults(options);
-    sherd_status status = check(world, &chosen);
     sherd_optimizer *o;
 
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (sherd__require(sherd__world_diag(world), "sherd_adamw_create", need))
+        return SHERD_EINVAL;
+    sherd_status status = check(world, &chosen);
     if (status)
         return status;
     o = sherd__alloc(sherd__world_heap(world), 1, sizeof *o);
@@ -240,7 +244,7 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
     bool good = true;
 
     sherd_optimizer_settle(o);
-    if (sherd__alarmed(o->world))
+    if (!o || sherd__alarmed(o->world))
         return;
     sherd_scope_begin(o->world);
     for (int i = 0; good && i < o->count; i++)
@@ -252,6 +256,6 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
 
 void sherd_optimizer_clear(sherd_optimizer *optimizer)
 {
-    for (int i = 0; i < optimizer->count; i++)
+    for (int i = 0; optimizer && i < optimizer->count; i++)
         sherd_clear_grad(optimizer->item[i].p);
 }

@@ -11,7 +11,7 @@
 
 sherd_tensor *sherd_args_find(const sherd_args *args, const char *name)
 {
-    for (int i = 0; i < args->count && i < SHERD_MAX_ARGS; i++)
+    for (int i = 0; args && name && i < args->count && i < SHERD_MAX_ARGS; i++)
         if (args->name[i] && strcmp(args->name[i], name) == 0)
             return args->value[i];
     return NULL;
@@ -63,6 +63,8 @@ static bool is_good(sherd_module *m, const sherd_args *out)
     for (int i = 0; !fault && i < out->count; i++)
         if (!out->value[i])
             fault = "one of its outputs is NULL";
+        else if (out->value[i]->world != m->world)
+            fault = "one of its outputs is of another world";
     if (fault) {
         complain(m, fault);
         return false;
@@ -73,24 +75,51 @@ static bool is_good(sherd_module *m, const sherd_args *out)
     return true;
 }
 
+/* The caller may use any slot that it expects. */
+static void fill(sherd_args *out, sherd_tensor *failed)
+{
+    out->count = count_fits(out) && out->count ? out->count : 1;
+    for (int i = 0; i < SHERD_MAX_ARGS; i++)
+        out->value[i] = failed;
+}
+
+/* Whether there is something to run; else it has failed where the module or an argument leads to. */
+static bool is_given(sherd_module *module, const sherd_args *in, sherd_args *out)
+{
+    const sherd__argument need[] = {{"module", module}, {"in", in}, {"out", out}, {NULL, NULL}};
+    sherd_world *world = sherd_module_world(module);
+    sherd_tensor *failed;
+
+    for (int i = 0; !world && in && i < in->count && i < SHERD_MAX_ARGS; i++)
+        world = sherd_tensor_world(in->value[i]);
+    if (sherd__given(world, "sherd_module_run", need, &failed))
+        return true;
+    if (out) {
+        *out = (sherd_args){.count = 0};
+        fill(out, failed);
+    }
+    return false;
+}
+
 void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *out)
 {
-    sherd_args arguments = *in, result = {0};
+    sherd_args arguments, result = {0};
 
-    sherd_scope_begin(module->world);
+    if (!is_given(module, in, out))
+        return;
+    arguments = *in;
+    int floor = sherd__scope_enter(module->world);
     if (!count_fits(in)) {
         complain(module, "the number of arguments is out of range");
         arguments.count = 0;
     }
     run(module, &arguments, &result);
+    sherd__scope_leave(module->world, floor);
     if (is_good(module, &result)) {
         for (int i = 0; i < result.count; i++)
             sherd_scope_pass(result.value[i]);
     } else {
-        /* The caller may use any slot that it expects. */
-        result.count = count_fits(&result) && result.count ? result.count : 1;
-        for (int i = 0; i < SHERD_MAX_ARGS; i++)
-            result.value[i] = sherd__failed(module->world);
+        fill(&result, sherd__failed(module->world));
     }
     sherd_scope_end(module->world);
     *out = result;

@@ -6,18 +6,30 @@
  */
 #include "nn/module.h"
 
-static sherd_status insert(int *id, sherd_module *m, sherd__hook_entry **list,
-                           const sherd__hook_entry *hook, bool prepend)
+/* Nothing came of it, but the payload is the module's. */
+static sherd_status refuse(sherd_module *m, const sherd__hook_entry *hook, const char *why)
 {
-    sherd__hook_entry *entry = sherd__alloc(sherd__world_heap(m->world), 1, sizeof *entry);
+    if (hook->destroy)
+        hook->destroy(hook->payload);
+    if (!m)
+        return SHERD_EINVAL;
+    if (why)
+        return sherd__module_fail(m, SHERD_EINVAL, "sherd_module_hook: %s", why);
+    return sherd__no_memory(sherd__world_diag(m->world), "sherd_module_hook");
+}
+
+static sherd_status insert(int *id, sherd_module *m, const sherd__hook_entry *hook, bool prepend)
+{
+    sherd__hook_entry *entry, **list;
 
     if (id)
         *id = 0;
-    if (!entry) {
-        if (hook->destroy)
-            hook->destroy(hook->payload);
-        return sherd__no_memory(sherd__world_diag(m->world), "sherd_module_hook");
-    }
+    if (!m || (!hook->before && !hook->after))
+        return refuse(m, hook, "hook is NULL");
+    entry = sherd__alloc(sherd__world_heap(m->world), 1, sizeof *entry);
+    if (!entry)
+        return refuse(m, hook, NULL);
+    list = hook->before ? &m->before : &m->after;
     while (*list && !prepend)
         list = &(*list)->next;
     *entry = *hook;
@@ -36,7 +48,7 @@ sherd_status sherd_module_hook_before(int *id, sherd_module *module, sherd_pre_h
     const sherd_hook_options *o = options ? options : &none;
     sherd__hook_entry entry = {NULL, 0, hook, NULL, o->payload, o->destroy};
 
-    return insert(id, module, &module->before, &entry, o->prepend);
+    return insert(id, module, &entry, o->prepend);
 }
 
 sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook hook,
@@ -46,7 +58,7 @@ sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook h
     const sherd_hook_options *o = options ? options : &none;
     sherd__hook_entry entry = {NULL, 0, NULL, hook, o->payload, o->destroy};
 
-    return insert(id, module, &module->after, &entry, o->prepend);
+    return insert(id, module, &entry, o->prepend);
 }
 
 static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
@@ -79,7 +91,7 @@ static void mark(sherd__hook_entry *entry, int id)
 
 void sherd_module_unhook(sherd_module *module, int id)
 {
-    if (id <= 0)
+    if (!module || id <= 0)
         return;
     mark(module->before, id);
     mark(module->after, id);

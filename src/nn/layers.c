@@ -17,7 +17,7 @@ static sherd_tensor *argument(const sherd_module *m, const sherd_args *in)
     if (in->count > 0 && in->value[0] && !in->name[0])
         return in->value[0];
     return sherd__fail_tensor(m->world, true, SHERD_EINVAL,
-                              "module \"%s\": it takes one positional tensor",
+                              "sherd_module_run: module \"%s\": it takes one positional tensor",
                               sherd__module_name(m));
 }
 
@@ -38,11 +38,23 @@ static sherd_layer_options with_defaults(const sherd_layer_options *options)
     return o;
 }
 
-static sherd_status check(sherd_world *world, const char *function, int64_t a, int64_t b,
-                          const sherd_layer_options *o)
+/* Clears *out too. */
+static sherd_status start(sherd_module **out, sherd_world *world, const char *function)
+{
+    const sherd__argument need[] = {{"out", out}, {"world", world}, {NULL, NULL}};
+
+    if (out)
+        *out = NULL;
+    return sherd__require(sherd__world_diag(world), function, need);
+}
+
+static sherd_status check(sherd_module **out, sherd_world *world, const char *function, int64_t a,
+                          int64_t b, const sherd_layer_options *o)
 {
     const char *fault = NULL;
 
+    if (start(out, world, function))
+        return SHERD_EINVAL;
     if (a < 1 || b < 1)
         fault = "a size is less than 1";
     else if (!sherd__has_fractions(o->dtype))
@@ -102,9 +114,8 @@ sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t
 {
     const sherd_layer_options o = with_defaults(options);
     sherd_tensor *weight, *bias = NULL;
-    sherd_status status = check(world, "sherd_linear_create", in, features, &o);
+    sherd_status status = check(out, world, "sherd_linear_create", in, features, &o);
 
-    *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
@@ -125,9 +136,8 @@ sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int6
                                     int64_t width, const sherd_layer_options *options)
 {
     const sherd_layer_options o = with_defaults(options);
-    sherd_status status = check(world, "sherd_embedding_create", entries, width, &o);
+    sherd_status status = check(out, world, "sherd_embedding_create", entries, width, &o);
 
-    *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
@@ -148,9 +158,8 @@ sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int
 {
     const sherd_layer_options o = with_defaults(options);
     sherd_tensor *weight, *bias;
-    sherd_status status = check(world, "sherd_layer_norm_create", width, 1, &o);
+    sherd_status status = check(out, world, "sherd_layer_norm_create", width, 1, &o);
 
-    *out = NULL;
     if (status)
         return status;
     sherd_scope_begin(world);
@@ -182,16 +191,18 @@ static void free_dropout(void *payload)
 sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double p)
 {
     sherd_module_options options = {SHERD_MODULE_DROPOUT, NULL, free_dropout};
-    sherd__diag *diag = sherd__world_diag(world);
-    sherd_status status;
+    static const char function[] = "sherd_dropout_create";
+    sherd_status status = start(out, world, function);
     dropout *d;
 
-    *out = NULL;
+    if (status)
+        return status;
+    sherd__diag *diag = sherd__world_diag(world);
     if (!(p >= 0 && p < 1))
-        return sherd__fail(diag, SHERD_EINVAL, "sherd_dropout_create: p is %g, not in [0, 1)", p);
+        return sherd__fail(diag, SHERD_EINVAL, "%s: p is %g, not in [0, 1)", function, p);
     d = sherd__alloc(sherd__world_heap(world), 1, sizeof *d);
     if (!d)
-        return sherd__no_memory(diag, "sherd_dropout_create");
+        return sherd__no_memory(diag, function);
     *d = (dropout){world, p};
     options.payload = d;
     status = sherd_module_create(out, world, drop, &options);

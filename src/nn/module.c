@@ -21,11 +21,16 @@ const char *sherd__module_name(const sherd_module *module)
 sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_forward forward,
                                  const sherd_module_options *options)
 {
+    const sherd__argument need[] = {{"out", out}, {"world", world}, {NULL, NULL}};
+
+    if (out)
+        *out = NULL;
+    if (sherd__require(sherd__world_diag(world), "sherd_module_create", need))
+        return SHERD_EINVAL;
+
     sherd__heap *heap = sherd__world_heap(world);
     sherd_module *m = sherd__alloc(heap, 1, sizeof *m);
     char *path = m ? sherd__copy_text(heap, "") : NULL;
-
-    *out = NULL;
     if (!path) {
         sherd__free(heap, m);
         return sherd__no_memory(sherd__world_diag(world), "sherd_module_create");
@@ -62,9 +67,25 @@ static void destroy_tree(sherd_module *m)
     sherd__free(heap, m);
 }
 
+static bool is_running(const sherd_module *m)
+{
+    bool running = m->running > 0;
+
+    for (int i = 0; !running && i < m->children; i++)
+        running = is_running(m->child[i].module);
+    return running;
+}
+
 void sherd_module_destroy(sherd_module *module)
 {
-    if (module && !module->parent)
+    if (!module || module->parent)
+        return;
+    /* Its own code would go on in what is no longer there. */
+    if (is_running(module))
+        sherd__raise(module->world, SHERD_EINVAL,
+                     "sherd_module_destroy: module \"%s\" or one below it is being called",
+                     sherd__module_name(module));
+    else
         destroy_tree(module);
 }
 
@@ -166,6 +187,12 @@ sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_modu
     const sherd_module *root = module;
     sherd_status status;
 
+    if (!module) {
+        status = child ? sherd__module_fail(child, SHERD_EINVAL, "sherd_module_add: module is NULL")
+                       : SHERD_EINVAL;
+        sherd_module_destroy(child);
+        return status;
+    }
     if (!child)
         return sherd__no_memory(sherd__world_diag(module->world), "sherd_module_add");
     while (root->parent)
@@ -188,53 +215,55 @@ sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_modu
 
 sherd_module *sherd_module_find(sherd_module *module, const char *path)
 {
-    while (module && *path) {
+    while (module && path && *path) {
         size_t length = strcspn(path, ".");
         int i = find_child(module, path, length);
         bool trailing = path[length] == '.' && !path[length + 1];
         path += length + (path[length] == '.');
         module = i < 0 || trailing ? NULL : module->child[i].module;
     }
-    return module;
+    return path ? module : NULL;
 }
 
 sherd_world *sherd_module_world(const sherd_module *module)
 {
-    return module->world;
+    return module ? module->world : NULL;
 }
 
 void *sherd_module_payload(const sherd_module *module)
 {
-    return module->options.payload;
+    return module ? module->options.payload : NULL;
 }
 
 sherd_module_kind sherd_module_kind_of(const sherd_module *module)
 {
-    return module->options.kind;
+    return module ? module->options.kind : SHERD_MODULE_OTHER;
 }
 
 const char *sherd_module_path(const sherd_module *module)
 {
-    return module->path;
+    return module ? module->path : "";
 }
 
 int sherd_module_children(const sherd_module *module)
 {
-    return module->children;
+    return module ? module->children : 0;
 }
 
 sherd_module *sherd_module_child(const sherd_module *module, int i)
 {
-    return i >= 0 && i < module->children ? module->child[i].module : NULL;
+    return i >= 0 && i < sherd_module_children(module) ? module->child[i].module : NULL;
 }
 
 const char *sherd_module_child_name(const sherd_module *module, int i)
 {
-    return i >= 0 && i < module->children ? module->child[i].name : NULL;
+    return i >= 0 && i < sherd_module_children(module) ? module->child[i].name : NULL;
 }
 
 void sherd_module_train(sherd_module *module, bool training)
 {
+    if (!module)
+        return;
     module->eval = !training;
     for (int i = 0; i < module->children; i++)
         sherd_module_train(module->child[i].module, training);
@@ -242,10 +271,10 @@ void sherd_module_train(sherd_module *module, bool training)
 
 bool sherd_module_is_training(const sherd_module *module)
 {
-    return !module->eval;
+    return module && !module->eval;
 }
 
 sherd_generator *sherd_module_generator(sherd_module *module)
 {
-    return &module->generator;
+    return module ? &module->generator : NULL;
 }

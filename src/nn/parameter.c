@@ -10,7 +10,7 @@
 
 int sherd__find_parameter(const sherd_module *module, const char *name)
 {
-    for (int i = 0; i < module->parameters; i++)
+    for (int i = 0; module && name && i < module->parameters; i++)
         if (strcmp(module->parameter[i].name, name) == 0)
             return i;
     return -1;
@@ -27,7 +27,9 @@ static bool has_child(const sherd_module *m, const char *name)
 /* Why t can't be a parameter; NULL = it can. */
 static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
 {
-    if (!t || sherd_tensor_failed(t))
+    if (!t)
+        return "the tensor is NULL";
+    if (sherd_tensor_failed(t))
         return "the tensor has failed";
     if (t->world != m->world)
         return "the tensor is of another world";
@@ -45,15 +47,25 @@ static sherd_status refuse(const sherd_module *m, const char *function, const ch
                               name ? name : "(null)", sherd__module_name(m), fault);
 }
 
+/* The tensor may lead to a world that can be told. */
+static sherd_status no_module(const char *function, const sherd_tensor *t)
+{
+    const sherd__argument need[] = {{"module", NULL}, {NULL, NULL}};
+    return sherd__require(sherd__world_diag(sherd_tensor_world(t)), function, need);
+}
+
 sherd_status sherd_module_add_parameter(sherd_module *module, const char *name, sherd_tensor *t)
 {
     static const char function[] = "sherd_module_add_parameter";
-    sherd__heap *heap = sherd__world_heap(module->world);
-    size_t n = (size_t)module->parameters;
-    const char *fault = tensor_fault(module, t);
     sherd__named_tensor *grown;
     char *copy;
 
+    if (!module)
+        return no_module(function, t);
+
+    sherd__heap *heap = sherd__world_heap(module->world);
+    size_t n = (size_t)module->parameters;
+    const char *fault = tensor_fault(module, t);
     if (!name || !name[0] || strchr(name, '.'))
         fault = "a name is not empty and has no dot";
     else if (sherd__find_parameter(module, name) >= 0 || has_child(module, name))
@@ -75,10 +87,13 @@ sherd_status sherd_module_add_parameter(sherd_module *module, const char *name, 
 sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, sherd_tensor *t)
 {
     static const char function[] = "sherd_module_set_parameter";
-    const char *fault = tensor_fault(module, t);
-    int i = name ? sherd__find_parameter(module, name) : -1;
+    int i = sherd__find_parameter(module, name);
     sherd_tensor *old;
 
+    if (!module)
+        return no_module(function, t);
+
+    const char *fault = tensor_fault(module, t);
     if (i < 0)
         return refuse(module, function, name, "there is none of this name");
     if (fault)
@@ -103,12 +118,12 @@ sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *nam
 
 int sherd_module_parameters(const sherd_module *module)
 {
-    return module->parameters;
+    return module ? module->parameters : 0;
 }
 
 const char *sherd_module_parameter_name(const sherd_module *module, int i)
 {
-    return i >= 0 && i < module->parameters ? module->parameter[i].name : NULL;
+    return i >= 0 && i < sherd_module_parameters(module) ? module->parameter[i].name : NULL;
 }
 
 /* ---- the walk ------------------------------------------------------------------------------- */
@@ -155,6 +170,7 @@ static void visit(walk *w, const sherd_module *m)
 int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out, int room)
 {
     walk w = {module, out, room, 0};
-    visit(&w, module);
+    if (module)
+        visit(&w, module);
     return w.count;
 }

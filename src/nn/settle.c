@@ -53,7 +53,7 @@ void sherd_optimizer_settle(sherd_optimizer *optimizer)
     sherd_optimizer *o = optimizer;
     int n;
 
-    if (sherd__alarmed(o->world) || (n = collect(o)) <= 0)
+    if (!o || sherd__alarmed(o->world) || (n = collect(o)) <= 0)
         return;
     sherd_scope_begin(o->world);
     sherd__move_many(o->moved, o->from, o->to, n);
@@ -129,7 +129,7 @@ double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
     bool good;
 
     sherd_optimizer_settle(o);
-    if (sherd__alarmed(o->world))
+    if (!o || sherd__alarmed(o->world))
         return NAN;
     sherd_scope_begin(o->world);
     good = add_squares(o, &distributed, &plain);

@@ -123,11 +123,12 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
 {
     static const sherd_redistribute_options none;
     const sherd_redistribute_options *o = options ? options : &none;
+    const sherd__argument need[] = {{"t", t}, {"to", to}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : to ? sherd__space_world(to->space) : NULL;
+    sherd_tensor *failed;
 
-    if (!to)
-        return sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                                  "sherd_redistribute: no layout to move %s to",
-                                  sherd_tensor_text(t));
+    if (!sherd__given(world, "sherd_redistribute", need, &failed))
+        return failed;
     const char *fault = dtype_fault(t, o);
     if (fault)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
@@ -159,12 +160,21 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
 
 /* ---- between local and global ---------------------------------------------------------------- */
 
-/* The tape has settled the gradient to the layout of the result: this rank's piece of it. */
+/*
+ * The tape has settled the gradient to the layout of the result: this rank's piece of it. A rank outside of the mesh gave
+ * nothing to the result, so its gradient is zero.
+ */
 static void from_local_back(sherd__node *node, sherd_tensor *const *grad_out,
                             sherd_tensor **grad_in)
 {
-    (void)node;
-    grad_in[0] = grad_out[0]->layout ? sherd__local_view(grad_out[0]) : grad_out[0];
+    sherd_tensor *g = grad_out[0];
+    const int64_t *shape;
+    int ndim = sherd__input_shape(node, 0, &shape);
+
+    if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
+        grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
+    else
+        grad_in[0] = g->layout ? sherd__local_view(g) : g;
 }
 
 static const sherd__backward from_local_table = {"sherd_from_local", false, from_local_back};
@@ -216,6 +226,8 @@ sherd_tensor *sherd_full(sherd_tensor *t)
 {
     const sherd_layout *whole;
 
+    if (!t)
+        return NULL;
     if (sherd__stop(t->world, &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)

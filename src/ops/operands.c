@@ -54,7 +54,8 @@ sherd_tensor *sherd__refuse(const sherd__operands *o, sherd_status status, const
         if (w.length)
             sherd__write(&w, ", ");
         describe(&w, o->names[i], o->in[i]);
-        world = o->in[i] ? o->in[i]->world : world;
+        if (!world && o->in[i])
+            world = o->in[i]->world;
     }
     return sherd__fail_tensor(world, sherd__any_distributed(o->in, o->count), status, "%s: %s: %s",
                               o->function, reason, operands);
@@ -78,20 +79,23 @@ bool sherd__enter(const sherd__operands *o, sherd_tensor **result)
 {
     sherd_tensor *there[SHERD__OPERANDS];
     int count = 0;
-    bool missing = false;
+    bool missing = false, foreign = false;
 
     for (int i = 0; i < o->count; i++) {
-        if (o->in[i])
+        if (o->in[i]) {
+            foreign |= count && o->in[i]->world != there[0]->world;
             there[count++] = o->in[i];
-        else if (!(o->optional >> i & 1))
+        } else if (!(o->optional >> i & 1)) {
             missing = true;
+        }
     }
     *result = count ? sherd__failed(there[0]->world) : NULL;
     if (!count || sherd__stop(there[0]->world, there, count))
         return false;
-    if (missing)
-        *result = sherd__refuse(o, SHERD_EINVAL, "an operand is NULL");
-    return !missing;
+    if (missing || foreign)
+        *result = sherd__refuse(o, SHERD_EINVAL,
+                                missing ? "an operand is NULL" : "operands are of two worlds");
+    return !missing && !foreign;
 }
 
 /* "3,17": global index of the i-th element of a local, contiguous piece. */

@@ -138,8 +138,22 @@ static uint64_t hash_parameters(uint64_t hash, const sherd_module *m)
 
 /* ---- the steps ------------------------------------------------------------------------------ */
 
+static bool is_placement(sherd_placement p)
+{
+    return (unsigned)p.kind <= SHERD_PARTIAL &&
+           (p.kind != SHERD_PARTIAL || sherd__reduce_op_name(p.op));
+}
+
 static sherd_status check_entry(job *j, const sherd_parallel_entry *entry)
 {
+    const sherd_style *style = &entry->style;
+
+    if (!is_placement(style->input) || !is_placement(style->desired) ||
+        !is_placement(style->output))
+        return sherd__module_fail(
+            j->module, SHERD_EINVAL,
+            "sherd_parallelize: the style of an entry has a placement that is "
+            "none");
     if (!entry->path || !entry->style.apply)
         return sherd__module_fail(j->module, SHERD_EINVAL,
                                   "sherd_parallelize: an entry lacks its %s",
@@ -176,13 +190,19 @@ static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
 sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, const char *axis,
                                const sherd_parallel_entry *plan, int count)
 {
-    job j = {.world = module->world, .module = module, .mesh = mesh};
-    sherd_status status = sherd__style_axis(&j.axis, module, mesh, axis, "sherd_parallelize");
+    static const char function[] = "sherd_parallelize";
+    job j = {.module = module, .mesh = mesh};
+    sherd_status status = sherd__style_axis(&j.axis, &j.world, module, mesh, axis, function);
 
+    if (!j.world)
+        return status;
+    if (!status && (count < 0 || (count > 0 && !plan)))
+        status = sherd__module_fail(module, SHERD_EINVAL, "%s: %d entries%s", function, count,
+                                    plan ? "" : ", but plan is NULL");
     if (!status) {
         j.hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
         j.hash = hash_parameters(j.hash, module);
         status = run(&j, plan, count);
     }
-    return sherd__agree(j.world, status, j.hash, "sherd_parallelize");
+    return sherd__agree(j.world, status, j.hash, function);
 }

@@ -12,6 +12,7 @@
  */
 static void granule_sizes(int64_t n, int64_t p, int64_t granule, int64_t *sizes)
 {
+    granule = sherd__min(granule, sherd__max(n, 1));
     int64_t units = sherd__ceil_div(n, granule);
 
     for (int64_t i = 0; i < p; i++) {
@@ -154,10 +155,17 @@ sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *mod
                               fault);
 }
 
-sherd_status sherd__style_axis(int *out, const sherd_module *module, const sherd_mesh *mesh,
-                               const char *axis, const char *function)
+sherd_status sherd__style_axis(int *out, sherd_world **world, const sherd_module *module,
+                               const sherd_mesh *mesh, const char *axis, const char *function)
 {
-    if (!mesh || sherd__space_world(mesh->space) != module->world)
+    const sherd__argument need[] = {{"module", module}, {"mesh", mesh}, {NULL, NULL}};
+
+    *world = sherd_module_world(module);
+    if (!*world && mesh)
+        *world = sherd__space_world(mesh->space);
+    if (sherd__require(sherd__world_diag(*world), function, need))
+        return SHERD_EINVAL;
+    if (sherd__space_world(mesh->space) != module->world)
         return sherd__module_fail(module, SHERD_EINVAL, "%s: the mesh is not of the module's world",
                                   function);
     *out = axis ? sherd_mesh_find_axis(mesh, axis) : -1;

@@ -219,14 +219,17 @@ sherd_status sherd_input_reshard(sherd_module *module, const sherd_mesh *mesh, c
 {
     static const char function[] = "sherd_input_reshard";
     context wanted = {.mesh = mesh, .dim = dim};
-    sherd_status status = sherd__style_axis(&wanted.axis, module, mesh, axis, function);
-    uint64_t hash = sherd__hash_text(1, module->path);
+    sherd_world *world;
+    sherd_status status = sherd__style_axis(&wanted.axis, &world, module, mesh, axis, function);
+    uint64_t hash = sherd__hash_text(1, sherd_module_path(module));
 
+    if (!world)
+        return status;
     if (!status) {
         wanted.root_axis = mesh->root_axis[wanted.axis];
         hash = sherd__hash_word(hash ^ mesh->hash, (uint64_t)wanted.axis);
         hash = sherd__hash_word(hash, (uint64_t)dim);
         status = hook(module, &wanted);
     }
-    return sherd__agree(module->world, status, hash, function);
+    return sherd__agree(world, status, hash, function);
 }

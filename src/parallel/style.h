@@ -35,8 +35,11 @@ sherd_status sherd__replicate(sherd_module *module, int parameter, const sherd_m
 /* Refuse a module that is no Linear or Embedding with a weight of two dims. */
 sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *module);
 
-/* The number of the axis with this name, of a mesh of the module's world. */
-sherd_status sherd__style_axis(int *out, const sherd_module *module, const sherd_mesh *mesh,
-                               const char *axis, const char *function);
+/*
+ * The number of the axis with this name, of a mesh of the module's world; and that world. Where the module is NULL it is
+ * that of the mesh, in which to fail with the others; NULL where there is none.
+ */
+sherd_status sherd__style_axis(int *out, sherd_world **world, const sherd_module *module,
+                               const sherd_mesh *mesh, const char *axis, const char *function);
 
 #endif

@@ -262,7 +262,7 @@ static int64_t peak_of(const sherd__problem *problem, const sherd__priced *steps
         bool shares = sherd__boxes_stay(&steps[i].change) && steps[i].step.kind == SHERD_STEP_SLICE;
         int64_t in = i == 0 ? 0 : held(steps[i].step.from, rank);
         int64_t out = shares ? 0 : held(steps[i].step.to, rank);
-        peak = sherd__max(peak, source + in + out);
+        peak = sherd__max(peak, sherd__add_cut(source, sherd__add_cut(in, out)));
     }
     return peak;
 }
@@ -280,7 +280,7 @@ static sherd_status walk(sherd__chain *out, const sherd__problem *problem,
                 sherd__schedule_create(&s, space, &steps[i].step, problem->element_bytes, r);
             if (status != SHERD_OK)
                 return status;
-            received += s ? s->recv_bytes : 0;
+            received = sherd__add_cut(received, s ? s->recv_bytes : 0);
             sherd__schedule_add_sent(s, r, problem->element_bytes, sent);
             sherd__schedule_destroy(space, s);
         }

@@ -149,6 +149,13 @@ sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                const sherd_layout *to, sherd_dtype dtype,
                                const sherd_plan_options *options)
 {
+    const sherd__argument need[] = {{"out", out}, {"from", from}, {"to", to}, {NULL, NULL}};
+    const sherd_layout *any = from ? from : to;
+
+    if (out)
+        *out = NULL;
+    if (sherd__require(any ? any->space->diag : NULL, "sherd_plan_create", need))
+        return SHERD_EINVAL;
     return sherd__plan_find(out, from, to, sherd_dtype_bytes(dtype), options);
 }
 

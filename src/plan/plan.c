@@ -261,30 +261,30 @@ void sherd__plan_destroy(sherd_plan *plan)
 
 int sherd_plan_steps(const sherd_plan *plan)
 {
-    return plan->steps;
+    return plan ? plan->steps : 0;
 }
 
 const sherd_step *sherd_plan_step(const sherd_plan *plan, int i)
 {
-    return i >= 0 && i < plan->steps ? &plan->step[i] : NULL;
+    return i >= 0 && i < sherd_plan_steps(plan) ? &plan->step[i] : NULL;
 }
 
 const sherd_plan_price *sherd_plan_price_of(const sherd_plan *plan)
 {
-    return &plan->price;
+    return plan ? &plan->price : NULL;
 }
 
 sherd_planner sherd_plan_planner(const sherd_plan *plan)
 {
-    return plan->planner;
+    return plan ? plan->planner : SHERD_PLANNER_EXACT;
 }
 
 double sherd_plan_cost(const sherd_plan *plan)
 {
-    return plan->cost;
+    return plan ? plan->cost : 0;
 }
 
 const char *sherd_plan_trace(const sherd_plan *plan)
 {
-    return plan->trace;
+    return plan ? plan->trace : "";
 }

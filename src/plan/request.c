@@ -29,6 +29,8 @@ static sherd_status check_ranges(const sherd_layout *from, const sherd_plan_opti
     if (options->flattened_count < 0 || options->flattened_count > SHERD__FLATTENED)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %d flattened axis sets, not 0 to %d", function,
                            options->flattened_count, SHERD__FLATTENED);
+    if (options->flattened_count > 0 && !options->flattened)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: flattened is NULL", function);
     for (int i = 0; i < options->flattened_count; i++)
         if (options->flattened[i] >> from->spec.mesh->axes)
             return sherd__fail(diag, SHERD_EINVAL,

@@ -235,7 +235,7 @@ static int64_t received(const sherd__schedule *s, int rank)
             count *= s->region[i].size[d];
         written += count;
         for (int j = s->region[i].first; j < s->region[i].first + s->region[i].count; j++)
-            elements += s->pull[j].rank == rank ? 0 : count;
+            elements = sherd__add_cut(elements, s->pull[j].rank == rank ? 0 : count);
     }
     return s->sharers ? elements + s->target_size[0] - written : elements;
 }
@@ -258,7 +258,7 @@ sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
     sort(s->source, s->sources);
     sort(s->reader, s->readers);
     sort(s->sharer, s->sharers);
-    s->recv_bytes = received(s, rank) * (int64_t)element_bytes;
+    s->recv_bytes = sherd__mul_cut(received(s, rank), (int64_t)element_bytes);
     *out = s;
     return SHERD_OK;
 }
@@ -281,18 +281,24 @@ sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
     return sherd__schedule_make(out, space, find, &m, rank, element_bytes);
 }
 
+static void add(int64_t *sum, int64_t bytes)
+{
+    *sum = sherd__add_cut(*sum, bytes);
+}
+
 void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,
                               int64_t *sent)
 {
     for (int i = 0; schedule && i < schedule->regions; i++) {
         const sherd__region *region = &schedule->region[i];
-        int64_t bytes = (int64_t)element_bytes;
+        int64_t count = 1, bytes;
         for (int d = 0; d < schedule->ndim; d++)
-            bytes *= region->size[d];
+            count *= region->size[d];
+        bytes = sherd__mul_cut(count, (int64_t)element_bytes);
         for (int j = region->first; j < region->first + region->count; j++)
             if (schedule->pull[j].rank != rank)
-                sent[schedule->pull[j].rank] += bytes;
-        sent[rank] += bytes * schedule->sharers;
+                add(&sent[schedule->pull[j].rank], bytes);
+        add(&sent[rank], sherd__mul_cut(bytes, schedule->sharers));
     }
 }
 

@@ -80,14 +80,14 @@ static const void *read_strided(sherd_tensor *t)
 
 const void *sherd_tensor_read(sherd_tensor *t)
 {
-    if (sherd__is_failed(t) || (t->layout && sherd__alarmed(t->world)))
+    if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
         return NULL;
     return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
 }
 
 static void *writable(sherd_tensor *t)
 {
-    if (sherd__is_failed(t) || (t->layout && sherd__alarmed(t->world)))
+    if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
         return NULL;
     if (!sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
@@ -139,7 +139,7 @@ double sherd_item(sherd_tensor *t)
 {
     double value = NAN;
 
-    if (sherd__stop(t->world, &t, 1))
+    if (!t || sherd__stop(t->world, &t, 1))
         return NAN;
     if (sherd_tensor_count(t) != 1) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,

@@ -154,13 +154,20 @@ static sherd_tensor *noted(sherd_tensor *out, uint64_t root, uint64_t content)
 
 sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root)
 {
+    const sherd__argument need[] = {{"t", t}, {"layout", layout}, {NULL, NULL}};
+    sherd_world *world = t ? t->world : layout ? sherd__space_world(layout->space) : NULL;
     int64_t coordinate[SHERD_MAX_AXES];
+    sherd_tensor *failed;
 
+    if (!sherd__given(world, "sherd_distribute", need, &failed))
+        return failed;
     /* The peers wait for this rank's part: a failure of it is theirs too. */
     if (sherd__is_failed(t))
         sherd__raise_failed(t->world);
     if (sherd__is_failed(t) || sherd__alarmed(t->world))
         return sherd__failed(t->world);
+    if (sherd__space_world(layout->space) != world)
+        return refuse(t, layout, "they are of two worlds");
     if (t->layout)
         return refuse(t, layout, "it is distributed already: use sherd_redistribute");
     if (!same_shape(t, layout))

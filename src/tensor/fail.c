@@ -61,6 +61,17 @@ void sherd__raise_failed(sherd_world *world)
                      "made: make it anew");
 }
 
+bool sherd__given(sherd_world *world, const char *function, const sherd__argument *list,
+                  sherd_tensor **result)
+{
+    *result = NULL;
+    if (!sherd__require(sherd__world_diag(world), function, list))
+        return true;
+    if (world)
+        *result = sherd__fail_diag(world, true);
+    return false;
+}
+
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
 {
     bool failed = false, distributed = false;

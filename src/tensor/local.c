@@ -279,13 +279,16 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                 const sherd_placement *placements,
                                 const sherd_from_local_options *options)
 {
-    joining j = {.world = local->world,
-                 .mesh = sherd_mesh_root(mesh),
-                 .local = local,
-                 .placements = placements,
-                 .named = mesh};
-    bool good;
+    const sherd__argument need[] = {
+        {"local", local}, {"mesh", mesh}, {"placements", placements}, {NULL, NULL}};
+    joining j = {
+        .mesh = sherd_mesh_root(mesh), .local = local, .placements = placements, .named = mesh};
+    sherd_tensor *failed;
 
+    if (local || mesh)
+        j.world = local ? local->world : sherd__space_world(mesh->space);
+    if (!sherd__given(j.world, "sherd_from_local", need, &failed))
+        return failed;
     if (options)
         j.options = *options;
     /* The peers wait for what this rank has: a failure of it is theirs too. */
@@ -293,11 +296,11 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
         sherd__raise_failed(j.world);
     if (sherd__is_failed(local) || sherd__alarmed(j.world))
         return sherd__failed(j.world);
-    if (local->layout)
-        return sherd__fail_tensor(j.world, true, SHERD_EINVAL,
-                                  "sherd_from_local: %s is distributed already",
-                                  sherd_tensor_text(local));
-    good = join(&j);
+    if (sherd__space_world(mesh->space) != j.world || local->layout)
+        return sherd__fail_tensor(
+            j.world, true, SHERD_EINVAL, "sherd_from_local: %s is %s", sherd_tensor_text(local),
+            local->layout ? "distributed already" : "of another world than the mesh");
+    bool good = join(&j);
     sherd__free(sherd__world_heap(j.world), j.all);
     return good ? sherd__global_view(local, j.layout) : sherd__failed(j.world);
 }

@@ -85,6 +85,8 @@ sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64
 {
     sherd_tensor *t;
 
+    if (!world)
+        return NULL;
     if (!is_valid(world, "sherd_from_data", dtype, shape, ndim))
         return sherd__failed(world);
     t = sherd__new_plain(world, dtype, ndim, shape, (unsigned)SHERD__VARIES);
@@ -103,6 +105,8 @@ sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_
 {
     sherd_tensor *t;
 
+    if (!world)
+        return NULL;
     if (!is_valid(world, "sherd_constant", dtype, shape, ndim) ||
         !fits(world, false, "sherd_constant", dtype, value))
         return sherd__failed(world);
@@ -179,7 +183,7 @@ typedef struct request {
 
 sherd_generator sherd_generator_named(const char *name)
 {
-    sherd_generator g = {.name = sherd__hash_text(0, name)};
+    sherd_generator g = {.name = sherd__hash_text(0, name ? name : "")};
     return g;
 }
 
@@ -229,7 +233,7 @@ sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t 
                            sherd_distribution distribution, sherd_generator *generator)
 {
     request r = {world, "sherd_random", dtype, ndim, shape, NULL, distribution, false};
-    return draw(&r, generator);
+    return world ? draw(&r, generator) : NULL;
 }
 
 sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype, const int64_t *shape,

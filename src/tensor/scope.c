@@ -97,6 +97,9 @@ static void end(sherd__tensors *s, int start)
 
 void sherd_scope_begin(sherd_world *world)
 {
+    if (!world)
+        return;
+
     sherd__tensors *s = sherd__tensors_of(world);
     void *start = s->start;
 
@@ -111,20 +114,45 @@ void sherd_scope_begin(sherd_world *world)
 
 void sherd_scope_end(sherd_world *world)
 {
-    sherd__tensors *s = sherd__tensors_of(world);
-
-    if (s->unopened > 0) {
-        s->unopened--;
+    if (!world)
         return;
-    }
-    if (s->scopes > 0)
+
+    sherd__tensors *s = sherd__tensors_of(world);
+    if (s->scopes + s->unopened <= s->floor)
+        return;
+    if (s->unopened > 0)
+        s->unopened--;
+    else
         end(s, s->start[--s->scopes]);
+}
+
+int sherd__scope_enter(sherd_world *world)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    int before = s->floor;
+
+    sherd_scope_begin(world);
+    s->floor = s->scopes + s->unopened;
+    return before;
+}
+
+void sherd__scope_leave(sherd_world *world, int before)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    int left = s->scopes + s->unopened - s->floor,
+        unopened = left < s->unopened ? left : s->unopened;
+
+    s->unopened -= unopened;
+    s->scopes -= left - unopened;
+    s->floor = before;
 }
 
 sherd_tensor *sherd_scope_pass(sherd_tensor *t)
 {
-    sherd__tensors *s = sherd__tensors_of(t->world);
+    if (!t)
+        return NULL;
 
+    sherd__tensors *s = sherd__tensors_of(t->world);
     if (t->scope < 0 || s->unopened > 0 || s->scopes == 0)
         return t;
 
@@ -148,7 +176,7 @@ void sherd__tensors_empty(sherd_world *world)
 {
     sherd__tensors *s = sherd__tensors_of(world);
 
-    s->scopes = 0;
+    s->scopes = s->floor = 0;
     end(s, 0);
     for (sherd_tensor *t = s->all; t; t = t->next)
         t->refs++;

@@ -91,7 +91,7 @@ void sherd_tensor_release(sherd_tensor *t)
 
 sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
 {
-    if (t->storage)
+    if (t && t->storage)
         t->refs++;
     return t;
 }
@@ -271,42 +271,44 @@ sherd_tensor *sherd__new_view(sherd_tensor *t)
 
 sherd_world *sherd_tensor_world(const sherd_tensor *t)
 {
-    return t->world;
+    return t ? t->world : NULL;
 }
 
 sherd_dtype sherd_tensor_dtype(const sherd_tensor *t)
 {
-    return t->dtype;
+    return t ? t->dtype : SHERD_DTYPE_NONE;
 }
 
 int sherd_tensor_ndim(const sherd_tensor *t)
 {
-    return t->ndim;
+    return t ? t->ndim : 0;
 }
 
 const int64_t *sherd_tensor_shape(const sherd_tensor *t)
 {
-    return t->shape;
+    return t ? t->shape : NULL;
 }
 
 int64_t sherd_tensor_count(const sherd_tensor *t)
 {
-    int64_t count = t->storage ? 1 : 0;
+    int64_t count = 0;
 
-    for (int d = 0; d < t->ndim; d++)
-        count *= t->shape[d];
+    if (!sherd_tensor_failed(t))
+        sherd__count(t->shape, t->ndim, &count);
     return count;
 }
 
 const sherd_layout *sherd_tensor_layout(const sherd_tensor *t)
 {
-    return t->layout;
+    return t ? t->layout : NULL;
 }
 
 sherd_box sherd_tensor_box(const sherd_tensor *t)
 {
-    sherd_box box = {.ndim = t->ndim};
+    sherd_box box = {.ndim = sherd_tensor_ndim(t)};
 
+    if (!t)
+        return box;
     if (t->layout)
         return sherd_layout_box(t->layout, sherd_world_rank(t->world), 0);
     memcpy(box.size, t->shape, sizeof box.size);
@@ -315,7 +317,7 @@ sherd_box sherd_tensor_box(const sherd_tensor *t)
 
 bool sherd_tensor_failed(const sherd_tensor *t)
 {
-    return sherd__is_failed(t);
+    return !t || sherd__is_failed(t);
 }
 
 static void write_plain(sherd__writer *w, const sherd_tensor *t)
@@ -329,12 +331,16 @@ static void write_plain(sherd__writer *w, const sherd_tensor *t)
 const char *sherd_tensor_text(sherd_tensor *t)
 {
     enum { PLAIN_BYTES = 256 }; /* eight sizes of at most twenty digits */
-    size_t room = t->layout ? strlen(sherd_layout_text(t->layout)) + 16 : PLAIN_BYTES;
-    sherd__writer w = {.room = room};
 
+    if (!t)
+        return "";
     if (!t->storage)
         return "the failed tensor";
-    sherd__free(sherd__world_heap(t->world), t->text);
+    /* Neither dtype nor shape nor layout of a tensor that somebody has ever change. */
+    if (t->text)
+        return t->text;
+    size_t room = t->layout ? strlen(sherd_layout_text(t->layout)) + 16 : PLAIN_BYTES;
+    sherd__writer w = {.room = room};
     t->text = w.at = sherd__alloc(sherd__world_heap(t->world), room, 1);
     if (!t->text)
         return sherd_dtype_name(t->dtype);
@@ -347,7 +353,7 @@ const char *sherd_tensor_text(sherd_tensor *t)
 
 sherd_tensor *sherd_mark_equal(sherd_tensor *t)
 {
-    if (!t->storage)
+    if (sherd_tensor_failed(t))
         return t;
     if (t->layout)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL,

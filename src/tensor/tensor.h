@@ -113,12 +113,26 @@ sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_sta
                                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The same where a lower room has written status and text into the diag. */
 sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed);
+/*
+ * Whether all arguments of a distributed expression are there. Else it has failed in `world` (EINVAL, the alarm is up) and
+ * *result is the failed tensor; or NULL where no argument has led to a world and `world` is NULL.
+ */
+bool sherd__given(sherd_world *world, const char *function, const sherd__argument *list,
+                  sherd_tensor **result);
 
 /*
  * The entry of every expression: false if it may go on. True if an operand failed, or (any is distributed)
  * the alarm is up: then return the failed tensor. A failed plain operand beside a distributed one raises.
  */
 bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
+
+/*
+ * A scope around code of the user's (a forward, a hook), which may forget ends or end too often. Between the two
+ * sherd_scope_end does not end this scope or one around it. Leaving gives it what is in scopes that were not ended, and
+ * lets sherd_scope_end end it. `before` is what entering returned.
+ */
+int sherd__scope_enter(sherd_world *world);
+void sherd__scope_leave(sherd_world *world, int before);
 
 /* New tensors, contents undefined, in the current scope; the failed tensor for lack of memory. */
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,

@@ -20,6 +20,8 @@ static unsigned varying_axes(const sherd_layout *layout)
 
 sherd_tensor *sherd__local_view(sherd_tensor *t)
 {
+    if (!t)
+        return NULL;
     if (sherd__stop(t->world, &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)

@@ -7,9 +7,9 @@
 
 void sherd__walk_begin(sherd__walk *w, const sherd_tensor *t)
 {
-    int d = t->ndim;
+    int d = t->count ? t->ndim : 0; /* sizes beside a 0 may have no product */
 
-    *w = (sherd__walk){.t = t, .box = sherd_tensor_box(t), .length = 1};
+    *w = (sherd__walk){.t = t, .box = sherd_tensor_box(t), .length = t->count ? 1 : 0};
     while (d > 0) {
         d--;
         w->length *= t->local[d];

@@ -173,6 +173,7 @@ static bool is_for_callers(sherd_status status)
 
 void sherd_world_fail(sherd_world *world, sherd_status status, const char *text)
 {
-    sherd__raise(world, is_for_callers(status) ? status : SHERD_EINVAL, "%s",
-                 text ? text : "failed");
+    if (world)
+        sherd__raise(world, is_for_callers(status) ? status : SHERD_EINVAL, "%s",
+                     text ? text : "failed");
 }

@@ -54,7 +54,7 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
 
 sherd_status sherd_world_check(sherd_world *world)
 {
-    return sherd__check(world, SHERD__CHECK, "sherd_world_check");
+    return world ? sherd__check(world, SHERD__CHECK, "sherd_world_check") : SHERD_EINVAL;
 }
 
 sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments,
@@ -72,5 +72,5 @@ sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t argume
 
 const char *sherd_world_error(const sherd_world *world)
 {
-    return world->diag.text;
+    return world ? world->diag.text : "";
 }

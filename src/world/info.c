@@ -5,6 +5,8 @@
 
 sherd_info sherd_world_info(const sherd_world *world)
 {
+    if (!world)
+        return (sherd_info){.kernels = "", .gemm = ""};
     const sherd__kernels *kernels = &sherd__world_kernels(world)->f32;
 
     return (sherd_info){

@@ -168,6 +168,7 @@ struct sherd_world {
     sherd__arena arena;
     bool owns_arena;
     int process;            /* that opened it; one forked from it is no rank */
+    bool lent;              /* to a body of sherd_spawn, which will close it */
     sherd__pinning pinning; /* of a launched program: undone at the close */
     sherd__post *post;      /* my own */
     sherd__store store;
@@ -448,5 +449,7 @@ sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int 
 /* This rank's part of an arena. The world takes the mapping over if `owns`. */
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
                                const sherd_world_options *options, sherd__diag *diag);
+/* As sherd_world_close, also of a world that is lent. */
+sherd_status sherd__world_close(sherd_world *world);
 
 #endif

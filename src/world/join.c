@@ -230,9 +230,9 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
     sherd__arena arena;
     invitation in;
 
-    *out = NULL;
-    if (!sherd__is_launched())
+    if (!out || !sherd__is_launched())
         return sherd_world_alone(out, options);
+    *out = NULL;
     sherd_status status = find_arena(&arena, &in, &diag);
     if (!status) {
         status = join(out, &arena, true, &in, options ? options : &none, &diag);
@@ -259,8 +259,9 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
     if (*here)
         status = join(&world, &arena, false, &in, plan->options, diag);
     if (*here && !status) {
+        world->lent = true;
         *exit_status = plan->body(world, plan->payload);
-        status = sherd_world_close(world);
+        status = sherd__world_close(world);
         diag->status = status;
         memcpy(diag->text, arena.control->post[in.rank].last_text, sizeof diag->text);
     }

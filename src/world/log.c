@@ -56,14 +56,14 @@ int sherd_comm_count(const sherd_world *world)
 {
     int count = 0;
 
-    for (int i = 0; i < world->tallies; i++)
+    for (int i = 0; world && i < world->tallies; i++)
         count += world->tally[i].calls > 0;
     return count;
 }
 
 sherd_comm_entry sherd_comm_get(const sherd_world *world, int i)
 {
-    for (int k = 0; k < world->tallies; k++) {
+    for (int k = 0; world && k < world->tallies; k++) {
         const sherd__tally *row = &world->tally[k];
         if (row->calls > 0 && i-- == 0)
             return (sherd_comm_entry){row->op, row->axes, row->calls, row->bytes, row->nanoseconds};
@@ -73,6 +73,6 @@ sherd_comm_entry sherd_comm_get(const sherd_world *world, int i)
 
 void sherd_comm_reset(sherd_world *world)
 {
-    for (int i = 0; i < world->tallies; i++)
+    for (int i = 0; world && i < world->tallies; i++)
         world->tally[i].calls = world->tally[i].bytes = world->tally[i].nanoseconds = 0;
 }

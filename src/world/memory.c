@@ -103,6 +103,8 @@ bool sherd__block_writable(sherd_world *world, sherd__block *block)
 
 sherd_memory sherd_world_memory(const sherd_world *world)
 {
+    if (!world)
+        return (sherd_memory){0};
     sherd_memory memory = world->store.memory;
 
     memory.held_bytes = (int64_t)world->store.held;
@@ -112,5 +114,6 @@ sherd_memory sherd_world_memory(const sherd_world *world)
 
 void sherd_world_memory_reset(sherd_world *world)
 {
-    world->store.memory.peak_bytes = world->store.memory.live_bytes;
+    if (world)
+        world->store.memory.peak_bytes = world->store.memory.live_bytes;
 }

@@ -43,9 +43,10 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
     *opened = sherd__world_join(&world, &plan->arena, false, rank, plan->options, diag);
     if (*opened)
         return 0;
+    world->lent = true;
     int value = plan->body(world, plan->payload);
     atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
-    *closed = sherd_world_close(world);
+    *closed = sherd__world_close(world);
     return value;
 }
 
@@ -63,8 +64,6 @@ static sherd_status collect(const sherd__launch_plan *plan, const thread_rank *r
     }
     if (!status)
         status = sherd__outcome(&plan->arena, plan->ranks, diag);
-    if (status == SHERD_EPEER && *exit_status == 0)
-        *exit_status = 1;
     return status;
 }
 
@@ -108,6 +107,9 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
 
     if (ranks < 0)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
+    if (plan->options->as != SHERD_PROCESSES && plan->options->as != SHERD_THREADS)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d is no way for ranks to live",
+                           (int)plan->options->as);
     if (ranks > SHERD_MAX_RANKS)
         return sherd__fail(diag, SHERD_ELIMIT, "sherd_spawn: %d ranks, but an arena takes %d",
                            ranks, SHERD_MAX_RANKS);
@@ -153,8 +155,12 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
     sherd_status status = SHERD_OK;
     bool here = false;
 
-    *exit_status = 0;
-    if (sherd__is_launched())
+    if (exit_status)
+        *exit_status = 0;
+    if (!exit_status || !body)
+        status = sherd__fail(&diag, SHERD_EINVAL, "sherd_spawn: %s is NULL",
+                             body ? "exit_status" : "body");
+    else if (sherd__is_launched())
         status = sherd__spawn_here(&here, exit_status, &plan, &diag);
     if (!here && !status)
         status = spawn(exit_status, &plan, &diag);

@@ -175,6 +175,8 @@ sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *opt
     sherd__diag diag = {.rank = -1};
     sherd__arena arena;
 
+    if (sherd__require(&diag, "sherd_world_alone", (sherd__argument[]){{"out", out}, {NULL, NULL}}))
+        return tell(options, &diag);
     *out = NULL;
     if (sherd__arena_create(&arena, 1, options ? options->region_bytes : 0, NULL, &diag))
         return tell(options, &diag);
@@ -193,6 +195,15 @@ sherd_status sherd_world_close(sherd_world *world)
         return SHERD_OK;
     if (sherd__is_stranger(world))
         return SHERD_EINVAL; /* what it holds here is a copy, and ends with this process */
+    if (world->lent)
+        return sherd__fail(
+            &world->diag, SHERD_EINVAL,
+            "sherd_world_close: sherd_spawn closes this world when its body returns");
+    return sherd__world_close(world);
+}
+
+sherd_status sherd__world_close(sherd_world *world)
+{
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
         world->post->base = world->base;
@@ -219,13 +230,15 @@ const sherd__transport sherd__paper_transport = {.name = "paper", .raise = paper
 
 sherd_status sherd_world_paper(sherd_world **out, int ranks)
 {
-    *out = NULL;
-    if (ranks < 1)
+    if (out)
+        *out = NULL;
+    if (!out || ranks < 1)
         return SHERD_EINVAL;
     sherd_world *world = create(ranks, -1, NULL);
     if (!world)
         return SHERD_ENOMEM;
     world->transport = &sherd__paper_transport;
+    sherd__kernels_choose(&world->kernels); /* a tensor without elements is one also on paper */
     *out = world;
     return SHERD_OK;
 }
@@ -234,33 +247,37 @@ sherd_status sherd_world_paper(sherd_world **out, int ranks)
 
 int sherd_world_rank(const sherd_world *world)
 {
-    return world->rank;
+    return world ? world->rank : -1;
 }
 
 int sherd_world_ranks(const sherd_world *world)
 {
-    return world->ranks;
+    return world ? world->ranks : 0;
 }
 
 const char *sherd_world_transport(const sherd_world *world)
 {
+    if (!world)
+        return "";
     return world->arena.threads ? "threads" : world->transport->name;
 }
 
 uint64_t sherd_world_seed(const sherd_world *world)
 {
-    return world->seed;
+    return world ? world->seed : 0;
 }
 
 void sherd_world_fail_allocation(sherd_world *world, int64_t n)
 {
+    if (!world)
+        return;
     world->heap.allocations = 0;
     world->heap.fail_at = n;
 }
 
 int64_t sherd_world_allocations(const sherd_world *world)
 {
-    return world->heap.allocations;
+    return world ? world->heap.allocations : 0;
 }
 
 /* ---- what the rooms above see ----------------------------------------------------------------- */
@@ -277,7 +294,7 @@ sherd__space *sherd__world_space(sherd_world *world)
 
 sherd__diag *sherd__world_diag(sherd_world *world)
 {
-    return &world->diag;
+    return world ? &world->diag : NULL;
 }
 
 const sherd__kernel_set *sherd__world_kernels(const sherd_world *world)

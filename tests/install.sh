@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the library into a temporary folder, moves that elsewhere, and builds examples/hello.c against it as a user
+# would: by find_package, shared and static, and by pkg-config where that is there. Each must run on four ranks.
+# Usage: tests/install.sh SOURCE BUILD; the parts that are installed must have been built.
+set -eu
+source=$1 build=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# A launcher around this test, or a user's tree, must not be found in the place of what was installed.
+unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH LD_LIBRARY_PATH SHERD_ARENA_FD 2>/dev/null || :
+
+fail() {
+    echo "install: $*" >&2
+    exit 1
+}
+
+quietly() {
+    "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "$* failed"; }
+}
+
+# The output of hello, with its ranks started by itself and by the installed launcher.
+check() {
+    printf 'f32[6,5] P(sum:x) on (x=4)\nf32[6,5] on (x=4) = 4\n' >"$work/wanted"
+    "$@" >"$work/seen" 2>&1 || { cat "$work/seen" >&2; fail "$* failed"; }
+    cmp -s "$work/wanted" "$work/seen" || { cat "$work/seen" >&2; fail "$*: another output"; }
+    "$work/there/bin/sherd" run -n 4 -- "$@" >"$work/seen" 2>&1 || fail "under sherd run: $* failed"
+    cmp -s "$work/wanted" "$work/seen" || { cat "$work/seen" >&2; fail "under sherd run: another output"; }
+}
+
+quietly cmake --install "$build" --prefix "$work/here"
+mv "$work/here" "$work/there"
+for file in include/sherd.h include/sherd/world.h bin/sherd share/doc/sherd/LICENSE; do
+    [ -f "$work/there/$file" ] || fail "$file is not installed"
+done
+
+# Two folders of one project: each finds the package for itself.
+mkdir -p "$work/user/shared" "$work/user/static"
+cp "$source/examples/hello.c" "$work/user"
+cat >"$work/user/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.22)
+project(user LANGUAGES C)
+add_subdirectory(shared)
+add_subdirectory(static)
+END
+for kind in shared static; do
+    [ $kind = static ] && components="COMPONENTS static" || components=
+    cat >"$work/user/$kind/CMakeLists.txt" <<END
+find_package(sherd 0.1 REQUIRED $components)
+add_executable(hello_$kind ../hello.c)
+target_link_libraries(hello_$kind PRIVATE sherd::sherd)
+END
+done
+quietly cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/there"
+quietly cmake --build "$work/user/build"
+check "$work/user/build/shared/hello_shared"
+check "$work/user/build/static/hello_static"
+
+command -v pkg-config >/dev/null 2>&1 || { echo "install: no pkg-config here, so it was not tried"; exit 0; }
+pc=$(find "$work/there" -name sherd.pc)
+[ -n "$pc" ] || fail "sherd.pc is not installed"
+export PKG_CONFIG_PATH="${pc%/*}"
+flags=$(pkg-config --cflags --libs sherd)
+quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
+check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of modules, hooks, layers and the optimizer: see misuse.h. */
+#include <math.h>
+
+#include "misuse.h"
+#include "sherd/layers.h"
+#include "sherd/ops.h"
+#include "sherd/optimizer.h"
+
+static const sherd_layer_options biased = {.name = "layer", .bias = true};
+
+static sherd_module *linear(sherd_world *world)
+{
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_linear_create(&m, world, 4, 4, &biased));
+    return m;
+}
+
+/* A training step of a small layer. */
+static void computes(sherd_world *world)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *layer = linear(world);
+    sherd_optimizer *adamw = NULL;
+
+    sherd_scope_begin(world);
+    CHECK_OK(sherd_adamw_create(&adamw, layer, NULL));
+    sherd_backward(
+        sherd_sum(sherd_module_call(layer, sherd_constant(world, SHERD_F32, shape, 2, 1))));
+    CHECK_NEAR(sherd_optimizer_grad_norm(adamw), sqrt(4 * 4 * 16 + 4 * 16), 1e-4);
+    sherd_optimizer_step(adamw, 0.1, 1);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(adamw);
+    sherd_module_destroy(layer);
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+/* ---- what is nothing ------------------------------------------------------------------------- */
+
+MISUSE(questions_to_no_module_have_an_answer)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_named_parameter all[1];
+
+    ANSWERS(!sherd_module_world(NULL) && !sherd_module_payload(NULL));
+    ANSWERS(sherd_module_kind_of(NULL) == SHERD_MODULE_OTHER);
+    ANSWERS(strcmp(sherd_module_path(NULL), "") == 0);
+    ANSWERS(sherd_module_children(NULL) == 0 && !sherd_module_child(NULL, 0));
+    ANSWERS(!sherd_module_child(layer, -1) && !sherd_module_child(layer, 0));
+    ANSWERS(!sherd_module_child_name(NULL, 0) && !sherd_module_child_name(layer, -1));
+    ANSWERS(!sherd_module_find(NULL, "a") && !sherd_module_find(layer, NULL));
+    ANSWERS(!sherd_module_parameter(NULL, "weight") && !sherd_module_parameter(layer, NULL));
+    ANSWERS(sherd_module_parameters(NULL) == 0 && !sherd_module_parameter_name(NULL, 0));
+    ANSWERS(!sherd_module_parameter_name(layer, -1) && !sherd_module_parameter_name(layer, 2));
+    ANSWERS(!sherd_module_is_training(NULL) && !sherd_module_generator(NULL));
+    ANSWERS(sherd_module_all_parameters(NULL, all, 1) == 0);
+    ANSWERS(sherd_module_all_parameters(layer, all, -1) == 2);
+    ANSWERS(sherd_module_all_parameters(layer, NULL, 9) == 2);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(an_argument_that_is_not_there_is_not_found)
+{
+    sherd_args many = {.count = 1 << 20}, few = {.count = -1};
+
+    ANSWERS(!sherd_args_find(NULL, "a") && !sherd_args_find(&many, NULL));
+    ANSWERS(!sherd_args_find(&many, "a") && !sherd_args_find(&few, "a"));
+}
+
+MISUSE(giving_up_nothing_does_nothing)
+{
+    sherd_module *layer = linear(m->world);
+
+    sherd_module_destroy(NULL);
+    sherd_module_train(NULL, true);
+    sherd_module_unhook(NULL, 1);
+    sherd_module_unhook(layer, -1);
+    sherd_module_unhook(layer, 1 << 20);
+    sherd_optimizer_destroy(NULL);
+    sherd_optimizer_settle(NULL);
+    sherd_optimizer_step(NULL, 1, 1);
+    sherd_optimizer_clear(NULL);
+    ANSWERS(isnan(sherd_optimizer_grad_norm(NULL)));
+    sherd_module_destroy(layer);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+MISUSE(a_layer_needs_a_world_and_sizes)
+{
+    sherd_world *w = m->world;
+    sherd_module *out;
+    const sherd_layer_options none = {.dtype = (sherd_dtype)99}, nan = {.deviation = (double)NAN};
+
+    REFUSES(SHERD_EINVAL, sherd_linear_create(NULL, w, 4, 4, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_linear_create(&out, NULL, 4, 4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 0, 4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, -4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, 4, &none));
+    REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, 4, &nan));
+    REFUSES(SHERD_EINVAL, sherd_embedding_create(NULL, w, 4, 4, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_embedding_create(&out, NULL, 4, 4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_embedding_create(&out, w, -1, 4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_embedding_create(&out, w, 4, 0, NULL));
+    REFUSES(SHERD_EINVAL, sherd_layer_norm_create(NULL, w, 4, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_layer_norm_create(&out, NULL, 4, NULL));
+    REFUSES(SHERD_EINVAL, sherd_layer_norm_create(&out, w, INT64_MIN, NULL));
+    REFUSES(SHERD_EINVAL, sherd_dropout_create(NULL, w, 0.5));
+    ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
+    REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));
+    REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, 1));
+    REFUSES(SHERD_EINVAL, sherd_module_create(NULL, w, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_create(&out, NULL, NULL, NULL));
+    ANSWERS(out == NULL);
+}
+
+MISUSE(a_child_is_taken_also_where_there_is_no_parent)
+{
+    sherd_module *root = NULL;
+
+    CHECK_OK(sherd_module_create(&root, m->world, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add(NULL, "a", linear(m->world)));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_add(NULL, "a", NULL));
+    REFUSES(SHERD_ENOMEM, sherd_module_add(root, "a", NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add(root, NULL, linear(m->world)));
+    REFUSES(SHERD_EINVAL, sherd_module_add(root, "", linear(m->world)));
+    REFUSES(SHERD_EINVAL, sherd_module_add(root, "a.b", linear(m->world)));
+    REFUSES(SHERD_EINVAL, sherd_module_add(root, "a", root));
+    ANSWERS(sherd_module_children(root) == 0);
+    sherd_module_destroy(root);
+}
+
+MISUSE(a_parameter_is_a_tensor_with_a_name)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *layer = linear(m->world);
+    sherd_tensor *t = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_tensor *ids = sherd_constant(m->world, SHERD_I32, shape, 2, 1);
+    sherd_tensor *failed = sherd_add(t, NULL);
+
+    CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(NULL, "a", t));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_add_parameter(NULL, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(layer, NULL, t));
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(layer, "a", NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(layer, "a", failed));
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(layer, "a", ids));
+    REFUSES(SHERD_EINVAL, sherd_module_add_parameter(layer, "weight", t));
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(NULL, "weight", t));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_set_parameter(NULL, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, NULL, t));
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "weight", NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "weight", failed));
+    REFUSES(SHERD_EINVAL, sherd_module_set_parameter(layer, "bias", t));
+    ANSWERS(sherd_module_parameters(layer) == 2);
+    sherd_module_destroy(layer);
+}
+
+static void count(void *payload)
+{
+    ++*(int *)payload;
+}
+
+static void look_before(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)self, (void)in, (void)payload;
+}
+
+static void look_after(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
+{
+    (void)self, (void)in, (void)out, (void)payload;
+}
+
+MISUSE(the_payload_of_a_hook_goes_also_where_there_is_no_module)
+{
+    sherd_module *layer = linear(m->world);
+    int gone = 0, id = 7;
+    const sherd_hook_options o = {.payload = &gone, .destroy = count};
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_hook_before(&id, NULL, look_before, &o));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_hook_after(&id, NULL, look_after, &o));
+    REFUSES(SHERD_EINVAL, sherd_module_hook_before(&id, layer, NULL, &o));
+    REFUSES(SHERD_EINVAL, sherd_module_hook_after(&id, layer, NULL, &o));
+    ANSWERS(gone == 4 && id == 0);
+    REFUSES(SHERD_OK, sherd_module_hook_after(NULL, layer, look_after, NULL));
+    sherd_module_destroy(layer);
+}
+
+MISUSE(an_optimizer_needs_a_module)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *out;
+    const sherd_adamw_options one = {.beta1 = 1}, nan = {.eps = (double)NAN};
+
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adamw_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &one));
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &nan));
+    ANSWERS(out == NULL);
+    sherd_module_destroy(layer);
+}
+
+/* ---- calling --------------------------------------------------------------------------------- */
+
+MISUSE(a_call_needs_a_module_arguments_and_a_place_for_outputs)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *layer = linear(m->world), *container = NULL;
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_args in = {.count = 1, .value = {x}}, many = {.count = 9}, few = {.count = -1}, out;
+
+    CHECK_OK(sherd_module_create(&container, m->world, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_module_run(NUL(layer), &in, &out));
+    ANSWERS(out.count == 1 && out.value[7] && sherd_tensor_failed(out.value[7]));
+    FAILS(SHERD_EINVAL, sherd_module_run(layer, NUL(&in), &out));
+    ANSWERS(out.count == 1 && sherd_tensor_failed(out.value[0]));
+    FAILS(SHERD_EINVAL, sherd_module_run(layer, &in, NUL(&out)));
+    FAILS(SHERD_EINVAL, sherd_module_run(layer, BAD(&many, &in), &out));
+    FAILS(SHERD_EINVAL, sherd_module_run(layer, BAD(&few, &in), &out));
+    FAILS(SHERD_EINVAL, sherd_module_run(BAD(container, layer), &in, &out));
+    FAILS(SHERD_EINVAL, sherd_module_call(NUL(layer), x));
+    FAILS(SHERD_EINVAL, sherd_module_call(layer, NUL(x)));
+    ANSWERS(!sherd_module_call(NULL, NULL));
+    sherd_module_run(NULL, NULL, NULL);
+    sherd_module_destroy(container);
+    sherd_module_destroy(layer);
+}
+
+/* ---- forwards and hooks that misbehave ------------------------------------------------------- */
+
+static void end_too_often(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *y = sherd_relu(in->value[0]);
+
+    for (int i = 0; i < 5; i++)
+        sherd_scope_end(sherd_module_world(self));
+    *out = (sherd_args){.count = 1, .value = {y}};
+}
+
+static void begin_only(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    for (int i = 0; i < 5; i++)
+        sherd_scope_begin(sherd_module_world(self));
+    *out = (sherd_args){.count = 1, .value = {sherd_relu(in->value[0])}};
+}
+
+static void end_before(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)in, (void)payload;
+    for (int i = 0; i < 5; i++)
+        sherd_scope_end(sherd_module_world(self));
+}
+
+MISUSE(a_forward_ends_no_scope_but_its_own)
+{
+    static const sherd_forward forwards[] = {end_too_often, begin_only};
+    const int64_t shape[] = {4, 4};
+
+    for (int i = 0; i < LEN(forwards); i++) {
+        sherd_module *module = NULL;
+        CHECK_OK(sherd_module_create(&module, m->world, forwards[i], NULL));
+        CHECK_OK(sherd_module_hook_before(NULL, module, end_before, NULL));
+        int64_t live = sherd_world_memory(m->world).live_bytes;
+        for (int times = 0; times < 10; times++) {
+            sherd_scope_begin(m->world);
+            sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+            sherd_tensor *y = sherd_module_call(module, x);
+            CHECK_NEAR(sherd_item(sherd_sum(sherd_add(x, y))), 32, 0);
+            sherd_scope_end(m->world);
+            CHECK_EQ(sherd_world_memory(m->world).live_bytes, live);
+        }
+        sherd_module_destroy(module);
+    }
+    CHECK_OK(sherd_world_check(m->world));
+}
+
+static void destroy_itself(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module *root = sherd_module_payload(self);
+
+    if (root)
+        sherd_module_destroy(root);
+    *out = *in;
+}
+
+static void call_child(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module_run(sherd_module_child(self, 0), in, out);
+}
+
+MISUSE(a_module_is_not_destroyed_in_its_own_call)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *root = NULL, *child = NULL;
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+
+    CHECK_OK(sherd_module_create(&root, m->world, call_child, NULL));
+    CHECK_OK(sherd_module_create(&child, m->world, destroy_itself,
+                                 &(sherd_module_options){.payload = BAD(root, NULL)}));
+    CHECK_OK(sherd_module_add(root, "child", child));
+    FAILS(SHERD_EINVAL, sherd_module_call(root, x));
+    sherd_module_destroy(root);
+}
+
+static void give_payload(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *other = sherd_module_payload(self);
+
+    *out = *in;
+    if (other)
+        out->value[0] = other;
+}
+
+MISUSE(an_output_is_of_the_modules_world)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_world *second = NULL;
+    sherd_module *module = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    sherd_tensor *other = sherd_constant(second, SHERD_F32, shape, 2, 1);
+    CHECK_OK(sherd_module_create(&module, m->world, give_payload,
+                                 &(sherd_module_options){.payload = BAD(other, NULL)}));
+    FAILS(SHERD_EINVAL, sherd_module_call(module, x));
+    FAILS(SHERD_EINVAL, sherd_module_call(module, BAD(other, NULL)));
+    sherd_module_destroy(module);
+    CHECK_OK(sherd_world_close(second));
+}
+
+static const check_test tests[] = {
+    {TEST(questions_to_no_module_have_an_answer), {1, 2}},
+    {TEST(an_argument_that_is_not_there_is_not_found), {1}},
+    {TEST(giving_up_nothing_does_nothing), {1, 2}},
+    {TEST(a_layer_needs_a_world_and_sizes), {1, 2}},
+    {TEST(a_child_is_taken_also_where_there_is_no_parent), {1, 2}},
+    {TEST(a_parameter_is_a_tensor_with_a_name), {1, 2}},
+    {TEST(the_payload_of_a_hook_goes_also_where_there_is_no_module), {1, 2}},
+    {TEST(an_optimizer_needs_a_module), {1, 2}},
+    {TEST(a_call_needs_a_module_arguments_and_a_place_for_outputs), {1, 2}},
+    {TEST(a_forward_ends_no_scope_but_its_own), {1, 2}},
+    {TEST(a_module_is_not_destroyed_in_its_own_call), {1, 2}},
+    {TEST(an_output_is_of_the_modules_world), {1, 2}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of the tape and of hooks on saved tensors: see misuse.h. */
+#include "misuse.h"
+#include "sherd/autograd.h"
+#include "sherd/ops.h"
+
+static const int64_t square[] = {4, 4};
+
+/* Ones; rows over all ranks. */
+static sherd_tensor *spread(sherd_world *world)
+{
+    const int64_t ranks = sherd_world_ranks(world);
+    const sherd_placement s = sherd_shard(0);
+    const sherd_mesh *mesh = NULL;
+    const sherd_layout *rows = NULL;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"x"}, NULL));
+    CHECK_OK(sherd_layout_create(&rows, mesh, 2, square, &s, NULL));
+    return sherd_constant_on(rows, SHERD_F32, 1);
+}
+
+/* The gradient of a sum of squares. */
+static void computes(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_tensor *x = sherd_require_grad(spread(world), true);
+    sherd_backward(sherd_sum(sherd_mul(x, x)));
+    CHECK_NEAR(sherd_item(sherd_sum(sherd_grad(x))), 32, 0);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+static sherd_tensor *keep(sherd_tensor *t, void *context, const void **undo)
+{
+    (void)context, (void)undo;
+    return t;
+}
+
+MISUSE(hooks_that_are_none_are_popped_like_others)
+{
+    const sherd_saved_hooks half = {.pack = keep}, none = {0};
+    sherd_tensor *x = sherd_require_grad(spread(m->world), true);
+
+    FAILS(SHERD_EINVAL, sherd_saved_hooks_push(m->world, NUL(&none)));
+    sherd_saved_hooks_pop(m->world);
+    FAILS(SHERD_EINVAL, sherd_saved_hooks_push(m->world, BAD(&half, &none)));
+    sherd_backward(sherd_sum(sherd_mul(x, x)));
+    sherd_saved_hooks_pop(m->world);
+    sherd_saved_hooks_pop(m->world);
+    CHECK(sherd_grad(x) && !sherd_tensor_failed(sherd_grad(x)));
+    CHECK_OK(sherd_world_check(m->world));
+}
+
+/* A hook that is to do something wrong finds what in its context; NULL = it does nothing. */
+typedef struct mischief {
+    sherd_tensor *other; /* is returned */
+    int ends;            /* of scopes that it has not begun */
+} mischief;
+
+static sherd_tensor *do_mischief(sherd_tensor *t, const mischief *what)
+{
+    for (int i = 0; i < what->ends; i++)
+        sherd_scope_end(sherd_tensor_world(t));
+    return what->other ? what->other : t;
+}
+
+static sherd_tensor *pack_badly(sherd_tensor *t, void *context, const void **undo)
+{
+    (void)undo;
+    return do_mischief(t, context);
+}
+
+static sherd_tensor *unpack_badly(sherd_tensor *t, void *context, const void *undo)
+{
+    (void)undo;
+    return do_mischief(t, context);
+}
+
+static sherd_tensor *unpack(sherd_tensor *t, void *context, const void *undo)
+{
+    (void)context, (void)undo;
+    return t;
+}
+
+static void square_with(const sherd_saved_hooks *hooks, sherd_tensor *x)
+{
+    sherd_world *world = sherd_tensor_world(x);
+
+    sherd_saved_hooks_push(world, hooks);
+    sherd_tensor *y = sherd_scale(x, 2);
+    sherd_backward(sherd_sum(sherd_mul(y, y)));
+    sherd_saved_hooks_pop(world);
+}
+
+MISUSE(a_saved_tensor_stays_in_its_world_and_scope)
+{
+    sherd_tensor *x = sherd_require_grad(spread(m->world), true);
+    sherd_world *second = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    mischief other = {.other = BAD(sherd_constant(second, SHERD_F32, square, 2, 1), NULL)};
+    mischief ends = {.ends = BAD(9, 0)};
+    FAILS(SHERD_EINVAL, square_with(&(sherd_saved_hooks){pack_badly, unpack, &other}, x));
+    FAILS(SHERD_EINVAL, square_with(&(sherd_saved_hooks){keep, unpack_badly, &other}, x));
+    sherd_clear_grad(x);
+    FAILS(SHERD_OK, square_with(&(sherd_saved_hooks){pack_badly, unpack_badly, &ends}, x));
+    CHECK(sherd_grad(x) && !sherd_tensor_failed(sherd_grad(x)));
+    CHECK_OK(sherd_world_check(m->world));
+    CHECK_OK(sherd_world_close(second));
+}
+
+MISUSE(a_gradient_is_of_a_leaf_with_fractions)
+{
+    sherd_tensor *x = sherd_require_grad(spread(m->world), true), *y = sherd_mul(x, x);
+    sherd_tensor *plain = sherd_constant(m->world, SHERD_F32, square, 2, 1);
+    sherd_tensor *ids = sherd_constant(m->world, SHERD_I32, square, 2, 0);
+
+    FAILS(SHERD_EINVAL, sherd_require_grad(BAD(ids, plain), true));
+    FAILS(SHERD_EINVAL, sherd_require_grad(BAD(y, x), true));
+    FAILS(SHERD_EINVAL, sherd_backward(BAD(y, sherd_sum(y))));
+    FAILS(SHERD_EINVAL, sherd_backward(BAD(sherd_sum(plain), sherd_sum(sherd_mul(x, x)))));
+    ANSWERS(sherd_grad(ids) == NULL);
+    sherd_clear_grad(ids);
+}
+
+static const check_test tests[] = {
+    {TEST(hooks_that_are_none_are_popped_like_others), {1, 2}},
+    {TEST(a_saved_tensor_stays_in_its_world_and_scope), {1, 2}},
+    {TEST(a_gradient_is_of_a_leaf_with_fractions), {1, 2}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of sherd_parallelize, styles and sherd_input_reshard: see misuse.h. */
+#include "misuse.h"
+#include "sherd/layers.h"
+#include "sherd/parallel.h"
+
+static const sherd_mesh *line(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    int64_t ranks = sherd_world_ranks(world);
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"x"}, NULL));
+    return mesh;
+}
+
+static sherd_module *linear(sherd_world *world)
+{
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_linear_create(&m, world, 4, 4, NULL));
+    return m;
+}
+
+/* A layer made parallel, and called. */
+static void computes(sherd_world *world)
+{
+    const int64_t shape[] = {4, 4};
+    const sherd_parallel_entry plan[] = {{"", sherd_colwise()}};
+    sherd_module *layer = linear(world);
+
+    CHECK_OK(sherd_parallelize(layer, line(world), "x", plan, 1));
+    sherd_scope_begin(world);
+    CHECK(!sherd_tensor_failed(
+        sherd_module_call(layer, sherd_constant(world, SHERD_F32, shape, 2, 1))));
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    sherd_module_destroy(layer);
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+/* Every call has a layer of its own: one that has failed may be partly changed. */
+enum { LAYERS = 16 };
+
+static void make_layers(sherd_world *world, sherd_module **layer)
+{
+    for (int i = 0; i < LAYERS; i++)
+        layer[i] = linear(world);
+}
+
+static void destroy_layers(sherd_module *const *layer)
+{
+    for (int i = 0; i < LAYERS; i++)
+        sherd_module_destroy(layer[i]);
+}
+
+MISUSE(making_a_module_parallel_needs_module_mesh_axis_and_plan)
+{
+    const sherd_mesh *mesh = line(m->world), *other;
+    const sherd_parallel_entry plan[] = {{"", sherd_colwise()}}, nameless[] = {{NULL, plan->style}};
+    const sherd_parallel_entry styleless[] = {{.path = ""}}, lost[] = {{"nowhere", plan->style}};
+    sherd_module *layer[LAYERS];
+    sherd_world *second = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    CHECK_OK(sherd_mesh_parse(&other, second, "x=1"));
+    make_layers(m->world, layer);
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(NUL(layer[0]), mesh, "x", plan, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[1], NUL(mesh), "x", plan, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[2], BAD(other, mesh), "x", plan, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[3], mesh, NUL("x"), plan, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[4], mesh, BAD("y", "x"), plan, 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[5], mesh, "x", NUL(plan), 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[6], mesh, "x", plan, BAD(-1, 1)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[7], mesh, "x", BAD(nameless, plan), 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[8], mesh, "x", BAD(styleless, plan), 1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[9], mesh, "x", BAD(lost, plan), 1));
+    ALL_REFUSE(SHERD_OK, sherd_parallelize(layer[10], mesh, "x", NULL, 0));
+    ONLY_SAYS(SHERD_EINVAL, sherd_parallelize(NULL, NULL, "x", plan, 1));
+    destroy_layers(layer);
+    CHECK_OK(sherd_world_close(second));
+}
+
+MISUSE(a_style_is_made_of_good_numbers)
+{
+    const sherd_mesh *mesh = line(m->world);
+    sherd_style bad[] = {sherd_colwise(), sherd_rowwise(), sherd_prepare_input(),
+                         sherd_sequence_parallel(), sherd_colwise()};
+    sherd_module *layer[LAYERS];
+
+    make_layers(m->world, layer);
+    bad[0].granule = -1;
+    bad[1].input.kind = (sherd_placement_kind)9;
+    bad[2].desired = sherd_partial((sherd_reduce_op)9);
+    bad[3].output.kind = (sherd_placement_kind)-1;
+    bad[4].desired.kind = (sherd_placement_kind)9;
+    for (int i = 0; i < LEN(bad); i++) {
+        const sherd_parallel_entry wrong = {"", bad[i]}, right = {"", sherd_colwise()};
+        ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[i], mesh, "x", BAD(&wrong, &right), 1));
+    }
+    destroy_layers(layer);
+}
+
+/* These are found when a tensor arrives. */
+MISUSE(dims_that_no_tensor_has_are_found_in_the_call)
+{
+    const int64_t shape[] = {4, 4};
+    const sherd_mesh *mesh = line(m->world);
+    sherd_style far[] = {sherd_sequence_parallel(), sherd_sequence_parallel(),
+                         sherd_prepare_input()};
+    sherd_module *layer[LAYERS];
+
+    make_layers(m->world, layer);
+    far[0].sequence_dim = INT32_MAX;
+    far[1].sequence_dim = INT32_MIN;
+    far[2].desired = sherd_shard(INT32_MIN);
+    for (int i = 0; i < LEN(far); i++) {
+        const sherd_parallel_entry plan = {"", far[i]};
+        CHECK_OK(sherd_parallelize(layer[i], mesh, "x", &plan, 1));
+        sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+        CHECK(sherd_tensor_failed(sherd_module_call(layer[i], x)));
+        CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+    }
+    destroy_layers(layer);
+}
+
+MISUSE(a_granule_larger_than_all_keeps_all_on_one_rank)
+{
+    const sherd_mesh *mesh = line(m->world);
+    sherd_parallel_entry plan = {"", sherd_colwise()};
+    sherd_module *layer = linear(m->world);
+
+    plan.style.granule = INT64_MAX;
+    CHECK_OK(sherd_parallelize(layer, mesh, "x", &plan, 1));
+    sherd_box box = sherd_tensor_box(sherd_module_parameter(layer, "weight"));
+    CHECK_EQ(box.size[0], sherd_world_rank(m->world) == 0 ? 4 : 0);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(resharding_needs_a_module_a_mesh_and_an_axis)
+{
+    const int64_t shape[] = {4, 4};
+    const sherd_mesh *mesh = line(m->world);
+    sherd_module *layer[LAYERS];
+
+    make_layers(m->world, layer);
+    ALL_REFUSE(SHERD_EINVAL, sherd_input_reshard(NUL(layer[0]), mesh, "x", 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_input_reshard(layer[1], NUL(mesh), "x", 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_input_reshard(layer[2], mesh, NUL("x"), 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_input_reshard(layer[3], mesh, BAD("", "x"), 0));
+    ONLY_SAYS(SHERD_EINVAL, sherd_input_reshard(NULL, NULL, NULL, 0));
+    /* A dim that a tensor lacks is no mistake. */
+    ALL_REFUSE(SHERD_OK, sherd_input_reshard(layer[4], mesh, "x", INT32_MIN));
+    ALL_REFUSE(SHERD_OK, sherd_input_reshard(layer[4], mesh, "x", INT32_MAX));
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    CHECK(!sherd_tensor_failed(sherd_module_call(layer[4], x)));
+    destroy_layers(layer);
+}
+
+static const check_test tests[] = {
+    {TEST(making_a_module_parallel_needs_module_mesh_axis_and_plan), {1, 2, 3}},
+    {TEST(a_style_is_made_of_good_numbers), {1, 2}},
+    {TEST(dims_that_no_tensor_has_are_found_in_the_call), {1, 2}},
+    {TEST(a_granule_larger_than_all_keeps_all_on_one_rank), {1, 2, 3}},
+    {TEST(resharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
