@@ -161,6 +161,8 @@ MISUSE(an_expression_of_nothing_is_nothing)
     ANSWERS(!sherd_constant_on(NULL, SHERD_F32, 1));
     ANSWERS(!sherd_random(NULL, SHERD_F32, square, 2, sherd_uniform(0, 1), &g));
     ANSWERS(!sherd_random_on(NULL, SHERD_F32, sherd_uniform(0, 1), &g));
+    ANSWERS(!sherd_constant_later(NULL, SHERD_F32, square, 2, 1));
+    ANSWERS(!sherd_random_later(NULL, SHERD_F32, square, 2, sherd_uniform(0, 1), &g));
     ANSWERS(!sherd_from_local(NULL, NULL, &r, NULL) && !sherd_to_local(NULL));
     ANSWERS(!sherd_distribute(NULL, NULL, 0) && !sherd_full(NULL));
     ANSWERS(!sherd_redistribute(NULL, NULL, NULL) && !sherd_mark_equal(NULL));
@@ -191,6 +193,13 @@ MISUSE(a_tensor_is_made_of_good_numbers)
     FAILS(SHERD_EINVAL, sherd_from_data(w, SHERD_F32, BAD(negative, square), 2, data));
     FAILS(SHERD_EINVAL, sherd_from_data(w, BAD(none, SHERD_F32), square, 2, data));
     FAILS(SHERD_EINVAL, sherd_constant(w, SHERD_F32, NUL(square), 2, 1));
+    FAILS(SHERD_EINVAL, sherd_constant_later(w, SHERD_F32, NUL(square), 2, 1));
+    FAILS(SHERD_EINVAL, sherd_constant_later(w, BAD(SHERD_DTYPE_NONE, SHERD_F32), square, 2, 1));
+    FAILS(SHERD_ELIMIT, sherd_constant_later(w, SHERD_F32, square, BAD(9, 2), 1));
+    FAILS(SHERD_EINVAL, sherd_random_later(w, SHERD_F32, NUL(square), 2, sherd_normal(0, 1), &g));
+    FAILS(SHERD_EINVAL, sherd_random_later(w, SHERD_F32, square, 2, sherd_normal(0, 1), NUL(&g)));
+    FAILS(SHERD_EINVAL, sherd_random_later(w, BAD(SHERD_I32, SHERD_F32), square, 2,
+                                           sherd_normal(0, 1), &g));
     FAILS(SHERD_EINVAL, sherd_constant(w, BAD(SHERD_DTYPE_NONE, SHERD_F32), square, 2, 1));
     FAILS(SHERD_EINVAL, sherd_constant(w, SHERD_F32, square, BAD(-1, 2), 1));
     FAILS(SHERD_ELIMIT, sherd_constant(w, SHERD_F32, square, BAD(9, 2), 1));

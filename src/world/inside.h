@@ -35,10 +35,10 @@ struct sherd__block {
     int64_t bytes; /* asked for */
     int class;     /* the largest that has a place in it */
     sherd__use use;
-    int reading;  /* own open calls that read it */
-    int filling;  /* own open calls that write it: a result in flight */
+    int reading;   /* own open calls that read it */
+    int filling;   /* own open calls that write it: a result in flight */
     uint64_t made; /* the deed whose result is in flight here */
-    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
+    bool spoiled;  /* the call that filled it was dropped: what it holds is nothing */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
 };
