@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-enum { LOG = 256, OUTCOMES = 8, MARK = 100, LOOSE = 101, INJECTIONS = FAULT_KINDS + 5 };
+enum { LOG = 256, OUTCOMES = 8, MARK = 100, LOOSE = 101, INJECTIONS = FAULT_KINDS + 6 };
 
 typedef enum round_kind {
     ROUND_LEGAL,

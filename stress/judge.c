@@ -125,6 +125,8 @@ static void judge_turn(const job *j, const turn *t, int at, int status)
     }
     if (t->starved >= 0)
         count_outcome(j, INJECT_ALLOCATION, status);
+    else if (t->may_fail)
+        count_outcome(j, INJECT_SMALL, status);
     const char *what = t->faults ? t->fault[0].text : t->may_fail ? "little memory" : "no fault";
     if (t->may_fail && status == SHERD_ENOMEM)
         return;

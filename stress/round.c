@@ -107,8 +107,8 @@ const char *round_name(round_kind kind)
 
 const char *injection_name(int injection)
 {
-    static const char *const more[] = {"failing allocation", "rank killed", "rank stopped",
-                                       "job paused", "launcher killed"};
+    static const char *const more[] = {"failing allocation", "little memory", "rank killed",
+                                       "rank stopped",       "job paused",    "launcher killed"};
 
     return injection < FAULT_KINDS ? fault_name((fault_kind)injection)
                                    : more[injection - FAULT_KINDS];
