@@ -122,8 +122,12 @@ static bool add_turn(job *j, dice *d, bool wrong)
     turn *t = &j->turn[j->turns];
     program *p = &j->p[j->turns];
 
+    const program_options options = {.ops = 10 + roll(d, r->ranks > 8 ? 30 : 60),
+                                     .verified = r->verified,
+                                     .large = r->region_bytes && !r->by_environment};
+
     *t = (turn){.p = p, .starved = -1};
-    if (!program_draw(p, &j->s, dice_next(d), 10 + roll(d, r->ranks > 8 ? 30 : 60), r->verified))
+    if (!program_draw(p, &j->s, dice_next(d), &options))
         return false;
     t->may_fail = r->kind == ROUND_SMALL;
     t->verified = r->verified;
