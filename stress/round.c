@@ -129,7 +129,7 @@ static bool add_turn(job *j, dice *d, bool wrong)
     *t = (turn){.p = p, .starved = -1};
     if (!program_draw(p, &j->s, dice_next(d), &options))
         return false;
-    t->may_fail = r->kind == ROUND_SMALL;
+    t->may_fail = t->little = r->kind == ROUND_SMALL;
     t->verified = r->verified;
     if (wrong && r->kind == ROUND_WRONG)
         t->faults = faults_draw(t->fault, p, r->verified, d);
