@@ -131,7 +131,7 @@ int any_shape(writer *w, int64_t *shape)
         shape[d] = sizes[one_in(&w->d, 8) ? roll(&w->d, 14) : 2 + roll(&w->d, ndim == 3 ? 6 : 10)];
     if (one_in(&w->d, 16))
         shape[0] = 100 << roll(&w->d, 5);
-    if (w->large && ndim < 3 && one_in(&w->d, 3))
+    if (w->large && ndim < 3 && one_in(&w->d, 2))
         shape[0] = 1000 << roll(&w->d, 4);
     return ndim;
 }
