@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-enum { LOG = 256, OUTCOMES = 8, MARK = 100, LOOSE = 101, INJECTIONS = FAULT_KINDS + 5 };
+enum { LOG = 256, OUTCOMES = 8, MARK = 100, LOOSE = 101, INJECTIONS = FAULT_KINDS + 6 };
 
 typedef enum round_kind {
     ROUND_LEGAL,
@@ -25,7 +25,14 @@ typedef enum round_kind {
 } round_kind;
 
 /* What is done to programs and ranks, as the counts have it: faults first. */
-enum { INJECT_ALLOCATION = FAULT_KINDS, INJECT_KILL, INJECT_STOP, INJECT_PAUSE, INJECT_ORPHAN };
+enum {
+    INJECT_ALLOCATION = FAULT_KINDS,
+    INJECT_SMALL,
+    INJECT_KILL,
+    INJECT_STOP,
+    INJECT_PAUSE,
+    INJECT_ORPHAN
+};
 
 /* All of it follows from the seed (and from what the command line rules out). */
 typedef struct round_plan {

@@ -125,6 +125,8 @@ static void judge_turn(const job *j, const turn *t, int at, int status)
     }
     if (t->starved >= 0)
         count_outcome(j, INJECT_ALLOCATION, status);
+    else if (t->may_fail)
+        count_outcome(j, INJECT_SMALL, status);
     const char *what = t->faults ? t->fault[0].text : t->may_fail ? "little memory" : "no fault";
     if (t->may_fail && status == SHERD_ENOMEM)
         return;
@@ -210,7 +212,7 @@ static void count_work(job *j)
 void judge(job *j)
 {
     unsigned gone = absent(j);
-    int first = 0, wanted = j->value;
+    int first = 0;
     bool left = gone && !round_loops(j->r);
 
     for (int r = 0; r < j->r->ranks; r++)
@@ -223,10 +225,14 @@ void judge(job *j)
         judge_killed(j);
     } else {
         judge_program(j, &j->b->rank[first]);
-        if (j->status != (left ? SHERD_EPEER : SHERD_OK))
+        /* Who leaves early has closed its world: the first meeting without it says EDIFFER. */
+        if (j->status != SHERD_OK &&
+            !(left && (j->status == SHERD_EPEER || j->status == SHERD_EDIFFER)))
             blame(j->b, "sherd_spawn returned %s: %s", sherd_status_name(j->status), j->error);
-        if (!left && j->exit_status != wanted)
-            blame(j->b, "the exit status is %d, not %d", j->exit_status, wanted);
+        if (left && j->status == SHERD_OK)
+            blame(j->b, "a rank left early, and sherd_spawn returned OK");
+        if (!left && j->exit_status != j->value)
+            blame(j->b, "the exit status is %d, not %d", j->exit_status, j->value);
         if (j->r->kind == ROUND_PAUSED)
             count_outcome(j, INJECT_PAUSE, j->status);
     }

@@ -131,6 +131,8 @@ int any_shape(writer *w, int64_t *shape)
         shape[d] = sizes[one_in(&w->d, 8) ? roll(&w->d, 14) : 2 + roll(&w->d, ndim == 3 ? 6 : 10)];
     if (one_in(&w->d, 16))
         shape[0] = 100 << roll(&w->d, 5);
+    if (w->large && ndim < 3 && one_in(&w->d, 2))
+        shape[0] = 1000 << roll(&w->d, 4);
     return ndim;
 }
 
@@ -269,18 +271,18 @@ static void finish(writer *w)
     emit(w, OP_CHECK);
 }
 
-bool program_draw(program *p, const scene *s, uint64_t seed, int ops, bool verified)
+bool program_draw(program *p, const scene *s, uint64_t seed, const program_options *o)
 {
-    writer w = {.p = p, .s = s, .d = {seed}, .verified = verified};
+    writer w = {.p = p, .s = s, .d = {seed}, .verified = o->verified, .large = o->large};
 
     memset(p, 0, sizeof *p);
     p->scene = s;
     p->seed = seed;
     for (int i = 0; i < 3; i++)
         write_from_local(&w);
-    if (verified)
+    if (o->verified)
         write_distribute(&w);
-    for (int turns = 4 * ops; p->ops < ops && turns > 0 && has_room(&w, 12); turns--)
+    for (int turns = 4 * o->ops; p->ops < o->ops && turns > 0 && has_room(&w, 12); turns--)
         write_one(&w);
     finish(&w);
     return p->ops > 0;

@@ -221,8 +221,15 @@ typedef struct program {
     numbers value[VALUES];
 } program;
 
-/* Draw a right program of about `ops` operations. `verified`: no replica may ever differ from another. */
-bool program_draw(program *p, const scene *s, uint64_t seed, int ops, bool verified);
+/* What kind of program is drawn. */
+typedef struct program_options {
+    int ops;       /* about how many */
+    bool verified; /* no replica may ever differ from another */
+    bool large;    /* tensors of up to a megabyte */
+} program_options;
+
+/* Draw a right program. */
+bool program_draw(program *p, const scene *s, uint64_t seed, const program_options *o);
 void program_clear(program *p);
 /* The value that a slot holds before operation `at`; -1 where nobody knows. */
 int program_value(const program *p, int slot, int at);

@@ -107,8 +107,8 @@ const char *round_name(round_kind kind)
 
 const char *injection_name(int injection)
 {
-    static const char *const more[] = {"failing allocation", "rank killed", "rank stopped",
-                                       "job paused", "launcher killed"};
+    static const char *const more[] = {"failing allocation", "little memory", "rank killed",
+                                       "rank stopped",       "job paused",    "launcher killed"};
 
     return injection < FAULT_KINDS ? fault_name((fault_kind)injection)
                                    : more[injection - FAULT_KINDS];
@@ -122,10 +122,14 @@ static bool add_turn(job *j, dice *d, bool wrong)
     turn *t = &j->turn[j->turns];
     program *p = &j->p[j->turns];
 
+    const program_options options = {.ops = 10 + roll(d, r->ranks > 8 ? 30 : 60),
+                                     .verified = r->verified,
+                                     .large = r->region_bytes && !r->by_environment};
+
     *t = (turn){.p = p, .starved = -1};
-    if (!program_draw(p, &j->s, dice_next(d), 10 + roll(d, r->ranks > 8 ? 30 : 60), r->verified))
+    if (!program_draw(p, &j->s, dice_next(d), &options))
         return false;
-    t->may_fail = r->kind == ROUND_SMALL;
+    t->may_fail = t->little = r->kind == ROUND_SMALL;
     t->verified = r->verified;
     if (wrong && r->kind == ROUND_WRONG)
         t->faults = faults_draw(t->fault, p, r->verified, d);

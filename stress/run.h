@@ -13,6 +13,7 @@ typedef struct turn {
     int starved; /* a rank; -1 = none */
     int64_t allocation;
     bool may_fail; /* for lack of memory */
+    bool little;   /* of memory, at any time */
     bool verified;
 } turn;
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_ELEMENTS = 1 << 18 };
+
 double dtype_limit(sherd_dtype dtype)
 {
     switch (dtype) {
@@ -132,6 +134,8 @@ int value_new(program *p, int ndim, const int64_t *shape)
         v->shape[d] = shape[d];
         v->count *= shape[d];
     }
+    if (v->count > MOST_ELEMENTS)
+        return -1;
     v->x = calloc((size_t)v->count + 1, sizeof *v->x);
     return v->x ? p->values++ : -1;
 }

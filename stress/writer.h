@@ -27,7 +27,7 @@ typedef struct writer {
     slot_plan slot[SLOTS];
     int depth, storages;
     bool made[MESHES];
-    bool verified;
+    bool verified, large;
     bool lumps; /* layouts are drawn so that one rank holds everything */
 } writer;
 
