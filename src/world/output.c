@@ -343,7 +343,7 @@ bool sherd__output_remains(sherd__output *out)
 
 bool sherd__output_say(sherd__output *out, const char *text)
 {
-    sherd__sink *sink = &out->sink[out->sinks - 1];
+    sherd__sink *sink = &out->sink[out->sinks == 2]; /* the last */
     size_t length = strlen(text);
 
     if (out->sinks == 0 || sink->gone || sink->length + length > QUEUE)
