@@ -187,7 +187,7 @@ static void a_timeout_is_told_with_who_waited(void)
         ": waited 1 s (SHERD_TIMEOUT) for rank 2 to make call 3",
         "  missing: rank 2\n  rank 2: ",
         ": wait", /* a rank that has not learned of it still waits */
-        " s for rank 2 to make call 3 of ranks 0-2: share\n",
+        " s for rank 2 to make call 3 of ranks 0-2: share",
         "sherd: rank ",
         ": waited 1 s (SHERD_TIMEOUT) for rank 2"};
 

@@ -217,7 +217,8 @@ static void pass_lines(const sherd__output *out, sherd__stream *s)
         at += length + (end != NULL);
     }
     s->length -= at;
-    memmove(s->text, s->text + at, s->length);
+    if (at > 0)
+        memmove(s->text, s->text + at, s->length);
 }
 
 /* Take what a rank has written, as far as there is room. */
