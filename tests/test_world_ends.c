@@ -49,7 +49,7 @@ static int play_rank(const char *mode)
     else if (strcmp(mode, "told") == 0)
         value = check_fails(world);
     else if (strcmp(mode, "told, not closed") == 0)
-        return check_fails(world);
+        _exit(check_fails(world)); /* what it leaves behind is no leak to be told of */
     else if (strcmp(mode, "dealt with") == 0)
         value = check_fails(world) == 1 && sherd_world_check(world) == SHERD_OK ? 3 : 50;
     sherd_status closed = sherd_world_close(world);
