@@ -173,7 +173,7 @@ static void a_death_is_told_with_who_waits(void)
     pid_t victim = process_of(&p, 2);
     for (int r = 0; r < 2; r++)
         until_asleep(&p, r);
-    send(victim, SIGKILL);
+    send_signal(victim, SIGKILL);
     const program_end *end = end_of(&p);
     CHECK_EQ(end->status, 137);
     if (!CHECK(in_order(end->err, parts, LEN(parts))))
@@ -228,11 +228,11 @@ static void who_asks_is_told(void)
     for (int r = 0; r < 3; r++)
         until_asleep(&p, r);
     for (int i = 0; i < 2; i++) {
-        send(p.pid, SIGUSR1);
+        send_signal(p.pid, SIGUSR1);
         CHECK(err_says(&p, i ? "  missing: rank 2\n  rank 2: runs" : "flight record: asked for"));
         CHECK(err_says(&p, "  ranks 0,1: waits "));
     }
-    send(p.pid, SIGTERM);
+    send_signal(p.pid, SIGTERM);
     const program_end *end = program_wait(&p);
     CHECK_EQ(end->status, 128 + SIGTERM);
     CHECK_TEXT(last_line(end->err), "sherd: ended by signal 15 (SIGTERM)\n");
@@ -248,9 +248,9 @@ static void who_asks_a_program_is_told(void)
     program p = program_start(line);
     for (int r = 0; r < 3; r++)
         until_asleep(&p, r);
-    send(p.pid, SIGUSR1);
+    send_signal(p.pid, SIGUSR1);
     CHECK(err_says(&p, "  missing: rank 2\n  rank 2: runs"));
-    send(p.pid, SIGTERM);
+    send_signal(p.pid, SIGTERM);
     const program_end *end = program_wait(&p);
     CHECK_EQ(end->status, 128 + SIGTERM);
     CHECK_EQ(end->left, 0);
@@ -262,9 +262,9 @@ static void many_ranks_fit_a_screen(void)
 
     for (int r = 0; r < 64; r++)
         until_asleep(&p, r);
-    send(p.pid, SIGUSR1);
+    send_signal(p.pid, SIGUSR1);
     CHECK(err_says(&p, "  ranks 56-62: waits "));
-    send(p.pid, SIGTERM);
+    send_signal(p.pid, SIGTERM);
     const program_end *end = end_of(&p);
     CHECK(strstr(end->err, "  missing: ranks 0,9,18,27,36,45,54,63\n") != NULL);
     CHECK(strstr(end->err, "  ranks 0-7: ") == NULL);
@@ -309,7 +309,7 @@ static void the_record_is_had_as_json(void)
     program p = launch(options, "lags");
     for (int r = 0; r < 2; r++)
         until_asleep(&p, r);
-    send(process_of(&p, 2), SIGKILL);
+    send_signal(process_of(&p, 2), SIGKILL);
     CHECK_EQ(end_of(&p)->status, 137);
     static char record[PROGRAM_TEXT];
     program_read(file, record);

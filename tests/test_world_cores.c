@@ -81,7 +81,7 @@ static bool are_disjoint(const int *a, const int *b, int ranks)
 
 static void end_job(program *p, int signal)
 {
-    send(p->pid, signal);
+    send_signal(p->pid, signal);
     program_wait(p);
 }
 
