@@ -88,7 +88,7 @@ static inline pid_t process_of(program *p, int rank)
     return pid;
 }
 
-static inline void send(pid_t pid, int signal)
+static inline void send_signal(pid_t pid, int signal)
 {
     if (pid > 0) /* else it would be for others, too */
         kill(pid, signal);

@@ -9,6 +9,9 @@
 #include "world/launch.h"
 
 #include <sched.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 enum { MOST_RANKS = 8 };
 
@@ -78,7 +81,7 @@ static bool are_disjoint(const int *a, const int *b, int ranks)
 
 static void end_job(program *p, int signal)
 {
-    send(p->pid, signal);
+    send_signal(p->pid, signal);
     program_wait(p);
 }
 
@@ -107,6 +110,29 @@ static void two_jobs_share_no_core(void)
         end_job(&third, SIGTERM);
         CHECK_EQ(program_orphans(patience), 0);
     }
+}
+
+/* A core that somebody has is not taken, and half of a job is not pinned. */
+static void what_is_left_is_taken_whole_or_not(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int cores = sherd__cores(), core[MOST_RANKS], first = 0;
+    int lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    cpu_set_t set;
+
+    sched_getaffinity(0, sizeof set, &set);
+    while (!CPU_ISSET((size_t)first, &set))
+        first++;
+    int length = 1 + sprintf(name.sun_path + 1, "sherd-core-%d", first);
+    bind(lock, (struct sockaddr *)&name,
+         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)length));
+    program p = launch("-n 2", "well");
+    CHECK(places_of(&p, 2, core));
+    CHECK(core[0] != first && core[1] != first);
+    if (alone)
+        CHECK_EQ(core[0] >= 0, cores >= 3);
+    CHECK_EQ(program_wait(&p)->status, 0);
+    close(lock);
 }
 
 static void who_asks_for_it_is_not_pinned(void)
@@ -192,9 +218,8 @@ static void spawned_ranks_are_pinned_alike(void)
 }
 
 static const check_test tests[] = {
-    {TEST(two_jobs_share_no_core)},
-    {TEST(who_asks_for_it_is_not_pinned)},
-    {TEST(ranks_have_the_cores_that_are_named)},
+    {TEST(two_jobs_share_no_core)},         {TEST(what_is_left_is_taken_whole_or_not)},
+    {TEST(who_asks_for_it_is_not_pinned)},  {TEST(ranks_have_the_cores_that_are_named)},
     {TEST(spawned_ranks_are_pinned_alike)},
 };
 

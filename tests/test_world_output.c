@@ -299,7 +299,7 @@ static void a_slow_reader_stops_nobody_from_watching(void)
     program p = program_start_to(line, dup(ends[1]));
     CHECK(flooding(&p, 0) > 0 && flooding(&p, 1) > 0);
     program_pause(0.3); /* until everything on the way is full */
-    send(p.pid, SIGTERM);
+    send_signal(p.pid, SIGTERM);
     const program_end *end = program_wait(&p);
     CHECK_EQ(end->status, 128 + SIGTERM);
     CHECK(strstr(end->err, "sherd: ended by signal 15 (SIGTERM)\n") != NULL);

@@ -101,7 +101,7 @@ static void ranks_have_time_to_save(void)
 
     for (int i = 0; i < LEN(modes); i++) {
         program p = start_two(modes[i]);
-        send(p.pid, SIGTERM);
+        send_signal(p.pid, SIGTERM);
         check_terminated(&p, true);
     }
 }
@@ -110,7 +110,7 @@ static void they_have_not_for_ever(void)
 {
     setenv("SHERD_GRACE", "0", 1);
     program p = start_two("saves");
-    send(p.pid, SIGTERM);
+    send_signal(p.pid, SIGTERM);
     check_terminated(&p, false);
     setenv("SHERD_GRACE", "soon", 1);
     p = launch("-n 2", "saves");
@@ -125,7 +125,7 @@ static void survivors_have_time_to_save(void)
     program p = launch("-n 2", "survives");
 
     process_of(&p, 0);
-    send(process_of(&p, 1), SIGKILL);
+    send_signal(process_of(&p, 1), SIGKILL);
     const program_end *end = program_wait(&p);
     CHECK_EQ(end->status, 128 + SIGKILL);
     CHECK(strstr(end->out, "saved 0") != NULL);
@@ -143,11 +143,11 @@ static void what_is_ignored_stays_ignored(void)
         program p = start_two("listens");
         signal(ignored[i], SIG_DFL);
         for (int r = 0; r < 2; r++)
-            send(process_of(&p, r), ignored[i]);
-        send(p.pid, ignored[i]);
-        send(p.pid, SIGUSR2); /* shows that it goes on */
+            send_signal(process_of(&p, r), ignored[i]);
+        send_signal(p.pid, ignored[i]);
+        send_signal(p.pid, SIGUSR2); /* shows that it goes on */
         CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
-        send(p.pid, SIGTERM);
+        send_signal(p.pid, SIGTERM);
         check_terminated(&p, false);
     }
 }
@@ -158,11 +158,11 @@ static void other_signals_are_passed_on(void)
 
     for (int i = 0; i < LEN(modes); i++) {
         program p = start_two(modes[i]);
-        send(p.pid, SIGUSR1);
+        send_signal(p.pid, SIGUSR1);
         CHECK(program_says(&p, "usr1 0", patience));
-        send(p.pid, SIGUSR2);
+        send_signal(p.pid, SIGUSR2);
         CHECK(program_says(&p, "usr2 0", patience) && program_says(&p, "usr2 1", patience));
-        send(p.pid, SIGTERM);
+        send_signal(p.pid, SIGTERM);
         check_terminated(&p, false);
     }
 }

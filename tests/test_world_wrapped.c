@@ -44,7 +44,7 @@ static void they_end_with_their_launcher(void)
             program p = launch("-n 2", mode);
             for (int r = 0; r < 2; r++)
                 process_of(&p, r);
-            send(p.pid, SIGKILL);
+            send_signal(p.pid, SIGKILL);
             waitpid(p.pid, NULL, 0);
             if (!CHECK_EQ(program_orphans(patience), 0))
                 fprintf(stderr, "%s\n", mode);
@@ -62,7 +62,7 @@ static void the_death_of_one_ends_all(int signal, const char *line)
         process_of(&p, 0);
         pid_t victim = process_of(&p, 1);
         double begin = program_clock();
-        send(victim, signal);
+        send_signal(victim, signal);
         const program_end *end = program_wait(&p);
         bool good = CHECK(program_clock() - begin < patience);
         good &= CHECK(end->status != 0);

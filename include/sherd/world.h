@@ -47,7 +47,7 @@ typedef enum sherd_ranks_as { SHERD_PROCESSES = 0, SHERD_THREADS = 1 } sherd_ran
 typedef struct sherd_world_options {
     int ranks;           /* for sherd_spawn: how many; 0 = 1. Ignored where a launcher says it */
     sherd_ranks_as as;   /* for sherd_spawn */
-    bool no_pin;         /* do not pin ranks to cores; they are pinned where ranks <= cores */
+    bool no_pin;         /* do not pin ranks; each has a core of its own where enough are free */
     uint64_t seed;       /* of all random numbers of this world; equal on all ranks */
     size_t region_bytes; /* address space for the tensors of one rank; 0 = the machine's memory */
     char *error;         /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
@@ -57,7 +57,8 @@ typedef struct sherd_world_options {
  * Join the world that this process was started in (by `sherd run`); a world of one rank if by nobody.
  *
  * After that programs which this process starts are no ranks: SHERD_ARENA_FD, SHERD_RANK, SHERD_RANKS and SHERD_LAUNCHER
- * are taken out of the environment. The process itself may join again once it has closed the world.
+ * are taken out of the environment (so call this before threads that read it). The process itself may join again once
+ * it has closed the world.
  *
  * @collective all ranks of the launch
  * @shapes     options: NULL = all zero

@@ -180,7 +180,7 @@ static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__di
     sherd__process launcher;
 
     in->line = sherd__lifeline_hold(control, in->line);
-    if (in->line < 0 && control->launcher_space == sherd__pid_space() &&
+    if (in->line < 0 && control->launcher_space && control->launcher_space == sherd__pid_space() &&
         (!sherd__process_look(control->launcher, &launcher) ||
          launcher.start != control->launcher_start))
         return sherd__fail(diag, SHERD_EPEER, "the launcher of this rank, process %d, is gone",

@@ -217,7 +217,8 @@ static void pass_lines(const sherd__output *out, sherd__stream *s)
         at += length + (end != NULL);
     }
     s->length -= at;
-    memmove(s->text, s->text + at, s->length);
+    if (at > 0)
+        memmove(s->text, s->text + at, s->length);
 }
 
 /* Take what a rank has written, as far as there is room. */
@@ -343,7 +344,7 @@ bool sherd__output_remains(sherd__output *out)
 
 bool sherd__output_say(sherd__output *out, const char *text)
 {
-    sherd__sink *sink = &out->sink[out->sinks - 1];
+    sherd__sink *sink = &out->sink[out->sinks == 2]; /* the last */
     size_t length = strlen(text);
 
     if (out->sinks == 0 || sink->gone || sink->length + length > QUEUE)

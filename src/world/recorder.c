@@ -19,6 +19,16 @@ static void take(sherd__watch *w, const char *why, bool failed)
     w->differs = false;
 }
 
+/* Whether a rank leaves because a check has failed that all know of: there is nothing to find out. */
+static bool is_known(const sherd__watch *w, uint64_t word)
+{
+    int rank = (int)(word >> 24 & 0xFF);
+    char text[SHERD_ERROR_BYTES];
+    sherd_status told = sherd__read_told(&w->arena->control->post[rank], text, sizeof text);
+
+    return (sherd__end)(word >> 32) == SHERD__END_EXITED && told && told != SHERD_EDIFFER;
+}
+
 static bool anybody_in(const sherd__watch *w)
 {
     bool in = false;
@@ -32,7 +42,7 @@ void sherd__recorder_lose(sherd__watch *w, uint64_t word)
 {
     char text[SHERD_ERROR_BYTES];
 
-    if (!w->flight || w->taken || !anybody_in(w))
+    if (!w->flight || w->taken || !anybody_in(w) || is_known(w, word))
         return;
     sherd__end_text(w->arena->control, word, text, sizeof text);
     take(w, text, false);
@@ -55,7 +65,7 @@ void sherd__recorder_look(sherd__watch *w)
 
     if (!w->flight)
         return;
-    if (word && sherd__is_lost(sherd__status_in(word)) && !w->taken) {
+    if (word && sherd__is_lost(sherd__status_in(word)) && !w->taken && !is_known(w, word)) {
         sherd__end_text(w->arena->control, word, text, sizeof text);
         take(w, text, true);
     }

@@ -42,6 +42,8 @@ static void lose(sherd__watch *w, sherd__end end, int rank, int value)
     uint64_t word = sherd__end_word(end, rank, with_cause(w, end, value), SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
+    /* A terminal's signal has reached all: then it is the cause, and not the rank that died of it first. */
+    sherd__read_signals(w);
     if (first)
         sherd__recorder_lose(w, word);
     sherd__end_world(w->arena, word);

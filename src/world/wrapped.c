@@ -8,13 +8,16 @@
 #include "inside.h"
 #include "watch.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static bool is_running(const sherd__wrapped *inner, sherd__process *now)
 {
-    return sherd__process_look(inner->pid, now) && now->start == inner->start &&
-           now->state != 'Z' && now->state != 'X';
+    if (!sherd__process_look(inner->pid, now))
+        return kill(inner->pid, 0) == 0 || errno == EPERM; /* there, but hidden */
+    return now->start == inner->start && now->state != 'Z' && now->state != 'X';
 }
 
 /* What a post says of its process: pid last in, so first and last out. False while it is being written. */
