@@ -77,7 +77,7 @@ static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
         return t;
     view = sherd__new_view(t);
     if (view->storage) {
-        view->layout = layout;
+        sherd__layout_set(&view->layout, layout);
         view->ndim = layout->spec.ndim;
     }
     sherd_tensor_release(t);
@@ -93,8 +93,8 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
         return sherd__new_on(layout, t->dtype);
     view = sherd__new_view(t);
     if (view->storage) {
-        view->layout = layout;
-        view->was = NULL;
+        sherd__layout_set(&view->layout, layout);
+        sherd__layout_set(&view->was, NULL);
         view->varies = 0;
         if (t->ndim == 0) {
             view->ndim = 1;
