@@ -184,7 +184,7 @@ static void fork_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_te
     }
     grad_in[0] = sherd__new_view(grad_out[0]);
     if (grad_in[0]->storage)
-        grad_in[0]->layout = to;
+        sherd__layout_set(&grad_in[0]->layout, to);
 }
 static const sherd__backward fork_backward = {"fork", false, fork_back};
 

@@ -92,6 +92,38 @@ static void the_least_recently_used_plan_goes(void)
     move_paper_close(&p);
 }
 
+/* A plan keeps its layouts, and the bounded cache keeps it; what a search looked at is gone at once. */
+static void many_plans_leave_as_many_as_are_kept(void)
+{
+    int64_t most = 0;
+    paper p;
+
+    paper_open(&p, 4);
+    const sherd_mesh *mesh = paper_mesh(&p, "x=2,y=2");
+    for (int i = 0; i < 12000; i++) {
+        int64_t shape[2] = {i + 8, 8};
+        const sherd_plan *plan = NULL;
+        int mark = sherd__layouts_mark(&p.space);
+        const sherd_layout *from = paper_placed(&p, mesh, 2, shape, "S(0)S(1)");
+        const sherd_layout *to = paper_placed(&p, mesh, 2, shape, "S(1)S(0)");
+        int held = sherd__layouts_mark(&p.space);
+        sherd_plan_options options = {.planner =
+                                          i % 10 ? SHERD_PLANNER_EXACT : SHERD_PLANNER_GRAPH};
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
+        CHECK_EQ(sherd__layouts_mark(&p.space), held);
+        sherd__layouts_cut(&p.space, mark);
+        for (int k = 0; k < sherd_plan_steps(plan); k++)
+            CHECK(sherd_plan_step(plan, k)->from->refs > 0 &&
+                  sherd_plan_step(plan, k)->to->refs > 0);
+        if (i == 6000)
+            most = p.heap.live;
+    }
+    CHECK(p.heap.live <= most + 100);
+    sherd__plans_clear(&p.space);
+    CHECK_EQ(p.space.layouts.count, p.space.idle);
+    move_paper_close(&p);
+}
+
 static void a_cached_find_is_quick(void)
 {
     enum { PAIRS = 64, ROUNDS = 20000 };
@@ -367,6 +399,7 @@ static void a_schedule_that_cannot_be_made_leaves_nothing(void)
 static const check_test tests[] = {
     {TEST(the_same_question_gets_the_same_plan)},
     {TEST(the_least_recently_used_plan_goes)},
+    {TEST(many_plans_leave_as_many_as_are_kept)},
     {TEST(a_cached_find_is_quick)},
     {TEST(fingerprints_are_of_content)},
     {TEST(prices_by_classes_are_those_of_a_walk)},

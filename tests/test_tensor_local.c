@@ -10,7 +10,7 @@ static const sherd_placement none[SHERD_MAX_AXES];
 static sherd_tensor *piece_of(const sherd_layout *layout)
 {
     sherd_tensor *t = sherd__local_view(indices_on(layout, SHERD_F32));
-    t->was = NULL;
+    sherd__layout_set(&t->was, NULL);
     t->varies = (unsigned)SHERD__VARIES;
     return t;
 }

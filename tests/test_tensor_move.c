@@ -71,7 +71,7 @@ static void a_strided_view_moves(sherd_world *world)
                 v->local[d] = t->local[1 - d];
                 v->stride[d] = t->stride[1 - d];
             }
-            v->layout = layout_of(mesh, 2, turned, from[i][1], NULL);
+            sherd__layout_set(&v->layout, layout_of(mesh, 2, turned, from[i][1], NULL));
             sherd_tensor *m = sherd__move_to(v, layout_of(mesh, 2, turned, to[j], NULL), false);
             const float *data = sherd_tensor_read(m);
             sherd_box box = sherd_tensor_box(m);

@@ -138,7 +138,7 @@ static void a_strided_source_goes_all_the_way(sherd_world *world)
             v->local[d] = t->local[1 - d];
             v->stride[d] = t->stride[1 - d];
         }
-        v->layout = stop[0];
+        sherd__layout_set(&v->layout, stop[0]);
         sherd_tensor *m = sherd__move_to(v, stop[3], false);
         const double *data = sherd_tensor_read(m);
         sherd_box box = sherd_tensor_box(m);

@@ -10,7 +10,9 @@
  * in shard order: each interval in pieces of ceil(n/p), the tail may be empty. Explicit cuts that equal the
  * default ones *are* the default.
  *
- * Layouts are immutable and interned: equal layouts are the same pointer, and live as long as the world.
+ * Layouts are immutable and interned: equal layouts are the same pointer. What makes a layout gives it to the current
+ * scope (tensor.h), whose end takes it away again; the outermost scope is the world's. It lives on while something
+ * needs it: a tensor its layout, a plan those of its steps; and while somebody has retained it.
  *
  * Text: `[4096(x,y),4096] on (x=2,y=4)`; cuts as sizes `[10(x:4,6)]`; a pending sum `[8(x),8] P(sum:y)
  * on (x=2,y=2)`. Placements alone, one per axis: `S(0)P(sum)R`; shard order as upstream `S(0)[1]S(0)[0]R`.
@@ -84,7 +86,7 @@ typedef struct sherd_box {
  * @local
  * @shapes shape: int64_t[ndim], each >= 0; placements: sherd_placement[axes of mesh], unset = replicate;
  *         options: NULL = default order and cuts
- * @owns   *out belongs to the world; NULL on failure
+ * @owns   *out belongs to the current scope; NULL on failure
  * @errors EINVAL a negative number of dims or size, a dim out of range, an order that is none, sizes that do not add up,
  *         mixed partial ops (only sum with avg may mix); ELIMIT too many dims or a size of 2^62 or more; ENOMEM
  */
@@ -98,7 +100,7 @@ SHERD_CALL sherd_status sherd_layout_create(const sherd_layout **out, const sher
  *
  * @local
  * @shapes shape: int64_t[ndim]; cuts: NULL or "" = default
- * @owns   *out belongs to the world; NULL on failure
+ * @owns   *out belongs to the current scope; NULL on failure
  * @errors EINVAL with the text, the column and what was expected; ENOTSUP a _S(dim,factor) that is no shard order;
  *         otherwise as sherd_layout_create
  */
@@ -112,7 +114,7 @@ SHERD_CALL sherd_status sherd_layout_parse_placements(const sherd_layout **out,
  *
  * @collective the world, since it may make a mesh; local for a paper world
  * @shapes     dtype: where the text's dtype is stored (SHERD_F32 if it names none), or NULL
- * @owns       *out belongs to the world; NULL on failure
+ * @owns       *out belongs to the current scope; NULL on failure
  * @errors     EINVAL with the text, the column and what was expected; otherwise as sherd_mesh_create,
  *             sherd_layout_create
  */
@@ -125,12 +127,26 @@ SHERD_CALL sherd_status sherd_layout_parse(const sherd_layout **out, sherd_world
  *
  * @local
  * @shapes mesh, axis: the axis, of `layout`'s mesh or of a sub-mesh of it
- * @owns   *out belongs to the world; NULL on failure
+ * @owns   *out belongs to the current scope; NULL on failure
  * @errors EINVAL no such axis, a dim out of range, mixed partial ops; ENOMEM
  */
 SHERD_CALL sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *layout,
                                           const sherd_mesh *mesh, int axis,
                                           sherd_placement placement);
+
+/**
+ * Keep a layout beyond its scope; returns it.
+ *
+ * @local   @owns once more; each retain needs a release; NULL is a no-op   @errors none
+ */
+SHERD_API const sherd_layout *sherd_layout_retain(const sherd_layout *layout);
+
+/**
+ * Give up what a retain has added; the layout goes when nothing needs it.
+ *
+ * @local   @owns once less; NULL is a no-op   @errors none
+ */
+SHERD_API void sherd_layout_release(const sherd_layout *layout);
 
 /** The (root) mesh. @local @owns borrowed from the world @errors none */
 SHERD_API const sherd_mesh *sherd_layout_mesh(const sherd_layout *layout);

@@ -6,7 +6,8 @@
  * Functions that return a tensor are expressions: on failure they raise the world's alarm and return the
  * world's failed tensor, which every later expression passes on (see world.h); NULL only where no argument leads to
  * a world. Their @errors are what sherd_world_check() then returns. A tensor returned by an expression belongs to the current
- * *scope* of its world; ending the scope releases it. The outermost scope ends with the world.
+ * *scope* of its world; ending the scope releases it. So does a layout that is made. The outermost scope ends with the
+ * world.
  *
  * A plain tensor carries the set of mesh axes over which it *varies*, as far as sherd knows: data of
  * unknown origin varies over all, fills and what comes out of a replicated layout over none, and
@@ -25,7 +26,7 @@ typedef struct sherd_tensor sherd_tensor;
 
 /* ---- scopes and counting -------------------------------------------------------------------- */
 
-/** Open a scope: tensors made from now on belong to it. @local @errors ENOMEM raises the alarm */
+/** Open a scope: tensors and layouts made from now on belong to it. @local @errors ENOMEM raises the alarm */
 SHERD_API void sherd_scope_begin(sherd_world *world);
 
 /**
@@ -183,7 +184,7 @@ SHERD_API int sherd_tensor_ndim(const sherd_tensor *t);
 SHERD_API const int64_t *sherd_tensor_shape(const sherd_tensor *t);
 /** Global number of elements. @local @errors none */
 SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
-/** Layout, or NULL of a plain tensor. @local @owns borrowed from the world @errors none */
+/** Layout, or NULL of a plain tensor. @local @owns borrowed from the tensor @errors none */
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 /** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);

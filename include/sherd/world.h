@@ -167,10 +167,9 @@ SHERD_API uint64_t sherd_world_seed(const sherd_world *world);
  * smallest of all ranks counts. A tensor beyond it fails with ENOMEM, and the world goes on.
  */
 typedef struct sherd_memory {
-    int64_t live_bytes; /* of this rank's tensors that are alive now */
-    int64_t peak_bytes; /* the most that was alive at once since the last reset */
-    int64_t
-        held_bytes; /* what this rank has of the machine's memory for them: also what is kept for the next ones */
+    int64_t live_bytes;  /* of this rank's tensors that are alive now */
+    int64_t peak_bytes;  /* the most that was alive at once since the last reset */
+    int64_t held_bytes;  /* what this rank has of the machine for them, and for the next ones */
     int64_t limit_bytes; /* what all ranks together may hold; 0 on paper */
 } sherd_memory;
 

@@ -8,17 +8,17 @@
 /* What a node knows of an operand. It keeps the maker's node or the leaf alive, not the operand itself. */
 typedef struct sherd__edge {
     bool wanted;
-    sherd__node *node;  /* counted; NULL of a leaf */
-    int output;         /* of that node */
-    sherd_tensor *leaf; /* counted; NULL if there is a node */
-    const sherd_layout *layout;
+    sherd__node *node;          /* counted; NULL of a leaf */
+    int output;                 /* of that node */
+    sherd_tensor *leaf;         /* counted; NULL if there is a node */
+    const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
 } sherd__edge;
 
 typedef struct sherd__result {
-    const sherd_layout *layout;
+    const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
     int ndim;
     sherd_tensor *grad; /* counted; what has come so far in this backward */
@@ -40,7 +40,7 @@ typedef struct sherd__kept {
     bool packed;        /* by these hooks */
     sherd_saved_hooks hooks;
     const void *undo;
-    const sherd_layout *layout; /* of the tensor, as are the rest */
+    const sherd_layout *layout; /* of the tensor, as are the rest; counted */
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];

@@ -97,6 +97,7 @@ static void kept_destroy(sherd__record *record)
     }
     let_go(k);
     sherd_tensor_release(k->restored);
+    sherd__layout_set(&k->layout, NULL);
     if (k->base)
         sherd__record_release(&k->base->record);
     sherd__free(sherd__world_heap(k->world), k);
@@ -199,7 +200,7 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     k->record.destroy = kept_destroy;
     k->world = t->world;
     k->owner_version = t->storage->version;
-    k->layout = t->layout;
+    sherd__layout_set(&k->layout, t->layout);
     k->dtype = t->dtype;
     k->ndim = t->ndim;
     memcpy(k->shape, t->shape, sizeof k->shape);

@@ -121,8 +121,12 @@ static void node_destroy(sherd__record *record)
         node = tape->dying;
         tape->dying = node->dying;
         sherd__node_clear(node);
-        for (int j = 0; j < node->outs; j++)
+        for (int i = 0; i < node->ins; i++)
+            sherd__layout_set(&node->in[i].layout, NULL);
+        for (int j = 0; j < node->outs; j++) {
             sherd_tensor_release(node->out[j].grad);
+            sherd__layout_set(&node->out[j].layout, NULL);
+        }
         sherd__free(sherd__world_heap(tape->world), node);
     }
     tape->freeing = false;
@@ -130,7 +134,7 @@ static void node_destroy(sherd__record *record)
 
 static void link_input(sherd__edge *edge, sherd_tensor *t)
 {
-    edge->layout = t->layout;
+    sherd__layout_set(&edge->layout, t->layout);
     edge->dtype = t->dtype;
     edge->ndim = t->ndim;
     memcpy(edge->shape, t->shape, sizeof edge->shape);
@@ -149,7 +153,7 @@ static void link_output(sherd__node *node, int j, sherd_tensor *t)
 {
     sherd__result *out = &node->out[j];
 
-    out->layout = t->layout;
+    sherd__layout_set(&out->layout, t->layout);
     out->dtype = t->dtype;
     out->ndim = t->ndim;
     if (!sherd__has_fractions(t->dtype))

@@ -8,6 +8,10 @@
 
 void sherd__mesh_free(sherd__space *space, sherd_mesh *mesh);
 void sherd__layout_free(sherd__space *space, sherd_layout *layout);
+/* The current scope holds a layout from now on; false for lack of memory. */
+bool sherd__layout_hold(const sherd_layout *layout);
+/* Room for one more that is held; false for lack of memory. */
+bool sherd__layouts_reserve(sherd__space *space);
 
 void sherd__mesh_write(sherd__writer *w, const void *mesh);
 void sherd__layout_write(sherd__writer *w, const void *layout);

@@ -2,7 +2,8 @@
 /*
  * Interning of layouts: equal layouts are one pointer. A spec is checked here, once for all that
  * make layouts, and explicit cuts that equal the default are dropped before the search. Costs one
- * hash of the spec; a new layout also its texts.
+ * hash of the spec; a new layout also its texts. Whoever keeps a layout counts it; what is only
+ * made and looked at goes with the scope in which it was made.
  */
 #include "inside.h"
 #include "base/hash.h"
@@ -209,7 +210,8 @@ static sherd_layout *create(sherd__space *space, const sherd__layout_spec *spec,
         layout->text = sherd__written(space->heap, sherd__layout_write, layout);
         layout->placements = sherd__written(space->heap, sherd__placements_write, layout);
     }
-    if (layout->text && layout->placements && sherd__map_add(&space->layouts, hash, layout))
+    if (layout->text && layout->placements && sherd__layouts_reserve(space) &&
+        sherd__map_add(&space->layouts, hash, layout))
         return layout;
     sherd__layout_free(space, layout);
     return NULL;
@@ -232,7 +234,7 @@ sherd_status sherd__layout_intern_as(const sherd_layout **out, const char *funct
     const sherd_layout *layout = sherd__map_find(&space->layouts, hash, equals_spec, &spec);
     if (!layout)
         layout = create(space, &spec, hash);
-    if (!layout)
+    if (!layout || !sherd__layout_hold(layout))
         return sherd__no_memory(space->diag, function);
     *out = layout;
     return SHERD_OK;
@@ -245,8 +247,12 @@ sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_
 
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout)
 {
+    sherd_layout *noted = (sherd_layout *)(uintptr_t)layout; /* a note is no content */
+
     *out = NULL;
-    if (!layout->settled) {
+    if (!layout->settled && !layout->pending_axes) {
+        noted->settled = layout;
+    } else if (!layout->settled) {
         sherd__layout_spec spec = layout->spec;
         const sherd_layout *settled;
         for (int i = 0; i < spec.mesh->axes; i++)
@@ -254,8 +260,23 @@ sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *
         sherd_status status = sherd__layout_intern(&settled, &spec);
         if (status != SHERD_OK)
             return status;
-        ((sherd_layout *)(uintptr_t)layout)->settled = settled; /* a note, not content */
+        sherd__layout_set(&noted->settled, settled);
     }
+    if (!sherd__layout_hold(layout->settled))
+        return sherd__no_memory(layout->space->diag, "layout");
     *out = layout->settled;
     return SHERD_OK;
+}
+
+const sherd_layout *sherd_layout_retain(const sherd_layout *layout)
+{
+    const sherd_layout *counted = NULL;
+
+    sherd__layout_set(&counted, layout);
+    return counted;
+}
+
+void sherd_layout_release(const sherd_layout *layout)
+{
+    sherd__layout_set(&layout, NULL);
 }

@@ -232,6 +232,8 @@ sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *lay
                            mesh->axes);
     axis = mesh->root_axis[axis];
     if (same_placement(placement, sherd_layout_placement(layout, axis), spec.ndim)) {
+        if (!sherd__layout_hold(layout))
+            return sherd__no_memory(mesh->space->diag, function);
         *out = layout;
         return SHERD_OK;
     }

@@ -23,19 +23,39 @@ typedef struct sherd__layout_spec {
     int pending[SHERD_MAX_AXES]; /* -1 = none, else a sherd_reduce_op */
 } sherd__layout_spec;
 
+/* It lives while it is counted or held by a scope, and for a while when it is neither (space.h). */
 struct sherd_layout {
     sherd__layout_spec spec; /* cuts that equal the default are NULL here */
     sherd__space *space;
     uint64_t hash;         /* of content */
     unsigned pending_axes; /* bits of axes with a pending reduction */
     unsigned shard_axes;   /* bits of axes that shard a dim */
+    int64_t refs;
+    bool held, idle;
     char *text;
     char *placements;
-    /* pending axes replicated; itself if there are none; NULL = not asked yet */
+    /* pending axes replicated, counted; itself, not counted, if there are none; NULL = not asked yet */
     const sherd_layout *settled;
+    sherd_layout *older, *newer; /* while it is idle */
 };
 
-/* Intern what a spec says (cuts are copied). The spec must be well formed, axes in one dim at most; otherwise EINVAL. */
+/* Nobody counts or holds it any more; somebody does again. */
+void sherd__layout_rest(sherd_layout *layout);
+void sherd__layout_wake(sherd_layout *layout);
+
+/* Let a counted pointer, or NULL, be `to`, or NULL. */
+static inline void sherd__layout_set(const sherd_layout **at, const sherd_layout *to)
+{
+    sherd_layout *before = (sherd_layout *)(uintptr_t)*at, *after = (sherd_layout *)(uintptr_t)to;
+
+    if (after && after->refs++ == 0 && after->idle)
+        sherd__layout_wake(after);
+    *at = to;
+    if (before && --before->refs == 0 && !before->held)
+        sherd__layout_rest(before);
+}
+
+/* Intern what a spec says (cuts are copied); the current scope holds it. The spec must be well formed, axes in one dim at most; otherwise EINVAL. */
 sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_spec *spec);
 
 /* Arguments and errors as sherd_layout_parse, without the collective part: makes the mesh if need be. */
@@ -51,7 +71,7 @@ sherd_status sherd__shape_read(int64_t *shape, int *ndim, sherd__diag *diag, con
 sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *function,
                                const char *text);
 
-/* The layout with every pending axis replicated: what a gradient is settled to. */
+/* The interned layout with every pending axis replicated: what a gradient is settled to. The current scope holds it. */
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout);
 
 /* "sum"; NULL for a number that is no op. */

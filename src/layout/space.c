@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The space that owns meshes and layouts. Both live until the space is cleared. */
+/* The space that owns meshes and layouts, and what of them scopes hold. */
 #include "inside.h"
 
 #include <string.h>
+
+enum { MOST_IDLE = 1024 };
 
 void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag, int ranks,
                        int rank)
@@ -14,6 +16,80 @@ void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag
     space->rank = rank;
     space->meshes.heap = heap;
     space->layouts.heap = heap;
+    space->most_idle = MOST_IDLE;
+}
+
+/* ---- layouts that are held, or not ------------------------------------------------------------ */
+
+void sherd__layouts_let_go(sherd__space *space, int mark)
+{
+    while (space->held_count > mark) {
+        sherd_layout *layout = (sherd_layout *)(uintptr_t)space->held[--space->held_count];
+        layout->held = false;
+        if (layout->refs == 0)
+            sherd__layout_rest(layout);
+    }
+}
+
+void sherd__layout_wake(sherd_layout *layout)
+{
+    sherd__space *space = layout->space;
+
+    *(layout->newer ? &layout->newer->older : &space->newest) = layout->older;
+    *(layout->older ? &layout->older->newer : &space->oldest) = layout->newer;
+    layout->idle = false;
+    space->idle--;
+}
+
+/* Freeing one may make the one idle that it is settled to. */
+void sherd__layout_rest(sherd_layout *layout)
+{
+    sherd__space *space = layout->space;
+
+    layout->idle = true;
+    layout->newer = NULL;
+    layout->older = space->newest;
+    *(layout->older ? &layout->older->newer : &space->oldest) = layout;
+    space->newest = layout;
+    for (space->idle++; space->idle > space->most_idle;) {
+        sherd_layout *last = space->oldest;
+        sherd__layout_wake(last);
+        sherd__map_remove(&space->layouts, last->hash, last);
+        if (last->settled != last)
+            sherd__layout_set(&last->settled, NULL);
+        sherd__layout_free(space, last);
+    }
+}
+
+bool sherd__layout_hold(const sherd_layout *layout)
+{
+    sherd_layout *own = (sherd_layout *)(uintptr_t)layout;
+    sherd__space *space = layout->space;
+
+    if (layout->held)
+        return true;
+    if (!sherd__layouts_reserve(space))
+        return false;
+    if (layout->idle)
+        sherd__layout_wake(own);
+    own->held = true;
+    space->held[space->held_count++] = layout;
+    return true;
+}
+
+bool sherd__layouts_reserve(sherd__space *space)
+{
+    int room = space->held_room ? 2 * space->held_room : 64;
+
+    if (space->held_count < space->held_room)
+        return true;
+    void *grown = sherd__grow(space->heap, space->held, (size_t)space->held_room, (size_t)room,
+                              sizeof *space->held);
+    if (!grown)
+        return false;
+    space->held = grown;
+    space->held_room = room;
+    return true;
 }
 
 void sherd__space_clear(sherd__space *space)
@@ -26,6 +102,9 @@ void sherd__space_clear(sherd__space *space)
     cursor = 0;
     while ((item = sherd__map_next(&space->meshes, &cursor)) != NULL)
         sherd__mesh_free(space, item);
+    sherd__free(space->heap, space->held);
+    space->held = NULL;
+    space->held_count = space->held_room = 0;
     sherd__map_clear(&space->layouts);
     sherd__map_clear(&space->meshes);
 }

@@ -8,7 +8,7 @@
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
 typedef struct move_attrs {
-    const sherd_layout *to;
+    const sherd_layout *to; /* the result's, which the node counts */
     bool leaf;
     sherd_dtype from; /* of the source, and so of its gradient */
     sherd_dtype back; /* in which the gradient moves */

@@ -39,7 +39,7 @@ typedef struct sherd__rule {
     bool scratch; /* the operator makes tensors that nobody gets: it runs in a scope of its own */
 } sherd__rule;
 
-/* The solver's answer. Layouts of one mesh; valid as long as the world. */
+/* The solver's answer. Layouts of one mesh; sure to live until the next question. */
 typedef struct sherd__placing {
     /* what each operand must be moved to; its own layout if it stays */
     const sherd_layout *operand[SHERD__OPERANDS];

@@ -2,7 +2,8 @@
 /*
  * The solver: whether operands fit a rule as they lie, what the results then lie in, and the cache of answers. A
  * hit costs one hash of the labels and one look into a table; a miss interns layouts and, where operands do
- * not fit, searches (search.c). Answers live as long as the world, like the layouts in them.
+ * not fit, searches (search.c). The table is bounded: an answer that was not asked for since the last round of
+ * replacements goes.
  */
 #include "solve.h"
 
@@ -151,12 +152,23 @@ typedef struct question {
     const int64_t (*shape)[SHERD_MAX_DIMS];
 } question;
 
+/* Its layouts are counted. */
 typedef struct answer {
     sherd__placing placing;
+    bool used; /* since the hand went by */
+    uint64_t hash;
     sherd__rule rule;
     const sherd_layout *operands[SHERD__OPERANDS];
     int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
 } answer;
+
+enum { ANSWERS_KEPT = 4096 };
+
+typedef struct answers {
+    sherd__map map;
+    answer *slot[ANSWERS_KEPT]; /* the same */
+    int count, hand;
+} answers;
 
 /* The labels lie side by side, zero behind their ends, so they are compared and hashed at once. */
 enum {
@@ -197,30 +209,68 @@ static bool is_answer(const void *item, const void *key)
     return true;
 }
 
+static void count_layouts(const answer *a)
+{
+    for (int i = 0; i < a->rule.operands; i++) {
+        sherd_layout_retain(a->operands[i]);
+        sherd_layout_retain(a->placing.operand[i]);
+    }
+    for (int j = 0; j < a->rule.results; j++)
+        sherd_layout_retain(a->placing.result[j]);
+}
+
+static void forget(answers *all, answer *a)
+{
+    for (int i = 0; i < a->rule.operands; i++) {
+        sherd_layout_release(a->operands[i]);
+        sherd_layout_release(a->placing.operand[i]);
+    }
+    for (int j = 0; j < a->rule.results; j++)
+        sherd_layout_release(a->placing.result[j]);
+    sherd__free(all->map.heap, a);
+}
+
 static void destroy(sherd_world *world, void *state)
 {
-    sherd__map *map = state;
-    size_t cursor = 0;
+    answers *all = state;
 
-    for (void *item; (item = sherd__map_next(map, &cursor));)
-        sherd__free(sherd__world_heap(world), item);
-    sherd__map_clear(map);
-    sherd__free(sherd__world_heap(world), map);
+    for (int i = 0; i < all->count; i++)
+        forget(all, all->slot[i]);
+    sherd__map_clear(&all->map);
+    sherd__free(sherd__world_heap(world), all);
 }
 
 /* NULL for lack of memory. */
-static sherd__map *answers_of(sherd_world *world)
+static answers *answers_of(sherd_world *world)
 {
-    sherd__map *map = sherd__world_state(world, SHERD__ROOM_OPS);
+    answers *all = sherd__world_state(world, SHERD__ROOM_OPS);
 
-    if (map)
-        return map;
-    map = sherd__alloc(sherd__world_heap(world), 1, sizeof *map);
-    if (!map)
+    if (all)
+        return all;
+    all = sherd__alloc(sherd__world_heap(world), 1, sizeof *all);
+    if (!all)
         return NULL;
-    map->heap = sherd__world_heap(world);
-    sherd__world_set_state(world, SHERD__ROOM_OPS, map, destroy);
-    return map;
+    all->map.heap = sherd__world_heap(world);
+    sherd__world_set_state(world, SHERD__ROOM_OPS, all, destroy);
+    return all;
+}
+
+/* A place for one more: the next that nobody has asked for since the hand came by. Free once this has returned. */
+static answer **free_slot(answers *all)
+{
+    if (all->count < ANSWERS_KEPT)
+        return &all->slot[all->count++];
+    for (;; all->hand = (all->hand + 1) % ANSWERS_KEPT) {
+        answer *a = all->slot[all->hand];
+        if (!a->used)
+            break;
+        a->used = false;
+    }
+    answer **slot = &all->slot[all->hand];
+    all->hand = (all->hand + 1) % ANSWERS_KEPT;
+    sherd__map_remove(&all->map, (*slot)->hash, *slot);
+    forget(all, *slot);
+    return slot;
 }
 
 /* ---- solving -------------------------------------------------------------------------------- */
@@ -287,32 +337,50 @@ static bool find_answer(sherd_world *world, answer *a, const question *q)
     return true;
 }
 
+/* A new answer among the others; NULL: the reason is in the diag. */
+static answer *learn(sherd_world *world, answers *all, const question *q, uint64_t hash)
+{
+    answer *a = sherd__alloc(all->map.heap, 1, sizeof *a);
+    bool good = a && find_answer(world, a, q), added = false;
+
+    if (good)
+        added = sherd__map_add(&all->map, hash, a);
+    if (!a || (good && !added))
+        sherd__no_memory(sherd__world_diag(world), q->rule->name);
+    if (!added) {
+        sherd__free(all->map.heap, a);
+        return NULL;
+    }
+    a->hash = hash;
+    count_layouts(a);
+    *free_slot(all) = a;
+    return a;
+}
+
 const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
                                    const sherd_layout *const *operands,
                                    const int64_t (*result_shape)[SHERD_MAX_DIMS])
 {
     question q = {rule, operands, result_shape};
     uint64_t hash = hash_of(&q);
-    sherd__map *map = answers_of(world);
-    answer *a = map ? sherd__map_find(map, hash, is_answer, &q) : NULL;
+    answers *all = answers_of(world);
+    answer *a = all ? sherd__map_find(&all->map, hash, is_answer, &q) : NULL;
 
-    if (a)
-        return &a->placing;
-    if (!on_one_mesh(sherd__world_diag(world), &q))
-        return NULL;
-    a = map ? sherd__alloc(map->heap, 1, sizeof *a) : NULL;
     if (!a) {
-        sherd__no_memory(sherd__world_diag(world), rule->name);
-        return NULL;
+        if (!on_one_mesh(sherd__world_diag(world), &q))
+            return NULL;
+        if (!all) {
+            sherd__no_memory(sherd__world_diag(world), rule->name);
+            return NULL;
+        }
+        /* What the search only looks at goes at once. */
+        sherd__space *space = sherd__world_space(world);
+        int mark = sherd__layouts_mark(space);
+        a = learn(world, all, &q, hash);
+        sherd__layouts_cut(space, mark);
+        if (!a)
+            return NULL;
     }
-    if (!find_answer(world, a, &q)) {
-        sherd__free(map->heap, a);
-        return NULL;
-    }
-    if (!sherd__map_add(map, hash, a)) {
-        sherd__free(map->heap, a);
-        sherd__no_memory(sherd__world_diag(world), rule->name);
-        return NULL;
-    }
+    a->used = true;
     return &a->placing;
 }

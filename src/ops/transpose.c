@@ -51,8 +51,8 @@ sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q)
     sherd_tensor *y = sherd__new_view(a);
     if (sherd_tensor_failed(y))
         return y;
-    y->layout = layout;
-    y->was = NULL;
+    sherd__layout_set(&y->layout, layout);
+    sherd__layout_set(&y->was, NULL);
     swap(y->shape, attrs.p, attrs.q);
     swap(y->local, attrs.p, attrs.q);
     swap(y->stride, attrs.p, attrs.q);

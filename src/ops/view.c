@@ -318,8 +318,8 @@ static sherd_tensor *reshape(sherd_tensor *t, const sherd_layout *layout, const 
 
     if (sherd_tensor_failed(view))
         return view;
-    view->layout = layout;
-    view->was = NULL;
+    sherd__layout_set(&view->layout, layout);
+    sherd__layout_set(&view->was, NULL);
     view->ndim = ndim;
     memcpy(view->shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(box.size, shape, (size_t)ndim * sizeof *shape);

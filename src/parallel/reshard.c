@@ -66,7 +66,10 @@ static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
     return sherd_tensor_failed(t) ? t : sherd__global_view(t, layout);
 }
 
-/* undo is the layout to go back to; of a plain tensor the one that its kept part has. */
+/*
+ * undo is where to go back to: the layout of a distributed tensor, which the tape counts; of a plain one the context. Its part
+ * is kept distributed, and carries on the side over which axes it varies and what it was.
+ */
 static sherd_tensor *pack_part(sherd_tensor *t, void *payload, const void **undo)
 {
     const context *c = payload;
@@ -83,15 +86,12 @@ static sherd_tensor *pack_part(sherd_tensor *t, void *payload, const void **undo
     if (sherd_layout_with(&to, whole->layout, c->mesh, c->axis, sherd_shard(dim)))
         return sherd__fail_diag(t->world, true);
     part = sherd__move_to(whole, to, false);
-    if (t->layout || sherd_tensor_failed(part)) {
-        *undo = t->layout;
+    if (sherd_tensor_failed(part))
         return part;
-    }
-    *undo = to;
-    part = sherd__local_view(part);
-    if (!sherd_tensor_failed(part)) {
+    *undo = t->layout ? (const void *)t->layout : c;
+    if (!t->layout) {
         part->varies = t->varies;
-        part->was = t->was;
+        sherd__layout_set(&part->was, t->was);
     }
     return part;
 }
@@ -99,23 +99,21 @@ static sherd_tensor *pack_part(sherd_tensor *t, void *payload, const void **undo
 static sherd_tensor *unpack_part(sherd_tensor *kept, void *payload, const void *undo)
 {
     const context *c = payload;
-    const sherd_layout *layout = undo, *whole;
+    const sherd_layout *whole;
     sherd_tensor *t;
 
     if (!undo || sherd_tensor_failed(kept))
         return kept;
-    if (kept->layout)
-        return sherd__move_to(kept, layout, false);
-    if (sherd_layout_with(&whole, layout, c->mesh, c->axis, sherd_replicate()))
+    if (undo != c)
+        return sherd__move_to(kept, undo, false);
+    if (sherd_layout_with(&whole, kept->layout, c->mesh, c->axis, sherd_replicate()))
         return sherd__fail_diag(kept->world, true);
-    t = sherd__global_view(kept, layout);
-    if (!sherd_tensor_failed(t))
-        t = sherd__move_to(t, whole, false);
+    t = sherd__move_to(kept, whole, false);
     if (!sherd_tensor_failed(t))
         t = sherd__local_view(t);
     if (!sherd_tensor_failed(t)) {
         t->varies = kept->varies;
-        t->was = kept->was;
+        sherd__layout_set(&t->was, kept->was);
     }
     return t;
 }
@@ -134,7 +132,7 @@ static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
 static sherd_tensor *unpack(sherd_tensor *kept, void *payload, const void *undo)
 {
     const sherd_mesh *root = sherd_mesh_root(((const context *)payload)->mesh);
-    bool before = sherd__deeds_pause(root, !kept->layout);
+    bool before = sherd__deeds_pause(root, undo == payload);
     sherd_tensor *t = unpack_part(kept, payload, undo);
 
     sherd__deeds_pause(root, before);

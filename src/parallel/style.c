@@ -17,12 +17,16 @@ typedef struct passage {
     sherd__recipe recipe; /* with the style's settings in it */
     const sherd_mesh *mesh, *root;
     int axis, root_axis;
-    const sherd_layout *from, *weight, *to; /* the last move */
+    const sherd_layout *from, *weight, *to; /* the last move; counted */
 } passage;
 
 static void free_passage(void *payload)
 {
     passage *p = payload;
+
+    sherd__layout_set(&p->from, NULL);
+    sherd__layout_set(&p->weight, NULL);
+    sherd__layout_set(&p->to, NULL);
     sherd__free(sherd__world_heap(p->world), p);
 }
 
@@ -167,9 +171,9 @@ static sherd_tensor *move(passage *p, const sherd_module *m, sherd_tensor *x, sh
     if (p->from != x->layout || p->weight != weight) {
         if (aim(&to, p, x, want, weight))
             return sherd__fail_diag(p->world, true);
-        p->from = x->layout;
-        p->weight = weight;
-        p->to = to;
+        sherd__layout_set(&p->from, x->layout);
+        sherd__layout_set(&p->weight, weight);
+        sherd__layout_set(&p->to, to);
     }
     return sherd_redistribute(x, p->to, NULL);
 }

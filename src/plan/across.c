@@ -67,15 +67,14 @@ static void close_side(sherd__side *side, sherd__space *space)
 sherd_status sherd__across_open(sherd__across *a, sherd__space *space, const sherd_layout *from,
                                 const sherd_layout *to)
 {
-    const sherd_layout *settled;
+    sherd_layout settled = *from; /* it need not be interned */
 
     memset(a, 0, sizeof *a);
     a->space = space;
     a->ndim = from->spec.ndim;
-    sherd_status status = sherd__layout_settle(&settled, from);
-    if (status != SHERD_OK)
-        return status;
-    sherd__change_find(&a->change, from, settled);
+    for (int i = 0; i < from->spec.mesh->axes; i++)
+        settled.spec.pending[i] = -1;
+    sherd__change_find(&a->change, from, &settled);
     a->change.across = true;
     if (!open_side(&a->from, space, from) || !open_side(&a->to, space, to))
         return sherd__no_memory(space->diag, "sherd_plan_create");

@@ -112,6 +112,8 @@ static sherd_status add_up(sherd_plan *plan, const sherd__problem *problem,
         return status;
     for (int i = 0; i < plan->steps; i++) {
         plan->step[i] = steps[i].step;
+        sherd_layout_retain(plan->step[i].from);
+        sherd_layout_retain(plan->step[i].to);
         plan->price.picoseconds =
             sherd__add_cut(plan->price.picoseconds, steps[i].step.picoseconds);
         plan->price.recv_total_bytes =
@@ -231,14 +233,16 @@ sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const 
         return sherd__no_memory(space->diag, function);
     plan->refs = 1;
     plan->space = space;
-    plan->from = from;
-    plan->to = to;
+    plan->from = sherd_layout_retain(from);
+    plan->to = sherd_layout_retain(to);
     plan->element_bytes = element_bytes;
     plan->request = *request;
     plan->request_hash = sherd__request_hash(request);
     plan->fingerprint = fingerprint_of(plan);
     write_what(plan);
+    int mark = sherd__layouts_mark(space);
     status = fill(plan);
+    sherd__layouts_cut(space, mark); /* what was only looked at; the plan counts its own */
     if (status != SHERD_OK) {
         sherd__plan_destroy(plan);
         return status;
@@ -253,6 +257,12 @@ void sherd__plan_destroy(sherd_plan *plan)
         return;
     for (int i = 0; plan->mine && i < plan->steps; i++)
         sherd__schedule_destroy(plan->space, plan->mine[i]);
+    for (int i = 0; plan->step && i < plan->steps; i++) {
+        sherd_layout_release(plan->step[i].from);
+        sherd_layout_release(plan->step[i].to);
+    }
+    sherd_layout_release(plan->from);
+    sherd_layout_release(plan->to);
     sherd__free(plan->space->heap, plan->mine);
     sherd__free(plan->space->heap, plan->step);
     sherd__free(plan->space->heap, plan->trace);

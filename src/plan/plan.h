@@ -63,7 +63,7 @@ typedef struct sherd__request {
 struct sherd_plan {
     int refs; /* the cache holds one */
     sherd__space *space;
-    const sherd_layout *from, *to; /* their meshes may differ */
+    const sherd_layout *from, *to; /* their meshes may differ; counted, as are those of the steps */
     size_t element_bytes;
     sherd__request request;
     uint64_t request_hash; /* of content; 0 = made without options */

@@ -58,7 +58,7 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
         out = sherd__new_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
     if (!out->storage)
         return out;
-    out->was = t->was;
+    sherd__layout_set(&out->was, t->was);
     out->made = t->made; /* for the ledger it is the same tensor: another rank may need no copy */
     out->identity = t->identity;
     if (!compact(t, out)) {

@@ -88,7 +88,7 @@ static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
         return t;
     view = sherd__new_view(t);
     if (view->storage) {
-        view->layout = layout;
+        sherd__layout_set(&view->layout, layout);
         view->ndim = layout->spec.ndim;
     }
     sherd_tensor_release(t);
@@ -106,8 +106,8 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
     if (!view->storage)
         sherd__raise_failed(t->world); /* the peers wait for what is in it */
     if (view->storage) {
-        view->layout = layout;
-        view->was = NULL;
+        sherd__layout_set(&view->layout, layout);
+        sherd__layout_set(&view->was, NULL);
         view->varies = 0;
         if (t->ndim == 0) {
             view->ndim = 1;

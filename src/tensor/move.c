@@ -35,7 +35,7 @@ static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *to)
     sherd_tensor *view = sherd__new_view(t);
 
     if (view->storage)
-        view->layout = to;
+        sherd__layout_set(&view->layout, to);
     return view;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of this room and its scopes. A scope costs one number, a tensor in it one pointer; passing a tensor
- * out swaps it to the front of its scope and moves the boundary over it.
+ * The state of this room and its scopes. A scope costs two numbers, a tensor in it one pointer, a layout one; passing a
+ * tensor out swaps it to the front of its scope and moves the boundary over it.
  */
 #include "tensor/state.h"
 
@@ -109,7 +109,8 @@ void sherd_scope_begin(sherd_world *world)
         return;
     }
     s->start = start;
-    s->start[s->scopes++] = s->listed;
+    s->start[s->scopes++] =
+        (sherd__scope){s->listed, sherd__layouts_mark(sherd__world_space(world))};
 }
 
 void sherd_scope_end(sherd_world *world)
@@ -120,10 +121,13 @@ void sherd_scope_end(sherd_world *world)
     sherd__tensors *s = sherd__tensors_of(world);
     if (s->scopes + s->unopened <= s->floor)
         return;
-    if (s->unopened > 0)
+    if (s->unopened > 0) {
         s->unopened--;
-    else
-        end(s, s->start[--s->scopes]);
+        return;
+    }
+    const sherd__scope *start = &s->start[--s->scopes];
+    end(s, start->tensors);
+    sherd__layouts_cut(sherd__world_space(world), start->layouts);
 }
 
 int sherd__scope_enter(sherd_world *world)
@@ -156,7 +160,7 @@ sherd_tensor *sherd_scope_pass(sherd_tensor *t)
     if (t->scope < 0 || s->unopened > 0 || s->scopes == 0)
         return t;
 
-    int *start = &s->start[s->scopes - 1];
+    int *start = &s->start[s->scopes - 1].tensors;
     if (t->scope < *start)
         return t;
     sherd_tensor *first = s->list[*start];

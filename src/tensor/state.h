@@ -8,8 +8,13 @@
 
 #include "tensor.h"
 
+/* Where a scope starts: in the list of tensors, and in what scopes hold of layouts. */
+typedef struct sherd__scope {
+    int tensors, layouts;
+} sherd__scope;
+
 /*
- * All scopes share one list: scope i holds list[start[i]] up to where the next one starts. The outermost
+ * All scopes share one list: scope i holds list[start[i].tensors] up to where the next one starts. The outermost
  * scope has no start. A tensor that was released early leaves a NULL.
  */
 typedef struct sherd__tensors {
@@ -18,7 +23,7 @@ typedef struct sherd__tensors {
     sherd_tensor *all;
     sherd_tensor **list;
     int listed, list_room;
-    int *start;
+    sherd__scope *start;
     int scopes, start_room;
     int unopened; /* scopes that could not be opened for lack of memory: their ends must end nothing */
     int floor;    /* so many of both kinds are not the user's to end: see sherd__scope_enter */

@@ -58,6 +58,8 @@ void sherd__tensor_strip(sherd_tensor *t)
     t->node = NULL;
     t->grad = t->compact = t->moved_from = NULL;
     t->storage = NULL;
+    sherd__layout_set(&t->layout, NULL);
+    sherd__layout_set(&t->was, NULL);
     sherd__record_release(node);
     sherd_tensor_release(grad);
     sherd_tensor_release(compact);
@@ -182,7 +184,7 @@ static void set_local(sherd_tensor *t, const sherd_layout *layout)
     sherd_box box = {0};
 
     t->count = 0;
-    t->layout = layout;
+    sherd__layout_set(&t->layout, layout);
     if (sherd__coordinate(t, coordinate)) {
         sherd__layout_box(layout, coordinate, &box);
         t->count = sherd__box_count(&box);
@@ -238,7 +240,8 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
         return NULL;
     view->storage = t->storage;
     view->storage->refs++;
-    view->layout = t->layout;
+    sherd__layout_set(&view->layout, t->layout);
+    sherd__layout_set(&view->was, t->was);
     view->dtype = t->dtype;
     view->ndim = t->ndim;
     memcpy(view->shape, t->shape, sizeof view->shape);
@@ -247,7 +250,6 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->offset = t->offset;
     view->count = t->count;
     view->varies = t->varies;
-    view->was = t->was;
     view->made = t->made;
     view->identity = t->identity;
     view->lost = t->lost;

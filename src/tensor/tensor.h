@@ -41,7 +41,7 @@ struct sherd_tensor {
     int scope; /* its place in the list of its scope, -1 = in none */
     sherd_world *world;
     sherd__storage *storage;    /* NULL of the failed tensor */
-    const sherd_layout *layout; /* NULL = plain */
+    const sherd_layout *layout; /* NULL = plain; counted, as is `was`: see sherd__layout_set */
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];  /* global */

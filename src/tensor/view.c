@@ -31,9 +31,9 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
     sherd_tensor *view = sherd__new_view(t);
     if (!view->storage)
         return view;
-    view->layout = NULL;
+    sherd__layout_set(&view->layout, NULL);
     view->made = view->identity = 0;
-    view->was = t->layout;
+    sherd__layout_set(&view->was, t->layout);
     view->varies = varying_axes(t->layout);
     memcpy(view->shape, t->local, sizeof view->shape);
     /* A rank outside of the mesh has no element, also of a scalar: as a plain tensor that is [0]. */
@@ -75,8 +75,8 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
         sherd__raise_failed(world); /* a plain view's failure would stay local */
         return view;
     }
-    view->layout = layout;
-    view->was = NULL;
+    sherd__layout_set(&view->layout, layout);
+    sherd__layout_set(&view->was, NULL);
     view->varies = 0;
     view->ndim = layout->spec.ndim;
     memcpy(view->shape, layout->spec.shape, sizeof view->shape);

@@ -7,8 +7,9 @@
  * never come again would fill the region so. Therefore, where no warm block fits, a larger one is cut that is *joined*
  * already; else, while the region reaches no further than nine eighths of the most that was lent of late, new memory is
  * used; else all warm blocks that are settled are joined with what lies free beside them (each at most once for each time
- * that it is given back), and cut. New memory beyond those nine eighths comes after that. Last comes waiting for peers
- * that still read what is warm.
+ * that it is given back), and cut. New memory beyond those nine eighths comes after that; where the limit lets no more
+ * (held.c), pages that lie idle elsewhere are given back for it. Last comes waiting for peers that still read what is
+ * warm.
  *
  * Pages that nobody needs go back to the kernel, but to touch a page anew costs 2.3 us. So time is counted in *spells*: a
  * spell ends when sixteen times what is held has been taken. If not half of what is held was lent at once in it, nor in

@@ -54,6 +54,9 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
     world->death = &world->own_death;
     sherd__space_init(&world->space, &world->heap, &world->diag, ranks, rank);
     world->space.owner = world;
+#if defined(__SANITIZE_ADDRESS__)
+    world->space.most_idle = 0; /* who uses a layout after its time is to be seen */
+#endif
     return world;
 }
 
