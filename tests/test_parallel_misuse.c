@@ -101,6 +101,35 @@ MISUSE(a_style_is_made_of_good_numbers)
     destroy_layers(layer);
 }
 
+/* A style of one's own, whose payload is what it returns. */
+static sherd_status return_payload(const sherd_style *style, sherd_module *module,
+                                   const sherd_mesh *mesh, int axis)
+{
+    (void)module, (void)mesh, (void)axis;
+    return (sherd_status) * (const int *)style->payload;
+}
+
+MISUSE(whatever_a_style_returns_is_a_status)
+{
+    static const struct {
+        int returned;
+        sherd_status status;
+    } styles[] = {{SHERD_ENOTSUP, SHERD_ENOTSUP}, {-77, SHERD_EINVAL},  {5, SHERD_EINVAL},
+                  {INT32_MIN, SHERD_EINVAL},      {-256, SHERD_EINVAL}, {0, SHERD_OK}};
+    static const int good = 0;
+    const sherd_mesh *mesh = line(m->world);
+    sherd_module *layer[LAYERS];
+
+    make_layers(m->world, layer);
+    for (int i = 0; i < LEN(styles); i++) {
+        sherd_style style = {.apply = return_payload};
+        style.payload = BAD(&styles[i].returned, &good);
+        const sherd_parallel_entry plan = {"", style};
+        ALL_REFUSE(styles[i].status, sherd_parallelize(layer[i], mesh, "x", &plan, 1));
+    }
+    destroy_layers(layer);
+}
+
 /* These are found when a tensor arrives. */
 MISUSE(dims_that_no_tensor_has_are_found_in_the_call)
 {
@@ -160,6 +189,7 @@ MISUSE(resharding_needs_a_module_a_mesh_and_an_axis)
 static const check_test tests[] = {
     {TEST(making_a_module_parallel_needs_module_mesh_axis_and_plan), {1, 2, 3}},
     {TEST(a_style_is_made_of_good_numbers), {1, 2}},
+    {TEST(whatever_a_style_returns_is_a_status), {1, 2, 3}},
     {TEST(dims_that_no_tensor_has_are_found_in_the_call), {1, 2}},
     {TEST(a_granule_larger_than_all_keeps_all_on_one_rank), {1, 2, 3}},
     {TEST(resharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},

@@ -21,7 +21,7 @@ typedef struct sherd_style sherd_style;
 
 /*
  * What a style does to a module along (mesh, axis); for styles of one's own. Local: ranks agree when all
- * of the plan has been applied.
+ * of the plan has been applied. A number that is no status counts as EINVAL.
  */
 typedef sherd_status (*sherd_style_apply)(const sherd_style *style, sherd_module *module,
                                           const sherd_mesh *mesh, int axis);

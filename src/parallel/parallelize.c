@@ -34,9 +34,21 @@ static sherd_status note(job *j, sherd_module *module)
     return SHERD_OK;
 }
 
+/* A style of the user's own may return any number, and need not say why: all ranks are to be told a status and a text. */
 static sherd_status apply(job *j, sherd_module *module)
 {
-    return j->entry->style.apply(&j->entry->style, module, j->mesh, j->axis);
+    const sherd_style *style = &j->entry->style;
+    sherd__diag *diag = sherd__world_diag(j->world);
+
+    diag->status = SHERD_OK;
+    sherd_status status = style->apply(style, module, j->mesh, j->axis);
+    bool known = status <= SHERD_OK && status >= SHERD_ETIMEDOUT;
+    if (!status || (known && diag->status == status))
+        return status;
+    return sherd__module_fail(module, known ? status : SHERD_EINVAL,
+                              "sherd_parallelize: style %s of module \"%s\" returned %d (%s)",
+                              style->name ? style->name : "of your own", sherd__module_name(module),
+                              (int)status, sherd_status_name(status));
 }
 
 /* Visit what `left` names, one after the other in memory, lead to. */
