@@ -37,9 +37,10 @@ static unsigned speakers(const runner *u, const op *o, int slot)
 
     if (o->kind == OP_FULL || (o->kind == OP_CONSTANT && o->layout[0] < 0))
         return 0;
-    while (o->dst[place] != slot)
+    while (place < o->count && o->dst[place] != slot)
         place++;
-    if (o->stays >> place & 1)
+    /* A rank that has swapped two operations has it from the other one. */
+    if (place == o->count || (o->stays >> place & 1))
         return 0;
     if (o->kind == OP_MOVE || o->kind == OP_MANY)
         mesh = u->s->mesh[u->p->layout[o->layout[place]].mesh].whole;
