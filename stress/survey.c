@@ -48,7 +48,7 @@ static unsigned speakers(const runner *u, const op *o, int slot)
 }
 
 /*
- * Begun, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
+ * In flight, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
  * something else on another, under the same name. And where there is little memory, nothing may fit.
  */
 static bool is_doubtful(const runner *u, int born)
@@ -56,7 +56,7 @@ static bool is_doubtful(const runner *u, int born)
     for (int i = 0; i < u->t->faults; i++)
         if (u->t->fault[i].at <= born)
             return true;
-    return u->p->op[born].begin || u->t->little;
+    return u->p->op[born].flies || u->t->little;
 }
 
 /*
