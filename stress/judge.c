@@ -190,7 +190,8 @@ static void judge_killed(const job *j)
         if (q == r->victim)
             continue;
         if (rank->logged == 0 || rank->log[rank->logged - 1] != SHERD_EPEER)
-            blame(j->b, "signal %d to rank %d: rank %d was not told", r->signal, r->victim, q);
+            blame(j->b, "signal %d to rank %d: rank %d was not told; it was at operation %d",
+                  r->signal, r->victim, q, atomic_load(&rank->at));
     }
 }
 

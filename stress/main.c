@@ -161,6 +161,8 @@ int main(int count, char **argument)
         return 2;
     }
     c.seed = s.seed;
+    if (!s.one)
+        printf("seed %" PRIu64 "\n", s.seed);
     run(&s, &c, b, output);
     if (shared_files() > files) {
         fprintf(stderr, "left behind: files in /dev/shm\n");

@@ -219,7 +219,7 @@ static slot_plan moved(writer *w, int i, int to)
         what.storage = w->storages++;
     if (what.storage != w->slot[i].storage) {
         what.writable = true;
-        what.shared = false;
+        what.shared = what.flies = false;
     }
     what.layout = to;
     return what;
@@ -265,8 +265,9 @@ static bool move_slot(writer *w, int src)
     what.dtype = o->dtype;
     if (o->flag) {
         what.storage = w->storages++;
-        what.shared = false;
+        what.shared = what.flies = false;
     }
+    what.flies |= o->begin;
     /* An equal layout gives the tensor itself, which no scope then holds for this slot. */
     o->own = w->slot[src].layout < 0 || w->slot[src].layout == to || one_in(&w->d, 2);
     fill_slot(w, o, dst, what);
@@ -378,6 +379,7 @@ static bool write_slot(writer *w, int slot)
     o->key = key;
     o->writers = writers;
     s->value = value;
+    s->flies = false;
     return true;
 }
 

@@ -36,7 +36,7 @@ static op *apply(writer *w, op_kind kind, int a, int b, int value)
     what.layout = LAYOUT_UNKNOWN;
     what.value = value;
     what.storage = w->storages++;
-    what.shared = false;
+    what.shared = what.flies = false;
     what.writable = true;
     what.members |= b >= 0 && w->slot[b].members;
     op *o = emit(w, kind);
@@ -176,11 +176,13 @@ bool write_view(writer *w)
     int value = flat ? value_reshaped(w->p, w->slot[a].value, 1, &v->count)
                      : value_transposed(w->p, w->slot[a].value, 0, 1);
     int storage = w->slot[a].storage;
+    bool flies = w->slot[a].flies;
     op *o = apply(w, flat ? OP_VIEW : OP_TRANSPOSE, a, -1, value);
     if (!o)
         return false;
     w->slot[o->dst[0]].storage = storage;
     w->slot[a].shared = w->slot[o->dst[0]].shared = true;
+    w->slot[o->dst[0]].flies = o->flies = flies;
     w->slot[o->dst[0]].writable = false;
     o->layout[0] = -1;
     return true;

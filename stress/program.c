@@ -73,6 +73,7 @@ void fill_slot(writer *w, op *o, int i, slot_plan what)
         if (w->slot[k].used && w->slot[k].storage == what.storage)
             w->slot[k].shared = what.shared = true;
     what.used = true;
+    o->flies |= what.flies;
     what.depth = o->own ? BY_COUNT : w->depth;
     w->slot[i] = what;
 }

@@ -206,6 +206,7 @@ typedef struct op {
     unsigned stays;   /* places in the list whose result may be the operand itself */
     unsigned unknown; /* slots that are gone then, or of which nobody knows what they hold */
     bool begin, infer, greedy, flag;
+    bool flies;   /* what it makes may not have come when the next check is good */
     bool own;     /* the slot keeps what it holds by a count of its own, else the scope does */
     bool members; /* ranks outside of the mesh leave it out */
     bool shows;   /* a rank of the mesh that does it otherwise is found out at the next check */

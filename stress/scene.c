@@ -46,7 +46,7 @@ static void draw_extents(mesh_plan *m, int count, dice *d)
         if (m->named)
             memcpy(m->name[i], letters[first + i], sizeof m->name[i]);
         else
-            snprintf(m->name[i], sizeof m->name[i], "a%d", i);
+            snprintf(m->name[i], sizeof m->name[i], "a%c", '0' + i);
     }
 }
 

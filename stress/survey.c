@@ -37,9 +37,10 @@ static unsigned speakers(const runner *u, const op *o, int slot)
 
     if (o->kind == OP_FULL || (o->kind == OP_CONSTANT && o->layout[0] < 0))
         return 0;
-    while (o->dst[place] != slot)
+    while (place < o->count && o->dst[place] != slot)
         place++;
-    if (o->stays >> place & 1)
+    /* A rank that has swapped two operations has it from the other one. */
+    if (place == o->count || (o->stays >> place & 1))
         return 0;
     if (o->kind == OP_MOVE || o->kind == OP_MANY)
         mesh = u->s->mesh[u->p->layout[o->layout[place]].mesh].whole;
@@ -47,7 +48,7 @@ static unsigned speakers(const runner *u, const op *o, int slot)
 }
 
 /*
- * Begun, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
+ * In flight, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
  * something else on another, under the same name. And where there is little memory, nothing may fit.
  */
 static bool is_doubtful(const runner *u, int born)
@@ -55,7 +56,7 @@ static bool is_doubtful(const runner *u, int born)
     for (int i = 0; i < u->t->faults; i++)
         if (u->t->fault[i].at <= born)
             return true;
-    return u->p->op[born].begin || u->t->little;
+    return u->p->op[born].flies || u->t->little;
 }
 
 /*

@@ -17,6 +17,7 @@ typedef struct slot_plan {
     int storage;   /* slots with one number may share their elements */
     bool shared;   /* another tensor has had this number */
     bool writable; /* not a view with strides */
+    bool flies;    /* begun, or shares the elements of what was */
     bool members;  /* ranks outside of the mesh have no part in it */
 } slot_plan;
 
