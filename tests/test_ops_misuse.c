@@ -198,8 +198,8 @@ MISUSE(a_tensor_is_made_of_good_numbers)
     FAILS(SHERD_ELIMIT, sherd_constant_later(w, SHERD_F32, square, BAD(9, 2), 1));
     FAILS(SHERD_EINVAL, sherd_random_later(w, SHERD_F32, NUL(square), 2, sherd_normal(0, 1), &g));
     FAILS(SHERD_EINVAL, sherd_random_later(w, SHERD_F32, square, 2, sherd_normal(0, 1), NUL(&g)));
-    FAILS(SHERD_EINVAL, sherd_random_later(w, BAD(SHERD_I32, SHERD_F32), square, 2,
-                                           sherd_normal(0, 1), &g));
+    FAILS(SHERD_EINVAL,
+          sherd_random_later(w, BAD(SHERD_I32, SHERD_F32), square, 2, sherd_normal(0, 1), &g));
     FAILS(SHERD_EINVAL, sherd_constant(w, BAD(SHERD_DTYPE_NONE, SHERD_F32), square, 2, 1));
     FAILS(SHERD_EINVAL, sherd_constant(w, SHERD_F32, square, BAD(-1, 2), 1));
     FAILS(SHERD_ELIMIT, sherd_constant(w, SHERD_F32, square, BAD(9, 2), 1));

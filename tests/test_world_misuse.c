@@ -293,6 +293,8 @@ MISUSE(questions_to_no_layout_have_an_answer)
     ANSWERS(none.ndim == 0 && beyond.ndim == 2 && beyond.size[0] == 0);
     ANSWERS(sherd_layout_boxes(layout, -1) == 0 && sherd_layout_boxes(layout, 1 << 30) == 0);
     ANSWERS(strcmp(sherd_layout_text(NULL), "") == 0);
+    ANSWERS(sherd_layout_retain(NULL) == NULL);
+    sherd_layout_release(NULL);
     ANSWERS(strcmp(sherd_layout_placements(NULL), "") == 0);
 }
 
