@@ -55,12 +55,16 @@ void close_scope(writer *w);
 bool has_room(const writer *w, int ops);
 
 const numbers *value_of(const writer *w, int slot);
+const sherd_layout *layout_of(const writer *w, int i);
+/* Whether a slot may be moved; whether it may be so by all ranks together. */
+bool can_move(const writer *w, int i, const void *what);
+bool can_join(const writer *w, int i, const void *what);
 unsigned all_ranks(const writer *w);
 /* Whether other ranks than those of the mesh are left out of what is made on it. */
 bool draw_members(writer *w, int mesh);
 sherd_dtype any_dtype(writer *w, bool fractions);
 
-/* moves.c, operators.c, graph.c: each adds something, or returns false where it finds nothing to add. */
+/* moves.c, looks.c, operators.c, graph.c: each adds something, or returns false where it finds nothing to add. */
 bool write_constant(writer *w);
 bool write_plain(writer *w);
 bool write_drawn(writer *w);
