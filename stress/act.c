@@ -47,7 +47,8 @@ static const sherd_layout *layout_for(runner *u, int layout)
     sherd_status status = mesh ? layout_make(&u->layout[layout], l, mesh) : SHERD_OK;
     if (status)
         give_up(u, status);
-    return u->layout[layout];
+    return sherd_layout_retain(
+        u->layout[layout]); /* the scope around this operation ends before the program does */
 }
 
 static bool is_member(const runner *u, const op *o)

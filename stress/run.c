@@ -131,6 +131,9 @@ static void give_back(runner *u)
             sherd_tensor_release(u->slot[i]);
     memset(u->slot, 0, sizeof u->slot);
     memset(u->own, 0, sizeof u->own);
+    for (int i = 0; i < LAYOUTS; i++)
+        sherd_layout_release(u->layout[i]);
+    memset(u->layout, 0, sizeof u->layout);
     for (; u->scopes > 0; u->scopes--)
         sherd_scope_end(u->world);
 }
