@@ -203,11 +203,17 @@ static bool all_have_taken(sherd_world *world, void *what)
     return true;
 }
 
+/*
+ * Tell what this rank comes with; true if it is the last one. Where a rank has died nobody is told any more: somebody
+ * may still be reading what was told for the last meeting, which death has let this rank leave early.
+ */
 static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, uint64_t arguments,
                    const char *name)
 {
     sherd__post *post = world->post;
 
+    if (sherd__look(world->death))
+        return false;
     sherd__ledgers_tell(world);
     post->kind = kind;
     post->status = mine;
