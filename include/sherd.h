@@ -11,6 +11,7 @@
 #include "sherd/plan.h"
 #include "sherd/tensor.h"
 #include "sherd/autograd.h"
+#include "sherd/op.h"
 #include "sherd/ops.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"

@@ -50,16 +50,17 @@ static inline sherd_tensor *multiplied(sherd_tensor *a, sherd_tensor *b)
     return out;
 }
 
-static void doubled_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void doubled_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *settled = sherd__input_layout(node, 0);
+    const sherd_layout *settled = sherd_node_layout(node, 0);
 
     /* It takes nothing pending: gradients come in the layout of its output. */
     if (settled && sherd__layout_settle(&settled, settled) == SHERD_OK)
         CHECK(grad_out[0]->layout == settled);
     grad_in[0] = scaled(grad_out[0], 2);
 }
-static const sherd__backward doubled_backward = {"doubled", false, doubled_back};
+static const sherd_op doubled_backward = {
+    .name = "doubled", .takes_pending = false, .backward = doubled_back};
 
 /* 2 t */
 static inline sherd_tensor *doubled(sherd_tensor *t)
@@ -69,49 +70,51 @@ static inline sherd_tensor *doubled(sherd_tensor *t)
     return out;
 }
 
-static void product_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     for (int i = 0; i < 2; i++)
-        if (sherd__wants(node, i))
+        if (sherd_node_wants(node, i))
             grad_in[i] = multiplied(sherd__saved(node, 1 - i), grad_out[0]);
 }
-static const sherd__backward product_backward = {"product", false, product_back};
+static const sherd_op product_backward = {
+    .name = "product", .takes_pending = false, .backward = product_back};
 
 /* a * b; each is saved where the other wants a gradient. */
 static inline sherd_tensor *product(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *in[2] = {a, b}, *out = multiplied(a, b);
-    sherd__node *node = sherd__record_node(a->world, &product_backward, in, 2, &out, 1, NULL, 0);
+    sherd_node *node = sherd__record_node(a->world, &product_backward, in, 2, &out, 1, NULL, 0);
 
     for (int i = 0; i < 2 && node; i++)
-        if (sherd__wants(node, 1 - i))
+        if (sherd_node_wants(node, 1 - i))
             sherd__save(node, i, in[i]);
     return out;
 }
 
-static void square_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void square_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     grad_in[0] = multiplied(sherd__saved(node, 1), grad_out[0]);
     CHECK(sherd__saved(node, 0) != NULL);
 }
-static const sherd__backward square_backward = {"square", false, square_back};
+static const sherd_op square_backward = {
+    .name = "square", .takes_pending = false, .backward = square_back};
 
 /* t^2 / 2; saves its own result and its operand. */
 static inline sherd_tensor *square(sherd_tensor *t)
 {
     sherd_tensor *out = scaled(multiplied(t, t), 0.5);
-    sherd__node *node = sherd__record_node(t->world, &square_backward, &t, 1, &out, 1, NULL, 0);
+    sherd_node *node = sherd__record_node(t->world, &square_backward, &t, 1, &out, 1, NULL, 0);
 
     sherd__save(node, 0, out);
     sherd__save(node, 1, t);
     return out;
 }
 
-static void total_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void total_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const int64_t *shape;
-    int ndim = sherd__input_shape(node, 0, &shape);
-    const sherd_layout *layout = sherd__input_layout(node, 0);
+    int ndim = sherd_node_shape(node, 0, &shape);
+    const sherd_layout *layout = sherd_node_layout(node, 0);
     double value = sherd_item(grad_out[0]);
     sherd_dtype dtype = grad_out[0]->dtype;
 
@@ -122,7 +125,8 @@ static void total_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_t
     else
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
 }
-static const sherd__backward total_backward = {"total", false, total_back};
+static const sherd_op total_backward = {
+    .name = "total", .takes_pending = false, .backward = total_back};
 
 /* The sum of all elements, as a pending sum over the axes that shard. */
 static inline sherd_tensor *total(sherd_tensor *t)
@@ -151,16 +155,17 @@ static inline sherd_tensor *total(sherd_tensor *t)
     return out;
 }
 
-static void moved_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void moved_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const sherd_layout *to;
 
-    if (sherd__layout_settle(&to, sherd__input_layout(node, 0)) != SHERD_OK)
+    if (sherd__layout_settle(&to, sherd_node_layout(node, 0)) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
         grad_in[0] = sherd__move_to(grad_out[0], to, false);
 }
-static const sherd__backward moved_backward = {"moved", true, moved_back};
+static const sherd_op moved_backward = {
+    .name = "moved", .takes_pending = true, .backward = moved_back};
 
 /* A recorded move; the result remembers its source. */
 static inline sherd_tensor *moved(sherd_tensor *t, const sherd_layout *to)
@@ -174,9 +179,9 @@ static inline sherd_tensor *moved(sherd_tensor *t, const sherd_layout *to)
     return out;
 }
 
-static void fork_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void fork_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *input = sherd__input_layout(node, 0), *to;
+    const sherd_layout *input = sherd_node_layout(node, 0), *to;
 
     if (sherd_layout_with(&to, input, input->spec.mesh, 0, sherd_partial(SHERD_SUM)) != SHERD_OK) {
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
@@ -186,7 +191,8 @@ static void fork_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_te
     if (grad_in[0]->storage)
         sherd__layout_set(&grad_in[0]->layout, to);
 }
-static const sherd__backward fork_backward = {"fork", false, fork_back};
+static const sherd_op fork_backward = {
+    .name = "fork", .takes_pending = false, .backward = fork_back};
 
 /* t, of which every rank along axis 0 makes another use: gradients are a pending sum over it, as of a column-parallel layer. */
 static inline sherd_tensor *fork_of(sherd_tensor *t)
@@ -196,12 +202,13 @@ static inline sherd_tensor *fork_of(sherd_tensor *t)
     return out;
 }
 
-static void turned_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void turned_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *const *to = sherd__attrs(node);
+    const sherd_layout *const *to = sherd_node_attributes(node);
     grad_in[0] = sherd__move_to(grad_out[0], *to, false);
 }
-static const sherd__backward turned_backward = {"turned", true, turned_back};
+static const sherd_op turned_backward = {
+    .name = "turned", .takes_pending = true, .backward = turned_back};
 
 /* t, whose gradient comes back in a layout of its own. */
 static inline sherd_tensor *turned(sherd_tensor *t, const sherd_layout *gradient)
@@ -211,12 +218,13 @@ static inline sherd_tensor *turned(sherd_tensor *t, const sherd_layout *gradient
     return out;
 }
 
-static void joined_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void joined_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     (void)node;
     grad_in[0] = grad_in[1] = grad_out[0];
 }
-static const sherd__backward joined_backward = {"joined", true, joined_back};
+static const sherd_op joined_backward = {
+    .name = "joined", .takes_pending = true, .backward = joined_back};
 
 /* a + b; both get the very same gradient tensor. */
 static inline sherd_tensor *joined(sherd_tensor *a, sherd_tensor *b)

@@ -6,14 +6,15 @@
 
 static const int64_t origin[SHERD_MAX_AXES];
 
-static void given_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void given_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *const *layout = sherd__attrs(node);
+    const sherd_layout *const *layout = sherd_node_attributes(node);
 
     (void)grad_out;
     grad_in[0] = indices_on(*layout, SHERD_F64);
 }
-static const sherd__backward given_backward = {"given", true, given_back};
+static const sherd_op given_backward = {
+    .name = "given", .takes_pending = true, .backward = given_back};
 
 /* t, whose gradient is the indices, in this layout. */
 static sherd_tensor *given(sherd_tensor *t, const sherd_layout *gradient)

@@ -59,12 +59,13 @@ static void add_leaf(graph *g, int leaf)
     g->plain[g->count++] = sherd_require_grad(p, true);
 }
 
-static void boosted_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void boosted_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const double *factor = sherd__attrs(node);
+    const double *factor = sherd_node_attributes(node);
     grad_in[0] = scaled(grad_out[0], *factor);
 }
-static const sherd__backward boosted_backward = {"boosted", false, boosted_back};
+static const sherd_op boosted_backward = {
+    .name = "boosted", .takes_pending = false, .backward = boosted_back};
 
 /* What a fork does to a gradient: every rank along axis 0 gives the same addend. */
 static sherd_tensor *boosted(sherd_tensor *t, double factor)

@@ -54,9 +54,9 @@ static void one_gradient_of_two_leaves_is_not_shared_when_added_to(sherd_world *
     CHECK_OK(sherd_world_check(world));
 }
 
-static void split_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void split_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const double *factor = sherd__attrs(node);
+    const double *factor = sherd_node_attributes(node);
 
     CHECK(grad_out[0] == NULL || grad_out[1] == NULL);
     grad_in[0] = grad_out[0] ? scaled(grad_out[0], factor[0]) : scaled(grad_out[1], factor[1]);
@@ -64,16 +64,16 @@ static void split_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_t
 
 static void outputs_that_nobody_uses_get_nothing(sherd_world *world)
 {
-    static const sherd__backward split = {"split", false, split_back};
+    static const sherd_op split = {.name = "split", .takes_pending = false, .backward = split_back};
     static const double factors[2] = {3, 5};
 
     for (int used = 0; used < 2; used++) {
         sherd_tensor *x = leaf_of(world, 4, 2), *unused = leaf_of(world, 4, 2);
         sherd_tensor *out[2] = {scaled(x, factors[0]), scaled(x, factors[1])};
         sherd_tensor *in[3] = {x, NULL, unused};
-        sherd__node *node =
+        sherd_node *node =
             sherd__record_node(world, &split, in, 3, out, 2, factors, sizeof factors);
-        CHECK(sherd__wants(node, 0) && !sherd__wants(node, 1) && sherd__wants(node, 2));
+        CHECK(sherd_node_wants(node, 0) && !sherd_node_wants(node, 1) && sherd_node_wants(node, 2));
         CHECK(sherd_requires_grad(out[0]) && sherd_requires_grad(out[1]));
         sherd_backward(total(out[used]));
         CHECK_EQ(wrong_grads(x, factors[used]), 0);
@@ -145,7 +145,7 @@ static void wrong_uses_are_named_errors(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "an earlier step failed to make") != NULL);
 }
 
-static void wrong_shape_back(sherd__node *node, sherd_tensor *const *grad_out,
+static void wrong_shape_back(sherd_node *node, sherd_tensor *const *grad_out,
                              sherd_tensor **grad_in)
 {
     int64_t n = 3;
@@ -155,7 +155,8 @@ static void wrong_shape_back(sherd__node *node, sherd_tensor *const *grad_out,
 
 static void a_broken_operator_is_an_error(sherd_world *world)
 {
-    static const sherd__backward broken = {"broken", false, wrong_shape_back};
+    static const sherd_op broken = {
+        .name = "broken", .takes_pending = false, .backward = wrong_shape_back};
     sherd_tensor *x = leaf_of(world, 4, 2), *out = scaled(x, 1);
 
     sherd__record_node(world, &broken, &x, 1, &out, 1, NULL, 0);

@@ -64,36 +64,40 @@ typedef struct wrong_case {
 
 static const wrong_case wrong_cases[] = {
     {add_shapes, "sherd_add: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
-    {add_dtypes, "sherd_add: dtypes differ: operands are f32[4,3]%s, f64[4,3]%s"},
+    {add_dtypes, "sherd_add: dtypes differ: a is f32[4,3]%s, b is f64[4,3]%s"},
     {mul_integers,
-     "sherd_mul: it computes f32, f64, bf16 and f16 only: operands are i32[4]%s, i32[4]%s"},
+     "sherd_mul: it computes f32, f64, bf16 and f16 only: a is i32[4]%s, b is i32[4]%s"},
     {add_null, "sherd_add: an operand is NULL: a is f32[4]%s, b is NULL"},
     {matmul_inner,
-     "sherd_matmul: a's last dim must equal b's last but one: a is f32[4,3]%s, b is f32[4,3]%s"},
+     "sherd_matmul: dim 1 of a is 3, dim 0 of b is 4: they must be equal: a is f32[4,3]%s, b is "
+     "f32[4,3]%s"},
     {matmul_dims, "sherd_matmul: both must have two dims at least: a is f32[4]%s, b is f32[4,3]%s"},
-    {matmul_batches, "sherd_matmul: leading dims must be equal, or b must have none: a is "
+    {matmul_batches, "sherd_matmul: dim 0 of a is 2, dim 0 of b is 3: they must be equal: a is "
                      "f32[2,4,3]%s, b is f32[3,3,4]%s"},
     {linear_inner,
-     "sherd_linear: x's last dim must equal weight's last: x is f32[4,3]%s, weight is f32[3,4]%s"},
-    {linear_bias, "sherd_linear: bias must have one dim, equal to weight's first: x is f32[4,3]%s, "
-                  "weight is f32[5,3]%s, bias is f32[3]%s"},
-    {norm_weight, "sherd_layer_norm: weight must have one dim, equal to x's last: x is f32[4,3]%s, "
+     "sherd_linear: dim 1 of x is 3, dim 1 of weight is 4: they must be equal: x is f32[4,3]%s, "
+     "weight is f32[3,4]%s"},
+    {linear_bias,
+     "sherd_linear: dim 0 of weight is 5, dim 0 of bias is 3: they must be equal: x is f32[4,3]%s, "
+     "weight is f32[5,3]%s, bias is f32[3]%s"},
+    {norm_weight, "sherd_layer_norm: dim 1 of x is 3, dim 0 of weight is 4: they must be equal: x "
+                  "is f32[4,3]%s, "
                   "weight is f32[4]%s, bias is f32[3]%s"},
-    {norm_scalar, "sherd_layer_norm: x must have a dim: x is f32[]%s"},
+    {norm_scalar, "sherd_layer_norm: x must have at least 1 dim: x is f32[]%s"},
     {embedding_dtype, "sherd_embedding: ids must be i32: weight is f32[4,3]%s, ids is f32[2]%s"},
-    {embedding_table, "sherd_embedding: weight must have two dims, ids at most 7: weight is "
+    {embedding_table, "sherd_embedding: weight must have 2 dims: weight is "
                       "f32[4,3,2]%s, ids is i32[2]%s"},
     {embedding_range,
      "sherd_embedding: ids[0,0] = 0 is outside of [0,0): weight is f32[0,3]%s, ids is i32[2,2]%s"},
     {attention_dims,
      "sherd_attention: q, k and v must have four dims [batch,positions,heads,width]: q is "
      "f32[2,3,4]%s, k is f32[2,3,4]%s, v is f32[2,3,4]%s"},
-    {attention_heads, "sherd_attention: q and k must differ in positions only: q is "
+    {attention_heads, "sherd_attention: dim 2 of q is 4, dim 2 of k is 2: they must be equal: q is "
                       "f32[2,3,4,2]%s, k is f32[2,3,2,2]%s, v is f32[2,3,2,2]%s"},
     {attention_causal, "sherd_attention: causal attention needs as many queries as keys: q is "
                        "f32[2,3,4,2]%s, k is f32[2,5,4,2]%s, v is f32[2,5,4,2]%s"},
-    {loss_shapes, "sherd_cross_entropy: logits must have the dims of targets and one for the "
-                  "classes: logits is f32[4,3]%s, targets is i32[3]%s"},
+    {loss_shapes, "sherd_cross_entropy: dim 0 of logits is 4, dim 0 of targets is 3: they must be "
+                  "equal: logits is f32[4,3]%s, targets is i32[3]%s"},
     {loss_targets,
      "sherd_cross_entropy: targets must be i32: logits is f32[4,3]%s, targets is f32[4]%s"},
     {loss_range, "sherd_cross_entropy: targets[0] = 0 is outside of [0,0): logits is f32[4,0]%s, "

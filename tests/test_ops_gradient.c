@@ -145,7 +145,7 @@ static void gradients_equal_differences(sherd_world *world)
 /* ---- gradients that lie otherwise ---------------------------------------------------------- */
 
 /* A strided gradient, in whatever layout it came. */
-static void twist_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void twist_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *g = grad_out[0];
 
@@ -155,7 +155,8 @@ static void twist_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_t
     grad_in[0] = g;
 }
 
-static const sherd__backward twist_table = {"twist", true, twist_back};
+static const sherd_op twist_table = {
+    .name = "twist", .takes_pending = true, .backward = twist_back};
 
 /* Equal to y, but in another layout, and so is the gradient that it hands back, which is strided too. */
 static sherd_tensor *twist(sherd_tensor *y, int number)

@@ -92,14 +92,15 @@ static int64_t count_wrong(sherd_tensor *t, double (*f)(int64_t), sherd_dtype fi
 }
 
 /* A loss whose gradient to y is the weights in y's dtype, in this layout. */
-static void inject_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void inject_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *const *layout = sherd__attrs(node);
+    const sherd_layout *const *layout = sherd_node_attributes(node);
 
     grad_in[0] = filled_on(*layout, grad_out[0]->dtype, weight);
 }
 
-static const sherd__backward inject_table = {"inject", false, inject_back};
+static const sherd_op inject_table = {
+    .name = "inject", .takes_pending = false, .backward = inject_back};
 
 static sherd_tensor *inject(sherd_tensor *y, const sherd_layout *grad)
 {
@@ -186,15 +187,16 @@ static double one(int64_t i)
     return 1;
 }
 
-static void pending_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void pending_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *const *layout = sherd__attrs(node);
+    const sherd_layout *const *layout = sherd_node_attributes(node);
     bool first = sherd_world_rank(sherd__node_world(node)) == 0;
 
     grad_in[0] = filled_on(*layout, grad_out[0]->dtype, first ? one : small_addend);
 }
 
-static const sherd__backward pending_table = {"pending", false, pending_back};
+static const sherd_op pending_table = {
+    .name = "pending", .takes_pending = false, .backward = pending_back};
 
 /* The sum on the way back is made in the backward dtype, and rounded to it once. */
 static void gradients_add_up_in_their_dtype(sherd_world *world)

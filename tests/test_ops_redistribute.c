@@ -79,15 +79,16 @@ typedef struct injection {
     const sherd_layout *grad;
 } injection;
 
-static void inject_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void inject_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const injection *attrs = sherd__attrs(node);
+    const injection *attrs = sherd_node_attributes(node);
 
     (void)grad_out;
     grad_in[0] = values_on(attrs->grad);
 }
 
-static const sherd__backward inject_table = {"inject", false, inject_back};
+static const sherd_op inject_table = {
+    .name = "inject", .takes_pending = false, .backward = inject_back};
 
 /* A loss whose gradient to y is the values, in a given layout. */
 static sherd_tensor *inject(sherd_tensor *y, const sherd_layout *grad)
@@ -111,20 +112,22 @@ typedef struct probe_attrs {
     sight *seen;
 } probe_attrs;
 
-static void probe_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void probe_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const probe_attrs *attrs = sherd__attrs(node);
+    const probe_attrs *attrs = sherd_node_attributes(node);
 
     attrs->seen->layout = grad_out[0]->layout;
     attrs->seen->wrong = count_wrong(grad_out[0]);
     grad_in[0] = grad_out[0];
 }
 
-static const sherd__backward settled_table = {"settled probe", false, probe_back};
-static const sherd__backward pending_table = {"pending probe", true, probe_back};
+static const sherd_op settled_table = {
+    .name = "settled probe", .takes_pending = false, .backward = probe_back};
+static const sherd_op pending_table = {
+    .name = "pending probe", .takes_pending = true, .backward = probe_back};
 
 /* The same tensor, made by an operator that looks at its gradient. */
-static sherd_tensor *probe(sherd_tensor *t, const sherd__backward *table, sight *seen)
+static sherd_tensor *probe(sherd_tensor *t, const sherd_op *table, sight *seen)
 {
     sherd_tensor *y = sherd__new_view(t);
     probe_attrs attrs = {seen};

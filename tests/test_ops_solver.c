@@ -5,7 +5,7 @@
  */
 #include "ops_cases.h"
 
-#include "ops/rule.h"
+#include "ops/operator.h"
 
 static int64_t calls(const sherd_world *world)
 {
@@ -165,44 +165,94 @@ static void replicated_work_stays_replicated(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static bool nothing(sherd_call *call)
+{
+    (void)call;
+    return true;
+}
+
+/* A product, of which only the rule counts. */
+static const sherd_op product = {.name = "product",
+                                 .operand = {{"a", 0}, {"b", 0}},
+                                 .result = {{"y", 0}},
+                                 .rule = "...mk,kn->...mn",
+                                 .linearity = SHERD_LINEAR,
+                                 .forward = nothing};
+
+/* A call as the door hands it to the solver. */
+static void begin_call(sherd__run *run, const sherd_op *op, sherd_tensor *const *in, int operands,
+                       int results)
+{
+    memset(run, 0, sizeof *run);
+    run->call.op = op;
+    run->call.linearity = op->linearity;
+    run->call.operands = operands;
+    run->call.results = results;
+    for (int i = 0; i < operands; i++) {
+        run->call.in[i] = run->arg[i] = in[i];
+        if (in[i])
+            run->call.world = in[i]->world;
+    }
+}
+
 static void answers_are_cached(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "x=2");
-    sherd__rule rule = {.name = "test", .linearity = SHERD__LINEAR};
-    const sherd_layout *operands[] = {layout(mesh, SHAPE(4, 6), "S(0)", NULL),
-                                      layout(mesh, SHAPE(6, 2), "S(1)", NULL)};
-    int64_t shape[1][SHERD_MAX_DIMS] = {{4, 2}};
+    sherd_tensor *in[] = {make(mesh, SHAPE(4, 6), "S(0)", NULL),
+                          make(mesh, SHAPE(6, 2), "S(1)", NULL)};
+    const sherd_layout *operands[] = {in[0]->layout, in[1]->layout};
+    sherd_op other = product;
+    sherd__run run;
 
-    CHECK(sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){2, 2}));
-    const sherd__placing *first =
-        sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape);
+    begin_call(&run, &product, in, 2, 1);
+    const sherd__placing *first = sherd__solve(&run, operands);
     CHECK(first != NULL);
     int64_t before = sherd_world_allocations(world);
-    CHECK(first == sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape));
+    begin_call(&run, &product, in, 2, 1);
+    CHECK(first == sherd__solve(&run, operands));
+    CHECK(!run.compiled); /* a call whose answer is known does without its rule */
     CHECK_EQ(sherd_world_allocations(world), before);
-    rule.linearity = SHERD__NONLINEAR;
-    CHECK(first != sherd__solve(world, &rule, operands, (const int64_t(*)[SHERD_MAX_DIMS])shape));
+    other.linearity = SHERD_NONLINEAR;
+    begin_call(&run, &other, in, 2, 1);
+    CHECK(first != sherd__solve(&run, operands));
+}
+
+/* What an index string says of operands of these many dims, all of size 2 (-1: absent). */
+static const char *compiled(sherd__run *run, sherd_world *world, const char *rule, int operands,
+                            const int *ndims)
+{
+    static const int64_t shape[SHERD_MAX_DIMS] = {2, 2, 2, 2, 2, 2, 2, 2};
+    sherd_tensor *in[3];
+    sherd_op op = product;
+
+    op.operand[2].name = "c";
+    op.rule = rule;
+    for (int i = 0; i < operands; i++)
+        in[i] = ndims[i] < 0 ? NULL : sherd_constant(world, SHERD_F32, shape, ndims[i], 1);
+    begin_call(run, &op, in, operands, strrchr(rule, ',') > strstr(rule, "->") ? 2 : 1);
+    return sherd__compile(run);
 }
 
 static void index_strings_expand(sherd_world *world)
 {
-    sherd__rule rule = {.name = "test"};
+    sherd__run run;
 
-    (void)world;
-    CHECK(sherd__rule_compile(&rule, "...mk,...kn->...mn", (int[]){4, 4}));
-    CHECK_TEXT(rule.operand[0], "ABmk");
-    CHECK_TEXT(rule.operand[1], "ABkn");
-    CHECK_TEXT(rule.result[0], "ABmn");
-    CHECK(sherd__rule_compile(&rule, "...k,nk,n->...n,...", (int[]){1, 2, -1}));
-    CHECK_TEXT(rule.operand[0], "k");
-    CHECK_TEXT(rule.operand[2], "");
-    CHECK_TEXT(rule.result[0], "n");
-    CHECK_TEXT(rule.result[1], "");
-    CHECK_EQ(rule.results, 2);
-    CHECK(!sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){1, 2}));
-    CHECK(!sherd__rule_compile(&rule, "...mk,kn->...mn", (int[]){2, 3}));
-    CHECK(!sherd__rule_compile(&rule, "...mk,...kn->...mn", (int[]){3, 4}));
-    CHECK(!sherd__rule_compile(&rule, "...,...->...ab", (int[]){7, 7}));
+    CHECK(!compiled(&run, world, "...mk,...kn->...mn", 2, (int[]){4, 4}));
+    CHECK_TEXT(run.rule.operand[0], "ABmk");
+    CHECK_TEXT(run.rule.operand[1], "ABkn");
+    CHECK_TEXT(run.rule.result[0], "ABmn");
+    CHECK(!compiled(&run, world, "...k,nk,n->...n,...", 3, (int[]){1, 2, -1}));
+    CHECK_TEXT(run.rule.operand[0], "k");
+    CHECK_TEXT(run.rule.operand[2], "");
+    CHECK_TEXT(run.rule.result[0], "n");
+    CHECK_TEXT(run.rule.result[1], "");
+    CHECK_EQ(run.rule.results, 2);
+    CHECK_TEXT(compiled(&run, world, "...mk,kn->...mn", 2, (int[]){1, 2}),
+               "a must have at least 2 dims");
+    CHECK_TEXT(compiled(&run, world, "...mk,kn->...mn", 2, (int[]){2, 3}), "b must have 2 dims");
+    CHECK_TEXT(compiled(&run, world, "...mk,...kn->...mn", 2, (int[]){3, 4}), "b must have 3 dims");
+    CHECK_TEXT(compiled(&run, world, "...,...->...ab", 2, (int[]){7, 7}),
+               "the result would have more than 8 dims");
 }
 
 /* Column-parallel, GELU, row-parallel: one all-reduce forward, one backward. */

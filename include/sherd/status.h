@@ -16,9 +16,12 @@
 #if defined(__GNUC__)
 #define SHERD_API        __attribute__((visibility("default")))
 #define SHERD_MUST_CHECK __attribute__((warn_unused_result))
+/* What takes a format and its values, as printf: numbers of those parameters. */
+#define SHERD_FORMAT(text, values) __attribute__((format(printf, text, values)))
 #else
 #define SHERD_API
 #define SHERD_MUST_CHECK
+#define SHERD_FORMAT(text, values)
 #endif
 /* What a function that returns a status is declared with. */
 #define SHERD_CALL SHERD_API SHERD_MUST_CHECK

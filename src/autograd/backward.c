@@ -11,11 +11,11 @@
 
 typedef struct queue {
     sherd_world *world;
-    sherd__node **at; /* a binary heap by order; counted */
+    sherd_node **at; /* a binary heap by order; counted */
     int count, room;
 } queue;
 
-static bool push(queue *q, sherd__node *node)
+static bool push(queue *q, sherd_node *node)
 {
     int i = q->count;
 
@@ -23,8 +23,8 @@ static bool push(queue *q, sherd__node *node)
         return true;
     if (q->count == q->room) {
         int room = q->room ? 2 * q->room : 32;
-        sherd__node **grown = sherd__grow(sherd__world_heap(q->world), q->at, (size_t)q->room,
-                                          (size_t)room, sizeof *grown);
+        sherd_node **grown = sherd__grow(sherd__world_heap(q->world), q->at, (size_t)q->room,
+                                         (size_t)room, sizeof *grown);
         if (!grown) {
             sherd__raise(q->world, SHERD_ENOMEM, "sherd_backward: out of memory");
             return false;
@@ -42,9 +42,9 @@ static bool push(queue *q, sherd__node *node)
 }
 
 /* The newest; its count goes to the caller. */
-static sherd__node *pop(queue *q)
+static sherd_node *pop(queue *q)
 {
-    sherd__node *newest = q->at[0], *last = q->at[--q->count];
+    sherd_node *newest = q->at[0], *last = q->at[--q->count];
     int i = 0;
 
     for (int child = 1; child < q->count; child = 2 * i + 1) {
@@ -60,7 +60,7 @@ static sherd__node *pop(queue *q)
     return newest;
 }
 
-static void drop_grads(sherd__node *node)
+static void drop_grads(sherd_node *node)
 {
     for (int j = 0; j < node->outs; j++) {
         sherd_tensor *grad = node->out[j].grad;
@@ -75,7 +75,7 @@ static void drop_grads(sherd__node *node)
  * A gradient goes to the layout of the output, pending axes replicated: where the output is sharded that is a
  * reduce-scatter. Equal layouts, the common case, cost nothing.
  */
-static bool settle_output(sherd__node *node, sherd__result *out)
+static bool settle_output(sherd_node *node, sherd__result *out)
 {
     const sherd_layout *to;
     sherd_tensor *moved;
@@ -99,7 +99,7 @@ static bool settle_output(sherd__node *node, sherd__result *out)
 /* ---- one node ------------------------------------------------------------------------------- */
 
 /* A gradient of another shape than its operand is a broken operator of the user's: an error, not an abort. */
-static bool fits(const sherd__node *node, int i, sherd_tensor *grad)
+static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
 {
     const sherd__edge *in = &node->in[i];
 
@@ -114,13 +114,13 @@ static bool fits(const sherd__node *node, int i, sherd_tensor *grad)
     sherd__raise(node->world, SHERD_EINVAL,
                  "backward of %s: the gradient %s of operand %d is not like the operand, which is "
                  "%s of %d dims",
-                 node->backward->name, sherd_tensor_text(grad), i,
-                 in->layout ? "distributed" : "plain", in->ndim);
+                 node->op->name, sherd_tensor_text(grad), i, in->layout ? "distributed" : "plain",
+                 in->ndim);
     return false;
 }
 
 /* Add the gradients to where they belong. */
-static bool deliver(queue *q, sherd__node *node, sherd_tensor *const *grad_in)
+static bool deliver(queue *q, sherd_node *node, sherd_tensor *const *grad_in)
 {
     for (int i = 0; i < node->ins; i++) {
         sherd__edge *in = &node->in[i];
@@ -137,20 +137,21 @@ static bool deliver(queue *q, sherd__node *node, sherd_tensor *const *grad_in)
     return true;
 }
 
-static bool run_node(queue *q, sherd__node *node)
+static bool run_node(queue *q, sherd_node *node)
 {
-    sherd_tensor *grad_out[SHERD__NODE_OUTPUTS] = {NULL}, *grad_in[SHERD__NODE_INPUTS] = {NULL};
+    sherd_tensor *grad_out[SHERD_MAX_RESULTS] = {NULL}, *grad_in[SHERD_MAX_OPERANDS];
 
     for (int j = 0; j < node->outs; j++) {
-        if (!node->backward->takes_pending && !settle_output(node, &node->out[j]))
+        if (!node->op->takes_pending && !settle_output(node, &node->out[j]))
             return false;
         grad_out[j] = node->out[j].grad;
     }
-    node->backward->run(node, grad_out, grad_in);
+    memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
+    node->op->backward(node, grad_out, grad_in);
     return !sherd__alarmed(q->world) && deliver(q, node, grad_in);
 }
 
-static bool is_runnable(const sherd__node *node)
+static bool is_runnable(const sherd_node *node)
 {
     if (!node->done && !node->broken)
         return true;
@@ -159,7 +160,7 @@ static bool is_runnable(const sherd__node *node)
                               "saved: compute its result again"
                             : "sherd_backward: what %s saves was lost by an earlier failure: "
                               "compute its result again",
-                 node->backward->name);
+                 node->op->name);
     return false;
 }
 
@@ -168,7 +169,7 @@ static void walk(queue *q)
     bool good = true;
 
     while (q->count > 0) {
-        sherd__node *node = pop(q);
+        sherd_node *node = pop(q);
         good = good && !sherd__alarmed(q->world) && is_runnable(node);
         if (good) {
             sherd_scope_begin(q->world);
@@ -229,7 +230,7 @@ void sherd_backward(sherd_tensor *loss)
     bool recording = sherd_set_recording(world, false);
     sherd_scope_begin(world);
     sherd_tensor *one = seed(loss);
-    sherd__node *node = (sherd__node *)loss->node;
+    sherd_node *node = (sherd_node *)loss->node;
     if (!one->storage)
         sherd__raise_failed(world);
     else if (!node)

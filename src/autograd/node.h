@@ -8,7 +8,7 @@
 /* What a node knows of an operand. It keeps the maker's node or the leaf alive, not the operand itself. */
 typedef struct sherd__edge {
     bool wanted;
-    sherd__node *node;          /* counted; NULL of a leaf */
+    sherd_node *node;           /* counted; NULL of a leaf */
     int output;                 /* of that node */
     sherd_tensor *leaf;         /* counted; NULL if there is a node */
     const sherd_layout *layout; /* counted */
@@ -47,20 +47,21 @@ typedef struct sherd__kept {
     sherd_tensor *restored; /* counted; until the last slot is cleared */
 } sherd__kept;
 
-struct sherd__node {
+struct sherd_node {
     sherd__record record; /* counts tensors, later nodes, and a running backward */
     sherd_world *world;
-    const sherd__backward *backward;
+    const sherd_op *op;
     uint64_t order; /* later nodes have higher numbers, on all ranks alike */
     bool done;      /* its backward has run */
     bool broken;    /* something could not be saved */
     bool queued;    /* in a running backward */
-    int ins, outs;
-    sherd__edge in[SHERD__NODE_INPUTS];
-    sherd__result out[SHERD__NODE_OUTPUTS];
-    sherd__kept *slot[SHERD__NODE_SLOTS];
-    _Alignas(16) unsigned char attrs[SHERD__ATTRS_BYTES];
-    sherd__node *dying; /* list of nodes to be freed */
+    int ins, outs, slots;
+    /* These lie behind the node, in the same allocation. */
+    sherd__edge *in;
+    sherd__result *out;
+    sherd__kept **slot;
+    void *attributes;
+    sherd_node *dying; /* list of nodes to be freed */
 };
 
 /* Lies in the tensor room's spare bytes, so that it always exists. */
@@ -71,8 +72,8 @@ typedef struct sherd__tape {
     int64_t saved_bytes;
     sherd_saved_hooks *hooks; /* stack */
     int hooked, hook_room;
-    int unpushed;       /* hooks that could not be pushed for lack of memory */
-    sherd__node *dying; /* nodes without a count, to be freed one after the other */
+    int unpushed;      /* hooks that could not be pushed for lack of memory */
+    sherd_node *dying; /* nodes without a count, to be freed one after the other */
     bool freeing;
 } sherd__tape;
 
@@ -81,7 +82,7 @@ _Static_assert(sizeof(sherd__tape) <= SHERD__SPARE_BYTES, "the spare room is too
 sherd__tape *sherd__tape_of(sherd_world *world);
 
 /* Drop what a node saved and its edges: its backward has run, or it goes. */
-void sherd__node_clear(sherd__node *node);
+void sherd__node_clear(sherd_node *node);
 
 /* The saved form of a tensor: the one it has, or a new one. Counted for the caller; NULL: failed, raised. */
 sherd__kept *sherd__keep(sherd_tensor *t);

@@ -217,11 +217,11 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     return k;
 }
 
-void sherd__save(sherd__node *node, int slot, sherd_tensor *t)
+void sherd__save(sherd_node *node, int slot, sherd_tensor *t)
 {
     if (!node || !t)
         return;
-    sherd__assert(sherd_world_rank(node->world), slot >= 0 && slot < SHERD__NODE_SLOTS);
+    sherd__assert(sherd_world_rank(node->world), slot >= 0 && slot < node->slots);
     sherd__kept *before = node->slot[slot];
     node->slot[slot] = t->storage ? sherd__keep(t) : NULL;
     if (!node->slot[slot])
@@ -282,7 +282,17 @@ sherd_tensor *sherd__restore(sherd__kept *k)
     return k->packed ? unpack(k) : k->kept;
 }
 
-sherd_tensor *sherd__saved(sherd__node *node, int slot)
+sherd_tensor *sherd__saved(sherd_node *node, int slot)
 {
     return node->slot[slot] ? sherd__restore(node->slot[slot]) : NULL;
+}
+
+sherd_tensor *sherd_node_operand(sherd_node *node, int i)
+{
+    return node && i >= 0 && i < node->ins ? sherd__saved(node, i) : NULL;
+}
+
+sherd_tensor *sherd_node_result(sherd_node *node, int j)
+{
+    return node && j >= 0 && j < SHERD_MAX_RESULTS ? sherd__saved(node, node->ins + j) : NULL;
 }

@@ -58,7 +58,7 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_require_grad: %s is the result of %s: only a leaf can say "
                                   "whether it wants a gradient",
-                                  sherd_tensor_text(t), ((sherd__node *)t->node)->backward->name);
+                                  sherd_tensor_text(t), ((sherd_node *)t->node)->op->name);
     if (wanted && !sherd__has_fractions(t->dtype))
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                                   "sherd_require_grad: %s has no gradient: its dtype has no "
@@ -88,9 +88,9 @@ bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-void sherd__node_clear(sherd__node *node)
+void sherd__node_clear(sherd_node *node)
 {
-    for (int i = 0; i < SHERD__NODE_SLOTS; i++) {
+    for (int i = 0; i < node->slots; i++) {
         sherd__kept *kept = node->slot[i];
         node->slot[i] = NULL;
         if (kept)
@@ -109,7 +109,7 @@ void sherd__node_clear(sherd__node *node)
 /* The last count is gone. Clearing a node may bring the next ones here: they are listed, and freed by the first. */
 static void node_destroy(sherd__record *record)
 {
-    sherd__node *node = (sherd__node *)record;
+    sherd_node *node = (sherd_node *)record;
     sherd__tape *tape = sherd__tape_of(node->world);
 
     node->dying = tape->dying;
@@ -132,6 +132,37 @@ static void node_destroy(sherd__record *record)
     tape->freeing = false;
 }
 
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+/* A node with room for so much; NULL for lack of memory. */
+static sherd_node *node_create(sherd_world *world, int ins, int outs, size_t attributes)
+{
+    int slots = ins + SHERD_MAX_RESULTS;
+    size_t in = aligned(sizeof(sherd_node)), out = in + aligned((size_t)ins * sizeof(sherd__edge));
+    size_t slot = out + aligned((size_t)outs * sizeof(sherd__result));
+    size_t attrs = slot + aligned((size_t)slots * sizeof(sherd__kept *));
+    char *memory = sherd__alloc(sherd__world_heap(world), 1, attrs + attributes);
+    sherd_node *node = (sherd_node *)(void *)memory;
+
+    if (!node)
+        return NULL;
+    node->record.refs = 1;
+    node->record.destroy = node_destroy;
+    node->world = world;
+    node->order = ++sherd__tape_of(world)->order;
+    node->ins = ins;
+    node->outs = outs;
+    node->slots = slots;
+    node->in = (sherd__edge *)(void *)(memory + in);
+    node->out = (sherd__result *)(void *)(memory + out);
+    node->slot = (sherd__kept **)(void *)(memory + slot);
+    node->attributes = memory + attrs;
+    return node;
+}
+
 static void link_input(sherd__edge *edge, sherd_tensor *t)
 {
     sherd__layout_set(&edge->layout, t->layout);
@@ -141,7 +172,7 @@ static void link_input(sherd__edge *edge, sherd_tensor *t)
     edge->wanted = t->requires_grad;
     if (!edge->wanted)
         return;
-    edge->node = (sherd__node *)t->node;
+    edge->node = (sherd_node *)t->node;
     edge->output = t->output;
     if (edge->node)
         edge->node->record.refs++;
@@ -149,7 +180,7 @@ static void link_input(sherd__edge *edge, sherd_tensor *t)
         edge->leaf = sherd_tensor_retain(t);
 }
 
-static void link_output(sherd__node *node, int j, sherd_tensor *t)
+static void link_output(sherd_node *node, int j, sherd_tensor *t)
 {
     sherd__result *out = &node->out[j];
 
@@ -164,36 +195,27 @@ static void link_output(sherd__node *node, int j, sherd_tensor *t)
     node->record.refs++;
 }
 
-sherd__node *sherd__record_node(sherd_world *world, const sherd__backward *backward,
-                                sherd_tensor *const *in, int ins, sherd_tensor *const *out,
-                                int outs, const void *attrs, size_t attrs_bytes)
+sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_tensor *const *in,
+                               int ins, sherd_tensor *const *out, int outs, const void *attrs,
+                               size_t attrs_bytes)
 {
-    int rank = sherd_world_rank(world);
-    sherd__node *node;
+    sherd_node *node;
 
     if (!sherd__is_recorded(world, in, ins))
         return NULL;
-    sherd__assert(rank, ins <= SHERD__NODE_INPUTS && outs <= SHERD__NODE_OUTPUTS);
-    sherd__assert(rank, attrs_bytes <= SHERD__ATTRS_BYTES);
     for (int j = 0; j < outs; j++) {
         if (out[j] && !out[j]->storage)
             return NULL;
-        sherd__assert(rank, !out[j] || !out[j]->node);
+        sherd__assert(sherd_world_rank(world), !out[j] || !out[j]->node);
     }
-    node = sherd__alloc(sherd__world_heap(world), 1, sizeof *node);
+    node = node_create(world, ins, outs, attrs_bytes);
     if (!node) {
-        sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for the tape", backward->name);
+        sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for the tape", op->name);
         return NULL;
     }
-    node->record.refs = 1;
-    node->record.destroy = node_destroy;
-    node->world = world;
-    node->backward = backward;
-    node->order = ++sherd__tape_of(world)->order;
-    node->ins = ins;
-    node->outs = outs;
+    node->op = op;
     if (attrs_bytes > 0)
-        memcpy(node->attrs, attrs, attrs_bytes);
+        memcpy(node->attributes, attrs, attrs_bytes);
     for (int i = 0; i < ins; i++)
         if (in[i])
             link_input(&node->in[i], in[i]);
@@ -208,28 +230,41 @@ sherd__node *sherd__record_node(sherd_world *world, const sherd__backward *backw
     return node;
 }
 
-bool sherd__wants(const sherd__node *node, int input)
+bool sherd_node_wants(const sherd_node *node, int i)
 {
-    return input < node->ins && node->in[input].wanted;
+    return node && i >= 0 && i < node->ins && node->in[i].wanted;
 }
 
-const void *sherd__attrs(const sherd__node *node)
+const void *sherd_node_attributes(const sherd_node *node)
 {
-    return node->attrs;
+    return node ? node->attributes : NULL;
 }
 
-sherd_world *sherd__node_world(const sherd__node *node)
+sherd_world *sherd__node_world(const sherd_node *node)
 {
     return node->world;
 }
 
-const sherd_layout *sherd__input_layout(const sherd__node *node, int input)
+sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
 {
-    return node->in[input].layout;
+    return node->in[i].dtype;
 }
 
-int sherd__input_shape(const sherd__node *node, int input, const int64_t **shape)
+int sherd_node_operands(const sherd_node *node)
 {
-    *shape = node->in[input].shape;
-    return node->in[input].ndim;
+    return node ? node->ins : 0;
+}
+
+const sherd_layout *sherd_node_layout(const sherd_node *node, int i)
+{
+    return node && i >= 0 && i < node->ins ? node->in[i].layout : NULL;
+}
+
+int sherd_node_shape(const sherd_node *node, int i, const int64_t **shape)
+{
+    static const int64_t none[SHERD_MAX_DIMS];
+    bool there = node && i >= 0 && i < node->ins;
+
+    *shape = there ? node->in[i].shape : none;
+    return there ? node->in[i].ndim : 0;
 }

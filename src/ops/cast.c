@@ -6,73 +6,64 @@
  */
 #include "operator.h"
 
-typedef struct cast_attrs {
-    sherd_dtype from;
-} cast_attrs;
+typedef struct cast_attributes {
+    int dtype;
+} cast_attributes;
 
-/* Not recorded; t is contiguous. */
-static bool convert(sherd_tensor *out, sherd_tensor *t)
+static const char *describe(sherd_call *call)
 {
-    if (t->count == 0)
-        return true;
-    const void *src = sherd__data(t);
-    if (!src)
-        return false;
-    sherd__convert(sherd__world_kernels(t->world), out->dtype, t->dtype, t->count,
-                   sherd__fresh(out), src);
+    const cast_attributes *attributes = call->attributes;
+    sherd_dtype dtype = (sherd_dtype)attributes->dtype;
+
+    if (sherd_dtype_bytes(dtype) == 0)
+        return sherd_call_reason(call, "%s (%d) is no dtype to cast to", sherd_dtype_name(dtype),
+                                 attributes->dtype);
+    call->dtype[0] = dtype;
+    if (!sherd__has_fractions(dtype))
+        call->linearity = SHERD_NONLINEAR;
+    return NULL;
+}
+
+static bool convert(sherd_call *call)
+{
+    sherd__convert(sherd__world_kernels(call->world), call->out[0]->dtype, call->in[0]->dtype,
+                   call->in[0]->count, call->to[0], call->from[0]);
     return true;
+}
+
+/* The gradient may be pending: it has fractions. */
+static void cast_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    grad_in[0] = sherd_cast(grad_out[0], sherd__node_dtype(node, 0));
+}
+
+const sherd_op sherd__cast_op = {.name = "sherd_cast",
+                                 .summary = "another dtype",
+                                 .operand = {{"t", 0}},
+                                 .result = {{"y", 0}},
+                                 .field = {SHERD_FIELD(cast_attributes, dtype, INT)},
+                                 .attributes = sizeof(cast_attributes),
+                                 .rule = "...->...",
+                                 .linearity = SHERD_UNCHANGED,
+                                 .numbers = SHERD_EVERYTHING,
+                                 .describe = describe,
+                                 .forward = convert,
+                                 .backward = cast_back,
+                                 .takes_pending = true};
+
+sherd_tensor *sherd_cast(sherd_tensor *t, sherd_dtype dtype)
+{
+    if (t && t->dtype == dtype && !sherd_tensor_failed(t) &&
+        !(t->layout && sherd__alarmed(t->world)))
+        return t;
+    return sherd_apply(&sherd__cast_op, &t, 1, &(cast_attributes){(int)dtype});
 }
 
 sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype)
 {
-    sherd_world *world = t->world;
+    bool before = sherd_set_recording(t->world, false);
+    sherd_tensor *y = sherd_cast(t, dtype);
 
-    if (sherd__stop(world, &t, 1))
-        return sherd__failed(world);
-    if (t->dtype == dtype)
-        return t;
-    sherd_tensor *out = t->layout ? sherd__new_on(t->layout, dtype)
-                                  : sherd__new_plain(world, dtype, t->ndim, t->shape, t->varies);
-    sherd_tensor *whole = sherd_tensor_failed(out) ? out : sherd__contiguous(t);
-    bool good = !sherd_tensor_failed(whole) && convert(out, whole);
-    if (whole != t && whole != out)
-        sherd_tensor_release(whole);
-    if (good)
-        sherd__note_one("sherd_cast", t, 0, out);
-    else
-        sherd_tensor_release(out);
-    return good ? out : sherd__failed(world);
-}
-
-/* The gradient may be pending: it has fractions. */
-static void cast_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    const cast_attrs *attrs = sherd__attrs(node);
-
-    grad_in[0] = sherd__cast_unrecorded(grad_out[0], attrs->from);
-}
-
-static const sherd__backward cast_table = {"sherd_cast", true, cast_back};
-
-sherd_tensor *sherd_cast(sherd_tensor *t, sherd_dtype dtype)
-{
-    static const char *const names[] = {"t"};
-    sherd_tensor *failed;
-    sherd__operands o = {cast_table.name, names, &t, 1, 0};
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    if (sherd_dtype_bytes(dtype) == 0)
-        return sherd__refuse(&o, SHERD_EINVAL, "%s (%d) is no dtype to cast to",
-                             sherd_dtype_name(dtype), (int)dtype);
-    if (t->dtype == dtype)
-        return t;
-    if (!sherd__has_fractions(dtype))
-        t = sherd__without_pending(t);
-    sherd_tensor *y = sherd__cast_unrecorded(t, dtype);
-    if (sherd_tensor_failed(y))
-        return y;
-    cast_attrs attrs = {t->dtype};
-    sherd__record_node(t->world, &cast_table, &t, 1, &y, 1, &attrs, sizeof attrs);
+    sherd_set_recording(t->world, before);
     return y;
 }

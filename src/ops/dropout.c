@@ -6,63 +6,69 @@
  */
 #include "operator.h"
 
-typedef struct dropout_attrs {
+typedef struct dropout_attributes {
     sherd__key key;
     double p;
-} dropout_attrs;
+} dropout_attributes;
 
-static void drop(sherd__prepared *p, const dropout_attrs *attrs)
+static bool drop(sherd_call *call)
 {
-    size_t element = sherd_dtype_bytes(p->in[0]->dtype);
+    const dropout_attributes *attributes = call->attributes;
+    size_t element = sherd_dtype_bytes(call->in[0]->dtype);
     sherd__walk w;
 
-    for (sherd__walk_begin(&w, p->in[0]); sherd__walk_next(&w);) {
+    for (sherd__walk_begin(&w, call->in[0]); sherd__walk_next(&w);) {
         size_t skip = (size_t)w.local * element;
-        p->kernels->dropout(w.length, (char *)p->to[0] + skip, (const char *)p->from[0] + skip,
-                            attrs->p, attrs->key, w.global);
+        sherd__kernels_in(call)->dropout(w.length, (char *)call->to[0] + skip,
+                                         (const char *)call->from[0] + skip, attributes->p,
+                                         attributes->key, w.global);
     }
+    return true;
 }
 
-/* Forward and backward alike: both are linear in `t`. */
-static sherd_tensor *run(sherd_tensor *t, const dropout_attrs *attrs, const sherd__backward *record)
+static const char *describe(sherd_call *call)
 {
-    sherd__rule rule = {.name = "sherd_dropout", .linearity = SHERD__LINEAR};
-    sherd__prepared p;
+    const dropout_attributes *attributes = call->attributes;
 
-    sherd__rule_compile(&rule, "...->...", &t->ndim);
-    if (!sherd__prepare(&p, &rule, &t, t->dtype, (const int64_t(*)[SHERD_MAX_DIMS])t->shape))
-        return p.out[0];
-    p.attributes = sherd__attribute_double(sherd__key_word(attrs->key), attrs->p);
-    drop(&p, attrs);
-    if (record)
-        sherd__record_node(p.world, record, p.arg, 1, p.out, 1, attrs, sizeof *attrs);
-    return sherd__finish(&p, 1);
+    return attributes->p >= 0 && attributes->p < 1
+               ? NULL
+               : sherd_call_reason(call, "p = %g is outside of [0,1)", attributes->p);
 }
 
-static void dropout_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+/* Linear in the operand: backward drops the same elements of the gradient. */
+static void dropout_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    grad_in[0] = run(grad_out[0], sherd__attrs(node), NULL);
+    grad_in[0] = sherd_apply(&sherd__dropout_op, &grad_out[0], 1, sherd_node_attributes(node));
 }
 
-static const sherd__backward dropout_table = {"sherd_dropout", true, dropout_back};
+const sherd_op sherd__dropout_op = {.name = "sherd_dropout",
+                                    .summary = "zero with probability p, scale the rest",
+                                    .operand = {{"a", 0}},
+                                    .result = {{"y", 0}},
+                                    .field = {SHERD_FIELDS(dropout_attributes, key.word, UINT32, 2),
+                                              SHERD_FIELDS(dropout_attributes, key.high, UINT32, 2),
+                                              SHERD_FIELD(dropout_attributes, p, DOUBLE)},
+                                    .attributes = sizeof(dropout_attributes),
+                                    .rule = "...->...",
+                                    .linearity = SHERD_LINEAR,
+                                    .describe = describe,
+                                    .forward = drop,
+                                    .backward = dropout_back,
+                                    .takes_pending = true};
 
 sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generator)
 {
-    static const char *const names[] = {"a"};
-    sherd_tensor *failed;
-    sherd__operands o = {dropout_table.name, names, &a, 1, 0};
-    dropout_attrs attrs = {.p = p};
-    bool good = sherd__enter(&o, &failed);
+    dropout_attributes attributes = {.p = p};
+    sherd_world *world = sherd_tensor_world(a);
 
+    if (!generator && world && !sherd_tensor_failed(a))
+        return sherd__fail_tensor(world, a->layout != NULL, SHERD_EINVAL,
+                                  "sherd_dropout: no generator: a is %s", sherd_tensor_text(a));
     /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
-    if (generator && failed)
-        attrs.key =
-            sherd__philox_key(sherd_world_seed(failed->world), generator->name, generator->calls++);
-    if (!good)
-        return failed;
-    if (!generator)
-        return sherd__refuse(&o, SHERD_EINVAL, "no generator");
-    if (!(p >= 0 && p < 1))
-        return sherd__refuse(&o, SHERD_EINVAL, "p = %g is outside of [0,1)", p);
-    return p == 0 ? a : run(a, &attrs, &dropout_table);
+    if (generator && world)
+        attributes.key =
+            sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
+    if (p == 0 && a && !sherd_tensor_failed(a) && !(a->layout && sherd__alarmed(world)))
+        return a;
+    return sherd_apply(&sherd__dropout_op, &a, 1, &attributes);
 }

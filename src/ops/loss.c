@@ -4,16 +4,15 @@
  * (maximum, sum of exponentials, the target's logit); only these are exchanged, and every rank joins them in
  * rank order. The loss is pending over the axes that shard positions and equal over those that shard classes.
  */
+#include "operator.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/num.h"
-#include "operator.h"
 
 enum { LOGITS, TARGETS };
-enum { SAVED_LOGITS, SAVED_TARGETS, SAVED_LOG_SUM };
-
-static const char *const names[] = {"logits", "targets"};
+enum { LOSS, LOG_SUM };
 
 /* Number of positions in all, at least 1. */
 static double positions(const sherd_tensor *targets)
@@ -23,42 +22,40 @@ static double positions(const sherd_tensor *targets)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-static sherd_tensor *differentiate(sherd_tensor *logits, sherd_tensor *targets,
-                                   sherd_tensor *log_sum, double dy)
-{
-    sherd_tensor *out = sherd__new_like(logits), *x = sherd__contiguous(logits);
-    sherd_tensor *ids = sherd__contiguous(targets);
-    int last = logits->ndim - 1;
+enum { G_DY, G_LOGITS, G_TARGETS, G_LOG_SUM, G_OPERANDS };
 
-    if (sherd_tensor_failed(out) || out->count == 0)
-        return out;
-    if (sherd_tensor_failed(x) || sherd_tensor_failed(ids))
-        return sherd__failed(logits->world);
-    const void *from = sherd__data(x), *ends = sherd__data(log_sum), *at = sherd__data(ids);
-    if (!from || !ends || !at)
-        return sherd__failed(logits->world);
-    sherd__kernels_of(sherd__world_kernels(out->world), out->dtype)
-        ->cross_entropy_grad(ids->count, out->local[last], sherd__fresh(out), from, at,
-                             sherd_tensor_box(out).offset[last], ends, dy / positions(targets));
-    return out;
-}
-
-static void cross_entropy_back(sherd__node *node, sherd_tensor *const *grad_out,
-                               sherd_tensor **grad_in)
+static bool differentiate(sherd_call *call)
 {
-    sherd_tensor *saved[] = {sherd__saved(node, SAVED_LOGITS), sherd__saved(node, SAVED_TARGETS),
-                             sherd__saved(node, SAVED_LOG_SUM)};
-    sherd_world *world = grad_out[0]->world;
+    const sherd_tensor *out = call->out[0], *targets = call->in[G_TARGETS];
+    int last = out->ndim - 1;
     double dy;
 
-    if (sherd__stop(world, saved, 3) || !sherd__scalar_value(grad_out[0], &dy))
-        grad_in[LOGITS] = sherd__failed(world);
-    else
-        grad_in[LOGITS] = differentiate(saved[0], saved[1], saved[2], dy);
+    if (!sherd__scalar_value(call->in[G_DY], &dy))
+        return false;
+    if (out->count)
+        sherd__kernels_in(call)->cross_entropy_grad(targets->count, out->local[last], call->to[0],
+                                                    call->from[G_LOGITS], call->from[G_TARGETS],
+                                                    sherd_tensor_box(out).offset[last],
+                                                    call->from[G_LOG_SUM], dy / positions(targets));
+    return true;
 }
 
-static const sherd__backward cross_entropy_table = {"sherd_cross_entropy", false,
-                                                    cross_entropy_back};
+static const sherd_op cross_entropy_grad_op = {
+    .name = "sherd_cross_entropy backward",
+    .operand = {{"dy", 0}, {"logits", 0}, {"targets", SHERD_OP_INDEX}, {"log_sum", SHERD_OP_ANY}},
+    .result = {{"dlogits", 0}},
+    .rule = ",...c,...,...->...c",
+    .forward = differentiate};
+
+static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
+                               sherd_tensor **grad_in)
+{
+    sherd_tensor *in[G_OPERANDS] = {grad_out[0], sherd_node_operand(node, LOGITS),
+                                    sherd_node_operand(node, TARGETS),
+                                    sherd_node_result(node, LOG_SUM)};
+
+    grad_in[LOGITS] = sherd_apply(&cross_entropy_grad_op, in, G_OPERANDS, NULL);
+}
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
@@ -84,17 +81,17 @@ static sherd_status stats_layout(const sherd_layout **out, const sherd_layout *l
 }
 
 /* New stats of this rank's classes: contents undefined. */
-static sherd_tensor *new_stats(const sherd__prepared *p, int64_t rows)
+static sherd_tensor *new_stats(const sherd_call *call, int64_t rows)
 {
-    const sherd_tensor *logits = p->in[LOGITS];
+    const sherd_tensor *logits = call->in[LOGITS];
     sherd_dtype dtype = sherd__statistics_dtype(logits->dtype);
     const sherd_layout *layout;
     int64_t shape[] = {3, rows};
 
     if (!logits->layout)
-        return sherd__new_plain(p->world, dtype, 2, shape, logits->varies);
+        return sherd__new_plain(call->world, dtype, 2, shape, logits->varies);
     if (stats_layout(&layout, logits->layout, false) != SHERD_OK)
-        return sherd__fail_diag(p->world, true);
+        return sherd__fail_diag(call->world, true);
     return sherd__new_on(layout, dtype);
 }
 
@@ -110,106 +107,57 @@ static sherd_tensor *gather_stats(sherd_tensor *stats, const sherd_layout *logit
     return sherd__move_to(stats, layout, false);
 }
 
-/* A scalar that is pending over the axes that shard positions. */
-static sherd_tensor *new_loss(const sherd__prepared *p)
+/* Stats, their exchange, the join. */
+static bool cross_entropy(sherd_call *call)
 {
-    const sherd_tensor *logits = p->in[LOGITS], *targets = p->in[TARGETS];
-    const sherd_layout *layout;
-    sherd__layout_spec spec = {.ndim = 0};
-
-    if (!logits->layout)
-        return sherd__new_plain(p->world, logits->dtype, 0, NULL, logits->varies | targets->varies);
-    spec.mesh = logits->layout->spec.mesh;
-    for (int a = 0; a < spec.mesh->axes; a++)
-        spec.pending[a] = targets->layout->shard_axes >> a & 1 ? SHERD_SUM : -1;
-    if (sherd__layout_intern(&layout, &spec) != SHERD_OK)
-        return sherd__fail_diag(p->world, true);
-    return sherd__new_on(layout, logits->dtype);
-}
-
-/* A tensor of the targets' shape and layout. */
-static sherd_tensor *new_log_sum(const sherd__prepared *p)
-{
-    const sherd_tensor *t = p->in[TARGETS];
-    sherd_dtype dtype = sherd__statistics_dtype(p->in[LOGITS]->dtype);
-
-    return t->layout ? sherd__new_on(t->layout, dtype)
-                     : sherd__new_plain(p->world, dtype, t->ndim, t->shape, t->varies);
-}
-
-/* Stats, their exchange, the join. False: a tensor could not be made or moved. */
-static bool compute(sherd__prepared *p, sherd_tensor *loss, sherd_tensor *log_sum)
-{
-    sherd_tensor *logits = p->in[LOGITS];
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    sherd_tensor *logits = call->in[LOGITS], *targets = call->in[TARGETS];
     int last = logits->ndim - 1;
-    int64_t rows = p->in[TARGETS]->count, first = sherd_tensor_box(logits).offset[last];
-    sherd_tensor *stats = new_stats(p, rows);
+    int64_t rows = targets->count, first = sherd_tensor_box(logits).offset[last];
 
+    if (!sherd__check_indices(call, TARGETS, logits->shape[last]))
+        return false;
+    sherd__open_in(call);
+    sherd_tensor *stats = new_stats(call, rows);
     if (sherd_tensor_failed(stats))
         return false;
-    p->kernels->cross_entropy(rows, logits->local[last], sherd__fresh(stats), p->from[LOGITS],
-                              p->from[TARGETS], first);
+    kernels->cross_entropy(rows, logits->local[last], sherd__fresh(stats), call->from[LOGITS],
+                           call->from[TARGETS], first);
     sherd_tensor *all = gather_stats(stats, logits->layout);
     const void *data = sherd_tensor_failed(all) ? NULL : sherd__data(all);
     if (!data)
         return false;
-    if (loss->count == 0)
+    if (call->out[LOSS]->count == 0)
         return true;
-    double sum = p->kernels->cross_entropy_join(logits->layout ? all->local[0] : 1, rows,
-                                                sherd__fresh(log_sum), data);
-    bool empty = sherd_tensor_count(p->in[TARGETS]) == 0;
-    p->kernels->fill(sherd__fresh(loss), 1, empty ? (double)NAN : sum / positions(p->in[TARGETS]));
+    double sum = kernels->cross_entropy_join(logits->layout ? all->local[0] : 1, rows,
+                                             call->to[LOG_SUM], data);
+    bool empty = sherd_tensor_count(targets) == 0;
+    kernels->fill(call->to[LOSS], 1, empty ? (double)NAN : sum / positions(targets));
     return true;
 }
 
-static sherd_tensor *run(sherd__prepared *p)
+static const char *describe(sherd_call *call)
 {
-    sherd_tensor *loss = new_loss(p), *log_sum = new_log_sum(p);
-
-    if (sherd_tensor_failed(loss) || sherd_tensor_failed(log_sum) || !compute(p, loss, log_sum))
-        return sherd__abandon(p);
-    p->out[0] = loss;
-    sherd__node *node =
-        sherd__record_node(p->world, &cross_entropy_table, p->arg, 2, p->out, 1, NULL, 0);
-    sherd__save(node, SAVED_LOGITS, p->arg[LOGITS]);
-    sherd__save(node, SAVED_TARGETS, p->arg[TARGETS]);
-    sherd__save(node, SAVED_LOG_SUM, log_sum);
-    return sherd__finish(p, 1);
+    return call->in[LOGITS]->ndim == call->in[TARGETS]->ndim + 1 &&
+                   call->in[LOGITS]->ndim < SHERD_MAX_DIMS
+               ? NULL
+               : "logits must have the dims of targets and one for the classes";
 }
 
-static const char *misfit_of(const sherd_tensor *logits, const sherd_tensor *targets)
-{
-    if (targets->dtype != SHERD_I32)
-        return "targets must be i32";
-    if (logits->ndim != targets->ndim + 1 ||
-        memcmp(logits->shape, targets->shape, (size_t)targets->ndim * sizeof *logits->shape) != 0)
-        return "logits must have the dims of targets and one for the classes";
-    if (logits->ndim >= SHERD_MAX_DIMS)
-        return "logits have too many dims";
-    return NULL;
-}
+const sherd_op sherd__cross_entropy_op = {
+    .name = "sherd_cross_entropy",
+    .summary = "mean of -log softmax(logits)[target]",
+    .operand = {{"logits", 0}, {"targets", SHERD_OP_INDEX}},
+    .result = {{"loss", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
+    .rule = "...c,...->,...",
+    .joined = "c",
+    .describe = describe,
+    .forward = cross_entropy,
+    .backward = cross_entropy_back,
+    .needs = {[LOGITS] = SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) |
+                         SHERD_NEEDS_RESULT(LOG_SUM)}};
 
 sherd_tensor *sherd_cross_entropy(sherd_tensor *logits, sherd_tensor *targets)
 {
-    sherd_tensor *in[SHERD__OPERANDS] = {logits, targets}, *failed;
-    sherd__operands o = {"sherd_cross_entropy", names, in, 2, 0};
-    sherd__rule rule = {.name = o.function, .index = 1u << TARGETS, .scratch = true};
-    sherd__prepared p;
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    const char *misfit = misfit_of(logits, targets);
-    if (misfit)
-        return sherd__refuse(&o, SHERD_EINVAL, "%s", misfit);
-    in[TARGETS] = sherd__without_pending(targets);
-    if (sherd_tensor_failed(in[TARGETS]))
-        return in[TARGETS];
-    if (!sherd__check_indices(&o, TARGETS, logits->shape[targets->ndim], &failed))
-        return failed;
-    sherd__rule_compile(&rule, "...c,...->", (const int[]){logits->ndim, targets->ndim});
-    rule.results =
-        0; /* made by hand: what the classes' axes shard is joined here, not left pending */
-    if (!sherd__prepare(&p, &rule, in, logits->dtype, NULL))
-        return p.out[0];
-    return run(&p);
+    return sherd_apply(&sherd__cross_entropy_op, (sherd_tensor *[]){logits, targets}, 2, NULL);
 }

@@ -42,11 +42,11 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
  * A leaf's gradient is handed on as it came: the leaf says whether it may stay so. Unless it is to move in another
  * dtype: who settles it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
  */
-static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
+static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
 {
-    const move_attrs *attrs = sherd__attrs(node);
-    const sherd_layout *from = sherd__input_layout(node, 0), *to;
+    const move_attrs *attrs = sherd_node_attributes(node);
+    const sherd_layout *from = sherd_node_layout(node, 0), *to;
     sherd_tensor *g = sherd__cast_unrecorded(grad_out[0], attrs->back);
     bool stays = !g->layout || (attrs->leaf && attrs->back == attrs->from &&
                                 g->layout->spec.mesh == from->spec.mesh);
@@ -58,7 +58,8 @@ static void redistribute_back(sherd__node *node, sherd_tensor *const *grad_out,
     grad_in[0] = sherd__cast_unrecorded(g, attrs->from);
 }
 
-static const sherd__backward redistribute_table = {"sherd_redistribute", true, redistribute_back};
+static const sherd_op redistribute_table = {
+    .name = "sherd_redistribute", .takes_pending = true, .backward = redistribute_back};
 
 /*
  * Whether the tape may keep the source in the place of the result: it is finished and takes fewer bytes over all ranks.
@@ -164,12 +165,11 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
  * The tape has settled the gradient to the layout of the result: this rank's piece of it. A rank outside of the mesh gave
  * nothing to the result, so its gradient is zero.
  */
-static void from_local_back(sherd__node *node, sherd_tensor *const *grad_out,
-                            sherd_tensor **grad_in)
+static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *g = grad_out[0];
     const int64_t *shape;
-    int ndim = sherd__input_shape(node, 0, &shape);
+    int ndim = sherd_node_shape(node, 0, &shape);
 
     if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
         grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
@@ -177,7 +177,8 @@ static void from_local_back(sherd__node *node, sherd_tensor *const *grad_out,
         grad_in[0] = g->layout ? sherd__local_view(g) : g;
 }
 
-static const sherd__backward from_local_table = {"sherd_from_local", false, from_local_back};
+static const sherd_op from_local_table = {
+    .name = "sherd_from_local", .takes_pending = false, .backward = from_local_back};
 
 sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                const sherd_placement *placements,
@@ -200,18 +201,19 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, c
 }
 
 /* The plain gradient is this rank's piece of the layout that the input had, settled. */
-static void to_local_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *g = sherd__contiguous(grad_out[0]);
     const sherd_layout *settled;
 
-    if (sherd__layout_settle(&settled, sherd__input_layout(node, 0)) != SHERD_OK)
+    if (sherd__layout_settle(&settled, sherd_node_layout(node, 0)) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
         grad_in[0] = sherd__global_view(g, settled);
 }
 
-static const sherd__backward to_local_table = {"sherd_to_local", false, to_local_back};
+static const sherd_op to_local_table = {
+    .name = "sherd_to_local", .takes_pending = false, .backward = to_local_back};
 
 sherd_tensor *sherd_to_local(sherd_tensor *t)
 {

@@ -4,122 +4,88 @@
  * row are kept for backward. The gradients of weight and bias are sums over the local rows: pending where rows
  * are sharded.
  */
-#include <string.h>
-
 #include "operator.h"
 
-enum { X, WEIGHT, BIAS };
-enum { SAVED_X, SAVED_WEIGHT, SAVED_MEAN, SAVED_RSTD };
+enum { X, WEIGHT, BIAS, OPERANDS };
+enum { Y, MEAN, RSTD };
 
-static const void *data_of(sherd_tensor *t)
+typedef struct norm_attributes {
+    double eps;
+} norm_attributes;
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_DY, G_X, G_MEAN, G_RSTD, G_WEIGHT };
+enum { G_DX, G_DWEIGHT, G_DBIAS };
+
+static bool layer_norm_grad(sherd_call *call)
 {
-    return t && t->count ? sherd__data(t) : NULL;
+    const sherd_tensor *x = call->in[G_X];
+
+    sherd__kernels_in(call)->layer_norm_grad(
+        call->in[G_MEAN]->count, x->shape[x->ndim - 1], call->to[G_DX], call->to[G_DWEIGHT],
+        call->to[G_DBIAS], call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
+        call->from[G_MEAN], call->from[G_RSTD]);
+    return true;
 }
 
-/* dx, and into dparam[0] and [1] the gradients of weight and bias, or NULLs there if not wanted. The tape has put dy where x lies. */
-static sherd_tensor *gradient(sherd__node *node, sherd_tensor *dy, sherd_tensor **dparam,
-                              bool wants_params)
-{
-    sherd_tensor *x = sherd__saved(node, SAVED_X), *weight = sherd__saved(node, SAVED_WEIGHT);
-    sherd_tensor *mean = sherd__saved(node, SAVED_MEAN), *rstd = sherd__saved(node, SAVED_RSTD);
-    sherd_tensor *all[] = {x, mean, rstd, weight}, *in[SHERD__OPERANDS];
-    sherd__rule rule = {.name = "sherd_layer_norm backward", .whole = "d"};
-    int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
-    sherd__prepared p;
+static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
+                                            .operand = {{"dy", 0},
+                                                        {"x", 0},
+                                                        {"mean", SHERD_OP_ANY},
+                                                        {"rstd", SHERD_OP_ANY},
+                                                        {"weight", SHERD_OP_OPTIONAL}},
+                                            .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}},
+                                            .rule = "...d,...d,...,...,d->...d,d,d",
+                                            .whole = "d",
+                                            .forward = layer_norm_grad};
 
-    dparam[0] = dparam[1] = NULL;
-    if (sherd__stop(dy->world, all, 4))
-        return sherd__failed(dy->world);
-    in[0] = dy;
-    in[1] = x;
-    memcpy(shape[0], x->shape, sizeof shape[0]);
-    shape[1][0] = x->shape[x->ndim - 1];
-    sherd__rule_compile(&rule, "...d,...d->...d,d", (const int[]){x->ndim, x->ndim});
-    if (!sherd__prepare(&p, &rule, in, dy->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
-        return p.out[0];
-    if (wants_params) {
-        dparam[0] = p.out[1];
-        dparam[1] = sherd__new_like(p.out[1]);
-        if (sherd_tensor_failed(dparam[1]))
-            return sherd__abandon(&p);
-    }
-    weight = weight ? sherd__contiguous(weight) : NULL;
-    p.kernels->layer_norm_grad(mean->count, x->shape[x->ndim - 1], p.to[0],
-                               wants_params ? p.to[1] : NULL,
-                               wants_params ? sherd__fresh(dparam[1]) : NULL, p.from[0], p.from[1],
-                               data_of(weight), data_of(mean), data_of(rstd));
-    if (p.scoped && dparam[1])
-        sherd_scope_pass(dparam[1]);
-    return sherd__finish(&p, 2);
+static void layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {grad_out[0], sherd_node_operand(node, X), sherd_node_result(node, MEAN),
+                          sherd_node_result(node, RSTD), sherd_node_operand(node, WEIGHT)};
+    sherd_tensor *grad[OPERANDS];
+
+    sherd_apply_all(grad, &layer_norm_grad_op, in, 5, NULL);
+    for (int i = 0; i < OPERANDS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
 }
 
-static void layer_norm_back(sherd__node *node, sherd_tensor *const *grad_out,
-                            sherd_tensor **grad_in)
-{
-    bool wants_params = sherd__wants(node, WEIGHT) || sherd__wants(node, BIAS);
-    sherd_tensor *dparam[2], *dx = gradient(node, grad_out[0], dparam, wants_params);
+/* ---- forward --------------------------------------------------------------------------------- */
 
-    for (int i = 0; i < 3; i++)
-        if (sherd__wants(node, i))
-            grad_in[i] = i == X || sherd_tensor_failed(dx) ? dx : dparam[i - 1];
+static bool layer_norm(sherd_call *call)
+{
+    const norm_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X];
+
+    sherd__kernels_in(call)->layer_norm(call->out[RSTD]->count, x->shape[x->ndim - 1], call->to[Y],
+                                        call->to[MEAN], call->to[RSTD], call->from[X],
+                                        call->from[WEIGHT], call->from[BIAS], attributes->eps);
+    return true;
 }
 
-static const sherd__backward layer_norm_table = {"sherd_layer_norm", false, layer_norm_back};
+enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
+#define LAYER_NORM_NEEDS                                                               \
+    (SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(WEIGHT) | SHERD_NEEDS_RESULT(MEAN) | \
+     SHERD_NEEDS_RESULT(RSTD))
 
-static const char *misfit_of(const sherd_tensor *x, const sherd_tensor *weight,
-                             const sherd_tensor *bias)
-{
-    if (x->ndim < 1)
-        return "x must have a dim";
-    if (weight && (weight->ndim != 1 || weight->shape[0] != x->shape[x->ndim - 1]))
-        return "weight must have one dim, equal to x's last";
-    if (bias && (bias->ndim != 1 || bias->shape[0] != x->shape[x->ndim - 1]))
-        return "bias must have one dim, equal to x's last";
-    return NULL;
-}
-
-static void record(sherd__prepared *p, sherd_tensor *rstd)
-{
-    sherd__node *node =
-        sherd__record_node(p->world, &layer_norm_table, p->arg, 3, p->out, 1, NULL, 0);
-
-    if (!node)
-        return;
-    sherd__save(node, SAVED_X, p->arg[X]);
-    if (p->arg[WEIGHT])
-        sherd__save(node, SAVED_WEIGHT, p->arg[WEIGHT]);
-    sherd__save(node, SAVED_MEAN, p->out[1]);
-    sherd__save(node, SAVED_RSTD, rstd);
-}
+const sherd_op sherd__layer_norm_op = {
+    .name = "sherd_layer_norm",
+    .summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dim",
+    .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}, {"bias", SHERD_OP_OPTIONAL}},
+    .result = {{"y", 0}, {"mean", STATISTIC}, {"rstd", STATISTIC}},
+    .field = {SHERD_FIELD(norm_attributes, eps, DOUBLE)},
+    .attributes = sizeof(norm_attributes),
+    .rule = "...d,d,d->...d,...,...",
+    .whole = "d",
+    .forward = layer_norm,
+    .backward = layer_norm_back,
+    .needs = {LAYER_NORM_NEEDS, LAYER_NORM_NEEDS, LAYER_NORM_NEEDS}};
 
 sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                                double eps)
 {
-    static const char *const names[] = {"x", "weight", "bias"};
-    sherd_tensor *in[SHERD__OPERANDS] = {x, weight, bias}, *failed;
-    sherd__operands o = {"sherd_layer_norm", names, in, 3, 1u << WEIGHT | 1u << BIAS};
-    sherd__rule rule = {.name = o.function, .whole = "d", .statistics = 2, .scratch = true};
-    int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
-    sherd__prepared p;
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    const char *misfit = misfit_of(x, weight, bias);
-    if (misfit)
-        return sherd__refuse(&o, SHERD_EINVAL, "%s", misfit);
-    memcpy(shape[0], x->shape, sizeof shape[0]);
-    memcpy(shape[1], x->shape, sizeof shape[1]);
-    sherd__rule_compile(&rule, "...d,d,d->...d,...",
-                        (const int[]){x->ndim, weight ? 1 : -1, bias ? 1 : -1});
-    if (!sherd__prepare(&p, &rule, in, x->dtype, (const int64_t(*)[SHERD_MAX_DIMS])shape))
-        return p.out[0];
-
-    sherd_tensor *rstd = sherd__new_like(p.out[1]);
-    if (sherd_tensor_failed(rstd))
-        return sherd__abandon(&p);
-    p.attributes = sherd__attribute_double(1, eps);
-    p.kernels->layer_norm(rstd->count, x->shape[x->ndim - 1], p.to[0], p.to[1], sherd__fresh(rstd),
-                          p.from[X], p.from[WEIGHT], p.from[BIAS], eps);
-    record(&p, rstd);
-    return sherd__finish(&p, 1);
+    return sherd_apply(&sherd__layer_norm_op, (sherd_tensor *[]){x, weight, bias}, 3,
+                       &(norm_attributes){eps});
 }

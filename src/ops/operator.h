@@ -1,44 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share: the entry of operators, their messages, and operators that only backwards use. */
+/* Inside of the one door (apply.c): a call under way, the steps that it takes, and what operators of this room share. */
 #ifndef SHERD__OPERATOR_H
 #define SHERD__OPERATOR_H
 
-#include "rule.h"
+#include "autograd/tape.h"
+#include "operators.h"
 #include "sherd/ops.h"
 
-/* The operands of one call, for checks and messages. */
-typedef struct sherd__operands {
-    const char *function;
-    const char *const *names;
-    sherd_tensor *const *in;
-    int count;
-    unsigned optional; /* bits of operands that may be NULL */
-} sherd__operands;
-
 /*
- * The entry of a public operator: true if it may look at its operands. False: a failed operand, the alarm, or a NULL
- * where there must be a tensor; then return *result. (Not even a world to fail in: *result is NULL.)
+ * The dims of one call's operands and results as letters, one each, zero-terminated. A letter that a result lacks is summed
+ * over: where it is sharded that result is pending. '1' and '*' are never sharded.
  */
-bool sherd__enter(const sherd__operands *o, sherd_tensor **result);
+typedef struct sherd__rule {
+    int operands, results;
+    char operand[SHERD_MAX_OPERANDS][SHERD_MAX_DIMS + 1];
+    char result[SHERD_MAX_RESULTS][SHERD_MAX_DIMS + 1];
+} sherd__rule;
 
-/* "FUNCTION: reason: a is f32[8(x),4] on (x=2), b is f32[5,6]"; the failed tensor. */
-sherd_tensor *sherd__refuse(const sherd__operands *o, sherd_status status, const char *format, ...)
+/* The solver's answer. Layouts of one mesh; sure to live until the next question. */
+typedef struct sherd__placing {
+    /* what each operand must be moved to; its own layout if it stays */
+    const sherd_layout *operand[SHERD_MAX_OPERANDS];
+    const sherd_layout *result[SHERD_MAX_RESULTS];
+    unsigned once; /* as in sherd_call */
+} sherd__placing;
+
+enum { SHERD__REASON_BYTES = 192 };
+
+typedef struct sherd__run {
+    sherd_call call; /* first: functions of operators get a pointer to it */
+    /* operands as they lie after moving: what is recorded and saved. call.in is the same, compacted (not recorded) */
+    sherd_tensor *arg[SHERD_MAX_OPERANDS];
+    /* stands for the layout of an operand that is not there; NULL = none do */
+    const sherd_layout *const *like;
+    sherd_dtype dtype;             /* that operands share */
+    const sherd__kernels *kernels; /* of it; NULL of one that does not compute */
+    int visible;                   /* results that are not hidden */
+    bool scoped;                   /* a scope was opened for what is made on the way */
+    bool below;                    /* forward is a handler's */
+    bool compiled;                 /* `rule` is written */
+    sherd__rule rule;
+    char reason[SHERD__REASON_BYTES];
+} sherd__run;
+
+/* ---- the steps ------------------------------------------------------------------------------ */
+
+/* What is said of operand i: that of its slot, or of the last one, which is repeated. */
+const sherd_op_slot *sherd__slot(const sherd_op *op, int i);
+
+/* Write the rule of a call and the shapes of its results; NULL, or the reason why the operands do not fit. */
+const char *sherd__compile(sherd__run *run);
+
+/* Move distributed operands to where the rule wants them, make results, open local data. False: failed, raised. */
+bool sherd__spread(sherd__run *run);
+
+/* For operands of these layouts (NULL = absent). NULL: failed, the reason is in the diag. */
+const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *operands);
+
+/* Close the call's scope, if there is one; passes its visible results out if it has gone well. */
+void sherd__close(sherd__run *run, bool good);
+/* Open it, once. */
+void sherd__open(sherd__run *run);
+
+/* As sherd_apply_all; like[i] (or NULL) stands for the layout of an operand i that is not there. */
+bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, const sherd_layout *const *like);
+
+/* "NAME: reason: x is f32[8(x),4] on (x=2), weight is f32[5,6]", by the alarm or kept local. */
+void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether every element of this rank's piece of an i32 operand is in [0, limit); else refuses and gives the failed tensor. */
-bool sherd__check_indices(const sherd__operands *o, int which, int64_t limit,
-                          sherd_tensor **result);
+/* The same into the diag only. */
+void sherd__refuse_diag(const sherd_call *call, const char *reason);
 
-bool sherd__any_distributed(sherd_tensor *const *in, int count);
+/* Hash of what ranks must agree on beside the operands. */
+uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes);
 
-/* As sherd__prepare; like[i] (or NULL) stands for the layout of an operand i that is not there. The first one is there. */
-bool sherd__prepare_like(sherd__prepared *p, const sherd__rule *rule, sherd_tensor *const *in,
-                         const sherd_layout *const *like, sherd_dtype result_dtype,
-                         const int64_t (*result_shape)[SHERD_MAX_DIMS]);
+/* All operators of the library; NULL ends it. */
+extern const sherd_op *const sherd__operators[];
 
-/* A rule's error text is "NAME: reason: operands are ..."; the failed tensor. */
-sherd_tensor *sherd__misfit(sherd_world *world, const char *name, sherd_tensor *const *in,
-                            int count, const char *reason);
+/* ---- for forward ---------------------------------------------------------------------------- */
+
+static inline const sherd__kernels *sherd__kernels_in(const sherd_call *call)
+{
+    return ((const sherd__run *)(const void *)call)->kernels;
+}
+
+/* The label of operand i as the rule was written for this call; only of an operator that describes. */
+static inline const char *sherd__label_in(const sherd_call *call, int i)
+{
+    return ((const sherd__run *)(const void *)call)->rule.operand[i];
+}
+
+/* Tensors that forward makes go into the call's own scope. */
+static inline void sherd__open_in(sherd_call *call)
+{
+    sherd__open((sherd__run *)(void *)call);
+}
+
+/* Whether every element of this rank's piece of the i32 operand i is in [0, limit); else the call has failed. */
+bool sherd__check_indices(sherd_call *call, int i, int64_t limit);
+
+/* Elements of this rank's piece in dims [first, end). */
+int64_t sherd__local_count(const sherd_tensor *t, int first, int end);
+
+/* The value of a scalar's piece; 0 on a rank that holds none. False: the alarm ended the wait for it. */
+bool sherd__scalar_value(sherd_tensor *t, double *value);
+
+/* Strides of operand i against the dims of result 0, aligned at the last one: 0 where it is stretched. */
+void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride);
+
+/* ---- for backward --------------------------------------------------------------------------- */
 
 /* sherd__promote, recorded: a plain tensor that wants a gradient gets a plain one. */
 sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh,
@@ -50,20 +122,9 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t);
 /* sherd_cast without the record; also what is pending is cast piece by piece. `t` itself if it has this dtype. */
 sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
 
-/* A new tensor of this shape, plain or on `layout` with pending axes replicated; contents undefined. Varies as `like`. */
-sherd_tensor *sherd__new_settled(const sherd_layout *layout, const sherd_tensor *like, int ndim,
-                                 const int64_t *shape);
-
-/* A new tensor with layout, shape, dtype and `varies` of t; contents undefined. */
-sherd_tensor *sherd__new_like(const sherd_tensor *t);
-
 /* The sum over dims that broadcasting `shape` to the shape of t has added or stretched: the gradient of an operand. */
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape);
-
-/* The value of a local scalar; 0 on a rank that holds none. False: the alarm ended the wait for it. */
-bool sherd__scalar_value(sherd_tensor *t, double *value);
-
-/* Elements of this rank's piece in dims [first, end). */
-int64_t sherd__local_count(const sherd_tensor *t, int first, int end);
+/* The same for operand i of a node. */
+sherd_tensor *sherd__sum_to_operand(sherd_node *node, int i, sherd_tensor *t);
 
 #endif

@@ -3,31 +3,46 @@
  * Sums. Each rank adds up what it holds; where a summed dim is sharded the result is a pending sum, so
  * uneven and empty shards count as what they are.
  */
+#include "operator.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
-#include "operator.h"
 
-sherd_tensor *sherd__new_settled(const sherd_layout *layout, const sherd_tensor *like, int ndim,
-                                 const int64_t *shape)
+/* ---- the sum to a smaller shape, for gradients of what was broadcast --------------------------- */
+
+/* The shape to sum to; aligned at the last dim, where it has 1 and the operand more, that dim is summed. */
+typedef struct target {
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+} target;
+
+/* Whether dim d of `t` is summed. */
+static bool is_summed(const sherd_tensor *t, int d, const target *to)
 {
-    const sherd_layout *settled;
+    int at = d - (t->ndim - to->ndim);
 
-    if (!layout)
-        return sherd__new_plain(like->world, like->dtype, ndim, shape, like->varies);
-    if (sherd__layout_settle(&settled, layout) != SHERD_OK)
-        return sherd__fail_diag(like->world, true);
-    return sherd__new_on(settled, like->dtype);
+    return at < 0 || to->shape[at] != t->shape[d];
 }
 
-sherd_tensor *sherd__new_like(const sherd_tensor *t)
+/* "abc->1c": a letter for a dim that stays, '1' for one that shrinks to size 1. */
+static const char *describe_sum_to(sherd_call *call)
 {
-    return t->layout ? sherd__new_on(t->layout, t->dtype)
-                     : sherd__new_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
-}
+    const target *to = call->attributes;
+    const sherd_tensor *t = call->in[0];
+    int skipped = t->ndim - to->ndim, n = 0;
 
-/* ---- the sum over some dims, for gradients of what was broadcast ------------------------------ */
+    for (int d = 0; d < t->ndim; d++)
+        call->rule[n++] = (char)('a' + d);
+    call->rule[n++] = '-';
+    call->rule[n++] = '>';
+    for (int d = skipped; d < t->ndim; d++)
+        call->rule[n++] = is_summed(t, d, to) ? '1' : (char)('a' + d);
+    call->rule[n] = '\0';
+    return NULL;
+}
 
 /* Neighbouring dims that are all kept or all summed. */
 typedef struct run {
@@ -35,12 +50,12 @@ typedef struct run {
     bool summed;
 } run;
 
-static int runs_of(const sherd_tensor *t, const char *label, const char *result, run *runs)
+static int runs_of(const sherd_tensor *t, const target *to, run *runs)
 {
     int count = 0;
 
     for (int d = 0; d < t->ndim; d++) {
-        bool summed = !strchr(result, label[d]);
+        bool summed = is_summed(t, d, to);
         if (count && runs[count - 1].summed == summed)
             runs[count - 1].size *= t->local[d];
         else
@@ -58,131 +73,164 @@ static int64_t product(const run *runs, int first, int end)
     return n;
 }
 
-/*
- * One pass sums one run, the first one first; all but the last pass write to scratch. False for lack of memory. Sums
- * of nothing are zeroes.
- */
-static bool sum_runs(sherd__prepared *p, run *runs, int count)
+/* One pass sums one run, the first one first; all but the last pass write to scratch. Sums of nothing are zeroes. */
+static bool sum_to(sherd_call *call)
 {
-    const void *src = p->from[0];
+    run runs[SHERD_MAX_DIMS];
+    int count = runs_of(call->in[0], call->attributes, runs);
+    const void *src = call->from[0];
+    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && call->out[0]->count; i++) {
         bool last = true;
         if (!runs[i].summed)
             continue;
         for (int j = i + 1; j < count; j++)
             last &= !runs[j].summed;
         int64_t outer = product(runs, 0, i), inner = product(runs, i + 1, count);
-        int64_t n = outer * inner;
-        void *dst = p->to[0];
-        if (!last) {
-            sherd_tensor *scratch = sherd__new_plain(p->world, p->out[0]->dtype, 1, &n, 0);
-            if (sherd_tensor_failed(scratch))
-                return false;
-            dst = sherd__fresh(scratch);
-        }
-        p->kernels->sum(dst, src, outer, runs[i].size, inner, false);
+        void *dst = last ? call->to[0] : sherd_call_scratch(call, outer * inner * (int64_t)element);
+        if (!dst)
+            return false;
+        sherd__kernels_in(call)->sum(dst, src, outer, runs[i].size, inner, false);
         runs[i].size = 1;
         src = dst;
     }
     return true;
 }
 
-/* Labels of t, and of what it is summed to: a letter for a dim that stays, '1' for one that shrinks to size 1. */
-static void write_labels(sherd__rule *rule, const sherd_tensor *t, int ndim, const int64_t *shape)
-{
-    int skipped = t->ndim - ndim;
-
-    rule->operands = rule->results = 1;
-    for (int d = 0; d < t->ndim; d++)
-        rule->operand[0][d] = (char)('a' + d);
-    for (int d = 0; d < ndim; d++)
-        rule->result[0][d] = t->shape[skipped + d] == shape[d] ? (char)('a' + skipped + d) : '1';
-}
+static const sherd_op sum_to_op = {
+    .name = "sum of a gradient",
+    .operand = {{"t", 0}},
+    .result = {{"y", 0}},
+    .field = {SHERD_FIELD(target, ndim, INT), SHERD_FIELDS(target, shape, INT64, SHERD_MAX_DIMS)},
+    .attributes = sizeof(target),
+    .linearity = SHERD_LINEAR,
+    .describe = describe_sum_to,
+    .forward = sum_to};
 
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape)
 {
-    sherd__rule rule = {.name = "sum of a gradient", .linearity = SHERD__LINEAR};
-    int64_t result[1][SHERD_MAX_DIMS];
-    run runs[SHERD_MAX_DIMS];
-    sherd__prepared p;
+    target to = {.ndim = ndim};
 
     if (sherd_tensor_failed(t) ||
         (t->ndim == ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) == 0))
         return t;
-    memcpy(result[0], shape, (size_t)ndim * sizeof *shape);
-    write_labels(&rule, t, ndim, shape);
-    rule.scratch = true;
-    if (!sherd__prepare(&p, &rule, &t, t->dtype, (const int64_t(*)[SHERD_MAX_DIMS])result))
-        return p.out[0];
-    int count = runs_of(p.in[0], rule.operand[0], rule.result[0], runs);
-    if (p.out[0]->count == 0)
-        return sherd__finish(&p, 1);
-    if (!sum_runs(&p, runs, count))
-        return sherd__abandon(&p);
-    return sherd__finish(&p, 1);
+    memcpy(to.shape, shape, (size_t)ndim * sizeof *shape);
+    return sherd_apply(&sum_to_op, &t, 1, &to);
+}
+
+sherd_tensor *sherd__sum_to_operand(sherd_node *node, int i, sherd_tensor *t)
+{
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, i, &shape);
+
+    return sherd__sum_to(t, ndim, shape);
 }
 
 /* ---- the sum and the mean of everything ------------------------------------------------------ */
 
 /* Every element has the gradient of the sum: a fill, in the layout of the operand. */
-static void sum_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    sherd_tensor *dy = grad_out[0];
-    const int64_t *shape;
-    int ndim = sherd__input_shape(node, 0, &shape);
-    double value;
+typedef struct whole {
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+} whole;
 
-    grad_in[0] = sherd__failed(dy->world);
-    if (!sherd__scalar_value(dy, &value))
-        return;
-    grad_in[0] = sherd__new_settled(sherd__input_layout(node, 0), dy, ndim, shape);
-    if (!sherd_tensor_failed(grad_in[0]) && grad_in[0]->count)
-        sherd__kernels_of(sherd__world_kernels(dy->world), dy->dtype)
-            ->fill(sherd__fresh(grad_in[0]), grad_in[0]->count, value);
+static const char *describe_spread(sherd_call *call)
+{
+    const whole *to = call->attributes;
+    int n = 0;
+
+    call->rule[n++] = ',';
+    for (int d = 0; d < to->ndim; d++)
+        call->rule[n++] = (char)('a' + d);
+    call->rule[n++] = '-';
+    call->rule[n++] = '>';
+    for (int d = 0; d < to->ndim; d++) {
+        call->rule[n++] = (char)('a' + d);
+        call->shape[0][d] = to->shape[d];
+    }
+    call->rule[n] = '\0';
+    return NULL;
 }
 
-static const sherd__backward sum_table = {"sherd_sum", false, sum_back};
+static bool spread(sherd_call *call)
+{
+    double value;
+
+    if (!sherd__scalar_value(call->in[0], &value))
+        return false;
+    sherd__kernels_in(call)->fill(call->to[0], call->out[0]->count, value);
+    return true;
+}
+
+/* The second operand is its layout alone. */
+static const sherd_op spread_op = {
+    .name = "sherd_sum backward",
+    .operand = {{"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
+    .result = {{"da", 0}},
+    .field = {SHERD_FIELD(whole, ndim, INT), SHERD_FIELDS(whole, shape, INT64, SHERD_MAX_DIMS)},
+    .attributes = sizeof(whole),
+    .describe = describe_spread,
+    .forward = spread};
+
+static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_layout *layout = sherd_node_layout(node, 0), *like[2] = {NULL, NULL};
+    sherd_tensor *in[] = {grad_out[0], NULL};
+    const int64_t *shape;
+    whole to = {.ndim = sherd_node_shape(node, 0, &shape)};
+
+    memcpy(to.shape, shape, sherd__bytes(to.ndim) * sizeof *shape);
+    grad_in[0] = sherd__failed(sherd__node_world(node));
+    if (layout && sherd__layout_settle(&like[1], layout) != SHERD_OK)
+        sherd__fail_diag(sherd__node_world(node), true);
+    else
+        sherd__apply_like(grad_in, &spread_op, in, 2, &to, like);
+}
+
+static bool sum(sherd_call *call)
+{
+    if (call->out[0]->count)
+        sherd__kernels_in(call)->sum(call->to[0], call->from[0], 1, call->in[0]->count, 1, false);
+    return true;
+}
+
+const sherd_op sherd__sum_op = {.name = "sherd_sum",
+                                .summary = "sum of all elements",
+                                .operand = {{"a", 0}},
+                                .result = {{"y", 0}},
+                                .rule = "...->",
+                                .linearity = SHERD_LINEAR,
+                                .forward = sum,
+                                .backward = sum_back};
 
 sherd_tensor *sherd_sum(sherd_tensor *a)
 {
-    static const char *const names[] = {"a"};
-    static const int64_t scalar[1][SHERD_MAX_DIMS];
-    sherd_tensor *failed;
-    sherd__operands o = {"sherd_sum", names, &a, 1, 0};
-    sherd__rule rule = {.name = o.function, .linearity = SHERD__LINEAR};
-    sherd__prepared p;
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    write_labels(&rule, a, 0, scalar[0]);
-    if (!sherd__prepare(&p, &rule, &a, a->dtype, scalar))
-        return p.out[0];
-    if (p.out[0]->count)
-        p.kernels->sum(p.to[0], p.from[0], 1, p.in[0]->count, 1, false);
-    sherd__record_node(p.world, &sum_table, p.arg, 1, p.out, 1, NULL, 0);
-    return sherd__finish(&p, 1);
+    return sherd_apply(&sherd__sum_op, &a, 1, NULL);
 }
+
+/* In 16 bits the sum of many numbers may not fit where their mean does. */
+static bool mean(sherd_call *call)
+{
+    sherd_tensor *a = call->in[0];
+    int64_t n = sherd_tensor_count(a);
+    double factor = n ? 1 / (double)n : (double)NAN;
+    bool half = sherd__is_half(a->dtype);
+    sherd_tensor *total = sherd_sum(half ? sherd_cast(a, SHERD_F32) : a);
+
+    call->out[0] = sherd_scale(total, factor);
+    if (half)
+        call->out[0] = sherd_cast(call->out[0], a->dtype);
+    return true;
+}
+
+const sherd_op sherd__mean_op = {.name = "sherd_mean",
+                                 .summary = "mean of all elements",
+                                 .operand = {{"a", 0}},
+                                 .result = {{"y", 0}},
+                                 .compose = mean};
 
 sherd_tensor *sherd_mean(sherd_tensor *a)
 {
-    static const char *const names[] = {"a"};
-    sherd_tensor *failed;
-    sherd__operands o = {"sherd_mean", names, &a, 1, 0};
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    int64_t n = sherd_tensor_count(a);
-    double factor = n ? 1 / (double)n : (double)NAN;
-    if (!sherd__is_half(a->dtype))
-        return sherd_scale(sherd_sum(a), factor);
-    /* In 16 bits the sum of many numbers may not fit where their mean does. */
-    sherd_world *world = a->world;
-    sherd_scope_begin(world);
-    sherd_tensor *wide = sherd_scale(sherd_sum(sherd_cast(a, SHERD_F32)), factor);
-    sherd_tensor *y = sherd_cast(wide, a->dtype);
-    if (!sherd_tensor_failed(y))
-        sherd_scope_pass(y);
-    sherd_scope_end(world);
-    return y;
+    return sherd_apply(&sherd__mean_op, &a, 1, NULL);
 }

@@ -29,7 +29,8 @@ typedef struct choices {
 
 typedef struct search {
     sherd__space *space;
-    const sherd__rule *rule;
+    const sherd__run *run;
+    const sherd__rule *rule; /* the run's */
     const sherd_layout *const *operands;
     const sherd_mesh *mesh;
     sherd_status status;
@@ -40,11 +41,11 @@ typedef struct search {
     int cuts_made;
     /* The candidate under way: */
     const sherd__dim *chosen[SHERD__LETTERS];
-    unsigned kept[SHERD__OPERANDS]; /* axes on which the operand stays pending */
+    unsigned kept[SHERD_MAX_OPERANDS]; /* axes on which the operand stays pending */
     /* The best one: */
     bool found;
     int64_t bytes, elements;
-    const sherd_layout *best[SHERD__OPERANDS];
+    const sherd_layout *best[SHERD_MAX_OPERANDS];
 } search;
 
 /* ---- what a letter may be -------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static bool add_letter(search *s, char name, int64_t n)
     choices *c = &s->letter[s->letters++];
     const sherd__dim *dim;
     *c = (choices){.name = name, .n = n};
-    if (!strchr(s->rule->whole, name)) {
+    if (!s->run->call.op->whole || !strchr(s->run->call.op->whole, name)) {
         for (int nth = 0; (dim = dim_of_letter(s, name, nth)); nth++)
             if (dim->axes)
                 add_choice(s, c, dim);
@@ -139,7 +140,7 @@ static bool add_letters(search *s)
 {
     for (int i = 0; i < s->rule->operands; i++)
         for (int d = 0; s->operands[i] && d < s->operands[i]->spec.ndim; d++)
-            if (s->rule->operand[i][d] != '1' &&
+            if (s->rule->operand[i][d] >= 'A' &&
                 !add_letter(s, s->rule->operand[i][d], s->operands[i]->spec.shape[d]))
                 return false;
     return true;
@@ -207,16 +208,15 @@ static int64_t local_elements(const search *s, const char *label)
     return n;
 }
 
-/* Bytes that the busiest rank receives, over all operands. */
-static sherd_status price(search *s, const sherd_layout *const *target, int64_t *bytes)
+sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *const *from,
+                                const sherd_layout *const *to)
 {
     *bytes = 0;
-    for (int i = 0; i < s->rule->operands; i++) {
+    for (int i = 0; i < count; i++) {
         const sherd_plan *plan;
-        if (!target[i] || target[i] == s->operands[i])
+        if (!to[i] || to[i] == from[i])
             continue;
-        sherd_status status =
-            sherd__plan_find(&plan, s->operands[i], target[i], ELEMENT_BYTES, NULL);
+        sherd_status status = sherd__plan_find(&plan, from[i], to[i], ELEMENT_BYTES, NULL);
         if (status)
             return status;
         *bytes += plan->price.recv_max_bytes;
@@ -227,7 +227,7 @@ static sherd_status price(search *s, const sherd_layout *const *target, int64_t 
 /* Price the candidate and keep it if it is the best; the status goes into the search. */
 static void try_candidate(search *s)
 {
-    const sherd_layout *target[SHERD__OPERANDS] = {NULL};
+    const sherd_layout *target[SHERD_MAX_OPERANDS] = {NULL};
     int64_t bytes, elements = 0;
     sherd__fit fit;
 
@@ -238,9 +238,9 @@ static void try_candidate(search *s)
     for (int i = 0; i < s->rule->operands && !s->status; i++)
         if (s->operands[i])
             s->status = target_of(s, i, &target[i]);
-    if (s->status || !sherd__fits(&fit, s->rule, target))
+    if (s->status || !sherd__fits(&fit, s->run, target))
         return;
-    s->status = price(s, target, &bytes);
+    s->status = sherd__price_moves(&bytes, s->rule->operands, s->operands, target);
     for (int i = 0; i < s->rule->operands; i++)
         elements += target[i] ? local_elements(s, s->rule->operand[i]) : 0;
     for (int j = 0; j < s->rule->results; j++)
@@ -260,12 +260,28 @@ static void try_candidate(search *s)
 static void keep_pending(search *s, int axis, bool keep, int factor)
 {
     for (int i = 0; i < s->rule->operands; i++) {
-        bool may = keep && ((s->rule->term >> i & 1) || i == factor);
+        bool may = keep && (sherd__is_term(s->run->call.op, i) || i == factor);
         unsigned bit = 1u << axis;
         s->kept[i] &= ~bit;
         if (may && s->operands[i])
             s->kept[i] |= s->operands[i]->pending_axes & bit;
     }
+}
+
+/* What goes through unchanged may stay pending; whether all operands are so alike is seen later. */
+static void keep_all(search *s, int axis)
+{
+    for (int i = 0; i < s->rule->operands; i++)
+        if (s->operands[i])
+            s->kept[i] |= s->operands[i]->pending_axes & 1u << axis;
+}
+
+static bool has_terms(const search *s)
+{
+    for (int i = 0; i < s->rule->operands; i++)
+        if (sherd__is_term(s->run->call.op, i))
+            return true;
+    return false;
 }
 
 /* For axis a and all after it: each pending factor may stay alone, or the terms only, or all are settled. */
@@ -285,14 +301,18 @@ static void choose_pending(search *s, int a)
             try_candidate(s);
         return;
     }
-    for (int i = 0; i < s->rule->operands && s->rule->linearity == SHERD__LINEAR; i++)
-        if (s->operands[i] && !(s->rule->term >> i & 1) &&
+    for (int i = 0; i < s->rule->operands && s->run->call.linearity == SHERD_LINEAR; i++)
+        if (s->operands[i] && !sherd__is_term(s->run->call.op, i) &&
             (s->operands[i]->pending_axes & pending)) {
             keep_pending(s, a, true, i);
             choose_pending(s, a + 1);
         }
-    if (s->rule->linearity == SHERD__LINEAR && s->rule->term) {
+    if (s->run->call.linearity == SHERD_LINEAR && has_terms(s)) {
         keep_pending(s, a, true, SETTLE);
+        choose_pending(s, a + 1);
+    }
+    if (s->run->call.linearity == SHERD_UNCHANGED) {
+        keep_all(s, a);
         choose_pending(s, a + 1);
     }
     keep_pending(s, a, false, SETTLE);
@@ -326,20 +346,24 @@ static void try_whole(search *s)
         try_candidate(s);
 }
 
-sherd_status sherd__search(sherd__placing *placing, sherd__space *space, const sherd__rule *rule,
+sherd_status sherd__search(sherd__placing *placing, const sherd__run *run,
                            const sherd_layout *const *operands)
 {
+    sherd__space *space = sherd__world_space(run->call.world);
+    const sherd__rule *rule = &run->rule;
+    const char *name = run->call.op->name;
     search *s = sherd__alloc(space->heap, 1, sizeof *s);
 
     if (!s)
-        return sherd__no_memory(space->diag, rule->name);
+        return sherd__no_memory(space->diag, name);
     s->space = space;
+    s->run = run;
     s->rule = rule;
     s->operands = operands;
     for (int i = 0; i < rule->operands && !s->mesh; i++)
         s->mesh = operands[i] ? operands[i]->spec.mesh : NULL;
     if (!add_letters(s))
-        s->status = sherd__no_memory(space->diag, rule->name);
+        s->status = sherd__no_memory(space->diag, name);
     if (!s->status)
         choose_letter(s, 0, 0);
     if (!s->found)

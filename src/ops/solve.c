@@ -5,9 +5,9 @@
  * not fit, searches (search.c). The table is bounded: an answer that was not asked for since the last round of
  * replacements goes.
  */
+#include "door.h"
 #include "solve.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -31,13 +31,25 @@ static sherd__letter *find_letter(sherd__fit *fit, char name)
     return NULL;
 }
 
+bool sherd__is_term(const sherd_op *op, int i)
+{
+    return sherd__slot(op, i)->flags & SHERD_OP_TERM;
+}
+
+static bool is_among(const char *letters, char name)
+{
+    return letters && strchr(letters, name);
+}
+
 /* One dim of one operand: whole where it must be, sharded as its letter is elsewhere, on axes that no other letter uses. */
-static bool add_dim(sherd__fit *fit, const sherd__rule *rule, char name, const sherd__dim *dim,
+static bool add_dim(sherd__fit *fit, const sherd_op *op, char name, const sherd__dim *dim,
                     int64_t n, unsigned *used)
 {
-    if (dim->axes && (name == '1' || strchr(rule->whole, name)))
+    bool alone = name == '1' || name == '*';
+
+    if (dim->axes && (alone || is_among(op->whole, name)))
         return false;
-    if (name == '1')
+    if (alone)
         return true;
 
     sherd__letter *letter = find_letter(fit, name);
@@ -50,35 +62,55 @@ static bool add_dim(sherd__fit *fit, const sherd__rule *rule, char name, const s
     return true;
 }
 
-static bool add_dims(sherd__fit *fit, const sherd__rule *rule, const sherd_layout *const *operands)
+static bool add_dims(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands)
 {
     unsigned used = 0;
 
-    for (int i = 0; i < rule->operands; i++)
+    for (int i = 0; i < run->call.operands; i++)
         for (int d = 0; operands[i] && d < operands[i]->spec.ndim; d++)
-            if (!add_dim(fit, rule, rule->operand[i][d], &operands[i]->spec.dim[d],
+            if (!add_dim(fit, run->call.op, run->rule.operand[i][d], &operands[i]->spec.dim[d],
                          operands[i]->spec.shape[d], &used))
                 return false;
     return true;
 }
 
-/* Axes that shard letters which the j-th result lacks. */
-static unsigned summed_axes(const sherd__fit *fit, const sherd__rule *rule, int j)
+/* Axes that shard letters which the j-th result lacks, and which forward does not join. */
+static unsigned summed_axes(const sherd__fit *fit, const sherd__run *run, int j)
 {
     unsigned bits = 0;
 
     for (int i = 0; i < fit->letters; i++)
-        if (!strchr(rule->result[j], fit->letter[i].name))
+        if (!strchr(run->rule.result[j], fit->letter[i].name) &&
+            !is_among(run->call.op->joined, fit->letter[i].name))
             bits |= sherd__dim_bits(&fit->letter[i].dim);
     return bits;
 }
 
 /* Whether all operands that are there are terms: a sum of them, without any product. */
-static bool only_terms(const sherd__rule *rule, const sherd_layout *const *operands)
+static bool only_terms(const sherd__run *run, const sherd_layout *const *operands)
 {
-    for (int i = 0; i < rule->operands; i++)
-        if (operands[i] && !(rule->term >> i & 1))
+    for (int i = 0; i < run->call.operands; i++)
+        if (operands[i] && !sherd__is_term(run->call.op, i))
             return false;
+    return true;
+}
+
+/* Elements go through as they are: all operands must be pending alike. */
+static bool alike(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands)
+{
+    const sherd_layout *first = NULL;
+
+    for (int i = 0; i < run->call.operands; i++) {
+        if (!operands[i])
+            continue;
+        if (first &&
+            memcmp(first->spec.pending, operands[i]->spec.pending, sizeof first->spec.pending) != 0)
+            return false;
+        first = operands[i];
+    }
+    for (int a = 0; first && a < fit->mesh->axes; a++)
+        fit->op[a] = (int8_t)first->spec.pending[a];
+    fit->pending = first ? first->pending_axes : 0;
     return true;
 }
 
@@ -87,19 +119,24 @@ static bool only_terms(const sherd__rule *rule, const sherd_layout *const *opera
  * over it. Beside a pending product any term may be pending or replicated; without a product, pending terms make
  * the sum pending; but a term that is pending beside a product that is not would count that product several times.
  */
-static bool pending_fits(sherd__fit *fit, const sherd__rule *rule,
+static bool pending_fits(sherd__fit *fit, const sherd__run *run,
                          const sherd_layout *const *operands)
 {
-    unsigned summed = summed_axes(fit, rule, 0), kept = 0, used = 0, product = summed, terms = 0;
+    unsigned summed = summed_axes(fit, run, 0), kept = 0, used = 0, product = summed, terms = 0;
+    sherd_linearity linearity = run->call.linearity;
 
+    if (linearity == SHERD_UNCHANGED)
+        return alike(fit, run, operands);
     for (int i = 0; i < fit->letters; i++)
         used |= sherd__dim_bits(&fit->letter[i].dim);
-    for (int i = 0; i < rule->operands; i++) {
+    for (int i = 0; i < run->call.operands; i++) {
         unsigned bits = operands[i] ? operands[i]->pending_axes : 0;
         for (int a = 0; a < fit->mesh->axes; a++)
             if ((bits >> a & 1) && operands[i]->spec.pending[a] != SHERD_SUM)
                 return false;
-        if (rule->term >> i & 1) {
+        if (bits && sherd__slot(run->call.op, i)->flags & (SHERD_OP_INDEX | SHERD_OP_BOOL))
+            return false;
+        if (sherd__is_term(run->call.op, i)) {
             terms |= bits;
         } else if (bits & product) {
             return false;
@@ -109,33 +146,34 @@ static bool pending_fits(sherd__fit *fit, const sherd__rule *rule,
         kept |= bits;
     }
     fit->pending = kept;
-    if (kept && rule->linearity == SHERD__NONLINEAR)
+    memset(fit->op, SHERD_SUM, sizeof fit->op);
+    if (kept && linearity == SHERD_NONLINEAR)
         return false;
     if (kept & used & ~summed)
         return false;
-    return !(terms & ~product) || only_terms(rule, operands);
+    return !(terms & ~product) || only_terms(run, operands);
 }
 
-bool sherd__fits(sherd__fit *fit, const sherd__rule *rule, const sherd_layout *const *operands)
+bool sherd__fits(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands)
 {
     fit->mesh = NULL;
     fit->letters = 0;
-    for (int i = 0; i < rule->operands && !fit->mesh; i++)
+    for (int i = 0; i < run->call.operands && !fit->mesh; i++)
         fit->mesh = operands[i] ? operands[i]->spec.mesh : NULL;
-    return add_dims(fit, rule, operands) && pending_fits(fit, rule, operands);
+    return add_dims(fit, run, operands) && pending_fits(fit, run, operands);
 }
 
-sherd_status sherd__fit_result(const sherd_layout **out, const sherd__fit *fit,
-                               const sherd__rule *rule, int j, const int64_t *shape)
+static sherd_status result_layout(const sherd_layout **out, const sherd__fit *fit,
+                                  const sherd__run *run, int j)
 {
-    const char *label = rule->result[j];
+    const char *label = run->rule.result[j];
     sherd__layout_spec spec = {.mesh = fit->mesh, .ndim = (int)strlen(label)};
-    unsigned pending = fit->pending | summed_axes(fit, rule, j);
+    unsigned summed = summed_axes(fit, run, j);
 
     for (int a = 0; a < fit->mesh->axes; a++)
-        spec.pending[a] = pending >> a & 1 ? SHERD_SUM : -1;
+        spec.pending[a] = fit->pending >> a & 1 ? fit->op[a] : summed >> a & 1 ? SHERD_SUM : -1;
     for (int d = 0; d < spec.ndim; d++) {
-        spec.shape[d] = shape[d];
+        spec.shape[d] = run->call.shape[j][d];
         for (int i = 0; i < fit->letters; i++)
             if (fit->letter[i].name == label[d])
                 spec.dim[d] = fit->letter[i].dim;
@@ -145,11 +183,13 @@ sherd_status sherd__fit_result(const sherd_layout **out, const sherd__fit *fit,
 
 /* ---- the cache ------------------------------------------------------------------------------ */
 
-/* What a question is: the rule without its name, the operands' layouts, the results' shapes. */
+/*
+ * What a question is: the operator, the operands' layouts, and what else the answer depends on: the rule and shapes
+ * that describe has made; the attributes, where the operator says itself how it lies.
+ */
 typedef struct question {
-    const sherd__rule *rule;
+    sherd__run *run;
     const sherd_layout *const *operands;
-    const int64_t (*shape)[SHERD_MAX_DIMS];
 } question;
 
 /* Its layouts are counted. */
@@ -157,106 +197,115 @@ typedef struct answer {
     sherd__placing placing;
     bool used; /* since the hand went by */
     uint64_t hash;
-    sherd__rule rule;
-    const sherd_layout *operands[SHERD__OPERANDS];
-    int64_t shape[SHERD__RESULTS][SHERD_MAX_DIMS];
+    const sherd_op *op;
+    int count, results;
+    const sherd_layout *operands[SHERD_MAX_OPERANDS];
+    sherd_linearity linearity;
+    sherd__rule rule;                                 /* of an operator that describes */
+    int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS]; /* likewise */
+    void *attributes;                                 /* of one with ways */
 } answer;
 
 enum { ANSWERS_KEPT = 4096 };
 
-typedef struct answers {
+struct sherd__answers {
     sherd__map map;
     answer *slot[ANSWERS_KEPT]; /* the same */
     int count, hand;
-} answers;
-
-/* The labels lie side by side, zero behind their ends, so they are compared and hashed at once. */
-enum {
-    LABELS_AT = offsetof(sherd__rule, operand),
-    LABELS_BYTES = offsetof(sherd__rule, whole) + SHERD_MAX_DIMS + 1 - LABELS_AT
 };
-
-static const char *labels_of(const sherd__rule *rule)
-{
-    return (const char *)rule + LABELS_AT;
-}
 
 static uint64_t hash_of(const question *q)
 {
-    uint64_t hash = sherd__hash_bytes((uint64_t)q->rule->linearity << 32 | q->rule->term,
-                                      labels_of(q->rule), LABELS_BYTES);
+    const sherd__run *run = q->run;
+    const sherd_op *op = run->call.op;
+    uint64_t hash = sherd__hash_word(0x6f706572, (uint64_t)(uintptr_t)op);
 
-    for (int i = 0; i < q->rule->operands; i++)
+    for (int i = 0; i < run->call.operands; i++)
         hash = sherd__hash_word(hash, q->operands[i] ? q->operands[i]->hash : 0);
-    return hash;
+    if (op->describe) {
+        hash = sherd__hash_word(hash, run->call.linearity);
+        hash = sherd__hash_bytes(hash, run->rule.operand,
+                                 (size_t)run->call.operands * sizeof run->rule.operand[0]);
+        hash = sherd__hash_bytes(hash, run->rule.result,
+                                 (size_t)run->call.results * sizeof run->rule.result[0]);
+    }
+    return op->ways ? hash ^ sherd__hash_fields(op, run->call.attributes) : hash;
+}
+
+static bool same_rule(const answer *a, const sherd__run *run)
+{
+    if (a->linearity != run->call.linearity ||
+        memcmp(a->rule.operand, run->rule.operand,
+               (size_t)a->count * sizeof run->rule.operand[0]) != 0 ||
+        memcmp(a->rule.result, run->rule.result, (size_t)a->results * sizeof run->rule.result[0]) !=
+            0)
+        return false;
+    for (int j = 0; j < a->results; j++)
+        for (int d = 0; a->rule.result[j][d]; d++)
+            if (a->shape[j][d] != run->call.shape[j][d])
+                return false;
+    return true;
 }
 
 static bool is_answer(const void *item, const void *key)
 {
     const answer *a = item;
     const question *q = key;
+    const sherd_call *call = &q->run->call;
 
-    if (a->rule.linearity != q->rule->linearity || a->rule.term != q->rule->term ||
-        memcmp(labels_of(&a->rule), labels_of(q->rule), LABELS_BYTES) != 0)
+    if (a->op != call->op || a->count != call->operands)
         return false;
-    for (int i = 0; i < q->rule->operands; i++)
+    for (int i = 0; i < a->count; i++)
         if (a->operands[i] != q->operands[i])
             return false;
-    for (int j = 0; j < q->rule->results; j++)
-        for (int d = 0; q->rule->result[j][d]; d++)
-            if (a->shape[j][d] != q->shape[j][d])
-                return false;
-    return true;
+    if (a->attributes && memcmp(a->attributes, call->attributes, a->op->attributes) != 0)
+        return false;
+    return !a->op->describe || a->op->ways || same_rule(a, q->run);
 }
 
 static void count_layouts(const answer *a)
 {
-    for (int i = 0; i < a->rule.operands; i++) {
+    for (int i = 0; i < a->count; i++) {
         sherd_layout_retain(a->operands[i]);
         sherd_layout_retain(a->placing.operand[i]);
     }
-    for (int j = 0; j < a->rule.results; j++)
+    for (int j = 0; j < a->results; j++)
         sherd_layout_retain(a->placing.result[j]);
 }
 
-static void forget(answers *all, answer *a)
+static void forget(sherd__answers *all, answer *a)
 {
-    for (int i = 0; i < a->rule.operands; i++) {
+    for (int i = 0; i < a->count; i++) {
         sherd_layout_release(a->operands[i]);
         sherd_layout_release(a->placing.operand[i]);
     }
-    for (int j = 0; j < a->rule.results; j++)
+    for (int j = 0; j < a->results; j++)
         sherd_layout_release(a->placing.result[j]);
+    sherd__free(all->map.heap, a->attributes);
     sherd__free(all->map.heap, a);
 }
 
-static void destroy(sherd_world *world, void *state)
+void sherd__answers_destroy(sherd__answers *all)
 {
-    answers *all = state;
-
+    if (!all)
+        return;
     for (int i = 0; i < all->count; i++)
         forget(all, all->slot[i]);
     sherd__map_clear(&all->map);
-    sherd__free(sherd__world_heap(world), all);
+    sherd__free(all->map.heap, all);
 }
 
-/* NULL for lack of memory. */
-static answers *answers_of(sherd_world *world)
+sherd__answers *sherd__answers_create(sherd__heap *heap)
 {
-    answers *all = sherd__world_state(world, SHERD__ROOM_OPS);
+    sherd__answers *all = sherd__alloc(heap, 1, sizeof *all);
 
     if (all)
-        return all;
-    all = sherd__alloc(sherd__world_heap(world), 1, sizeof *all);
-    if (!all)
-        return NULL;
-    all->map.heap = sherd__world_heap(world);
-    sherd__world_set_state(world, SHERD__ROOM_OPS, all, destroy);
+        all->map.heap = heap;
     return all;
 }
 
 /* A place for one more: the next that nobody has asked for since the hand came by. Free once this has returned. */
-static answer **free_slot(answers *all)
+static answer **free_slot(sherd__answers *all)
 {
     if (all->count < ANSWERS_KEPT)
         return &all->slot[all->count++];
@@ -276,78 +325,111 @@ static answer **free_slot(answers *all)
 /* ---- solving -------------------------------------------------------------------------------- */
 
 /* Terms that are not pending where the result is: only the rank at coordinate 0 of those axes adds them. */
-static unsigned terms_to_leave_out(sherd_world *world, const sherd__rule *rule,
-                                   const sherd__placing *placing)
+static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *placing)
 {
+    const sherd_op *op = run->call.op;
     int64_t coordinate[SHERD_MAX_AXES];
     unsigned away = 0, once = 0;
 
-    if (!rule->term)
+    if (run->call.linearity != SHERD_LINEAR)
         return 0;
     const sherd_mesh *mesh = placing->result[0]->spec.mesh;
-    if (!sherd_mesh_coordinate(mesh, sherd_world_rank(world), coordinate))
+    if (!sherd_mesh_coordinate(mesh, sherd_world_rank(run->call.world), coordinate))
         return 0;
     for (int a = 0; a < mesh->axes; a++)
         if (coordinate[a] != 0)
             away |= 1u << a;
-    for (int i = 0; i < rule->operands; i++)
-        if (placing->operand[i] && (rule->term >> i & 1) &&
-            (placing->result[0]->pending_axes & ~placing->operand[i]->pending_axes & away))
-            once |= 1u << i;
-    return once;
+    away &= placing->result[0]->pending_axes;
+    for (int i = 0; i < run->call.operands; i++)
+        if (placing->operand[i] && sherd__is_term(op, i) &&
+            (away & ~placing->operand[i]->pending_axes))
+            once |= 1u << (i < SHERD_OP_SLOTS ? i : SHERD_OP_SLOTS - 1);
+    return op->adds && away ? once | 1u << SHERD_ONCE_ADDED : once;
 }
 
 static bool on_one_mesh(sherd__diag *diag, const question *q)
 {
     const sherd_layout *first = NULL;
 
-    for (int i = 0; i < q->rule->operands; i++) {
+    for (int i = 0; i < q->run->call.operands; i++) {
         const sherd_layout *l = q->operands[i];
         if (l && !first)
             first = l;
         if (l && l->spec.mesh != first->spec.mesh) {
             sherd__fail(diag, SHERD_EINVAL, "%s: operands lie on two meshes: %.150s and %.150s",
-                        q->rule->name, sherd_layout_text(first), sherd_layout_text(l));
+                        q->run->call.op->name, sherd_layout_text(first), sherd_layout_text(l));
             return false;
         }
     }
     return true;
 }
 
-static bool find_answer(sherd_world *world, answer *a, const question *q)
+/* Where operands and results lie by a rule. */
+static sherd_status solve_rule(sherd__placing *placing, sherd__run *run,
+                               const sherd_layout *const *operands)
 {
+    sherd_status status = SHERD_OK;
     sherd__fit fit;
-    sherd__placing *placing = &a->placing;
 
-    memcpy(placing->operand, q->operands, (size_t)q->rule->operands * sizeof *q->operands);
-    if (!sherd__fits(&fit, q->rule, placing->operand)) {
-        if (sherd__search(placing, sherd__world_space(world), q->rule, q->operands) != SHERD_OK)
-            return false;
-        sherd__fits(&fit, q->rule, placing->operand);
+    memcpy(placing->operand, operands, (size_t)run->call.operands * sizeof *operands);
+    if (!sherd__fits(&fit, run, placing->operand)) {
+        status = sherd__search(placing, run, operands);
+        if (status == SHERD_OK)
+            sherd__fits(&fit, run, placing->operand);
     }
-    for (int j = 0; j < q->rule->results; j++)
-        if (sherd__fit_result(&placing->result[j], &fit, q->rule, j, q->shape[j]) != SHERD_OK)
-            return false;
-    placing->once = terms_to_leave_out(world, q->rule, placing);
+    for (int j = 0; j < run->call.results && status == SHERD_OK; j++)
+        status = result_layout(&placing->result[j], &fit, run, j);
+    return status;
+}
 
-    a->rule = *q->rule;
-    memcpy(a->operands, q->operands, (size_t)q->rule->operands * sizeof *q->operands);
-    for (int j = 0; j < q->rule->results; j++)
-        memcpy(a->shape[j], q->shape[j], strlen(q->rule->result[j]) * sizeof(int64_t));
+static bool find_answer(answer *a, const question *q)
+{
+    sherd__run *run = q->run;
+    const sherd_op *op = run->call.op;
+    sherd_status status = op->ways ? sherd__choose_way(&a->placing, run, q->operands)
+                                   : solve_rule(&a->placing, run, q->operands);
+
+    if (status != SHERD_OK)
+        return false;
+    a->placing.once = terms_to_leave_out(run, &a->placing);
+    a->op = op;
+    a->linearity = run->call.linearity;
+    a->count = run->call.operands;
+    a->results = run->call.results;
+    memcpy(a->operands, q->operands, (size_t)a->count * sizeof *q->operands);
+    if (op->describe && !op->ways) {
+        a->rule = run->rule;
+        memcpy(a->shape, run->call.shape, sizeof a->shape);
+    }
     return true;
 }
 
-/* A new answer among the others; NULL: the reason is in the diag. */
-static answer *learn(sherd_world *world, answers *all, const question *q, uint64_t hash)
+/* What the answer of an operator with ways depends on besides. False for lack of memory. */
+static bool keep_attributes(sherd__heap *heap, answer *a, const sherd_call *call)
 {
+    if (!call->op->ways || !call->op->attributes)
+        return true;
+    a->attributes = sherd__alloc(heap, 1, call->op->attributes);
+    if (a->attributes)
+        memcpy(a->attributes, call->attributes, call->op->attributes);
+    return a->attributes != NULL;
+}
+
+/* A new answer among the others; NULL: the reason is in the diag. */
+static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
+{
+    const sherd_call *call = &q->run->call;
     answer *a = sherd__alloc(all->map.heap, 1, sizeof *a);
-    bool good = a && find_answer(world, a, q), added = false;
+    bool memory = a && keep_attributes(all->map.heap, a, call);
+    bool good = memory && find_answer(a, q), added = false;
 
     if (good)
         added = sherd__map_add(&all->map, hash, a);
-    if (!a || (good && !added))
-        sherd__no_memory(sherd__world_diag(world), q->rule->name);
+    if (!memory || (good && !added))
+        sherd__no_memory(sherd__world_diag(call->world), call->op->name);
     if (!added) {
+        if (a)
+            sherd__free(all->map.heap, a->attributes);
         sherd__free(all->map.heap, a);
         return NULL;
     }
@@ -357,26 +439,31 @@ static answer *learn(sherd_world *world, answers *all, const question *q, uint64
     return a;
 }
 
-const sherd__placing *sherd__solve(sherd_world *world, const sherd__rule *rule,
-                                   const sherd_layout *const *operands,
-                                   const int64_t (*result_shape)[SHERD_MAX_DIMS])
+/* The rule is needed for what is not known yet. Shapes that do not fit have no answer either. */
+static bool compile(sherd__run *run)
 {
-    question q = {rule, operands, result_shape};
+    const char *reason = run->compiled || run->call.op->ways ? NULL : sherd__compile(run);
+
+    if (reason)
+        sherd__refuse_diag(&run->call, reason);
+    return !reason;
+}
+
+const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *operands)
+{
+    sherd_world *world = run->call.world;
+    sherd__answers *all = sherd__ops_of(world)->answers;
+    question q = {run, operands};
     uint64_t hash = hash_of(&q);
-    answers *all = answers_of(world);
-    answer *a = all ? sherd__map_find(&all->map, hash, is_answer, &q) : NULL;
+    answer *a = sherd__map_find(&all->map, hash, is_answer, &q);
 
     if (!a) {
-        if (!on_one_mesh(sherd__world_diag(world), &q))
+        if (!compile(run) || !on_one_mesh(sherd__world_diag(world), &q))
             return NULL;
-        if (!all) {
-            sherd__no_memory(sherd__world_diag(world), rule->name);
-            return NULL;
-        }
         /* What the search only looks at goes at once. */
         sherd__space *space = sherd__world_space(world);
         int mark = sherd__layouts_mark(space);
-        a = learn(world, all, &q, hash);
+        a = learn(all, &q, hash);
         sherd__layouts_cut(space, mark);
         if (!a)
             return NULL;

@@ -2,62 +2,75 @@
 /* Two dims exchanged: a strided view of the same storage. The shards of a dim go with it. */
 #include "operator.h"
 
-typedef struct transpose_attrs {
+#include <string.h>
+
+typedef struct transpose_attributes {
     int p, q;
-} transpose_attrs;
+} transpose_attributes;
 
-static void transpose_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+/* Which dim of the operand becomes dim d. */
+static int source_of(const sherd_call *call, int d)
 {
-    const transpose_attrs *attrs = sherd__attrs(node);
+    const transpose_attributes *attributes = call->attributes;
+    int ndim = call->in[0]->ndim;
+    int p = attributes->p < 0 ? attributes->p + ndim : attributes->p;
+    int q = attributes->q < 0 ? attributes->q + ndim : attributes->q;
 
-    grad_in[0] = sherd_transpose(grad_out[0], attrs->p, attrs->q);
+    return d == p ? q : d == q ? p : d;
 }
 
-static const sherd__backward transpose_table = {"sherd_transpose", true, transpose_back};
-
-static void swap(int64_t *sizes, int p, int q)
+static const char *describe(sherd_call *call)
 {
-    int64_t size = sizes[p];
+    const transpose_attributes *attributes = call->attributes;
+    int ndim = call->in[0]->ndim, n = 0;
 
-    sizes[p] = sizes[q];
-    sizes[q] = size;
+    if (attributes->p < -ndim || attributes->p >= ndim || attributes->q < -ndim ||
+        attributes->q >= ndim)
+        return sherd_call_reason(call, "no dims %d and %d", attributes->p, attributes->q);
+    for (int d = 0; d < ndim; d++)
+        call->rule[n++] = (char)('a' + d);
+    call->rule[n++] = '-';
+    call->rule[n++] = '>';
+    for (int d = 0; d < ndim; d++)
+        call->rule[n++] = (char)('a' + source_of(call, d));
+    call->rule[n] = '\0';
+    return NULL;
 }
 
-static sherd_status swap_layout(const sherd_layout **out, const sherd_layout *layout, int p, int q)
+static bool transpose(sherd_call *call)
 {
-    sherd__layout_spec spec = layout->spec;
+    int64_t stride[SHERD_MAX_DIMS];
 
-    swap(spec.shape, p, q);
-    spec.dim[p] = layout->spec.dim[q];
-    spec.dim[q] = layout->spec.dim[p];
-    return sherd__layout_intern(out, &spec);
+    for (int d = 0; d < call->in[0]->ndim; d++)
+        stride[d] = call->in[0]->stride[source_of(call, d)];
+    sherd_call_view(call, 0, stride, 0);
+    return true;
 }
+
+static void transpose_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const transpose_attributes *attributes = sherd_node_attributes(node);
+
+    grad_in[0] = sherd_transpose(grad_out[0], attributes->p, attributes->q);
+}
+
+const sherd_op sherd__transpose_op = {
+    .name = "sherd_transpose",
+    .summary = "two dims exchanged; a view",
+    .operand = {{"a", 0}},
+    .result = {{"y", 0}},
+    .field = {SHERD_FIELD(transpose_attributes, p, INT), SHERD_FIELD(transpose_attributes, q, INT)},
+    .attributes = sizeof(transpose_attributes),
+    .linearity = SHERD_UNCHANGED,
+    .numbers = SHERD_EVERYTHING,
+    .strided = true,
+    .views = true,
+    .describe = describe,
+    .forward = transpose,
+    .backward = transpose_back,
+    .takes_pending = true};
 
 sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q)
 {
-    static const char *const names[] = {"a"};
-    const sherd_layout *layout = NULL;
-    sherd_tensor *failed;
-    sherd__operands o = {"sherd_transpose", names, &a, 1, 0};
-
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    if (p < -a->ndim || p >= a->ndim || q < -a->ndim || q >= a->ndim)
-        return sherd__refuse(&o, SHERD_EINVAL, "no dims %d and %d", p, q);
-    transpose_attrs attrs = {p < 0 ? p + a->ndim : p, q < 0 ? q + a->ndim : q};
-    if (a->layout && swap_layout(&layout, a->layout, attrs.p, attrs.q) != SHERD_OK)
-        return sherd__fail_diag(a->world, true);
-
-    sherd_tensor *y = sherd__new_view(a);
-    if (sherd_tensor_failed(y))
-        return y;
-    sherd__layout_set(&y->layout, layout);
-    sherd__layout_set(&y->was, NULL);
-    swap(y->shape, attrs.p, attrs.q);
-    swap(y->local, attrs.p, attrs.q);
-    swap(y->stride, attrs.p, attrs.q);
-    sherd__note_one(transpose_table.name, a, sherd__attribute((uint64_t)attrs.p, (uint64_t)attrs.q),
-                    y);
-    sherd__record_node(a->world, &transpose_table, &a, 1, &y, 1, &attrs, sizeof attrs);
-    return y;
+    return sherd_apply(&sherd__transpose_op, &a, 1, &(transpose_attributes){p, q});
 }

@@ -7,10 +7,12 @@
  * be: the outermost one, or that of another group if the busiest rank receives less so. Nothing else travels, and a
  * contiguous operand's storage is shared.
  */
+#include "operator.h"
+
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
-#include "operator.h"
 
 /* Dims [from, from_end) of one shape have the product of dims [to, to_end) of the other. */
 typedef struct group {
@@ -309,44 +311,58 @@ static sherd_status find_image(image *out, const sherd_layout *layout, const int
 
 /* ---- the view -------------------------------------------------------------------------------- */
 
-/* `t`, contiguous, in this shape and layout (NULL = plain). */
-static sherd_tensor *reshape(sherd_tensor *t, const sherd_layout *layout, const int64_t *shape,
-                             int ndim)
-{
-    sherd_tensor *view = sherd__new_view(t);
-    sherd_box box = {0};
+typedef struct view_attributes {
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS]; /* one may be -1 */
+} view_attributes;
 
-    if (sherd_tensor_failed(view))
-        return view;
-    sherd__layout_set(&view->layout, layout);
-    sherd__layout_set(&view->was, NULL);
-    view->ndim = ndim;
-    memcpy(view->shape, shape, (size_t)ndim * sizeof *shape);
-    memcpy(box.size, shape, (size_t)ndim * sizeof *shape);
-    if (layout)
-        box = sherd_layout_box(layout, sherd_world_rank(t->world), 0);
-    memcpy(view->local, box.size, sizeof view->local);
-    sherd__row_major(ndim, view->local, view->stride);
-    return view;
+/* The wanted shape with -1 filled in. */
+static const char *complete(sherd_call *call, const view_attributes *wanted)
+{
+    int64_t count = sherd_tensor_count(call->in[0]), known = 1, *out = call->shape[0];
+    int open = -1;
+
+    for (int d = 0; d < wanted->ndim; d++) {
+        out[d] = wanted->shape[d];
+        if (out[d] == -1 && open < 0)
+            open = d;
+        else if (out[d] < 0 || !sherd__mul(known, out[d], &known))
+            return sherd_call_reason(call, "size %lld of dim %d of the new shape",
+                                     (long long)out[d], d);
+    }
+    if (open >= 0) {
+        out[open] = known ? count / known : 0;
+        known *= out[open];
+    }
+    return known == count ? NULL
+                          : sherd_call_reason(call, "the new shape has %lld elements, not %lld",
+                                              (long long)known, (long long)count);
 }
 
-static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
-static const sherd__backward view_table = {"sherd_view", true, view_back};
-
-/* Move, compact, view, record. What is made on the way stays in a scope of its own. */
-static sherd_tensor *view(sherd_tensor *a, const image *as, const int64_t *shape, int ndim)
+static const char *describe(sherd_call *call)
 {
-    sherd_scope_begin(a->world);
-    sherd_tensor *moved = a->layout == as->from ? a : sherd_redistribute(a, as->from, NULL);
-    sherd_tensor *y = reshape(sherd__contiguous(moved), as->to, shape, ndim);
+    const view_attributes *wanted = call->attributes;
 
-    if (!sherd_tensor_failed(y)) {
-        sherd__note_one(view_table.name, moved, 0, y);
-        sherd__record_node(a->world, &view_table, &moved, 1, &y, 1, NULL, 0);
-        sherd_scope_pass(y);
-    }
-    sherd_scope_end(a->world);
-    return y;
+    if (wanted->ndim < 0 || wanted->ndim > SHERD_MAX_DIMS)
+        return sherd_call_reason(call, "a new shape of %d dims", wanted->ndim);
+    snprintf(call->rule, sizeof call->rule, "...->%.*s", wanted->ndim, "********");
+    return complete(call, wanted);
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    const view_attributes *wanted = call->attributes;
+    image as;
+    sherd_status status = find_image(&as, call->in[0]->layout, call->shape[0], wanted->ndim);
+
+    return status ? status : sherd_way_add(ways, &as.from, &as.to);
+}
+
+/* Row-major, as the engine has made it. */
+static bool view(sherd_call *call)
+{
+    (void)call;
+    return true;
 }
 
 /* Whether two layouts of one shape shard all dims alike, pending or not. */
@@ -362,12 +378,12 @@ static bool dims_equal(const sherd_layout *a, const sherd_layout *b)
  * A gradient may come in any layout (this node takes pending sums), so one that is not sharded as the result was is
  * moved there first.
  */
-static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const sherd_layout *input = sherd__input_layout(node, 0);
+    const sherd_layout *input = sherd_node_layout(node, 0);
     sherd_tensor *g = grad_out[0];
     const int64_t *shape;
-    int ndim = sherd__input_shape(node, 0, &shape);
+    int ndim = sherd_node_shape(node, 0, &shape);
 
     if (input && g->layout) {
         image was;
@@ -382,50 +398,32 @@ static void view_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_te
     grad_in[0] = sherd_view(g, shape, ndim);
 }
 
-/* The wanted shape with -1 filled in; false (refused) if it does not fit. */
-static bool complete(const sherd__operands *o, int64_t *out, const int64_t *shape, int ndim,
-                     sherd_tensor **failed)
-{
-    int64_t count = sherd_tensor_count(o->in[0]), known = 1;
-    int open = -1;
-
-    for (int d = 0; d < ndim; d++) {
-        out[d] = shape[d];
-        if (shape[d] == -1 && open < 0) {
-            open = d;
-        } else if (shape[d] < 0 || !sherd__mul(known, shape[d], &known)) {
-            *failed = sherd__refuse(o, SHERD_EINVAL, "size %lld of dim %d of the new shape",
-                                    (long long)shape[d], d);
-            return false;
-        }
-    }
-    if (open >= 0) {
-        out[open] = known ? count / known : 0;
-        known *= out[open];
-    }
-    if (known != count)
-        *failed = sherd__refuse(o, SHERD_EINVAL, "the new shape has %lld elements, not %lld",
-                                (long long)known, (long long)count);
-    return known == count;
-}
+const sherd_op sherd__view_op = {
+    .name = "sherd_view",
+    .summary = "the same elements in another shape",
+    .operand = {{"a", 0}},
+    .result = {{"y", 0}},
+    .field = {SHERD_FIELD(view_attributes, ndim, INT),
+              SHERD_FIELDS(view_attributes, shape, INT64, SHERD_MAX_DIMS)},
+    .attributes = sizeof(view_attributes),
+    .linearity = SHERD_UNCHANGED,
+    .numbers = SHERD_EVERYTHING,
+    .views = true,
+    .describe = describe,
+    .ways = lie,
+    .forward = view,
+    .backward = view_back,
+    .takes_pending = true};
 
 sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
 {
-    static const char *const names[] = {"a"};
-    image as = {NULL, NULL};
-    sherd_tensor *failed;
-    sherd__operands o = {"sherd_view", names, &a, 1, 0};
-    int64_t wanted[SHERD_MAX_DIMS];
+    view_attributes wanted = {.ndim = ndim && !shape ? -1 : ndim};
 
-    if (!sherd__enter(&o, &failed))
-        return failed;
-    if (ndim < 0 || ndim > SHERD_MAX_DIMS || (ndim && !shape))
-        return sherd__refuse(&o, SHERD_EINVAL, "a new shape of %d dims", ndim);
-    if (!complete(&o, wanted, shape, ndim, &failed))
-        return failed;
-    if (ndim == a->ndim && memcmp(wanted, a->shape, (size_t)ndim * sizeof *wanted) == 0)
+    for (int d = 0; d < wanted.ndim && d < SHERD_MAX_DIMS; d++)
+        wanted.shape[d] = shape[d];
+    if (a && !sherd_tensor_failed(a) && ndim == a->ndim &&
+        !(a->layout && sherd__alarmed(a->world)) &&
+        memcmp(wanted.shape, a->shape, sherd__bytes(ndim) * sizeof *shape) == 0)
         return a;
-    if (a->layout && find_image(&as, a->layout, wanted, ndim) != SHERD_OK)
-        return sherd__fail_diag(a->world, true);
-    return view(a, &as, wanted, ndim);
+    return sherd_apply(&sherd__view_op, &a, 1, &wanted);
 }

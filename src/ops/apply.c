@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one door: every operator, the library's own and a user's, comes through here, and all that is the same for them is
+ * done here, in this order: operands that failed or are missing, a handler above the tape, dtypes, what the operator says
+ * of the call, layouts and moves (place.c), forward or the handler in its place, the record, the note in the ledger.
+ * About a hundred nanoseconds above the results and the kernel.
+ */
+#include "door.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/dtype.h"
+#include "kernels/cast.h"
+
+const sherd_op_slot *sherd__slot(const sherd_op *op, int i)
+{
+    int last = 0;
+
+    while (last < i && last + 1 < SHERD_OP_SLOTS && op->operand[last + 1].name)
+        last++;
+    return &op->operand[last];
+}
+
+/* ---- the entry ------------------------------------------------------------------------------ */
+
+/* How many operands a call may have: at least in *least. */
+static int count_operands(const sherd_op *op, int *least)
+{
+    int count = 0;
+
+    *least = 0;
+    while (count < SHERD_OP_SLOTS && op->operand[count].name) {
+        if (!(op->operand[count].flags & SHERD_OP_OPTIONAL))
+            *least = count + 1;
+        if (op->operand[count++].flags & SHERD_OP_REPEATED)
+            return SHERD_MAX_OPERANDS;
+    }
+    return count;
+}
+
+static void count_results(sherd__run *run)
+{
+    const sherd_op *op = run->call.op;
+
+    run->call.results = run->visible = 0;
+    while (run->call.results < SHERD_MAX_RESULTS && op->result[run->call.results].name) {
+        run->visible += !(op->result[run->call.results].flags & SHERD_OP_HIDDEN);
+        run->call.dtype[run->call.results++] = SHERD_DTYPE_NONE;
+    }
+}
+
+/* Optional operands behind the last one given are absent. */
+static void take_operands(sherd__run *run, sherd_tensor *const *operands, int count, int most)
+{
+    sherd_call *call = &run->call;
+
+    call->operands = count < most && most < SHERD_MAX_OPERANDS ? most : count;
+    for (int i = 0; i < call->operands; i++) {
+        call->in[i] = i < count ? operands[i] : NULL;
+        if (call->in[i] && !call->world)
+            call->world = call->in[i]->world;
+    }
+}
+
+/* False: failed, or there is not even a world to fail in. */
+static bool check_operands(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    const char *reason = NULL;
+
+    if (sherd__stop(call->world, call->in, call->operands))
+        return false;
+    for (int i = 0; i < call->operands && !reason; i++) {
+        if (!call->in[i] && !(sherd__slot(call->op, i)->flags & SHERD_OP_OPTIONAL) &&
+            !(run->like && run->like[i]))
+            reason = "an operand is NULL";
+        if (call->in[i] && call->in[i]->world != call->world)
+            reason = "operands are of two worlds";
+    }
+    if (reason)
+        sherd__refuse(call, SHERD_EINVAL, "%s", reason);
+    return !reason;
+}
+
+/* An operator that is not even one, or a wrong number of operands. `world` may be NULL. */
+static bool check_call(const sherd__run *run, int count, int least, int most)
+{
+    const sherd_op *op = run->call.op;
+
+    if (op->forward || op->compose) {
+        if (count >= least && count <= most)
+            return true;
+        sherd__refuse(&run->call, SHERD_EINVAL, "it has %d operands, not %s%d", count,
+                      count < least ? "at least " : "at most ", count < least ? least : most);
+        return false;
+    }
+    sherd__refuse(&run->call, SHERD_EINVAL, "it has neither forward nor compose");
+    return false;
+}
+
+/* All operands compute in one dtype, but indices and masks. */
+static const char *check_dtypes(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+
+    run->dtype = SHERD_DTYPE_NONE;
+    for (int i = 0; i < call->operands; i++) {
+        const sherd_op_slot *slot = sherd__slot(call->op, i);
+        const sherd_tensor *t = call->in[i];
+        if (!t || (slot->flags & SHERD_OP_ANY))
+            continue;
+        if (slot->flags & APART) {
+            sherd_dtype wanted = slot->flags & SHERD_OP_INDEX ? SHERD_I32 : SHERD_BOOL;
+            if (t->dtype != wanted)
+                return sherd_call_reason(call, "%s must be %s", slot->name,
+                                         sherd_dtype_name(wanted));
+        } else if (run->dtype != SHERD_DTYPE_NONE && t->dtype != run->dtype) {
+            return "dtypes differ";
+        } else {
+            run->dtype = t->dtype;
+        }
+    }
+    if (run->dtype == SHERD_DTYPE_NONE && call->in[0])
+        run->dtype = call->in[0]->dtype;
+    run->kernels = sherd__kernels_of(sherd__world_kernels(call->world), run->dtype);
+    if (call->op->numbers == SHERD_FRACTIONS && !run->kernels)
+        return "it computes f32, f64, bf16 and f16 only";
+    return call->op->numbers == SHERD_NUMBERS && run->dtype == SHERD_BOOL ? "it computes no bool"
+                                                                          : NULL;
+}
+
+/* ---- attributes ----------------------------------------------------------------------------- */
+
+static uint64_t hash_field(uint64_t hash, const sherd_op_field *field, const char *at)
+{
+    for (int i = 0; i < (field->count ? field->count : 1); i++) {
+        double d;
+        int64_t wide;
+        int number;
+        uint32_t word;
+        bool yes;
+        switch (field->kind) {
+        case SHERD_FIELD_DOUBLE:
+            memcpy(&d, at + (size_t)i * sizeof d, sizeof d);
+            hash = sherd__attribute_double(hash, d);
+            break;
+        case SHERD_FIELD_INT64:
+            memcpy(&wide, at + (size_t)i * sizeof wide, sizeof wide);
+            hash = sherd__attribute(hash, (uint64_t)wide);
+            break;
+        case SHERD_FIELD_INT:
+            memcpy(&number, at + (size_t)i * sizeof number, sizeof number);
+            hash = sherd__attribute(hash, (uint64_t)number);
+            break;
+        case SHERD_FIELD_UINT32:
+            memcpy(&word, at + (size_t)i * sizeof word, sizeof word);
+            hash = sherd__attribute(hash, word);
+            break;
+        case SHERD_FIELD_BOOL:
+            memcpy(&yes, at + (size_t)i * sizeof yes, sizeof yes);
+            hash = sherd__attribute(hash, yes);
+            break;
+        }
+    }
+    return hash;
+}
+
+uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes)
+{
+    uint64_t hash = 1;
+
+    for (int i = 0; i < SHERD_OP_FIELDS && op->field[i].name; i++)
+        hash = hash_field(hash, &op->field[i], (const char *)attributes + op->field[i].offset);
+    return hash;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static int64_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether a handler takes the operator's place now. It may remove itself, so it is copied. */
+static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
+                          sherd_op_level level)
+{
+    sherd__override *o = ops->overrides ? sherd__override_of(ops, op, level) : NULL;
+
+    if (!o || o->running)
+        return false;
+    *out = o->handler;
+    o->running = true;
+    return true;
+}
+
+static void end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level level)
+{
+    sherd__override *o = sherd__override_of(ops, op, level);
+
+    if (o)
+        o->running = false;
+}
+
+/* The operator's forward, or the handler's that takes its place. */
+static bool compute(sherd__run *run, sherd__ops *ops)
+{
+    sherd_call *call = &run->call;
+    sherd_op_handler handler;
+
+    if (!begin_handler(&handler, ops, call->op, SHERD_BELOW_TAPE))
+        return call->op->forward(call);
+    run->below = true;
+    bool good = handler.run(call, handler.context);
+    run->below = false;
+    end_handler(ops, call->op, SHERD_BELOW_TAPE);
+    return good;
+}
+
+static bool compute_in_time(sherd__run *run, sherd__ops *ops)
+{
+    if (!ops->timing)
+        return compute(run, ops);
+    int64_t begin = now();
+    bool good = compute(run, ops);
+    sherd__add_time(run->call.world, ops, run->call.op, now() - begin);
+    return good;
+}
+
+static void record(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    const sherd_op *op = call->op;
+    uint64_t needs = 0;
+
+    sherd__note(op->name, run->arg, call->operands,
+                call->out[0]->layout ? sherd__hash_fields(op, call->attributes) : 0, call->out,
+                call->results);
+    sherd_node *node =
+        op->backward ? sherd__record_node(call->world, op, run->arg, call->operands, call->out,
+                                          run->visible, call->attributes, op->attributes)
+                     : NULL;
+    if (!node)
+        return;
+    for (int i = 0; i < call->operands; i++)
+        if (sherd_node_wants(node, i))
+            needs |= op->needs[sherd__slot(op, i) - op->operand];
+    for (int i = 0; needs && i < call->operands; i++)
+        if (needs & SHERD_NEEDS_OPERAND(sherd__slot(op, i) - op->operand))
+            sherd__save(node, i, run->arg[i]);
+    for (int j = 0; needs && j < call->results; j++)
+        if (needs & SHERD_NEEDS_RESULT(j))
+            sherd__save(node, call->operands + j, call->out[j]);
+}
+
+/* Whether what a compose or a handler has left is a result. */
+static bool check_results(sherd__run *run)
+{
+    for (int j = 0; j < run->visible; j++) {
+        if (!run->call.out[j]) {
+            sherd__refuse(&run->call, SHERD_EINVAL, "it has left no result %d", j);
+            return false;
+        }
+        if (sherd_tensor_failed(run->call.out[j]))
+            return false;
+    }
+    return true;
+}
+
+static bool compose(sherd__run *run)
+{
+    sherd__open(run);
+    memset(run->call.out, 0, sizeof run->call.out);
+    bool good = run->call.op->compose(&run->call) && check_results(run);
+    sherd__close(run, good);
+    return good;
+}
+
+static bool evaluate(sherd__run *run, sherd__ops *ops)
+{
+    const sherd_op *op = run->call.op;
+    bool plain = !run->like;
+    const char *reason = check_dtypes(run);
+
+    for (int i = 0; i < run->call.operands && plain; i++)
+        plain = !run->call.in[i] || !run->call.in[i]->layout;
+    run->call.rule[0] = '\0';
+    run->call.linearity = op->linearity;
+    if (!reason && op->describe)
+        reason = op->describe(&run->call);
+    /* Of distributed operands an answer may be known; then nobody needs the rule. */
+    if (!reason && !op->compose && (plain || op->describe) && (op->rule || run->call.rule[0]))
+        reason = sherd__compile(run);
+    if (reason) {
+        sherd__refuse(&run->call, SHERD_EINVAL, "%s", reason);
+        return false;
+    }
+    if (op->compose)
+        return compose(run);
+    bool good = sherd__spread(run) && compute_in_time(run, ops);
+    if (good)
+        record(run);
+    sherd__close(run, good);
+    return good;
+}
+
+/* ---- a handler above the tape --------------------------------------------------------------- */
+
+/* Plain operands beside distributed ones become replicated. */
+static bool promote(sherd_call *call)
+{
+    const sherd_mesh *mesh = NULL;
+
+    for (int i = 0; i < call->operands && !mesh; i++)
+        if (call->in[i] && call->in[i]->layout)
+            mesh = call->in[i]->layout->spec.mesh;
+    for (int i = 0; i < call->operands && mesh; i++) {
+        if (!call->in[i] || call->in[i]->layout)
+            continue;
+        call->in[i] = sherd__promote_recorded(call->in[i], mesh, call->op->name);
+        if (sherd_tensor_failed(call->in[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool handle(sherd__run *run, const sherd_op_handler *handler)
+{
+    sherd__open(run);
+    memset(run->call.out, 0, sizeof run->call.out);
+    bool good = (!handler->promoted || promote(&run->call)) &&
+                handler->run(&run->call, handler->context) && check_results(run);
+    sherd__close(run, good);
+    return good;
+}
+
+bool sherd_call_original(sherd_call *call)
+{
+    const sherd__run *run = (const sherd__run *)(const void *)call;
+
+    if (!call)
+        return false;
+    if (run->below)
+        return call->op->forward(call);
+    return sherd_apply_all(call->out, call->op, call->in, call->operands, call->attributes);
+}
+
+/* ---- for the functions of operators ---------------------------------------------------------- */
+
+void *sherd_call_scratch(sherd_call *call, int64_t bytes)
+{
+    sherd__run *run = (sherd__run *)(void *)call;
+
+    if (!call)
+        return NULL;
+    sherd__open(run);
+    sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
+    return sherd_tensor_failed(t) ? NULL : sherd__fresh(t);
+}
+
+void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset)
+{
+    if (!call || j < 0 || j >= call->results || !stride)
+        return;
+    sherd_tensor *view = call->out[j];
+    memcpy(view->stride, stride, (size_t)view->ndim * sizeof *stride);
+    view->offset = call->in[0]->offset + offset;
+}
+
+int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
+{
+    int64_t n = 1;
+
+    for (int i = first; i < end; i++)
+        n *= t->local[i];
+    return n;
+}
+
+bool sherd__scalar_value(sherd_tensor *t, double *value)
+{
+    const void *data = t->count ? sherd__data(t) : NULL;
+
+    *value = 0;
+    if (t->count == 0)
+        return true;
+    if (!data)
+        return false;
+    sherd__cast(SHERD_F64, t->dtype, 1, value, data);
+    return true;
+}
+
+/* ---- the door ------------------------------------------------------------------------------- */
+
+/* No more results than handed out; the failed tensor in each if it went wrong. */
+static bool hand_out(sherd__run *run, sherd_tensor **results, bool good)
+{
+    sherd_world *world = run->call.world;
+
+    for (int j = 0; j < run->visible; j++)
+        results[j] = good ? run->call.out[j] : world ? sherd__failed(world) : NULL;
+    return good;
+}
+
+static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
+{
+    static const char zeroes[SHERD_ATTRIBUTE_BYTES];
+    int least, most = count_operands(run->call.op, &least);
+
+    take_operands(run, operands,
+                  count < 0                    ? 0
+                  : count > SHERD_MAX_OPERANDS ? SHERD_MAX_OPERANDS
+                                               : count,
+                  most);
+    if (!run->call.world)
+        return false;
+    if (!run->call.attributes && run->call.op->attributes)
+        run->call.attributes = zeroes;
+    if (!check_call(run, count, least, most) || !check_operands(run))
+        return false;
+    sherd__ops *ops = sherd__ops_of(run->call.world);
+    if (!ops) {
+        sherd__fail_diag(run->call.world, true);
+        return false;
+    }
+    sherd_op_handler handler;
+    if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
+        return evaluate(run, ops);
+    bool good = handle(run, &handler);
+    end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
+    return good;
+}
+
+bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, const sherd_layout *const *like)
+{
+    sherd__run run; /* large, and mostly not needed: nothing is zeroed that nobody reads */
+
+    run.call.op = op;
+    run.call.attributes = attributes;
+    run.call.world = NULL;
+    run.call.once = 0;
+    run.like = like;
+    run.scoped = run.below = run.compiled = false;
+    count_results(&run);
+    return hand_out(&run, results, apply(&run, operands, count));
+}
+
+bool sherd_apply_all(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                     int count, const void *attributes)
+{
+    sherd_tensor *nowhere[SHERD_MAX_RESULTS];
+
+    if (!op || !operands)
+        return false;
+    return sherd__apply_like(results ? results : nowhere, op, operands, count, attributes, NULL);
+}
+
+sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *operands, int count,
+                          const void *attributes)
+{
+    sherd_tensor *results[SHERD_MAX_RESULTS] = {NULL};
+
+    sherd_apply_all(results, op, operands, count, attributes);
+    return results[0];
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether an operator is one: said when it is registered, with what is wrong, rather than by what it does later. */
+#include "door.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int count_slots(const sherd_op_slot *slot, int most)
+{
+    int n = 0;
+
+    while (n < most && slot[n].name)
+        n++;
+    return n;
+}
+
+static int count_parts(const char *from, const char *end)
+{
+    int n = 1;
+
+    for (const char *c = from; c < end; c++)
+        n += *c == ',';
+    return n;
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || c == '1' || c == '*' || c == ',';
+}
+
+/* Letters, "..." and commas on both sides of one "->". */
+static const char *fault_of_rule(const char *rule, int operands, int results)
+{
+    const char *arrow = strstr(rule, "->");
+
+    if (!arrow || strstr(arrow + 2, "->"))
+        return "its rule must have one ->";
+    for (const char *c = rule; *c; c++) {
+        if (c == arrow)
+            c++;
+        else if (strncmp(c, "...", 3) == 0)
+            c += 2;
+        else if (!is_letter(*c))
+            return "its rule may have small letters, 1, *, commas and ... only";
+    }
+    if (count_parts(rule, arrow) != operands)
+        return "its rule must have a part for each operand";
+    if (count_parts(arrow + 2, arrow + strlen(arrow)) != results)
+        return "its rule must have a part for each result";
+    return NULL;
+}
+
+static const char *fault_of_slots(const sherd_op *op, int operands, int results)
+{
+    if (operands == 0 || results == 0)
+        return "it needs an operand and a result";
+    for (int i = 0; i + 1 < operands; i++)
+        if (op->operand[i].flags & SHERD_OP_REPEATED)
+            return "only its last operand may be repeated";
+    if (op->result[0].flags & SHERD_OP_HIDDEN)
+        return "its first result may not be hidden";
+    for (int j = 0; j + 1 < results; j++)
+        if (op->result[j].flags & ~op->result[j + 1].flags & SHERD_OP_HIDDEN)
+            return "hidden results come last";
+    return NULL;
+}
+
+static const char *fault_of(const sherd_op *op)
+{
+    int operands = count_slots(op->operand, SHERD_OP_SLOTS);
+    int results = count_slots(op->result, SHERD_MAX_RESULTS);
+    const char *fault = fault_of_slots(op, operands, results);
+
+    if (!op->name || !*op->name)
+        return "it has no name";
+    if (fault)
+        return fault;
+    if (!op->forward == !op->compose)
+        return "it needs forward, or compose, and not both";
+    if (op->attributes > SHERD_ATTRIBUTE_BYTES)
+        return "its attributes are too large";
+    if (op->attributes && !op->field[0].name)
+        return "its attributes need fields, by which ranks compare them";
+    if (op->compose)
+        return NULL;
+    if (!op->rule && !op->describe && !op->ways)
+        return "it needs a rule, or describe, or ways";
+    return op->rule ? fault_of_rule(op->rule, operands, results) : NULL;
+}
+
+bool sherd__is_wrong_op(const sherd_op *op, char reason[SHERD__REASON_BYTES])
+{
+    const char *fault = fault_of(op);
+
+    snprintf(reason, SHERD__REASON_BYTES, "%s", fault ? fault : "");
+    return fault != NULL;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this room keeps per world: answers of the solver, operators of users, handlers, times. */
+#ifndef SHERD__DOOR_H
+#define SHERD__DOOR_H
+
+#include "operator.h"
+
+typedef struct sherd__answers sherd__answers;
+
+typedef struct sherd__override {
+    const sherd_op *op;
+    sherd_op_level level;
+    sherd_op_handler handler;
+    bool running; /* then the operator is itself */
+} sherd__override;
+
+typedef struct sherd__timed {
+    const sherd_op *op;
+    int64_t calls, nanoseconds;
+} sherd__timed;
+
+typedef struct sherd__ops {
+    sherd__answers *answers;
+    const sherd_op **registered;
+    int registers, register_room;
+    sherd__override *override;
+    int overrides, override_room;
+    bool timing;
+    sherd__timed *timed;
+    int times, time_room;
+} sherd__ops;
+
+/* Made when it is first asked for; NULL for lack of memory (in the diag). */
+sherd__ops *sherd__ops_of(sherd_world *world);
+
+/* The handler that takes the place of an operator; NULL: there is none. Borrowed until the next override. */
+sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
+
+/* Add to the time of an operator. For lack of memory it is not counted. */
+void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
+
+/* What is wrong with an operator, into `reason`; false: nothing. */
+bool sherd__is_wrong_op(const sherd_op *op, char reason[SHERD__REASON_BYTES]);
+
+sherd__answers *sherd__answers_create(sherd__heap *heap);
+void sherd__answers_destroy(sherd__answers *all);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The texts of refusals: the operator, the reason, and every operand with its layout, in one line. */
+#include "operator.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/text.h"
+
+/* Long texts are cut here, so that the reason and the operands find room in one error. */
+enum { OPERAND_BYTES = 100, OPERANDS_BYTES = 320 };
+
+const char *sherd_call_reason(sherd_call *call, const char *format, ...)
+{
+    sherd__run *run = (sherd__run *)(void *)call;
+    va_list args;
+
+    if (!call || !format)
+        return "no reason is given";
+    va_start(args, format);
+    vsnprintf(run->reason, sizeof run->reason, format, args);
+    va_end(args);
+    return run->reason;
+}
+
+static const char *text_of(sherd_tensor *t)
+{
+    const char *text = t ? sherd_tensor_text(t) : "NULL";
+
+    return text ? text : "?";
+}
+
+/* "x is f32[8,4], weight is NULL"; whether one of them is distributed. */
+static bool write_operands(const sherd_call *call, char out[OPERANDS_BYTES])
+{
+    sherd__writer w = {out, OPERANDS_BYTES, 0};
+    bool distributed = false;
+
+    out[0] = '\0';
+    for (int i = 0; i < call->operands; i++) {
+        const sherd_op_slot *slot = sherd__slot(call->op, i);
+        if (!call->in[i] && (slot->flags & SHERD_OP_OPTIONAL))
+            continue;
+        sherd__write(&w, "%s%s is %.*s", w.length ? ", " : "", slot->name ? slot->name : "it",
+                     OPERAND_BYTES, text_of(call->in[i]));
+        distributed |= call->in[i] && call->in[i]->layout;
+    }
+    return distributed;
+}
+
+void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
+{
+    char reason[SHERD__REASON_BYTES], operands[OPERANDS_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    bool distributed = write_operands(call, operands);
+    sherd__fail_tensor(call->world, distributed, status, "%s: %s: %s", call->op->name, reason,
+                       operands);
+}
+
+void sherd__refuse_diag(const sherd_call *call, const char *reason)
+{
+    char operands[OPERANDS_BYTES];
+
+    write_operands(call, operands);
+    sherd__fail(sherd__world_diag(call->world), SHERD_EINVAL, "%s: %s: %s", call->op->name, reason,
+                operands);
+}
+
+bool sherd_call_fail(sherd_call *call, sherd_status status, const char *format, ...)
+{
+    char reason[SHERD__REASON_BYTES] = "failed";
+    va_list args;
+
+    if (!call)
+        return false;
+    va_start(args, format);
+    if (format)
+        vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    if (status >= SHERD_OK ||
+        status < SHERD_ELIMIT) /* a world that closes is not an operator's to say */
+        status = SHERD_EINVAL;
+    sherd__refuse(call, status, "%s", reason);
+    return false;
+}
+
+/* "3,17": global index of the i-th element of a local, contiguous piece. */
+static void write_position(sherd__writer *w, const sherd_tensor *t, int64_t i)
+{
+    sherd_box box = sherd_tensor_box(t);
+    int64_t index[SHERD_MAX_DIMS];
+
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        index[d] = box.offset[d] + i % t->local[d];
+        i /= t->local[d];
+    }
+    for (int d = 0; d < t->ndim; d++)
+        sherd__write(w, "%s%lld", d ? "," : "", (long long)index[d]);
+}
+
+bool sherd__check_indices(sherd_call *call, int which, int64_t limit)
+{
+    const sherd_tensor *t = call->in[which];
+    const int32_t *id = call->from[which];
+
+    for (int64_t i = 0; i < t->count; i++)
+        if (id[i] < 0 || id[i] >= limit) {
+            char at[SHERD_MAX_DIMS * 24];
+            sherd__writer w = {at, sizeof at, 0};
+            write_position(&w, t, i);
+            return sherd_call_fail(call, SHERD_EINVAL, "%s[%s] = %d is outside of [0,%lld)",
+                                   sherd__slot(call->op, which)->name, at, (int)id[i],
+                                   (long long)limit);
+        }
+    return true;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From operands as they were given to local data: promotion, the solver's answer, moves (recorded), results. With
+ * operands that lie as the rule wants them nothing is allocated but the results; the scope for what is made on the way
+ * is opened only when something is.
+ */
+#include "operator.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+void sherd__open(sherd__run *run)
+{
+    if (run->scoped)
+        return;
+    sherd_scope_begin(run->call.world);
+    run->scoped = true;
+}
+
+void sherd__close(sherd__run *run, bool good)
+{
+    if (!run->scoped)
+        return;
+    for (int j = 0; good && j < run->visible; j++)
+        sherd_scope_pass(run->call.out[j]);
+    sherd_scope_end(run->call.world);
+    run->scoped = false;
+}
+
+static const sherd_mesh *mesh_of(const sherd__run *run)
+{
+    for (int i = 0; i < run->call.operands; i++) {
+        const sherd_tensor *t = run->arg[i];
+        if (t && t->layout)
+            return t->layout->spec.mesh;
+        if (!t && run->like && run->like[i])
+            return run->like[i]->spec.mesh;
+    }
+    return NULL;
+}
+
+/* Take plain operands for replicated; false if one varies. */
+static bool promote(sherd__run *run, const sherd_mesh *mesh)
+{
+    for (int i = 0; i < run->call.operands; i++) {
+        sherd_tensor *t = run->arg[i];
+        if (!t || t->layout)
+            continue;
+        sherd__open(run);
+        run->arg[i] = sherd__promote_recorded(t, mesh, run->call.op->name);
+        if (sherd_tensor_failed(run->arg[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool move(sherd__run *run, const sherd__placing *placing)
+{
+    for (int i = 0; i < run->call.operands; i++) {
+        sherd_tensor *t = run->arg[i];
+        if (!t || t->layout == placing->operand[i])
+            continue;
+        sherd__open(run);
+        run->arg[i] = sherd_redistribute(t, placing->operand[i], NULL);
+        if (sherd_tensor_failed(run->arg[i]))
+            return false;
+    }
+    return true;
+}
+
+static sherd_dtype dtype_of(const sherd__run *run, int j)
+{
+    unsigned flags = run->call.op->result[j].flags;
+
+    if (run->call.dtype[j] != SHERD_DTYPE_NONE)
+        return run->call.dtype[j];
+    if (flags & SHERD_OP_INDEX)
+        return SHERD_I32;
+    if (flags & SHERD_OP_BOOL)
+        return SHERD_BOOL;
+    return flags & SHERD_OP_STATISTIC ? sherd__statistics_dtype(run->dtype) : run->dtype;
+}
+
+/* Operand 0 under another shape: forward says how it lies in the storage. */
+static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int ndim,
+                             const int64_t *shape)
+{
+    sherd_tensor *t = run->arg[0], *view;
+
+    if (!run->call.op->strided && !sherd__is_contiguous(t)) {
+        sherd__open(run);
+        t = sherd__contiguous(t);
+    }
+    view = sherd__new_view(t);
+    if (sherd_tensor_failed(view))
+        return view;
+    sherd__layout_set(&view->layout, layout);
+    sherd__layout_set(&view->was, NULL);
+    view->ndim = ndim;
+    memcpy(view->shape, shape, sherd__bytes(ndim) * sizeof *shape);
+    memcpy(view->local, shape, sherd__bytes(ndim) * sizeof *shape);
+    if (layout) {
+        sherd_box box = sherd_layout_box(layout, sherd_world_rank(t->world), 0);
+        memcpy(view->local, box.size, sizeof view->local);
+    }
+    view->count = sherd__local_count(view, 0, ndim);
+    sherd__row_major(ndim, view->local, view->stride);
+    return view;
+}
+
+static bool make_results(sherd__run *run, const sherd__placing *placing)
+{
+    sherd_call *call = &run->call;
+    unsigned varies = 0;
+
+    for (int i = 0; i < call->operands; i++)
+        varies |= run->arg[i] ? run->arg[i]->varies : 0;
+    for (int j = 0; j < call->results; j++) {
+        const sherd_layout *layout = placing ? placing->result[j] : NULL;
+        int ndim = layout ? layout->spec.ndim : (int)strlen(run->rule.result[j]);
+        const int64_t *shape = layout ? layout->spec.shape : call->shape[j];
+        sherd_dtype dtype = dtype_of(run, j);
+        if (j >= run->visible)
+            sherd__open(run);
+        call->out[j] = call->op->views ? view_of(run, layout, ndim, shape)
+                       : layout        ? sherd__new_on(layout, dtype)
+                                       : sherd__new_plain(call->world, dtype, ndim, shape, varies);
+        if (sherd_tensor_failed(call->out[j]))
+            return false;
+    }
+    return true;
+}
+
+/* Distributed operands: promote, solve, move, make the results. */
+static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
+{
+    const sherd_layout *layouts[SHERD_MAX_OPERANDS];
+
+    if (!promote(run, mesh))
+        return false;
+    for (int i = 0; i < run->call.operands; i++)
+        layouts[i] = run->arg[i] ? run->arg[i]->layout : run->like ? run->like[i] : NULL;
+    const sherd__placing *placing = sherd__solve(run, layouts);
+    if (!placing) {
+        sherd__fail_diag(run->call.world, true);
+        return false;
+    }
+    run->call.once = placing->once;
+    /* Moving asks the solver nothing, but making results does not either: the answer lives until both are done. */
+    return move(run, placing) && make_results(run, placing);
+}
+
+/* Compact what must be compact, and wait for operands that are still in flight. */
+static bool open_data(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+
+    for (int i = 0; i < call->operands; i++) {
+        sherd_tensor *t = run->arg[i];
+        if (t && !call->op->strided && !sherd__is_contiguous(t)) {
+            sherd__open(run);
+            t = sherd__contiguous(t);
+            if (sherd_tensor_failed(t))
+                return false;
+        }
+        call->in[i] = t;
+        call->from[i] = NULL;
+        if (t && t->count && !call->op->views && !(call->from[i] = sherd__data(t)))
+            return false;
+    }
+    return true;
+}
+
+bool sherd__spread(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+
+    memcpy(run->arg, call->in, (size_t)call->operands * sizeof *call->in);
+    const sherd_mesh *mesh = mesh_of(run);
+    if (mesh ? !spread_on(run, mesh) : !make_results(run, NULL))
+        return false;
+    if (!open_data(run))
+        return false;
+    for (int j = 0; j < call->results; j++)
+        call->to[j] = call->out[j]->count && !call->op->views ? sherd__fresh(call->out[j]) : NULL;
+    return true;
+}

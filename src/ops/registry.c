@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of operators per world: those of a user by name, handlers in the place of operators, and the time that
+ * each takes. All are short lists: they are looked at when something is registered or found; in each call only whether
+ * there is any handler.
+ */
+#include "door.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the state ------------------------------------------------------------------------------ */
+
+static void destroy(sherd_world *world, void *state)
+{
+    sherd__ops *ops = state;
+    sherd__heap *heap = sherd__world_heap(world);
+
+    sherd__answers_destroy(ops->answers);
+    sherd__free(heap, ops->registered);
+    sherd__free(heap, ops->override);
+    sherd__free(heap, ops->timed);
+    sherd__free(heap, ops);
+}
+
+static sherd__ops *create(sherd_world *world)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd__ops *ops = sherd__alloc(heap, 1, sizeof *ops);
+
+    if (ops)
+        ops->answers = sherd__answers_create(heap);
+    if (!ops || !ops->answers) {
+        sherd__free(heap, ops);
+        sherd__no_memory(sherd__world_diag(world), "operators");
+        return NULL;
+    }
+    sherd__world_set_state(world, SHERD__ROOM_OPS, ops, destroy);
+    return ops;
+}
+
+sherd__ops *sherd__ops_of(sherd_world *world)
+{
+    sherd__ops *ops = sherd__world_state(world, SHERD__ROOM_OPS);
+
+    return ops ? ops : create(world);
+}
+
+/* Room for one more in a list; doubles. */
+static bool reserve(sherd_world *world, void **list, int *room, int used, size_t bytes)
+{
+    if (used < *room)
+        return true;
+
+    int wanted = *room ? 2 * *room : 16;
+    void *grown =
+        sherd__grow(sherd__world_heap(world), *list, (size_t)*room, (size_t)wanted, bytes);
+    if (!grown)
+        return false;
+    *list = grown;
+    *room = wanted;
+    return true;
+}
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+const sherd_op *sherd_op_at(int i)
+{
+    for (int n = 0; i >= 0 && sherd__operators[n]; n++)
+        if (n == i)
+            return sherd__operators[n];
+    return NULL;
+}
+
+const sherd_op *sherd_op_find(const sherd_world *world, const char *name)
+{
+    const sherd__ops *ops = world ? sherd__world_state(world, SHERD__ROOM_OPS) : NULL;
+
+    if (!name)
+        return NULL;
+    for (int i = 0; sherd__operators[i]; i++)
+        if (strcmp(sherd__operators[i]->name, name) == 0)
+            return sherd__operators[i];
+    for (int i = 0; ops && i < ops->registers; i++)
+        if (strcmp(ops->registered[i]->name, name) == 0)
+            return ops->registered[i];
+    return NULL;
+}
+
+sherd_status sherd_op_register(sherd_world *world, const sherd_op *op)
+{
+    sherd__diag *diag = sherd__world_diag(world);
+    char reason[SHERD__REASON_BYTES];
+
+    if (!world || !op)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s is NULL",
+                           world ? "op" : "world");
+    if (sherd__is_wrong_op(op, reason))
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s: %s",
+                           op->name ? op->name : "an operator", reason);
+    const sherd_op *other = sherd_op_find(world, op->name);
+    if (other == op)
+        return SHERD_OK;
+    if (other)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: there is another operator %s",
+                           op->name);
+    sherd__ops *ops = sherd__ops_of(world);
+    void *list = ops ? (void *)ops->registered : NULL;
+    if (!ops || !reserve(world, &list, &ops->register_room, ops->registers, sizeof op))
+        return sherd__no_memory(diag, "sherd_op_register");
+    ops->registered = list;
+    ops->registered[ops->registers++] = op;
+    return SHERD_OK;
+}
+
+/* ---- handlers ------------------------------------------------------------------------------- */
+
+sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level)
+{
+    for (int i = 0; i < ops->overrides; i++)
+        if (ops->override[i].op == op && ops->override[i].level == level)
+            return &ops->override[i];
+    return NULL;
+}
+
+static sherd_status check_override(sherd_world *world, const char *name, const sherd_op *op,
+                                   sherd_op_level level, const sherd_op_handler *handler)
+{
+    sherd__diag *diag = sherd__world_diag(world);
+    static const char function[] = "sherd_op_override";
+
+    if (!world || !name)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %s is NULL", function,
+                           world ? "name" : "world");
+    if (!op)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: there is no operator \"%.60s\"", function,
+                           name);
+    if (level != SHERD_ABOVE_TAPE && level != SHERD_BELOW_TAPE)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %d is no level", function, (int)level);
+    if (handler && !handler->run)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: the handler of %s has no run", function, name);
+    if (handler && level == SHERD_BELOW_TAPE && !op->forward)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s: %s is made of other operators, there is nothing below the tape",
+                           function, name);
+    return SHERD_OK;
+}
+
+sherd_status sherd_op_override(sherd_world *world, const char *name, sherd_op_level level,
+                               const sherd_op_handler *handler)
+{
+    const sherd_op *op = sherd_op_find(world, name);
+    sherd_status status = check_override(world, name, op, level, handler);
+
+    if (status)
+        return status;
+    sherd__ops *ops = sherd__ops_of(world);
+    if (!ops)
+        return SHERD_ENOMEM;
+    int at = 0;
+    while (at < ops->overrides && (ops->override[at].op != op || ops->override[at].level != level))
+        at++;
+    if (!handler) {
+        if (at < ops->overrides)
+            ops->override[at] = ops->override[--ops->overrides];
+        return SHERD_OK;
+    }
+    void *list = ops->override;
+    if (!reserve(world, &list, &ops->override_room, at, sizeof *ops->override))
+        return sherd__no_memory(sherd__world_diag(world), "sherd_op_override");
+    ops->override = list;
+    ops->override[at] = (sherd__override){.op = op, .level = level, .handler = *handler};
+    ops->overrides += at == ops->overrides;
+    return SHERD_OK;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+void sherd_op_times(sherd_world *world, bool on)
+{
+    sherd__ops *ops = world ? sherd__ops_of(world) : NULL;
+
+    if (!ops)
+        return;
+    ops->timing = on;
+    if (on)
+        ops->times = 0;
+}
+
+void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds)
+{
+    int at = 0;
+
+    while (at < ops->times && ops->timed[at].op != op)
+        at++;
+    if (at == ops->times) {
+        void *list = ops->timed;
+        if (!reserve(world, &list, &ops->time_room, at, sizeof *ops->timed))
+            return;
+        ops->timed = list;
+        ops->timed[ops->times++] = (sherd__timed){.op = op};
+    }
+    ops->timed[at].calls++;
+    ops->timed[at].nanoseconds += nanoseconds;
+}
+
+sherd_op_time sherd_op_time_at(const sherd_world *world, int i)
+{
+    const sherd__ops *ops = world ? sherd__world_state(world, SHERD__ROOM_OPS) : NULL;
+
+    if (!ops || i < 0 || i >= ops->times)
+        return (sherd_op_time){0};
+    return (sherd_op_time){ops->timed[i].op->name, ops->timed[i].calls, ops->timed[i].nanoseconds};
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the solver, its search, and operators that say themselves in which ways they lie. */
+#ifndef SHERD__SOLVE_H
+#define SHERD__SOLVE_H
+
+#include "operator.h"
+
+enum { SHERD__LETTERS = 'z' - 'A' + 1 };
+
+/* A letter of a rule, and how the operands that have it are sharded on it. */
+typedef struct sherd__letter {
+    char name;
+    int64_t n; /* global size of the dim */
+    sherd__dim dim;
+} sherd__letter;
+
+/* How a rule's letters lie on the mesh, if operands lie so that the rule takes them. */
+typedef struct sherd__fit {
+    const sherd_mesh *mesh;
+    int letters;
+    sherd__letter letter[SHERD__LETTERS];
+    unsigned pending;          /* axes on which results are pending because an operand is */
+    int8_t op[SHERD_MAX_AXES]; /* and with what */
+} sherd__fit;
+
+/* Whether the rule of a call takes operands that lie so; then *fit says how. */
+bool sherd__fits(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands);
+
+/*
+ * Operands that the rule does not take as they lie: where they must move. Only placing->operand is written. The status
+ * is that of plans and layouts; the reason is in the diag.
+ */
+sherd_status sherd__search(sherd__placing *placing, const sherd__run *run,
+                           const sherd_layout *const *operands);
+
+/* The same by the operator's own ways; also the results are written. */
+sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
+                               const sherd_layout *const *operands);
+
+/* What the busiest rank receives when operands move to these layouts, added over the operands: bytes, of 4-byte elements. */
+sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *const *from,
+                                const sherd_layout *const *to);
+
+/* Whether operand i is a term. */
+bool sherd__is_term(const sherd_op *op, int i);
+
+/* Bits of the axes that shard a dim. */
+unsigned sherd__dim_bits(const sherd__dim *dim);
+
+#endif
