@@ -411,11 +411,7 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     static const char zeroes[SHERD_ATTRIBUTE_BYTES];
     int least, most = count_operands(run->call.op, &least);
 
-    take_operands(run, operands,
-                  count < 0                    ? 0
-                  : count > SHERD_MAX_OPERANDS ? SHERD_MAX_OPERANDS
-                                               : count,
-                  most);
+    take_operands(run, operands, count < 0 ? 0 : count > most ? most : count, most);
     if (!run->call.world)
         return false;
     if (!run->call.attributes && run->call.op->attributes)

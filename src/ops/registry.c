@@ -89,12 +89,12 @@ const sherd_op *sherd_op_find(const sherd_world *world, const char *name)
 
 sherd_status sherd_op_register(sherd_world *world, const sherd_op *op)
 {
+    const sherd__argument need[] = {{"world", world}, {"op", op}, {NULL, NULL}};
     sherd__diag *diag = sherd__world_diag(world);
     char reason[SHERD__REASON_BYTES];
 
-    if (!world || !op)
-        return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s is NULL",
-                           world ? "op" : "world");
+    if (sherd__require(diag, "sherd_op_register", need))
+        return SHERD_EINVAL;
     if (sherd__is_wrong_op(op, reason))
         return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s: %s",
                            op->name ? op->name : "an operator", reason);
@@ -126,12 +126,12 @@ sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_o
 static sherd_status check_override(sherd_world *world, const char *name, const sherd_op *op,
                                    sherd_op_level level, const sherd_op_handler *handler)
 {
-    sherd__diag *diag = sherd__world_diag(world);
     static const char function[] = "sherd_op_override";
+    const sherd__argument need[] = {{"world", world}, {"name", name}, {NULL, NULL}};
+    sherd__diag *diag = sherd__world_diag(world);
 
-    if (!world || !name)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: %s is NULL", function,
-                           world ? "name" : "world");
+    if (sherd__require(diag, function, need))
+        return SHERD_EINVAL;
     if (!op)
         return sherd__fail(diag, SHERD_EINVAL, "%s: there is no operator \"%.60s\"", function,
                            name);
