@@ -193,17 +193,54 @@ static const char *write_result(compiler *c, int j, const part *p)
     return NULL;
 }
 
+/*
+ * The most frequent case by far: "..." everywhere, and operands of one shape. Nothing to expand but one label. False: it is
+ * not that.
+ */
+static bool compile_alike(sherd__run *run, const char *text)
+{
+    static const char letters[SHERD_MAX_DIMS + 1] = "ABCDEFGH";
+    sherd_call *call = &run->call;
+    const sherd_tensor *first = call->in[0];
+
+    if (strspn(text, ".,->") != strlen(text) || strstr(text, ",,") || !first)
+        return false;
+    for (int i = 1; i < call->operands; i++)
+        if (!call->in[i] || call->in[i]->ndim != first->ndim ||
+            memcmp(call->in[i]->shape, first->shape,
+                   (size_t)first->ndim * sizeof *first->shape) != 0)
+            return false;
+    for (const char *c = text; *c; c++) /* a part without dots is a scalar */
+        if ((*c == ',' || *c == '>' || c == text) && strncmp(c + (c > text), "...", 3) != 0)
+            return false;
+    for (int i = 0; i < call->operands; i++) {
+        memset(run->rule.operand[i], 0, sizeof run->rule.operand[i]);
+        memcpy(run->rule.operand[i], letters, (size_t)first->ndim);
+    }
+    for (int j = 0; j < call->results; j++) {
+        memset(run->rule.result[j], 0, sizeof run->rule.result[j]);
+        memcpy(run->rule.result[j], letters, (size_t)first->ndim);
+        memcpy(call->shape[j], first->shape, (size_t)first->ndim * sizeof *first->shape);
+    }
+    return true;
+}
+
 const char *sherd__compile(sherd__run *run)
 {
     const sherd_call *call = &run->call;
     compiler c;
     const char *at = call->rule[0] ? call->rule : call->op->rule, *reason;
 
+    run->rule.operands = call->operands;
+    run->rule.results = call->results;
+    if (compile_alike(run, at)) {
+        run->compiled = true;
+        return NULL;
+    }
+
     c.run = run;
     c.dots = -1;
     c.known = 0;
-    run->rule.operands = call->operands;
-    run->rule.results = call->results;
     reason = read_operands(&c, &at);
     if (!reason && c.dots > 0)
         reason = broadcast(&c);
