@@ -35,7 +35,7 @@ WRONG(add_dtypes, sherd_add(Z(4, 3), D(4, 3)))
 WRONG(mul_integers, sherd_mul(IDS(4), IDS(4)))
 WRONG(add_null, sherd_add(Z(4), NULL))
 WRONG(matmul_inner, sherd_matmul(Z(4, 3), Z(4, 3)))
-WRONG(matmul_dims, sherd_matmul(Z(4), Z(4, 3)))
+WRONG(matmul_dims, sherd_matmul(sherd_sum(Z(4)), Z(4, 3)))
 WRONG(matmul_batches, sherd_matmul(Z(2, 4, 3), Z(3, 3, 4)))
 WRONG(linear_inner, sherd_linear(Z(4, 3), Z(3, 4), NULL))
 WRONG(linear_bias, sherd_linear(Z(4, 3), Z(5, 3), Z(3)))
@@ -71,8 +71,8 @@ static const wrong_case wrong_cases[] = {
     {matmul_inner,
      "sherd_matmul: dim 1 of a is 3, dim 0 of b is 4: they must be equal: a is f32[4,3]%s, b is "
      "f32[4,3]%s"},
-    {matmul_dims, "sherd_matmul: both must have two dims at least: a is f32[4]%s, b is f32[4,3]%s"},
-    {matmul_batches, "sherd_matmul: dim 0 of a is 2, dim 0 of b is 3: they must be equal: a is "
+    {matmul_dims, "sherd_matmul: both must have a dim: a is f32[]%s, b is f32[4,3]%s"},
+    {matmul_batches, "sherd_matmul: shapes do not broadcast: a is "
                      "f32[2,4,3]%s, b is f32[3,3,4]%s"},
     {linear_inner,
      "sherd_linear: dim 1 of x is 3, dim 1 of weight is 4: they must be equal: x is f32[4,3]%s, "

@@ -169,6 +169,7 @@ MISUSE(an_expression_of_nothing_is_nothing)
     ANSWERS(!sherd_require_grad(NULL, true) && !sherd_grad(NULL));
     ANSWERS(!sherd_add(NULL, NULL) && !sherd_sub(NULL, NULL) && !sherd_mul(NULL, NULL));
     ANSWERS(!sherd_scale(NULL, 2) && !sherd_cast(NULL, SHERD_F64) && !sherd_relu(NULL));
+    ANSWERS(!sherd_einsum("i", NULL, 1) && !sherd_einsum(NULL, NULL, 0));
     ANSWERS(!sherd_gelu(NULL) && !sherd_matmul(NULL, NULL) && !sherd_linear(NULL, NULL, NULL));
     ANSWERS(!sherd_sum(NULL) && !sherd_mean(NULL) && !sherd_view(NULL, square, 2));
     ANSWERS(!sherd_transpose(NULL, 0, 1) && !sherd_layer_norm(NULL, NULL, NULL, 1e-5));

@@ -75,7 +75,8 @@ typedef enum sherd_field_kind {
     SHERD_FIELD_INT64,
     SHERD_FIELD_DOUBLE,
     SHERD_FIELD_BOOL,
-    SHERD_FIELD_UINT32
+    SHERD_FIELD_UINT32,
+    SHERD_FIELD_BYTE /* also char */
 } sherd_field_kind;
 
 typedef struct sherd_op_field {

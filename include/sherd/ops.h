@@ -52,7 +52,8 @@ SHERD_API sherd_tensor *sherd_gelu(sherd_tensor *a);
 /* ---- products ------------------------------------------------------------------------------- */
 
 /**
- * a b: [..., m, k] x [..., k, n] -> [..., m, n]. Leading dims are equal, or b has none.
+ * a b: [..., m, k] x [..., k, n] -> [..., m, n], as numpy.matmul: leading dims broadcast; of a vector the dim that it lacks is
+ * taken for 1, and left out of the result.
  *
  * @collective see above
  * @numerics   f32, bf16 and f16 accumulate in f32; a sharded k gives a pending sum
@@ -68,6 +69,21 @@ SHERD_API sherd_tensor *sherd_matmul(sherd_tensor *a, sherd_tensor *b);
  * @collective see above   @numerics as sherd_matmul   @owns scope   @errors see above
  */
 SHERD_API sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias);
+
+/**
+ * A sum of products by an index string, as numpy.einsum: "bij,bjk->bik" multiplies two batches of matrices, "ij->j" sums rows,
+ * "i,j->ij" is an outer product. A letter stands for one dim, "..." for any number of them, which broadcast; what the
+ * result lacks is summed over. Without "->" the result has the letters that are there once, in alphabetical order. Of three
+ * operands or more those are multiplied first that cost least altogether.
+ *
+ * @collective see above
+ * @shapes     text: at most 63 bytes; operands: [count]
+ * @numerics   as sherd_matmul, for each product of two
+ * @owns       scope
+ * @errors     see above; EINVAL a text that does not fit the operands, or with a letter twice in one term; ELIMIT some product
+ *             has more dims than a tensor may
+ */
+SHERD_API sherd_tensor *sherd_einsum(const char *text, sherd_tensor *const *operands, int count);
 
 /* ---- reductions ----------------------------------------------------------------------------- */
 

@@ -158,6 +158,9 @@ static uint64_t hash_field(uint64_t hash, const sherd_op_field *field, const cha
             memcpy(&word, at + (size_t)i * sizeof word, sizeof word);
             hash = sherd__attribute(hash, word);
             break;
+        case SHERD_FIELD_BYTE:
+            hash = sherd__attribute(hash, (unsigned char)at[i]);
+            break;
         case SHERD_FIELD_BOOL:
             memcpy(&yes, at + (size_t)i * sizeof yes, sizeof yes);
             hash = sherd__attribute(hash, yes);

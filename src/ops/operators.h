@@ -7,7 +7,7 @@
 
 extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_op, sherd__cast_op;
 extern const sherd_op sherd__relu_op, sherd__gelu_op;
-extern const sherd_op sherd__matmul_op, sherd__linear_op;
+extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
 extern const sherd_op sherd__view_op, sherd__transpose_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,

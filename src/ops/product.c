@@ -4,8 +4,9 @@
  * leading batch dims one GEMM, whose rows, columns and inner length are products of neighbouring dims. GEMM reads
  * transposed operands as they lie, so nothing is copied. A sharded inner letter gives a pending sum.
  */
-#include "operator.h"
+#include "einsum.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -128,14 +129,34 @@ sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *
 /* ---- matmul ---------------------------------------------------------------------------------- */
 
 /* Where b has no leading dims, those of a are rows. */
-static bool is_batched(const sherd_tensor *b)
+static bool is_batched(int b_ndim)
 {
-    return b->ndim > 2;
+    return b_ndim > 2;
+}
+
+/* Vectors and leading dims that broadcast are sums of products like others; all else is one GEMM for each batch. */
+static bool is_plain_product(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b)
+{
+    if (a_ndim < 2 || b_ndim < 2 || b_ndim == 2)
+        return a_ndim >= 2 && b_ndim == 2;
+    return a_ndim == b_ndim && memcmp(a, b, sherd__bytes(a_ndim - 2) * sizeof *a) == 0;
+}
+
+/* The rule of two operands, as numpy.matmul. */
+static const char *rule_of(int a_ndim, int b_ndim)
+{
+    if (a_ndim == 1)
+        return b_ndim == 1 ? "k,k->" : "k,...kn->...n";
+    return b_ndim == 1 ? "...mk,k->...m" : "...mk,...kn->...mn";
 }
 
 static bool matmul(sherd_call *call)
 {
-    return multiply(call, (product){.batched = is_batched(call->in[1])});
+    const sherd_tensor *a = call->in[0], *b = call->in[1];
+
+    if (!is_plain_product(a->ndim, a->shape, b->ndim, b->shape))
+        return sherd__contract_pieces(call);
+    return multiply(call, (product){.batched = is_batched(b->ndim)});
 }
 
 static bool batched_by_transposed(sherd_call *call)
@@ -158,11 +179,36 @@ static const sherd_op matmul_db[] = {
     GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", batched_transposed),
 };
 
+static void contract_back(sherd_node *node, int a_ndim, int b_ndim, sherd_tensor *dy,
+                          sherd_tensor **grad_in)
+{
+    const char *rule = rule_of(a_ndim, b_ndim), *comma = strchr(rule, ','),
+               *arrow = strchr(rule, '-');
+    int a = (int)(comma - rule), b = (int)(arrow - comma) - 1;
+    char text[SHERD__TEXT_BYTES];
+
+    if (sherd_node_wants(node, 0)) {
+        snprintf(text, sizeof text, "%s,%.*s->%.*s", arrow + 2, b, comma + 1, a, rule);
+        grad_in[0] =
+            sherd__sum_to_operand(node, 0, sherd__contract(text, dy, sherd_node_operand(node, 1)));
+    }
+    if (sherd_node_wants(node, 1)) {
+        snprintf(text, sizeof text, "%.*s,%s->%.*s", a, rule, arrow + 2, b, comma + 1);
+        grad_in[1] =
+            sherd__sum_to_operand(node, 1, sherd__contract(text, sherd_node_operand(node, 0), dy));
+    }
+}
+
 static void matmul_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const int64_t *shape;
-    int batched = sherd_node_shape(node, 1, &shape) > 2;
+    const int64_t *a, *b;
+    int a_ndim = sherd_node_shape(node, 0, &a), b_ndim = sherd_node_shape(node, 1, &b);
+    int batched = is_batched(b_ndim);
 
+    if (!is_plain_product(a_ndim, a, b_ndim, b)) {
+        contract_back(node, a_ndim, b_ndim, grad_out[0], grad_in);
+        return;
+    }
     if (sherd_node_wants(node, 0))
         grad_in[0] = multiplied(&matmul_da[batched], grad_out[0], sherd_node_operand(node, 1));
     if (sherd_node_wants(node, 1))
@@ -171,9 +217,11 @@ static void matmul_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 static const char *describe_matmul(sherd_call *call)
 {
-    if (call->in[0]->ndim < 2 || call->in[1]->ndim < 2)
-        return "both must have two dims at least";
-    strcpy(call->rule, is_batched(call->in[1]) ? "...mk,...kn->...mn" : "...k,kn->...n");
+    const sherd_tensor *a = call->in[0], *b = call->in[1];
+
+    if (a->ndim < 1 || b->ndim < 1)
+        return "both must have a dim";
+    strcpy(call->rule, a->ndim > 1 && b->ndim == 2 ? "...k,kn->...n" : rule_of(a->ndim, b->ndim));
     return NULL;
 }
 
@@ -182,6 +230,7 @@ const sherd_op sherd__matmul_op = {.name = "sherd_matmul",
                                    .operand = {{"a", 0}, {"b", 0}},
                                    .result = {{"y", 0}},
                                    .linearity = SHERD_LINEAR,
+                                   .broadcasts = true,
                                    .describe = describe_matmul,
                                    .forward = matmul,
                                    .backward = matmul_back,

@@ -70,7 +70,9 @@ static const char *read_operands(compiler *c, const char **at)
 
     for (int i = 0; i < call->operands; i++) {
         part *p = &c->part[i];
-        *p = **at == '-' && i ? c->part[i - 1] : next_part(at); /* the last one is repeated */
+        bool again = i && sherd__slot(call->op, i) == sherd__slot(call->op, i - 1);
+        *p = again && **at == '-' ? c->part[i - 1]
+                                  : next_part(at); /* a repeated one is named once */
         int ndim = shape_of(c, i, &shape), here = ndim - p->named;
         if (ndim < 0)
             continue;
@@ -207,8 +209,8 @@ static bool compile_alike(sherd__run *run, const char *text)
         return false;
     for (int i = 1; i < call->operands; i++)
         if (!call->in[i] || call->in[i]->ndim != first->ndim ||
-            memcmp(call->in[i]->shape, first->shape,
-                   (size_t)first->ndim * sizeof *first->shape) != 0)
+            memcmp(call->in[i]->shape, first->shape, (size_t)first->ndim * sizeof *first->shape) !=
+                0)
             return false;
     for (const char *c = text; *c; c++) /* a part without dots is a scalar */
         if ((*c == ',' || *c == '>' || c == text) && strncmp(c + (c > text), "...", 3) != 0)
