@@ -292,6 +292,16 @@ MISUSE(questions_to_no_layout_have_an_answer)
     ANSWERS(sherd_layout_placement(layout, 1).kind == SHERD_REPLICATE);
     ANSWERS(none.ndim == 0 && beyond.ndim == 2 && beyond.size[0] == 0);
     ANSWERS(sherd_layout_boxes(layout, -1) == 0 && sherd_layout_boxes(layout, 1 << 30) == 0);
+    ANSWERS(sherd_layout_dim_axes(NULL, 0) == 0 && sherd_layout_dim_axes(layout, 2) == 0);
+    ANSWERS(sherd_layout_dim_axis(NULL, 0, 0) == -1 && sherd_layout_dim_axis(layout, -1, 0) == -1);
+    ANSWERS(sherd_layout_dim_axis(layout, 0, 1) == -1 &&
+            sherd_layout_dim_axis(layout, 0, -1) == -1);
+    ANSWERS(sherd_layout_order(NULL, 0) == -1 && sherd_layout_order(layout, -1) == -1);
+    ANSWERS(sherd_layout_order(layout, 1) == -1 && sherd_layout_dim_shards(NULL, 0) == 0);
+    ANSWERS(sherd_layout_dim_shards(layout, -1) == 0 && sherd_layout_dim_cut(NULL, 0, 0) == -1);
+    ANSWERS(sherd_layout_dim_cut(layout, 2, 0) == -1 && sherd_layout_dim_cut(layout, 0, -1) == -1);
+    ANSWERS(sherd_layout_dim_cut(layout, 0, INT64_MAX) == -1);
+    ANSWERS(!sherd_layout_dim_has_cuts(NULL, 0) && !sherd_layout_dim_has_cuts(layout, 9));
     ANSWERS(strcmp(sherd_layout_text(NULL), "") == 0);
     ANSWERS(sherd_layout_retain(NULL) == NULL);
     sherd_layout_release(NULL);

@@ -188,6 +188,10 @@ SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 /** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
+/** Where this rank's box begins in a dim; 0 if there is no such dim. @local @errors none */
+SHERD_API int64_t sherd_tensor_offset(const sherd_tensor *t, int dim);
+/** The size of this rank's box in a dim; 0 if there is no such dim. @local @errors none */
+SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);
 /**
  * Whether this is the failed tensor, or NULL. For what stays on this rank only: ranks may differ here, at one line, so
  * never put a collective call behind it; decide on the status of sherd_world_check (see world.h).

@@ -94,6 +94,8 @@ void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t 
 bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
 /* How many outermost axes a and b share so that the merged cuts at that depth are equal too. */
 int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
+/* The i-th of the parts+1 cuts of a dim. */
+int64_t sherd__dim_cut(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t i);
 /* Cuts [parts+1] of a dim, its own or the default, written out. */
 void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts);
 
