@@ -31,8 +31,8 @@ static const sherd_layout *made_again(const sherd_layout *layout, bool all)
         if (all || sherd_layout_dim_has_cuts(layout, d))
             views[d] = sizes[d];
     }
-    CHECK_OK(sherd_layout_create(&again, mesh, ndim, sherd_layout_shape(layout), placements,
-                                 &options));
+    CHECK_OK(
+        sherd_layout_create(&again, mesh, ndim, sherd_layout_shape(layout), placements, &options));
     return again;
 }
 

@@ -280,6 +280,16 @@ SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *
                                          const sherd_from_local_options *options);
 
 /**
+ * A distributed tensor of this layout out of each rank's own piece, which must be its box: sherd_from_local where shape,
+ * placements, order and cuts are those of a layout that is there already.
+ *
+ * @collective the mesh of `layout`
+ * @owns       the result belongs to the scope
+ * @errors     as sherd_from_local
+ */
+SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_layout *layout);
+
+/**
  * This rank's piece as a plain tensor that shares the storage and remembers its layout.
  *
  * Gradient: taken in the layout of the forward; where that has a pending sum, replicated.
@@ -299,6 +309,18 @@ SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
  * @errors     EINVAL `t` is distributed, shapes differ, a pending reduction, no such rank; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
+
+/**
+ * Spread a plain tensor over a mesh as a text says: the texts of sherd_redistribute_to, for the rest as sherd_distribute.
+ *
+ * @collective the mesh
+ * @shapes     mesh: also a sub-mesh, then the text is of its axes; root: as in sherd_distribute
+ * @numerics   values are copied bit for bit
+ * @owns       the result belongs to the scope; `t` and `text` are only read
+ * @errors     EINVAL with the text, the column and what was expected; otherwise as sherd_distribute
+ */
+SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *mesh,
+                                            const char *text, int root);
 
 typedef struct sherd_redistribute_options {
     /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
@@ -330,6 +352,26 @@ typedef struct sherd_redistribute_options {
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                            const sherd_redistribute_options *options);
+
+/**
+ * Move a tensor to where a text says, on its own mesh; for the rest as sherd_redistribute.
+ *
+ *     sherd_redistribute_to(t, "S(0)R", NULL)             placements, one per axis of the (root) mesh. A dim that the same axes
+ *                                                         shard in the same order as before keeps its cuts
+ *     sherd_redistribute_to(t, "S(0)[1]S(0)[0]", NULL)    with a shard order
+ *     sherd_redistribute_to(t, "S(0)R 0:4,6", NULL)       with cuts: then all other dims have the default ones
+ *     sherd_redistribute_to(t, "[10(x:4,6),8]", NULL)     dims, as in the text of a layout; a dtype before them and the mesh
+ *                                                         behind, if they are there, must be those of the tensor
+ *
+ * @collective as sherd_redistribute
+ * @shapes     options: NULL = all zero
+ * @numerics   as sherd_redistribute
+ * @owns       as sherd_redistribute; `text` is only read
+ * @errors     EINVAL with the text, the column and what was expected; ENOTSUP a _S(dim,factor) that is no shard order;
+ *             otherwise as sherd_redistribute
+ */
+SHERD_API sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
+                                              const sherd_redistribute_options *options);
 
 /**
  * Move many tensors at once: one call per group and step, however many tensors. Not recorded.
