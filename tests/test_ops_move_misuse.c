@@ -23,6 +23,8 @@ static things make(sherd_world *world)
     CHECK_OK(sherd_layout_parse_placements(&t.whole, t.mesh, 2, square, "R", NULL));
     t.plain = sherd_constant(world, SHERD_F32, square, 2, 1);
     t.spread = sherd_constant_on(t.rows, SHERD_F32, 1);
+    CHECK_OK(
+        sherd_world_check(world)); /* else a rank's mistake comes before another has made them */
     return t;
 }
 
@@ -35,9 +37,10 @@ MISUSE(a_move_by_text_needs_a_tensor_and_a_text)
     FAILS(SHERD_EINVAL, sherd_redistribute_to(t.spread, BAD("", "R"), NULL));
     FAILS(SHERD_EINVAL, sherd_redistribute_to(t.spread, BAD("P(sum)", "R"), NULL));
     FAILS(SHERD_EINVAL, sherd_redistribute_to(BAD(t.plain, t.spread), "R", NULL));
-    FAILS(SHERD_EINVAL, sherd_redistribute_to(t.spread, "R",
-                                              &(sherd_redistribute_options){
-                                                  .forward_dtype = BAD((sherd_dtype)99, SHERD_F32)}));
+    FAILS(SHERD_EINVAL,
+          sherd_redistribute_to(
+              t.spread, "R",
+              &(sherd_redistribute_options){.forward_dtype = BAD((sherd_dtype)99, SHERD_F32)}));
 }
 
 MISUSE(a_spread_by_text_needs_all_of_it)
@@ -62,8 +65,8 @@ MISUSE(pieces_need_a_layout)
     FAILS(SHERD_EINVAL, sherd_from_local_as(NUL(t.plain), t.whole));
     FAILS(SHERD_EINVAL, sherd_from_local_as(t.plain, NUL(t.whole)));
     FAILS(SHERD_EINVAL, sherd_from_local_as(BAD(t.spread, t.plain), t.whole));
-    FAILS(SHERD_EINVAL, sherd_from_local_as(sherd_constant(m->world, SHERD_F32, square, BAD(1, 2), 1),
-                                            t.whole));
+    FAILS(SHERD_EINVAL,
+          sherd_from_local_as(sherd_constant(m->world, SHERD_F32, square, BAD(1, 2), 1), t.whole));
 }
 
 MISUSE(two_worlds_do_not_mix)

@@ -158,14 +158,15 @@ static void a_wrong_text_is_one_line_on_all_ranks(sherd_world *world)
         sherd_tensor *t = indices_on(layout_of(mesh, 2, shape, "RR", NULL), SHERD_F64);
         sherd_tensor *plain = all_equal(world, shape);
         const char *text = wrong ? b->text : "S(0)R";
-        sherd_tensor *y = to ? sherd_redistribute_to(t, text, NULL)
-                             : sherd_distribute_as(plain, mesh, text, 0);
+        sherd_tensor *y =
+            to ? sherd_redistribute_to(t, text, NULL) : sherd_distribute_as(plain, mesh, text, 0);
         CHECK(!wrong || sherd_tensor_failed(y));
         sherd_status status = sherd_world_check(world);
         CHECK_EQ(status, SHERD_EINVAL);
         check_same(world, status);
-        snprintf(column, sizeof column, "%s: column %d of \"%s\": ",
-                 to ? "sherd_redistribute_to" : "sherd_distribute_as", b->column, b->text);
+        snprintf(column, sizeof column,
+                 "%s: column %d of \"%s\": ", to ? "sherd_redistribute_to" : "sherd_distribute_as",
+                 b->column, b->text);
         if (!CHECK(strstr(sherd_world_error(world), column)) ||
             !CHECK(strstr(sherd_world_error(world), b->expected)) ||
             !CHECK(!strchr(sherd_world_error(world), '\n')))
@@ -219,8 +220,7 @@ static void pieces_make_the_layout_that_they_are_of(sherd_world *world)
     /* All rows on the first rank. */
     for (int64_t i = 1; i < sherd_mesh_ranks(mesh); i++, at += 2)
         snprintf(at, 3, ",0");
-    sherd_tensor *t =
-        indices_on(layout_of(mesh, 2, shapes[1], "S(0)[1]S(0)[0]", cuts), SHERD_F64);
+    sherd_tensor *t = indices_on(layout_of(mesh, 2, shapes[1], "S(0)[1]S(0)[0]", cuts), SHERD_F64);
     sherd_tensor *y = sherd_from_local_as(sherd_to_local(t), sherd_tensor_layout(t));
     CHECK(sherd_tensor_layout(y) == sherd_tensor_layout(t));
     CHECK_EQ(count_wrong(y, 1), 0);

@@ -393,6 +393,22 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
  */
 SHERD_API sherd_tensor *sherd_full(sherd_tensor *t);
 
+/**
+ * Copy the values of the whole tensor, row-major, into memory of the caller's, on every rank or on one.
+ *
+ * Whether they are there: true on the ranks that were asked, false on the others, on ranks outside of the mesh, and after a
+ * failure. As with sherd_tensor_failed, ranks differ here: decide on the status of sherd_world_check.
+ *
+ * @collective the tensor's mesh; local for a plain tensor
+ * @shapes     out: all elements of `dtype`, `bytes` of room; looked at only where values go. dtype: SHERD_DTYPE_NONE = the
+ *             tensor's own. rank: the world rank that gets the values, or -1: each one. Of a plain tensor they are its own
+ * @numerics   a pending reduction is added in rank order; another dtype as sherd_cast
+ * @owns       `out` stays the caller's; while it runs, a rank that gets the values holds them in tensor storage too
+ * @errors     EINVAL `out` NULL or too small, a dtype or a rank that is none, a rank outside of the mesh; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API bool sherd_full_read(void *out, size_t bytes, sherd_tensor *t, sherd_dtype dtype,
+                               int rank);
+
 SHERD_END
 
 #endif

@@ -35,8 +35,8 @@ sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
         return sherd__failed(t->world);
     if (!t->layout)
         return refuse(t, function, "is plain: use sherd_distribute_as");
-    const sherd__target target = {function, t->layout->spec.mesh, t->dtype,
-                                  t->ndim,  t->shape,             t->layout};
+    const sherd__target target = {function, t->layout->spec.mesh, t->dtype, t->ndim, t->shape,
+                                  t->layout};
     const sherd_layout *to = read(&target, text);
 
     return to ? sherd_redistribute(t, to, options) : sherd__failed(t->world);
