@@ -49,6 +49,18 @@ MISUSE(a_box_has_no_other_dims)
     ANSWERS(sherd_tensor_offset(t.plain, 1) == 0 && sherd_tensor_size(t.plain, 0) == 4);
 }
 
+MISUSE(nothing_is_waited_for_where_nothing_comes)
+{
+    things t = make(m->world);
+
+    ANSWERS(!sherd_is_ready(NULL) && sherd_wait(NULL) == NULL);
+    ANSWERS(sherd_is_ready(t.failed) && sherd_is_ready(t.plain) && sherd_is_ready(t.spread));
+    ANSWERS(sherd_wait(t.plain) == t.plain && sherd_wait(t.spread) == t.spread);
+    CHECK_OK(sherd_world_check(m->world)); /* a use of the failed tensor is told to all */
+    ANSWERS(sherd_wait(t.failed) == t.failed);
+    sherd_world_check(m->world);
+}
+
 MISUSE(a_whole_tensor_needs_room)
 {
     things t = make(m->world);
@@ -96,6 +108,7 @@ MISUSE(what_is_printed_has_options_that_fit)
 
 static const check_test tests[] = {
     {TEST(a_box_has_no_other_dims), {1, 2, 3}},
+    {TEST(nothing_is_waited_for_where_nothing_comes), {1, 2, 3}},
     {TEST(a_whole_tensor_needs_room), {1, 2, 3}},
     {TEST(what_is_printed_has_options_that_fit), {1, 2, 3}},
 };

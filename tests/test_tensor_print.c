@@ -138,8 +138,8 @@ static int64_t count_shown(const char *text, const int64_t *shape)
             continue;
         if (!CHECK_EQ(sscanf(text + 1, "[%lld,%lld]%n", &i, &j, &at), 2))
             return -1;
-        for (const char *c = text + 1 + at; *c != '\n' && sscanf(c, "%*[ ]%lld%n", &value, &at) == 1;
-             c += at, shown++)
+        for (const char *c = text + 1 + at;
+             *c != '\n' && sscanf(c, "%*[ ]%lld%n", &value, &at) == 1; c += at, shown++)
             CHECK_EQ(value, i * shape[1] + j++);
     }
     return shown;
@@ -283,7 +283,8 @@ static void print_scene(sherd_world *world)
         sherd_tensor *t = sherd_constant_on(rows, SHERD_F64, 1);
         sherd_print_text(text, sizeof text, t, NULL);
         sherd_print_text(text, sizeof text, t, &(sherd_print_options){.rank = 1, .threshold = -1});
-        sherd_print_text(text, sizeof text, sherd_constant(world, SHERD_F32, shapes[0], 2, 1), NULL);
+        sherd_print_text(text, sizeof text, sherd_constant(world, SHERD_F32, shapes[0], 2, 1),
+                         NULL);
     } else {
         sherd__raise_diag(world);
     }

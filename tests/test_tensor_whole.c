@@ -65,8 +65,9 @@ static void cuts_and_orders_are_no_matter(sherd_world *world)
 
     for (int i = 0; i < LEN(texts); i++)
         for (int rank = -1; rank < 4; rank++)
-            check_read(indices_on(layout_of(mesh, 2, shapes[1], texts[i][0], texts[i][1]), SHERD_F32),
-                       1, SHERD_F32, rank);
+            check_read(
+                indices_on(layout_of(mesh, 2, shapes[1], texts[i][0], texts[i][1]), SHERD_F32), 1,
+                SHERD_F32, rank);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -99,8 +100,8 @@ static void scalars_plain_tensors_and_views_are_read(sherd_world *world)
     CHECK_EQ(x, 3);
     for (int rank = -1; rank <= last; rank++)
         check_read(indices_plain(world, SHERD_F64, 2, shapes[1]), 1, SHERD_F32, rank);
-    sherd_tensor *view = sherd__new_view(indices_on(layout_of(mesh, 2, shapes[0], "RR", NULL),
-                                                    SHERD_F64));
+    sherd_tensor *view =
+        sherd__new_view(indices_on(layout_of(mesh, 2, shapes[0], "RR", NULL), SHERD_F64));
     double turned[32];
     view->shape[0] = view->local[0] = 4; /* every second row */
     view->stride[0] *= 2;

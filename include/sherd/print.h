@@ -24,8 +24,8 @@ SHERD_BEGIN
 
 /* All zero = the defaults. */
 typedef struct sherd_print_options {
-    const char *name;  /* stands before the first line: "x: f32[...]"; NULL = nothing */
-    int rank;          /* the world rank that writes; where it is not in the tensor's mesh, the first one of that */
+    const char *name; /* stands before the first line: "x: f32[...]"; NULL = nothing */
+    int rank; /* the world rank that writes; where it is not in the tensor's mesh, the first one of that */
     int digits;        /* significant ones of fractions, at most 17; 0 = 6 */
     int64_t threshold; /* tensors of more elements are elided; 0 = 1000, negative = none is */
     int64_t edge;      /* then so many values are shown at each end of a dim; 0 = 3 */

@@ -240,6 +240,24 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 
 /**
+ * Whether the data is there: sherd_tensor_read would not wait for a call that was begun (sherd_redistribute_options). Goes on
+ * with calls in flight as far as it can, so asking again comes to an end; data moves on the CPU only in calls of sherd.
+ *
+ * @local   never blocks
+ * @errors  none; true for the failed tensor and after the alarm, where there is nothing to wait for; false for NULL
+ */
+SHERD_API bool sherd_is_ready(sherd_tensor *t);
+
+/**
+ * Wait until the data is there. Returns the tensor.
+ *
+ * @local   blocks while the tensor is the result of a call in flight
+ * @owns    `t` itself, which stays where it belongs; the failed tensor after a failure
+ * @errors  those of the call that was begun; EPEER
+ */
+SHERD_API sherd_tensor *sherd_wait(sherd_tensor *t);
+
+/**
  * The value of a tensor of one element. NaN after the alarm, and of NULL.
  *
  * @collective the tensor's mesh, if it is distributed and not replicated everywhere
@@ -323,7 +341,7 @@ SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *m
                                             const char *text, int root);
 
 typedef struct sherd_redistribute_options {
-    /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
+    /* return at once; the data is complete when it is first read (a CPU arena moves it then), or sherd_wait returns */
     bool begin;
     /* the tensor is cast to this before it moves, and so is the result; SHERD_DTYPE_NONE = its own */
     sherd_dtype forward_dtype;

@@ -80,8 +80,8 @@ static bool pick(const sherd__excerpt *e, sherd_tensor *t, sherd_tensor *out)
     for (int64_t i = 0; i < out->count; i++, dst += bytes) {
         int64_t place = 0;
         for (int d = 0; d < t->ndim; d++)
-            place += (sherd__excerpt_index(e, d, to.offset[d] + at[d]) - from.offset[d]) *
-                     t->stride[d];
+            place +=
+                (sherd__excerpt_index(e, d, to.offset[d] + at[d]) - from.offset[d]) * t->stride[d];
         memcpy(dst, data + (size_t)place * bytes, bytes);
         for (int d = e->ndim - 1; d >= 0 && ++at[d] == out->local[d]; d--)
             at[d] = 0;

@@ -10,7 +10,8 @@ typedef struct sherd__excerpt {
     int ndim;
     int64_t shape[SHERD_MAX_DIMS]; /* of the tensor */
     int64_t size[SHERD_MAX_DIMS];  /* of the excerpt */
-    int64_t head[SHERD_MAX_DIMS];  /* so many of these from the beginning of the dim, the others from its end */
+    int64_t head
+        [SHERD_MAX_DIMS]; /* so many of these from the beginning of the dim, the others from its end */
 } sherd__excerpt;
 
 /* All of a tensor, or `edge` at each end of the dims that are longer than that. */

@@ -298,6 +298,7 @@ bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sher
 bool sherd__settled(sherd_world *world, sherd__block *block);
 bool sherd__arena_readable(sherd_world *world, sherd__block *block);
 bool sherd__arena_writable(sherd_world *world, sherd__block *block);
+bool sherd__arena_ready(sherd_world *world, sherd__block *block);
 /* Wait until nothing is open on it, for recycling. False: ended by the alarm. */
 bool sherd__settle(sherd_world *world, sherd__block *block);
 

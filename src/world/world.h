@@ -164,6 +164,8 @@ void sherd__block_is_from(sherd__block *block, uint64_t made);
 void sherd__block_spoil(sherd__block *block);
 /* Wait until it may be read: the call in flight that fills it is finished. False: ended by the alarm. */
 bool sherd__block_readable(sherd_world *world, sherd__block *block);
+/* Whether that would take no waiting, also because the alarm is up. Goes on with open calls; never blocks. NULL: true. */
+bool sherd__block_ready(sherd_world *world, sherd__block *block);
 /* Wait until it may be written: also no peer reads it, and this rank's own begun calls on it are done. False: ended by the alarm. */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
 
