@@ -60,6 +60,19 @@ MISUSE(questions_to_no_world_have_an_answer)
     sherd_comm_reset(NULL);
 }
 
+MISUSE(a_list_of_moves_has_a_length)
+{
+    sherd_move_entry none = sherd_moves_get(NULL, 0);
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_moves_keep(NULL, 1));
+    ANSWERS(sherd_moves_count(NULL) == 0 && !none.from && !none.trace && none.bytes_total == 0);
+    REFUSES(SHERD_EINVAL, sherd_moves_keep(m->world, -1));
+    REFUSES(SHERD_ELIMIT, sherd_moves_keep(m->world, SHERD_MAX_MOVES + 1));
+    ANSWERS(sherd_moves_keep(m->world, 1) == SHERD_OK && sherd_moves_count(m->world) == 0);
+    ANSWERS(!sherd_moves_get(m->world, 0).from && !sherd_moves_get(m->world, -1).from);
+    ANSWERS(sherd_moves_keep(m->world, 0) == SHERD_OK);
+}
+
 MISUSE(a_log_has_no_entry_beyond_its_ends)
 {
     ANSWERS(!sherd_comm_get(m->world, -1).op);
@@ -355,6 +368,7 @@ MISUSE(a_price_needs_a_text)
 static const check_test tests[] = {
     {TEST(numbers_that_mean_nothing_have_a_name), {1}},
     {TEST(questions_to_no_world_have_an_answer), {1, 2}},
+    {TEST(a_list_of_moves_has_a_length), {1, 2}},
     {TEST(a_log_has_no_entry_beyond_its_ends), {1, 2}},
     {TEST(no_world_opens_without_a_place_for_it), {1, 2}},
     {TEST(a_world_is_closed_by_whom_it_belongs_to), {1, 2}},

@@ -7,6 +7,7 @@
 #ifndef SHERD_COMM_H
 #define SHERD_COMM_H
 
+#include "dtype.h"
 #include "layout.h"
 
 SHERD_BEGIN
@@ -28,6 +29,38 @@ SHERD_API sherd_comm_entry sherd_comm_get(const sherd_world *world, int i);
 
 /** Start the log again from zero. @local @errors none */
 SHERD_API void sherd_comm_reset(sherd_world *world);
+
+/*
+ * The list of the last redistributions, asked for or made by an operator that needs its operands elsewhere; kept on request
+ * only. Of each its plan is held, so what the list takes does not depend on tensors.
+ */
+typedef struct sherd_move_entry {
+    const char *from, *to;  /* "[8(x),4] on (x=2)"; NULL where there is no entry */
+    const char *trace;      /* the states from first to last, as in sherd_plan_trace: "S(0)R->RR" */
+    sherd_dtype dtype;      /* in which it moved */
+    int64_t bytes_received; /* by this rank */
+    int64_t bytes_total;    /* by all ranks together */
+} sherd_move_entry;
+
+enum { SHERD_MAX_MOVES = 65536 }; /* in the list */
+
+/**
+ * Keep the last `count` moves from now on, beginning with none; 0 = keep no list, as at first.
+ *
+ * @local
+ * @errors EINVAL count negative; ELIMIT count above SHERD_MAX_MOVES; ENOMEM, then the list is as it was
+ */
+SHERD_CALL sherd_status sherd_moves_keep(sherd_world *world, int count);
+
+/** How many moves are in the list. @local @errors none */
+SHERD_API int sherd_moves_count(const sherd_world *world);
+
+/**
+ * The i-th move in the list, 0 = the oldest; all zero if there is none. One that was begun is in it from then on.
+ *
+ * @local   @owns texts are borrowed until the move leaves the list   @errors none
+ */
+SHERD_API sherd_move_entry sherd_moves_get(const sherd_world *world, int i);
 
 SHERD_END
 

@@ -77,6 +77,19 @@ typedef struct sherd__tally {
     int64_t calls, bytes, nanoseconds;
 } sherd__tally;
 
+/* One move in the list of the last ones. */
+typedef struct sherd__moved {
+    const sherd_plan *plan; /* retained */
+    sherd_dtype dtype;
+} sherd__moved;
+
+/* A ring of `room`; 0 = no list is kept. */
+typedef struct sherd__moves {
+    sherd__moved *at;
+    int room;
+    int64_t count; /* of all that were put in */
+} sherd__moves;
+
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
 /* The ranks that differ from this one only in some axes of a mesh. */
@@ -187,6 +200,7 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    sherd__moves moves;
     sherd__watcher watcher;
     bool verify; /* SHERD_VERIFY */
 };
@@ -444,6 +458,10 @@ void sherd__log_clear(sherd_world *world);
 bool sherd__log_add(sherd_world *world, sherd__group *group);
 /* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
+
+/* ---- moves.c --------------------------------------------------------------------------------- */
+
+void sherd__moves_clear(sherd_world *world);
 
 /* ---- world.c --------------------------------------------------------------------------------- */
 

@@ -193,6 +193,9 @@ typedef struct sherd__move {
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin);
 
+/* A tensor has moved by a plan: it goes into the list of moves, where one is kept. */
+void sherd__moves_add(sherd_world *world, const sherd_plan *plan, sherd_dtype dtype);
+
 /* Run a SLICE or PARTITION step: local. False: the alarm ended a wait. */
 bool sherd__slice(sherd_world *world, const sherd__move *move);
 
