@@ -54,6 +54,7 @@ MISUSE(questions_to_no_world_have_an_answer)
     ANSWERS(memory.live_bytes == 0 && memory.peak_bytes == 0);
     ANSWERS(strcmp(info.kernels, "") == 0 && strcmp(info.gemm, "") == 0 && info.peak == 0);
     ANSWERS(sherd_comm_count(NULL) == 0 && !entry.op && !entry.axes && entry.calls == 0);
+    ANSWERS(sherd_comm_calls(NULL, NULL) == 0 && sherd_comm_bytes(NULL, NULL) == 0);
     sherd_world_memory_reset(NULL);
     sherd_world_fail_allocation(NULL, 1);
     sherd_world_fail(NULL, SHERD_EINVAL, "nobody hears it");
@@ -75,6 +76,9 @@ MISUSE(a_list_of_moves_has_a_length)
 
 MISUSE(a_log_has_no_entry_beyond_its_ends)
 {
+    sherd_comm_filter misspelt = {.op = "allreduce"}, way = {.direction = (sherd_comm_direction)9};
+
+    ANSWERS(sherd_comm_calls(m->world, &misspelt) == -1 && sherd_comm_bytes(m->world, &way) == -1);
     ANSWERS(!sherd_comm_get(m->world, -1).op);
     ANSWERS(!sherd_comm_get(m->world, sherd_comm_count(m->world)).op);
 }

@@ -88,6 +88,7 @@ static bool settle_output(sherd__node *node, sherd__result *out)
     }
     if (out->grad->layout == to)
         return true;
+    sherd__where_set(node->world, sherd__where_at(out->giver, true));
     moved = sherd__move_to(out->grad, to, false);
     if (!moved->storage)
         return false;
@@ -130,6 +131,8 @@ static bool deliver(queue *q, sherd__node *node, sherd_tensor *const *grad_in)
             return false;
         if (in->node && !push(q, in->node))
             return false;
+        if (in->node)
+            in->node->out[in->output].giver = node->place;
         if (in->node ? !sherd__add_grad(&in->node->out[in->output].grad, grad_in[i])
                      : !sherd__add_leaf_grad(in->leaf, grad_in[i]))
             return false;
@@ -146,6 +149,7 @@ static bool run_node(queue *q, sherd__node *node)
             return false;
         grad_out[j] = node->out[j].grad;
     }
+    sherd__where_set(q->world, sherd__where_at(node->place, true));
     node->backward->run(node, grad_out, grad_in);
     return !sherd__alarmed(q->world) && deliver(q, node, grad_in);
 }
@@ -227,6 +231,7 @@ void sherd_backward(sherd_tensor *loss)
     if (!loss || !is_loss(loss))
         return;
     bool recording = sherd_set_recording(world, false);
+    sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
     sherd_scope_begin(world);
     sherd_tensor *one = seed(loss);
     sherd__node *node = (sherd__node *)loss->node;
@@ -239,5 +244,6 @@ void sherd_backward(sherd_tensor *loss)
     sherd_scope_end(world);
     walk(&q);
     sherd__free(sherd__world_heap(world), q.at);
+    sherd__where_set(world, before);
     sherd_set_recording(world, recording);
 }

@@ -189,6 +189,7 @@ sherd__node *sherd__record_node(sherd_world *world, const sherd__backward *backw
     node->record.destroy = node_destroy;
     node->world = world;
     node->backward = backward;
+    node->place = sherd__place_in(sherd__where_now(world));
     node->order = ++sherd__tape_of(world)->order;
     node->ins = ins;
     node->outs = outs;

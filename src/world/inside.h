@@ -8,6 +8,7 @@
 #include "layout/mesh.h"
 #include "limit.h"
 #include "transport.h"
+#include "where.h"
 #include "world.h"
 
 enum { SHERD__TICKETS = 6 };
@@ -81,6 +82,7 @@ typedef struct sherd__tally {
 typedef struct sherd__moved {
     const sherd_plan *plan; /* retained */
     sherd_dtype dtype;
+    sherd__where where;
 } sherd__moved;
 
 /* A ring of `room`; 0 = no list is kept. */
@@ -200,6 +202,7 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
     bool verify; /* SHERD_VERIFY */
@@ -456,6 +459,11 @@ void sherd__groups_clear(sherd_world *world);
 void sherd__log_clear(sherd_world *world);
 /* Rows for all ops of a group; false for lack of memory. */
 bool sherd__log_add(sherd_world *world, sherd__group *group);
+/* The name of an op, one of SHERD__OPS. */
+const char *sherd__log_op(int op);
+/* One more call of an op of a group, that began at `start`. */
+void sherd__log_count(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
+                      int64_t start);
 /* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
 

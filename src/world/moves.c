@@ -36,7 +36,7 @@ void sherd__moves_add(sherd_world *world, const sherd_plan *plan, sherd_dtype dt
     sherd__plan_retain(plan);
     if (list->count >= list->room)
         sherd__plan_release(place->plan);
-    *place = (sherd__moved){plan, dtype};
+    *place = (sherd__moved){plan, dtype, world->counts.now};
     list->count++;
 }
 
@@ -86,5 +86,7 @@ sherd_move_entry sherd_moves_get(const sherd_world *world, int i)
                               .trace = plan->trace,
                               .dtype = moved->dtype,
                               .bytes_received = bytes_of(plan),
-                              .bytes_total = plan->price.recv_total_bytes};
+                              .bytes_total = plan->price.recv_total_bytes,
+                              .module = sherd__place_path(world, moved->where),
+                              .backward = moved->where & SHERD__BACKWARD};
 }

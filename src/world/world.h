@@ -169,6 +169,29 @@ bool sherd__block_ready(sherd_world *world, sherd__block *block);
 /* Wait until it may be written: also no peer reads it, and this rank's own begun calls on it are done. False: ended by the alarm. */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
 
+/* ---- whose calls they are --------------------------------------------------------------------- */
+
+/*
+ * What runs on this rank, for the comm log: a number that the rooms above hand down when they enter something, and put back
+ * when they leave. The number of a module's path (0 = none), and whether gradients are on their way.
+ */
+typedef unsigned sherd__where;
+enum { SHERD__BACKWARD = 1 };
+
+static inline sherd__where sherd__where_at(int place, bool backward)
+{
+    return (sherd__where)place << 1 | (backward ? SHERD__BACKWARD : 0);
+}
+static inline int sherd__place_in(sherd__where where)
+{
+    return (int)(where >> 1);
+}
+sherd__where sherd__where_now(const sherd_world *world);
+/* Returns what it was. */
+sherd__where sherd__where_set(sherd_world *world, sherd__where where);
+/* The number of a path, the same for equal paths: to be asked once for each module. 0: there are too many; -1: no memory. */
+int sherd__place_find(sherd_world *world, const char *path);
+
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 /* One tensor in a call. The source is strided; the result is contiguous and has the schedule's target box. */
