@@ -257,6 +257,8 @@ static void a_rank_outside_of_the_mesh_gets_no_data(sherd_world *world)
         CHECK_EQ(count_wrong(sherd_redistribute_to(t, "R", NULL), 1), 0);
     sherd_tensor *y = sherd_distribute_as(all_equal(world, shapes[1]), mesh, "S(1)", -1);
     CHECK_EQ(y->count == 0, !inside);
+    sherd_tensor *z = sherd_from_local_as(sherd_to_local(y), sherd_tensor_layout(y));
+    CHECK(sherd_tensor_layout(z) == sherd_tensor_layout(y) && z->count == y->count);
     CHECK_OK(sherd_world_check(world));
 }
 
