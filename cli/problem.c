@@ -139,18 +139,6 @@ sherd_status cli_read_from(cli_problem *p, const char *text)
 }
 
 /* A target given by placements alone keeps the source's cuts of the dims that the same axes shard. */
-static sherd_status keep_cuts(cli_problem *p)
-{
-    sherd__layout_spec spec = p->to->spec;
-
-    for (int d = 0; d < spec.ndim; d++) {
-        const sherd__dim *own = &p->from->spec.dim[d];
-        if (own->axes == spec.dim[d].axes && sherd__dim_shared(own, &spec.dim[d]) == own->axes)
-            spec.dim[d].cuts = own->cuts;
-    }
-    return sherd__layout_intern(&p->to, &spec);
-}
-
 sherd_status cli_read_to(cli_problem *p, const char *text)
 {
     const sherd_mesh *mesh = p->to_mesh ? p->to_mesh : p->mesh;
@@ -161,7 +149,7 @@ sherd_status cli_read_to(cli_problem *p, const char *text)
     sherd_status status =
         sherd_layout_parse_placements(&p->to, mesh, p->ndim, p->shape, text, cuts);
     if (status == SHERD_OK && !cuts && mesh == p->mesh)
-        status = keep_cuts(p);
+        status = sherd__layout_keep_cuts(&p->to, p->to, p->from);
     return status;
 }
 

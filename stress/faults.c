@@ -123,25 +123,16 @@ static unsigned meshes_of(const maker *m, const op *o)
     return s->mesh[from].members | s->mesh[to].members;
 }
 
-static bool is_empty(const layout_plan *l)
-{
-    bool empty = false;
-
-    for (int i = 0; i < l->ndim; i++)
-        empty |= l->shape[i] == 0;
-    return empty;
-}
-
 /*
- * Another target. Between meshes all ranks of the world make a call, and see; but of nothing there is no call: then it
- * is in the ledgers of both meshes, each for its own ranks.
+ * Another target. Where no call shows what moves between two meshes, it still is in the ledgers of both, each for its own
+ * ranks.
  */
 static bool change_target(maker *m, op *o)
 {
     const scene *s = m->p->scene;
     int from = mesh_of(m->p, o->src[0], m->f->at), to = m->p->layout[o->layout[0]].mesh;
 
-    if (o->mesh < 0 && is_empty(&m->p->layout[o->layout[0]]))
+    if (o->mesh < 0 && !o->shows)
         o->shows = shows_at(m, s->mesh[from].members) || shows_at(m, s->mesh[to].members);
     return change_layout(m, o, 0);
 }

@@ -243,6 +243,28 @@ static void draw_options(writer *w, op *o, int src, bool across)
     }
 }
 
+/*
+ * Whether a move to another layout is seen by all ranks of the source's mesh: also where nothing travels, it is in the ledger.
+ * Between meshes it is a call of the world, which all see; but if nothing travels there is none, and what a rank in neither
+ * mesh does then is nobody's business.
+ */
+static bool is_seen(writer *w, int src, int to)
+{
+    const sherd_layout *from = layout_of(w, w->slot[src].layout), *target = layout_of(w, to);
+    const sherd_plan *plan;
+    bool travels = false;
+
+    if (sherd_layout_mesh(from) == sherd_layout_mesh(target))
+        return true;
+    if (sherd_plan_create(&plan, from, target, w->slot[src].dtype, NULL))
+        return false;
+    for (int i = 0; i < sherd_plan_steps(plan); i++) {
+        sherd_step_kind kind = sherd_plan_step(plan, i)->kind;
+        travels |= kind != SHERD_STEP_SLICE && kind != SHERD_STEP_PARTITION;
+    }
+    return travels;
+}
+
 /* A move of a slot to anywhere. */
 static bool move_slot(writer *w, int src)
 {
@@ -260,8 +282,9 @@ static bool move_slot(writer *w, int src)
     o->src[0] = src;
     o->layout[0] = to;
     draw_options(w, o, src, across);
-    o->shows = w->slot[src].layout >= 0 && w->slot[src].layout != to;
-    o->stays = !o->shows;
+    bool moves = w->slot[src].layout >= 0 && w->slot[src].layout != to;
+    o->shows = moves && is_seen(w, src, to);
+    o->stays = !moves;
     what.dtype = o->dtype;
     if (o->flag) {
         what.storage = w->storages++;
@@ -307,7 +330,7 @@ bool write_many(writer *w)
         o->src[i] = src[i];
         o->layout[i] = to[i];
         bool moves = w->slot[src[i]].layout >= 0 && w->slot[src[i]].layout != to[i];
-        o->shows |= moves;
+        o->shows |= moves && is_seen(w, src[i], to[i]);
         o->stays |= (unsigned)!moves << i;
         fill_slot(w, o, take_slot(w), moved(w, src[i], to[i]));
     }

@@ -66,7 +66,11 @@ static void look_at_slot(runner *u)
         return;
     if (one_in(&u->noise, 2))
         sherd_tensor_text(t);
-    if (!sherd_tensor_read(t))
+    if (one_in(&u->noise, 2) && !sherd_is_ready(t))
+        return;
+    if (one_in(&u->noise, 2) && sherd_tensor_failed(sherd_wait(t)))
+        u->must_fail = true;
+    else if (!sherd_tensor_read(t))
         u->must_fail = true;
 }
 
@@ -76,6 +80,12 @@ static void ask(runner *u)
         sherd_comm_reset(u->world);
     for (int i = 0; i < sherd_comm_count(u->world); i++)
         sherd_comm_get(u->world, i);
+    sherd_comm_calls(u->world, &(sherd_comm_filter){.direction = SHERD_COMM_BACKWARD});
+    for (int i = 0; i < sherd_moves_count(u->world); i++)
+        if (!sherd_moves_get(u->world, i).trace)
+            say_wrong(u, "a move in the list says nothing");
+    if (one_in(&u->noise, 4) && sherd_moves_keep(u->world, roll(&u->noise, 20)))
+        return; /* for lack of memory: it is needed for nothing */
     sherd_world_memory_reset(u->world);
     sherd_saved_bytes(u->world);
     sherd_world_error(u->world);

@@ -155,7 +155,6 @@ static void what_does_not_fit_is_refused(sherd_world *world)
         {"ij,jk-ik", "a - must be an ->"},
         {"...j,jk->k", "the result must have ... too"},
         {"ijl,jk->ik", "operand 0 must have 3 dims"},
-        {"ij,kl...->...", "the result has a letter"},
         {"ij,ji->", "dim 1 of a is 3, dim 0 of b is 4: they must be equal"},
     };
     sherd_tensor *in[] = {sherd_constant(world, SHERD_F32, (int64_t[]){5, 3}, 2, 1),
@@ -164,7 +163,7 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     for (int i = 0; i < LEN(wrong); i++) {
         CHECK(sherd_tensor_failed(sherd_einsum(wrong[i].text, in, 2)));
         CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
-        if (i != 10 && !CHECK(strstr(sherd_world_error(world), wrong[i].error) != NULL))
+        if (!CHECK(strstr(sherd_world_error(world), wrong[i].error) != NULL))
             fprintf(stderr, "  \"%s\": %s\n", wrong[i].text ? wrong[i].text : "NULL",
                     sherd_world_error(world));
     }

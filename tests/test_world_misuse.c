@@ -54,14 +54,31 @@ MISUSE(questions_to_no_world_have_an_answer)
     ANSWERS(memory.live_bytes == 0 && memory.peak_bytes == 0);
     ANSWERS(strcmp(info.kernels, "") == 0 && strcmp(info.gemm, "") == 0 && info.peak == 0);
     ANSWERS(sherd_comm_count(NULL) == 0 && !entry.op && !entry.axes && entry.calls == 0);
+    ANSWERS(sherd_comm_calls(NULL, NULL) == 0 && sherd_comm_bytes(NULL, NULL) == 0);
     sherd_world_memory_reset(NULL);
     sherd_world_fail_allocation(NULL, 1);
     sherd_world_fail(NULL, SHERD_EINVAL, "nobody hears it");
     sherd_comm_reset(NULL);
 }
 
+MISUSE(a_list_of_moves_has_a_length)
+{
+    sherd_move_entry none = sherd_moves_get(NULL, 0);
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_moves_keep(NULL, 1));
+    ANSWERS(sherd_moves_count(NULL) == 0 && !none.from && !none.trace && none.bytes_total == 0);
+    REFUSES(SHERD_EINVAL, sherd_moves_keep(m->world, -1));
+    REFUSES(SHERD_ELIMIT, sherd_moves_keep(m->world, SHERD_MAX_MOVES + 1));
+    ANSWERS(sherd_moves_keep(m->world, 1) == SHERD_OK && sherd_moves_count(m->world) == 0);
+    ANSWERS(!sherd_moves_get(m->world, 0).from && !sherd_moves_get(m->world, -1).from);
+    ANSWERS(sherd_moves_keep(m->world, 0) == SHERD_OK);
+}
+
 MISUSE(a_log_has_no_entry_beyond_its_ends)
 {
+    sherd_comm_filter misspelt = {.op = "allreduce"}, way = {.direction = (sherd_comm_direction)9};
+
+    ANSWERS(sherd_comm_calls(m->world, &misspelt) == -1 && sherd_comm_bytes(m->world, &way) == -1);
     ANSWERS(!sherd_comm_get(m->world, -1).op);
     ANSWERS(!sherd_comm_get(m->world, sherd_comm_count(m->world)).op);
 }
@@ -292,6 +309,16 @@ MISUSE(questions_to_no_layout_have_an_answer)
     ANSWERS(sherd_layout_placement(layout, 1).kind == SHERD_REPLICATE);
     ANSWERS(none.ndim == 0 && beyond.ndim == 2 && beyond.size[0] == 0);
     ANSWERS(sherd_layout_boxes(layout, -1) == 0 && sherd_layout_boxes(layout, 1 << 30) == 0);
+    ANSWERS(sherd_layout_dim_axes(NULL, 0) == 0 && sherd_layout_dim_axes(layout, 2) == 0);
+    ANSWERS(sherd_layout_dim_axis(NULL, 0, 0) == -1 && sherd_layout_dim_axis(layout, -1, 0) == -1);
+    ANSWERS(sherd_layout_dim_axis(layout, 0, 1) == -1 &&
+            sherd_layout_dim_axis(layout, 0, -1) == -1);
+    ANSWERS(sherd_layout_order(NULL, 0) == -1 && sherd_layout_order(layout, -1) == -1);
+    ANSWERS(sherd_layout_order(layout, 1) == -1 && sherd_layout_dim_shards(NULL, 0) == 0);
+    ANSWERS(sherd_layout_dim_shards(layout, -1) == 0 && sherd_layout_dim_cut(NULL, 0, 0) == -1);
+    ANSWERS(sherd_layout_dim_cut(layout, 2, 0) == -1 && sherd_layout_dim_cut(layout, 0, -1) == -1);
+    ANSWERS(sherd_layout_dim_cut(layout, 0, INT64_MAX) == -1);
+    ANSWERS(!sherd_layout_dim_has_cuts(NULL, 0) && !sherd_layout_dim_has_cuts(layout, 9));
     ANSWERS(strcmp(sherd_layout_text(NULL), "") == 0);
     ANSWERS(sherd_layout_retain(NULL) == NULL);
     sherd_layout_release(NULL);
@@ -345,6 +372,7 @@ MISUSE(a_price_needs_a_text)
 static const check_test tests[] = {
     {TEST(numbers_that_mean_nothing_have_a_name), {1}},
     {TEST(questions_to_no_world_have_an_answer), {1, 2}},
+    {TEST(a_list_of_moves_has_a_length), {1, 2}},
     {TEST(a_log_has_no_entry_beyond_its_ends), {1, 2}},
     {TEST(no_world_opens_without_a_place_for_it), {1, 2}},
     {TEST(a_world_is_closed_by_whom_it_belongs_to), {1, 2}},

@@ -160,6 +160,33 @@ SHERD_API const int64_t *sherd_layout_shape(const sherd_layout *layout);
 /** What an axis of the layout's mesh does. @local @errors none; replicate if there is no such axis */
 SHERD_API sherd_placement sherd_layout_placement(const sherd_layout *layout, int axis);
 
+/** How many axes shard a dim; 0 if none does, or there is no such dim. @local @errors none */
+SHERD_API int sherd_layout_dim_axes(const sherd_layout *layout, int dim);
+
+/** The i-th axis of the layout's mesh that shards a dim, 0 = the outermost; -1 if there is none. @local @errors none */
+SHERD_API int sherd_layout_dim_axis(const sherd_layout *layout, int dim, int i);
+
+/**
+ * The place of an axis in the shard order of its dim, as in sherd_layout_options: 0 = outermost.
+ *
+ * @local   @errors none; -1 if it shards no dim, or there is no such axis
+ */
+SHERD_API int sherd_layout_order(const sherd_layout *layout, int axis);
+
+/** How many shards a dim has, 1 if no axis shards it; 0 if there is no such dim. @local @errors none */
+SHERD_API int64_t sherd_layout_dim_shards(const sherd_layout *layout, int dim);
+
+/**
+ * The i-th boundary between the shards of a dim, from 0 (where i is 0) to the dim's size (where i is the number of shards):
+ * shard i holds [cut i, cut i+1). Default cuts are computed, not stored.
+ *
+ * @local   @errors none; -1 if there is no such dim or boundary
+ */
+SHERD_API int64_t sherd_layout_dim_cut(const sherd_layout *layout, int dim, int64_t i);
+
+/** Whether a dim has other cuts than the default; then they stand in the layout's text. @local @errors none; false if there is no such dim */
+SHERD_API bool sherd_layout_dim_has_cuts(const sherd_layout *layout, int dim);
+
 /** How many boxes a rank holds: 1 today, 0 for a rank that is not in the mesh. @local @errors none */
 SHERD_API int sherd_layout_boxes(const sherd_layout *layout, int rank);
 

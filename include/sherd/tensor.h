@@ -188,6 +188,10 @@ SHERD_API int64_t sherd_tensor_count(const sherd_tensor *t);
 SHERD_API const sherd_layout *sherd_tensor_layout(const sherd_tensor *t);
 /** The box of global indices that this rank holds; the whole shape of a plain tensor. @local @errors none */
 SHERD_API sherd_box sherd_tensor_box(const sherd_tensor *t);
+/** Where this rank's box begins in a dim; 0 if there is no such dim. @local @errors none */
+SHERD_API int64_t sherd_tensor_offset(const sherd_tensor *t, int dim);
+/** The size of this rank's box in a dim; 0 if there is no such dim. @local @errors none */
+SHERD_API int64_t sherd_tensor_size(const sherd_tensor *t, int dim);
 /**
  * Whether this is the failed tensor, or NULL. For what stays on this rank only: ranks may differ here, at one line, so
  * never put a collective call behind it; decide on the status of sherd_world_check (see world.h).
@@ -236,6 +240,24 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 SHERD_API void *sherd_tensor_write(sherd_tensor *t);
 
 /**
+ * Whether the data is there: sherd_tensor_read would not wait for a call that was begun (sherd_redistribute_options). Goes on
+ * with calls in flight as far as it can, so asking again comes to an end; data moves on the CPU only in calls of sherd.
+ *
+ * @local   never blocks
+ * @errors  none; true for the failed tensor and after the alarm, where there is nothing to wait for; false for NULL
+ */
+SHERD_API bool sherd_is_ready(sherd_tensor *t);
+
+/**
+ * Wait until the data is there. Returns the tensor.
+ *
+ * @local   blocks while the tensor is the result of a call in flight
+ * @owns    `t` itself, which stays where it belongs; the failed tensor after a failure
+ * @errors  those of the call that was begun; EPEER
+ */
+SHERD_API sherd_tensor *sherd_wait(sherd_tensor *t);
+
+/**
  * The value of a tensor of one element. NaN after the alarm, and of NULL.
  *
  * @collective the tensor's mesh, if it is distributed and not replicated everywhere
@@ -276,6 +298,16 @@ SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *
                                          const sherd_from_local_options *options);
 
 /**
+ * A distributed tensor of this layout out of each rank's own piece, which must be its box: sherd_from_local where shape,
+ * placements, order and cuts are those of a layout that is there already.
+ *
+ * @collective the mesh of `layout`
+ * @owns       the result belongs to the scope
+ * @errors     as sherd_from_local
+ */
+SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_layout *layout);
+
+/**
  * This rank's piece as a plain tensor that shares the storage and remembers its layout.
  *
  * Gradient: taken in the layout of the forward; where that has a pending sum, replicated.
@@ -296,8 +328,20 @@ SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
  */
 SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
 
+/**
+ * Spread a plain tensor over a mesh as a text says: the texts of sherd_redistribute_to, for the rest as sherd_distribute.
+ *
+ * @collective the mesh
+ * @shapes     mesh: also a sub-mesh, then the text is of its axes; root: as in sherd_distribute
+ * @numerics   values are copied bit for bit
+ * @owns       the result belongs to the scope; `t` and `text` are only read
+ * @errors     EINVAL with the text, the column and what was expected; otherwise as sherd_distribute
+ */
+SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *mesh,
+                                            const char *text, int root);
+
 typedef struct sherd_redistribute_options {
-    /* return at once; the data is complete when it is first read (a CPU arena moves it then) */
+    /* return at once; the data is complete when it is first read (a CPU arena moves it then), or sherd_wait returns */
     bool begin;
     /* the tensor is cast to this before it moves, and so is the result; SHERD_DTYPE_NONE = its own */
     sherd_dtype forward_dtype;
@@ -328,6 +372,26 @@ SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *
                                            const sherd_redistribute_options *options);
 
 /**
+ * Move a tensor to where a text says, on its own mesh; for the rest as sherd_redistribute.
+ *
+ *     sherd_redistribute_to(t, "S(0)R", NULL)             placements, one per axis of the (root) mesh. A dim that the same axes
+ *                                                         shard in the same order as before keeps its cuts
+ *     sherd_redistribute_to(t, "S(0)[1]S(0)[0]", NULL)    with a shard order
+ *     sherd_redistribute_to(t, "S(0)R 0:4,6", NULL)       with cuts: then all other dims have the default ones
+ *     sherd_redistribute_to(t, "[10(x:4,6),8]", NULL)     dims, as in the text of a layout; a dtype before them and the mesh
+ *                                                         behind, if they are there, must be those of the tensor
+ *
+ * @collective as sherd_redistribute
+ * @shapes     options: NULL = all zero
+ * @numerics   as sherd_redistribute
+ * @owns       as sherd_redistribute; `text` is only read
+ * @errors     EINVAL with the text, the column and what was expected; ENOTSUP a _S(dim,factor) that is no shard order;
+ *             otherwise as sherd_redistribute
+ */
+SHERD_API sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
+                                              const sherd_redistribute_options *options);
+
+/**
  * Move many tensors at once: one call per group and step, however many tensors. Not recorded.
  *
  * @collective all meshes that tensors are on or go to, with one and the same list; the world, where one goes to another mesh
@@ -346,6 +410,22 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
  * @errors     EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_full(sherd_tensor *t);
+
+/**
+ * Copy the values of the whole tensor, row-major, into memory of the caller's, on every rank or on one.
+ *
+ * Whether they are there: true on the ranks that were asked, false on the others, on ranks outside of the mesh, and after a
+ * failure. As with sherd_tensor_failed, ranks differ here: decide on the status of sherd_world_check.
+ *
+ * @collective the tensor's mesh; local for a plain tensor
+ * @shapes     out: all elements of `dtype`, `bytes` of room; looked at only where values go. dtype: SHERD_DTYPE_NONE = the
+ *             tensor's own. rank: the world rank that gets the values, or -1: each one. Of a plain tensor they are its own
+ * @numerics   a pending reduction is added in rank order; another dtype as sherd_cast
+ * @owns       `out` stays the caller's; while it runs, a rank that gets the values holds them in tensor storage too
+ * @errors     EINVAL `out` NULL or too small, a dtype or a rank that is none, a rank outside of the mesh; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API bool sherd_full_read(void *out, size_t bytes, sherd_tensor *t, sherd_dtype dtype,
+                               int rank);
 
 SHERD_END
 

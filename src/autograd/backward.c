@@ -88,6 +88,7 @@ static bool settle_output(sherd_node *node, sherd__result *out)
     }
     if (out->grad->layout == to)
         return true;
+    sherd__where_set(node->world, sherd__where_at(out->giver, true));
     moved = sherd__move_to(out->grad, to, false);
     if (!moved->storage)
         return false;
@@ -130,6 +131,8 @@ static bool deliver(queue *q, sherd_node *node, sherd_tensor *const *grad_in)
             return false;
         if (in->node && !push(q, in->node))
             return false;
+        if (in->node)
+            in->node->out[in->output].giver = node->place;
         if (in->node ? !sherd__add_grad(&in->node->out[in->output].grad, grad_in[i])
                      : !sherd__add_leaf_grad(in->leaf, grad_in[i]))
             return false;
@@ -146,6 +149,7 @@ static bool run_node(queue *q, sherd_node *node)
             return false;
         grad_out[j] = node->out[j].grad;
     }
+    sherd__where_set(q->world, sherd__where_at(node->place, true));
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
     node->op->backward(node, grad_out, grad_in);
     return !sherd__alarmed(q->world) && deliver(q, node, grad_in);
@@ -228,6 +232,7 @@ void sherd_backward(sherd_tensor *loss)
     if (!loss || !is_loss(loss))
         return;
     bool recording = sherd_set_recording(world, false);
+    sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
     sherd_scope_begin(world);
     sherd_tensor *one = seed(loss);
     sherd_node *node = (sherd_node *)loss->node;
@@ -240,5 +245,6 @@ void sherd_backward(sherd_tensor *loss)
     sherd_scope_end(world);
     walk(&q);
     sherd__free(sherd__world_heap(world), q.at);
+    sherd__where_set(world, before);
     sherd_set_recording(world, recording);
 }

@@ -180,7 +180,10 @@ sherd_tensor *sherd_grad(sherd_tensor *leaf)
         return sherd__fail_diag(leaf->world, true);
     if (grad->layout == to)
         return grad;
+    sherd__where before = sherd__where_now(leaf->world);
+    sherd__where_set(leaf->world, before | SHERD__BACKWARD);
     grad = sherd__move_to(grad, to, false);
+    sherd__where_set(leaf->world, before);
     if (grad->storage)
         sherd__set_grad(leaf, grad);
     return grad;

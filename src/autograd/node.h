@@ -22,6 +22,7 @@ typedef struct sherd__result {
     sherd_dtype dtype;
     int ndim;
     sherd_tensor *grad; /* counted; what has come so far in this backward */
+    int giver;          /* the place of the node that it came from last, for the comm log */
 } sherd__result;
 
 /*
@@ -51,6 +52,7 @@ struct sherd_node {
     sherd__record record; /* counts tensors, later nodes, and a running backward */
     sherd_world *world;
     const sherd_op *op;
+    int place;      /* the module that recorded it, for the comm log */
     uint64_t order; /* later nodes have higher numbers, on all ranks alike */
     bool done;      /* its backward has run */
     bool broken;    /* something could not be saved */

@@ -214,6 +214,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
         return NULL;
     }
     node->op = op;
+    node->place = sherd__place_in(sherd__where_now(world));
     if (attrs_bytes > 0)
         memcpy(node->attributes, attrs, attrs_bytes);
     for (int i = 0; i < ins; i++)

@@ -121,3 +121,54 @@ sherd_placement sherd_layout_placement(const sherd_layout *layout, int axis)
                 return sherd_shard(d);
     return sherd_replicate();
 }
+
+/* ---- how a dim is sharded -------------------------------------------------------------------- */
+
+static const sherd__dim *dim_of(const sherd_layout *layout, int dim)
+{
+    return layout && dim >= 0 && dim < layout->spec.ndim ? &layout->spec.dim[dim] : NULL;
+}
+
+int sherd_layout_dim_axes(const sherd_layout *layout, int dim)
+{
+    const sherd__dim *d = dim_of(layout, dim);
+
+    return d ? d->axes : 0;
+}
+
+int sherd_layout_dim_axis(const sherd_layout *layout, int dim, int i)
+{
+    const sherd__dim *d = dim_of(layout, dim);
+
+    return d && i >= 0 && i < d->axes ? d->axis[i] : -1;
+}
+
+int sherd_layout_order(const sherd_layout *layout, int axis)
+{
+    for (int d = 0; d < sherd_layout_ndim(layout); d++)
+        for (int i = 0; i < layout->spec.dim[d].axes; i++)
+            if (layout->spec.dim[d].axis[i] == axis)
+                return i;
+    return -1;
+}
+
+int64_t sherd_layout_dim_shards(const sherd_layout *layout, int dim)
+{
+    const sherd__dim *d = dim_of(layout, dim);
+
+    return d ? sherd__dim_parts(layout->spec.mesh, d) : 0;
+}
+
+int64_t sherd_layout_dim_cut(const sherd_layout *layout, int dim, int64_t i)
+{
+    if (i < 0 || !dim_of(layout, dim) || i > sherd_layout_dim_shards(layout, dim))
+        return -1;
+    return sherd__dim_cut(layout->spec.mesh, &layout->spec.dim[dim], layout->spec.shape[dim], i);
+}
+
+bool sherd_layout_dim_has_cuts(const sherd_layout *layout, int dim)
+{
+    const sherd__dim *d = dim_of(layout, dim);
+
+    return d && d->cuts;
+}

@@ -169,6 +169,15 @@ void sherd__dim_refine(const sherd_mesh *mesh, const sherd__dim *from, int keep,
     }
 }
 
+int64_t sherd__dim_cut(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t i)
+{
+    int64_t lo, hi = 0;
+
+    if (i > 0)
+        merged_interval(mesh, dim, n, dim->axes, i - 1, &lo, &hi);
+    return hi;
+}
+
 void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts)
 {
     sherd__dim_refine(mesh, dim, dim->axes, dim, n, cuts);

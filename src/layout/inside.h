@@ -39,6 +39,9 @@ sherd_status sherd__dtype_scan(sherd_dtype *out, sherd__diag *diag, const char *
  */
 sherd_status sherd__sizes_scan(int64_t **out, sherd__space *space, const char *function,
                                sherd__scanner *s, int64_t parts, int64_t n);
+/* As sherd__target_read, of a text that shows dims. */
+sherd_status sherd__dims_read(const sherd_layout **out, const sherd__target *target,
+                              const char *text);
 /* The reduce op with this name; false if there is none. */
 bool sherd__reduce_op_find(const char *name, sherd_reduce_op *out);
 /* The reduce ops, for messages. */

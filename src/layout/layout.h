@@ -62,6 +62,27 @@ sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_
 sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
                                 int *dtype);
 
+/* Whose layout a text says: that of a tensor which is there already. */
+typedef struct sherd__target {
+    const char *function;   /* for errors */
+    const sherd_mesh *mesh; /* a sub-mesh: placements are those of its axes */
+    sherd_dtype dtype;      /* the only one that the text may name */
+    int ndim;
+    const int64_t *shape;
+    const sherd_layout *from; /* on that mesh; NULL = none */
+} sherd__target;
+
+/*
+ * Where a tensor is to lie: placements, "S(0)[1]S(0)[0]", which without cuts keep those that `from` has of a dim that the
+ * same axes shard; placements and cuts, "S(0)R 0:4,6"; or dims, "[10(x:4,6),8] P(sum:y)", where dtype and mesh may stand
+ * as in a layout's full text. Local. Errors as sherd_layout_parse_placements and sherd_layout_parse.
+ */
+sherd_status sherd__target_read(const sherd_layout **out, const sherd__target *target,
+                                const char *text);
+/* The same layout with the cuts that `from`, on the same mesh, has of the dims that the same axes shard. */
+sherd_status sherd__layout_keep_cuts(const sherd_layout **out, const sherd_layout *layout,
+                                     const sherd_layout *from);
+
 /*
  * A shape "8x16" or "scalar" into shape[SHERD_MAX_DIMS] and *ndim; a dtype "bf16". Errors name `function` and the
  * column: EINVAL; ELIMIT 2^62 elements or more.
@@ -94,6 +115,8 @@ void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t 
 bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
 /* How many outermost axes a and b share so that the merged cuts at that depth are equal too. */
 int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
+/* The i-th of the parts+1 cuts of a dim. */
+int64_t sherd__dim_cut(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t i);
 /* Cuts [parts+1] of a dim, its own or the default, written out. */
 void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts);
 

@@ -2,7 +2,8 @@
 /*
  * The full text of a layout read: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh stands at the
  * end, so the text is read twice: first its form, noting where names and sizes stand; then, with
- * the mesh known, what they mean.
+ * the mesh known, what they mean. Where the text is of a tensor that is there already, its mesh
+ * and shape are known before, and the text must be of them.
  */
 #include "inside.h"
 
@@ -23,6 +24,7 @@ typedef struct pending_note {
 typedef struct reader {
     const char *function;
     sherd__space *space;
+    const sherd__target *target; /* NULL: any tensor */
     const sherd_mesh *mesh;
     sherd__scanner s;
     int dims, pendings;
@@ -46,7 +48,12 @@ static sherd_status scan_dtype(reader *r, sherd_dtype *dtype)
         return SHERD_OK;
     if (*r->s.at < 'A') /* not the letter of a dtype */
         return EXPECTED(r, "a dtype, or [ and the dims");
-    return sherd__dtype_scan(dtype, r->space->diag, r->function, &r->s);
+    const sherd__scanner start = r->s;
+    sherd_status status = sherd__dtype_scan(dtype, r->space->diag, r->function, &r->s);
+    if (status == SHERD_OK && r->target && *dtype != r->target->dtype)
+        return sherd__expected(r->space->diag, r->function, &start, "%s, the dtype of the tensor",
+                               sherd_dtype_name(r->target->dtype));
+    return status;
 }
 
 /* A name that is looked up later. */
@@ -70,9 +77,26 @@ static bool skip_sizes(reader *r)
     return true;
 }
 
+/* The size of the next dim; that of the tensor. */
+static sherd_status scan_size(reader *r)
+{
+    const sherd__target *target = r->target;
+    int d = r->dims;
+
+    sherd__skip_blanks(&r->s);
+    const sherd__scanner start = r->s;
+    if (target && d >= target->ndim)
+        return EXPECTED(r, "no further dim: the tensor has %d", target->ndim);
+    sherd_status status = sherd__size_scan(r->shape, &r->dims, r->space->diag, r->function, &r->s);
+    if (status == SHERD_OK && target && r->shape[d] != target->shape[d])
+        return sherd__expected(r->space->diag, r->function, &start, "%lld, the size of dim %d",
+                               (long long)target->shape[d], d);
+    return status;
+}
+
 static sherd_status scan_dim(reader *r)
 {
-    sherd_status status = sherd__size_scan(r->shape, &r->dims, r->space->diag, r->function, &r->s);
+    sherd_status status = scan_size(r);
 
     if (status != SHERD_OK)
         return status;
@@ -102,11 +126,13 @@ static sherd_status scan_dims(reader *r)
 
     if (!sherd__take(&r->s, "["))
         return EXPECTED(r, "[ and the dims");
-    if (sherd__take(&r->s, "]"))
+    if (!(r->target && r->target->ndim > 0) && sherd__take(&r->s, "]"))
         return SHERD_OK;
     do
         status = scan_dim(r);
     while (status == SHERD_OK && sherd__take(&r->s, ","));
+    if (status == SHERD_OK && r->target && r->dims < r->target->ndim)
+        return EXPECTED(r, ", and dim %d: the tensor has %d", r->dims, r->target->ndim);
     if (status == SHERD_OK && !sherd__take(&r->s, "]"))
         status = EXPECTED(r, ", or ]");
     return status;
@@ -136,6 +162,21 @@ static sherd_status scan_pending(reader *r)
     if (!sherd__take(&r->s, ")"))
         return EXPECTED(r, ")");
     return SHERD_OK;
+}
+
+/* The mesh is known: it may be said, as it is written. */
+static sherd_status scan_known_mesh(reader *r)
+{
+    const char *text = sherd_mesh_root(r->target->mesh)->text;
+
+    r->mesh = r->target->mesh;
+    if (sherd__at_end(&r->s))
+        return SHERD_OK;
+    if (!sherd__take(&r->s, "on") || !sherd__take(&r->s, "("))
+        return EXPECTED(r, "P(op:axis), on (%s) or the end", text);
+    if (!sherd__take(&r->s, text) || !sherd__take(&r->s, ")"))
+        return EXPECTED(r, "%s), the mesh of the tensor", text);
+    return sherd__at_end(&r->s) ? SHERD_OK : EXPECTED(r, "the end");
 }
 
 /* " on (mesh)" and the end. */
@@ -221,23 +262,39 @@ static sherd_status make(reader *r, const sherd_layout **out)
     return status;
 }
 
+static sherd_status read(const sherd_layout **out, reader *r, sherd_dtype *dtype)
+{
+    *out = NULL;
+    sherd_status status = scan_dtype(r, dtype);
+    if (status == SHERD_OK)
+        status = scan_dims(r);
+    while (status == SHERD_OK && sherd__take(&r->s, "P"))
+        status = scan_pending(r);
+    if (status == SHERD_OK)
+        status = r->target ? scan_known_mesh(r) : scan_mesh(r);
+    return status == SHERD_OK ? make(r, out) : status;
+}
+
 sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
                                 int *dtype)
 {
     reader r = {.function = "sherd_layout_parse", .space = space, .s = {text, text}};
     sherd_dtype type;
 
-    *out = NULL;
-    sherd_status status = scan_dtype(&r, &type);
-    if (status == SHERD_OK)
-        status = scan_dims(&r);
-    while (status == SHERD_OK && sherd__take(&r.s, "P"))
-        status = scan_pending(&r);
-    if (status == SHERD_OK)
-        status = scan_mesh(&r);
-    if (status == SHERD_OK)
-        status = make(&r, out);
+    sherd_status status = read(out, &r, &type);
     if (status == SHERD_OK && dtype)
         *dtype = (int)type;
     return status;
+}
+
+sherd_status sherd__dims_read(const sherd_layout **out, const sherd__target *target,
+                              const char *text)
+{
+    reader r = {.function = target->function,
+                .space = target->mesh->space,
+                .target = target,
+                .s = {text, text}};
+    sherd_dtype type;
+
+    return read(out, &r, &type);
 }

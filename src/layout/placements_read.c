@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placements and cuts read from text: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2". PyTorch's
+ * Placements and cuts read from text: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2"; and what says where a tensor is to lie. PyTorch's
  * _S(dim,factor) is read where it says a shard order: factor is then the product of the extents of
  * the later mesh axes that cut the dim before this one. Any other _S spreads a rank's part over
  * several boxes and is refused.
@@ -23,6 +23,7 @@ typedef struct reader {
     const sherd_mesh *mesh;
     int ndim;
     sherd__scanner s;
+    const char *end; /* of the placements, where cuts may follow */
     noted items[SHERD_MAX_AXES];
 } reader;
 
@@ -254,12 +255,11 @@ static int64_t parts_of(const reader *r, int dim)
 }
 
 /* "0:4,6;1:2,2" into sizes[ndim], memory that the caller frees also after a failure. */
-static sherd_status scan_cuts(reader *r, const char *cuts, const int64_t *shape, int64_t **sizes)
+static sherd_status scan_cuts(reader *r, const int64_t *shape, int64_t **sizes)
 {
     sherd__space *space = r->mesh->space;
     int dim;
 
-    r->s = (sherd__scanner){cuts, cuts};
     if (sherd__at_end(&r->s))
         return SHERD_OK;
     do {
@@ -288,19 +288,57 @@ static sherd_status scan_cuts(reader *r, const char *cuts, const int64_t *shape,
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static sherd_status scan_placements(reader *r, const char *placements, int *order)
+/* Whether what follows are cuts: they begin with a dim. */
+static bool at_cuts(reader *r)
+{
+    int64_t dim;
+    sherd__scanner s = r->s;
+
+    return sherd__take_integer(&s, &dim);
+}
+
+static sherd_status scan_placements(reader *r, const char *placements, bool cuts_behind, int *order)
 {
     sherd_status status = SHERD_OK;
 
     r->s = (sherd__scanner){placements, placements};
     for (int i = 0; i < r->mesh->axes && status == SHERD_OK; i++)
         status = scan_item(r, i);
-    if (status == SHERD_OK && !sherd__at_end(&r->s))
+    if (status == SHERD_OK && !sherd__at_end(&r->s) && !(cuts_behind && at_cuts(r)))
         status =
             sherd__expected(r->mesh->space->diag, r->function, &r->s,
                             "the end: the mesh (%s) has %d axes", r->mesh->text, r->mesh->axes);
+    sherd__skip_blanks(&r->s);
+    r->end = r->s.at;
     for (int d = 0; d < r->ndim && status == SHERD_OK; d++)
         status = find_order(r, d, order);
+    return status;
+}
+
+/* `cuts`: NULL = they may stand behind the placements. */
+static sherd_status read(const sherd_layout **out, reader *r, const int64_t *shape,
+                         const char *placements, const char *cuts)
+{
+    const sherd_mesh *mesh = r->mesh;
+    int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
+    const int64_t *views[SHERD_MAX_DIMS];
+    sherd_placement placement[SHERD_MAX_AXES];
+    int order[SHERD_MAX_AXES] = {0};
+    sherd_layout_options options = {order, views};
+
+    sherd_status status = scan_placements(r, placements, !cuts, order);
+    if (cuts)
+        r->s = (sherd__scanner){cuts, cuts};
+    if (status == SHERD_OK)
+        status = scan_cuts(r, shape, sizes);
+    for (int d = 0; d < SHERD_MAX_DIMS; d++)
+        views[d] = sizes[d];
+    for (int i = 0; i < mesh->axes; i++)
+        placement[i] = r->items[i].placement;
+    if (status == SHERD_OK)
+        status = sherd__layout_build(out, r->function, mesh, r->ndim, shape, placement, &options);
+    for (int d = 0; d < SHERD_MAX_DIMS; d++)
+        sherd__free(mesh->space->heap, sizes[d]);
     return status;
 }
 
@@ -314,11 +352,6 @@ sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd
                                     {"placements", placements},
                                     {NULL, NULL}};
     reader r = {.function = "sherd_layout_parse_placements", .mesh = mesh, .ndim = ndim};
-    int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
-    const int64_t *views[SHERD_MAX_DIMS];
-    sherd_placement placement[SHERD_MAX_AXES];
-    int order[SHERD_MAX_AXES] = {0};
-    sherd_layout_options options = {order, views};
 
     if (out)
         *out = NULL;
@@ -327,16 +360,40 @@ sherd_status sherd_layout_parse_placements(const sherd_layout **out, const sherd
     if (ndim < 0 || ndim > SHERD_MAX_DIMS)
         return sherd__fail(mesh->space->diag, ndim < 0 ? SHERD_EINVAL : SHERD_ELIMIT,
                            "%s: %d dims, not 0 to %d", r.function, ndim, SHERD_MAX_DIMS);
-    sherd_status status = scan_placements(&r, placements, order);
-    if (status == SHERD_OK && cuts)
-        status = scan_cuts(&r, cuts, shape, sizes);
-    for (int d = 0; d < SHERD_MAX_DIMS; d++)
-        views[d] = sizes[d];
-    for (int i = 0; i < mesh->axes; i++)
-        placement[i] = r.items[i].placement;
-    if (status == SHERD_OK)
-        status = sherd__layout_build(out, r.function, mesh, ndim, shape, placement, &options);
-    for (int d = 0; d < SHERD_MAX_DIMS; d++)
-        sherd__free(mesh->space->heap, sizes[d]);
+    return read(out, &r, shape, placements, cuts ? cuts : "");
+}
+
+/* ---- where a tensor is to lie ---------------------------------------------------------------- */
+
+sherd_status sherd__layout_keep_cuts(const sherd_layout **out, const sherd_layout *layout,
+                                     const sherd_layout *from)
+{
+    sherd__layout_spec spec = layout->spec;
+
+    for (int d = 0; d < spec.ndim; d++) {
+        const sherd__dim *own = &from->spec.dim[d];
+        if (own->axes == spec.dim[d].axes && sherd__dim_shared(own, &spec.dim[d]) == own->axes)
+            spec.dim[d].cuts = own->cuts;
+    }
+    return sherd__layout_intern(out, &spec);
+}
+
+/* Whether a text shows dims, "[8(x),4]", not placements. */
+static bool shows_dims(const char *text)
+{
+    return text[strcspn(text, "([")] == '[';
+}
+
+sherd_status sherd__target_read(const sherd_layout **out, const sherd__target *target,
+                                const char *text)
+{
+    reader r = {.function = target->function, .mesh = target->mesh, .ndim = target->ndim};
+
+    *out = NULL;
+    if (shows_dims(text))
+        return sherd__dims_read(out, target, text);
+    sherd_status status = read(out, &r, target->shape, text, NULL);
+    if (status == SHERD_OK && target->from && r.s.at == r.end)
+        status = sherd__layout_keep_cuts(out, *out, target->from);
     return status;
 }

@@ -30,8 +30,27 @@ static void complain(sherd_module *m, const char *fault)
                  sherd__module_name(m), fault);
 }
 
+/* The comm log is told which module runs; what it was told before. */
+static sherd__where enter(sherd_module *m)
+{
+    sherd__where before = sherd__where_now(m->world);
+
+    if (m->place == 0) {
+        int place = sherd__place_find(m->world, m->path);
+        if (place < 0)
+            sherd__raise(m->world, SHERD_ENOMEM, "sherd_module_run: module \"%s\": out of memory",
+                         sherd__module_name(m));
+        else
+            m->place = place + 1;
+    }
+    return sherd__where_set(m->world,
+                            sherd__where_at(m->place ? m->place - 1 : 0, before & SHERD__BACKWARD));
+}
+
 static void run(sherd_module *m, sherd_args *in, sherd_args *out)
 {
+    sherd__where before = enter(m);
+
     m->running++;
     for (sherd__hook_entry *e = m->before; e; e = e->next)
         if (e->id)
@@ -49,6 +68,7 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out)
             e->after(m, in, out, e->payload);
     if (--m->running == 0)
         sherd__hooks_sweep(m, false);
+    sherd__where_set(m->world, before);
 }
 
 /* Whether there is an output and none has failed. */

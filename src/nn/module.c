@@ -134,6 +134,7 @@ static void take_paths(sherd_module *m, char **paths, int *count)
 {
     sherd__free(heap_of(m), m->path);
     m->path = paths[(*count)++];
+    m->place = 0;
     m->generator = sherd_generator_named(m->path);
     for (int i = 0; i < m->children; i++)
         take_paths(m->child[i].module, paths, count);

@@ -33,6 +33,7 @@ struct sherd_module {
     sherd_forward forward; /* NULL = a container */
     sherd_module_options options;
     char *path;
+    int place; /* 1 + the number of the path for the comm log; 0 = not asked for yet */
     bool eval; /* not training */
     sherd_generator generator;
     sherd__named_child *child;

@@ -85,6 +85,22 @@ const void *sherd_tensor_read(sherd_tensor *t)
     return sherd__is_contiguous(t) ? sherd__data(t) : read_strided(t);
 }
 
+bool sherd_is_ready(sherd_tensor *t)
+{
+    if (!t || sherd__is_failed(t))
+        return t != NULL;
+    return sherd__block_ready(t->world, t->storage->block);
+}
+
+sherd_tensor *sherd_wait(sherd_tensor *t)
+{
+    if (!t)
+        return NULL;
+    if (sherd__stop(t->world, &t, 1) || !sherd__block_readable(t->world, t->storage->block))
+        return sherd__failed(t->world);
+    return t;
+}
+
 static void *writable(sherd_tensor *t)
 {
     if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))

@@ -55,8 +55,8 @@ static sherd_tensor *cut_own_box(sherd_tensor *t, const sherd_layout *layout)
     return out;
 }
 
-/* The layout in which the rank at `coordinate` holds all of `shape`: its shard of dim 0 is everything. */
-static sherd_status all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
+/* Its shard of dim 0 is everything. */
+sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                            const int64_t *shape, const int64_t *coordinate)
 {
     sherd__heap *heap = mesh->space->heap;
@@ -127,7 +127,7 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
     const int64_t *shape = t->ndim ? t->shape : one;
 
     if ((t->ndim == 0 && sherd__replicated(&to, mesh, 1, one) != SHERD_OK) ||
-        all_at(&from, mesh, ndim, shape, coordinate) != SHERD_OK)
+        sherd__all_at(&from, mesh, ndim, shape, coordinate) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
 
     sherd_tensor *source = source_at(t, from, sherd_world_rank(t->world) == root);

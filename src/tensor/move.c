@@ -217,6 +217,8 @@ static bool finish(task *w)
     if (w->at->storage && w->at != w->from) {
         w->at->moved_version = w->from->storage->version;
         note(w);
+        if (w->plan)
+            sherd__moves_add(w->at->world, w->plan, w->at->dtype);
     }
     return w->at->storage != NULL;
 }

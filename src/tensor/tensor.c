@@ -317,6 +317,16 @@ sherd_box sherd_tensor_box(const sherd_tensor *t)
     return box;
 }
 
+int64_t sherd_tensor_offset(const sherd_tensor *t, int dim)
+{
+    return dim >= 0 && dim < sherd_tensor_ndim(t) ? sherd_tensor_box(t).offset[dim] : 0;
+}
+
+int64_t sherd_tensor_size(const sherd_tensor *t, int dim)
+{
+    return dim >= 0 && dim < sherd_tensor_ndim(t) ? t->local[dim] : 0;
+}
+
 bool sherd_tensor_failed(const sherd_tensor *t)
 {
     return !t || sherd__is_failed(t);

@@ -208,6 +208,12 @@ bool sherd__walk_next(sherd__walk *w);
 sherd_status sherd__replicated(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                                const int64_t *shape);
 
+/* The layout in which the rank at `coordinate` of a root mesh holds all of a shape, of one dim at least, and the others nothing. */
+sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
+                           const int64_t *shape, const int64_t *coordinate);
+/* A settled copy, or the tensor itself, that is whole on one world rank of its mesh; `rank` -1: on all. In the current scope; not recorded. */
+sherd_tensor *sherd__whole_at(sherd_tensor *t, int rank);
+
 /* ---- for autograd/ -------------------------------------------------------------------------- */
 
 /* Give up one count of a record; NULL is a no-op. */

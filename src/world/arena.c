@@ -181,6 +181,7 @@ const sherd__transport sherd__arena_transport = {
     .give = sherd__arena_give,
     .readable = sherd__arena_readable,
     .writable = sherd__arena_writable,
+    .ready = sherd__arena_ready,
     .call = sherd__arena_call,
     .share = sherd__arena_share,
     .meet = sherd__arena_meet,

@@ -36,13 +36,6 @@ static int64_t bytes_received(const sherd__move *moves, int count)
     return bytes;
 }
 
-static void count_call(sherd__tally *row, int64_t bytes, int64_t start)
-{
-    row->calls++;
-    row->bytes += bytes;
-    row->nanoseconds += sherd__now() - start;
-}
-
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin)
 {
@@ -66,7 +59,7 @@ bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves,
     int64_t start = sherd__now();
     if (!world->transport->call(world, group, name, moves, count, begin))
         return false;
-    count_call(sherd__log_row(world, group, (int)step->kind), bytes_received(moves, count), start);
+    sherd__log_count(world, group, (int)step->kind, bytes_received(moves, count), start);
     return true;
 }
 
@@ -118,8 +111,7 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
     int64_t start = sherd__now();
     if (!world->transport->share(world, group, name, &numbers))
         return false;
-    count_call(sherd__log_row(world, group, SHERD__SHARE), (int64_t)(group->count - 1) * words * 8,
-               start);
+    sherd__log_count(world, group, SHERD__SHARE, (int64_t)(group->count - 1) * words * 8, start);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "layout/mesh.h"
 #include "limit.h"
 #include "transport.h"
+#include "where.h"
 #include "world.h"
 
 enum { SHERD__TICKETS = 6 };
@@ -76,6 +77,20 @@ typedef struct sherd__tally {
     char *axes; /* shared by the rows of all ops */
     int64_t calls, bytes, nanoseconds;
 } sherd__tally;
+
+/* One move in the list of the last ones. */
+typedef struct sherd__moved {
+    const sherd_plan *plan; /* retained */
+    sherd_dtype dtype;
+    sherd__where where;
+} sherd__moved;
+
+/* A ring of `room`; 0 = no list is kept. */
+typedef struct sherd__moves {
+    sherd__moved *at;
+    int room;
+    int64_t count; /* of all that were put in */
+} sherd__moves;
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
@@ -187,6 +202,8 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    sherd__counts counts;
+    sherd__moves moves;
     sherd__watcher watcher;
     bool verify; /* SHERD_VERIFY */
 };
@@ -298,6 +315,7 @@ bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sher
 bool sherd__settled(sherd_world *world, sherd__block *block);
 bool sherd__arena_readable(sherd_world *world, sherd__block *block);
 bool sherd__arena_writable(sherd_world *world, sherd__block *block);
+bool sherd__arena_ready(sherd_world *world, sherd__block *block);
 /* Wait until nothing is open on it, for recycling. False: ended by the alarm. */
 bool sherd__settle(sherd_world *world, sherd__block *block);
 
@@ -441,8 +459,17 @@ void sherd__groups_clear(sherd_world *world);
 void sherd__log_clear(sherd_world *world);
 /* Rows for all ops of a group; false for lack of memory. */
 bool sherd__log_add(sherd_world *world, sherd__group *group);
+/* The name of an op, one of SHERD__OPS. */
+const char *sherd__log_op(int op);
+/* One more call of an op of a group, that began at `start`. */
+void sherd__log_count(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
+                      int64_t start);
 /* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
+
+/* ---- moves.c --------------------------------------------------------------------------------- */
+
+void sherd__moves_clear(sherd_world *world);
 
 /* ---- world.c --------------------------------------------------------------------------------- */
 

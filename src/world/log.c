@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const char *op_name(int op)
+const char *sherd__log_op(int op)
 {
     return op == SHERD__SHARE ? "share" : sherd_step_kind_name((sherd_step_kind)op);
 }
@@ -21,6 +21,8 @@ bool sherd__log_add(sherd_world *world, sherd__group *group)
             group->tally = i;
             return true;
         }
+    if (!sherd__counts_reserve(world, world->tallies + SHERD__OPS, world->counts.places))
+        return false;
     if (world->tallies + SHERD__OPS > world->tally_room) {
         int room = world->tally_room + 8 * SHERD__OPS;
         sherd__tally *grown = sherd__grow(&world->heap, world->tally, (size_t)world->tally_room,
@@ -34,13 +36,24 @@ bool sherd__log_add(sherd_world *world, sherd__group *group)
         return false;
     group->tally = world->tallies;
     for (int op = 0; op < SHERD__OPS; op++)
-        world->tally[world->tallies++] = (sherd__tally){.op = op_name(op), .axes = axes};
+        world->tally[world->tallies++] = (sherd__tally){.op = sherd__log_op(op), .axes = axes};
     return true;
 }
 
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op)
 {
     return &world->tally[group->tally + op];
+}
+
+void sherd__log_count(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
+                      int64_t start)
+{
+    sherd__tally *row = sherd__log_row(world, group, op);
+
+    row->calls++;
+    row->bytes += bytes;
+    row->nanoseconds += sherd__now() - start;
+    sherd__counts_add(world, group->tally + op, bytes);
 }
 
 void sherd__log_clear(sherd_world *world)
@@ -50,6 +63,7 @@ void sherd__log_clear(sherd_world *world)
     sherd__free(&world->heap, world->tally);
     world->tally = NULL;
     world->tallies = world->tally_room = 0;
+    sherd__counts_clear(world);
 }
 
 int sherd_comm_count(const sherd_world *world)
@@ -73,6 +87,8 @@ sherd_comm_entry sherd_comm_get(const sherd_world *world, int i)
 
 void sherd_comm_reset(sherd_world *world)
 {
+    if (world)
+        sherd__counts_reset(world);
     for (int i = 0; world && i < world->tallies; i++)
         world->tally[i].calls = world->tally[i].bytes = world->tally[i].nanoseconds = 0;
 }

@@ -96,6 +96,11 @@ bool sherd__block_readable(sherd_world *world, sherd__block *block)
     return !block || world->transport->readable(world, block);
 }
 
+bool sherd__block_ready(sherd_world *world, sherd__block *block)
+{
+    return !block || world->transport->ready(world, block);
+}
+
 bool sherd__block_writable(sherd_world *world, sherd__block *block)
 {
     return !block || world->transport->writable(world, block);

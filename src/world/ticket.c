@@ -173,3 +173,13 @@ bool sherd__arena_writable(sherd_world *world, sherd__block *block)
         return false;
     return not_spoiled(world, block);
 }
+
+/* A rank that has seen the alarm stores no `left` any more: it is quiet from then on, as in a wait. */
+bool sherd__arena_ready(sherd_world *world, sherd__block *block)
+{
+    if (block->filling && !sherd__alarmed(world))
+        sherd__progress(world);
+    if (sherd__alarmed(world))
+        world->quiet = true;
+    return world->quiet || block->filling == 0;
+}

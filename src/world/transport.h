@@ -34,6 +34,8 @@ typedef struct sherd__transport {
     /* Local; block until calls in flight allow it. */
     bool (*readable)(sherd_world *world, sherd__block *block);
     bool (*writable)(sherd_world *world, sherd__block *block);
+    /* Local, never blocks: goes on with calls in flight, then says whether `readable` would return at once. */
+    bool (*ready)(sherd_world *world, sherd__block *block);
 
     /* One step each of `count` tensors on one group of more than one rank; collective on the group. */
     bool (*call)(sherd_world *world, struct sherd__group *group, const char *name,

@@ -69,6 +69,7 @@ static void destroy(sherd_world *world)
     for (int room = SHERD__ROOMS - 1; room >= 0; room--)
         if (world->destroy[room])
             world->destroy[room](world, world->state[room]);
+    sherd__moves_clear(world);
     sherd__plans_clear(&world->space);
     sherd__space_clear(&world->space);
     sherd__groups_clear(world);

@@ -164,8 +164,33 @@ void sherd__block_is_from(sherd__block *block, uint64_t made);
 void sherd__block_spoil(sherd__block *block);
 /* Wait until it may be read: the call in flight that fills it is finished. False: ended by the alarm. */
 bool sherd__block_readable(sherd_world *world, sherd__block *block);
+/* Whether that would take no waiting, also because the alarm is up. Goes on with open calls; never blocks. NULL: true. */
+bool sherd__block_ready(sherd_world *world, sherd__block *block);
 /* Wait until it may be written: also no peer reads it, and this rank's own begun calls on it are done. False: ended by the alarm. */
 bool sherd__block_writable(sherd_world *world, sherd__block *block);
+
+/* ---- whose calls they are --------------------------------------------------------------------- */
+
+/*
+ * What runs on this rank, for the comm log: a number that the rooms above hand down when they enter something, and put back
+ * when they leave. The number of a module's path (0 = none), and whether gradients are on their way.
+ */
+typedef unsigned sherd__where;
+enum { SHERD__BACKWARD = 1 };
+
+static inline sherd__where sherd__where_at(int place, bool backward)
+{
+    return (sherd__where)place << 1 | (backward ? SHERD__BACKWARD : 0);
+}
+static inline int sherd__place_in(sherd__where where)
+{
+    return (int)(where >> 1);
+}
+sherd__where sherd__where_now(const sherd_world *world);
+/* Returns what it was. */
+sherd__where sherd__where_set(sherd_world *world, sherd__where where);
+/* The number of a path, the same for equal paths: to be asked once for each module. 0: there are too many; -1: no memory. */
+int sherd__place_find(sherd_world *world, const char *path);
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -190,6 +215,9 @@ typedef struct sherd__move {
  */
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin);
+
+/* A tensor has moved by a plan: it goes into the list of moves, where one is kept. */
+void sherd__moves_add(sherd_world *world, const sherd_plan *plan, sherd_dtype dtype);
 
 /* Run a SLICE or PARTITION step: local. False: the alarm ended a wait. */
 bool sherd__slice(sherd_world *world, const sherd__move *move);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Some elements of a tensor as a small tensor: of each dim all, or the first and the last ones. */
+#ifndef SHERD__EXCERPT_H
+#define SHERD__EXCERPT_H
+
+#include "tensor/tensor.h"
+
+/* Which ones. A scalar counts as [1]. */
+typedef struct sherd__excerpt {
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS]; /* of the tensor */
+    int64_t size[SHERD_MAX_DIMS];  /* of the excerpt */
+    int64_t head
+        [SHERD_MAX_DIMS]; /* so many of these from the beginning of the dim, the others from its end */
+} sherd__excerpt;
+
+/* All of a tensor, or `edge` at each end of the dims that are longer than that. */
+sherd__excerpt sherd__excerpt_of(const sherd_tensor *t, int64_t edge);
+/* Global index of the i-th one in a dim. */
+static inline int64_t sherd__excerpt_index(const sherd__excerpt *e, int dim, int64_t i)
+{
+    return i < e->head[dim] ? i : e->shape[dim] - (e->size[dim] - i);
+}
+/*
+ * The values, settled, whole and contiguous on one world rank of the tensor's mesh; of a plain tensor its own. Nothing else
+ * travels. In the current scope; not recorded. Collective as a move.
+ */
+sherd_tensor *sherd__excerpt_take(const sherd__excerpt *e, sherd_tensor *t, int rank);
+
+#endif

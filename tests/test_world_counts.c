@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls counted by place and direction: none is lost, and what counting takes has bounds. */
+#include "check.h"
+#include "world/inside.h"
+
+static void ever_new_paths_take_no_more_memory(sherd_world *world)
+{
+    int64_t live = 0;
+    char name[16];
+
+    for (int i = 0; i < SHERD__PLACES + 40; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        int place = sherd__place_find(world, name);
+        CHECK_EQ(place, i < SHERD__PLACES ? i + 1 : 0);
+        if (i == SHERD__PLACES)
+            live = world->heap.live;
+    }
+    CHECK_EQ(world->heap.live, live);
+    CHECK_EQ(sherd__place_find(world, "17"), 18);
+    CHECK_TEXT(sherd__place_path(world, sherd__where_at(18, true)), "17");
+    CHECK(!sherd__place_path(world, sherd__where_at(0, true)));
+    /* Whoever has no number any more calls as no module. */
+    sherd__where_set(world, sherd__where_at(sherd__place_find(world, "new"), false));
+    sherd__counts_add(world, 0, 1);
+    CHECK_EQ(sherd_comm_calls(world, NULL), 1);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.module = ""}), 0);
+    sherd__where_set(world, 0);
+}
+
+/* Each of so many modules makes calls of all kinds on all axes: more than there is room for. */
+static void no_call_is_lost_where_rows_are_short(sherd_world *world)
+{
+    enum { MODULES = 100, AXES = 8 };
+    const sherd_mesh *mesh;
+    int64_t total = 0;
+    char name[16];
+
+    for (int i = 0; i < AXES; i++) {
+        snprintf(name, sizeof name, "x%d=%d", i, world->ranks);
+        CHECK_OK(sherd_mesh_parse(&mesh, world, name));
+    }
+    CHECK(world->tallies > AXES * SHERD__OPS);
+    for (int i = 0; i < MODULES; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        sherd__where_set(world, sherd__where_at(sherd__place_find(world, name), i % 2));
+        for (int row = 0; row < world->tallies; row++, total++)
+            sherd__counts_add(world, row, 3);
+    }
+    sherd__where_set(world, 0);
+    CHECK_EQ(sherd_comm_calls(world, NULL), total);
+    CHECK_EQ(sherd_comm_bytes(world, NULL), 3 * total);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.direction = SHERD_COMM_BACKWARD}),
+             total / 2);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.op = "share", .axes = "x3"}), MODULES);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.module = "m0"}), world->tallies);
+    CHECK(sherd_comm_calls(world, &(sherd_comm_filter){.module = "m*"}) < total);
+    CHECK(world->counts.used <= world->counts.room - world->counts.room / 8);
+    sherd_comm_reset(world);
+    CHECK_EQ(sherd_comm_calls(world, NULL), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A table that grows keeps what it has counted, also where there is no memory for it to grow. */
+static void a_table_that_grows_keeps_its_counts(sherd_world *world)
+{
+    char name[16];
+    int refused = 0;
+
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "part%d", i);
+        sherd_world_fail_allocation(world, 1 + i % 3);
+        int place = sherd__place_find(world, name);
+        sherd_world_fail_allocation(world, 0);
+        refused += place < 0;
+        if (place < 0)
+            place = sherd__place_find(world, name);
+        CHECK_EQ(place, i + 1);
+        sherd__where_set(world, sherd__where_at(place, true));
+        sherd__counts_add(world, i % SHERD__OPS, i);
+    }
+    sherd__where_set(world, 0);
+    CHECK(refused > 100);
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "part%d", i);
+        const sherd_comm_filter filter = {NULL, "world", name, SHERD_COMM_BACKWARD};
+        CHECK_EQ(sherd_comm_calls(world, &filter), 1);
+        CHECK_EQ(sherd_comm_bytes(world, &filter), i);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(ever_new_paths_take_no_more_memory), {1, 2}},
+    {TEST(no_call_is_lost_where_rows_are_short), {2, 3}},
+    {TEST(a_table_that_grows_keeps_its_counts), {1}},
+};
+CHECK_MAIN(tests)
