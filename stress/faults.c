@@ -146,7 +146,7 @@ static bool change_move(maker *m, op *o)
         if ((twin = twin_of(m->p, o->src[0], m->f->at)) < 0)
             return false;
         /* Ranks in neither mesh bring nothing, whatever they pass. */
-        o->shows = shows_at(m, meshes_of(m, o));
+        o->shows = o->shows && shows_at(m, meshes_of(m, o));
         o->src[0] = twin;
         return true;
     case 1:

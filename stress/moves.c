@@ -243,6 +243,12 @@ static void draw_options(writer *w, op *o, int src, bool across)
     }
 }
 
+/* Whether a slot is to move to another layout: else it is the tensor itself, and nothing is done. */
+static bool is_other(const writer *w, int src, int to)
+{
+    return w->slot[src].layout >= 0 && layout_of(w, w->slot[src].layout) != layout_of(w, to);
+}
+
 /*
  * Whether a move to another layout is seen by all ranks of the source's mesh: also where nothing travels, it is in the ledger.
  * Between meshes it is a call of the world, which all see; but if nothing travels there is none, and what a rank in neither
@@ -282,7 +288,7 @@ static bool move_slot(writer *w, int src)
     o->src[0] = src;
     o->layout[0] = to;
     draw_options(w, o, src, across);
-    bool moves = w->slot[src].layout >= 0 && w->slot[src].layout != to;
+    bool moves = is_other(w, src, to);
     o->shows = moves && is_seen(w, src, to);
     o->stays = !moves;
     what.dtype = o->dtype;
@@ -292,7 +298,7 @@ static bool move_slot(writer *w, int src)
     }
     what.flies |= o->begin;
     /* An equal layout gives the tensor itself, which no scope then holds for this slot. */
-    o->own = w->slot[src].layout < 0 || w->slot[src].layout == to || one_in(&w->d, 2);
+    o->own = w->slot[src].layout < 0 || !moves || one_in(&w->d, 2);
     fill_slot(w, o, dst, what);
     return true;
 }
@@ -329,7 +335,7 @@ bool write_many(writer *w)
     for (int i = 0; i < count; i++) {
         o->src[i] = src[i];
         o->layout[i] = to[i];
-        bool moves = w->slot[src[i]].layout >= 0 && w->slot[src[i]].layout != to[i];
+        bool moves = is_other(w, src[i], to[i]);
         o->shows |= moves && is_seen(w, src[i], to[i]);
         o->stays |= (unsigned)!moves << i;
         fill_slot(w, o, take_slot(w), moved(w, src[i], to[i]));

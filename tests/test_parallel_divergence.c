@@ -344,6 +344,75 @@ static void what_was_in_flight_is_lost_on_all(sherd_world *world)
     }
 }
 
+/*
+ * Where a rank's box stays the same a result in flight shares the storage of its source: the result is lost, the source is
+ * not. And a view of what was in flight is lost though the tensor that it looks at is gone.
+ */
+static void only_what_was_in_flight_is_lost(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *before = NULL, *after = NULL;
+    static const char *const cuts[][2] = {{"0:2,1,1", "0:2,2,0"}, {"0:1,1,1,1", "0:1,2,1,0"}};
+    sherd_redistribute_options begin = {.begin = true};
+    int ranks = sherd_world_ranks(world);
+
+    CHECK_OK(
+        sherd_layout_parse_placements(&before, mesh, 2, SHAPE(4, 4), "S(0)", cuts[ranks - 3][0]));
+    CHECK_OK(
+        sherd_layout_parse_placements(&after, mesh, 2, SHAPE(4, 4), "S(0)", cuts[ranks - 3][1]));
+    for (int round = 0; round < 20; round++) {
+        sherd_scope_begin(world);
+        sherd_tensor *s = sherd_constant_on(before, SHERD_F64, 7);
+        CHECK_OK(sherd_world_check(world));
+        sherd_tensor *y = sherd_redistribute(s, after, &begin), *z = sherd_transpose(y, 0, 1);
+        if (y != s)
+            sherd_tensor_release(y);
+        if (sherd_world_rank(world) == ranks - 1) {
+            sherd_tensor_read(z);
+            sherd_world_fail(world, SHERD_ENOTSUP, "here");
+        }
+        CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+        CHECK_NEAR(sherd_item(sherd_sum(s)), 7 * 16, 0);
+        CHECK_OK(sherd_world_check(world));
+        double sum = sherd_item(sherd_sum(z));
+        CHECK(sherd_world_check(world) != SHERD_OK || sum == 7 * 16);
+        works(world, mesh);
+        sherd_scope_end(world);
+    }
+}
+
+/* A dropped call fills memory in which a result of another mesh lay, made by the deed of that mesh with the number of `q`. */
+static void memory_that_is_used_again_says_nothing_of_what_was_there(sherd_world *world)
+{
+    int64_t ranks = sherd_world_ranks(world);
+    const char *names[] = {"a", "b"};
+    const sherd_mesh *mesh[2];
+    const sherd_layout *rows[2], *whole[2];
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sherd_mesh_create(&mesh[i], world, 1, &ranks, &names[i], NULL));
+        CHECK_OK(sherd_layout_parse_placements(&rows[i], mesh[i], 2, SHAPE(6, 64), "S(0)", NULL));
+        CHECK_OK(sherd_layout_parse_placements(&whole[i], mesh[i], 2, SHAPE(6, 64), "R", NULL));
+    }
+    sherd_scope_begin(world);
+    sherd_tensor *p = sherd_constant_on(rows[1], SHERD_F64, 1), *q = sherd_scale(p, 2);
+    sherd_scope_begin(world);
+    sherd_tensor *y = sherd_redistribute(sherd_constant_on(rows[0], SHERD_F64, 1), whole[0], NULL);
+    CHECK_EQ(y->made, q->made);
+    CHECK_NEAR(sherd_item(sherd_sum(y)), 6 * 64, 0);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    if (sherd_world_rank(world) == 0)
+        sherd_world_fail(world, SHERD_ENOTSUP, "here");
+    else
+        sherd_redistribute(p, whole[1], NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+    CHECK(is_there(world, mesh[1], q));
+    CHECK_NEAR(sherd_item(sherd_sum(q)), 2 * 6 * 64, 0);
+    works(world, mesh[1]);
+    sherd_scope_end(world);
+}
+
 /* A step that some have taken and some not leaves no parameters that differ: they are lost where they changed. */
 static void half_a_step_is_no_step(sherd_world *world)
 {
@@ -406,6 +475,8 @@ static const check_test tests[] = {
     {TEST(what_one_rank_may_do_alone_is_no_difference), {1, 2, 3, 4}},
     {TEST(a_failed_check_leaves_the_same_on_all), {2, 3, 4}},
     {TEST(what_was_in_flight_is_lost_on_all), {2, 3}},
+    {TEST(only_what_was_in_flight_is_lost), {3, 4}},
+    {TEST(memory_that_is_used_again_says_nothing_of_what_was_there), {2, 3}},
     {TEST(half_a_step_is_no_step), {2, 3}},
     {TEST(a_failed_function_leaves_the_same_on_all), {2, 3}},
 };

@@ -202,7 +202,7 @@ static void note(const task *w)
         sherd__deed_add(mesh, name, sherd__attribute(w->from->identity, w->to->hash), &identity);
     sherd__note_one(name, across ? NULL : w->from, across ? w->from->layout->hash : 0, w->at);
     if (w->at->storage->block && w->at->storage != w->from->storage)
-        sherd__block_is_from(w->at->storage->block, w->at->made);
+        sherd__block_is_from(w->at->storage->block, w->to->spec.mesh, w->at->made);
 }
 
 /* Layouts that differ without need of a step (axes of extent 1) still give another tensor. */

@@ -89,16 +89,17 @@ static void claim_all(sherd_world *world)
 
 /* ---- after a failed check ------------------------------------------------------------------- */
 
-/* A result in flight may have come on this rank and not on another: then whoever shares its storage loses it too. */
+/*
+ * Tensors go by the deed that made them, storage by the call that brought what it holds: where a rank's box stayed the same,
+ * a result shares the storage of its source, which is lost nowhere.
+ */
 static void lose(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
-        if (!t->layout || !t->made || t->lost)
-            continue;
-        sherd__loss loss = sherd__deed_loss(world, t->layout->spec.mesh, t->made);
-        t->lost = loss != SHERD__KEPT;
-        if (loss == SHERD__DROPPED && t->storage)
-            sherd__block_spoil(t->storage->block);
+        if (t->layout && t->made && !t->lost)
+            t->lost = sherd__deed_loss(world, t->layout->spec.mesh, t->made) != SHERD__KEPT;
+        if (t->storage)
+            sherd__block_lose(world, t->storage->block);
     }
 }
 

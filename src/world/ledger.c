@@ -52,15 +52,18 @@ bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause)
     return before;
 }
 
-void sherd__block_is_from(sherd__block *block, uint64_t made)
+void sherd__block_is_from(sherd__block *block, const sherd_mesh *mesh, uint64_t made)
 {
-    if (block)
-        block->made = made;
+    if (!block)
+        return;
+    block->made = made;
+    block->made_on = mesh;
 }
 
-void sherd__block_spoil(sherd__block *block)
+void sherd__block_lose(sherd_world *world, sherd__block *block)
 {
-    if (block)
+    if (block && block->made_on &&
+        sherd__deed_loss(world, block->made_on, block->made) == SHERD__DROPPED)
         block->spoiled = true;
 }
 

@@ -425,6 +425,8 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
         return NULL;
     block->use = SHERD__LENT;
     block->spoiled = false;
+    block->made = 0; /* what came here before says nothing of what comes now */
+    block->made_on = NULL;
     block->bytes = bytes;
     store->lent += HEADER + block->room;
     if (store->lent > store->crest)

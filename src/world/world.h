@@ -158,10 +158,10 @@ void sherd__block_give(sherd_world *world, sherd__block *block);
 /* The bytes. NULL block: NULL. Settle first. */
 void *sherd__block_data(const sherd__block *block);
 int64_t sherd__block_bytes(const sherd__block *block);
-/* The result of this deed is in flight in the block: if the call is dropped, it is lost on all ranks. NULL is a no-op. */
-void sherd__block_is_from(sherd__block *block, uint64_t made);
-/* What the block holds is nothing. NULL is a no-op. */
-void sherd__block_spoil(sherd__block *block);
+/* The result of this deed on a mesh comes into the block by a call. NULL is a no-op. */
+void sherd__block_is_from(sherd__block *block, const sherd_mesh *mesh, uint64_t made);
+/* In after_failure: if that call was dropped on any rank, what the block holds is nothing, also where it has come. */
+void sherd__block_lose(sherd_world *world, sherd__block *block);
 /* Wait until it may be read: the call in flight that fills it is finished. False: ended by the alarm. */
 bool sherd__block_readable(sherd_world *world, sherd__block *block);
 /* Whether that would take no waiting, also because the alarm is up. Goes on with open calls; never blocks. NULL: true. */
