@@ -84,8 +84,13 @@ MISUSE(making_a_module_parallel_needs_module_mesh_axis_and_plan)
 MISUSE(a_style_is_made_of_good_numbers)
 {
     const sherd_mesh *mesh = line(m->world);
-    sherd_style bad[] = {sherd_colwise(), sherd_rowwise(), sherd_prepare_input(),
-                         sherd_sequence_parallel(), sherd_colwise()};
+    sherd_style bad[] = {sherd_colwise(),
+                         sherd_rowwise(),
+                         sherd_prepare_input(),
+                         sherd_sequence_parallel(),
+                         sherd_colwise(),
+                         sherd_prepare_output(),
+                         sherd_prepare_input_output()};
     sherd_module *layer[LAYERS];
 
     make_layers(m->world, layer);
@@ -94,6 +99,8 @@ MISUSE(a_style_is_made_of_good_numbers)
     bad[2].desired = sherd_partial((sherd_reduce_op)9);
     bad[3].output.kind = (sherd_placement_kind)-1;
     bad[4].desired.kind = (sherd_placement_kind)9;
+    bad[5].output_count = INT32_MIN;
+    bad[6].input_count = INT32_MAX;
     for (int i = 0; i < LEN(bad); i++) {
         const sherd_parallel_entry wrong = {"", bad[i]}, right = {"", sherd_colwise()};
         ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[i], mesh, "x", BAD(&wrong, &right), 1));

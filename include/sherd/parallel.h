@@ -4,11 +4,12 @@
  * nobody changes. Tensors stay distributed between styles, unless to_local is set. Styles leave all other
  * axes of the mesh as they are.
  *
- * A style looks at the first positional argument. A plain tensor becomes distributed: one that came out of
- * sherd_to_local gets back its layout; one that does not vary is the whole, and replicated, though a shard is
- * expected; any other is taken for what the style's `input` says (unset: the style's own input). It must not
- * vary over the other axes of the mesh, and one that is known to vary over the style's axis is not taken for
- * replicated. All outputs are moved to `output`.
+ * A style looks at the first positional argument, or (the Prepare styles) at every tensor that has a slot. A plain
+ * tensor becomes distributed: one that came out of sherd_to_local gets back its layout; one that does not vary is the
+ * whole, and replicated, though a shard is expected; any other is taken for what the style's `input`, or the slot's
+ * `lies`, says (unset: the style's own input; in a slot an error). It must not vary over the other axes of the mesh, and
+ * one that is known to vary over the style's axis is not taken for replicated. All outputs are moved to `output`, or each
+ * as its slot says.
  */
 #ifndef SHERD_PARALLEL_H
 #define SHERD_PARALLEL_H
@@ -18,6 +19,14 @@
 SHERD_BEGIN
 
 typedef struct sherd_style sherd_style;
+
+/* One tensor on its way into a module or out of it. All zero: it is left alone, whatever it is, also NULL. */
+typedef struct sherd_slot {
+    const char *name; /* of a keyword input; NULL = the next positional one, or the next output */
+    sherd_placement
+        lies; /* how a plain tensor is taken, and a distributed one must lie; unset = whatever */
+    sherd_placement desired; /* what it is moved to; unset = it stays where it is */
+} sherd_slot;
 
 /*
  * What a style does to a module along (mesh, axis); for styles of one's own. Local: ranks agree when all
@@ -38,6 +47,14 @@ struct sherd_style {
     int64_t granule;         /* neighbours of the sharded dim that stay together; 0 = 1 */
     int sequence_dim; /* SequenceParallel; sherd_sequence_parallel says 1; negative counts from the end */
     const void *payload; /* for styles of one's own */
+    /*
+     * The Prepare styles: one slot a positional input, then named ones; one slot an output. Then `input`, `desired` or
+     * `output` is not looked at. As many positional inputs and outputs must come as there are slots; a named input that has
+     * a slot must be among the arguments (its tensor may be NULL), others are left alone.
+     */
+    const sherd_slot *inputs, *outputs;
+    int input_count, output_count; /* 0 = no slots; at most SHERD_MAX_ARGS */
+    bool local_input; /* inputs that are not left alone reach the forward as plain tensors */
 };
 
 /** Linear: weight and bias by output feature; Embedding: by width. Input R, output S(-1). @local @errors none */
@@ -49,8 +66,14 @@ SHERD_API sherd_style sherd_rowwise(void);
 /** LayerNorm, Dropout: parameters replicated, input and output S(sequence_dim), which is 1 here. @local @errors none */
 SHERD_API sherd_style sherd_sequence_parallel(void);
 
-/** Any module: moves its first positional argument from `input` to `desired` (R if unset). @local @errors none */
+/** Any module: moves its first positional argument from `input` to `desired` (R if unset), or what `inputs` says. @local @errors none */
 SHERD_API sherd_style sherd_prepare_input(void);
+
+/** Any module: moves all outputs to `output`, or what `outputs` says; nothing happens to inputs. @local @errors none */
+SHERD_API sherd_style sherd_prepare_output(void);
+
+/** Any module: sherd_prepare_input and sherd_prepare_output in one. @local @errors none */
+SHERD_API sherd_style sherd_prepare_input_output(void);
 
 typedef struct sherd_parallel_entry {
     /* names joined by dots, each with shell wildcards (* ? [..]) that match one level; "" is the root */
@@ -68,7 +91,7 @@ typedef struct sherd_parallel_entry {
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
  * @numerics   every rank keeps its part of parameters that are equal everywhere, or draws it where they were left for
  *             later: the same values either way; nothing travels
- * @owns       `plan` is only read; the module keeps copies of the styles
+ * @owns       `plan` is only read; the module keeps copies of the styles, their slots too
  * @errors     EINVAL no such axis, a path that matches nothing (the near names are listed), a style that does not
  *             fit the module, a parameter that varies or is placed twice; ENOMEM; EDIFFER; the module is then partly changed
  */

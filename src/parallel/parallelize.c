@@ -122,13 +122,25 @@ static uint64_t hash_placement(uint64_t hash, sherd_placement p)
     return sherd__hash_word(hash, (uint64_t)p.op);
 }
 
+static uint64_t hash_slots(uint64_t hash, const sherd_slot *slot, int count)
+{
+    for (int i = 0; i < count; i++) {
+        hash = sherd__hash_text(hash, slot[i].name ? slot[i].name : "");
+        hash = hash_placement(hash, slot[i].lies);
+        hash = hash_placement(hash, slot[i].desired);
+    }
+    return sherd__hash_word(hash, (uint64_t)count);
+}
+
 static uint64_t hash_style(uint64_t hash, const sherd_style *s)
 {
     hash = sherd__hash_text(hash, s->name ? s->name : "");
     hash = hash_placement(hash, s->input);
     hash = hash_placement(hash, s->desired);
     hash = hash_placement(hash, s->output);
-    hash = sherd__hash_word(hash, s->to_local);
+    hash = hash_slots(hash, s->inputs, s->input_count);
+    hash = hash_slots(hash, s->outputs, s->output_count);
+    hash = sherd__hash_word(hash, s->to_local + 2u * s->local_input);
     hash = sherd__hash_word(hash, (uint64_t)s->granule);
     return sherd__hash_word(hash, (uint64_t)s->sequence_dim);
 }
@@ -150,22 +162,14 @@ static uint64_t hash_parameters(uint64_t hash, const sherd_module *m)
 
 /* ---- the steps ------------------------------------------------------------------------------ */
 
-static bool is_placement(sherd_placement p)
-{
-    return (unsigned)p.kind <= SHERD_PARTIAL &&
-           (p.kind != SHERD_PARTIAL || sherd__reduce_op_name(p.op));
-}
-
 static sherd_status check_entry(job *j, const sherd_parallel_entry *entry)
 {
-    const sherd_style *style = &entry->style;
+    const char *fault = sherd__style_fault(&entry->style);
 
-    if (!is_placement(style->input) || !is_placement(style->desired) ||
-        !is_placement(style->output))
-        return sherd__module_fail(
-            j->module, SHERD_EINVAL,
-            "sherd_parallelize: the style of an entry has a placement that is "
-            "none");
+    if (fault)
+        return sherd__module_fail(j->module, SHERD_EINVAL,
+                                  "sherd_parallelize: the style of path \"%s\": %s",
+                                  entry->path ? entry->path : "(null)", fault);
     if (!entry->path || !entry->style.apply)
         return sherd__module_fail(j->module, SHERD_EINVAL,
                                   "sherd_parallelize: an entry lacks its %s",

@@ -10,12 +10,17 @@
 
 /* What a style makes of a module where the user's `sherd_style` says nothing else. */
 typedef struct sherd__recipe {
-    const char *name;        /* for messages */
+    const char *name;        /* static; for messages */
     sherd_placement taken;   /* what a plain input is taken for */
     sherd_placement desired; /* what the forward gets; unset = as it arrives */
     sherd_placement output;  /* what leaves; unset = as it comes */
     int follow;              /* the input's last dim is cut as this dim of "weight"; -1 = chunks */
+    bool slots;              /* any number of tensors, each with a slot of the style */
+    bool only_out;           /* inputs arrive as they are */
 } sherd__recipe;
+
+/* What is wrong with the numbers of a style; NULL = nothing. */
+const char *sherd__style_fault(const sherd_style *style);
 
 /* Register the hooks that do what recipe and style say. */
 sherd_status sherd__style_hook(const sherd_style *style, const sherd__recipe *recipe,
