@@ -14,6 +14,8 @@
 #ifndef SHERD_PARALLEL_H
 #define SHERD_PARALLEL_H
 
+#include <stdio.h>
+
 #include "module.h"
 
 SHERD_BEGIN
@@ -75,6 +77,24 @@ SHERD_API sherd_style sherd_prepare_output(void);
 /** Any module: sherd_prepare_input and sherd_prepare_output in one. @local @errors none */
 SHERD_API sherd_style sherd_prepare_input_output(void);
 
+/**
+ * For a style of one's own: put a parameter on the mesh, `placement` on the axis and replicated on all others. What the
+ * built-in styles use. For moving tensors such a style calls another one: `s = sherd_prepare_input_output()`, its slots,
+ * then `s.apply(&s, module, mesh, axis)`.
+ *
+ * @local
+ * @shapes   placement: replicated, or a shard of a dim (negative counts from the end); granule: neighbours of that dim that
+ *           stay together, 0 = 1
+ * @numerics every rank keeps its part of a parameter that is equal everywhere, or draws it where it was left for later;
+ *           nothing travels
+ * @owns     the module keeps the new tensor in place of the old one, also where that is tied
+ * @errors   EINVAL no such axis, parameter or dim, a pending placement, a negative granule, a mesh of another world, a parameter
+ *           that varies, or that was placed before in another way; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
+                                                    const sherd_mesh *mesh, int axis,
+                                                    sherd_placement placement, int64_t granule);
+
 typedef struct sherd_parallel_entry {
     /* names joined by dots, each with shell wildcards (* ? [..]) that match one level; "" is the root */
     const char *path;
@@ -83,9 +103,10 @@ typedef struct sherd_parallel_entry {
 
 /**
  * Make a module parallel: apply each entry's style to every module that its path matches, then replicate on
- * the mesh whatever parameters no style has placed.
+ * the mesh whatever parameters and buffers no style has placed.
  *
- * All paths are matched before anything changes. Tied parameters stay tied.
+ * All paths are matched before anything changes. Tied parameters stay tied. Parameters must be equal on all ranks: see
+ * sherd_module_equalize.
  *
  * @collective the world; ranks outside of the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis along which styles work; plan: [count]
@@ -98,6 +119,41 @@ typedef struct sherd_parallel_entry {
 SHERD_CALL sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_parallel_entry *plan,
                                           int count);
+
+/*
+ * Places some parameters of one module (sherd_style_place_parameter), or none. Called for the module and all below it,
+ * parents first. A number that is no status counts as EINVAL.
+ */
+typedef sherd_status (*sherd_partition)(sherd_module *module, const sherd_mesh *mesh,
+                                        void *payload);
+
+/**
+ * Spread a module by functions of one's own: `partition` for each module of the tree, then what it has not placed is
+ * replicated; `input` and `output` become hooks of `module`, which may redistribute what goes in and comes out.
+ *
+ * @collective the world; ranks outside of the mesh only agree
+ * @shapes     partition, input, output: each may be NULL
+ * @numerics   as sherd_parallelize
+ * @owns       `payload` goes to all three functions, and must live as long as the module
+ * @errors     EINVAL the module has been distributed before, the mesh is not of its world, a parameter that varies, what
+ *             `partition` returns; ENOMEM; EDIFFER; the module is then partly changed
+ */
+SHERD_CALL sherd_status sherd_distribute_module(sherd_module *module, const sherd_mesh *mesh,
+                                                sherd_partition partition, sherd_pre_hook input,
+                                                sherd_hook output, void *payload);
+
+/**
+ * What became of a module, as a table with a row for each module that has styles, parameters or buffers: its path, the
+ * styles with their axes, and its parameters with their layouts.
+ *
+ * @local
+ * @shapes out: char[room], gets as much as fits and an end; NULL only where room is 0
+ * @errors none; returns the length of the whole text
+ */
+SHERD_API size_t sherd_parallel_text(const sherd_module *module, char *out, size_t room);
+
+/** Print sherd_parallel_text on one rank. @local @errors EINVAL no such rank; ENOMEM */
+SHERD_CALL sherd_status sherd_parallel_print(const sherd_module *module, FILE *file, int rank);
 
 /**
  * Keep activations that are equal on all ranks of an axis as shards of `dim` between forward and backward.
