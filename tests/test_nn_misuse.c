@@ -272,13 +272,48 @@ MISUSE(an_optimizer_needs_a_module)
     sherd_module *layer = linear(m->world);
     sherd_optimizer *out;
     const sherd_adamw_options one = {.beta1 = 1}, nan = {.eps = (double)NAN};
+    const sherd_sgd_options bad[] = {
+        {.momentum = 1},           {.momentum = -0.1},
+        {.momentum = (double)NAN}, {.dampening = 1.1},
+        {.dampening = -0.1},       {.weight_decay = -1},
+        {.nesterov = true},        {.momentum = 0.5, .dampening = 0.5, .nesterov = true}};
 
     REFUSES(SHERD_EINVAL, sherd_adamw_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_adamw_create(&out, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &one));
     REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &nan));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adam_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &one));
+    REFUSES(SHERD_EINVAL, sherd_sgd_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_sgd_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(bad); i++)
+        REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &bad[i]));
     ANSWERS(out == NULL);
     sherd_module_destroy(layer);
+}
+
+MISUSE(clipping_needs_a_bound_that_is_not_negative)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    ANSWERS(isnan(sherd_optimizer_clip(NULL, 1)));
+    sherd_optimizer_clip_value(NULL, 1);
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD((double)NAN, 1)));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(schedules_answer_whatever_is_asked)
+{
+    ANSWERS(sherd_schedule_constant(-1, -1, 0.5) == 1 && sherd_schedule_warmup(-1, -1) == 1);
+    ANSWERS(sherd_schedule_linear(0, -1, 1, 0.5) == 0.5 && sherd_schedule_cosine(0, -1, 0) < 1e-9);
+    ANSWERS(sherd_schedule_step(1, -1, 0.5) == 1 && sherd_schedule_exponential(-1, 0.5) == 1);
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */
@@ -419,6 +454,8 @@ static const check_test tests[] = {
     {TEST(state_is_loaded_by_a_name_that_is_there), {1, 2, 3}},
     {TEST(a_parameter_is_a_tensor_with_a_name), {1, 2}},
     {TEST(the_payload_of_a_hook_goes_also_where_there_is_no_module), {1, 2}},
+    {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
+    {TEST(schedules_answer_whatever_is_asked), {1}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(a_call_needs_a_module_arguments_and_a_place_for_outputs), {1, 2}},
     {TEST(a_forward_ends_no_scope_but_its_own), {1, 2}},
