@@ -145,7 +145,7 @@ static void cross_entropy_grad(bench *b)
 
 static void adamw(bench *b)
 {
-    const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1};
+    const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1, 0};
     b->k->adamw(PARAMETERS, b->x[0], b->x[1], b->x[5], b->x[3], &step);
 }
 

@@ -243,6 +243,28 @@ MISUSE(resharding_needs_a_module_a_mesh_and_an_axis)
     destroy_layers(layer);
 }
 
+MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
+{
+    const sherd_mesh *mesh = line(m->world), *other;
+    const sherd_shard_options bad = {.min_elements = INT64_MIN}, good = {.min_elements = 0};
+    sherd_module *layer[LAYERS];
+    sherd_world *second = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    CHECK_OK(sherd_mesh_parse(&other, second, "x=1"));
+    make_layers(m->world, layer);
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(NUL(layer[0]), mesh, "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[1], NUL(mesh), "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[2], BAD(other, mesh), "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[3], mesh, NUL("x"), NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[4], mesh, BAD("y", "x"), NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[5], mesh, "x", BAD(&bad, &good)));
+    ALL_REFUSE(SHERD_OK, sherd_fully_shard(layer[6], mesh, "x", NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_fully_shard(NULL, NULL, "x", NULL));
+    destroy_layers(layer);
+    CHECK_OK(sherd_world_close(second));
+}
+
 static const check_test tests[] = {
     {TEST(making_a_module_parallel_needs_module_mesh_axis_and_plan), {1, 2, 3}},
     {TEST(distributing_a_module_needs_a_module_and_a_mesh), {1, 2, 3}},
@@ -250,6 +272,7 @@ static const check_test tests[] = {
     {TEST(whatever_a_style_returns_is_a_status), {1, 2, 3}},
     {TEST(dims_that_no_tensor_has_are_found_in_the_call), {1, 2}},
     {TEST(a_granule_larger_than_all_keeps_all_on_one_rank), {1, 2, 3}},
+    {TEST(sharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},
     {TEST(resharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -155,6 +155,33 @@ SHERD_API size_t sherd_parallel_text(const sherd_module *module, char *out, size
 /** Print sherd_parallel_text on one rank. @local @errors EINVAL no such rank; ENOMEM */
 SHERD_CALL sherd_status sherd_parallel_print(const sherd_module *module, FILE *file, int rank);
 
+/* All zero = every parameter, and gathers begun ahead. */
+typedef struct sherd_shard_options {
+    int64_t min_elements; /* smaller parameters stay replicated over the axis */
+    bool
+        no_prefetch; /* gather a module's parameters when it is called, not while the one before it computes */
+} sherd_shard_options;
+
+/**
+ * Shard the parameters of a module, and of all below it, over an axis: usually the one that shards the batch. Each
+ * rank then holds its part (uneven where it does not divide) of every parameter, of its gradient, and of what an optimizer
+ * made afterwards keeps. A module's own parameters are gathered when it is called, and for its backward again, and are
+ * freed as soon as it has computed; gradients are reduce-scattered as they come. Forward functions see whole parameters
+ * (as far as other axes leave them whole) by sherd_module_parameter, of the running module only.
+ *
+ * After sherd_parallelize, which shards over another axis; or alone: what it leaves is replicated then. While a module
+ * computes, the gather for the one that came next in the last call is begun, so two modules' parameters are whole at once.
+ *
+ * @collective the world; ranks outside of the mesh only agree
+ * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis; options: NULL = all zero
+ * @numerics   values are copied bit for bit; the sums of gradients are added in rank order
+ * @owns       the module keeps the hooks until it is destroyed; tied parameters stay tied
+ * @errors     EINVAL no such axis, min_elements negative, a parameter that varies, lies on another mesh, or is sharded over
+ *             the axis already; ENOMEM; EDIFFER; the module is then partly changed
+ */
+SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
+                                          const char *axis, const sherd_shard_options *options);
+
 /**
  * Keep activations that are equal on all ranks of an axis as shards of `dim` between forward and backward.
  *
