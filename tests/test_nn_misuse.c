@@ -112,6 +112,12 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, 1));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(NULL, w, 4, 2, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_attention_create(&out, NULL, 4, 2, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 0, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, INT64_MIN, -1, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 3, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 2, NULL, &none));
     REFUSES(SHERD_EINVAL, sherd_module_create(NULL, w, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_create(&out, NULL, NULL, NULL));
     ANSWERS(out == NULL);
