@@ -183,7 +183,10 @@ static void the_norm_is_clipped_in_one_round(sherd_world *world)
         double before[COUNT], squares = 0, norm;
         CHECK_OK(sherd_sgd_create(&o, m, NULL));
         backward(m, mesh, ways[way][1], 1);
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
         norm = sherd_optimizer_clip(o, 1000); /* nothing to do */
+        CHECK(calls_logged(world) <= 2);      /* settling, and one number of each rank */
         whole(sherd_grad(p), before);
         for (int i = 0; i < COUNT; i++)
             squares += before[i] * before[i];

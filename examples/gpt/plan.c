@@ -66,6 +66,9 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     plan p = {.count = 0};
     sherd_status status;
 
+    /* Nothing to split; and so no rank ever has whole parameters. */
+    if (options->shard_parameters && options->tp == 1)
+        return sherd_fully_shard(model, mesh, "dp", NULL);
     add(&p, "tok", leaving(sherd_rowwise(), between));
     add(&p, "blocks.*.attn.w[qkv]", by_head(sherd_colwise(), options));
     add(&p, "blocks.*.attn.wo", leaving(by_head(sherd_rowwise(), options), between));
