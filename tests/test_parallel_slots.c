@@ -350,23 +350,23 @@ static void no_memory_for_slots_fails_on_all(sherd_world *world)
         char name[8] = "x";
         sherd_slot in[] = {named(name, sherd_shard(0), sherd_replicate()),
                            named("y", sherd_shard(0), sherd_replicate())};
-        sherd_module *m = container(world, echo, NULL);
         int64_t live = sherd__world_heap(world)->live;
+        sherd_module *m = container(world, echo, NULL);
         sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
         status = apply(m, mesh, with(sherd_prepare_input_output(), in, 2, NULL, 0));
         sherd_world_fail_allocation(world, 0);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
-        if (status && sherd_world_rank(world) == 0)
-            CHECK_EQ(sherd__world_heap(world)->live, live);
         strcpy(name, "gone");
-        sherd_args args = {
-            .count = 2, .value = {piece(world, 1, 2), piece(world, 1, 2)}, .name = {"x", "y"}};
-        sherd_args out;
         if (!status) {
+            sherd_args args = {
+                .count = 2, .value = {piece(world, 1, 2), piece(world, 1, 2)}, .name = {"x", "y"}};
+            sherd_args out;
             sherd_module_run(m, &args, &out);
             CHECK_TEXT(placements(out.value[0]), "R");
         }
         sherd_module_destroy(m);
+        if (status)
+            CHECK_EQ(sherd__world_heap(world)->live, live);
         CHECK_OK(sherd_world_check(world));
     }
     CHECK_OK(status);
