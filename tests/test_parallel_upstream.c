@@ -157,8 +157,53 @@ static void parameters_may_be_sharded_over_both_axes(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * What PyTorch refuses, or warns of, when a plan is applied, and what is said here; errors of a call are in
+ * test_parallel_slots.c. Lists of different lengths have no equivalent: a slot is one thing.
+ */
+static void what_pytorch_refuses_is_refused(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const struct {
+        sherd_parallel_entry entry;
+        const sherd_mesh *mesh;
+        const char *axis, *text;
+    } cases[] = {
+        /* NotImplementedError: ColwiseParallel currently only support nn.Linear and nn.Embedding! */
+        {{"norm", sherd_colwise()}, mesh, "tp", "Colwise of module \"norm\": it takes a Linear or"},
+        {{"norm", sherd_rowwise()}, mesh, "tp", "Rowwise of module \"norm\": it takes a Linear or"},
+        {{"", sherd_colwise()}, mesh, "tp", "Colwise of module \"(root)\": it takes a Linear or"},
+        /* UserWarning: Parallelize plan key could not be resolved */
+        {{"net3", sherd_colwise()},
+         mesh,
+         "tp",
+         "\"net3\" matches nothing: \"(root)\" has no child "},
+        {{"net0.hello.world", sherd_colwise()}, mesh, "tp", "it has net1, net2, norm"},
+        /* TypeError: Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan */
+        {{.path = "net1"}, mesh, "tp", "an entry lacks its style"},
+        /* RuntimeError: no device mesh; ValueError: 1D mesh */
+        {{"net1", sherd_colwise()}, NULL, "tp", "mesh is NULL"},
+        {{"net1", sherd_colwise()}, mesh, NULL, "has no axis \"(null)\""},
+        {{"net1", sherd_colwise()}, mesh, "dp", "has no axis \"dp\""},
+    };
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_module *m = mlp(world, SHERD_F64, IN, HIDDEN, OUT);
+        norm_layer(m, "norm", SHERD_F64, 4, 1);
+        CHECK_EQ(sherd_parallelize(m, cases[i].mesh, cases[i].axis, &cases[i].entry, 1),
+                 SHERD_EINVAL);
+        if (!CHECK(strstr(sherd_world_error(world), cases[i].text) != NULL))
+            fprintf(stderr, "  \"%s\" lacks \"%s\"\n", sherd_world_error(world), cases[i].text);
+        CHECK_TEXT(placements(sherd_module_parameter(sherd_module_find(m, "net1"), "weight")),
+                   "plain");
+        sherd_module_destroy(m);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
     {TEST(every_plan_trains_like_the_plain_model), {1, 2, 3, 4, 8}},
+    {TEST(what_pytorch_refuses_is_refused), {1, 2, 3}},
     {TEST(what_is_frozen_stays_frozen), {1, 2, 3}},
     {TEST(parameters_may_be_sharded_over_both_axes), {4}},
 };
