@@ -131,6 +131,55 @@ static void what_a_partition_returns_is_told_to_all(sherd_world *world)
     }
 }
 
+/* It is local, so nobody is told at once; but what ranks have done is not the same. */
+static sherd_status places_otherwise(sherd_module *m, const sherd_mesh *mesh, void *payload)
+{
+    if (sherd_module_kind_of(m) != SHERD_MODULE_LINEAR)
+        return SHERD_OK;
+    return sherd_style_place_parameter(m, "weight", mesh, 0, sherd_shard(*(int *)payload), 0);
+}
+
+static void ranks_that_place_otherwise_differ(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *m = mlp(world, SHERD_F64, 6, 8, 4);
+    int dim = sherd_world_rank(world) == 1;
+
+    sherd_status status = sherd_distribute_module(m, mesh, places_otherwise, NULL, NULL, &dim);
+    CHECK(status == SHERD_OK || status == SHERD_EDIFFER);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "sherd_distribute on ranks") != NULL);
+    sherd_module_destroy(m);
+    /* And one that does not get the same functions. */
+    m = mlp(world, SHERD_F64, 6, 8, 4);
+    CHECK_EQ(sherd_distribute_module(m, mesh, dim ? NULL : places_otherwise, NULL, NULL, &dim),
+             SHERD_EDIFFER);
+    sherd_status after = sherd_world_check(world);
+    CHECK(after == SHERD_OK || after == SHERD_EDIFFER);
+    sherd_module_destroy(m);
+}
+
+static void no_memory_fails_on_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_status status = SHERD_ENOMEM;
+
+    for (int n = 1; status && n < 200; n++) {
+        sherd_scope_begin(world);
+        sherd_module *m = mlp(world, SHERD_F64, 6, 8, 4);
+        told t = {.mesh = mesh};
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        status = sherd_distribute_module(m, mesh, partition, input, output, &t);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        sherd_status after = sherd_world_check(world);
+        CHECK(after == SHERD_OK || (status && after == SHERD_ENOMEM));
+        sherd_module_destroy(m);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(status);
+}
+
 /* ---- a style of one's own ------------------------------------------------------------------- */
 
 /* A two-dim weight by columns of its first dim's halves; inputs whole, outputs by their last dim. */
@@ -234,6 +283,8 @@ static const check_test tests[] = {
     {TEST(a_partition_places_what_it_likes), {1, 2, 3}},
     {TEST(inputs_and_outputs_go_through_the_functions), {1, 2, 3, 4, 8}},
     {TEST(what_a_partition_returns_is_told_to_all), {1, 2, 3}},
+    {TEST(ranks_that_place_otherwise_differ), {2, 3}},
+    {TEST(no_memory_fails_on_all), {1, 2, 3}},
     {TEST(a_style_of_ones_own_does_what_the_built_in_ones_do), {1, 2, 3, 4}},
     {TEST(a_parameter_is_placed_once), {1, 2}},
     {TEST(the_table_shows_paths_styles_and_layouts), {2}},
