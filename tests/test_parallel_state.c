@@ -283,6 +283,36 @@ static void lines_of_ranks_take_from_their_own(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* A rank outside of the mesh keeps what it has, and keeps step. */
+static void ranks_outside_of_the_mesh_only_agree(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "tp=2@0,1");
+    bool outside = sherd_world_rank(world) == 2;
+
+    for (int way = 0; way < 4; way++) {
+        sherd_module *m = differing(world);
+        sherd_tensor *a = sherd_constant(world, SHERD_F64, SHAPE(7), 1, 5);
+        const double five[] = {5, 5, 5, 5, 5, 5, 5};
+        CHECK_OK(sherd_module_equalize(m, mesh, way % 2 ? "tp" : NULL, 1));
+        const double *b = sherd_tensor_read(sherd_module_parameter(m, "b"));
+        CHECK_EQ(b[0], outside ? 200 : 100);
+        CHECK_OK(way == 0   ? sherd_parallelize(m, mesh, "tp", NULL, 0)
+                 : way == 1 ? sherd_distribute_module(m, mesh, NULL, NULL, NULL, NULL)
+                            : sherd_fully_shard(m, mesh, "tp", NULL));
+        CHECK_EQ(sherd_tensor_layout(sherd_module_parameter(m, "a")) == NULL, outside);
+        CHECK_OK(sherd_world_check(world));
+        /* From a plain tensor all of them load, from one on the mesh those that are there. */
+        CHECK_OK(sherd_module_load(m, "a", way == 3 ? spread(a, mesh, "S(0)") : a, -1));
+        if (!outside)
+            CHECK_EQ(distance_to(sherd_module_parameter(m, "a"), five, 7), 0);
+        else
+            CHECK_EQ(*(const double *)sherd_tensor_read(sherd_module_parameter(m, "a")),
+                     way == 3 ? 200 : 5);
+        CHECK_OK(sherd_world_check(world));
+        sherd_module_destroy(m);
+    }
+}
+
 static void a_rank_that_is_none_is_refused(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -346,6 +376,7 @@ static const check_test tests[] = {
     {TEST(an_optimizer_goes_on_with_what_was_loaded), {1, 2, 3}},
     {TEST(all_ranks_get_those_of_one_in_one_round), {1, 2, 3, 4, 8}},
     {TEST(lines_of_ranks_take_from_their_own), {4}},
+    {TEST(ranks_outside_of_the_mesh_only_agree), {3}},
     {TEST(a_rank_that_is_none_is_refused), {1, 2, 3}},
     {TEST(ranks_that_take_from_others_differ), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},

@@ -216,7 +216,7 @@ SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t
  * Give a parameter or buffer the values of a tensor, which is moved to where that lies; it stays the same tensor, so
  * optimizers and ties go on. A plain tensor is the whole.
  *
- * @collective the world, if `t` or anything of the module is distributed; else local
+ * @collective the world, if `t` or anything of the module is distributed, or was on some ranks; else local
  * @shapes     name: with dots, of any module below; root: the world rank whose plain tensor counts, or -1: all ranks hold
  *             the same
  * @numerics   values are copied bit for bit

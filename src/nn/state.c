@@ -126,17 +126,29 @@ static sherd_tensor *bring(sherd_tensor *to, sherd_tensor *from, int root)
                         : sherd_distribute(from, layout, root);
 }
 
-/* Whether any of the tree is; not asked of one tensor, which a rank may have misnamed. */
-static bool is_distributed(const sherd_module *m)
+static bool has_distributed(const sherd_module *m)
 {
-    bool found = false;
+    bool found = m->spread;
 
-    for (int i = 0; m && i < m->parameters; i++)
+    for (int i = 0; i < m->parameters; i++)
         found |= m->parameter[i].tensor->layout != NULL;
-    for (int i = 0; m && i < m->buffers; i++)
+    for (int i = 0; i < m->buffers; i++)
         found |= m->buffer[i].tensor->layout != NULL;
-    for (int i = 0; m && !found && i < m->children; i++)
-        found = is_distributed(m->child[i].module);
+    for (int i = 0; !found && i < m->children; i++)
+        found = has_distributed(m->child[i].module);
+    return found;
+}
+
+/*
+ * Whether all ranks load together. Not asked of one tensor, which a rank may have misnamed; and said by ranks outside of
+ * the mesh too, whose parameters are plain.
+ */
+static bool is_distributed(const sherd_module *module)
+{
+    bool found = module && has_distributed(module);
+
+    for (; module && !found; module = module->parent)
+        found = module->spread;
     return found;
 }
 
@@ -167,6 +179,11 @@ static void note(const sherd_tensor *to, const sherd_tensor *from)
                         sherd__attribute(to->identity, from->identity), &identity);
 }
 
+static bool is_seen_here(const sherd_tensor *t)
+{
+    return !t->layout || sherd__in_mesh(t->world, sherd_layout_mesh(t->layout));
+}
+
 static sherd_status load(sherd_tensor *to, sherd_tensor *from, int root)
 {
     sherd_world *world = to->world;
@@ -175,10 +192,14 @@ static sherd_status load(sherd_tensor *to, sherd_tensor *from, int root)
 
     diag->status = SHERD_OK;
     sherd_scope_begin(world);
-    from = bring(to, from, root);
-    good = !sherd_tensor_failed(from) && overwrite(to, from);
-    if (good)
-        note(to, from);
+    if (!is_seen_here(from) && !to->layout) {
+        good = true; /* a plain parameter of a rank that is not on the mesh stays what it is */
+    } else {
+        from = bring(to, from, root);
+        good = !sherd_tensor_failed(from) && overwrite(to, from);
+        if (good)
+            note(to, from);
+    }
     sherd_scope_end(world);
     sherd_set_recording(world, recording);
     return good ? SHERD_OK : diag->status ? diag->status : SHERD_ENOMEM;

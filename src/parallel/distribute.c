@@ -69,6 +69,7 @@ sherd_status sherd_distribute_module(sherd_module *module, const sherd_mesh *mes
     if (!status) {
         hash = sherd__hash_tree(sherd__hash_word(mesh->hash, hash), module);
         status = run(&j, module);
+        module->spread = true;
     }
     return sherd__agree(world, status, hash, function);
 }

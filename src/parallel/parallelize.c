@@ -224,6 +224,7 @@ sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, con
         j.hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
         j.hash = sherd__hash_tree(j.hash, module);
         status = run(&j, plan, count);
+        module->spread = true;
     }
     return sherd__agree(j.world, status, j.hash, function);
 }

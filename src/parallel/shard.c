@@ -394,6 +394,7 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
         hash = sherd__hash_word(sherd__hash_word(hash, (uint64_t)o.min_elements), o.no_prefetch);
         hash = sherd__hash_tree(hash, module);
         status = run(&j, module, o.no_prefetch);
+        module->spread = true;
     }
     return sherd__agree(j.world, status, hash, function);
 }
