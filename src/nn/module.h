@@ -43,7 +43,7 @@ struct sherd_module {
     int buffers;
     char *styles;     /* names of those that were applied, for tables; NULL = none */
     bool distributed; /* by sherd_distribute_module */
-    bool spread;      /* it, or what is below it, was put on a mesh; also on ranks outside of that */
+    bool spread; /* it, or what is below it, was put on a mesh; also on ranks outside of that */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
     int running; /* calls of this module under way */
