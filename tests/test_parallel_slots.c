@@ -70,7 +70,8 @@ static void pieces_are_joined_and_moved(sherd_world *world)
 static void empty_slots_leave_alone(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
-    const sherd_slot in[] = {slot(sherd_shard(0), sherd_replicate()), {NULL}, {NULL}};
+    const sherd_slot in[] = {
+        slot(sherd_shard(0), sherd_replicate()), {.name = NULL}, {.name = NULL}};
     sherd_module *m = container(world, echo, NULL);
     sherd_tensor *odd = sherd_constant(world, SHERD_I32, SHAPE(3), 1, 7);
     sherd_args args = {.count = 3, .value = {piece(world, 1, 4), piece(world, 1, 2), odd}}, out;
@@ -96,7 +97,7 @@ static void nothing_may_come_to_an_empty_slot(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
     const sherd_slot in[] = {slot(sherd_shard(0), sherd_replicate()),
-                             {NULL},
+                             {.name = NULL},
                              named("mask", sherd_replicate(), sherd_shard(0))};
     sherd_module *m = container(world, first_of, NULL);
     sherd_args args = {.count = 3, .value = {piece(world, 1, 4)}, .name = {NULL, NULL, "mask"}};
@@ -145,7 +146,7 @@ static void named_inputs_are_moved(sherd_world *world)
 static void inputs_may_reach_the_forward_as_plain_ones(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
-    const sherd_slot in[] = {slot(sherd_shard(0), sherd_shard(1)), {NULL}};
+    const sherd_slot in[] = {slot(sherd_shard(0), sherd_shard(1)), {.name = NULL}};
     sherd_style style = with(sherd_prepare_input(), in, 2, NULL, 0);
     sherd_module *m = container(world, echo, NULL);
     sherd_tensor *all = spread(wave(world, SHERD_F64, 2, SHAPE(5, 7), 1, 1, 0), mesh, "S(0)");
@@ -168,7 +169,7 @@ static void inputs_may_reach_the_forward_as_plain_ones(sherd_world *world)
 static void outputs_are_moved(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
-    const sherd_slot out_slots[] = {slot(sherd_replicate(), sherd_shard(0)), {NULL}};
+    const sherd_slot out_slots[] = {slot(sherd_replicate(), sherd_shard(0)), {.name = NULL}};
     sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(16, 7), 1, 1, 0);
     sherd_tensor *scalar = sherd_constant(world, SHERD_F64, NULL, 0, 1);
     double expected[16 * 7];
@@ -177,7 +178,7 @@ static void outputs_are_moved(sherd_world *world)
     for (int way = 0; way < 4; way++) {
         sherd_module *m = container(world, echo, NULL);
         sherd_style style = way % 2 ? sherd_prepare_input_output() : sherd_prepare_output();
-        const sherd_slot free_in[] = {{NULL}, {NULL}};
+        const sherd_slot free_in[] = {{.name = NULL}, {.name = NULL}};
         style = with(style, way % 2 ? free_in : NULL, way % 2 ? 2 : 0, out_slots, 2);
         style.to_local = way >= 2;
         CHECK_OK(apply(m, mesh, style));
@@ -236,7 +237,7 @@ static void what_does_not_fit_the_slots_is_refused(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
     const sherd_slot in[] = {slot(sherd_shard(0), sherd_replicate()),
-                             {NULL},
+                             {.name = NULL},
                              named("mask", sherd_shard(0), sherd_replicate())};
     const sherd_slot unsaid[] = {slot(sherd_partial(SHERD_SUM), sherd_replicate())};
     sherd_module *root = container(world, NULL, NULL);
