@@ -262,6 +262,23 @@ static void all_ranks_get_those_of_one_in_one_round(sherd_world *world)
     }
 }
 
+static void so_do_all_ranks_of_a_grid(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+
+    for (int source = 0; source < 4; source++) {
+        sherd_module *m = differing(world);
+        sherd_comm_reset(world);
+        CHECK_OK(sherd_module_equalize(m, mesh, NULL, source));
+        CHECK_EQ(calls_logged(world), 1);
+        const double *data = sherd_tensor_read(sherd_module_parameter(m, "a"));
+        CHECK_EQ(data[2], 100 * source + 2);
+        CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Along one axis each line takes from its own rank; along the other one all are equal then. */
 static void lines_of_ranks_take_from_their_own(sherd_world *world)
 {
@@ -375,6 +392,7 @@ static const check_test tests[] = {
     {TEST(what_does_not_fit_is_not_loaded), {1, 2, 3}},
     {TEST(an_optimizer_goes_on_with_what_was_loaded), {1, 2, 3}},
     {TEST(all_ranks_get_those_of_one_in_one_round), {1, 2, 3, 4, 8}},
+    {TEST(so_do_all_ranks_of_a_grid), {4}},
     {TEST(lines_of_ranks_take_from_their_own), {4}},
     {TEST(ranks_outside_of_the_mesh_only_agree), {3}},
     {TEST(a_rank_that_is_none_is_refused), {1, 2, 3}},
