@@ -3,8 +3,6 @@
  * Making plain parameters equal on all ranks. Each is looked at as a row of which the source holds all and the
  * others nothing, and moved to where all hold it: one round for all of them, since moves of a list go together.
  */
-#include <string.h>
-
 #include "base/hash.h"
 #include "nn/module.h"
 
@@ -168,21 +166,31 @@ static void mark(const job *j)
     }
 }
 
+/* False: ended by the alarm, or for lack of memory. */
+static bool move_all(job *j)
+{
+    bool good = prepare(j);
+
+    if (good && j->count > 0)
+        sherd__move_many(j->moved, j->from, j->to, j->count);
+    for (int i = 0; good && i < j->count; i++)
+        good = take(j, j->tensor[i], j->moved[i]);
+    return good;
+}
+
 /* Along one axis the others may differ: what moves is none of the mesh's deeds. */
 static sherd_status spread(job *j)
 {
     sherd__diag *diag = sherd__world_diag(j->world);
+    bool recording = sherd_set_recording(j->world, false);
     bool before = sherd__deeds_pause(j->root, true), good;
 
     diag->status = SHERD_OK;
     sherd_scope_begin(j->world);
-    good = !sherd__in_mesh(j->world, j->root) || prepare(j);
-    if (good && j->count > 0 && sherd__in_mesh(j->world, j->root))
-        sherd__move_many(j->moved, j->from, j->to, j->count);
-    for (int i = 0; good && i < j->count && sherd__in_mesh(j->world, j->root); i++)
-        good = take(j, j->tensor[i], j->moved[i]);
+    good = !sherd__in_mesh(j->world, j->root) || move_all(j);
     sherd_scope_end(j->world);
     sherd__deeds_pause(j->root, before);
+    sherd_set_recording(j->world, recording);
     if (good)
         mark(j);
     else if (!sherd__alarmed(j->world))
@@ -240,10 +248,8 @@ sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
     /* Nobody moves anything unless all do, and the same. */
     hash = sherd__hash_word(sherd__hash_word(hash, (uint64_t)j.count), j.bits);
     status = sherd__agree(world, status, hash, function);
-    bool recording = sherd_set_recording(world, false);
     if (!status)
         status = sherd__agree(world, spread(&j), 1, function);
-    sherd_set_recording(world, recording);
     drop(&j);
     return status;
 }
