@@ -120,6 +120,72 @@ static void they_train_as_pytorch_does(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- the formulas, by plain loops ------------------------------------------------------------ */
+
+enum { SKIPPED = 3 }; /* a step without a gradient: nothing happens, and it does not count */
+
+static const sherd_sgd_options heavy_ball = {
+    .momentum = 0.8, .dampening = 0.25, .weight_decay = 0.2};
+static const sherd_sgd_options nesterov = {.momentum = 0.7, .nesterov = true, .weight_decay = 0.1};
+static const sherd_adamw_options decayed = {
+    .beta1 = 0.7, .beta2 = 0.9, .eps = 1e-4, .weight_decay = 0.3};
+
+static void sgd_by_hand(const sherd_sgd_options *o, double *p, double *m, double x, int t)
+{
+    double g = x + o->weight_decay * *p;
+
+    *m = t == 1 ? g : o->momentum * *m + (1 - o->dampening) * g;
+    *p -= case_rate * (o->nesterov ? g + o->momentum * *m : *m);
+}
+
+static void adam_by_hand(const sherd_adamw_options *o, double *p, double *m, double *v, double x,
+                         int t)
+{
+    double g = x + o->weight_decay * *p;
+
+    *m = o->beta1 * *m + (1 - o->beta1) * g;
+    *v = o->beta2 * *v + (1 - o->beta2) * g * g;
+    *p -= case_rate * *m / (1 - pow(o->beta1, t)) / (sqrt(*v / (1 - pow(o->beta2, t))) + o->eps);
+}
+
+static void by_hand(int kind, double *p, double *m, double *v, int step, int t)
+{
+    for (int i = 0; i < COUNT; i++) {
+        double x = 0.5 * 2 * sin(0.1 * (i + 1) * (step + 2)); /* scaled by a half */
+        if (kind == 2)
+            adam_by_hand(&decayed, &p[i], &m[i], &v[i], x, t);
+        else
+            sgd_by_hand(kind ? &nesterov : &heavy_ball, &p[i], &m[i], x, t);
+    }
+}
+
+static void they_are_their_formulas(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int way = 0; way < LEN(ways); way++)
+        for (int kind = 0; kind < 3; kind++) {
+            sherd_module *m = matrix(world, SHERD_F64, mesh, ways[way][0]);
+            sherd_optimizer *o = NULL;
+            double p[COUNT], mean[COUNT] = {0}, square[COUNT] = {0};
+            whole(sherd_module_parameter(m, "p"), p);
+            CHECK_OK(kind == 2 ? sherd_adam_create(&o, m, &decayed)
+                               : sherd_sgd_create(&o, m, kind ? &nesterov : &heavy_ball));
+            for (int step = 1, t = 0; step <= CASE_STEPS; step++) {
+                if (step != SKIPPED) {
+                    backward(m, mesh, ways[way][1], step);
+                    by_hand(kind, p, mean, square, step, ++t);
+                }
+                sherd_optimizer_step(o, case_rate, 0.5);
+                sherd_optimizer_clear(o);
+                CHECK_NEAR(distance_to(sherd_module_parameter(m, "p"), p, COUNT), 0, 1e-13);
+            }
+            sherd_optimizer_destroy(o);
+            sherd_module_destroy(m);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* SGD without momentum has no state; with it one tensor, Adam two; all as large as the shard. */
 static void state_is_as_large_as_the_shard(sherd_world *world)
 {
@@ -335,6 +401,7 @@ static void schedules_have_ends(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(they_train_as_pytorch_does), {1, 2, 3, 4}},
+    {TEST(they_are_their_formulas), {1, 2, 3, 4, 8}},
     {TEST(state_is_as_large_as_the_shard), {1, 2, 3, 8}},
     {TEST(vectors_decay_where_it_is_said), {1, 2}},
     {TEST(the_norm_is_clipped_in_one_round), {1, 2, 3, 4, 8}},
