@@ -23,11 +23,10 @@ typedef struct sharding {
     struct unit *ahead; /* gathered before its call */
 } sharding;
 
+/* A parameter of a unit. The arrays of layouts and tensors beside it are what a move of a list takes. */
 typedef struct slot {
-    int parameter;          /* its number in the module */
-    const sherd_layout *to; /* gathered; counted */
-    sherd_tensor *home;     /* while the module runs: the pieces; counted */
-    sherd_tensor *whole;    /* counted; NULL = not gathered */
+    int parameter;      /* its number in the module */
+    sherd_tensor *home; /* while the module runs: the pieces; counted */
 } slot;
 
 /* One module with its sharded parameters; the payload of its two hooks, and counted by them. */
@@ -38,18 +37,42 @@ typedef struct unit {
     int refs, depth;   /* depth: calls of the module under way */
     bool gathered;
     int count;
-    slot slot[];
+    slot *slot;              /* [count] */
+    const sherd_layout **to; /* gathered; counted */
+    sherd_tensor **pieces;   /* as a gather begins; not counted */
+    sherd_tensor **whole;    /* counted, while gathered; else NULL */
 } unit;
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
+/* A leaf's gradient is handed on as it came: the leaf holds no more than itself, and so scatters it. */
+static void gather_back(sherd__node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    (void)node;
+    grad_in[0] = grad_out[0];
+}
+
+static const sherd__backward gather_table = {"sherd_fully_shard", true, gather_back};
+
+/* What a recorded redistribute does: the tape may keep the pieces in the place of the whole. */
+static void record(sherd_tensor *pieces, sherd_tensor *whole)
+{
+    if (whole == pieces || sherd_tensor_failed(whole))
+        return;
+    if (sherd__layout_sharers(pieces->layout) > sherd__layout_sharers(whole->layout))
+        whole->moved_from = sherd_tensor_retain(pieces);
+    sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
+}
+
+/* One call for all parameters of the module. */
 static void gather(unit *u, bool begin)
 {
-    const sherd_redistribute_options options = {.begin = begin};
-
+    for (int i = 0; i < u->count; i++)
+        u->pieces[i] = u->module->parameter[u->slot[i].parameter].tensor;
+    sherd__move_list(u->whole, u->pieces, u->to, u->count, begin);
     for (int i = 0; i < u->count; i++) {
-        sherd_tensor *pieces = u->module->parameter[u->slot[i].parameter].tensor;
-        u->slot[i].whole = sherd_tensor_retain(sherd_redistribute(pieces, u->slot[i].to, &options));
+        record(u->pieces[i], u->whole[i]);
+        sherd_tensor_retain(u->whole[i]);
     }
     u->gathered = true;
 }
@@ -58,8 +81,8 @@ static void drop(unit *u)
 {
     u->gathered = false;
     for (int i = 0; i < u->count; i++) {
-        sherd_tensor *whole = u->slot[i].whole;
-        u->slot[i].whole = NULL;
+        sherd_tensor *whole = u->whole[i];
+        u->whole[i] = NULL;
         sherd_tensor_release(whole);
     }
 }
@@ -80,7 +103,7 @@ static void put_in(unit *u)
     for (int i = 0; i < u->count; i++) {
         sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
         u->slot[i].home = p->tensor;
-        p->tensor = sherd_tensor_retain(u->slot[i].whole);
+        p->tensor = sherd_tensor_retain(u->whole[i]);
     }
 }
 
@@ -91,7 +114,7 @@ static void take_out(unit *u)
         sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
         sherd_tensor *home = u->slot[i].home, *now = p->tensor;
         u->slot[i].home = NULL;
-        if (now == u->slot[i].whole) {
+        if (now == u->whole[i]) {
             p->tensor = home;
             sherd_tensor_release(now);
         } else {
@@ -181,12 +204,17 @@ static void release_unit(void *payload)
 
     if (--u->refs > 0)
         return;
-    drop(u);
     for (int i = 0; i < u->count; i++)
-        sherd__layout_set(&u->slot[i].to, NULL);
+        sherd__layout_set(&u->to[i], NULL);
+    if (u->gathered)
+        drop(u);
     if (u->all->ahead == u)
         u->all->ahead = NULL;
     release_all(u->all);
+    sherd__free(heap, u->slot);
+    sherd__free(heap, u->to);
+    sherd__free(heap, u->pieces);
+    sherd__free(heap, u->whole);
     sherd__free(heap, u);
 }
 
@@ -253,18 +281,35 @@ static sherd_status gathered_layout(const sherd_layout **out, const job *j, cons
     return SHERD_OK;
 }
 
-/* The unit of a module, with room for all its parameters; *out is NULL if none is to be sharded. */
-static sherd_status make_unit(unit **out, const job *j, sherd_module *m)
+/* With room for n parameters; NULL for lack of memory. */
+static unit *new_unit(const job *j, sherd_module *m, size_t n)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
-    unit *u = sherd__alloc(heap, 1, sizeof *u + (size_t)m->parameters * sizeof *u->slot);
+    unit *u = sherd__alloc(heap, 1, sizeof *u);
+
+    if (!u)
+        return NULL;
+    *u = (unit){.all = j->all, .module = m, .refs = 1};
+    j->all->refs++;
+    u->slot = sherd__alloc(heap, n, sizeof *u->slot);
+    u->to = sherd__alloc(heap, n, sizeof *u->to);
+    u->pieces = sherd__alloc(heap, n, sizeof *u->pieces);
+    u->whole = sherd__alloc(heap, n, sizeof *u->whole);
+    if (u->slot && u->to && u->pieces && u->whole)
+        return u;
+    release_unit(u);
+    return NULL;
+}
+
+/* The unit of a module; *out is NULL if none of its parameters is to be sharded. */
+static sherd_status make_unit(unit **out, const job *j, sherd_module *m)
+{
+    unit *u = new_unit(j, m, (size_t)m->parameters);
     sherd_status status = SHERD_OK;
 
     *out = NULL;
     if (!u)
         return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");
-    *u = (unit){.all = j->all, .module = m, .refs = 1};
-    j->all->refs++;
     for (int i = 0; !status && i < m->parameters; i++) {
         const sherd_layout *to;
         if (!is_wanted(j, m->parameter[i].tensor))
@@ -273,7 +318,7 @@ static sherd_status make_unit(unit **out, const job *j, sherd_module *m)
         if (status)
             break;
         u->slot[u->count].parameter = i;
-        sherd__layout_set(&u->slot[u->count++].to, to);
+        sherd__layout_set(&u->to[u->count++], to);
     }
     if (status || u->count == 0)
         release_unit(u);
