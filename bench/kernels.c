@@ -145,8 +145,14 @@ static void cross_entropy_grad(bench *b)
 
 static void adamw(bench *b)
 {
-    const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1};
+    const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1, 0};
     b->k->adamw(PARAMETERS, b->x[0], b->x[1], b->x[5], b->x[3], &step);
+}
+
+static void sgd(bench *b)
+{
+    const sherd__sgd_step step = {1e-3, 0.1, 1, 0.9, 1, 0.9, false};
+    b->k->sgd(PARAMETERS, b->x[0], b->x[1], b->x[3], &step);
 }
 
 static void attention(bench *b)
@@ -209,6 +215,7 @@ static const job jobs[] = {
     {"cross_entropy + join", cross_entropy_join, 4.0 * ROWS *VOCABULARY, 0},
     {"cross_entropy_grad", cross_entropy_grad, 8.0 * ROWS *VOCABULARY, 0},
     {"adamw", adamw, 28.0 * PARAMETERS, 0},
+    {"sgd with momentum", sgd, 20.0 * PARAMETERS, 0},
     {"copy of half rows", copy_rows, 4.0 * ROWS *DIM, 0},
     {"copy transposed", copy_transposed, 8.0 * ROWS *DIM, 0},
 };

@@ -392,7 +392,7 @@ static void cross_entropy_shows_a_nan(void)
 static void adamw_is_the_same(void)
 {
     const sherd__adamw_step step = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1 - 0.9 * 0.9, 1 - 0.95 * 0.95,
-                                    0.5};
+                                    0.5,  0.3};
 
     EACH_VERSION(k)
     for (int i = 0; length(i) >= 0; i++) {
@@ -412,6 +412,29 @@ static void adamw_is_the_same(void)
     }
 }
 
+static void sgd_is_the_same(void)
+{
+    const sherd__sgd_step steps[] = {{1e-2, 0.1, 0.5, 0.9, 0.8, 0.9, false},
+                                     {1e-2, 0.1, 0.5, 0.9, 0.8, 0.9, true},
+                                     {1e-2, 0, 1, 0, 1, 0.9, true}};
+
+    EACH_VERSION(k)
+    for (int i = 0; length(i) >= 0; i++)
+        for (int way = 0; way < 6; way++) {
+            int64_t n = length(i);
+            start(1);
+            for (int64_t j = 0; j < n; j++)
+                for (int t = 0; t < 2; t++)
+                    a->plain[t][GUARD + j] = a->fast[t][GUARD + j] = a->in[t][j];
+            sherd__ref_f32.sgd(n, a->plain[0] + GUARD, way < 3 ? a->plain[1] + GUARD : NULL,
+                               a->in[3] + 1, &steps[way % 3]);
+            k->sgd(n, a->fast[0] + GUARD, way < 3 ? a->fast[1] + GUARD : NULL, a->in[3] + 1,
+                   &steps[way % 3]);
+            for (int j = 0; j < 2; j++)
+                compare(k->name, j, 1e-6f);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(unary_is_the_same)},
     {TEST(gelu_is_accurate)},
@@ -428,6 +451,7 @@ static const check_test tests[] = {
     {TEST(cross_entropy_is_the_same)},
     {TEST(cross_entropy_shows_a_nan)},
     {TEST(adamw_is_the_same)},
+    {TEST(sgd_is_the_same)},
 };
 
 int main(int argc, char **argv)

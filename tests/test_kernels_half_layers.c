@@ -194,7 +194,7 @@ static void random_numbers_are_those_of_f32(void)
 /* The state is f32: the same steps but for the order of operations. */
 static void steps(const sherd__kernels *k, int type)
 {
-    const sherd__adamw_step step = {0.1, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01, 0.5};
+    const sherd__adamw_step step = {0.1, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.01, 0.5, 0.2};
     int64_t n = 1500;
     float *p[2], *m[2], *v[2];
 
@@ -208,6 +208,11 @@ static void steps(const sherd__kernels *k, int type)
     for (int t = 0; t < 3; t++) {
         k->adamw(n, p[0], m[0], v[0], a->in[0], &step);
         f32->adamw(n, p[1], m[1], v[1], a->wide_in[0], &step);
+    }
+    const sherd__sgd_step plain = {0.1, 0.1, 0.5, 0.9, 1, 0.9, true};
+    for (int t = 0; t < 2; t++) {
+        k->sgd(n, p[0], t ? m[0] : NULL, a->in[0], &plain);
+        f32->sgd(n, p[1], t ? m[1] : NULL, a->wide_in[0], &plain);
     }
     for (int64_t i = 0; i < n; i++)
         CHECK_NEAR((double)p[0][i], (double)p[1][i], 1e-5);

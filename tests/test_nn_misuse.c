@@ -112,6 +112,12 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, 1));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(NULL, w, 4, 2, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_attention_create(&out, NULL, 4, 2, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 0, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, INT64_MIN, -1, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 3, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_attention_create(&out, w, 4, 2, NULL, &none));
     REFUSES(SHERD_EINVAL, sherd_module_create(NULL, w, NULL, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_create(&out, NULL, NULL, NULL));
     ANSWERS(out == NULL);
@@ -131,6 +137,84 @@ MISUSE(a_child_is_taken_also_where_there_is_no_parent)
     REFUSES(SHERD_EINVAL, sherd_module_add(root, "a", root));
     ANSWERS(sherd_module_children(root) == 0);
     sherd_module_destroy(root);
+}
+
+MISUSE(a_buffer_is_a_tensor_with_a_name)
+{
+    const int64_t shape[] = {4, 4};
+    sherd_module *layer = linear(m->world);
+    sherd_tensor *t = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_tensor *failed = sherd_add(t, NULL);
+
+    CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(NULL, "a", t));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_add_buffer(NULL, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(layer, NULL, t));
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(layer, "a.b", t));
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(layer, "weight", t));
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(layer, "a", NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_add_buffer(layer, "a", failed));
+    REFUSES(SHERD_EINVAL, sherd_module_set_buffer(NULL, "a", t));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_set_buffer(NULL, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_module_set_buffer(layer, "weight", t));
+    REFUSES(SHERD_EINVAL, sherd_module_set_buffer(layer, NULL, t));
+    REFUSES(SHERD_EINVAL, sherd_module_set_buffer(layer, "a", NULL));
+    ANSWERS(!sherd_module_buffer(NULL, "a") && !sherd_module_buffer(layer, NULL));
+    ANSWERS(sherd_module_buffers(NULL) == 0 && !sherd_module_buffer_name(NULL, 0));
+    ANSWERS(!sherd_module_buffer_name(layer, -1) && !sherd_module_buffer_name(layer, 0));
+    sherd_module_destroy(layer);
+}
+
+/* A line of all ranks, and the layer's state on it. */
+static const sherd_mesh *line(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    int64_t ranks = sherd_world_ranks(world);
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"x"}, NULL));
+    return mesh;
+}
+
+MISUSE(state_is_loaded_by_a_name_that_is_there)
+{
+    const int64_t shape[] = {4, 4};
+    const sherd_mesh *mesh = line(m->world), *other;
+    const sherd_layout *layout = NULL;
+    sherd_module *layer = linear(m->world);
+    sherd_tensor *t = sherd_constant(m->world, SHERD_F32, shape, 2, 1);
+    sherd_world *second = NULL;
+    sherd_named_state all[1];
+    char name[4];
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    CHECK_OK(sherd_mesh_parse(&other, second, "x=1"));
+    sherd_tensor *foreign = sherd_constant(second, SHERD_F32, shape, 2, 1);
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 2, shape, "S(0)", NULL));
+    CHECK_OK(sherd_module_set_parameter(layer, "weight", sherd_distribute(t, layout, -1)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, NUL("weight"), t, -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, "weight", NUL(t), -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, BAD("wait", "weight"), t, -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, "weight", BAD(foreign, t), -1));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_load(NULL, "weight", NULL, -1));
+    if (m->wrong && !m->alone) { /* all of them, or it is a difference */
+        CHECK_EQ(sherd_module_load(NULL, "weight", sherd_distribute(t, layout, -1), -1),
+                 SHERD_EINVAL);
+        CHECK_EQ(sherd_module_load(layer, "weight", t, -2), SHERD_EINVAL);
+        CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+        CHECK_EQ(sherd_module_load(layer, "weight", t, 99), SHERD_EINVAL);
+        CHECK_EQ(sherd_world_check(m->world), SHERD_EINVAL);
+    }
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(NUL(layer), mesh, NULL, 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(layer, NUL(mesh), NULL, 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(layer, BAD(other, mesh), NULL, 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(layer, mesh, BAD("y", NULL), 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(layer, mesh, NULL, BAD(INT64_MIN, 0)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_equalize(layer, mesh, "x", BAD(INT64_MAX, 0)));
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_equalize(NULL, NULL, NULL, 0));
+    ANSWERS(sherd_module_state(NULL, all, 1) == 0 && sherd_module_state(layer, all, -1) == 2);
+    ANSWERS(sherd_state_name(NULL, name, sizeof name) == 0 && name[0] == 0);
+    sherd_module_destroy(layer);
+    CHECK_OK(sherd_world_close(second));
 }
 
 MISUSE(a_parameter_is_a_tensor_with_a_name)
@@ -194,13 +278,48 @@ MISUSE(an_optimizer_needs_a_module)
     sherd_module *layer = linear(m->world);
     sherd_optimizer *out;
     const sherd_adamw_options one = {.beta1 = 1}, nan = {.eps = (double)NAN};
+    const sherd_sgd_options bad[] = {
+        {.momentum = 1},           {.momentum = -0.1},
+        {.momentum = (double)NAN}, {.dampening = 1.1},
+        {.dampening = -0.1},       {.weight_decay = -1},
+        {.nesterov = true},        {.momentum = 0.5, .dampening = 0.5, .nesterov = true}};
 
     REFUSES(SHERD_EINVAL, sherd_adamw_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_adamw_create(&out, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &one));
     REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &nan));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adam_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &one));
+    REFUSES(SHERD_EINVAL, sherd_sgd_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_sgd_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(bad); i++)
+        REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &bad[i]));
     ANSWERS(out == NULL);
     sherd_module_destroy(layer);
+}
+
+MISUSE(clipping_needs_a_bound_that_is_not_negative)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    ANSWERS(isnan(sherd_optimizer_clip(NULL, 1)));
+    sherd_optimizer_clip_value(NULL, 1);
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD((double)NAN, 1)));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(schedules_answer_whatever_is_asked)
+{
+    ANSWERS(sherd_schedule_constant(-1, -1, 0.5) == 1 && sherd_schedule_warmup(-1, -1) == 1);
+    ANSWERS(sherd_schedule_linear(0, -1, 1, 0.5) == 0.5 && sherd_schedule_cosine(0, -1, 0) < 1e-9);
+    ANSWERS(sherd_schedule_step(1, -1, 0.5) == 1 && sherd_schedule_exponential(-1, 0.5) == 1);
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */
@@ -337,8 +456,12 @@ static const check_test tests[] = {
     {TEST(giving_up_nothing_does_nothing), {1, 2}},
     {TEST(a_layer_needs_a_world_and_sizes), {1, 2}},
     {TEST(a_child_is_taken_also_where_there_is_no_parent), {1, 2}},
+    {TEST(a_buffer_is_a_tensor_with_a_name), {1, 2}},
+    {TEST(state_is_loaded_by_a_name_that_is_there), {1, 2, 3}},
     {TEST(a_parameter_is_a_tensor_with_a_name), {1, 2}},
     {TEST(the_payload_of_a_hook_goes_also_where_there_is_no_module), {1, 2}},
+    {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
+    {TEST(schedules_answer_whatever_is_asked), {1}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(a_call_needs_a_module_arguments_and_a_place_for_outputs), {1, 2}},
     {TEST(a_forward_ends_no_scope_but_its_own), {1, 2}},

@@ -98,7 +98,7 @@ static const char *const grid[][3] = {
 static void check_adamw(sherd_world *world, sherd_dtype dtype, const sherd_mesh *mesh,
                         const char *const placements[3])
 {
-    const sherd_adamw_options options = {0.8, 0.95, 1e-6, 0.1};
+    const sherd_adamw_options options = {0.8, 0.95, 1e-6, 0.1, false};
     /* Of 16 bits: what the gradients were rounded by may turn a step, of 0.01, by a fifth. */
     static const double tolerances[SHERD_DTYPES] = {
         [SHERD_F64] = 1e-13, [SHERD_F32] = 2e-6, [SHERD_BF16] = 1e-2, [SHERD_F16] = 1e-3};
@@ -229,7 +229,7 @@ static void all_gradients_settle_in_one_call(sherd_world *world)
 static void bad_options_are_refused(sherd_world *world)
 {
     static const sherd_adamw_options bad[] = {
-        {1, 0, 0, 0}, {-0.1, 0, 0, 0}, {0, 1.5, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}};
+        {.beta1 = 1}, {.beta1 = -0.1}, {.beta2 = 1.5}, {.eps = -1}, {.weight_decay = -1}};
     net n = make(world, SHERD_F32, NULL, NULL);
     sherd_optimizer *o = (sherd_optimizer *)&n;
 

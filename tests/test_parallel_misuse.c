@@ -81,11 +81,66 @@ MISUSE(making_a_module_parallel_needs_module_mesh_axis_and_plan)
     CHECK_OK(sherd_world_close(second));
 }
 
+static sherd_status do_nothing(sherd_module *module, const sherd_mesh *mesh, void *payload)
+{
+    (void)module, (void)mesh, (void)payload;
+    return SHERD_OK;
+}
+
+MISUSE(distributing_a_module_needs_a_module_and_a_mesh)
+{
+    const sherd_mesh *mesh = line(m->world), *other;
+    sherd_module *layer[LAYERS];
+    sherd_world *second = NULL;
+    char text[4];
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    CHECK_OK(sherd_mesh_parse(&other, second, "x=1"));
+    make_layers(m->world, layer);
+    ALL_REFUSE(SHERD_EINVAL,
+               sherd_distribute_module(NUL(layer[0]), mesh, do_nothing, NULL, NULL, NULL));
+    ALL_REFUSE(SHERD_EINVAL,
+               sherd_distribute_module(layer[1], NUL(mesh), do_nothing, NULL, NULL, NULL));
+    ALL_REFUSE(SHERD_EINVAL,
+               sherd_distribute_module(layer[2], BAD(other, mesh), NULL, NULL, NULL, NULL));
+    ALL_REFUSE(SHERD_OK, sherd_distribute_module(layer[3], mesh, NULL, NULL, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_distribute_module(NULL, NULL, NULL, NULL, NULL, NULL));
+    const sherd_placement s = sherd_shard(0);
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(NULL, "weight", mesh, 0, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], NULL, mesh, 0, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "weight", NULL, 0, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "weight", other, 0, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "weight", mesh, -1, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "weight", mesh, 1, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "wait", mesh, 0, s, 0));
+    REFUSES(SHERD_EINVAL, sherd_style_place_parameter(layer[4], "weight", mesh, 0, s, -1));
+    REFUSES(SHERD_EINVAL,
+            sherd_style_place_parameter(layer[4], "weight", mesh, 0, sherd_shard(2), 0));
+    REFUSES(SHERD_EINVAL,
+            sherd_style_place_parameter(layer[4], "weight", mesh, 0, sherd_shard(INT32_MIN), 0));
+    REFUSES(SHERD_EINVAL,
+            sherd_style_place_parameter(layer[4], "weight", mesh, 0, sherd_partial(SHERD_SUM), 0));
+    ONLY_SAYS(SHERD_EINVAL, sherd_style_place_parameter(NULL, NULL, NULL, 0, s, 0));
+    ANSWERS(sherd_parallel_text(NULL, text, sizeof text) == 0 && text[0] == 0);
+    ANSWERS(sherd_parallel_text(NULL, NULL, 9) == 0);
+    REFUSES(SHERD_EINVAL, sherd_parallel_print(layer[4], NULL, 0));
+    REFUSES(SHERD_EINVAL, sherd_parallel_print(layer[4], stderr, -1));
+    REFUSES(SHERD_EINVAL, sherd_parallel_print(layer[4], stderr, 1 << 20));
+    ONLY_SAYS(SHERD_EINVAL, sherd_parallel_print(NULL, stderr, 0));
+    destroy_layers(layer);
+    CHECK_OK(sherd_world_close(second));
+}
+
 MISUSE(a_style_is_made_of_good_numbers)
 {
     const sherd_mesh *mesh = line(m->world);
-    sherd_style bad[] = {sherd_colwise(), sherd_rowwise(), sherd_prepare_input(),
-                         sherd_sequence_parallel(), sherd_colwise()};
+    sherd_style bad[] = {sherd_colwise(),
+                         sherd_rowwise(),
+                         sherd_prepare_input(),
+                         sherd_sequence_parallel(),
+                         sherd_colwise(),
+                         sherd_prepare_output(),
+                         sherd_prepare_input_output()};
     sherd_module *layer[LAYERS];
 
     make_layers(m->world, layer);
@@ -94,6 +149,8 @@ MISUSE(a_style_is_made_of_good_numbers)
     bad[2].desired = sherd_partial((sherd_reduce_op)9);
     bad[3].output.kind = (sherd_placement_kind)-1;
     bad[4].desired.kind = (sherd_placement_kind)9;
+    bad[5].output_count = INT32_MIN;
+    bad[6].input_count = INT32_MAX;
     for (int i = 0; i < LEN(bad); i++) {
         const sherd_parallel_entry wrong = {"", bad[i]}, right = {"", sherd_colwise()};
         ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[i], mesh, "x", BAD(&wrong, &right), 1));
@@ -186,12 +243,36 @@ MISUSE(resharding_needs_a_module_a_mesh_and_an_axis)
     destroy_layers(layer);
 }
 
+MISUSE(sharding_needs_a_module_a_mesh_and_an_axis)
+{
+    const sherd_mesh *mesh = line(m->world), *other;
+    const sherd_shard_options bad = {.min_elements = INT64_MIN}, good = {.min_elements = 0};
+    sherd_module *layer[LAYERS];
+    sherd_world *second = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    CHECK_OK(sherd_mesh_parse(&other, second, "x=1"));
+    make_layers(m->world, layer);
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(NUL(layer[0]), mesh, "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[1], NUL(mesh), "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[2], BAD(other, mesh), "x", NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[3], mesh, NUL("x"), NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[4], mesh, BAD("y", "x"), NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_fully_shard(layer[5], mesh, "x", BAD(&bad, &good)));
+    ALL_REFUSE(SHERD_OK, sherd_fully_shard(layer[6], mesh, "x", NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_fully_shard(NULL, NULL, "x", NULL));
+    destroy_layers(layer);
+    CHECK_OK(sherd_world_close(second));
+}
+
 static const check_test tests[] = {
     {TEST(making_a_module_parallel_needs_module_mesh_axis_and_plan), {1, 2, 3}},
+    {TEST(distributing_a_module_needs_a_module_and_a_mesh), {1, 2, 3}},
     {TEST(a_style_is_made_of_good_numbers), {1, 2}},
     {TEST(whatever_a_style_returns_is_a_status), {1, 2, 3}},
     {TEST(dims_that_no_tensor_has_are_found_in_the_call), {1, 2}},
     {TEST(a_granule_larger_than_all_keeps_all_on_one_rank), {1, 2, 3}},
+    {TEST(sharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},
     {TEST(resharding_needs_a_module_a_mesh_and_an_axis), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

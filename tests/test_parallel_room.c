@@ -67,7 +67,71 @@ static int body(sherd_world *world, void *unused)
     return 0;
 }
 
-static void a_model_larger_than_a_rank_is_trained(void)
+/* ---- the same without tensor parallelism: parameters in pieces over the batch's axis -------------- */
+
+enum { LAYERS = 8, WIDE = 256, LAYER = WIDE * WIDE * 4 };
+
+static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = in->value[0];
+
+    for (int i = 0; i < LAYERS; i++)
+        x = sherd_module_call(sherd_module_child(self, i), x);
+    out->value[0] = x;
+    out->count = 1;
+}
+
+static double sharded_step(sherd_module *m, sherd_optimizer *o, const sherd_mesh *mesh)
+{
+    sherd_world *world = sherd_module_world(m);
+
+    sherd_scope_begin(world);
+    sherd_tensor *x = spread(wave(world, SHERD_F32, 2, SHAPE(8, WIDE), 3, 1, 0), mesh, "S(0)");
+    sherd_tensor *loss = squared_error(sherd_module_call(m, x), x);
+    sherd_backward(loss);
+    double value = sherd_item(loss);
+    sherd_optimizer_step(o, 0.001, 1);
+    sherd_optimizer_clear(o);
+    sherd_scope_end(world);
+    return value;
+}
+
+static int sharded_body(sherd_world *world, void *unused)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    char name[LAYERS][4];
+    double loss[3];
+
+    (void)unused;
+    check_rank = sherd_world_rank(world);
+    sherd_scope_begin(world);
+    sherd_module *root = container(world, stack_forward, NULL), *m = NULL;
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(name[i], sizeof name[i], "%d", i);
+        sherd_layer_options o = {.name = name[i], .deviation = 0.08};
+        CHECK_OK(sherd_linear_create(&m, world, WIDE, WIDE, &o));
+        add_layer(root, name[i], m);
+    }
+    sherd_scope_end(world);
+    sherd_status status = sherd_fully_shard(root, mesh, "tp", NULL);
+    CHECK_EQ(status, sherd_world_ranks(world) == 1 ? SHERD_ENOMEM : SHERD_OK);
+    CHECK_EQ(sherd_world_check(world), status);
+    if (!status) {
+        sherd_optimizer *o = NULL;
+        CHECK_EQ(sherd_world_memory(world).peak_bytes, LAYERS * LAYER / sherd_world_ranks(world));
+        CHECK_OK(sherd_adamw_create(&o, root, NULL));
+        for (int i = 0; i < 3; i++)
+            loss[i] = sharded_step(root, o, mesh);
+        CHECK(loss[2] < loss[1] && loss[1] < loss[0]);
+        CHECK(sherd_world_memory(world).peak_bytes < REGION);
+        CHECK_OK(sherd_world_check(world));
+        sherd_optimizer_destroy(o);
+    }
+    sherd_module_destroy(root);
+    return 0;
+}
+
+static void train_in_small_ranks(int (*train)(sherd_world *world, void *unused))
 {
     static const int ranks[] = {1, 8};
 
@@ -78,11 +142,24 @@ static void a_model_larger_than_a_rank_is_trained(void)
                                            .as = (sherd_ranks_as)as,
                                            .region_bytes = REGION,
                                            .no_pin = true};
-            CHECK_OK(sherd_spawn(&exit_status, &options, body, NULL));
+            CHECK_OK(sherd_spawn(&exit_status, &options, train, NULL));
             CHECK_EQ(exit_status, 0);
         }
     check_rank = 0;
 }
 
-static const check_test tests[] = {{TEST(a_model_larger_than_a_rank_is_trained)}};
+static void a_model_larger_than_a_rank_is_trained(void)
+{
+    train_in_small_ranks(body);
+}
+
+static void and_with_sharded_parameters(void)
+{
+    train_in_small_ranks(sharded_body);
+}
+
+static const check_test tests[] = {
+    {TEST(a_model_larger_than_a_rank_is_trained)},
+    {TEST(and_with_sharded_parameters)},
+};
 CHECK_MAIN(tests)

@@ -38,6 +38,8 @@ static const option table[] = {
      "of first values, batches, dropout and sample"},
     {"sequence-parallel", 0, FLAG, FIELD(sequence_parallel), 0, 0, "",
      "between the products each tp rank keeps some positions"},
+    {"shard-parameters", 0, FLAG, FIELD(shard_parameters), 0, 0, "",
+     "each dp rank keeps its part of parameters, gradients and optimizer state"},
     {"input-reshard", 0, FLAG, FIELD(input_reshard), 0, 0, "",
      "keep activations that tp ranks share as shards"},
     {"text", 0, NAMES, FIELD(text), 0, 0, "FILE...",

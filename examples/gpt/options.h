@@ -12,7 +12,7 @@ typedef struct gpt_options {
     int64_t layers, dim, heads, context;
     int64_t batch, steps, seed, sample;
     double rate, dropout;
-    bool sequence_parallel, input_reshard, threads, help;
+    bool sequence_parallel, shard_parameters, input_reshard, threads, help;
     char *const *text; /* [texts] files; NULL = the default text */
     int texts;
     const char *json; /* NULL = none */

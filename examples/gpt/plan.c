@@ -7,6 +7,9 @@
  *
  * With sequence parallelism activations between the products are split along the sequence: the all-reduce
  * becomes a reduce-scatter, and a gather where attention or MLP begins.
+ *
+ * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's are gathered when
+ * it is called.
  */
 #include "model.h"
 
@@ -63,6 +66,9 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     plan p = {.count = 0};
     sherd_status status;
 
+    /* Nothing to split; and so no rank ever has whole parameters. */
+    if (options->shard_parameters && options->tp == 1)
+        return sherd_fully_shard(model, mesh, "dp", NULL);
     add(&p, "tok", leaving(sherd_rowwise(), between));
     add(&p, "blocks.*.attn.w[qkv]", by_head(sherd_colwise(), options));
     add(&p, "blocks.*.attn.wo", leaving(by_head(sherd_rowwise(), options), between));
@@ -72,6 +78,8 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     if (sequence)
         add_sequence(&p);
     status = sherd_parallelize(model, mesh, "tp", p.entry, p.count);
+    if (!status && options->shard_parameters)
+        status = sherd_fully_shard(model, mesh, "dp", NULL);
     if (!status && options->input_reshard)
         status = sherd_input_reshard(model, mesh, "tp", SEQUENCE);
     return status;

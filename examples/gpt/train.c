@@ -14,7 +14,6 @@
 
 static const double weight_decay = 0.1;
 static const double most_norm = 1; /* gradients are clipped to this norm */
-static const double pi = 3.14159265358979323846;
 
 double seconds_now(void)
 {
@@ -104,11 +103,9 @@ sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const i
 static double learning_rate(const gpt_options *o, int64_t step)
 {
     int64_t warm = o->steps / 4 < 100 ? o->steps / 4 + 1 : 100;
-    double done = (double)(step - warm) / (double)(o->steps - warm + 1);
 
-    if (step < warm)
-        return o->rate * (double)(step + 1) / (double)warm;
-    return o->rate * (0.1 + 0.9 * 0.5 * (1 + cos(pi * done)));
+    return o->rate * sherd_schedule_warmup(step, warm) *
+           sherd_schedule_cosine(step - warm, o->steps - warm + 1, 0.1);
 }
 
 void train_gradients(trainer *t, int64_t step, step_figures *out)

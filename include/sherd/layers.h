@@ -8,6 +8,7 @@
 #define SHERD_LAYERS_H
 
 #include "module.h"
+#include "ops.h"
 
 SHERD_BEGIN
 
@@ -51,6 +52,21 @@ SHERD_CALL sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world 
  * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL p outside of [0, 1); ENOMEM
  */
 SHERD_CALL sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double p);
+
+/**
+ * Multi-head attention: children "wq", "wk", "wv" and "wo", each a Linear [width, width]; x [batch, positions, width] -> as
+ * x. Keys and values come from the keyword tensor "memory" [batch, t, width] if there is one, else from x. By heads it is
+ * split with Colwise on w[qkv] and Rowwise on wo, granule width / heads.
+ *
+ * @local
+ * @shapes how, options: NULL = all zero; options->name is that of the module, and names those of the children
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, a width that is no multiple of the heads; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *world,
+                                               int64_t width, int64_t heads,
+                                               const sherd_attention_options *how,
+                                               const sherd_layer_options *options);
 
 SHERD_END
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules: a forward function with named parameters and children, and hooks around it. A module's path is
+ * Modules: a forward function with named parameters, buffers and children, and hooks around it. A module's path is
  * the names from the root, joined by dots ("blocks.0.attn.wq"); it names the module's generator, so random
  * numbers do not depend on how the model is parallelised.
  *
@@ -97,6 +97,27 @@ SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const c
                                                    sherd_tensor *t);
 
 /**
+ * Give a module a buffer: a tensor of any dtype that belongs to its state, but wants no gradient and that no optimizer
+ * changes (running statistics, tables that are computed once). sherd_parallelize replicates it.
+ *
+ * @local
+ * @owns   the module retains `t`
+ * @errors EINVAL a name that is empty, has a dot or is taken; `t` failed, wants a gradient, is the result of a recorded
+ *         operator or is of another world; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_module_add_buffer(sherd_module *module, const char *name,
+                                                sherd_tensor *t);
+
+/**
+ * Put another tensor in the place of a buffer.
+ *
+ * @local   @owns the module retains `t` and releases the old one   @errors EINVAL no such buffer, as sherd_module_add_buffer,
+ * another shape or dtype
+ */
+SHERD_CALL sherd_status sherd_module_set_buffer(sherd_module *module, const char *name,
+                                                sherd_tensor *t);
+
+/**
  * Call a module: pre-forward hooks, forward, forward hooks.
  *
  * @collective what its operators need
@@ -131,6 +152,12 @@ SHERD_API sherd_tensor *sherd_module_parameter(const sherd_module *module, const
 SHERD_API int sherd_module_parameters(const sherd_module *module);
 /** The name of the i-th own parameter; NULL if there is none. @local @owns borrowed @errors none */
 SHERD_API const char *sherd_module_parameter_name(const sherd_module *module, int i);
+/** A buffer by name; NULL if there is none. @local @owns borrowed @errors none */
+SHERD_API sherd_tensor *sherd_module_buffer(const sherd_module *module, const char *name);
+/** Own buffers, without those of children. @local @errors none */
+SHERD_API int sherd_module_buffers(const sherd_module *module);
+/** The name of the i-th own buffer; NULL if there is none. @local @owns borrowed @errors none */
+SHERD_API const char *sherd_module_buffer_name(const sherd_module *module, int i);
 /** Training (the default) or not, for this module and all below: dropout does nothing when not training. @local @errors none */
 SHERD_API void sherd_module_train(sherd_module *module, bool training);
 /** Whether it is training. @local @errors none */
@@ -155,6 +182,65 @@ typedef struct sherd_named_parameter {
  */
 SHERD_API int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out,
                                           int room);
+
+/* ---- state ---------------------------------------------------------------------------------- */
+
+/* One entry of the state: what to save of a module, and to load. */
+typedef struct sherd_named_state {
+    const char *path; /* of its module, below the one that was asked; "" is that one itself */
+    const char *name; /* in its module */
+    sherd_tensor *tensor;
+    bool buffer; /* else a parameter */
+} sherd_named_state;
+
+/**
+ * All parameters and buffers of a module and its children, depth first, each tensor once.
+ *
+ * @local
+ * @shapes out: sherd_named_state[room], or NULL to count only
+ * @owns   entries are borrowed
+ * @errors none; returns how many there are, also if `room` is smaller
+ */
+SHERD_API int sherd_module_state(const sherd_module *module, sherd_named_state *out, int room);
+
+/**
+ * The name of an entry with dots, "blocks.0.attn.wq.weight", as sherd_module_load takes it.
+ *
+ * @local
+ * @shapes out: char[room], gets as much as fits and an end; NULL only where room is 0
+ * @errors none; returns the length of the whole name
+ */
+SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t room);
+
+/**
+ * Give a parameter or buffer the values of a tensor, which is moved to where that lies; it stays the same tensor, so
+ * optimizers and ties go on. A plain tensor is the whole.
+ *
+ * @collective the world, if `t` or anything of the module is distributed, or was on some ranks; else local
+ * @shapes     name: with dots, of any module below; root: the world rank whose plain tensor counts, or -1: all ranks hold
+ *             the same
+ * @numerics   values are copied bit for bit
+ * @owns       `t` is only read
+ * @errors     EINVAL no such parameter or buffer, another shape or dtype, a plain tensor that varies and no root; EDIFFER;
+ *             ENOMEM; EPEER. What was there stays there then
+ */
+SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t,
+                                          int root);
+
+/**
+ * Make plain parameters and buffers that may differ between ranks equal: all ranks of a mesh get those of one of them, in
+ * one round for all. Those that are known to be equal stay, and need not travel. For parameters that only one rank has
+ * read, or that each has drawn for itself; before sherd_parallelize.
+ *
+ * @collective the world; ranks outside of the mesh only agree
+ * @shapes     axis: the name of one axis, along which the ranks of each line get the parameters of the one at coordinate
+ *             `rank`; or NULL: all get those of the rank with that number in the order of the whole mesh
+ * @numerics   values are copied bit for bit
+ * @owns       the module keeps its tensors; they get new values
+ * @errors     EINVAL no such axis or rank, the mesh is not of the module's world; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_CALL sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
+                                              const char *axis, int64_t rank);
 
 /*
  * Hooks see and may replace tensors, positional and keyword ones. A pre-forward hook gets the arguments; a forward

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdamW on sharded parameters. All gradients are settled in one round of communication (one call per group);
- * after that every rank updates only what it holds.
+ * Optimizers on sharded parameters. All gradients are settled in one round of communication (one call per group);
+ * after that every rank updates only what it holds. State lies as its parameter does.
+ *
+ * Weight decay is that of matrices: parameters of two dims or more, unless decay_all is set.
+ *
+ * Of a bf16 or f16 parameter the state and the parameter itself are kept in f32 as well, and the parameter is that copy, rounded;
+ * if somebody writes it between steps, the copy is what was written.
  */
 #ifndef SHERD_OPTIMIZER_H
 #define SHERD_OPTIMIZER_H
@@ -17,7 +22,8 @@ typedef struct sherd_adamw_options {
     double beta1;        /* [0.9] */
     double beta2;        /* [0.999] */
     double eps;          /* [1e-8] */
-    double weight_decay; /* [0] on parameters of two dims or more */
+    double weight_decay; /* [0] */
+    bool decay_all;      /* parameters of fewer than two dims decay too */
 } sherd_adamw_options;
 
 /**
@@ -26,15 +32,46 @@ typedef struct sherd_adamw_options {
  * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + decay p)
  * where t counts the steps in which this parameter had a gradient.
  *
- * Of a bf16 or f16 parameter m, v and p itself are kept in f32 (12 bytes an element more), and the parameter is p rounded; if
- * somebody writes it between steps, p is what was written.
- *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
  * @errors EINVAL betas outside of [0, 1), eps or weight_decay negative, parameters on two meshes; ENOMEM
  */
 SHERD_CALL sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                            const sherd_adamw_options *options);
+
+/**
+ * Adam over all parameters of a module: as sherd_adamw_create, but the decay is added to the gradient, g + decay p, and so
+ * is in m and v.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL betas outside of [0, 1), eps or weight_decay negative, parameters on two meshes; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
+                                          const sherd_adamw_options *options);
+
+/* All zero = p -= lr g, without state. */
+typedef struct sherd_sgd_options {
+    double momentum;
+    double dampening;
+    double weight_decay;
+    bool nesterov;
+    bool decay_all; /* parameters of fewer than two dims decay too */
+} sherd_sgd_options;
+
+/**
+ * SGD over all parameters of a module, as they are now (parallelize first).
+ *
+ * g += decay p; m = momentum m + (1 - dampening) g, but m = g in the first step of this parameter; p -= lr m, or
+ * lr (g + momentum m) with nesterov; without momentum p -= lr g.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL momentum outside of [0, 1), dampening outside of [0, 1], weight_decay negative, nesterov without momentum or
+ *         with dampening, parameters on two meshes; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
+                                         const sherd_sgd_options *options);
 
 /** Free an optimizer; NULL is a no-op. @local @errors none */
 SHERD_API void sherd_optimizer_destroy(sherd_optimizer *optimizer);
@@ -54,6 +91,23 @@ SHERD_API void sherd_optimizer_settle(sherd_optimizer *optimizer);
 SHERD_API double sherd_optimizer_grad_norm(sherd_optimizer *optimizer);
 
 /**
+ * Scale all gradients so that their 2-norm is at most `most`; the norm that they had. Where it is no finite number nothing is
+ * scaled. sherd_optimizer_step can do the same without another pass over the gradients: see its grad_scale.
+ *
+ * @collective the parameters' mesh   @numerics as sherd_optimizer_grad_norm
+ * @errors     EINVAL `most` negative; EDIFFER; ENOMEM; EPEER; by the alarm, and NaN
+ */
+SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
+
+/**
+ * Hold every element of all gradients within [-most, most]. They are settled first: it is sums that are clipped.
+ *
+ * @collective the parameters' mesh, if gradients are still to be settled
+ * @errors     EINVAL `most` negative; EDIFFER; ENOMEM; EPEER; by the alarm
+ */
+SHERD_API void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most);
+
+/**
  * One step; gradients are multiplied by `grad_scale` first (1 = as they are; max_norm / norm clips). Parameters
  * without a gradient stay. Gradients are kept; see sherd_optimizer_clear.
  *
@@ -65,6 +119,25 @@ SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_
 
 /** Forget all gradients. @local @errors none */
 SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
+
+/*
+ * Learning-rate schedules: factors for the rate, functions of the step (from 0) and of nothing else, so that a run that is
+ * taken up again goes on as it would have. They multiply:
+ * rate = 3e-4 * sherd_schedule_warmup(step, 100) * sherd_schedule_cosine(step, 10000, 0.1).
+ */
+
+/** `factor` in the first `steps` steps, then 1. @local @errors none */
+SHERD_API double sherd_schedule_constant(int64_t step, int64_t steps, double factor);
+/** (step + 1) / steps, at most 1. @local @errors none */
+SHERD_API double sherd_schedule_warmup(int64_t step, int64_t steps);
+/** From `first` at step 0 in a line to `last` at `steps`, where it stays. @local @errors none */
+SHERD_API double sherd_schedule_linear(int64_t step, int64_t steps, double first, double last);
+/** From 1 at step 0 in half a cosine to `last` at `steps`, where it stays. @local @errors none */
+SHERD_API double sherd_schedule_cosine(int64_t step, int64_t steps, double last);
+/** `factor` once more after every `every` steps. @local @errors none; 1 if `every` < 1 */
+SHERD_API double sherd_schedule_step(int64_t step, int64_t every, double factor);
+/** `factor` to the power of the step. @local @errors none */
+SHERD_API double sherd_schedule_exponential(int64_t step, double factor);
 
 SHERD_END
 

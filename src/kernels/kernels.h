@@ -6,7 +6,7 @@
  * entries of the f32 table where the machine has what they need (one file per instruction set; see choose.c).
  *
  * The tables of bf16 and f16 run the f32 kernels on blocks (half_body.inc): arithmetic and sums are f32, each element
- * is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats), and p, m and v of adamw, are f32
+ * is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats), and p, m and v of adamw and sgd, are f32
  * there: see sherd__statistics_dtype.
  */
 #ifndef SHERD__KERNELS_H
@@ -38,7 +38,16 @@ typedef struct sherd__adamw_step {
     double rate, beta1, beta2, eps, decay;
     double correction1, correction2; /* 1 - beta^t */
     double grad_scale;
+    double l2; /* decay of Adam: added to the gradient, times p */
 } sherd__adamw_step;
+
+/* g = grad_scale grad + decay p; m = keep m + add g; p -= rate (nesterov ? g + momentum m : m). Without m: p -= rate g. */
+typedef struct sherd__sgd_step {
+    double rate, decay, grad_scale;
+    double keep, add; /* of m: momentum and 1 - dampening; 0 and 1 in the first step */
+    double momentum;
+    bool nesterov;
+} sherd__sgd_step;
 
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
@@ -117,6 +126,8 @@ typedef struct sherd__kernels {
 
     void (*adamw)(int64_t n, void *p, void *m, void *v, const void *grad,
                   const sherd__adamw_step *step);
+    /* m may be NULL. */
+    void (*sgd)(int64_t n, void *p, void *m, const void *grad, const sherd__sgd_step *step);
 } sherd__kernels;
 
 /* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and

@@ -46,6 +46,15 @@ sherd_status sherd_module_create(sherd_module **out, sherd_world *world, sherd_f
     return SHERD_OK;
 }
 
+static void free_named(sherd__heap *heap, sherd__named_tensor *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        sherd_tensor_release(list[i].tensor);
+        sherd__free(heap, list[i].name);
+    }
+    sherd__free(heap, list);
+}
+
 static void destroy_tree(sherd_module *m)
 {
     sherd__heap *heap = heap_of(m);
@@ -55,14 +64,12 @@ static void destroy_tree(sherd_module *m)
         sherd__free(heap, m->child[i].name);
     }
     sherd__hooks_sweep(m, true);
-    for (int i = 0; i < m->parameters; i++) {
-        sherd_tensor_release(m->parameter[i].tensor);
-        sherd__free(heap, m->parameter[i].name);
-    }
+    free_named(heap, m->parameter, m->parameters);
+    free_named(heap, m->buffer, m->buffers);
     if (m->options.destroy)
         m->options.destroy(m->options.payload);
     sherd__free(heap, m->child);
-    sherd__free(heap, m->parameter);
+    sherd__free(heap, m->styles);
     sherd__free(heap, m->path);
     sherd__free(heap, m);
 }
@@ -97,6 +104,12 @@ static int find_child(const sherd_module *m, const char *name, size_t length)
         if (strncmp(m->child[i].name, name, length) == 0 && m->child[i].name[length] == 0)
             return i;
     return -1;
+}
+
+bool sherd__name_is_taken(const sherd_module *module, const char *name)
+{
+    return find_child(module, name, strlen(name)) >= 0 ||
+           sherd__find_parameter(module, name) >= 0 || sherd__find_buffer(module, name) >= 0;
 }
 
 static int count_modules(const sherd_module *m)
@@ -173,7 +186,7 @@ static sherd_status check_child(const sherd_module *m, const char *name, const s
 
     if (!name || !name[0] || strchr(name, '.'))
         fault = "a name is not empty and has no dot";
-    else if (find_child(m, name, strlen(name)) >= 0 || sherd__find_parameter(m, name) >= 0)
+    else if (sherd__name_is_taken(m, name))
         fault = "the name is taken";
     else if (child->world != m->world)
         fault = "the child is of another world";
@@ -224,6 +237,21 @@ sherd_module *sherd_module_find(sherd_module *module, const char *path)
         module = i < 0 || trailing ? NULL : module->child[i].module;
     }
     return path ? module : NULL;
+}
+
+sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis)
+{
+    sherd__heap *heap = heap_of(module);
+    const char *before = module->styles ? module->styles : "";
+    size_t room = strlen(before) + strlen(style) + strlen(axis) + 5;
+    char *text = sherd__alloc(heap, room, 1);
+
+    if (!text)
+        return sherd__no_memory(sherd__world_diag(module->world), "sherd_parallelize");
+    snprintf(text, room, "%s%s%s(%s)", before, before[0] ? ", " : "", style, axis);
+    sherd__free(heap, module->styles);
+    module->styles = text;
+    return SHERD_OK;
 }
 
 sherd_world *sherd_module_world(const sherd_module *module)

@@ -40,6 +40,11 @@ struct sherd_module {
     int children;
     sherd__named_tensor *parameter;
     int parameters;
+    sherd__named_tensor *buffer;
+    int buffers;
+    char *styles;     /* names of those that were applied, for tables; NULL = none */
+    bool distributed; /* by sherd_distribute_module */
+    bool spread; /* it, or what is below it, was put on a mesh; also on ranks outside of that */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
     int running; /* calls of this module under way */
@@ -48,8 +53,28 @@ struct sherd_module {
 /* "" for a root is no help in a message: then "(root)". */
 const char *sherd__module_name(const sherd_module *module);
 
-/* Number of a parameter; -1 if there is none. */
+/* Number of a parameter, of a buffer; -1 if there is none. */
 int sherd__find_parameter(const sherd_module *module, const char *name);
+int sherd__find_buffer(const sherd_module *module, const char *name);
+
+/* Whether a child, a parameter or a buffer has this name. */
+bool sherd__name_is_taken(const sherd_module *module, const char *name);
+
+/* Append a tensor to a list of the module's, which retains it. */
+sherd_status sherd__add_named(sherd_module *module, const char *function,
+                              sherd__named_tensor **list, int *count, const char *name,
+                              sherd_tensor *t);
+
+/* Refuse a tensor: "FUNCTION: KIND "NAME" of "MODULE": fault". */
+sherd_status sherd__refuse_named(const sherd_module *m, const char *function, const char *kind,
+                                 const char *name, const char *fault);
+
+/* Put t in the place of a named tensor of the same shape and dtype; else EINVAL. */
+sherd_status sherd__set_named(sherd_module *m, const char *function, const char *kind,
+                              sherd__named_tensor *named, sherd_tensor *t);
+
+/* One more style, "Colwise(tp)", in the module's list of them. */
+sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis);
 
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);

@@ -1,22 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of an optimizer. */
+/* Inside of an optimizer: what all of them share, and what each says of itself. */
 #ifndef SHERD__OPTIMIZER_H
 #define SHERD__OPTIMIZER_H
 
 #include "autograd/tape.h"
 #include "sherd/optimizer.h"
 
+enum { SHERD__OPTIMIZER_STATES = 2 };
+
 typedef struct sherd__optimized {
-    sherd_tensor *p, *m, *v; /* parameter and its state, laid out alike; counted */
-    int64_t steps;           /* in which it had a gradient */
-    sherd_tensor *exact;     /* of a 16-bit parameter: the same in f32; counted; else NULL */
-    int64_t version;         /* of the parameter's storage when `exact` was last the same */
+    sherd_tensor *p;                              /* counted */
+    sherd_tensor *state[SHERD__OPTIMIZER_STATES]; /* laid out as the parameter; counted, or NULL */
+    int64_t steps;                                /* in which it had a gradient */
+    sherd_tensor *exact; /* of a 16-bit parameter: the same in f32; counted; else NULL */
+    int64_t version;     /* of the parameter's storage when `exact` was last the same */
 } sherd__optimized;
+
+/* A step of one parameter: elements of this rank. p and state are f32 where the parameter has 16 bits. */
+typedef struct sherd__update {
+    const sherd__kernels *kernels;
+    int64_t count, steps; /* steps: this one included */
+    int ndim;             /* of the parameter */
+    void *p, *state[SHERD__OPTIMIZER_STATES];
+    const void *grad;
+    double rate, grad_scale;
+} sherd__update;
+
+/* What one kind of optimizer is. One constant a kind. */
+typedef struct sherd__optimizer_kind {
+    const char *function; /* that makes one, for messages */
+    void (*update)(const sherd_optimizer *o, const sherd__update *u);
+} sherd__optimizer_kind;
 
 struct sherd_optimizer {
     sherd_world *world;
-    sherd_adamw_options options; /* defaults filled in */
-    const sherd_mesh *mesh;      /* of all distributed parameters; NULL = there are none */
+    const sherd__optimizer_kind *kind;
+    int states; /* tensors of state that a parameter has */
+    union {     /* defaults filled in */
+        sherd_adamw_options adam;
+        sherd_sgd_options sgd;
+    } options;
+    const sherd_mesh *mesh; /* of all distributed parameters; NULL = there are none */
     int count;
     sherd__optimized *item; /* [count] */
     /* Room for settling, [count]: */
@@ -25,5 +49,25 @@ struct sherd_optimizer {
     const sherd_layout **to;
     int64_t *shared; /* [ranks of the mesh] */
 };
+
+/* Clear *out, and refuse what is NULL. */
+sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
+                                    const char *function);
+
+/* Make one over all parameters of a module; `like` has kind, states and options. */
+sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
+                                     const sherd_optimizer *like);
+
+/* The decay of a parameter: that of matrices counts for the others only if all are to decay. */
+static inline double sherd__decay_of(int ndim, double decay, bool all)
+{
+    return ndim >= 2 || all ? decay : 0;
+}
+
+/* One step of a kind whose state is m and v (adamw.c). */
+void sherd__adam_update(const sherd_optimizer *o, const sherd__update *u, bool decoupled);
+sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
+                                const sherd_adamw_options *options,
+                                const sherd__optimizer_kind *kind);
 
 #endif

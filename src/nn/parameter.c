@@ -16,14 +16,6 @@ int sherd__find_parameter(const sherd_module *module, const char *name)
     return -1;
 }
 
-static bool has_child(const sherd_module *m, const char *name)
-{
-    for (int i = 0; i < m->children; i++)
-        if (strcmp(m->child[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Why t can't be a parameter; NULL = it can. */
 static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
 {
@@ -40,11 +32,17 @@ static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
     return NULL;
 }
 
+sherd_status sherd__refuse_named(const sherd_module *m, const char *function, const char *kind,
+                                 const char *name, const char *fault)
+{
+    return sherd__module_fail(m, SHERD_EINVAL, "%s: %s \"%s\" of \"%s\": %s", function, kind,
+                              name ? name : "(null)", sherd__module_name(m), fault);
+}
+
 static sherd_status refuse(const sherd_module *m, const char *function, const char *name,
                            const char *fault)
 {
-    return sherd__module_fail(m, SHERD_EINVAL, "%s: parameter \"%s\" of \"%s\": %s", function,
-                              name ? name : "(null)", sherd__module_name(m), fault);
+    return sherd__refuse_named(m, function, "parameter", name, fault);
 }
 
 /* The tensor may lead to a world that can be told. */
@@ -54,33 +52,58 @@ static sherd_status no_module(const char *function, const sherd_tensor *t)
     return sherd__require(sherd__world_diag(sherd_tensor_world(t)), function, need);
 }
 
+sherd_status sherd__add_named(sherd_module *module, const char *function,
+                              sherd__named_tensor **list, int *count, const char *name,
+                              sherd_tensor *t)
+{
+    sherd__heap *heap = sherd__world_heap(module->world);
+    size_t n = (size_t)*count;
+    sherd__named_tensor *grown = sherd__grow(heap, *list, n, n + 1, sizeof *grown);
+    char *copy;
+
+    if (grown)
+        *list = grown;
+    copy = grown ? sherd__copy_text(heap, name) : NULL;
+    if (!copy)
+        return sherd__no_memory(sherd__world_diag(module->world), function);
+    grown[n] = (sherd__named_tensor){copy, sherd_tensor_retain(t), false};
+    ++*count;
+    return SHERD_OK;
+}
+
 sherd_status sherd_module_add_parameter(sherd_module *module, const char *name, sherd_tensor *t)
 {
     static const char function[] = "sherd_module_add_parameter";
-    sherd__named_tensor *grown;
-    char *copy;
 
     if (!module)
         return no_module(function, t);
 
-    sherd__heap *heap = sherd__world_heap(module->world);
-    size_t n = (size_t)module->parameters;
     const char *fault = tensor_fault(module, t);
     if (!name || !name[0] || strchr(name, '.'))
         fault = "a name is not empty and has no dot";
-    else if (sherd__find_parameter(module, name) >= 0 || has_child(module, name))
+    else if (sherd__name_is_taken(module, name))
         fault = "the name is taken";
     if (fault)
         return refuse(module, function, name, fault);
-    grown = sherd__grow(heap, module->parameter, n, n + 1, sizeof *grown);
-    if (grown)
-        module->parameter = grown;
-    copy = grown ? sherd__copy_text(heap, name) : NULL;
-    if (!copy)
-        return sherd__no_memory(sherd__world_diag(module->world), function);
-    sherd_require_grad(t, true);
-    module->parameter[n] = (sherd__named_tensor){copy, sherd_tensor_retain(t), false};
-    module->parameters++;
+    sherd_status status =
+        sherd__add_named(module, function, &module->parameter, &module->parameters, name, t);
+    if (!status)
+        sherd_require_grad(t, true);
+    return status;
+}
+
+sherd_status sherd__set_named(sherd_module *m, const char *function, const char *kind,
+                              sherd__named_tensor *named, sherd_tensor *t)
+{
+    sherd_tensor *old = named->tensor;
+
+    if (t->dtype != old->dtype || t->ndim != old->ndim ||
+        memcmp(t->shape, old->shape, (size_t)t->ndim * sizeof t->shape[0]) != 0)
+        return sherd__module_fail(
+            m, SHERD_EINVAL, "%s: %s \"%s\" of \"%s\" is %s, the new tensor is %s", function, kind,
+            named->name, sherd__module_name(m), sherd_tensor_text(old), sherd_tensor_text(t));
+    named->tensor = sherd_tensor_retain(t);
+    sherd_tensor_release(old);
     return SHERD_OK;
 }
 
@@ -88,26 +111,16 @@ sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, 
 {
     static const char function[] = "sherd_module_set_parameter";
     int i = sherd__find_parameter(module, name);
-    sherd_tensor *old;
 
     if (!module)
         return no_module(function, t);
 
     const char *fault = tensor_fault(module, t);
     if (i < 0)
-        return refuse(module, function, name, "there is none of this name");
+        fault = "there is none of this name";
     if (fault)
         return refuse(module, function, name, fault);
-    old = module->parameter[i].tensor;
-    if (t->dtype != old->dtype || t->ndim != old->ndim ||
-        memcmp(t->shape, old->shape, (size_t)t->ndim * sizeof t->shape[0]) != 0)
-        return sherd__module_fail(module, SHERD_EINVAL,
-                                  "%s: parameter \"%s\" of \"%s\" is %s, the new tensor is %s",
-                                  function, name, sherd__module_name(module),
-                                  sherd_tensor_text(old), sherd_tensor_text(t));
-    module->parameter[i].tensor = sherd_tensor_retain(t);
-    sherd_tensor_release(old);
-    return SHERD_OK;
+    return sherd__set_named(module, function, "parameter", &module->parameter[i], t);
 }
 
 sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name)

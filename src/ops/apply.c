@@ -305,7 +305,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
     }
     if (op->compose)
         return compose(run);
-    bool good = sherd__spread(run) && compute_in_time(run, ops);
+    bool good = sherd__lay_out(run) && compute_in_time(run, ops);
     if (good)
         record(run);
     sherd__close(run, good);

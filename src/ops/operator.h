@@ -52,7 +52,7 @@ const sherd_op_slot *sherd__slot(const sherd_op *op, int i);
 const char *sherd__compile(sherd__run *run);
 
 /* Move distributed operands to where the rule wants them, make results, open local data. False: failed, raised. */
-bool sherd__spread(sherd__run *run);
+bool sherd__lay_out(sherd__run *run);
 
 /* For operands of these layouts (NULL = absent). NULL: failed, the reason is in the diag. */
 const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *operands);

@@ -172,7 +172,7 @@ static bool open_data(sherd__run *run)
     return true;
 }
 
-bool sherd__spread(sherd__run *run)
+bool sherd__lay_out(sherd__run *run)
 {
     sherd_call *call = &run->call;
 

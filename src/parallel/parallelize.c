@@ -5,6 +5,7 @@
  * Ranks agree at the end: the hash of the plan and of what it matched must be the same on all.
  */
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -34,21 +35,30 @@ static sherd_status note(job *j, sherd_module *module)
     return SHERD_OK;
 }
 
-/* A style of the user's own may return any number, and need not say why: all ranks are to be told a status and a text. */
+sherd_status sherd__told(sherd_module *module, const char *function, const char *what,
+                         sherd_status returned)
+{
+    bool known = returned <= SHERD_OK && returned >= SHERD_ETIMEDOUT;
+
+    if (!returned || (known && sherd__world_diag(module->world)->status == returned))
+        return returned;
+    return sherd__module_fail(
+        module, known ? returned : SHERD_EINVAL, "%s: %s of module \"%s\" returned %d (%s)",
+        function, what, sherd__module_name(module), (int)returned, sherd_status_name(returned));
+}
+
 static sherd_status apply(job *j, sherd_module *module)
 {
     const sherd_style *style = &j->entry->style;
-    sherd__diag *diag = sherd__world_diag(j->world);
+    const char *name = style->name ? style->name : "of your own";
+    char what[64];
 
-    diag->status = SHERD_OK;
-    sherd_status status = style->apply(style, module, j->mesh, j->axis);
-    bool known = status <= SHERD_OK && status >= SHERD_ETIMEDOUT;
-    if (!status || (known && diag->status == status))
-        return status;
-    return sherd__module_fail(module, known ? status : SHERD_EINVAL,
-                              "sherd_parallelize: style %s of module \"%s\" returned %d (%s)",
-                              style->name ? style->name : "of your own", sherd__module_name(module),
-                              (int)status, sherd_status_name(status));
+    snprintf(what, sizeof what, "style %.48s", name);
+    sherd__world_diag(j->world)->status = SHERD_OK;
+    sherd_status status = sherd__told(module, "sherd_parallelize", what,
+                                      style->apply(style, module, j->mesh, j->axis));
+    return status ? status
+                  : sherd__note_style(module, name, sherd_mesh_axis_name(j->mesh, j->axis));
 }
 
 /* Visit what `left` names, one after the other in memory, lead to. */
@@ -122,50 +132,60 @@ static uint64_t hash_placement(uint64_t hash, sherd_placement p)
     return sherd__hash_word(hash, (uint64_t)p.op);
 }
 
+static uint64_t hash_slots(uint64_t hash, const sherd_slot *slot, int count)
+{
+    for (int i = 0; i < count; i++) {
+        hash = sherd__hash_text(hash, slot[i].name ? slot[i].name : "");
+        hash = hash_placement(hash, slot[i].lies);
+        hash = hash_placement(hash, slot[i].desired);
+    }
+    return sherd__hash_word(hash, (uint64_t)count);
+}
+
 static uint64_t hash_style(uint64_t hash, const sherd_style *s)
 {
     hash = sherd__hash_text(hash, s->name ? s->name : "");
     hash = hash_placement(hash, s->input);
     hash = hash_placement(hash, s->desired);
     hash = hash_placement(hash, s->output);
-    hash = sherd__hash_word(hash, s->to_local);
+    hash = hash_slots(hash, s->inputs, s->input_count);
+    hash = hash_slots(hash, s->outputs, s->output_count);
+    hash = sherd__hash_word(hash, s->to_local + 2u * s->local_input);
     hash = sherd__hash_word(hash, (uint64_t)s->granule);
     return sherd__hash_word(hash, (uint64_t)s->sequence_dim);
 }
 
-/* Parameters of the module and of all below it, with shapes. */
-static uint64_t hash_parameters(uint64_t hash, const sherd_module *m)
+static uint64_t hash_named(uint64_t hash, const sherd__named_tensor *list, int count)
 {
-    for (int i = 0; i < m->parameters; i++) {
-        const sherd_tensor *t = m->parameter[i].tensor;
-        hash = sherd__hash_text(hash, m->parameter[i].name);
+    for (int i = 0; i < count; i++) {
+        const sherd_tensor *t = list[i].tensor;
+        hash = sherd__hash_text(hash, list[i].name);
         hash = sherd__hash_word(hash, (uint64_t)t->dtype);
         for (int d = 0; d < t->ndim; d++)
             hash = sherd__hash_word(hash, (uint64_t)t->shape[d]);
     }
+    return hash;
+}
+
+uint64_t sherd__hash_tree(uint64_t hash, const sherd_module *m)
+{
+    hash = hash_named(hash, m->parameter, m->parameters);
+    hash = hash_named(hash, m->buffer, m->buffers);
     for (int i = 0; i < m->children; i++)
-        hash = hash_parameters(sherd__hash_text(hash, m->child[i].name), m->child[i].module);
+        hash = sherd__hash_tree(sherd__hash_text(hash, m->child[i].name), m->child[i].module);
     return hash;
 }
 
 /* ---- the steps ------------------------------------------------------------------------------ */
 
-static bool is_placement(sherd_placement p)
-{
-    return (unsigned)p.kind <= SHERD_PARTIAL &&
-           (p.kind != SHERD_PARTIAL || sherd__reduce_op_name(p.op));
-}
-
 static sherd_status check_entry(job *j, const sherd_parallel_entry *entry)
 {
-    const sherd_style *style = &entry->style;
+    const char *fault = sherd__style_fault(&entry->style);
 
-    if (!is_placement(style->input) || !is_placement(style->desired) ||
-        !is_placement(style->output))
-        return sherd__module_fail(
-            j->module, SHERD_EINVAL,
-            "sherd_parallelize: the style of an entry has a placement that is "
-            "none");
+    if (fault)
+        return sherd__module_fail(j->module, SHERD_EINVAL,
+                                  "sherd_parallelize: the style of path \"%s\": %s",
+                                  entry->path ? entry->path : "(null)", fault);
     if (!entry->path || !entry->style.apply)
         return sherd__module_fail(j->module, SHERD_EINVAL,
                                   "sherd_parallelize: an entry lacks its %s",
@@ -173,17 +193,6 @@ static sherd_status check_entry(job *j, const sherd_parallel_entry *entry)
     j->hash = sherd__hash_text(j->hash, entry->path);
     j->hash = hash_style(j->hash, &entry->style);
     return each_match(j, entry, note);
-}
-
-static sherd_status replicate_rest(job *j, sherd_module *m)
-{
-    sherd_status status = SHERD_OK;
-
-    for (int i = 0; !status && i < m->parameters; i++)
-        status = sherd__replicate(m, i, j->mesh);
-    for (int i = 0; !status && i < m->children; i++)
-        status = replicate_rest(j, m->child[i].module);
-    return status;
 }
 
 static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
@@ -196,7 +205,7 @@ static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
         return status;
     for (int i = 0; !status && i < count; i++)
         status = each_match(j, &plan[i], apply);
-    return status ? status : replicate_rest(j, j->module);
+    return status ? status : sherd__replicate_rest(j->module, j->mesh);
 }
 
 sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, const char *axis,
@@ -213,8 +222,9 @@ sherd_status sherd_parallelize(sherd_module *module, const sherd_mesh *mesh, con
                                     plan ? "" : ", but plan is NULL");
     if (!status) {
         j.hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
-        j.hash = hash_parameters(j.hash, module);
+        j.hash = sherd__hash_tree(j.hash, module);
         status = run(&j, plan, count);
+        module->spread = true;
     }
     return sherd__agree(j.world, status, j.hash, function);
 }

@@ -47,46 +47,62 @@ static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
     return status;
 }
 
+static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor *old,
+                       sherd_tensor *fresh)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i].tensor == old) {
+            sherd_tensor_release(list[i].tensor);
+            list[i].tensor = sherd_tensor_retain(fresh);
+        }
+}
+
 /* Put `fresh` wherever the tree below m has `old`. */
 static void replace_tied(sherd_module *m, const sherd_tensor *old, sherd_tensor *fresh)
 {
-    for (int i = 0; i < m->parameters; i++)
-        if (m->parameter[i].tensor == old) {
-            sherd_tensor_release(m->parameter[i].tensor);
-            m->parameter[i].tensor = sherd_tensor_retain(fresh);
-        }
+    replace_in(m->parameter, m->parameters, old, fresh);
+    replace_in(m->buffer, m->buffers, old, fresh);
     for (int i = 0; i < m->children; i++)
         replace_tied(m->child[i].module, old, fresh);
 }
 
-static sherd_status refuse(const sherd_module *m, int i, const char *fault)
+static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *named,
+                           const char *fault)
 {
-    return sherd__module_fail(m, SHERD_EINVAL, "sherd_parallelize: parameter \"%s\" of \"%s\" %s",
-                              m->parameter[i].name, sherd__module_name(m), fault);
+    return sherd__module_fail(m, SHERD_EINVAL, "sherd_parallelize: %s \"%s\" of \"%s\" %s",
+                              sherd__find_buffer(m, named->name) >= 0 ? "buffer" : "parameter",
+                              named->name, sherd__module_name(m), fault);
 }
 
-/* Spread parameter i of m, which is plain. */
-static sherd_status spread(sherd_module *m, int i, const sherd_layout *layout)
+/* A plain tensor cut, or a distributed one moved, to the layout; nothing is recorded. */
+static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
+{
+    return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);
+}
+
+sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
+                           const sherd_layout *layout)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
-    sherd_tensor *old = m->parameter[i].tensor, *fresh;
+    sherd_tensor *old = named->tensor, *fresh;
     sherd_module *root = m;
     sherd_status status = SHERD_OK;
     bool recording;
 
     if (old->varies)
-        return refuse(m, i,
+        return refuse(m, named,
                       "varies between ranks, as far as sherd knows; if it is equal on all, say "
-                      "so with sherd_mark_equal");
+                      "so with sherd_mark_equal, else make it so with sherd_module_equalize");
     while (root->parent)
         root = root->parent;
     recording = sherd_set_recording(m->world, false);
     sherd_scope_begin(m->world);
-    fresh = sherd_distribute(old, layout, -1);
+    fresh = relaid(old, layout);
     if (sherd_tensor_failed(fresh)) {
         status = diag->status ? diag->status : SHERD_ENOMEM;
-    } else {
-        sherd_require_grad(fresh, sherd_requires_grad(old));
+    } else if (fresh != old) {
+        if (sherd__has_fractions(old->dtype))
+            sherd_require_grad(fresh, sherd_requires_grad(old));
         sherd_tensor_retain(old);
         replace_tied(root, old, fresh);
         sherd_tensor_release(old);
@@ -101,39 +117,87 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
 {
     int i = sherd__find_parameter(module, name);
     const sherd_layout *layout;
-    const sherd_tensor *t;
+    sherd__named_tensor *p;
     sherd_status status;
 
     if (i < 0)
         return SHERD_OK;
-    t = module->parameter[i].tensor;
-    if (module->parameter[i].placed)
-        return refuse(module, i, "has been placed by a style before");
-    status = make_layout(&layout, t, mesh, axis, placement, granule);
+    p = &module->parameter[i];
+    if (p->placed)
+        return refuse(module, p, "has been placed by a style before");
+    status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
     if (status)
         return status;
     /* Tied to a parameter that a style has placed in the same way. */
-    if (t->layout && t->layout != layout)
-        return refuse(module, i, "is distributed already, in another layout");
-    if (!t->layout)
-        status = spread(module, i, layout);
-    module->parameter[i].placed = !status;
+    if (p->tensor->layout && p->tensor->layout != layout)
+        return refuse(module, p, "is distributed already, in another layout");
+    if (!p->tensor->layout)
+        status = sherd__spread(module, p, layout);
+    p->placed = !status;
     return status;
 }
 
-sherd_status sherd__replicate(sherd_module *module, int parameter, const sherd_mesh *mesh)
+sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
+                                         const sherd_mesh *mesh, int axis,
+                                         sherd_placement placement, int64_t granule)
 {
-    const sherd_tensor *t = module->parameter[parameter].tensor;
+    static const char function[] = "sherd_style_place_parameter";
+    const sherd__argument need[] = {
+        {"module", module}, {"name", name}, {"mesh", mesh}, {NULL, NULL}};
+    sherd_world *world = module ? module->world : mesh ? sherd__space_world(mesh->space) : NULL;
+    const sherd_tensor *t = sherd_module_parameter(module, name);
+    const char *fault = NULL;
+
+    if (sherd__require(sherd__world_diag(world), function, need))
+        return SHERD_EINVAL;
+    if (t && placement.kind == SHERD_SHARD && placement.dim < 0)
+        placement.dim += t->ndim;
+    if (sherd__space_world(mesh->space) != world)
+        fault = "the mesh is not of the module's world";
+    else if (axis < 0 || axis >= mesh->axes)
+        fault = "the mesh has no such axis";
+    else if (!t)
+        fault = "there is no parameter of this name";
+    else if (placement.kind != SHERD_REPLICATE && placement.kind != SHERD_SHARD)
+        fault = "a parameter is replicated or sharded";
+    else if (placement.kind == SHERD_SHARD && (placement.dim < 0 || placement.dim >= t->ndim))
+        fault = "it lacks the dim";
+    else if (granule < 0)
+        fault = "the granule is negative";
+    if (fault)
+        return sherd__module_fail(module, SHERD_EINVAL, "%s: \"%s\" of \"%s\" on (%s): %s",
+                                  function, name, sherd__module_name(module), sherd_mesh_text(mesh),
+                                  fault);
+    return sherd__place(module, name, mesh, axis, placement, granule);
+}
+
+sherd_status sherd__replicate(sherd_module *module, const sherd__named_tensor *named,
+                              const sherd_mesh *mesh)
+{
+    const sherd_tensor *t = named->tensor;
     const sherd_mesh *root = sherd_mesh_root(mesh);
     const sherd_layout *layout;
     sherd_status status;
 
     if (t->layout && sherd_layout_mesh(t->layout) != root)
-        return refuse(module, parameter, "is distributed already, on another mesh");
+        return refuse(module, named, "is distributed already, on another mesh");
     if (t->layout)
         return SHERD_OK;
     status = sherd__replicated(&layout, root, t->ndim, t->shape);
-    return status ? status : spread(module, parameter, layout);
+    return status ? status : sherd__spread(module, named, layout);
+}
+
+sherd_status sherd__replicate_rest(sherd_module *module, const sherd_mesh *mesh)
+{
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; !status && i < module->parameters; i++)
+        status = sherd__replicate(module, &module->parameter[i], mesh);
+    for (int i = 0; !status && i < module->buffers; i++)
+        status = sherd__replicate(module, &module->buffer[i], mesh);
+    for (int i = 0; !status && i < module->children; i++)
+        status = sherd__replicate_rest(module->child[i].module, mesh);
+    return status;
 }
 
 sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *module)

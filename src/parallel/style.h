@@ -10,12 +10,17 @@
 
 /* What a style makes of a module where the user's `sherd_style` says nothing else. */
 typedef struct sherd__recipe {
-    const char *name;        /* for messages */
+    const char *name;        /* static; for messages */
     sherd_placement taken;   /* what a plain input is taken for */
     sherd_placement desired; /* what the forward gets; unset = as it arrives */
     sherd_placement output;  /* what leaves; unset = as it comes */
     int follow;              /* the input's last dim is cut as this dim of "weight"; -1 = chunks */
+    bool slots;              /* any number of tensors, each with a slot of the style */
+    bool only_out;           /* inputs arrive as they are */
 } sherd__recipe;
+
+/* What is wrong with the numbers of a style; NULL = nothing. */
+const char *sherd__style_fault(const sherd_style *style);
 
 /* Register the hooks that do what recipe and style say. */
 sherd_status sherd__style_hook(const sherd_style *style, const sherd__recipe *recipe,
@@ -29,8 +34,25 @@ sherd_status sherd__style_hook(const sherd_style *style, const sherd__recipe *re
 sherd_status sherd__place(sherd_module *module, const char *name, const sherd_mesh *mesh, int axis,
                           sherd_placement placement, int64_t granule);
 
-/* The parameter, replicated on the root of `mesh`, unless it is distributed already. */
-sherd_status sherd__replicate(sherd_module *module, int parameter, const sherd_mesh *mesh);
+/*
+ * A parameter or buffer of m in another layout: a plain one is cut, a distributed one is moved. All of the tree that is tied
+ * to it gets the new tensor.
+ */
+sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
+                           const sherd_layout *layout);
+
+/* All parameters and buffers of the tree that are plain, replicated on the root of `mesh`. */
+sherd_status sherd__replicate_rest(sherd_module *module, const sherd_mesh *mesh);
+
+/*
+ * What a function of the user's returned, as a status with a text: any number is possible, and it need not have said why.
+ * `what` it was: "style Colwise". The diag's status was SHERD_OK when it was called.
+ */
+sherd_status sherd__told(sherd_module *module, const char *function, const char *what,
+                         sherd_status returned);
+
+/* A hash of names, dtypes and shapes of all parameters and buffers of the tree. */
+uint64_t sherd__hash_tree(uint64_t hash, const sherd_module *m);
 
 /* Refuse a module that is no Linear or Embedding with a weight of two dims. */
 sherd_status sherd__style_fits(const sherd_style *style, const sherd_module *module);

@@ -339,7 +339,7 @@ sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin
 }
 
 static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
-                      const sherd_layout *const *to, int count)
+                      const sherd_layout *const *to, int count, bool begin)
 {
     sherd__heap *heap = sherd__world_heap(world);
     task *tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
@@ -353,7 +353,7 @@ static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
         good = !sherd__gains_pending(t[i], to[i]);
     }
     if (good)
-        good = run(world, tasks, moves, count, false);
+        good = run(world, tasks, moves, count, begin);
     for (int i = 0; i < count && good; i++)
         out[i] = tasks[i].at;
     sherd__free(heap, tasks);
@@ -361,16 +361,22 @@ static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
     return good;
 }
 
-void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
-                      int count)
+void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
+                      int count, bool begin)
 {
     if (count <= 0)
         return;
     sherd_world *world = t[0]->world;
-    if (!sherd__stop(world, t, count) && move_many(world, out, t, to, count))
+    if (!sherd__stop(world, t, count) && move_many(world, out, t, to, count, begin))
         return;
     for (int i = 0; i < count; i++)
         out[i] = sherd__failed(world);
+}
+
+void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
+                      int count)
+{
+    sherd__move_list(out, t, to, count, false);
 }
 
 /* ---- what a user may pass ------------------------------------------------------------------- */

@@ -175,6 +175,9 @@ bool sherd__gains_pending(sherd_tensor *t, const sherd_layout *to);
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin);
 void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
                       int count);
+/* As sherd__move_many; with `begin` it returns at once, and a result is complete when it is first read. */
+void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
+                      int count, bool begin);
 /* A plain view of the local piece; a distributed view of a local piece (which must fit). Not recorded. */
 sherd_tensor *sherd__local_view(sherd_tensor *t);
 sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout);

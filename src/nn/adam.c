@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adam: the decay is part of the gradient, so m and v see it. */
+#include "nn/optimizer.h"
+
+static void update(const sherd_optimizer *o, const sherd__update *u)
+{
+    sherd__adam_update(o, u, false);
+}
+
+static const sherd__optimizer_kind adam = {"sherd_adam_create", update};
+
+sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
+                               const sherd_adamw_options *options)
+{
+    return sherd__adam_create(out, module, options, &adam);
+}

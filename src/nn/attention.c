@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multi-head attention as a module: four Linear children around the operator. Its forward names global sizes only, so
+ * Colwise on wq, wk and wv and Rowwise on wo, with a head as the granule, split it by heads, whole ones on each rank.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/module.h"
+#include "sherd/layers.h"
+#include "sherd/ops.h"
+
+enum { WQ, WK, WV, WO, CHILDREN };
+
+static const char *const child_name[CHILDREN] = {"wq", "wk", "wv", "wo"};
+
+typedef struct attention {
+    sherd_world *world;
+    int64_t width, heads;
+    sherd_attention_options how;
+} attention;
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+static sherd_tensor *refuse(const sherd_module *m, const char *fault)
+{
+    return sherd__fail_tensor(m->world, true, SHERD_EINVAL, "sherd_module_run: module \"%s\": %s",
+                              sherd__module_name(m), fault);
+}
+
+/* [batch, s, width] through a child, as [batch, s, heads, width / heads]. */
+static sherd_tensor *heads_of(sherd_module *m, int child, sherd_tensor *x)
+{
+    const attention *a = m->options.payload;
+    const int64_t shape[] = {-1, x->shape[1], a->heads, a->width / a->heads};
+
+    return sherd_view(sherd_module_call(m->child[child].module, x), shape, 4);
+}
+
+static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memory)
+{
+    const attention *a = m->options.payload;
+    const int64_t whole[] = {-1, x->ndim > 1 ? x->shape[1] : 0, a->width};
+    sherd_tensor *y;
+
+    if (sherd_tensor_failed(x) || sherd_tensor_failed(memory))
+        return sherd_tensor_failed(x) ? x : memory;
+    if (x->ndim != 3 || memory->ndim != 3)
+        return refuse(m, "it takes tensors [batch, positions, width]");
+    y = sherd_attention(heads_of(m, WQ, x), heads_of(m, WK, memory), heads_of(m, WV, memory),
+                        &a->how);
+    return sherd_module_call(m->child[WO].module, sherd_view(y, whole, 3));
+}
+
+static void forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = in->count > 0 && !in->name[0] ? in->value[0] : NULL;
+    sherd_tensor *memory = sherd_args_find(in, "memory");
+
+    out->value[0] =
+        x ? attend(self, x, memory ? memory : x) : refuse(self, "it takes one positional tensor");
+    out->count = 1;
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+static void free_attention(void *payload)
+{
+    attention *a = payload;
+    sherd__free(sherd__world_heap(a->world), a);
+}
+
+/* The four layers, named below the name that was given. */
+static sherd_status add_children(sherd_module *m, int64_t width, const sherd_layer_options *options)
+{
+    sherd__heap *heap = sherd__world_heap(m->world);
+    sherd_layer_options o = options ? *options : (sherd_layer_options){0};
+    const char *above = o.name ? o.name : "";
+    size_t room = strlen(above) + 4;
+    char *name = sherd__alloc(heap, room, 1);
+    sherd_status status = SHERD_OK;
+
+    if (!name)
+        return sherd__no_memory(sherd__world_diag(m->world), "sherd_attention_create");
+    o.name = name;
+    for (int i = 0; !status && i < CHILDREN; i++) {
+        sherd_module *child;
+        snprintf(name, room, "%s%s%s", above, above[0] ? "." : "", child_name[i]);
+        status = sherd_linear_create(&child, m->world, width, width, &o);
+        if (!status)
+            status = sherd_module_add(m, child_name[i], child);
+    }
+    sherd__free(heap, name);
+    return status;
+}
+
+static sherd_status check(sherd_world *world, int64_t width, int64_t heads,
+                          const sherd_layer_options *o)
+{
+    const char *fault = NULL;
+
+    if (width < 1 || heads < 1 || width % heads != 0)
+        fault = "the width is a multiple of the heads, and both are at least 1";
+    else if (o && o->dtype != SHERD_DTYPE_NONE && !sherd__has_fractions(o->dtype))
+        fault = "the dtype has no fractions";
+    else if (o && !(o->deviation >= 0))
+        fault = "the deviation is negative";
+    if (!fault)
+        return SHERD_OK;
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                       "sherd_attention_create(%lld, %lld): %s", (long long)width, (long long)heads,
+                       fault);
+}
+
+sherd_status sherd_attention_create(sherd_module **out, sherd_world *world, int64_t width,
+                                    int64_t heads, const sherd_attention_options *how,
+                                    const sherd_layer_options *options)
+{
+    static const char function[] = "sherd_attention_create";
+    const sherd__argument need[] = {{"out", out}, {"world", world}, {NULL, NULL}};
+    sherd_module_options module = {SHERD_MODULE_OTHER, NULL, free_attention};
+    sherd_module *m = NULL;
+    attention *a;
+
+    if (out)
+        *out = NULL;
+    if (sherd__require(sherd__world_diag(world), function, need) ||
+        check(world, width, heads, options))
+        return SHERD_EINVAL;
+    a = sherd__alloc(sherd__world_heap(world), 1, sizeof *a);
+    if (!a)
+        return sherd__no_memory(sherd__world_diag(world), function);
+    *a = (attention){world, width, heads, how ? *how : (sherd_attention_options){0}};
+    module.payload = a;
+    sherd_status status = sherd_module_create(&m, world, forward, &module);
+    if (status) {
+        free_attention(a);
+        return status;
+    }
+    status = add_children(m, width, options);
+    if (status)
+        sherd_module_destroy(m);
+    else
+        *out = m;
+    return status;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers of modules: state without gradients. They share the names with parameters and children. */
+#include <string.h>
+
+#include "nn/module.h"
+
+int sherd__find_buffer(const sherd_module *module, const char *name)
+{
+    for (int i = 0; module && name && i < module->buffers; i++)
+        if (strcmp(module->buffer[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Why t can't be a buffer; NULL = it can. */
+static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
+{
+    if (!t)
+        return "the tensor is NULL";
+    if (sherd_tensor_failed(t))
+        return "the tensor has failed";
+    if (t->world != m->world)
+        return "the tensor is of another world";
+    if (t->node)
+        return "the tensor is the result of a recorded operator";
+    if (t->requires_grad)
+        return "the tensor wants a gradient";
+    return NULL;
+}
+
+static sherd_status no_module(const char *function, const sherd_tensor *t)
+{
+    const sherd__argument need[] = {{"module", NULL}, {NULL, NULL}};
+    return sherd__require(sherd__world_diag(sherd_tensor_world(t)), function, need);
+}
+
+sherd_status sherd_module_add_buffer(sherd_module *module, const char *name, sherd_tensor *t)
+{
+    static const char function[] = "sherd_module_add_buffer";
+
+    if (!module)
+        return no_module(function, t);
+
+    const char *fault = tensor_fault(module, t);
+    if (!name || !name[0] || strchr(name, '.'))
+        fault = "a name is not empty and has no dot";
+    else if (sherd__name_is_taken(module, name))
+        fault = "the name is taken";
+    if (fault)
+        return sherd__refuse_named(module, function, "buffer", name, fault);
+    return sherd__add_named(module, function, &module->buffer, &module->buffers, name, t);
+}
+
+sherd_status sherd_module_set_buffer(sherd_module *module, const char *name, sherd_tensor *t)
+{
+    static const char function[] = "sherd_module_set_buffer";
+    int i = sherd__find_buffer(module, name);
+
+    if (!module)
+        return no_module(function, t);
+
+    const char *fault = tensor_fault(module, t);
+    if (i < 0)
+        fault = "there is none of this name";
+    if (fault)
+        return sherd__refuse_named(module, function, "buffer", name, fault);
+    return sherd__set_named(module, function, "buffer", &module->buffer[i], t);
+}
+
+sherd_tensor *sherd_module_buffer(const sherd_module *module, const char *name)
+{
+    int i = sherd__find_buffer(module, name);
+    return i < 0 ? NULL : module->buffer[i].tensor;
+}
+
+int sherd_module_buffers(const sherd_module *module)
+{
+    return module ? module->buffers : 0;
+}
+
+const char *sherd_module_buffer_name(const sherd_module *module, int i)
+{
+    return i >= 0 && i < sherd_module_buffers(module) ? module->buffer[i].name : NULL;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clipping gradients, settled ones: each rank changes what it holds, by the same factor or bounds. A gradient that
+ * nobody else has is changed where it is.
+ */
+#include <math.h>
+
+#include "nn/optimizer.h"
+
+enum { BLOCK = 512 }; /* elements that bounds are written out for */
+
+typedef struct clip {
+    const char *function;
+    bool by_value;
+    double value; /* the factor, or the bound */
+} clip;
+
+static bool is_ours_alone(const sherd_tensor *g)
+{
+    return g->refs == 1 && g->storage->refs == 1 && sherd__is_contiguous(g);
+}
+
+/* dst = src within [-bound, bound]: a reduction with rows of the bounds, which every dtype has. */
+static void hold_within(const sherd__kernels *k, size_t element, int64_t n, char *dst,
+                        const char *src, double bound)
+{
+    _Alignas(64) unsigned char low[BLOCK * sizeof(double)], high[BLOCK * sizeof(double)];
+
+    k->fill(low, BLOCK, -bound);
+    k->fill(high, BLOCK, bound);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t some = n - i < BLOCK ? n - i : BLOCK;
+        const void *up[] = {src + (size_t)i * element, low};
+        const void *down[] = {dst + (size_t)i * element, high};
+        k->reduce(SHERD_MAX, dst + (size_t)i * element, up, 2, some, 1);
+        k->reduce(SHERD_MIN, dst + (size_t)i * element, down, 2, some, 1);
+    }
+}
+
+static void apply(const clip *c, const sherd_tensor *g, void *dst, const void *src)
+{
+    const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(g->world), g->dtype);
+
+    if (c->by_value)
+        hold_within(k, sherd_dtype_bytes(g->dtype), g->count, dst, src, c->value);
+    else
+        k->unary(SHERD__SCALE, g->count, dst, src, c->value);
+}
+
+/* Clip the gradient of one parameter; false: ended by the alarm. */
+static bool clip_one(const clip *c, sherd_tensor *p)
+{
+    sherd_tensor *g = sherd__raw_grad(p), *out = g;
+    const void *src;
+    void *dst;
+
+    if (!g)
+        return true;
+    g = sherd__contiguous(g);
+    src = sherd__data(g);
+    if (!src)
+        return false;
+    if (is_ours_alone(out)) {
+        dst = sherd__mutable(out);
+    } else {
+        out = g->layout ? sherd__new_on(g->layout, g->dtype)
+                        : sherd__new_plain(g->world, g->dtype, g->ndim, g->shape, g->varies);
+        dst = sherd_tensor_failed(out) ? NULL : sherd__fresh(out);
+    }
+    if (!dst)
+        return false;
+    if (g->count > 0)
+        apply(c, g, dst, src);
+    if (out != sherd__raw_grad(p))
+        sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
+    sherd__set_grad(p, out);
+    return true;
+}
+
+static void clip_all(sherd_optimizer *o, const clip *c)
+{
+    uint64_t what = sherd__attribute_double(1, c->value), identity;
+    bool good = true;
+
+    sherd_scope_begin(o->world);
+    for (int i = 0; good && i < o->count; i++)
+        good = clip_one(c, o->item[i].p);
+    if (good && o->mesh)
+        sherd__deed_add(o->mesh, c->function, what, &identity);
+    sherd_scope_end(o->world);
+}
+
+double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
+{
+    static const char function[] = "sherd_optimizer_clip";
+    double norm;
+
+    if (!optimizer)
+        return NAN;
+    if (!(most >= 0)) {
+        sherd__raise(optimizer->world, SHERD_EINVAL, "%s: the norm %g is negative", function, most);
+        return NAN;
+    }
+    norm = sherd_optimizer_grad_norm(optimizer);
+    if (isfinite(norm) && norm > most)
+        clip_all(optimizer, &(clip){function, false, most / norm});
+    return norm;
+}
+
+void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most)
+{
+    static const char function[] = "sherd_optimizer_clip_value";
+
+    if (!optimizer)
+        return;
+    if (!(most >= 0)) {
+        sherd__raise(optimizer->world, SHERD_EINVAL, "%s: the bound %g is negative", function,
+                     most);
+        return;
+    }
+    sherd_optimizer_settle(optimizer);
+    if (!sherd__alarmed(optimizer->world))
+        clip_all(optimizer, &(clip){function, true, most});
+}

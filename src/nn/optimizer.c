@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all optimizers share: making one, stepping, ending. State lies as the parameters lie, so a step touches
+ * local data only: one pass of one kernel per parameter over it, its state and the gradient.
+ *
+ * Steps are often too small for 16 bits to hold, and averages change by a thousandth: so of such a parameter
+ * the state and an exact copy of it are f32, and the parameter is the copy, rounded after each step.
+ */
+#include "nn/optimizer.h"
+
+static void destroy_item(sherd__optimized *item)
+{
+    sherd_tensor_release(item->p);
+    for (int i = 0; i < SHERD__OPTIMIZER_STATES; i++)
+        sherd_tensor_release(item->state[i]);
+    sherd_tensor_release(item->exact);
+}
+
+void sherd_optimizer_destroy(sherd_optimizer *optimizer)
+{
+    sherd_optimizer *o = optimizer;
+    sherd__heap *heap;
+
+    if (!o)
+        return;
+    heap = sherd__world_heap(o->world);
+    for (int i = 0; o->item && i < o->count; i++)
+        destroy_item(&o->item[i]);
+    sherd__free(heap, o->item);
+    sherd__free(heap, o->which);
+    sherd__free(heap, o->from);
+    sherd__free(heap, o->moved);
+    sherd__free(heap, o->to);
+    sherd__free(heap, o->shared);
+    sherd__free(heap, o);
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+static sherd_tensor *zeros_like(sherd_tensor *p)
+{
+    sherd_dtype dtype = sherd__statistics_dtype(p->dtype);
+
+    if (p->layout)
+        return sherd_constant_on(p->layout, dtype, 0);
+    return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
+}
+
+/* A retained tensor of zeros; NULL: the reason is in the diag. */
+static sherd_tensor *start_state(sherd_tensor *p)
+{
+    sherd_tensor *t = zeros_like(p);
+    return sherd_tensor_failed(t) ? NULL : sherd_tensor_retain(t);
+}
+
+/* Also on failure the item can be destroyed. */
+static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item, sherd_tensor *p)
+{
+    sherd__diag *diag = sherd__world_diag(o->world);
+
+    if (p->layout && o->mesh && o->mesh != sherd_layout_mesh(p->layout))
+        return sherd__fail(diag, SHERD_EINVAL, "%s: parameters lie on two meshes, %s and %s",
+                           o->kind->function, sherd_mesh_text(o->mesh),
+                           sherd_mesh_text(sherd_layout_mesh(p->layout)));
+    if (p->layout)
+        o->mesh = sherd_layout_mesh(p->layout);
+    item->p = sherd_tensor_retain(p);
+    for (int i = 0; i < o->states; i++)
+        if (!(item->state[i] = start_state(p)))
+            return diag->status ? diag->status : SHERD_ENOMEM;
+    if (!sherd__is_half(p->dtype))
+        return SHERD_OK;
+    if (!(item->exact = start_state(p)))
+        return diag->status ? diag->status : SHERD_ENOMEM;
+    item->version = -1; /* nothing is the same yet */
+    return SHERD_OK;
+}
+
+/* The arrays, all of them or ENOMEM. */
+static sherd_status reserve(sherd_optimizer *o)
+{
+    sherd__heap *heap = sherd__world_heap(o->world);
+    size_t n = (size_t)o->count;
+
+    o->item = sherd__alloc(heap, n, sizeof *o->item);
+    o->which = sherd__alloc(heap, n, sizeof *o->which);
+    o->from = sherd__alloc(heap, n, sizeof *o->from);
+    o->moved = sherd__alloc(heap, n, sizeof *o->moved);
+    o->to = sherd__alloc(heap, n, sizeof *o->to);
+    if (o->item && o->which && o->from && o->moved && o->to)
+        return SHERD_OK;
+    return sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
+}
+
+static sherd_status start_items(sherd_optimizer *o, sherd_module *module)
+{
+    sherd__heap *heap = sherd__world_heap(o->world);
+    sherd_named_parameter *all = sherd__alloc(heap, (size_t)o->count, sizeof *all);
+    sherd_status status = SHERD_OK;
+
+    if (!all)
+        return sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
+    sherd_module_all_parameters(module, all, o->count);
+    for (int i = 0; !status && i < o->count; i++) {
+        sherd_scope_begin(o->world);
+        status = start_item(o, &o->item[i], all[i].tensor);
+        sherd_scope_end(o->world);
+    }
+    sherd__free(heap, all);
+    if (status || !o->mesh)
+        return status;
+    o->shared = sherd__alloc(heap, (size_t)sherd_mesh_ranks(o->mesh), sizeof *o->shared);
+    return o->shared ? SHERD_OK : sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
+}
+
+sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
+                                    const char *function)
+{
+    const sherd__argument need[] = {{"out", out}, {"module", module}, {NULL, NULL}};
+
+    if (out)
+        *out = NULL;
+    return sherd__require(sherd__world_diag(sherd_module_world(module)), function, need);
+}
+
+sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
+                                     const sherd_optimizer *like)
+{
+    sherd_world *world = sherd_module_world(module);
+    sherd_optimizer *o = sherd__alloc(sherd__world_heap(world), 1, sizeof *o);
+    sherd_status status;
+
+    if (!o)
+        return sherd__no_memory(sherd__world_diag(world), like->kind->function);
+    *o = *like;
+    o->world = world;
+    o->count = sherd_module_all_parameters(module, NULL, 0);
+    status = reserve(o);
+    if (!status)
+        status = start_items(o, module);
+    if (status) {
+        sherd_optimizer_destroy(o);
+        return status;
+    }
+    *out = o;
+    return SHERD_OK;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* What a step changes: the parameter, or its exact copy, read anew if somebody wrote the parameter. NULL: ended by the alarm. */
+static void *to_change(sherd__optimized *item)
+{
+    sherd_tensor *p = item->p;
+
+    if (!item->exact)
+        return sherd__mutable(p);
+    void *exact = sherd__mutable(item->exact);
+    const void *from = sherd__data(p);
+    if (exact && from && item->version != p->storage->version)
+        sherd__convert(sherd__world_kernels(p->world), SHERD_F32, p->dtype, p->count, exact, from);
+    return from ? exact : NULL;
+}
+
+/* The exact copy has changed: round it. False: ended by the alarm. */
+static bool round_parameter(sherd__optimized *item, const void *exact)
+{
+    sherd_tensor *p = item->p;
+    void *to = sherd__mutable(p);
+
+    if (!to)
+        return false;
+    sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, exact);
+    item->version = p->storage->version;
+    return true;
+}
+
+/* Update one parameter; false: ended by the alarm. */
+static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate, double grad_scale)
+{
+    sherd_tensor *p = item->p, *g = sherd__raw_grad(p);
+    sherd__update u = {.count = p->count, .ndim = p->ndim, .rate = rate, .grad_scale = grad_scale};
+
+    if (!g)
+        return true;
+    g = sherd__contiguous(g);
+    u.grad = sherd__data(g);
+    u.p = to_change(item);
+    if (!u.grad || !u.p)
+        return false;
+    for (int i = 0; i < o->states; i++)
+        if (!(u.state[i] = sherd__mutable(item->state[i])))
+            return false;
+    /* A plain parameter varies as far as it did, or its gradient does. */
+    p->varies |= g->varies;
+    u.steps = ++item->steps;
+    u.kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
+    o->kind->update(o, &u);
+    return !item->exact || round_parameter(item, u.p);
+}
+
+/* Ranks must take the same step; and parameters that some have changed and others not are lost. */
+static void note(const sherd_optimizer *o, double rate, double grad_scale)
+{
+    uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
+
+    sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
+}
+
+void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, double grad_scale)
+{
+    sherd_optimizer *o = optimizer;
+    bool good = true;
+
+    sherd_optimizer_settle(o);
+    if (!o || sherd__alarmed(o->world))
+        return;
+    sherd_scope_begin(o->world);
+    for (int i = 0; good && i < o->count; i++)
+        good = update(o, &o->item[i], learning_rate, grad_scale);
+    if (good && o->mesh)
+        note(o, learning_rate, grad_scale);
+    sherd_scope_end(o->world);
+}
+
+void sherd_optimizer_clear(sherd_optimizer *optimizer)
+{
+    for (int i = 0; optimizer && i < optimizer->count; i++)
+        sherd_clear_grad(optimizer->item[i].p);
+}

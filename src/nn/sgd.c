@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SGD. Without momentum it has no state at all. */
+#include "nn/optimizer.h"
+
+static void update(const sherd_optimizer *o, const sherd__update *u)
+{
+    const sherd_sgd_options *with = &o->options.sgd;
+    bool first = u->steps == 1;
+    const sherd__sgd_step step = {
+        .rate = u->rate,
+        .decay = sherd__decay_of(u->ndim, with->weight_decay, with->decay_all),
+        .grad_scale = u->grad_scale,
+        .keep = first ? 0 : with->momentum,
+        .add = first ? 1 : 1 - with->dampening,
+        .momentum = with->momentum,
+        .nesterov = with->nesterov,
+    };
+
+    u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
+}
+
+static const sherd__optimizer_kind sgd = {"sherd_sgd_create", update};
+
+static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
+{
+    const char *fault = NULL;
+
+    if (!(o->momentum >= 0 && o->momentum < 1))
+        fault = "momentum lies in [0, 1)";
+    else if (!(o->weight_decay >= 0))
+        fault = "weight_decay is not negative";
+    else if (!(o->dampening >= 0 && o->dampening <= 1))
+        fault = "dampening lies in [0, 1]";
+    else if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
+        fault = "nesterov needs a momentum and no dampening";
+    if (!fault)
+        return SHERD_OK;
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                       "%s: momentum %g, dampening %g, weight_decay %g: %s", sgd.function,
+                       o->momentum, o->dampening, o->weight_decay, fault);
+}
+
+sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
+                              const sherd_sgd_options *options)
+{
+    sherd_optimizer like = {.kind = &sgd};
+    sherd_status status = sherd__optimizer_start(out, module, sgd.function);
+
+    if (options)
+        like.options.sgd = *options;
+    like.states = like.options.sgd.momentum != 0;
+    if (!status)
+        status = check(sherd_module_world(module), &like.options.sgd);
+    return status ? status : sherd__optimizer_create(out, module, &like);
+}

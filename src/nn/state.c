@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of a module: its parameters and buffers, listed by name and loaded by name. What is loaded is
+ * written into the tensor that is there, so that optimizers and ties, which hold that tensor, go on with it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/module.h"
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const sherd_module *root;
+    sherd_named_state *out;
+    int room, count;
+} walk;
+
+/* The slot that holds t and is met first in a walk from m; NULL if there is none below m. */
+static const sherd__named_tensor *first_slot(const sherd_module *m, const sherd_tensor *t)
+{
+    const sherd__named_tensor *found = NULL;
+
+    for (int i = 0; i < m->parameters; i++)
+        if (m->parameter[i].tensor == t)
+            return &m->parameter[i];
+    for (int i = 0; i < m->buffers; i++)
+        if (m->buffer[i].tensor == t)
+            return &m->buffer[i];
+    for (int i = 0; !found && i < m->children; i++)
+        found = first_slot(m->child[i].module, t);
+    return found;
+}
+
+/* The path below the root of the walk, which may have a path of its own. */
+static const char *path_below(const sherd_module *root, const sherd_module *m)
+{
+    const char *path = m->path + strlen(root->path);
+    return path[0] == '.' ? path + 1 : path;
+}
+
+static void list(walk *w, const sherd_module *m, const sherd__named_tensor *slots, int count,
+                 bool buffer)
+{
+    for (int i = 0; i < count; i++) {
+        if (first_slot(w->root, slots[i].tensor) != &slots[i])
+            continue;
+        if (w->out && w->count < w->room)
+            w->out[w->count] =
+                (sherd_named_state){path_below(w->root, m), slots[i].name, slots[i].tensor, buffer};
+        w->count++;
+    }
+}
+
+static void visit(walk *w, const sherd_module *m)
+{
+    list(w, m, m->parameter, m->parameters, false);
+    list(w, m, m->buffer, m->buffers, true);
+    for (int i = 0; i < m->children; i++)
+        visit(w, m->child[i].module);
+}
+
+int sherd_module_state(const sherd_module *module, sherd_named_state *out, int room)
+{
+    walk w = {module, out, room, 0};
+    if (module)
+        visit(&w, module);
+    return w.count;
+}
+
+int sherd_state_name(const sherd_named_state *entry, char *out, size_t room)
+{
+    const char *path = entry && entry->path ? entry->path : "";
+    const char *name = entry && entry->name ? entry->name : "";
+
+    return snprintf(out, out ? room : 0, "%s%s%s", path, path[0] ? "." : "", name);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+/* The slot with this dotted name; NULL if there is none, or for lack of memory (*status). */
+static sherd__named_tensor *find(sherd_module *module, const char *name, sherd_status *status)
+{
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    sherd_module *m = module;
+
+    if (dot) {
+        sherd__heap *heap = sherd__world_heap(module->world);
+        char *path = sherd__copy_text(heap, name);
+        if (!path) {
+            *status = sherd__no_memory(sherd__world_diag(module->world), "sherd_module_load");
+            return NULL;
+        }
+        path[dot - name] = 0;
+        m = path[0] ? sherd_module_find(module, path) : NULL;
+        sherd__free(heap, path);
+    }
+    int p = sherd__find_parameter(m, last), b = sherd__find_buffer(m, last);
+    if (p >= 0 || b >= 0)
+        return p >= 0 ? &m->parameter[p] : &m->buffer[b];
+    *status = sherd__module_fail(module, SHERD_EINVAL,
+                                 "sherd_module_load: \"%s\" has no parameter or buffer \"%s\"",
+                                 sherd__module_name(module), name);
+    return NULL;
+}
+
+static sherd_status check(const sherd_module *m, const char *name, sherd_tensor *to,
+                          sherd_tensor *from)
+{
+    if (from->dtype == to->dtype && from->ndim == to->ndim &&
+        memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]) == 0)
+        return SHERD_OK;
+    return sherd__module_fail(m, SHERD_EINVAL,
+                              "sherd_module_load: \"%s\" is %s, what is loaded is %s", name,
+                              sherd_tensor_text(to), sherd_tensor_text(from));
+}
+
+/* `from` where `to` lies; the failed tensor if that fails. */
+static sherd_tensor *bring(sherd_tensor *to, sherd_tensor *from, int root)
+{
+    const sherd_layout *layout = to->layout;
+
+    if (!layout)
+        return sherd_full(from);
+    return from->layout ? sherd_redistribute(from, layout, NULL)
+                        : sherd_distribute(from, layout, root);
+}
+
+static bool has_distributed(const sherd_module *m)
+{
+    bool found = m->spread;
+
+    for (int i = 0; i < m->parameters; i++)
+        found |= m->parameter[i].tensor->layout != NULL;
+    for (int i = 0; i < m->buffers; i++)
+        found |= m->buffer[i].tensor->layout != NULL;
+    for (int i = 0; !found && i < m->children; i++)
+        found = has_distributed(m->child[i].module);
+    return found;
+}
+
+/*
+ * Whether all ranks load together. Not asked of one tensor, which a rank may have misnamed; and said by ranks outside of
+ * the mesh too, whose parameters are plain.
+ */
+static bool is_distributed(const sherd_module *module)
+{
+    bool found = module && has_distributed(module);
+
+    for (; module && !found; module = module->parent)
+        found = module->spread;
+    return found;
+}
+
+/* Write what `from` holds here into `to`, which lies alike. False: ended by the alarm. */
+static bool overwrite(sherd_tensor *to, sherd_tensor *from)
+{
+    sherd_tensor *source = sherd__contiguous(from);
+    const void *data = source->count ? sherd__data(source) : "";
+    char *dst = to->count ? sherd__mutable(to) : NULL;
+
+    if (sherd_tensor_failed(source) || !data || (to->count && !dst))
+        return false;
+    if (to->count)
+        sherd__copy_box(sherd_dtype_bytes(to->dtype), to->ndim, to->local, dst, to->stride, data,
+                        source->stride);
+    if (!to->layout)
+        to->varies = from->varies;
+    return true;
+}
+
+/* The rank has its part or not: the others must know, and what it is that was loaded. */
+static void note(const sherd_tensor *to, const sherd_tensor *from)
+{
+    uint64_t identity;
+
+    if (to->layout)
+        sherd__deed_add(to->layout->spec.mesh, "sherd_module_load",
+                        sherd__attribute(to->identity, from->identity), &identity);
+}
+
+static bool is_seen_here(const sherd_tensor *t)
+{
+    return !t->layout || sherd__in_mesh(t->world, sherd_layout_mesh(t->layout));
+}
+
+static sherd_status load(sherd_tensor *to, sherd_tensor *from, int root)
+{
+    sherd_world *world = to->world;
+    sherd__diag *diag = sherd__world_diag(world);
+    bool recording = sherd_set_recording(world, false), good;
+
+    diag->status = SHERD_OK;
+    sherd_scope_begin(world);
+    if (!is_seen_here(from) && !to->layout) {
+        good = true; /* a plain parameter of a rank that is not on the mesh stays what it is */
+    } else {
+        from = bring(to, from, root);
+        good = !sherd_tensor_failed(from) && overwrite(to, from);
+        if (good)
+            note(to, from);
+    }
+    sherd_scope_end(world);
+    sherd_set_recording(world, recording);
+    return good ? SHERD_OK : diag->status ? diag->status : SHERD_ENOMEM;
+}
+
+sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t, int root)
+{
+    static const char function[] = "sherd_module_load";
+    const sherd__argument need[] = {{"module", module}, {"name", name}, {"t", t}, {NULL, NULL}};
+    sherd_world *world = module ? module->world : sherd_tensor_world(t);
+    sherd__named_tensor *slot = NULL;
+    sherd_status status = sherd__require(sherd__world_diag(world), function, need);
+
+    if (!world)
+        return status;
+    if (!status && (t->world != world || sherd_tensor_failed(t)))
+        status = sherd__module_fail(module, SHERD_EINVAL, "%s: \"%s\": the tensor %s", function,
+                                    name, t->world != world ? "is of another world" : "has failed");
+    if (!status)
+        slot = find(module, name, &status);
+    if (!status)
+        status = check(module, name, slot->tensor, t);
+    /* What is plain is nobody else's business. */
+    if (!is_distributed(module) && !sherd_tensor_layout(t))
+        return status ? status : load(slot->tensor, t, root);
+    /* Nobody moves anything unless all do. */
+    status = sherd__agree(world, status, (uint64_t)(root + 2), function);
+    return status ? status : sherd__agree(world, load(slot->tensor, t, root), 1, function);
+}

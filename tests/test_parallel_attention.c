@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention module: what its four layers and the operator give, alone and split by heads. */
+#include "models.h"
+
+enum { HEADS = 3, HEAD = 4, WIDTH = HEADS * HEAD };
+
+static const sherd_attention_options causal = {.causal = true};
+
+static sherd_module *make(sherd_world *world, const sherd_attention_options *how)
+{
+    static const char *const names[] = {"wq", "wk", "wv", "wo"};
+    const sherd_layer_options options = {.name = "a", .dtype = SHERD_F64, .bias = true};
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_attention_create(&m, world, WIDTH, HEADS, how, &options));
+    for (int i = 0; i < LEN(names); i++)
+        fill_layer(sherd_module_find(m, names[i]), SHERD_F64, 1 + 2 * i, 0);
+    return m;
+}
+
+static sherd_status split(sherd_module *m, const sherd_mesh *mesh, bool sequence)
+{
+    sherd_parallel_entry plan[] = {
+        {"w[qkv]", sherd_colwise()}, {"wo", sherd_rowwise()}, {"", sherd_prepare_input()}};
+
+    plan[0].style.granule = plan[1].style.granule = HEAD;
+    if (sequence)
+        plan[1].style.output = sherd_shard(1);
+    return sherd_parallelize(m, mesh, "tp", plan, sequence ? 3 : 2);
+}
+
+/* By hand, from the same weights. */
+static sherd_tensor *by_hand(sherd_module *m, sherd_tensor *x, sherd_tensor *memory, bool is_causal)
+{
+    sherd_tensor *t[3];
+    static const char *const names[] = {"wq", "wk", "wv"};
+
+    for (int i = 0; i < 3; i++) {
+        sherd_tensor *from = i ? memory : x;
+        t[i] = sherd_view(
+            sherd_module_call(sherd_module_find(m, names[i]), from),
+            SHAPE(sherd_tensor_shape(from)[0], sherd_tensor_shape(from)[1], HEADS, HEAD), 4);
+    }
+    sherd_tensor *y = sherd_attention(t[0], t[1], t[2], is_causal ? &causal : NULL);
+    return sherd_module_call(
+        sherd_module_find(m, "wo"),
+        sherd_view(y, SHAPE(sherd_tensor_shape(x)[0], sherd_tensor_shape(x)[1], WIDTH), 3));
+}
+
+static void it_is_its_four_layers_and_the_operator(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 5, WIDTH), 1, 1, 0);
+    sherd_tensor *memory = wave(world, SHERD_F64, 3, SHAPE(2, 7, WIDTH), 2, 1, 0);
+
+    for (int way = 0; way < 3; way++) {
+        sherd_module *m = make(world, way == 1 ? &causal : NULL);
+        sherd_args in = {.count = way == 2 ? 2 : 1, .value = {x, memory}, .name = {NULL, "memory"}};
+        sherd_args out;
+        int64_t n = whole(by_hand(m, x, way == 2 ? memory : x, way == 1), expected);
+        sherd_module_run(m, &in, &out);
+        CHECK_EQ(distance_to(out.value[0], expected, n), 0);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void split_by_heads_it_is_the_same(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x =
+        sherd_require_grad(wave(world, SHERD_F64, 3, SHAPE(2, 6, WIDTH), 1, 1, 0), true);
+    sherd_tensor *target = wave(world, SHERD_F64, 3, SHAPE(2, 6, WIDTH), 5, 1, 0);
+    baseline e = {0};
+
+    sherd_module *plain = make(world, &causal);
+    expect(&e, plain, x, target);
+    sherd_clear_grad(x);
+    for (int sequence = 0; sequence < 2; sequence++) {
+        sherd_module *m = make(world, &causal);
+        CHECK_OK(split(m, mesh, sequence));
+        compare(&e, m, x, target, 1e-11);
+        sherd_clear_grad(x);
+        /* One all-reduce forward: of what wo gives. */
+        CHECK_OK(sherd_world_check(world));
+        sherd_comm_reset(world);
+        sherd_module_call(m, spread(x, mesh, sequence ? "S(1)" : "R"));
+        CHECK_EQ(calls_logged(world), sherd_world_ranks(world) == 1 ? 0 : 1 + sequence);
+        sherd_module_destroy(m);
+    }
+    forget_baseline(&e);
+    sherd_module_destroy(plain);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void what_does_not_fit_is_refused(sherd_world *world)
+{
+    sherd_module *m = make(world, NULL);
+    sherd_args none = {.count = 1, .value = {NULL}}, out;
+
+    sherd_module_call(m, wave(world, SHERD_F64, 2, SHAPE(5, WIDTH), 1, 1, 0));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "[batch, positions, width]") != NULL);
+    sherd_module_run(m, &none, &out);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "one positional tensor") != NULL);
+    sherd_module_destroy(m);
+}
+
+/* First values depend on the name alone, and creating one while memory fails leaves nothing. */
+static void its_first_values_are_those_of_its_layers(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_layer_options options = {.name = "b.attn"}, layer = {.name = "b.attn.wk"};
+    sherd_module *m = NULL, *wk = NULL;
+    sherd_status status = SHERD_ENOMEM;
+    int64_t live = sherd__world_heap(world)->live;
+
+    for (int n = 1; status && n < 200; n++) {
+        sherd_world_fail_allocation(world, n);
+        status = sherd_attention_create(&m, world, WIDTH, HEADS, NULL, &options);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == SHERD_OK || (status == SHERD_ENOMEM && m == NULL));
+        if (status)
+            CHECK_EQ(sherd__world_heap(world)->live, live);
+        (void)sherd_world_check(world); /* tensors that failed have said so */
+    }
+    CHECK_OK(status);
+    CHECK_OK(sherd_linear_create(&wk, world, WIDTH, WIDTH, &layer));
+    int64_t count = whole(sherd_module_parameter(wk, "weight"), expected);
+    CHECK_EQ(
+        distance_to(sherd_module_parameter(sherd_module_find(m, "wk"), "weight"), expected, count),
+        0);
+    sherd_module_destroy(wk);
+    sherd_module_destroy(m);
+}
+
+static const check_test tests[] = {
+    {TEST(it_is_its_four_layers_and_the_operator), {1, 2}},
+    {TEST(split_by_heads_it_is_the_same), {1, 2, 3, 4}},
+    {TEST(what_does_not_fit_is_refused), {1, 2}},
+    {TEST(its_first_values_are_those_of_its_layers), {1}},
+};
+CHECK_MAIN(tests)
