@@ -15,7 +15,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
 TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
-.PHONY: all run test install asan tsan lint symbols format bench proof fuzz stress clean help
+.PHONY: all run test install asan tsan lint symbols operators format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -61,6 +61,10 @@ lint: ready ## check format, tags, include direction, symbols, sizes, style
 symbols: ready ## write the list of exported symbols anew, after a change that is meant
 	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
 	@tools/lint_symbols.sh --write $(BUILD)
+
+operators: ready ## write docs/operators.md anew, after an operator came or changed
+	@cmake --build $(BUILD) --parallel $(JOBS) --target operators_table >/dev/null
+	@$(BUILD)/operators_table >docs/operators.md
 
 format: ## format all sources
 	@clang-format -i $$(git ls-files '*.c' '*.h' '*.inc' '*.cpp')

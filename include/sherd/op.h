@@ -126,7 +126,8 @@ enum { SHERD_ONCE_ADDED = 31 };
 
 struct sherd_op {
     const char *name;    /* "sherd_linear"; for a user's own any other prefix */
-    const char *summary; /* one line for tables; may be NULL */
+    const char *summary; /* what it computes, for tables; may be NULL */
+    const char *layouts; /* for tables: how it lies, where `rule` does not say it; may be NULL */
     sherd_op_slot operand[SHERD_OP_SLOTS];
     sherd_op_slot result[SHERD_MAX_RESULTS];
     sherd_op_field field[SHERD_OP_FIELDS];

@@ -303,6 +303,7 @@ static bool einsum(sherd_call *call)
 const sherd_op sherd__einsum_op = {
     .name = "sherd_einsum",
     .summary = "sum of products, by an index string",
+    .layouts = "by its text; sums what the result lacks",
     .operand = {{"operand", SHERD_OP_REPEATED}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELDS(einsum_attributes, text, BYTE, SHERD__TEXT_BYTES)},

@@ -225,16 +225,18 @@ static const char *describe_matmul(sherd_call *call)
     return NULL;
 }
 
-const sherd_op sherd__matmul_op = {.name = "sherd_matmul",
-                                   .summary = "a b",
-                                   .operand = {{"a", 0}, {"b", 0}},
-                                   .result = {{"y", 0}},
-                                   .linearity = SHERD_LINEAR,
-                                   .broadcasts = true,
-                                   .describe = describe_matmul,
-                                   .forward = matmul,
-                                   .backward = matmul_back,
-                                   .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
+const sherd_op sherd__matmul_op = {
+    .name = "sherd_matmul",
+    .summary = "a b",
+    .layouts = "`...mk,...kn->...mn`; sums k; leading dims broadcast, vectors lack m or n",
+    .operand = {{"a", 0}, {"b", 0}},
+    .result = {{"y", 0}},
+    .linearity = SHERD_LINEAR,
+    .broadcasts = true,
+    .describe = describe_matmul,
+    .forward = matmul,
+    .backward = matmul_back,
+    .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
 sherd_tensor *sherd_matmul(sherd_tensor *a, sherd_tensor *b)
 {

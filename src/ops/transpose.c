@@ -57,6 +57,7 @@ static void transpose_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 const sherd_op sherd__transpose_op = {
     .name = "sherd_transpose",
     .summary = "two dims exchanged; a view",
+    .layouts = "shards go with their dim",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(transpose_attributes, p, INT), SHERD_FIELD(transpose_attributes, q, INT)},

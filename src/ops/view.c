@@ -401,6 +401,9 @@ static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 const sherd_op sherd__view_op = {
     .name = "sherd_view",
     .summary = "the same elements in another shape",
+    .layouts = "the outermost dim of each group of dims with one product keeps its shards, cut at "
+               "multiples of what is inner; "
+               "inner shards move out",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(view_attributes, ndim, INT),
