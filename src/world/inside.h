@@ -40,7 +40,7 @@ struct sherd__block {
     int filling;   /* own open calls that write it: a result in flight */
     uint64_t made; /* the deed whose result came or comes here, on this mesh; NULL = of no call */
     const sherd_mesh *made_on;
-    bool spoiled;  /* the call that filled it was dropped: what it holds is nothing */
+    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
 };

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares operators and their gradients with PyTorch 2.13 on random shapes, plain and sharded.
+
+Usage: python tools/compare_torch.py [BUILD] [SEED] [CASES-PER-OPERATOR]; needs torch and BUILD/run_operators
+(cmake --build BUILD --target run_operators). Prints one line an operator: the largest relative difference of results and
+gradients in f32 and in f64; exits 1 if one is beyond 1e-5 or 1e-12.
+"""
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch.nn.functional as F
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+CASES = int(sys.argv[3]) if len(sys.argv) > 3 else 20
+RANKS = [1, 2, 3]
+LIMIT = {"f32": 1e-5, "f64": 1e-12}
+DTYPE = {"f32": torch.float32, "f64": torch.float64}
+rng = random.Random(SEED)
+
+
+def size(low=1, high=5):
+    return rng.randint(low, high)
+
+
+def shape(ndim=None):
+    return [size() for _ in range(rng.randint(1, 3) if ndim is None else ndim)]
+
+
+def stretched(s):
+    """A shape that broadcasts to s."""
+    t = [1 if rng.random() < 0.3 else n for n in s]
+    return t[rng.randint(0, len(t) - 1):]
+
+
+class Case:
+    """One operator: operands, attributes, and what torch makes of them."""
+
+    def __init__(self, op, operands, compute, attributes=None, positive=False, indices=()):
+        self.op, self.shapes, self.compute = op, operands, compute
+        self.attributes = attributes or {}
+        self.positive, self.indices = positive, dict(indices)
+
+
+def unary(op, f, positive=False, **attributes):
+    return lambda: Case(op, [shape()], f, attributes, positive)
+
+
+def binary(op, f, positive=False):
+    def make():
+        s = shape()
+        pair = [s, stretched(s)]
+        rng.shuffle(pair)
+        return Case(op, pair, f, None, positive)
+
+    return make
+
+
+def linear():
+    n, k, m = size(), size(), size()
+    bias = rng.random() < 0.5
+    s = shape(rng.randint(0, 2)) + [k]
+    return Case("sherd_linear", [s, [m, k]] + ([[m]] if bias else []),
+                lambda x, w, b=None: F.linear(x, w, b))
+
+
+def matmul():
+    m, k, n = size(), size(), size()
+    a, b = [m, k], [k, n]
+    batch = shape(rng.randint(0, 2))
+    if batch:
+        a, b = batch + a, stretched(batch) + b
+    return Case("sherd_matmul", [a, b], torch.matmul)
+
+
+def einsum():
+    text = rng.choice(["ij,jk->ik", "bij,bjk->bik", "ij,kj->ki", "bshw,bthw->bhst", "i,j->ij", "ij,jk,kl->il", "ijk->kj",
+                       "ij,ij->", "ijb,kbj->bki", "abc,bd->cd"])
+    sizes = {c: size() for c in "abcdefghijklmnopqrstuvwxyz"}
+    return Case("sherd_einsum", [[sizes[c] for c in term] for term in text.split("->")[0].split(",")],
+                lambda *t: torch.einsum(text, *t), {"text": text})
+
+
+def layer_norm():
+    s = shape() + [size(2, 6)]  # of one column the deviation is 0: nothing but eps keeps it from noise
+    eps = 1e-5
+    return Case("sherd_layer_norm", [s, [s[-1]], [s[-1]]], lambda x, w, b: F.layer_norm(x, [s[-1]], w, b, eps),
+                {"eps": eps})
+
+
+def view():
+    a, b, c = size(), size(), size()
+    target = rng.choice([[a * b, c], [a, b * c], [a * b * c], [a, b, 1, c], [c, b, a]])
+    return Case("sherd_view", [[a, b, c]], lambda x: x.reshape(target),
+                {"ndim": len(target), "shape": target + [0] * (8 - len(target))})
+
+
+def transpose():
+    s = shape(3)
+    p, q = rng.randint(-3, 2), rng.randint(-3, 2)
+    return Case("sherd_transpose", [s], lambda x: x.transpose(p, q), {"p": p, "q": q})
+
+
+def embedding():
+    v, d, s = size(2, 7), size(), shape()
+    return Case("sherd_embedding", [[v, d], s], lambda w, i: F.embedding(i, w), indices={1: v})
+
+
+def attention():
+    b, s, h, w = size(), size(), size(), size()
+    causal = rng.random() < 0.5
+    t = s if causal else size()
+    scale = rng.uniform(0.2, 1)
+
+    def compute(q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale).transpose(1, 2)
+
+    return Case("sherd_attention", [[b, s, h, w], [b, t, h, w], [b, t, h, w]], compute, {"scale": scale, "causal": causal})
+
+
+def cross_entropy():
+    c, s = size(2, 7), shape()
+    return Case("sherd_cross_entropy", [s + [c], s],
+                lambda x, y: F.cross_entropy(x.reshape(-1, c), y.reshape(-1).long()), indices={1: c})
+
+
+OPERATORS = [
+    binary("sherd_add", torch.add), binary("sherd_sub", torch.sub), binary("sherd_mul", torch.mul),
+    unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
+    unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
+    unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
+    cross_entropy,
+]
+
+
+def placement(s, ranks):
+    """Plain, replicated or sharded somewhere."""
+    choice = rng.randint(0, 2 + len(s))
+    return None if choice == 0 else "R" if choice <= 2 else "S(%d)" % (choice - 3)
+
+
+def draw(case, dtype, ranks):
+    """The case as JSON, and torch's operands."""
+    operands, tensors = [], []
+    sharded = rng.random() < 0.8 and ranks > 1
+    for i, s in enumerate(case.shapes):
+        where = placement(s, ranks) if sharded else None
+        if i in case.indices:
+            t = torch.randint(0, case.indices[i], s)
+            operands.append({"dtype": "i32", "shape": s, "data": t.flatten().tolist()})
+        else:
+            t = torch.randn(s, dtype=torch.float64)
+            t = (t.abs() + 0.1 if case.positive else t).to(DTYPE[dtype])
+            operands.append({"dtype": dtype, "shape": s, "data": t.double().flatten().tolist(), "grad": True})
+            t.requires_grad_(True)
+        if where:
+            operands[-1]["placements"] = where
+        tensors.append(t)
+    y = case.compute(*tensors)
+    weights = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
+    (y * weights).sum().backward()
+    return ({"op": case.op, "attributes": case.attributes, "operands": operands,
+             "weights": weights.double().flatten().tolist()}, y, tensors)
+
+
+def difference(want, got):
+    """The largest, relative to the largest element; infinite if shapes differ."""
+    if got is None or list(want.shape) != got["shape"]:
+        return math.inf
+    numbers = torch.tensor([float(x) for x in got["data"]], dtype=torch.float64).reshape(want.shape)
+    want = want.detach().double()
+    if want.numel() == 0:
+        return 0.0
+    if not torch.equal(torch.isnan(want), torch.isnan(numbers)):
+        return math.inf
+    gap = torch.nan_to_num(numbers - want).abs().max().item()
+    return gap / max(1.0, torch.nan_to_num(want).abs().max().item())
+
+
+def run(cases, ranks):
+    with tempfile.TemporaryDirectory() as folder:
+        given, answer = os.path.join(folder, "cases"), os.path.join(folder, "results")
+        with open(given, "w") as f:
+            json.dump([c[0] for c in cases], f)
+        subprocess.run([os.path.join(BUILD, "run_operators"), given, answer, str(ranks)], check=True)
+        with open(answer) as f:
+            return json.load(f)
+
+
+def main():
+    torch.manual_seed(SEED)
+    worst, bad, count = {}, 0, 0
+    for dtype in LIMIT:
+        for ranks in RANKS:
+            cases = [draw(make(), dtype, ranks) for make in OPERATORS for _ in range(CASES)]
+            for (given, y, tensors), got in zip(cases, run(cases, ranks)):
+                name = given["op"]
+                gaps = [math.inf] if got["error"] else [difference(y, got["results"][0])]
+                gaps += [difference(t.grad, g) for t, g in zip(tensors, got["gradients"])
+                         if t.requires_grad and not got["error"]]
+                count += 1
+                worst[name, dtype] = max([worst.get((name, dtype), 0)] + gaps)
+                if max(gaps) > LIMIT[dtype]:
+                    bad += 1
+                    print("%s %s on %d ranks: %g, %s of %s" % (name, dtype, ranks, max(gaps), got["error"] or "differs",
+                          [(o["shape"], o.get("placements")) for o in given["operands"]]))
+    for name in dict.fromkeys(n for n, _ in worst):
+        print("%-24s f32 %.1e   f64 %.1e" % (name, worst[name, "f32"], worst[name, "f64"]))
+    print("%d cases, %d beyond 1e-5 (f32) or 1e-12 (f64)" % (count, bad))
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

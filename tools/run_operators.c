@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applies operators by name to operands from a JSON file, on ranks that are threads, under the layouts that the file says,
+ * and writes results and gradients: the other half of tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS].
+ *
+ * A case: {"op": "sherd_add", "attributes": {"eps": 1e-5}, "operands": [{"dtype": "f64", "shape": [2,3], "data": [..],
+ * "placements": "S(0)", "grad": true}, null], "weights": [..]}. The loss is the sum of result 0 times weights.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sherd.h>
+
+typedef struct job {
+    json_t *cases, *results; /* results: written by rank 0 */
+} job;
+
+static sherd_dtype dtype_of(const char *name)
+{
+    static const sherd_dtype all[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
+                                      SHERD_I32, SHERD_I64, SHERD_BOOL};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(name, sherd_dtype_name(all[i])) == 0)
+            return all[i];
+    return SHERD_DTYPE_NONE;
+}
+
+static int read_shape(const json_t *array, int64_t *shape)
+{
+    int ndim = (int)json_array_size(array);
+
+    for (int d = 0; d < ndim && d < SHERD_MAX_DIMS; d++)
+        shape[d] = json_integer_value(json_array_get(array, (size_t)d));
+    return ndim;
+}
+
+/* Numbers as a plain f64 tensor that does not vary, then in the dtype that is wanted. */
+static sherd_tensor *read_numbers(sherd_world *world, const json_t *array, const int64_t *shape,
+                                  int ndim, sherd_dtype dtype)
+{
+    size_t count = json_array_size(array);
+    double *numbers = malloc((count + 1) * sizeof *numbers);
+
+    if (!numbers)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = json_number_value(json_array_get(array, i));
+    sherd_tensor *t = sherd_from_data(world, SHERD_F64, shape, ndim, numbers);
+    free(numbers);
+    return sherd_cast(sherd_mark_equal(t), dtype);
+}
+
+static sherd_tensor *read_operand(sherd_world *world, const sherd_mesh *mesh, const json_t *o)
+{
+    const char *placements = json_string_value(json_object_get(o, "placements"));
+    sherd_dtype dtype = dtype_of(json_string_value(json_object_get(o, "dtype")));
+    const sherd_layout *layout;
+    int64_t shape[SHERD_MAX_DIMS];
+    int ndim = read_shape(json_object_get(o, "shape"), shape);
+    sherd_tensor *t = read_numbers(world, json_object_get(o, "data"), shape, ndim, dtype);
+
+    if (placements) {
+        if (sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL))
+            return t;
+        t = sherd_distribute(t, layout, -1);
+    }
+    return json_is_true(json_object_get(o, "grad")) ? sherd_require_grad(t, true) : t;
+}
+
+static void read_value(const sherd_op_field *field, int i, const json_t *value, char *at)
+{
+    double d = json_number_value(value);
+    int64_t wide = json_is_integer(value) ? json_integer_value(value) : (int64_t)d;
+    int number = (int)wide;
+    uint32_t word = (uint32_t)wide;
+    bool yes = json_is_true(value) || (json_is_integer(value) && wide);
+
+    switch (field->kind) {
+    case SHERD_FIELD_DOUBLE:
+        memcpy(at + (size_t)i * sizeof d, &d, sizeof d);
+        break;
+    case SHERD_FIELD_INT64:
+        memcpy(at + (size_t)i * sizeof wide, &wide, sizeof wide);
+        break;
+    case SHERD_FIELD_INT:
+        memcpy(at + (size_t)i * sizeof number, &number, sizeof number);
+        break;
+    case SHERD_FIELD_UINT32:
+        memcpy(at + (size_t)i * sizeof word, &word, sizeof word);
+        break;
+    case SHERD_FIELD_BOOL:
+        memcpy(at + (size_t)i * sizeof yes, &yes, sizeof yes);
+        break;
+    case SHERD_FIELD_BYTE:
+        at[i] = (char)wide;
+        break;
+    }
+}
+
+static void read_attributes(const sherd_op *op, const json_t *given, char *out)
+{
+    for (int i = 0; i < SHERD_OP_FIELDS && op->field[i].name; i++) {
+        const sherd_op_field *field = &op->field[i];
+        const json_t *value = json_object_get(given, field->name);
+        const char *text = json_string_value(value);
+        if (text) /* an array of bytes */
+            memcpy(out + field->offset, text, strlen(text) + 1);
+        else if (json_is_array(value))
+            for (size_t k = 0; k < json_array_size(value); k++)
+                read_value(field, (int)k, json_array_get(value, k), out + field->offset);
+        else if (value)
+            read_value(field, 0, value, out + field->offset);
+    }
+}
+
+/* Shape and elements, whole, as f64; null for none. */
+static json_t *write_tensor(sherd_tensor *t)
+{
+    json_t *out, *shape = json_array(), *data = json_array();
+
+    if (!t || sherd_tensor_failed(t))
+        return json_null();
+    sherd_tensor *whole = sherd_cast(sherd_full(t), SHERD_F64);
+    const double *numbers = sherd_tensor_read(whole);
+    for (int d = 0; d < sherd_tensor_ndim(t); d++)
+        json_array_append_new(shape, json_integer(sherd_tensor_shape(t)[d]));
+    for (int64_t i = 0; numbers && i < sherd_tensor_count(whole); i++)
+        json_array_append_new(data, isfinite(numbers[i]) ? json_real(numbers[i])
+                                    : isnan(numbers[i])
+                                        ? json_string("nan")
+                                        : json_string(numbers[i] > 0 ? "inf" : "-inf"));
+    out = json_object();
+    json_object_set_new(out, "shape", shape);
+    json_object_set_new(out, "data", data);
+    return out;
+}
+
+static void backward(sherd_world *world, sherd_tensor *y, const json_t *weights)
+{
+    sherd_tensor *w = read_numbers(world, weights, sherd_tensor_shape(y), sherd_tensor_ndim(y),
+                                   sherd_tensor_dtype(y));
+
+    sherd_backward(sherd_sum(sherd_mul(y, w)));
+}
+
+static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t *c)
+{
+    const sherd_op *op = sherd_op_find(world, json_string_value(json_object_get(c, "op")));
+    const json_t *operands = json_object_get(c, "operands"),
+                 *weights = json_object_get(c, "weights");
+    int count = (int)json_array_size(operands);
+    sherd_tensor *in[SHERD_MAX_OPERANDS] = {NULL}, *y[SHERD_MAX_RESULTS] = {NULL};
+    char attributes[SHERD_ATTRIBUTE_BYTES] = {0};
+    json_t *out = json_object(), *results = json_array(), *gradients = json_array();
+
+    for (int i = 0; i < count && op; i++)
+        if (!json_is_null(json_array_get(operands, (size_t)i)))
+            in[i] = read_operand(world, mesh, json_array_get(operands, (size_t)i));
+    if (op)
+        read_attributes(op, json_object_get(c, "attributes"), attributes);
+    if (op && sherd_apply_all(y, op, in, count, attributes) && weights)
+        backward(world, y[0], weights);
+    for (int j = 0; j < SHERD_MAX_RESULTS && y[j]; j++)
+        json_array_append_new(results, write_tensor(y[j]));
+    for (int i = 0; i < count; i++)
+        json_array_append_new(gradients, in[i] && sherd_requires_grad(in[i])
+                                             ? write_tensor(sherd_grad(in[i]))
+                                             : json_null());
+    sherd_status status = sherd_world_check(world);
+    json_object_set_new(out, "error",
+                        !op      ? json_string("there is no such operator")
+                        : status ? json_string(sherd_world_error(world))
+                                 : json_null());
+    json_object_set_new(out, "results", results);
+    json_object_set_new(out, "gradients", gradients);
+    return out;
+}
+
+static int run(sherd_world *world, void *payload)
+{
+    job *j = payload;
+    const sherd_mesh *mesh;
+    char text[16];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    if (sherd_mesh_parse(&mesh, world, text))
+        return 1;
+    for (size_t i = 0; i < json_array_size(j->cases); i++) {
+        sherd_scope_begin(world);
+        json_t *result = run_case(world, mesh, json_array_get(j->cases, i));
+        sherd_scope_end(world);
+        if (sherd_world_rank(world) == 0)
+            json_array_append_new(j->results, result);
+        else
+            json_decref(result);
+    }
+    return 0;
+}
+
+int main(int count, char **argument)
+{
+    json_error_t error;
+    int exit_status = 1;
+    sherd_world_options options = {.ranks = count > 3 ? atoi(argument[3]) : 1};
+
+    if (count < 3) {
+        fprintf(stderr, "usage: run_operators CASES RESULTS [RANKS]\n");
+        return 2;
+    }
+    job j = {json_load_file(argument[1], 0, &error), json_array()};
+    if (!json_is_array(j.cases)) {
+        fprintf(stderr, "%s: %s\n", argument[1], error.text);
+        return 2;
+    }
+    setenv("SHERD_TRANSPORT", "threads", 1);
+    if (sherd_spawn(&exit_status, &options, run, &j) || exit_status)
+        return 1;
+    return json_dump_file(j.results, argument[2], JSON_COMPACT) ? 1 : 0;
+}
