@@ -140,7 +140,8 @@ static inline bool same_gradients(const op_case *c, sherd_tensor *const *in, gra
     return good;
 }
 
-static inline void sharded_case(const sherd_mesh *mesh, const op_case *c, gradients want, int64_t most)
+static inline void sharded_case(const sherd_mesh *mesh, const op_case *c, gradients want,
+                                int64_t most)
 {
     int64_t step, all = combinations(mesh, c, most, &step);
     sherd_world *world = sherd__space_world(mesh->space);

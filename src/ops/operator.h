@@ -34,7 +34,7 @@ typedef struct sherd__run {
     /* stands for the layout of an operand that is not there; NULL = none do */
     const sherd_layout *const *like;
     sherd_dtype dtype;             /* that operands share */
-    const sherd__kernels *kernels; /* of it; NULL of one that does not compute */
+    const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* a scope was opened for what is made on the way */
     bool below;                    /* forward is a handler's */
@@ -121,6 +121,9 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t);
 
 /* sherd_cast without the record; also what is pending is cast piece by piece. `t` itself if it has this dtype. */
 sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
+
+/* A function of one operand, also one that is hidden (kernels/functions.inc). */
+sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter);
 
 /* The sum over dims that broadcasting `shape` to the shape of t has added or stretched: the gradient of an operand. */
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape);

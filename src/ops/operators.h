@@ -3,10 +3,17 @@
 #ifndef SHERD__OPERATORS_H
 #define SHERD__OPERATORS_H
 
+#include "kernels/functions.h"
 #include "sherd/op.h"
 
 extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_op, sherd__cast_op;
-extern const sherd_op sherd__relu_op, sherd__gelu_op;
+
+/* Element by element: by the number of the function (kernels/functions.inc). */
+extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_ops[],
+    sherd__compare_scalar_ops[];
+extern const sherd_op sherd__add_scalar_op, sherd__logical_not_op;
+extern const sherd_op sherd__where_op, sherd__masked_fill_op;
+
 extern const sherd_op sherd__matmul_op, sherd__linear_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
 extern const sherd_op sherd__view_op, sherd__transpose_op;

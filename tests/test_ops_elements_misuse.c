@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of the families of operators that are tables (kernels/functions.inc), and of their kin: see misuse.h. */
+#include "misuse.h"
+#include "sherd/ops_elements.h"
+
+static const int64_t square[] = {4, 4};
+
+static sherd_tensor *numbers(sherd_world *world, sherd_dtype dtype)
+{
+    return sherd_constant(world, dtype, square, 2, 1);
+}
+
+static void computes(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    const float *data = sherd_tensor_read(sherd_neg(numbers(world, SHERD_F32)));
+    CHECK(data && data[15] == -1);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+MISUSE(a_function_of_nothing_is_nothing)
+{
+    ANSWERS(!sherd_neg(NULL) && !sherd_abs(NULL) && !sherd_sign(NULL) && !sherd_exp(NULL));
+    ANSWERS(!sherd_expm1(NULL) && !sherd_log(NULL) && !sherd_log1p(NULL) && !sherd_sqrt(NULL));
+    ANSWERS(!sherd_rsqrt(NULL) && !sherd_pow(NULL, 2) && !sherd_square(NULL));
+    ANSWERS(!sherd_reciprocal(NULL) && !sherd_sin(NULL) && !sherd_cos(NULL) && !sherd_tanh(NULL));
+    ANSWERS(!sherd_erf(NULL) && !sherd_sigmoid(NULL) && !sherd_leaky_relu(NULL, 0.1));
+    ANSWERS(!sherd_gelu_erf(NULL) && !sherd_silu(NULL) && !sherd_softplus(NULL, 1, 20));
+    ANSWERS(!sherd_clamp(NULL, 0, 1) && !sherd_add_scalar(NULL, 1) && !sherd_logical_not(NULL));
+    ANSWERS(!sherd_div(NULL, NULL) && !sherd_maximum(NULL, NULL) && !sherd_minimum(NULL, NULL));
+    ANSWERS(!sherd_power(NULL, NULL) && !sherd_eq(NULL, NULL) && !sherd_ne(NULL, NULL));
+    ANSWERS(!sherd_lt(NULL, NULL) && !sherd_le(NULL, NULL) && !sherd_gt(NULL, NULL));
+    ANSWERS(!sherd_ge(NULL, NULL) && !sherd_logical_and(NULL, NULL));
+    ANSWERS(!sherd_logical_or(NULL, NULL) && !sherd_logical_xor(NULL, NULL));
+    ANSWERS(!sherd_eq_scalar(NULL, 1) && !sherd_ne_scalar(NULL, 1) && !sherd_lt_scalar(NULL, 1));
+    ANSWERS(!sherd_le_scalar(NULL, 1) && !sherd_gt_scalar(NULL, 1) && !sherd_ge_scalar(NULL, 1));
+    ANSWERS(!sherd_where(NULL, NULL, NULL) && !sherd_masked_fill(NULL, NULL, 0));
+}
+
+/* Every function of two operands: one that is missing, one of another dtype. */
+MISUSE(two_operands_are_there_and_alike)
+{
+    typedef sherd_tensor *(*of_two)(sherd_tensor * a, sherd_tensor * b);
+    static const of_two all[] = {
+#define BINARY(name, ...)  sherd_##name,
+#define COMPARE(name, ...) sherd_##name,
+#define LOGIC(name, ...)   sherd_##name,
+#include "kernels/functions.inc"
+    };
+
+    sherd_scope_begin(m->world);
+    for (int i = 0; i < LEN(all); i++) {
+        sherd_tensor *a = numbers(m->world, SHERD_F32), *b = numbers(m->world, SHERD_F64);
+        FAILS(SHERD_EINVAL, all[i](a, NUL(a)));
+        FAILS(SHERD_EINVAL, all[i](NUL(a), a));
+        FAILS(SHERD_EINVAL, all[i](a, BAD(b, a)));
+    }
+    sherd_scope_end(m->world);
+}
+
+/* Those of fractions know no integers; nor does a fraction belong to them. */
+MISUSE(integers_stay_among_themselves)
+{
+    typedef sherd_tensor *(*of_one)(sherd_tensor * a);
+    static const of_one all[] = {sherd_exp,        sherd_expm1, sherd_log, sherd_log1p,
+                                 sherd_sqrt,       sherd_rsqrt, sherd_sin, sherd_cos,
+                                 sherd_reciprocal, sherd_tanh,  sherd_erf, sherd_sigmoid,
+                                 sherd_gelu_erf,   sherd_silu};
+
+    sherd_scope_begin(m->world);
+    sherd_tensor *a = numbers(m->world, SHERD_F32), *i = numbers(m->world, SHERD_I32);
+    sherd_tensor *mask = numbers(m->world, SHERD_BOOL);
+    for (int k = 0; k < LEN(all); k++)
+        FAILS(SHERD_EINVAL, all[k](BAD(i, a)));
+    FAILS(SHERD_EINVAL, sherd_pow(BAD(i, a), 2));
+    FAILS(SHERD_EINVAL, sherd_neg(BAD(mask, i)));
+    FAILS(SHERD_EINVAL, sherd_add_scalar(i, BAD(0.5, 1.0)));
+    FAILS(SHERD_EINVAL, sherd_where(BAD(i, mask), a, a));
+    FAILS(SHERD_EINVAL, sherd_where(mask, NUL(a), a));
+    FAILS(SHERD_EINVAL, sherd_masked_fill(a, BAD(i, mask), 0));
+    FAILS(SHERD_EINVAL, sherd_masked_fill(a, NUL(mask), 0));
+    sherd_scope_end(m->world);
+}
+
+static const check_test tests[] = {
+    {TEST(a_function_of_nothing_is_nothing), {1, 2}},
+    {TEST(two_operands_are_there_and_alike), {1, 2, 3}},
+    {TEST(integers_stay_among_themselves), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
