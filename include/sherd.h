@@ -14,6 +14,7 @@
 #include "sherd/op.h"
 #include "sherd/ops.h"
 #include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"

@@ -291,6 +291,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         plain = !run->call.in[i] || !run->call.in[i]->layout;
     run->call.rule[0] = '\0';
     run->call.linearity = op->linearity;
+    run->call.reduces = SHERD_SUM;
     if (!reason && op->describe)
         reason = op->describe(&run->call);
     /* Of distributed operands an answer may be known; then nobody needs the rule. */

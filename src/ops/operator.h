@@ -107,6 +107,19 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end);
 /* The value of a scalar's piece; 0 on a rank that holds none. False: the alarm ended the wait for it. */
 bool sherd__scalar_value(sherd_tensor *t, double *value);
 
+/* The sum of operand 0 over dims (bits) into result 0. False: failed. */
+bool sherd__sum_dims(sherd_call *call, unsigned dims);
+
+/*
+ * For what ranks join by exchanging a few elements per position. New parts [parts * width, kept dims of operand 0]: of each
+ * shard of its dims in `reduced` (bits) `width` of them, this rank's own; undefined. NULL: failed.
+ */
+sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype dtype,
+                               int64_t width);
+/* Those of all shards, [*parts, width, positions], on all ranks; NULL: failed. Collective only if there are several. */
+const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
+                             int64_t *parts);
+
 /* Strides of operand i against the dims of result 0, aligned at the last one: 0 where it is stretched. */
 void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride);
 

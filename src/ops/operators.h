@@ -20,4 +20,10 @@ extern const sherd_op sherd__view_op, sherd__transpose_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;
 
+/* Over dims. */
+extern const sherd_op sherd__sum_over_op, sherd__mean_over_op, sherd__var_op, sherd__std_op,
+    sherd__norm_op, sherd__argmax_op, sherd__argmin_op;
+extern const sherd_op sherd__fold_ops[]; /* max, min, prod, any, all; a name that is NULL ends it */
+extern const sherd_op sherd__softmax_op, sherd__log_softmax_op, sherd__logsumexp_op;
+
 #endif
