@@ -3,6 +3,7 @@
  * Every function of kernels/functions.inc under every placement, plain and in its gradient: a row of that list is tested
  * by being there. Numbers at which a function bends or ends are in test_kernels_functions.c and test_ops_numbers.c.
  */
+#include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
 
@@ -69,6 +70,37 @@ static const op_case functions[] = {
     {"masked fill 0", run_fill_zero, 2, {2, 1}, .shape = {{5, 3}, {3}}, .index = 2, .limit = 2},
 };
 
+/* The same where they are, some of them outside of where a function is defined: rounded once, nothing else. */
+#define UNARY0(name, ...)                                          \
+    static sherd_tensor *run_##name##_raw(sherd_tensor *const *in) \
+    {                                                              \
+        return sherd_##name(in[0]);                                \
+    }
+#define UNARY1(name, ...)                                          \
+    static sherd_tensor *run_##name##_raw(sherd_tensor *const *in) \
+    {                                                              \
+        return sherd_##name(in[0], 0.7);                           \
+    }
+#define UNARY2(name, ...)                                          \
+    static sherd_tensor *run_##name##_raw(sherd_tensor *const *in) \
+    {                                                              \
+        return sherd_##name(in[0], 0.3, 0.8);                      \
+    }
+#define BINARY(name, ...)                                          \
+    static sherd_tensor *run_##name##_raw(sherd_tensor *const *in) \
+    {                                                              \
+        return sherd_##name(in[0], in[1]);                         \
+    }
+#include "kernels/functions.inc"
+
+static const op_case raw[] = {
+#define UNARY0(name, ...) {#name, run_##name##_raw, 1, {2}, .shape = {{5, 3}}},
+#define UNARY1(name, ...) {#name, run_##name##_raw, 1, {2}, .shape = {{5, 3}}},
+#define UNARY2(name, ...) {#name, run_##name##_raw, 1, {2}, .shape = {{5, 3}}},
+#define BINARY(name, ...) {#name, run_##name##_raw, 2, {2, 2}, .shape = {{5, 3}, {5, 3}}},
+#include "kernels/functions.inc"
+};
+
 /* ---- questions, which have no gradient ------------------------------------------------------- */
 
 /* Half of the elements are equal. */
@@ -108,8 +140,20 @@ static void gradients_equal_differences(sherd_world *world)
     all_equal_differences(world, functions, LEN(functions), 40);
 }
 
+static void halves_are_computed_in_f32(sherd_world *world)
+{
+    all_in_halves(world, raw, LEN(raw), 6);
+}
+
+static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
+{
+    all_without_rank_1(world, functions, LEN(functions), 10);
+}
+
 static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+    {TEST(halves_are_computed_in_f32), {1, 2, 4}},
+    {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
 };
 CHECK_MAIN(tests)

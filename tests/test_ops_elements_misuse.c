@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Misuse of the families of operators that are tables (kernels/functions.inc), and of their kin: see misuse.h. */
+#include <math.h>
+
 #include "misuse.h"
 #include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
 
 static const int64_t square[] = {4, 4};
 
@@ -85,9 +88,72 @@ MISUSE(integers_stay_among_themselves)
     sherd_scope_end(m->world);
 }
 
+/* ---- reductions -------------------------------------------------------------------------------- */
+
+typedef sherd_tensor *(*reduction)(sherd_tensor *a, const int *dims, int count, bool keepdim);
+
+static sherd_tensor *var(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return sherd_var(a, dims, count, 1, keepdim);
+}
+
+static sherd_tensor *std(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return sherd_std(a, dims, count, 1, keepdim);
+}
+
+static sherd_tensor *norm(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return sherd_norm(a, 2, dims, count, keepdim);
+}
+
+MISUSE(dims_are_those_of_the_tensor)
+{
+    static const reduction all[] = {
+        sherd_sum_over, sherd_mean_over, sherd_max,    sherd_min, sherd_prod, sherd_any,
+        sherd_all,      sherd_argmax,    sherd_argmin, var,       std,        norm};
+    static const int good[] = {0, 1, 1}, far[] = {0, 2}, twice[] = {0, -2};
+
+    sherd_scope_begin(m->world);
+    sherd_tensor *a = numbers(m->world, SHERD_F32);
+    for (int i = 0; i < LEN(all); i++) {
+        ANSWERS(!all[i](NULL, good, 1, false));
+        FAILS(SHERD_EINVAL, all[i](a, NUL(good), 1, false));
+        FAILS(SHERD_EINVAL, all[i](a, BAD(far, good), 2, false));
+        FAILS(SHERD_EINVAL, all[i](a, BAD(twice, good), 2, true));
+        FAILS(SHERD_EINVAL, all[i](a, good, BAD(3, 2), true));
+        FAILS(SHERD_EINVAL, all[i](a, good, BAD(-1, 2), true));
+        FAILS(SHERD_EINVAL, all[i](a, good, BAD(99, 2), true));
+    }
+    sherd_scope_end(m->world);
+}
+
+MISUSE(reductions_take_what_they_can)
+{
+    static const int64_t none[] = {0, 4};
+
+    sherd_scope_begin(m->world);
+    sherd_tensor *a = numbers(m->world, SHERD_F32), *i = numbers(m->world, SHERD_I32);
+    sherd_tensor *nothing = sherd_constant(m->world, SHERD_F32, none, 2, 0);
+    ANSWERS(!sherd_var(NULL, NULL, 0, 1, false) && !sherd_std(NULL, NULL, 0, 1, false));
+    ANSWERS(!sherd_norm(NULL, 2, NULL, 0, false) && !sherd_softmax(NULL, 0));
+    ANSWERS(!sherd_log_softmax(NULL, 0) && !sherd_logsumexp(NULL, 0, true));
+    FAILS(SHERD_EINVAL, sherd_mean_over(BAD(i, a), NULL, 0, false));
+    FAILS(SHERD_EINVAL, sherd_norm(a, BAD((double)NAN, 2.0), NULL, 0, false));
+    FAILS(SHERD_EINVAL, sherd_max(BAD(nothing, a), NULL, 0, false));
+    FAILS(SHERD_EINVAL, sherd_argmin(BAD(nothing, a), NULL, 0, false));
+    FAILS(SHERD_EINVAL, sherd_softmax(a, BAD(2, 1)));
+    FAILS(SHERD_EINVAL, sherd_softmax(BAD(i, a), 1));
+    FAILS(SHERD_EINVAL, sherd_log_softmax(a, BAD(-3, 1)));
+    FAILS(SHERD_EINVAL, sherd_logsumexp(a, BAD(7, 1), false));
+    sherd_scope_end(m->world);
+}
+
 static const check_test tests[] = {
     {TEST(a_function_of_nothing_is_nothing), {1, 2}},
     {TEST(two_operands_are_there_and_alike), {1, 2, 3}},
     {TEST(integers_stay_among_themselves), {1, 2, 3}},
+    {TEST(dims_are_those_of_the_tensor), {1, 2, 3}},
+    {TEST(reductions_take_what_they_can), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

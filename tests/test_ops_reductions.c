@@ -3,6 +3,7 @@
  * Reductions over dims, and the softmax, under every placement: results, gradients; then what no list of cases shows: that a
  * result is pending and not gathered, ties, the index of the first of equals, large means, integers.
  */
+#include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
@@ -135,6 +136,16 @@ static void gradients_equal_differences(sherd_world *world)
     all_equal_differences(world, smooth, LEN(smooth), 40);
 }
 
+static void halves_are_computed_in_f32(sherd_world *world)
+{
+    all_in_halves(world, smooth, LEN(smooth), 6);
+}
+
+static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
+{
+    all_without_rank_1(world, smooth, LEN(smooth), 10);
+}
+
 /* ---- what travels ------------------------------------------------------------------------------ */
 
 static const op_case matrix = {.name = "rows", .operands = 1, .ndim = {2}, .shape = {{6, 4}}};
@@ -185,6 +196,49 @@ static void a_softmax_gathers_nothing(sherd_world *world)
     CHECK(!sherd_tensor_failed(y) && y->layout == a->layout);
     CHECK(sherd_log_softmax(a, 0)->layout == a->layout);
     CHECK_OK(sherd_world_check(world));
+}
+
+/* Every reduction forward and backward, each allocation of one rank failing in turn. New shapes each time: nothing is cached. */
+static void reduce_all(const sherd_mesh *mesh, int64_t n)
+{
+    const sherd_layout *layout = NULL;
+    sherd_placement s = sherd_shard(0);
+
+    if (sherd_layout_create(&layout, mesh, 2, (int64_t[]){n, 3}, &s, NULL) != SHERD_OK) {
+        sherd__fail_diag(sherd__space_world(mesh->space), true);
+        return;
+    }
+    sherd_tensor *a = sherd_require_grad(sherd_constant_on(layout, SHERD_BF16, 0.5), true);
+    sherd_tensor *all = sherd_max(sherd_softmax(a, 0), DIMS(0), false);
+    all = sherd_add(all, sherd_prod(sherd_log_softmax(a, 0), DIMS(0), false));
+    all = sherd_add(all, sherd_std(a, DIMS(0), 1, false));
+    all = sherd_where(sherd_lt(all, sherd_logsumexp(a, 0, false)), all,
+                      sherd_norm(a, 3, DIMS(0), false));
+    all = sherd_masked_fill(all, sherd_eq_scalar(sherd_argmax(a, DIMS(0), false), 1), 0);
+    all = sherd_power(sherd_add_scalar(sherd_abs(all), 1), sherd_sum_over(a, DIMS(0), false));
+    sherd_backward(sherd_sum(all));
+}
+
+static void any_allocation_may_fail(sherd_world *world)
+{
+    bool failing = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+    const sherd_mesh *mesh = test_mesh(world);
+    int failures = 0;
+
+    /* Of several thousand: the first, then ever fewer. */
+    for (int64_t n = 1; n < 5000; n += 1 + n / 20) {
+        sherd_scope_begin(world);
+        sherd_world_fail_allocation(world, failing ? n : 0);
+        reduce_all(mesh, 5 + n % 50);
+        sherd_world_fail_allocation(world, 0);
+        sherd_scope_end(world);
+        sherd_status status = sherd_world_check(world);
+        if (!CHECK(status == SHERD_OK || status == SHERD_ENOMEM))
+            say_error(world);
+        failures += status != SHERD_OK;
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+    }
+    CHECK(failures > 20);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------- */
@@ -285,8 +339,11 @@ static void halves_sum_in_f32(sherd_world *world)
 static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+    {TEST(halves_are_computed_in_f32), {1, 2, 4}},
+    {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
     {TEST(results_are_pending_with_their_reduction), {2, 3}},
     {TEST(a_softmax_gathers_nothing), {2, 3}},
+    {TEST(any_allocation_may_fail), {1, 2, 3}},
     {TEST(equals_share_the_gradient), {1}},
     {TEST(a_product_with_zeroes_has_its_gradient), {1}},
     {TEST(gradients_at_0_are_0), {1}},
