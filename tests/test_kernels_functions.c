@@ -105,6 +105,20 @@ static void ties_share(void)
     CHECK(got[0] == 1 && got[1] == 2 && isnan(got[2]) && isnan(got[3]));
 }
 
+/* At a NaN and at 0, as PyTorch has it. */
+static void slopes_at_ends_are_pytorchs(void)
+{
+    static const double x[] = {NAN, 0, -0.0}, dy[] = {1.5, 1.5, 1.5};
+    double got[3];
+
+    sherd__unary_grad_f64(SHERD__RELU, 3, got, x, dy, NULL);
+    CHECK(got[0] == 1.5 && got[1] == 0 && got[2] == 0);
+    sherd__unary_grad_f64(SHERD__ABS, 3, got, x, dy, NULL);
+    CHECK(got[0] == 0 && got[1] == 0 && got[2] == 0);
+    sherd__unary_grad_f64(SHERD__CLAMP, 3, got, x, dy, (const double[]){0, 1});
+    CHECK(got[0] == 0 && got[1] == 1.5 && got[2] == 1.5);
+}
+
 /* [2,3,2], folded over the outer dims: the first of equals, and a NaN before all. */
 static void an_extreme_is_the_first_of_equals(void)
 {
@@ -170,6 +184,7 @@ static const check_test tests[] = {
     {TEST(f32_is_f64_rounded)},
     {TEST(slopes_of_two_are_those_of_the_values)},
     {TEST(ties_share)},
+    {TEST(slopes_at_ends_are_pytorchs)},
     {TEST(an_extreme_is_the_first_of_equals)},
     {TEST(parts_join_to_the_first_of_equals)},
     {TEST(integers_wrap_and_clamp)},
