@@ -15,6 +15,7 @@
 #include "sherd/ops.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
+#include "sherd/ops_losses.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"

@@ -4,6 +4,7 @@
 
 #include "misuse.h"
 #include "sherd/ops_elements.h"
+#include "sherd/ops_losses.h"
 #include "sherd/ops_reductions.h"
 
 static const int64_t square[] = {4, 4};
@@ -153,6 +154,32 @@ MISUSE(reductions_take_what_they_can)
     sherd_scope_end(m->world);
 }
 
+/* ---- losses ------------------------------------------------------------------------------------- */
+
+MISUSE(losses_have_targets)
+{
+    const sherd_loss_reduction none = (sherd_loss_reduction)9, mean = SHERD_LOSS_MEAN;
+
+    sherd_scope_begin(m->world);
+    sherd_tensor *a = numbers(m->world, SHERD_F32);
+    sherd_tensor *ids = sherd_constant(m->world, SHERD_I32, square, 1, 1);
+    sherd_tensor *far = sherd_constant(m->world, SHERD_I32, square, 1, 4);
+    ANSWERS(!sherd_mse_loss(NULL, NULL, mean) && !sherd_kl_div(NULL, NULL, false, mean));
+    FAILS(SHERD_EINVAL, sherd_mse_loss(a, NUL(a), mean));
+    FAILS(SHERD_EINVAL, sherd_mse_loss(a, a, BAD(none, mean)));
+    FAILS(SHERD_EINVAL, sherd_l1_loss(NUL(a), a, mean));
+    FAILS(SHERD_EINVAL, sherd_huber_loss(a, a, BAD(0.0, 1.0), mean));
+    FAILS(SHERD_EINVAL, sherd_huber_loss(a, a, BAD((double)NAN, 1.0), mean));
+    FAILS(SHERD_EINVAL, sherd_smooth_l1_loss(a, a, BAD(-1.0, 1.0), mean));
+    FAILS(SHERD_EINVAL, sherd_bce_with_logits(a, NUL(a), NULL, NULL, mean));
+    FAILS(SHERD_EINVAL, sherd_bce_with_logits(a, a, BAD(ids, a), NULL, mean));
+    FAILS(SHERD_EINVAL, sherd_kl_div(a, a, true, BAD(none, mean)));
+    FAILS(SHERD_EINVAL, sherd_nll_loss(a, BAD(a, ids), mean));
+    FAILS(SHERD_EINVAL, sherd_nll_loss(a, BAD(far, ids), mean));
+    FAILS(SHERD_EINVAL, sherd_nll_loss(a, NUL(ids), mean));
+    sherd_scope_end(m->world);
+}
+
 static const check_test tests[] = {
     {TEST(a_function_of_nothing_is_nothing), {1, 2}},
     {TEST(a_function_knows_no_bool), {1, 2, 3}},
@@ -160,5 +187,6 @@ static const check_test tests[] = {
     {TEST(integers_stay_among_themselves), {1, 2, 3}},
     {TEST(dims_are_those_of_the_tensor), {1, 2, 3}},
     {TEST(reductions_take_what_they_can), {1, 2, 3}},
+    {TEST(losses_have_targets), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

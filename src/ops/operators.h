@@ -26,4 +26,8 @@ extern const sherd_op sherd__sum_over_op, sherd__mean_over_op, sherd__var_op, sh
 extern const sherd_op sherd__fold_ops[]; /* max, min, prod, any, all; a name that is NULL ends it */
 extern const sherd_op sherd__softmax_op, sherd__log_softmax_op, sherd__logsumexp_op;
 
+/* Losses, made of others. */
+extern const sherd_op sherd__mse_loss_op, sherd__l1_loss_op, sherd__huber_loss_op,
+    sherd__smooth_l1_loss_op, sherd__bce_with_logits_op, sherd__kl_div_op, sherd__nll_loss_op;
+
 #endif
