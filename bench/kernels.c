@@ -49,13 +49,13 @@ typedef struct job {
 
 static void gelu(bench *b)
 {
-    b->k->unary(SHERD__GELU, ROWS * MLP, b->x[0], b->x[1], 0);
+    b->k->unary(SHERD__GELU, ROWS * MLP, b->x[0], b->x[1], NULL);
 }
 
 static void gelu_grad(bench *b)
 {
     const int64_t n = ROWS * MLP;
-    b->k->binary(SHERD__GELU_GRAD, 1, &n, b->x[0], b->x[1], &one, b->x[2], &one);
+    b->k->unary_grad(SHERD__GELU, n, b->x[0], b->x[1], b->x[2], NULL);
 }
 
 static void layer_norm(bench *b)
@@ -104,7 +104,7 @@ static void reduce(bench *b)
 
 static void scale(bench *b)
 {
-    b->k->unary(SHERD__SCALE, ROWS * DIM, b->x[0], b->x[1], 0.5);
+    b->k->unary(SHERD__SCALE, ROWS * DIM, b->x[0], b->x[1], &(double){0.5});
 }
 
 static void dropout(bench *b)

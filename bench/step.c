@@ -97,14 +97,23 @@ static void binary(sherd__binary_kind kind, int ndim, const int64_t *size, void 
 {
     double begin = seconds_now();
     watch.plain.binary(kind, ndim, size, dst, a, a_stride, b, b_stride);
-    timed(kind == SHERD__GELU_GRAD ? GELU_GRAD : POINTWISE, begin);
+    timed(POINTWISE, begin);
 }
 
-static void unary(sherd__unary_kind kind, int64_t n, void *dst, const void *src, double factor)
+static void unary(sherd__unary_kind kind, int64_t n, void *dst, const void *src,
+                  const double *parameter)
 {
     double begin = seconds_now();
-    watch.plain.unary(kind, n, dst, src, factor);
+    watch.plain.unary(kind, n, dst, src, parameter);
     timed(kind == SHERD__GELU ? GELU : POINTWISE, begin);
+}
+
+static void unary_grad(sherd__unary_kind kind, int64_t n, void *dx, const void *at, const void *dy,
+                       const double *parameter)
+{
+    double begin = seconds_now();
+    watch.plain.unary_grad(kind, n, dx, at, dy, parameter);
+    timed(kind == SHERD__GELU ? GELU_GRAD : POINTWISE, begin);
 }
 
 static void fill(void *dst, int64_t n, double value)
@@ -228,6 +237,7 @@ static void install(const sherd_world *world)
     table->reduce = reduce;
     table->binary = binary;
     table->unary = unary;
+    table->unary_grad = unary_grad;
     table->fill = fill;
     table->sum = sum;
     table->sum_squares = sum_squares;

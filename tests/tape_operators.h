@@ -28,7 +28,7 @@ static inline sherd_tensor *scaled(sherd_tensor *t, double factor)
 
     if (!data)
         return sherd__failed(t->world);
-    kernels_of(t)->unary(SHERD__SCALE, t->count, sherd__fresh(out), data, factor);
+    kernels_of(t)->unary(SHERD__SCALE, t->count, sherd__fresh(out), data, &factor);
     return out;
 }
 

@@ -75,36 +75,34 @@ static void compare(problem *p, loss_of loss, int input, int64_t n)
 
 static double gelu_loss(problem *p)
 {
-    p->k.unary(SHERD__GELU, p->cols, p->y, p->x[0], 0);
+    p->k.unary(SHERD__GELU, p->cols, p->y, p->x[0], NULL);
     return weigh(p, p->cols);
 }
 
 static void gelu_grad_is_the_slope(void)
 {
     problem *p = start();
-    const int64_t one = 1;
 
     p->cols = 100;
     for (int64_t i = 0; i < p->cols; i++)
         p->x[0][i] *= 6;
-    p->k.binary(SHERD__GELU_GRAD, 1, &p->cols, p->dx[0], p->x[0], &one, p->w, &one);
+    p->k.unary_grad(SHERD__GELU, p->cols, p->dx[0], p->x[0], p->w, NULL);
     compare(p, gelu_loss, 0, p->cols);
     free(p);
 }
 
 static double relu_loss(problem *p)
 {
-    p->k.unary(SHERD__RELU, p->cols, p->y, p->x[0], 0);
+    p->k.unary(SHERD__RELU, p->cols, p->y, p->x[0], NULL);
     return weigh(p, p->cols);
 }
 
 static void relu_grad_is_the_slope(void)
 {
     problem *p = start();
-    const int64_t one = 1;
 
     p->cols = 100;
-    p->k.binary(SHERD__RELU_GRAD, 1, &p->cols, p->dx[0], p->x[0], &one, p->w, &one);
+    p->k.unary_grad(SHERD__RELU, p->cols, p->dx[0], p->x[0], p->w, NULL);
     compare(p, relu_loss, 0, p->cols);
     free(p);
 }

@@ -11,16 +11,24 @@
 static void pointwise(const sherd__kernels *k, int type)
 {
     static const int64_t one[1] = {1};
+    static const double parameters[] = {1.7, 2.5};
 
     for (int i = 0; i < LEN(lengths); i++) {
         int64_t n = lengths[i];
-        for (int kind = SHERD__SCALE; kind <= SHERD__GELU; kind++) {
-            start(k, -3, 3);
-            k->unary((sherd__unary_kind)kind, n, a->out[0], a->in[0], 1.7);
-            f32->unary((sherd__unary_kind)kind, n, a->wide_out[0], a->wide_in[0], 1.7);
+        start(k, 0.5, 3);
+        for (int kind = 0; kind < SHERD__UNARY_KINDS; kind++) {
+            k->unary((sherd__unary_kind)kind, n, a->out[0], a->in[0], parameters);
+            f32->unary((sherd__unary_kind)kind, n, a->wide_out[0], a->wide_in[0], parameters);
             compare(k, type, 0, n, 1e-6, "unary");
+            if (kind <= SHERD__SHIFT) /* gradients made of operators */
+                continue;
+            k->unary_grad((sherd__unary_kind)kind, n, a->out[1], a->in[0], a->in[1], parameters);
+            f32->unary_grad((sherd__unary_kind)kind, n, a->wide_out[1], a->wide_in[0],
+                            a->wide_in[1], parameters);
+            compare(k, type, 1, n, 1e-6, "unary gradient");
         }
-        for (int kind = SHERD__ADD; kind <= SHERD__GELU_GRAD; kind++) {
+        start(k, -3, 3);
+        for (int kind = SHERD__ADD; kind <= SHERD__MINIMUM; kind++) {
             k->binary((sherd__binary_kind)kind, 1, &n, a->out[1], a->in[0], one, a->in[1], one);
             f32->binary((sherd__binary_kind)kind, 1, &n, a->wide_out[1], a->wide_in[0], one,
                         a->wide_in[1], one);

@@ -4,6 +4,7 @@
  * one rank is wrong; failed operands pass through; and any allocation may fail on one rank.
  */
 #include "ops_cases.h"
+#include "sherd/ops_elements.h"
 
 /* ---- wrong operands -------------------------------------------------------------------------- */
 
@@ -32,7 +33,11 @@ typedef sherd_tensor *(*wrong_call)(sherd_world *world, const sherd_mesh *mesh);
 
 WRONG(add_shapes, sherd_add(Z(4, 3), Z(4, 2)))
 WRONG(add_dtypes, sherd_add(Z(4, 3), D(4, 3)))
-WRONG(mul_integers, sherd_mul(IDS(4), IDS(4)))
+WRONG(matmul_integers, sherd_matmul(IDS(4, 4), IDS(4, 4)))
+WRONG(div_integers, sherd_div(IDS(4), IDS(4)))
+WRONG(shift_integers, sherd_add_scalar(IDS(4), 0.5))
+WRONG(where_condition, sherd_where(Z(4), Z(4), Z(4)))
+WRONG(compare_shapes, sherd_lt(Z(4, 3), Z(4, 2)))
 WRONG(add_null, sherd_add(Z(4), NULL))
 WRONG(matmul_inner, sherd_matmul(Z(4, 3), Z(4, 3)))
 WRONG(matmul_dims, sherd_matmul(sherd_sum(Z(4)), Z(4, 3)))
@@ -65,8 +70,14 @@ typedef struct wrong_case {
 static const wrong_case wrong_cases[] = {
     {add_shapes, "sherd_add: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
     {add_dtypes, "sherd_add: dtypes differ: a is f32[4,3]%s, b is f64[4,3]%s"},
-    {mul_integers,
-     "sherd_mul: it computes f32, f64, bf16 and f16 only: a is i32[4]%s, b is i32[4]%s"},
+    {matmul_integers,
+     "sherd_matmul: it computes f32, f64, bf16 and f16 only: a is i32[4,4]%s, b is i32[4,4]%s"},
+    {div_integers,
+     "sherd_div: it computes f32, f64, bf16 and f16 only: a is i32[4]%s, b is i32[4]%s"},
+    {shift_integers, "sherd_add_scalar: 0.5 is no integer: a is i32[4]%s"},
+    {where_condition, "sherd_where: condition must be bool: condition is f32[4]%s, a is f32[4]%s, "
+                      "b is f32[4]%s"},
+    {compare_shapes, "sherd_lt: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
     {add_null, "sherd_add: an operand is NULL: a is f32[4]%s, b is NULL"},
     {matmul_inner,
      "sherd_matmul: dim 1 of a is 3, dim 0 of b is 4: they must be equal: a is f32[4,3]%s, b is "

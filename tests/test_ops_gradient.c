@@ -82,35 +82,9 @@ static void gradients_may_lie_anyhow(sherd_world *world)
 
 /* ---- ranks that hold nothing ------------------------------------------------------------------ */
 
-/* A mesh without rank 1: that rank calls all the same, holds nothing, and hinders nobody. */
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {
-    const sherd_mesh *mesh = NULL;
-    static gradients want_of[CHECK_RANKS];
-    double(*want)[MOST_ELEMENTS] = want_of[sherd_world_rank(world)];
-    bool inside = sherd_world_rank(world) != 1;
-
-    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){2}, NULL, (int[]){2, 0}));
-    for (int i = 0; i < LEN(cases); i++) {
-        const op_case *c = &cases[i];
-        int64_t step, all = combinations(mesh, c, 40, &step);
-        sherd_scope_begin(world);
-        differences(world, c, want);
-        for (int64_t number = 0; number < all; number += step) {
-            sherd_tensor *in[MOST_IN];
-            sherd_scope_begin(world);
-            place_all(mesh, c, number, in);
-            /* What comes out of sherd_full is plain, and on rank 1 has another shape. */
-            if (c->run != run_full)
-                differentiate(c, in);
-            if (c->run != run_full && inside && !same_gradients(c, in, want))
-                say_layouts(c, in);
-            sherd_scope_end(world);
-        }
-        sherd_scope_end(world);
-        if (!CHECK_OK(sherd_world_check(world)))
-            say_error(world);
-    }
+    all_without_rank_1(world, cases, LEN(cases), 40);
 }
 
 static const check_test tests[] = {

@@ -12,8 +12,8 @@
  *
  * Rules. One index string names the dims of all operands and results by letters: "...k,nk,n->...n". Letters
  * that operands share have one size, and must be sharded alike; "..." stands for any number of dims, the same in all
- * operands (or, of an operator that `broadcasts`, as in NumPy, from the last one on). A letter that a result lacks is summed over: where it is sharded, the result is a pending sum.
- * '1' is a dim of size 1 and '*' a dim of any size that belongs to no other; neither is ever sharded. A capital letter
+ * operands (or, of an operator that `broadcasts`, as in NumPy, from the last one on). A letter that a result lacks is summed over (or reduced otherwise: sherd_call.reduces): where it is sharded, the result
+ * is a pending sum. '1' is a dim of size 1 and '*' a dim of any size that belongs to no other; neither is ever sharded. A capital letter
  * is what "..." stands for.
  */
 #ifndef SHERD_OP_H
@@ -115,8 +115,12 @@ typedef struct sherd_call {
     /* Forward: bits of the terms that another rank adds to the pending sum, and this one must not; bit 31: so with what
      * attributes add (see sherd_op.adds). */
     unsigned once;
-    /* Describe may set these: linearity and rule of this call; dtypes of results; sizes of dims whose letter no operand has. */
+    /*
+     * Describe may set these: linearity and rule of this call; with what letters are reduced that a result lacks (else they
+     * are summed over), which is what it is pending with; dtypes of results; sizes of dims whose letter no operand has.
+     */
     sherd_linearity linearity;
+    sherd_reduce_op reduces;
     char rule[SHERD_RULE_BYTES];
     sherd_dtype dtype[SHERD_MAX_RESULTS];
     int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS];

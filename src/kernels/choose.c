@@ -126,10 +126,12 @@ const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtyp
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
                                                sherd_reduce_op op)
 {
-    if (sherd__has_fractions(dtype))
-        return sherd__kernels_of(set, dtype);
-    if (op == SHERD_AVG)
-        return NULL;
+    return op == SHERD_AVG && !sherd__has_fractions(dtype) ? NULL
+                                                           : sherd__kernels_of_any(set, dtype);
+}
+
+const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype)
+{
     switch (dtype) {
     case SHERD_I32:
         return &sherd__whole_i32;
@@ -140,7 +142,7 @@ const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, she
     case SHERD_BOOL:
         return &sherd__whole_bool;
     default:
-        return NULL;
+        return sherd__kernels_of(set, dtype);
     }
 }
 

@@ -14,18 +14,9 @@
 
 #include "base/dtype.h"
 #include "base/philox.h"
+#include "functions.h"
 #include "sherd/dtype.h"
 #include "sherd/layout.h"
-
-typedef enum sherd__binary_kind {
-    SHERD__ADD,
-    SHERD__SUB,
-    SHERD__MUL,
-    SHERD__RELU_GRAD, /* a = x, b = dy: x > 0 ? dy : 0 */
-    SHERD__GELU_GRAD  /* a = x, b = dy: dy * gelu'(x), tanh form */
-} sherd__binary_kind;
-
-typedef enum sherd__unary_kind { SHERD__SCALE, SHERD__RELU, SHERD__GELU } sherd__unary_kind;
 
 typedef struct sherd__attention_shape {
     int64_t batch, heads, queries, keys, width;
@@ -70,13 +61,53 @@ typedef struct sherd__kernels {
     /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where strides agree. */
     void (*binary)(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, const void *a,
                    const int64_t *a_stride, const void *b, const int64_t *b_stride);
-    /* dst[n] = f(src[n]); factor is read by SCALE only. dst may equal src. */
-    void (*unary)(sherd__unary_kind kind, int64_t n, void *dst, const void *src, double factor);
+    /* dst[n] = da (which = 0) or db of f(a, b), where dy lies as dst. dst may equal dy. */
+    void (*binary_grad)(sherd__binary_kind kind, int which, int ndim, const int64_t *size,
+                        void *dst, const void *dy, const void *a, const int64_t *a_stride,
+                        const void *b, const int64_t *b_stride);
+    /* dst[n] = f(src[n]), parameters as in functions.inc; NULL of a function without. dst may equal src. */
+    void (*unary)(sherd__unary_kind kind, int64_t n, void *dst, const void *src,
+                  const double *parameter);
+    /* dx[n] from dy[n], and from at[n]: x, y or NULL, as functions.inc says. dx may equal both. */
+    void (*unary_grad)(sherd__unary_kind kind, int64_t n, void *dx, const void *at, const void *dy,
+                       const double *parameter);
+    /* dst[...] = 1 or 0, bool, as `binary`. */
+    void (*compare)(sherd__compare_kind kind, int ndim, const int64_t *size, uint8_t *dst,
+                    const void *a, const int64_t *a_stride, const void *b, const int64_t *b_stride);
     /* dst[n] = value */
     void (*fill)(void *dst, int64_t n, double value);
 
     /* dst[outer, inner] = sum over mid of src[outer, mid, inner] (+ what dst held, if add). */
     void (*sum)(void *dst, const void *src, int64_t outer, int64_t mid, int64_t inner, bool add);
+    /* dst = dst op src, for each element of the contiguous src of `size`; dst has strides, 0 in dims that are folded. */
+    void (*fold)(sherd_reduce_op op, int ndim, const int64_t *size, void *dst,
+                 const int64_t *dst_stride, const void *src);
+    /* The same for the largest or least element and its index, first + the sum of index_stride; the first one of equals. An
+     * index below 0: there is none yet. */
+    void (*extreme)(bool least, int ndim, const int64_t *size, void *best,
+                    const int64_t *best_stride, int64_t *index, const int64_t *index_stride,
+                    int64_t first, const void *src);
+    /* dst[n]: the index of the best of best[parts,n] with index[parts,n], the least one of equals. */
+    void (*extreme_join)(bool least, int64_t parts, int64_t n, int32_t *dst, const void *best,
+                         const int64_t *index);
+
+    /* Softmax of src[outer,mid,inner] over mid. Per [outer,inner], in f32 of 16-bit types: most = the largest element,
+     * total = sum of exp(x - most); of nothing -inf and 0. */
+    void (*soft_stats)(int64_t outer, int64_t mid, int64_t inner, void *most, void *total,
+                       const void *src);
+    /* Of stats[parts,2,n] (most, total): most[n] and total[n] of all parts. */
+    void (*soft_join)(int64_t parts, int64_t n, void *most, void *total, const void *stats);
+    void (*soft)(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner, void *dst,
+                 const void *src, const void *most, const void *total);
+    /* total[outer,inner] = sum over mid of dy y (softmax), or dy (its logarithm); then dx. */
+    void (*soft_grad_sum)(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner,
+                          void *total, const void *dy, const void *y);
+    void (*soft_grad)(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner, void *dx,
+                      const void *dy, const void *y, const void *total);
+    /* dx = dy e^(src - log_sum), where dy and log_sum are [outer,inner]. */
+    void (*soft_spread)(int64_t outer, int64_t mid, int64_t inner, void *dx, const void *src,
+                        const void *log_sum, const void *dy);
+
     /* Sum of squares of src[n], in f64. */
     double (*sum_squares)(const void *src, int64_t n);
 
@@ -139,8 +170,14 @@ typedef struct sherd__kernel_set {
 /* Fill a set for this machine and this thread (oneDNN is told to use one thread). */
 void sherd__kernels_choose(sherd__kernel_set *set);
 
-/* The table of a dtype; NULL for one that does not compute. */
+/* The table of a dtype; NULL for one that has no fractions. */
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
+
+/*
+ * Of any dtype. The tables of integers and bool have reduce, fill, unary (what is NUMBERS in functions.inc), binary (add, sub,
+ * mul and NUMBERS), compare, fold, extreme, extreme_join; NULL of none.
+ */
+const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype);
 
 /* What a move may ask for: reduce and fill, also of integers and bool, of which there is no average: NULL. */
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
@@ -158,6 +195,11 @@ void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *
 void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                       const int64_t *dst_stride, const void *src, const int64_t *src_stride,
                       int64_t whole_bytes);
+
+/* dst = mask ? a : b, any dtype; dst contiguous of `size`, the others with strides, 0 = broadcast. */
+void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
+                     const uint8_t *mask, const int64_t *mask_stride, const void *a,
+                     const int64_t *a_stride, const void *b, const int64_t *b_stride);
 
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);

@@ -9,22 +9,6 @@
 
 #include <string.h>
 
-static const double gelu_slope = 0.7978845608028654; /* sqrt(2 / pi) */
-static const double gelu_cubic = 0.044715;
-
-static double gelu(double x)
-{
-    return 0.5 * x * (1 + tanh(gelu_slope * (x + gelu_cubic * x * x * x)));
-}
-
-static double gelu_grad(double x)
-{
-    double t = tanh(gelu_slope * (x + gelu_cubic * x * x * x));
-    double inner = gelu_slope * (1 + 3 * gelu_cubic * x * x);
-
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
-}
-
 /* Word i of the stream of a key. */
 static uint32_t random_word(sherd__key key, int64_t i)
 {

@@ -13,6 +13,62 @@ extern const sherd__kernels sherd__ref_f64;
 /* Only reduce and fill. */
 extern const sherd__kernels sherd__whole_i32, sherd__whole_i64, sherd__whole_u8, sherd__whole_bool;
 
+/* Kernels of elements.c, order.c, by type: an X-list of what each has. */
+#define SHERD__FUNCTION_KERNELS(type)                                                            \
+    void sherd__unary_##type(sherd__unary_kind kind, int64_t n, void *dst, const void *src,      \
+                             const double *parameter);                                           \
+    void sherd__unary_grad_##type(sherd__unary_kind kind, int64_t n, void *dx, const void *at,   \
+                                  const void *dy, const double *parameter);                      \
+    void sherd__binary_##type(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, \
+                              const void *a, const int64_t *a_stride, const void *b,             \
+                              const int64_t *b_stride);                                          \
+    void sherd__soft_join_##type(int64_t parts, int64_t n, void *most, void *total,              \
+                                 const void *stats);
+#define SHERD__ELEMENT_KERNELS(type)                                                               \
+    void sherd__binary_grad_##type(sherd__binary_kind kind, int which, int ndim,                   \
+                                   const int64_t *size, void *dst, const void *dy, const void *a,  \
+                                   const int64_t *a_stride, const void *b,                         \
+                                   const int64_t *b_stride);                                       \
+    void sherd__soft_stats_##type(int64_t outer, int64_t mid, int64_t inner, void *most,           \
+                                  void *total, const void *src);                                   \
+    void sherd__soft_##type(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner,      \
+                            void *dst, const void *src, const void *most, const void *total);      \
+    void sherd__soft_grad_sum_##type(sherd__soft_kind kind, int64_t outer, int64_t mid,            \
+                                     int64_t inner, void *total, const void *dy, const void *y);   \
+    void sherd__soft_grad_##type(sherd__soft_kind kind, int64_t outer, int64_t mid, int64_t inner, \
+                                 void *dx, const void *dy, const void *y, const void *total);      \
+    void sherd__soft_spread_##type(int64_t outer, int64_t mid, int64_t inner, void *dx,            \
+                                   const void *src, const void *log_sum, const void *dy);
+#define SHERD__ORDER_KERNELS(type)                                                           \
+    void sherd__compare_##type(sherd__compare_kind kind, int ndim, const int64_t *size,      \
+                               uint8_t *dst, const void *a, const int64_t *a_stride,         \
+                               const void *b, const int64_t *b_stride);                      \
+    void sherd__fold_##type(sherd_reduce_op op, int ndim, const int64_t *size, void *dst,    \
+                            const int64_t *dst_stride, const void *src);                     \
+    void sherd__extreme_##type(bool least, int ndim, const int64_t *size, void *best,        \
+                               const int64_t *best_stride, int64_t *index,                   \
+                               const int64_t *index_stride, int64_t first, const void *src); \
+    void sherd__extreme_join_##type(bool least, int64_t parts, int64_t n, int32_t *dst,      \
+                                    const void *best, const int64_t *index);
+
+SHERD__FUNCTION_KERNELS(f32)
+SHERD__FUNCTION_KERNELS(f64)
+SHERD__ELEMENT_KERNELS(f32)
+SHERD__ELEMENT_KERNELS(f64)
+SHERD__ELEMENT_KERNELS(bf16)
+SHERD__ELEMENT_KERNELS(f16)
+SHERD__ORDER_KERNELS(f32)
+SHERD__ORDER_KERNELS(f64)
+SHERD__ORDER_KERNELS(bf16)
+SHERD__ORDER_KERNELS(f16)
+SHERD__ORDER_KERNELS(i32)
+SHERD__ORDER_KERNELS(i64)
+SHERD__ORDER_KERNELS(u8)
+SHERD__ORDER_KERNELS(bool)
+
+/* Those of them that the tables of 16-bit types have as they are. */
+void sherd__install_half_elements(sherd__kernels *bf16, sherd__kernels *f16);
+
 void sherd__install_half_ref(sherd__kernels *bf16, sherd__kernels *f16);
 
 /* A uniform number is the upper 24 bits of its word over 2^24: exact in f32, so both types draw the

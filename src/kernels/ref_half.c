@@ -29,4 +29,5 @@ void sherd__install_half_ref(sherd__kernels *bf16, sherd__kernels *f16)
 {
     bf16_install(bf16, "reference", "reference");
     f16_install(f16, "reference", "reference");
+    sherd__install_half_elements(bf16, f16);
 }

@@ -44,7 +44,7 @@ static void apply(const clip *c, const sherd_tensor *g, void *dst, const void *s
     if (c->by_value)
         hold_within(k, sherd_dtype_bytes(g->dtype), g->count, dst, src, c->value);
     else
-        k->unary(SHERD__SCALE, g->count, dst, src, c->value);
+        k->unary(SHERD__SCALE, g->count, dst, src, &c->value);
 }
 
 /* Clip the gradient of one parameter; false: ended by the alarm. */

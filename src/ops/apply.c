@@ -124,8 +124,8 @@ static const char *check_dtypes(sherd__run *run)
     }
     if (run->dtype == SHERD_DTYPE_NONE && call->in[0])
         run->dtype = call->in[0]->dtype;
-    run->kernels = sherd__kernels_of(sherd__world_kernels(call->world), run->dtype);
-    if (call->op->numbers == SHERD_FRACTIONS && !run->kernels)
+    run->kernels = sherd__kernels_of_any(sherd__world_kernels(call->world), run->dtype);
+    if (call->op->numbers == SHERD_FRACTIONS && !sherd__has_fractions(run->dtype))
         return "it computes f32, f64, bf16 and f16 only";
     return call->op->numbers == SHERD_NUMBERS && run->dtype == SHERD_BOOL ? "it computes no bool"
                                                                           : NULL;
@@ -294,6 +294,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         plain = !run->call.in[i] || !run->call.in[i]->layout;
     run->call.rule[0] = '\0';
     run->call.linearity = op->linearity;
+    run->call.reduces = SHERD_SUM;
     if (!reason && op->describe)
         reason = op->describe(&run->call);
     /* Of distributed operands an answer may be known; then nobody needs the rule. */

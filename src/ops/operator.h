@@ -34,7 +34,7 @@ typedef struct sherd__run {
     /* stands for the layout of an operand that is not there; NULL = none do */
     const sherd_layout *const *like;
     sherd_dtype dtype;             /* that operands share */
-    const sherd__kernels *kernels; /* of it; NULL of one that does not compute */
+    const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* a scope was opened for what is made on the way */
     bool below;                    /* forward is a handler's */
@@ -112,6 +112,19 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end);
 /* The value of a scalar's piece; 0 on a rank that holds none. False: the alarm ended the wait for it. */
 bool sherd__scalar_value(sherd_tensor *t, double *value);
 
+/* The sum of operand 0 over dims (bits) into result 0. False: failed. */
+bool sherd__sum_dims(sherd_call *call, unsigned dims);
+
+/*
+ * For what ranks join by exchanging a few elements per position. New parts [parts * width, kept dims of operand 0]: of each
+ * shard of its dims in `reduced` (bits) `width` of them, this rank's own; undefined. NULL: failed.
+ */
+sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype dtype,
+                               int64_t width);
+/* Those of all shards, [*parts, width, positions], on all ranks; NULL: failed. Collective only if there are several. */
+const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
+                             int64_t *parts);
+
 /* Strides of operand i against the dims of result 0, aligned at the last one: 0 where it is stretched. */
 void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride);
 
@@ -126,6 +139,9 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t);
 
 /* sherd_cast without the record; also what is pending is cast piece by piece. `t` itself if it has this dtype. */
 sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
+
+/* A function of one operand, also one that is hidden (kernels/functions.inc). */
+sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter);
 
 /* The sum over dims that broadcasting `shape` to the shape of t has added or stretched: the gradient of an operand. */
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape);

@@ -3,14 +3,31 @@
 #ifndef SHERD__OPERATORS_H
 #define SHERD__OPERATORS_H
 
+#include "kernels/functions.h"
 #include "sherd/op.h"
 
 extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_op, sherd__cast_op;
-extern const sherd_op sherd__relu_op, sherd__gelu_op;
+
+/* Element by element: by the number of the function (kernels/functions.inc). */
+extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_ops[],
+    sherd__compare_scalar_ops[];
+extern const sherd_op sherd__add_scalar_op, sherd__logical_not_op;
+extern const sherd_op sherd__where_op, sherd__masked_fill_op;
+
 extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
 extern const sherd_op sherd__view_op, sherd__transpose_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;
+
+/* Over dims. */
+extern const sherd_op sherd__sum_over_op, sherd__mean_over_op, sherd__var_op, sherd__std_op,
+    sherd__norm_op, sherd__argmax_op, sherd__argmin_op;
+extern const sherd_op sherd__fold_ops[]; /* max, min, prod, any, all; a name that is NULL ends it */
+extern const sherd_op sherd__softmax_op, sherd__log_softmax_op, sherd__logsumexp_op;
+
+/* Losses, made of others. */
+extern const sherd_op sherd__mse_loss_op, sherd__l1_loss_op, sherd__huber_loss_op,
+    sherd__smooth_l1_loss_op, sherd__bce_with_logits_op, sherd__kl_div_op, sherd__nll_loss_op;
 
 #endif

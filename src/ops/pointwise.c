@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators element by element: one kernel call on the local pieces. Shapes broadcast as in NumPy: a stretched dim has
- * stride 0, and its gradient is summed.
+ * The operators element by element that a pending sum passes through: sums and products of two, and of a number. One kernel
+ * call on the local pieces. Shapes broadcast as in NumPy: a stretched dim has stride 0, and its gradient is summed.
  */
+#include <math.h>
+
 #include "operator.h"
-
-#include <string.h>
-
-#include "base/num.h"
+#include "sherd/ops_elements.h"
 
 /* ---- of two operands ------------------------------------------------------------------------- */
 
@@ -22,8 +21,8 @@ void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride)
     }
 }
 
-/* dst = factor * (a term broadcast to the result's local box): what is left where the other term is left out. */
-static void copy_term(const sherd_call *call, int i, double factor)
+/* dst = a term broadcast to the result's local box, or less than nothing: what is left where the other term is left out. */
+static void copy_term(const sherd_call *call, int i, bool negative)
 {
     const sherd_tensor *out = call->out[0];
     int64_t stride[SHERD_MAX_DIMS];
@@ -31,8 +30,8 @@ static void copy_term(const sherd_call *call, int i, double factor)
     sherd__broadcast_strides(call, i, stride);
     sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0], out->stride,
                     call->from[i], stride);
-    if (factor != 1)
-        sherd__kernels_in(call)->unary(SHERD__SCALE, out->count, call->to[0], call->to[0], factor);
+    if (negative)
+        sherd__kernels_in(call)->unary(SHERD__NEG, out->count, call->to[0], call->to[0], NULL);
 }
 
 static bool compute(sherd_call *call, sherd__binary_kind kind)
@@ -47,7 +46,7 @@ static bool compute(sherd_call *call, sherd__binary_kind kind)
         kernels->fill(call->to[0], out->count, 0);
     } else if (call->once) {
         int left = call->once == 1 ? 1 : 0;
-        copy_term(call, left, left == 1 && kind == SHERD__SUB ? -1 : 1);
+        copy_term(call, left, left == 1 && kind == SHERD__SUB);
     } else {
         sherd__broadcast_strides(call, 0, a);
         sherd__broadcast_strides(call, 1, b);
@@ -97,6 +96,7 @@ static void mul_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 
 const sherd_op sherd__add_op = {.name = "sherd_add",
                                 .summary = "a + b",
+                                .numbers = SHERD_NUMBERS,
                                 .operand = {{"a", SHERD_OP_TERM}, {"b", SHERD_OP_TERM}},
                                 .result = {{"y", 0}},
                                 .rule = "...,...->...",
@@ -109,6 +109,7 @@ const sherd_op sherd__add_op = {.name = "sherd_add",
 
 const sherd_op sherd__sub_op = {.name = "sherd_sub",
                                 .summary = "a - b",
+                                .numbers = SHERD_NUMBERS,
                                 .operand = {{"a", SHERD_OP_TERM}, {"b", SHERD_OP_TERM}},
                                 .result = {{"y", 0}},
                                 .rule = "...,...->...",
@@ -122,6 +123,7 @@ const sherd_op sherd__sub_op = {.name = "sherd_sub",
 /* What each factor's gradient needs is the other one. */
 const sherd_op sherd__mul_op = {.name = "sherd_mul",
                                 .summary = "a * b",
+                                .numbers = SHERD_NUMBERS,
                                 .operand = {{"a", 0}, {"b", 0}},
                                 .result = {{"y", 0}},
                                 .rule = "...,...->...",
@@ -158,7 +160,7 @@ static bool scale(sherd_call *call)
     const scale_attributes *attributes = call->attributes;
 
     sherd__kernels_in(call)->unary(SHERD__SCALE, call->out[0]->count, call->to[0], call->from[0],
-                                   attributes->factor);
+                                   &attributes->factor);
     return true;
 }
 
@@ -186,81 +188,55 @@ sherd_tensor *sherd_scale(sherd_tensor *a, double factor)
     return sherd_apply(&sherd__scale_op, &a, 1, &(scale_attributes){factor});
 }
 
-static bool relu(sherd_call *call)
+/* ---- a number added -------------------------------------------------------------------------- */
+
+typedef struct shift_attributes {
+    double addend;
+} shift_attributes;
+
+/* It has no place among integers if it is no integer. */
+static const char *describe_shift(sherd_call *call)
 {
-    sherd__kernels_in(call)->unary(SHERD__RELU, call->out[0]->count, call->to[0], call->from[0], 1);
+    const shift_attributes *attributes = call->attributes;
+
+    return sherd__has_fractions(call->in[0]->dtype) ||
+                   trunc(attributes->addend) == attributes->addend
+               ? NULL
+               : sherd_call_reason(call, "%g is no integer", attributes->addend);
+}
+
+static bool shift(sherd_call *call)
+{
+    const shift_attributes *attributes = call->attributes;
+    double addend = call->once >> SHERD_ONCE_ADDED ? 0 : attributes->addend;
+
+    sherd__kernels_in(call)->unary(SHERD__SHIFT, call->out[0]->count, call->to[0], call->from[0],
+                                   &addend);
     return true;
 }
 
-static bool gelu(sherd_call *call)
+static void shift_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    sherd__kernels_in(call)->unary(SHERD__GELU, call->out[0]->count, call->to[0], call->from[0], 1);
-    return true;
+    (void)node;
+    grad_in[0] = grad_out[0];
 }
 
-/* dx of y = f(x): one kernel of x and dy. */
-static bool relu_grad(sherd_call *call)
+const sherd_op sherd__add_scalar_op = {.name = "sherd_add_scalar",
+                                       .summary = "a + addend",
+                                       .operand = {{"a", 0}},
+                                       .result = {{"y", 0}},
+                                       .field = {SHERD_FIELD(shift_attributes, addend, DOUBLE)},
+                                       .attributes = sizeof(shift_attributes),
+                                       .rule = "...->...",
+                                       .linearity = SHERD_LINEAR,
+                                       .numbers = SHERD_NUMBERS,
+                                       .adds = true,
+                                       .describe = describe_shift,
+                                       .forward = shift,
+                                       .backward = shift_back,
+                                       .takes_pending = true};
+
+sherd_tensor *sherd_add_scalar(sherd_tensor *a, double addend)
 {
-    return compute(call, SHERD__RELU_GRAD);
-}
-
-static bool gelu_grad(sherd_call *call)
-{
-    return compute(call, SHERD__GELU_GRAD);
-}
-
-static const sherd_op relu_grad_op = {.name = "sherd_relu backward",
-                                      .operand = {{"x", 0}, {"dy", 0}},
-                                      .result = {{"dx", 0}},
-                                      .rule = "...,...->...",
-                                      .strided = true,
-                                      .forward = relu_grad};
-
-static const sherd_op gelu_grad_op = {.name = "sherd_gelu backward",
-                                      .operand = {{"x", 0}, {"dy", 0}},
-                                      .result = {{"dx", 0}},
-                                      .rule = "...,...->...",
-                                      .strided = true,
-                                      .forward = gelu_grad};
-
-static void relu_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    sherd_tensor *in[] = {sherd_node_operand(node, 0), grad_out[0]};
-
-    grad_in[0] = sherd_apply(&relu_grad_op, in, 2, NULL);
-}
-
-static void gelu_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    sherd_tensor *in[] = {sherd_node_operand(node, 0), grad_out[0]};
-
-    grad_in[0] = sherd_apply(&gelu_grad_op, in, 2, NULL);
-}
-
-const sherd_op sherd__relu_op = {.name = "sherd_relu",
-                                 .summary = "max(a, 0)",
-                                 .operand = {{"a", 0}},
-                                 .result = {{"y", 0}},
-                                 .rule = "...->...",
-                                 .forward = relu,
-                                 .backward = relu_back,
-                                 .needs = {SHERD_NEEDS_OPERAND(0)}};
-
-const sherd_op sherd__gelu_op = {.name = "sherd_gelu",
-                                 .summary = "GELU, tanh form",
-                                 .operand = {{"a", 0}},
-                                 .result = {{"y", 0}},
-                                 .rule = "...->...",
-                                 .forward = gelu,
-                                 .backward = gelu_back,
-                                 .needs = {SHERD_NEEDS_OPERAND(0)}};
-
-sherd_tensor *sherd_relu(sherd_tensor *a)
-{
-    return sherd_apply(&sherd__relu_op, &a, 1, NULL);
-}
-
-sherd_tensor *sherd_gelu(sherd_tensor *a)
-{
-    return sherd_apply(&sherd__gelu_op, &a, 1, NULL);
+    return sherd_apply(&sherd__add_scalar_op, &a, 1, &(shift_attributes){addend});
 }

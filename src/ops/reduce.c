@@ -50,12 +50,12 @@ typedef struct run {
     bool summed;
 } run;
 
-static int runs_of(const sherd_tensor *t, const target *to, run *runs)
+static int runs_of(const sherd_tensor *t, unsigned dims, run *runs)
 {
     int count = 0;
 
     for (int d = 0; d < t->ndim; d++) {
-        bool summed = is_summed(t, d, to);
+        bool summed = dims >> d & 1;
         if (count && runs[count - 1].summed == summed)
             runs[count - 1].size *= t->local[d];
         else
@@ -73,29 +73,71 @@ static int64_t product(const run *runs, int first, int end)
     return n;
 }
 
-/* One pass sums one run, the first one first; all but the last pass write to scratch. Sums of nothing are zeroes. */
+/* Which run is summed next, -1 = none is left; and how many are left. */
+static int next_run(const run *runs, int count, int *left)
+{
+    int next = -1;
+
+    *left = 0;
+    for (int i = count - 1; i >= 0; i--)
+        if (runs[i].summed) {
+            next = i;
+            ++*left;
+        }
+    return next;
+}
+
+/*
+ * One pass sums one run, the first one first; all but the last pass write to scratch. Of 16-bit types what is between two
+ * passes is f32, so that each sum is rounded once. Sums of nothing are zeroes.
+ */
+bool sherd__sum_dims(sherd_call *call, unsigned dims)
+{
+    const sherd_tensor *in = call->in[0], *out = call->out[0];
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    run runs[SHERD_MAX_DIMS];
+    int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
+    const void *src = call->from[0];
+    void *dst = call->to[0];
+    bool widen = left > 1 && sherd__is_half(out->dtype);
+
+    if (out->count == 0)
+        return true;
+    if (i < 0) {
+        memcpy(dst, src, (size_t)out->count * sherd_dtype_bytes(out->dtype));
+        return true;
+    }
+    if (widen) {
+        float *wide = sherd_call_scratch(call, in->count * (int64_t)sizeof *wide);
+        dst = sherd_call_scratch(call, out->count * (int64_t)sizeof *wide);
+        if (!wide || !dst)
+            return false;
+        kernels->widen(in->count, wide, src);
+        src = wide;
+        kernels = sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
+    }
+    size_t element = widen ? sizeof(float) : sherd_dtype_bytes(out->dtype);
+    for (; i >= 0; i = next_run(runs, count, &left)) {
+        int64_t outer = product(runs, 0, i), inner = product(runs, i + 1, count);
+        void *to = left == 1 ? dst : sherd_call_scratch(call, outer * inner * (int64_t)element);
+        if (!to)
+            return false;
+        kernels->sum(to, src, outer, runs[i].size, inner, false);
+        runs[i] = (run){1, false};
+        src = to;
+    }
+    if (widen)
+        sherd__kernels_in(call)->narrow(out->count, call->to[0], dst);
+    return true;
+}
+
 static bool sum_to(sherd_call *call)
 {
-    run runs[SHERD_MAX_DIMS];
-    int count = runs_of(call->in[0], call->attributes, runs);
-    const void *src = call->from[0];
-    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
+    unsigned dims = 0;
 
-    for (int i = 0; i < count && call->out[0]->count; i++) {
-        bool last = true;
-        if (!runs[i].summed)
-            continue;
-        for (int j = i + 1; j < count; j++)
-            last &= !runs[j].summed;
-        int64_t outer = product(runs, 0, i), inner = product(runs, i + 1, count);
-        void *dst = last ? call->to[0] : sherd_call_scratch(call, outer * inner * (int64_t)element);
-        if (!dst)
-            return false;
-        sherd__kernels_in(call)->sum(dst, src, outer, runs[i].size, inner, false);
-        runs[i].size = 1;
-        src = dst;
-    }
-    return true;
+    for (int d = 0; d < call->in[0]->ndim; d++)
+        dims |= (unsigned)is_summed(call->in[0], d, call->attributes) << d;
+    return sherd__sum_dims(call, dims);
 }
 
 static const sherd_op sum_to_op = {

@@ -171,7 +171,9 @@ static sherd_status result_layout(const sherd_layout **out, const sherd__fit *fi
     unsigned summed = summed_axes(fit, run, j);
 
     for (int a = 0; a < fit->mesh->axes; a++)
-        spec.pending[a] = fit->pending >> a & 1 ? fit->op[a] : summed >> a & 1 ? SHERD_SUM : -1;
+        spec.pending[a] = fit->pending >> a & 1 ? fit->op[a]
+                          : summed >> a & 1     ? (int)run->call.reduces
+                                                : -1;
     for (int d = 0; d < spec.ndim; d++) {
         spec.shape[d] = run->call.shape[j][d];
         for (int i = 0; i < fit->letters; i++)
@@ -201,6 +203,7 @@ typedef struct answer {
     int count, results;
     const sherd_layout *operands[SHERD_MAX_OPERANDS];
     sherd_linearity linearity;
+    sherd_reduce_op reduces;
     sherd__rule rule;                                 /* of an operator that describes */
     int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS]; /* likewise */
     void *attributes;                                 /* of one with ways */
@@ -224,6 +227,7 @@ static uint64_t hash_of(const question *q)
         hash = sherd__hash_word(hash, q->operands[i] ? q->operands[i]->hash : 0);
     if (op->describe) {
         hash = sherd__hash_word(hash, run->call.linearity);
+        hash = sherd__hash_word(hash, run->call.reduces);
         hash = sherd__hash_bytes(hash, run->rule.operand,
                                  (size_t)run->call.operands * sizeof run->rule.operand[0]);
         hash = sherd__hash_bytes(hash, run->rule.result,
@@ -234,7 +238,7 @@ static uint64_t hash_of(const question *q)
 
 static bool same_rule(const answer *a, const sherd__run *run)
 {
-    if (a->linearity != run->call.linearity ||
+    if (a->linearity != run->call.linearity || a->reduces != run->call.reduces ||
         memcmp(a->rule.operand, run->rule.operand,
                (size_t)a->count * sizeof run->rule.operand[0]) != 0 ||
         memcmp(a->rule.result, run->rule.result, (size_t)a->results * sizeof run->rule.result[0]) !=
@@ -394,6 +398,7 @@ static bool find_answer(answer *a, const question *q)
     a->placing.once = terms_to_leave_out(run, &a->placing);
     a->op = op;
     a->linearity = run->call.linearity;
+    a->reduces = run->call.reduces;
     a->count = run->call.operands;
     a->results = run->call.results;
     memcpy(a->operands, q->operands, (size_t)a->count * sizeof *q->operands);

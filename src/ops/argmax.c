@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the largest or least element is. Ranks that share sharded dims exchange one element and its global index per
+ * position, never what they hold; the least index of equals wins, so the result does not depend on the layout.
+ */
+#include "dims.h"
+#include "sherd/ops_reductions.h"
+
+#include "base/num.h"
+
+static const char *describe(sherd_call *call)
+{
+    const char *reason = sherd__dims_rule(call, call->attributes);
+    int64_t n = reason ? 1 : sherd__dims_count(call->attributes, call->in[0]);
+
+    if (n == 0)
+        return "there is none among no elements";
+    return n > INT32_MAX ? "the index of so many elements is no i32" : reason;
+}
+
+/* Among the reduced dims alone an index is row-major. Strides; and the index of the first local element. */
+static int64_t index_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride)
+{
+    sherd_box box = sherd_tensor_box(in);
+    int64_t n = 1, first = 0;
+
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        stride[d] = reduced >> d & 1 ? n : 0;
+        first += stride[d] * box.offset[d];
+        n *= reduced >> d & 1 ? in->shape[d] : 1;
+    }
+    return first;
+}
+
+static bool find(sherd_call *call)
+{
+    const sherd__dims *dims = call->attributes;
+    const sherd_tensor *in = call->in[0];
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    bool least = call->op == &sherd__argmin_op;
+    unsigned reduced = sherd__dims_bits(dims, in->ndim);
+    int64_t kept[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS], parts;
+    int64_t first = index_strides(in, reduced, stride);
+
+    sherd_tensor *best = sherd__new_parts(call, reduced, in->dtype, 1);
+    sherd_tensor *index = best ? sherd__new_parts(call, reduced, SHERD_I64, 1) : NULL;
+    if (!index)
+        return false;
+    sherd__dims_strides(in, reduced, kept);
+    kernels->fill(sherd__fresh(best), best->count, 0);
+    int64_t *at = sherd__fresh(index);
+    for (int64_t i = 0; i < index->count; i++)
+        at[i] = -1;
+    if (in->count)
+        kernels->extreme(least, in->ndim, in->local, sherd__fresh(best), kept, at, stride, first,
+                         call->from[0]);
+    const void *all_best = sherd__all_parts(call, reduced, best, 1, &parts);
+    const void *all_index = all_best ? sherd__all_parts(call, reduced, index, 1, &parts) : NULL;
+    if (all_index)
+        kernels->extreme_join(least, parts, call->out[0]->count, call->to[0], all_best, all_index);
+    return all_index != NULL;
+}
+
+#define FIND(name_, text)                                                                         \
+    {                                                                                             \
+        .name = name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", SHERD_OP_INDEX}}, \
+        SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .numbers = SHERD_EVERYTHING,                \
+        .describe = describe, .forward = find                                                     \
+    }
+
+const sherd_op sherd__argmax_op = FIND("sherd_argmax", "index of the largest over dims");
+const sherd_op sherd__argmin_op = FIND("sherd_argmin", "index of the least over dims");
+
+sherd_tensor *sherd_argmax(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+
+    return sherd_apply(&sherd__argmax_op, &a, 1, &d);
+}
+
+sherd_tensor *sherd_argmin(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+
+    return sherd_apply(&sherd__argmin_op, &a, 1, &d);
+}

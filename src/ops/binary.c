@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of two operands, element by element: all that kernels/functions.inc lists under BINARY and COMPARE. What is
+ * pending is settled first. Comparisons with a number have operators of their own.
+ */
+#include "autograd/node.h"
+#include "operator.h"
+#include "sherd/ops_elements.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+
+#define PAIR_OF_OPERANDS \
+    .operand = {{"a", 0}, {"b", 0}}, .rule = "...,...->...", .broadcasts = true, .strided = true
+
+static bool compute(sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+    sherd__binary_kind kind = (sherd__binary_kind)(call->op - sherd__binary_ops);
+    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, 0, a);
+    sherd__broadcast_strides(call, 1, b);
+    if (out->count)
+        sherd__kernels_in(call)->binary(kind, out->ndim, out->local, call->to[0], call->from[0], a,
+                                        call->from[1], b);
+    return true;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_A, G_B, G_DY };
+
+typedef struct gradient_attributes {
+    int kind, which;
+} gradient_attributes;
+
+static bool compute_slope(sherd_call *call)
+{
+    const gradient_attributes *attributes = call->attributes;
+    const sherd_tensor *out = call->out[0];
+    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS], dy[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, G_A, a);
+    sherd__broadcast_strides(call, G_B, b);
+    sherd__broadcast_strides(call, G_DY, dy);
+    if (out->count == 0)
+        return true;
+    /* The gradient may be a view; the result has room for it. */
+    sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0], out->stride,
+                    call->from[G_DY], dy);
+    sherd__kernels_in(call)->binary_grad((sherd__binary_kind)attributes->kind, attributes->which,
+                                         out->ndim, out->local, call->to[0], call->to[0],
+                                         call->from[G_A], a, call->from[G_B], b);
+    return true;
+}
+
+/* Of the shape to which the operands broadcast. */
+static const sherd_op gradient_op = {.name = "backward of two operands",
+                                     .operand = {{"a", 0}, {"b", 0}, {"dy", 0}},
+                                     .result = {{"dx", 0}},
+                                     .field = {SHERD_FIELD(gradient_attributes, kind, INT),
+                                               SHERD_FIELD(gradient_attributes, which, INT)},
+                                     .attributes = sizeof(gradient_attributes),
+                                     .rule = "...,...,...->...",
+                                     .broadcasts = true,
+                                     .strided = true,
+                                     .forward = compute_slope};
+
+static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    int kind = (int)(node->op - sherd__binary_ops);
+
+    for (int i = 0; i < 2; i++) {
+        if (!sherd_node_wants(node, i))
+            continue;
+        sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_operand(node, 1),
+                              grad_out[0]};
+        grad_in[i] = sherd__sum_to_operand(
+            node, i, sherd_apply(&gradient_op, in, 3, &(gradient_attributes){kind, i}));
+    }
+}
+
+enum { BOTH = SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_OPERAND(1) };
+
+const sherd_op sherd__binary_ops[SHERD__BINARY_KINDS] = {
+#define BINARY(name_, NAME, text, numbers_, ...)                                                   \
+    [SHERD__##NAME] = {PAIR_OF_OPERANDS,          .name = "sherd_" #name_,     .summary = text,    \
+                       .result = {{"y", 0}},      .numbers = SHERD_##numbers_, .forward = compute, \
+                       .backward = differentiate, .needs = {BOTH, BOTH}},
+#include "kernels/functions.inc"
+};
+
+#define BINARY(name, NAME, ...)                                                                   \
+    sherd_tensor *sherd_##name(sherd_tensor *a, sherd_tensor *b)                                  \
+    {                                                                                             \
+        return sherd_apply(&sherd__binary_ops[SHERD__##NAME], (sherd_tensor *[]){a, b}, 2, NULL); \
+    }
+#include "kernels/functions.inc"
+
+/* ---- comparisons ------------------------------------------------------------------------------ */
+
+static bool compare(sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+    sherd__compare_kind kind = (sherd__compare_kind)(call->op - sherd__compare_ops);
+    int64_t a[SHERD_MAX_DIMS], b[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, 0, a);
+    sherd__broadcast_strides(call, 1, b);
+    if (out->count)
+        sherd__kernels_in(call)->compare(kind, out->ndim, out->local, call->to[0], call->from[0], a,
+                                         call->from[1], b);
+    return true;
+}
+
+#define COMPARISON(name_, text)                                                          \
+    {                                                                                    \
+        PAIR_OF_OPERANDS, .name = "sherd_" #name_, .summary = text,                      \
+                          .result = {{"y", SHERD_OP_BOOL}}, .numbers = SHERD_EVERYTHING, \
+                          .forward = compare                                             \
+    }
+
+const sherd_op sherd__compare_ops[SHERD__COMPARE_KINDS] = {
+#define COMPARE(name, NAME, text, ...) [SHERD__##NAME] = COMPARISON(name, text),
+#define LOGIC(name, NAME, text, ...)   [SHERD__##NAME] = COMPARISON(name, text),
+#include "kernels/functions.inc"
+};
+
+#define COMPARE(name, NAME, ...)                                                                   \
+    sherd_tensor *sherd_##name(sherd_tensor *a, sherd_tensor *b)                                   \
+    {                                                                                              \
+        return sherd_apply(&sherd__compare_ops[SHERD__##NAME], (sherd_tensor *[]){a, b}, 2, NULL); \
+    }
+#define LOGIC(...) COMPARE(__VA_ARGS__)
+#include "kernels/functions.inc"
+
+/* ---- with a number ---------------------------------------------------------------------------- */
+
+typedef struct scalar_attributes {
+    double value;
+} scalar_attributes;
+
+/* All elements of the result are the same. */
+static void fill_with(const sherd_call *call, bool value)
+{
+    memset(call->to[0], value, (size_t)call->out[0]->count);
+}
+
+/*
+ * Integers and a number that need be none of them: they compare with the integer below it, by a comparison that comes to the
+ * same. False: all of them have one answer.
+ */
+static bool round_down(sherd__compare_kind *kind, double value, int64_t *bound, bool *answer)
+{
+    const double end = 9223372036854775808.0; /* 2^63 */
+    double low = floor(value);
+    bool less = *kind == SHERD__LT || *kind == SHERD__LE;
+
+    *answer = *kind == SHERD__NE;
+    if (isnan(value))
+        return false;
+    if (low < -end || low >= end) {
+        *answer |= *kind != SHERD__EQ && less == (low >= end);
+        return false;
+    }
+    *bound = (int64_t)low;
+    if (low == value)
+        return true;
+    if (*kind == SHERD__EQ || *kind == SHERD__NE)
+        return false;
+    *kind = less ? SHERD__LE : SHERD__GT;
+    return true;
+}
+
+/* In blocks, as i64. */
+static void compare_integers(const sherd_call *call, sherd__compare_kind kind, double value)
+{
+    enum { BLOCK = 256 };
+    const sherd__kernels *kernels =
+        sherd__kernels_of_any(sherd__world_kernels(call->world), SHERD_I64);
+    const sherd_tensor *a = call->in[0];
+    const int64_t one = 1, none = 0;
+    int64_t bound, wide[BLOCK];
+    bool answer;
+
+    if (!round_down(&kind, value, &bound, &answer)) {
+        fill_with(call, answer);
+        return;
+    }
+    for (int64_t i = 0; i < a->count; i += BLOCK) {
+        int64_t n = sherd__min(a->count - i, BLOCK);
+        const char *from = call->from[0];
+        sherd__cast(SHERD_I64, a->dtype, n, wide, from + (size_t)i * sherd_dtype_bytes(a->dtype));
+        kernels->compare(kind, 1, &n, (uint8_t *)call->to[0] + i, wide, &one, &bound, &none);
+    }
+}
+
+/* A number is what it is in the dtype of the elements. */
+static void compare_fractions(const sherd_call *call, sherd__compare_kind kind, double value)
+{
+    const sherd_tensor *a = call->in[0];
+    const int64_t one = 1, none = 0;
+    double element;
+
+    sherd__cast(a->dtype, SHERD_F64, 1, &element, &value);
+    sherd__kernels_in(call)->compare(kind, 1, &a->count, call->to[0], call->from[0], &one, &element,
+                                     &none);
+}
+
+static bool compare_scalar(sherd_call *call)
+{
+    const scalar_attributes *attributes = call->attributes;
+    sherd__compare_kind kind = (sherd__compare_kind)(call->op - sherd__compare_scalar_ops);
+
+    if (call->in[0]->count == 0)
+        return true;
+    if (sherd__has_fractions(call->in[0]->dtype))
+        compare_fractions(call, kind, attributes->value);
+    else
+        compare_integers(call, kind, attributes->value);
+    return true;
+}
+
+const sherd_op sherd__compare_scalar_ops[SHERD__COMPARE_KINDS] = {
+#define COMPARE(name_, NAME, text, ...)                                          \
+    [SHERD__##NAME] = {.name = "sherd_" #name_ "_scalar",                        \
+                       .summary = text ", a number",                             \
+                       .operand = {{"a", 0}},                                    \
+                       .result = {{"y", SHERD_OP_BOOL}},                         \
+                       .field = {SHERD_FIELD(scalar_attributes, value, DOUBLE)}, \
+                       .attributes = sizeof(scalar_attributes),                  \
+                       .rule = "...->...",                                       \
+                       .numbers = SHERD_EVERYTHING,                              \
+                       .forward = compare_scalar},
+#include "kernels/functions.inc"
+};
+
+#define COMPARE(name, NAME, ...)                                             \
+    sherd_tensor *sherd_##name##_scalar(sherd_tensor *a, double value)       \
+    {                                                                        \
+        return sherd_apply(&sherd__compare_scalar_ops[SHERD__##NAME], &a, 1, \
+                           &(scalar_attributes){value});                     \
+    }
+#include "kernels/functions.inc"
+
+static bool logical_not(sherd_call *call)
+{
+    call->out[0] = sherd_eq_scalar(call->in[0], 0);
+    return true;
+}
+
+const sherd_op sherd__logical_not_op = {.name = "sherd_logical_not",
+                                        .summary = "a = 0",
+                                        .operand = {{"a", 0}},
+                                        .result = {{"y", SHERD_OP_BOOL}},
+                                        .numbers = SHERD_EVERYTHING,
+                                        .compose = logical_not};
+
+sherd_tensor *sherd_logical_not(sherd_tensor *a)
+{
+    return sherd_apply(&sherd__logical_not_op, &a, 1, NULL);
+}

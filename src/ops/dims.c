@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of dims to reduce, their rules, and the way back: a gradient spread over what was reduced. */
+#include "dims.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+enum { NO_LIST = -99 };
+
+sherd__dims sherd__dims_given(const int *dims, int count, bool keepdim)
+{
+    sherd__dims d = {.count = count > 0 && !dims ? NO_LIST : count, .keepdim = keepdim};
+
+    for (int i = 0; i < count && i < SHERD_MAX_DIMS && dims; i++)
+        d.dim[i] = dims[i];
+    return d;
+}
+
+static const char *check(sherd_call *call, const sherd__dims *dims)
+{
+    int ndim = call->in[0]->ndim, room = ndim ? ndim : 1; /* a scalar takes 0 and -1 */
+    unsigned seen = 0;
+
+    if (dims->count == NO_LIST)
+        return "dims is NULL";
+    if (dims->count < 0 || dims->count > room)
+        return sherd_call_reason(call, "it has %d dims, not %d", room, dims->count);
+    for (int i = 0; i < dims->count; i++) {
+        int d = dims->dim[i];
+        if (d < -room || d >= room)
+            return sherd_call_reason(call, "there is no dim %d", d);
+        d += d < 0 ? room : 0;
+        if (seen >> d & 1)
+            return sherd_call_reason(call, "dim %d is named twice", d);
+        seen |= 1u << d;
+    }
+    return NULL;
+}
+
+unsigned sherd__dims_bits(const sherd__dims *dims, int ndim)
+{
+    unsigned bits = dims->count ? 0 : (1u << ndim) - 1;
+
+    for (int i = 0; i < dims->count && ndim; i++)
+        bits |= 1u << (dims->dim[i] + (dims->dim[i] < 0 ? ndim : 0));
+    return bits;
+}
+
+const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims)
+{
+    const char *reason = check(call, dims);
+    int ndim = call->in[0]->ndim, n = 0;
+
+    if (reason)
+        return reason;
+    unsigned bits = sherd__dims_bits(dims, ndim);
+    for (int d = 0; d < ndim; d++)
+        call->rule[n++] = (char)((bits >> d & 1 ? 'p' : 'a') + d);
+    call->rule[n++] = '-';
+    call->rule[n++] = '>';
+    for (int d = 0; d < ndim; d++)
+        if (!(bits >> d & 1))
+            call->rule[n++] = (char)('a' + d);
+        else if (dims->keepdim)
+            call->rule[n++] = '1';
+    call->rule[n] = '\0';
+    return NULL;
+}
+
+int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t)
+{
+    unsigned bits = sherd__dims_bits(dims, t->ndim);
+    int64_t n = 1;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (bits >> d & 1)
+            n *= t->shape[d];
+    return n;
+}
+
+void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride)
+{
+    int64_t n = 1;
+
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        stride[d] = reduced >> d & 1 ? 0 : n;
+        n *= reduced >> d & 1 ? 1 : in->local[d];
+    }
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+sherd_tensor *sherd__dims_kept(sherd_node *node, sherd_tensor *t)
+{
+    const sherd__dims *dims = sherd_node_attributes(node);
+    const int64_t *shape;
+    int64_t kept[SHERD_MAX_DIMS];
+    int ndim = sherd_node_shape(node, 0, &shape);
+    unsigned bits = sherd__dims_bits(dims, ndim);
+
+    for (int d = 0; d < ndim; d++)
+        kept[d] = bits >> d & 1 ? 1 : shape[d];
+    return dims->keepdim ? t : sherd_view(t, kept, ndim);
+}
+
+typedef struct spread_attributes {
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+} spread_attributes;
+
+/* "1b,ab->ab": dy with dims of size 1, the operand's layout, which may be absent. */
+static const char *describe_spread(sherd_call *call)
+{
+    const spread_attributes *to = call->attributes;
+    const sherd_tensor *dy = call->in[0];
+    int n = 0;
+
+    for (int d = 0; d < to->ndim; d++)
+        call->rule[n++] = dy->shape[d] == to->shape[d] ? (char)('a' + d) : '1';
+    for (int times = 0; times < 2; times++) {
+        call->rule[n++] = times ? '-' : ',';
+        if (times)
+            call->rule[n++] = '>';
+        for (int d = 0; d < to->ndim; d++)
+            call->rule[n++] = (char)('a' + d);
+    }
+    call->rule[n] = '\0';
+    memcpy(call->shape[0], to->shape, sizeof to->shape);
+    return NULL;
+}
+
+static bool spread(sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+    int64_t stride[SHERD_MAX_DIMS];
+
+    sherd__broadcast_strides(call, 0, stride);
+    if (out->count)
+        sherd__copy_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
+                        out->stride, call->from[0], stride);
+    return true;
+}
+
+static const sherd_op spread_op = {
+    .name = "backward of a sum",
+    .operand = {{"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
+    .result = {{"da", 0}},
+    .field = {SHERD_FIELD(spread_attributes, ndim, INT),
+              SHERD_FIELDS(spread_attributes, shape, INT64, SHERD_MAX_DIMS)},
+    .attributes = sizeof(spread_attributes),
+    .strided = true,
+    .describe = describe_spread,
+    .forward = spread};
+
+sherd_tensor *sherd__dims_spread(sherd_node *node, sherd_tensor *grad)
+{
+    const sherd_layout *layout = sherd_node_layout(node, 0), *like[2] = {NULL, NULL};
+    sherd_tensor *in[] = {sherd__dims_kept(node, grad), NULL};
+    sherd_tensor *result[SHERD_MAX_RESULTS] = {sherd__failed(sherd__node_world(node))};
+    const int64_t *shape;
+    spread_attributes to = {.ndim = sherd_node_shape(node, 0, &shape)};
+
+    memcpy(to.shape, shape, sherd__bytes(to.ndim) * sizeof *shape);
+    if (layout && sherd__layout_settle(&like[1], layout) != SHERD_OK)
+        sherd__fail_diag(sherd__node_world(node), true);
+    else
+        sherd__apply_like(result, &spread_op, in, 2, &to, like);
+    return result[0];
+}

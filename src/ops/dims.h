@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What reductions over some dims share: their attributes, and the rule that follows from them. */
+#ifndef SHERD__DIMS_H
+#define SHERD__DIMS_H
+
+#include "operator.h"
+
+typedef struct sherd__dims {
+    int count; /* 0 = all; what is below is refused */
+    int dim[SHERD_MAX_DIMS];
+    bool keepdim;
+} sherd__dims;
+
+#define SHERD__DIMS_FIELDS                                         \
+    .field = {SHERD_FIELD(sherd__dims, count, INT),                \
+              SHERD_FIELDS(sherd__dims, dim, INT, SHERD_MAX_DIMS), \
+              SHERD_FIELD(sherd__dims, keepdim, BOOL)},            \
+    .attributes = sizeof(sherd__dims)
+
+/* Attributes of a list that a user gave. What is wrong with it is said by sherd__dims_rule. */
+sherd__dims sherd__dims_given(const int *dims, int count, bool keepdim);
+
+/* Bits of the dims of a tensor with `ndim`. */
+unsigned sherd__dims_bits(const sherd__dims *dims, int ndim);
+
+/* Write the rule: dims that stay are a, b, ..; reduced ones p, q, .. (SHERD__REDUCED). NULL, or the reason why not. */
+const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims);
+
+#define SHERD__REDUCED "pqrstuvw"
+
+/* How many elements are reduced to one, globally. */
+int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t);
+
+/* Strides of the result of a reduction against the dims of the local operand: 0 in dims that are reduced. */
+void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride);
+
+/* In backward: t, which has the shape of the result, with dims of size 1 where operand 0 was reduced. */
+sherd_tensor *sherd__dims_kept(sherd_node *node, sherd_tensor *t);
+/* In backward: the gradient of operand 0, all of whose reduced elements have that of the result; in its layout. */
+sherd_tensor *sherd__dims_spread(sherd_node *node, sherd_tensor *grad);
+
+/* sherd_sum_over by attributes. */
+sherd_tensor *sherd__sum_over(sherd_tensor *a, const sherd__dims *dims);
+/* The same for the largest, or the least. */
+sherd_tensor *sherd__extreme_over(sherd_tensor *a, bool least, const sherd__dims *dims);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ranks find out together about dims that are sharded, without gathering them: each rank reduces its shard to a few
+ * elements per position, these are exchanged, and every rank joins them in the order of shards, so that all get the same
+ * bits. Costs parts * width elements per position.
+ */
+#include "operator.h"
+
+#include "base/num.h"
+
+/* Layout of parts: along dim 0 as the reduced dims are sharded, or all on all ranks. */
+static sherd_status parts_layout(const sherd_layout **out, const sherd_layout *in, unsigned reduced,
+                                 int64_t width, bool all)
+{
+    sherd__layout_spec spec = {.mesh = in->spec.mesh, .ndim = 1};
+    int64_t parts = 1;
+
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        spec.pending[a] = -1;
+    for (int d = 0; d < in->spec.ndim; d++) {
+        const sherd__dim *dim = &in->spec.dim[d];
+        if (!(reduced >> d & 1)) {
+            spec.shape[spec.ndim] = in->spec.shape[d];
+            spec.dim[spec.ndim++] = *dim;
+            continue;
+        }
+        parts *= sherd__dim_parts(spec.mesh, dim);
+        for (int i = 0; i < dim->axes && !all; i++)
+            spec.dim[0].axis[spec.dim[0].axes++] = dim->axis[i];
+    }
+    spec.shape[0] = parts * width; /* as many equal shards as parts */
+    return sherd__layout_intern(out, &spec);
+}
+
+sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype dtype, int64_t width)
+{
+    const sherd_tensor *in = call->in[0];
+    const sherd_layout *layout;
+    int64_t shape[SHERD_MAX_DIMS + 1] = {width};
+    int ndim = 1;
+
+    sherd__open_in(call);
+    if (in->layout) {
+        if (parts_layout(&layout, in->layout, reduced, width, false) == SHERD_OK) {
+            sherd_tensor *t = sherd__new_on(layout, dtype);
+            return sherd_tensor_failed(t) ? NULL : t;
+        }
+        sherd__fail_diag(call->world, true);
+        return NULL;
+    }
+    for (int d = 0; d < in->ndim; d++)
+        if (!(reduced >> d & 1))
+            shape[ndim++] = in->shape[d];
+    sherd_tensor *t = sherd__new_plain(call->world, dtype, ndim, shape, in->varies);
+    return sherd_tensor_failed(t) ? NULL : t;
+}
+
+const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
+                             int64_t *parts)
+{
+    const sherd_layout *in = call->in[0]->layout, *layout;
+
+    *parts = in ? mine->layout->spec.shape[0] / width : 1;
+    if (*parts == 1)
+        return sherd__data(mine);
+    if (parts_layout(&layout, in, reduced, width, true) != SHERD_OK) {
+        sherd__fail_diag(call->world, true);
+        return NULL;
+    }
+    sherd_tensor *all = sherd__move_to(mine, layout, false);
+    return sherd_tensor_failed(all) ? NULL : sherd__data(all);
+}

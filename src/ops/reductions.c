@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions over some dims. Each rank reduces what it holds. Where a reduced dim is sharded the result is pending with the
+ * same reduction, so uneven and empty shards count as what they are; what is pending with it already stays so. Largest,
+ * least, product, any and all are one family: a row of `folds` each.
+ */
+#include "dims.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+
+/* ---- sums ------------------------------------------------------------------------------------- */
+
+/* Sums and products of integers are i64. */
+static void widen_integers(sherd_call *call)
+{
+    if (!sherd__has_fractions(call->in[0]->dtype))
+        call->dtype[0] = SHERD_I64;
+}
+
+/* Addends of bool are no numbers yet. */
+static const char *describe_sum(sherd_call *call)
+{
+    widen_integers(call);
+    if (call->in[0]->dtype == SHERD_BOOL)
+        call->linearity = SHERD_NONLINEAR;
+    return sherd__dims_rule(call, call->attributes);
+}
+
+/* The local operand in `dtype`; NULL: failed. */
+static const void *converted(sherd_call *call, sherd_dtype dtype)
+{
+    const sherd_tensor *in = call->in[0];
+
+    if (in->dtype == dtype)
+        return call->from[0];
+    void *to = sherd_call_scratch(call, in->count * (int64_t)sherd_dtype_bytes(dtype));
+    if (to)
+        sherd__convert(sherd__world_kernels(call->world), dtype, in->dtype, in->count, to,
+                       call->from[0]);
+    return to;
+}
+
+/* What the reduction of nothing is. */
+static double identity_of(sherd_reduce_op op, sherd_dtype dtype)
+{
+    if (op == SHERD_PRODUCT)
+        return 1;
+    if (op == SHERD_MAX)
+        return dtype == SHERD_BOOL ? 0 : -(double)INFINITY;
+    if (op == SHERD_MIN)
+        return dtype == SHERD_BOOL ? 1 : (double)INFINITY;
+    return 0;
+}
+
+/* Fold the local operand, computed with in `dtype`, into the result. False: failed. */
+static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype dtype, const void *from)
+{
+    const sherd_tensor *in = call->in[0], *out = call->out[0];
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    const sherd__kernels *kernels = sherd__kernels_of_any(set, dtype);
+    int64_t stride[SHERD_MAX_DIMS], bytes = out->count * (int64_t)sherd_dtype_bytes(dtype);
+    void *to = out->dtype == dtype ? call->to[0] : sherd_call_scratch(call, bytes);
+
+    if (!to && out->count)
+        return false;
+    sherd__dims_strides(in, sherd__dims_bits(call->attributes, in->ndim), stride);
+    kernels->fill(to, out->count, identity_of(op, dtype));
+    if (in->count)
+        kernels->fold(op, in->ndim, in->local, to, stride, from);
+    if (to != call->to[0])
+        sherd__convert(set, out->dtype, dtype, out->count, call->to[0], to);
+    return true;
+}
+
+/* In a dtype that holds what is between: i64 for integers, f32 for 16 bits. */
+static bool fold_widely(sherd_call *call, sherd_reduce_op op)
+{
+    sherd_dtype dtype = sherd__has_fractions(call->in[0]->dtype)
+                            ? sherd__statistics_dtype(call->in[0]->dtype)
+                            : SHERD_I64;
+    const void *from = converted(call, dtype);
+
+    return (from || call->in[0]->count == 0) && fold_in(call, op, dtype, from);
+}
+
+static bool sum_over(sherd_call *call)
+{
+    return sherd__has_fractions(call->in[0]->dtype)
+               ? sherd__sum_dims(call, sherd__dims_bits(call->attributes, call->in[0]->ndim))
+               : fold_widely(call, SHERD_SUM);
+}
+
+static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    grad_in[0] = sherd__dims_spread(node, grad_out[0]);
+}
+
+const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
+                                     .summary = "sum over dims",
+                                     .operand = {{"a", 0}},
+                                     .result = {{"y", 0}},
+                                     SHERD__DIMS_FIELDS,
+                                     .linearity = SHERD_LINEAR,
+                                     .numbers = SHERD_EVERYTHING,
+                                     .describe = describe_sum,
+                                     .forward = sum_over,
+                                     .backward = sum_back};
+
+sherd_tensor *sherd__sum_over(sherd_tensor *a, const sherd__dims *dims)
+{
+    return sherd_apply(&sherd__sum_over_op, &a, 1, dims);
+}
+
+sherd_tensor *sherd_sum_over(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+
+    return sherd__sum_over(a, &d);
+}
+
+/* ---- largest, least, product, any, all --------------------------------------------------------- */
+
+typedef enum fold_kind { FOLD_MAX, FOLD_MIN, FOLD_PROD, FOLD_ANY, FOLD_ALL, FOLDS } fold_kind;
+
+static const sherd_reduce_op reduction_of[FOLDS] = {
+    SHERD_MAX, SHERD_MIN, SHERD_PRODUCT, SHERD_MAX, SHERD_MIN,
+};
+
+static fold_kind kind_of(const sherd_op *op)
+{
+    return (fold_kind)(op - sherd__fold_ops);
+}
+
+/* Whether all that is pending is pending with `op`. */
+static bool is_pending_with(const sherd_tensor *t, sherd_reduce_op op)
+{
+    for (int a = 0; t->layout && a < t->layout->spec.mesh->axes; a++)
+        if (t->layout->spec.pending[a] >= 0 && t->layout->spec.pending[a] != (int)op)
+            return false;
+    return true;
+}
+
+/* A reduction passes what is pending with itself, where elements stay what they are. */
+static const char *describe_fold(sherd_call *call)
+{
+    const sherd_tensor *a = call->in[0];
+    fold_kind kind = kind_of(call->op);
+    const char *reason = sherd__dims_rule(call, call->attributes);
+    bool same = kind < FOLD_PROD || a->dtype == SHERD_BOOL || sherd__has_fractions(a->dtype);
+
+    call->reduces = reduction_of[kind];
+    if (kind >= FOLD_ANY)
+        same = a->dtype == SHERD_BOOL;
+    else if (kind == FOLD_PROD)
+        widen_integers(call);
+    call->linearity = same && is_pending_with(a, call->reduces) ? SHERD_UNCHANGED : SHERD_NONLINEAR;
+    if (!reason && kind <= FOLD_MIN && sherd__dims_count(call->attributes, a) == 0)
+        reason = "there is none among no elements";
+    return reason;
+}
+
+/* Whether elements are 0: 1 for those that are not. */
+static const void *truths(sherd_call *call)
+{
+    const sherd_tensor *in = call->in[0];
+    const int64_t one = 1, none = 0;
+    const uint64_t zero = 0;
+
+    if (in->dtype == SHERD_BOOL)
+        return call->from[0];
+    void *to = sherd_call_scratch(call, in->count);
+    if (to && in->count)
+        sherd__kernels_in(call)->compare(SHERD__NE, 1, &in->count, to, call->from[0], &one, &zero,
+                                         &none);
+    return to;
+}
+
+static bool fold(sherd_call *call)
+{
+    fold_kind kind = kind_of(call->op);
+    sherd_reduce_op op = reduction_of[kind];
+
+    if (kind == FOLD_PROD)
+        return fold_widely(call, op);
+    if (kind <= FOLD_MIN)
+        return fold_in(call, op, call->in[0]->dtype, call->from[0]);
+    const void *from = truths(call);
+    return (from || call->in[0]->count == 0) && fold_in(call, op, SHERD_BOOL, from);
+}
+
+/* Of equal ones each has the same part of the gradient; counted in f32 where elements have 16 bits. */
+static void extreme_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
+    sherd_tensor *x = sherd_node_operand(node, 0);
+    sherd_dtype dtype = sherd__statistics_dtype(sherd__node_dtype(node, 0));
+    sherd_tensor *y = sherd__dims_kept(node, sherd__without_pending(sherd_node_result(node, 0)));
+    sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
+
+    dims.keepdim = true;
+    sherd_tensor *equal = sherd_cast(sherd_eq(x, y), dtype);
+    sherd_tensor *part = sherd_div(dy, sherd__sum_over(equal, &dims));
+    grad_in[0] = sherd_cast(sherd_mul(equal, part), sherd__node_dtype(node, 0));
+}
+
+/*
+ * The product of all others, times dy: of the elements that are not 0 the product p of those, over the element. One that is
+ * the only 0 gets p; beside a 0 all others get 0.
+ */
+static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
+    sherd_dtype own = sherd__node_dtype(node, 0), dtype = sherd__statistics_dtype(own);
+    sherd_tensor *x = sherd_cast(sherd_node_operand(node, 0), dtype);
+    sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
+
+    dims.keepdim = true;
+    sherd_tensor *zero = sherd_eq_scalar(x, 0);
+    sherd_tensor *zeroes = sherd__sum_over(sherd_cast(zero, dtype), &dims);
+    sherd_tensor *others = sherd_masked_fill(x, zero, 1);
+    sherd_tensor *p = sherd_apply(&sherd__fold_ops[FOLD_PROD], &others, 1, &dims);
+    /* How many zeroes there are besides this one. */
+    sherd_tensor *besides = sherd_sub(zeroes, sherd_cast(zero, dtype));
+    sherd_tensor *slope = sherd_masked_fill(sherd_div(sherd__without_pending(p), others),
+                                            sherd_ne_scalar(besides, 0), 0);
+    grad_in[0] = sherd_cast(sherd_mul(slope, dy), own);
+}
+
+#define FOLD(kind, name_, text, ...)       \
+    [kind] = {.name = name_,               \
+              .summary = text,             \
+              .operand = {{"a", 0}},       \
+              SHERD__DIMS_FIELDS,          \
+              .numbers = SHERD_EVERYTHING, \
+              .describe = describe_fold,   \
+              .forward = fold,             \
+              __VA_ARGS__}
+#define EXTREME                                     \
+    .result = {{"y", 0}}, .backward = extreme_back, \
+    .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(0)}
+
+const sherd_op sherd__fold_ops[FOLDS + 1] = {
+    FOLD(FOLD_MAX, "sherd_max", "the largest over dims", EXTREME),
+    FOLD(FOLD_MIN, "sherd_min", "the least over dims", EXTREME),
+    FOLD(FOLD_PROD, "sherd_prod", "product over dims", .result = {{"y", 0}},
+         .backward = product_back, .needs = {SHERD_NEEDS_OPERAND(0)}),
+    FOLD(FOLD_ANY, "sherd_any", "whether one over dims is not 0", .result = {{"y", SHERD_OP_BOOL}}),
+    FOLD(FOLD_ALL, "sherd_all", "whether none over dims is 0", .result = {{"y", SHERD_OP_BOOL}}),
+};
+
+sherd_tensor *sherd__extreme_over(sherd_tensor *a, bool least, const sherd__dims *dims)
+{
+    return sherd_apply(&sherd__fold_ops[least ? FOLD_MIN : FOLD_MAX], &a, 1, dims);
+}
+
+static sherd_tensor *fold_over(fold_kind kind, sherd_tensor *a, const int *dims, int count,
+                               bool keepdim)
+{
+    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+
+    return sherd_apply(&sherd__fold_ops[kind], &a, 1, &d);
+}
+
+sherd_tensor *sherd_max(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return fold_over(FOLD_MAX, a, dims, count, keepdim);
+}
+
+sherd_tensor *sherd_min(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return fold_over(FOLD_MIN, a, dims, count, keepdim);
+}
+
+sherd_tensor *sherd_prod(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return fold_over(FOLD_PROD, a, dims, count, keepdim);
+}
+
+sherd_tensor *sherd_any(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return fold_over(FOLD_ANY, a, dims, count, keepdim);
+}
+
+sherd_tensor *sherd_all(sherd_tensor *a, const int *dims, int count, bool keepdim)
+{
+    return fold_over(FOLD_ALL, a, dims, count, keepdim);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Softmax, its logarithm, and the logarithm of a sum of exponentials, over one dim, which may be sharded: ranks exchange two
+ * numbers per position (the largest element, the sum of exponentials), in backward one; the elements are never gathered.
+ * 16-bit types have these numbers in f32.
+ */
+#include "dims.h"
+#include "sherd/ops_reductions.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+/* A tensor as [outer, mid, inner] around the dim, locally. */
+typedef struct slab {
+    int64_t outer, mid, inner;
+} slab;
+
+/* How an operand has the dim: as it is, with size 1, not at all. */
+enum { WHOLE, KEPT, DROPPED };
+
+static const sherd_op spread_op;
+
+static slab slab_of(const sherd_tensor *t, unsigned bits)
+{
+    slab s = {1, 1, 1};
+
+    for (int d = 0; d < t->ndim; d++)
+        if (bits >> d & 1)
+            s.mid = t->local[d];
+        else if (bits >> d)
+            s.outer *= t->local[d];
+        else
+            s.inner *= t->local[d];
+    return s;
+}
+
+static void write_label(sherd_call *call, const char *before, unsigned bits, int ndim, int how)
+{
+    size_t n = strlen(call->rule);
+
+    while (*before)
+        call->rule[n++] = *before++;
+    for (int d = 0; d < ndim; d++)
+        if (how == WHOLE || !(bits >> d & 1))
+            call->rule[n++] = (char)((bits >> d & 1 ? 'p' : 'a') + d);
+        else if (how == KEPT)
+            call->rule[n++] = '1';
+    call->rule[n] = '\0';
+}
+
+/* Operands and results have all dims of operand 0, but those that the operator says to have only the ones that stay. */
+static const char *describe(sherd_call *call)
+{
+    const sherd__dims *dims = call->attributes;
+    const char *reason = sherd__dims_rule(call, dims);
+    int ndim = call->in[0]->ndim, short_form = dims->keepdim ? KEPT : DROPPED;
+    bool sums = call->op == &sherd__logsumexp_op, spreads = call->op == &spread_op;
+
+    if (reason)
+        return reason;
+    unsigned bits = sherd__dims_bits(dims, ndim);
+    call->rule[0] = '\0';
+    for (int i = 0; i < call->operands; i++)
+        write_label(call, i ? "," : "", bits, ndim, i && spreads ? short_form : WHOLE);
+    for (int j = 0; j < call->results; j++)
+        write_label(call, j ? "," : "->", bits, ndim, sums ? short_form : WHOLE);
+    return NULL;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------- */
+
+/* The largest element and the sum of exponentials per position, joined over all shards. False: failed. */
+static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
+{
+    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    slab s = slab_of(call->in[0], bits);
+    int64_t n = s.outer * s.inner, bytes = n * (int64_t)sherd_dtype_bytes(dtype), parts;
+    sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 2);
+
+    *most = sherd_call_scratch(call, bytes);
+    *total = sherd_call_scratch(call, bytes);
+    if (!mine || !*most || !*total)
+        return false;
+    char *stats = sherd__fresh(mine);
+    if (mine->count)
+        kernels->soft_stats(s.outer, s.mid, s.inner, stats, stats + bytes, call->from[0]);
+    const void *all = sherd__all_parts(call, bits, mine, 2, &parts);
+    if (all && mine->count)
+        kernels->soft_join(parts, n, *most, *total, all);
+    return all != NULL;
+}
+
+static bool soft(sherd_call *call)
+{
+    unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
+    slab s = slab_of(call->in[0], bits);
+    void *most, *total;
+
+    if (!exchange(call, bits, &most, &total))
+        return false;
+    if (call->in[0]->count)
+        sherd__kernels_in(call)->soft(
+            call->op == &sherd__softmax_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX, s.outer, s.mid,
+            s.inner, call->to[0], call->from[0], most, total);
+    return true;
+}
+
+/* most + log(total), into the hidden result, and rounded into the other one. */
+static bool logsumexp(sherd_call *call)
+{
+    const sherd_tensor *y = call->out[0], *log_sum = call->out[1];
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    const sherd__kernels *kernels = sherd__kernels_of(set, log_sum->dtype);
+    const int64_t one = 1;
+    void *most, *total;
+
+    if (!exchange(call, sherd__dims_bits(call->attributes, call->in[0]->ndim), &most, &total))
+        return false;
+    if (y->count == 0)
+        return true;
+    kernels->unary(SHERD__LOG, y->count, total, total, NULL);
+    kernels->binary(SHERD__ADD, 1, &y->count, call->to[1], most, &one, total, &one);
+    sherd__convert(set, y->dtype, log_sum->dtype, y->count, call->to[0], call->to[1]);
+    return true;
+}
+
+/* ---- backward ---------------------------------------------------------------------------------- */
+
+enum { G_DY, G_Y };
+
+static sherd__soft_kind kind_of_gradient(const sherd_op *op);
+
+static bool differentiate(sherd_call *call)
+{
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
+    unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
+    sherd__soft_kind kind = kind_of_gradient(call->op);
+    slab s = slab_of(call->in[0], bits);
+    int64_t n = s.outer * s.inner, parts;
+    sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 1);
+    void *total = sherd_call_scratch(call, n * (int64_t)sherd_dtype_bytes(dtype));
+
+    if (!mine || !total)
+        return false;
+    if (mine->count)
+        kernels->soft_grad_sum(kind, s.outer, s.mid, s.inner, sherd__fresh(mine), call->from[G_DY],
+                               call->from[G_Y]);
+    const void *all = sherd__all_parts(call, bits, mine, 1, &parts);
+    if (!all || call->in[0]->count == 0)
+        return all != NULL;
+    sherd__kernels_of(sherd__world_kernels(call->world), dtype)
+        ->sum(total, all, 1, parts, n, false);
+    kernels->soft_grad(kind, s.outer, s.mid, s.inner, call->to[0], call->from[G_DY],
+                       call->from[G_Y], total);
+    return true;
+}
+
+#define GRADIENT(name_)                                                         \
+    {                                                                           \
+        .name = name_, .operand = {{"dy", 0}, {"y", 0}}, .result = {{"dx", 0}}, \
+        SHERD__DIMS_FIELDS, .joined = SHERD__REDUCED, .describe = describe,     \
+        .forward = differentiate                                                \
+    }
+
+static const sherd_op gradient_op = GRADIENT("sherd_softmax backward");
+static const sherd_op log_gradient_op = GRADIENT("sherd_log_softmax backward");
+
+static sherd__soft_kind kind_of_gradient(const sherd_op *op)
+{
+    return op == &gradient_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX;
+}
+
+static void softmax_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
+
+    grad_in[0] = sherd_apply(&gradient_op, in, 2, sherd_node_attributes(node));
+}
+
+static void log_softmax_back(sherd_node *node, sherd_tensor *const *grad_out,
+                             sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
+
+    grad_in[0] = sherd_apply(&log_gradient_op, in, 2, sherd_node_attributes(node));
+}
+
+enum { S_X, S_LOG_SUM, S_DY };
+
+static bool spread(sherd_call *call)
+{
+    const sherd_tensor *x = call->in[S_X];
+    slab s = slab_of(x, sherd__dims_bits(call->attributes, x->ndim));
+
+    if (x->count)
+        sherd__kernels_in(call)->soft_spread(s.outer, s.mid, s.inner, call->to[0], call->from[S_X],
+                                             call->from[S_LOG_SUM], call->from[S_DY]);
+    return true;
+}
+
+static const sherd_op spread_op = {.name = "sherd_logsumexp backward",
+                                   .operand = {{"x", 0}, {"log_sum", SHERD_OP_ANY}, {"dy", 0}},
+                                   .result = {{"dx", 0}},
+                                   SHERD__DIMS_FIELDS,
+                                   .describe = describe,
+                                   .forward = spread};
+
+static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_result(node, 1), grad_out[0]};
+
+    grad_in[0] = sherd_apply(&spread_op, in, 3, sherd_node_attributes(node));
+}
+
+/* ---- operators --------------------------------------------------------------------------------- */
+
+#define SOFT(name_, text, ...)                                                     \
+    {                                                                              \
+        .name = name_, .summary = text, .operand = {{"a", 0}}, SHERD__DIMS_FIELDS, \
+        .joined = SHERD__REDUCED, .describe = describe, __VA_ARGS__                \
+    }
+
+const sherd_op sherd__softmax_op =
+    SOFT("sherd_softmax", "e^a / sum of e^a over a dim", .result = {{"y", 0}}, .forward = soft,
+         .backward = softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
+
+const sherd_op sherd__log_softmax_op =
+    SOFT("sherd_log_softmax", "a - log of the sum of e^a over a dim", .result = {{"y", 0}},
+         .forward = soft, .backward = log_softmax_back, .needs = {SHERD_NEEDS_RESULT(0)});
+
+const sherd_op sherd__logsumexp_op = SOFT(
+    "sherd_logsumexp", "log of the sum of e^a over a dim",
+    .result = {{"y", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}}, .forward = logsumexp,
+    .backward = logsumexp_back, .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(1)});
+
+sherd_tensor *sherd_softmax(sherd_tensor *a, int dim)
+{
+    return sherd_apply(&sherd__softmax_op, &a, 1, &(sherd__dims){.count = 1, .dim = {dim}});
+}
+
+sherd_tensor *sherd_log_softmax(sherd_tensor *a, int dim)
+{
+    return sherd_apply(&sherd__log_softmax_op, &a, 1, &(sherd__dims){.count = 1, .dim = {dim}});
+}
+
+sherd_tensor *sherd_logsumexp(sherd_tensor *a, int dim, bool keepdim)
+{
+    return sherd_apply(&sherd__logsumexp_op, &a, 1,
+                       &(sherd__dims){.count = 1, .dim = {dim}, .keepdim = keepdim});
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of one operand, element by element: all that kernels/functions.inc lists. Operator, gradient and public function
+ * follow from the row; an operator's place in its table is the number of its kernel.
+ */
+#include "autograd/node.h"
+#include "operator.h"
+#include "sherd/ops_elements.h"
+
+typedef struct unary_attributes {
+    double parameter[SHERD__PARAMETERS];
+} unary_attributes;
+
+static bool compute(sherd_call *call)
+{
+    const unary_attributes *attributes = call->attributes;
+    sherd__unary_kind kind = (sherd__unary_kind)(call->op - sherd__unary_ops);
+
+    sherd__kernels_in(call)->unary(kind, call->out[0]->count, call->to[0], call->from[0],
+                                   attributes ? attributes->parameter : NULL);
+    return true;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_AT, G_DY };
+
+static bool compute_slope(sherd_call *call);
+
+/* What a row says of numbers, and of what its slope reads. */
+#define NUMBERS_FRACTIONS   .numbers = SHERD_FRACTIONS
+#define NUMBERS_NUMBERS     .numbers = SHERD_NUMBERS
+#define NUMBERS_LINEAR      .numbers = SHERD_NUMBERS, .linearity = SHERD_LINEAR, .takes_pending = true
+#define LINEARITY_LINEAR    .linearity = SHERD_LINEAR
+#define LINEARITY_FRACTIONS .linearity = SHERD_NONLINEAR
+#define LINEARITY_NUMBERS   .linearity = SHERD_NONLINEAR
+#define NEEDS_X             SHERD_NEEDS_OPERAND(0)
+#define NEEDS_Y             SHERD_NEEDS_RESULT(0)
+#define NEEDS_NOTHING       0
+
+#define PARAMETER(p, i)                                 \
+    {                                                   \
+#p, SHERD_FIELD_DOUBLE, (i) * sizeof(double), 1 \
+    }
+#define PARAMETERS(...) .field = {__VA_ARGS__}, .attributes = sizeof(unary_attributes)
+
+/* The gradient of x, from x or y (or nothing) and dy. */
+#define GRADIENT(name_, numbers_, ...)                                                          \
+    {                                                                                           \
+        .name = "sherd_" #name_ " backward", .operand = {{"at", SHERD_OP_OPTIONAL}, {"dy", 0}}, \
+        .result = {{"dx", 0}}, .rule = "...,...->...", .forward = compute_slope,                \
+        LINEARITY_##numbers_, __VA_ARGS__                                                       \
+    }
+
+static const sherd_op gradients[SHERD__UNARY_KINDS] = {
+#define UNARY0(name, NAME, text, numbers, ...) \
+    [SHERD__##NAME] = GRADIENT(name, numbers, .attributes = 0),
+#define UNARY1(name, NAME, p, text, numbers, ...) \
+    [SHERD__##NAME] = GRADIENT(name, numbers, PARAMETERS(PARAMETER(p, 0))),
+#define UNARY2(name, NAME, p, q, text, numbers, ...) \
+    [SHERD__##NAME] = GRADIENT(name, numbers, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1))),
+#define HIDDEN1(name, NAME, p, text, numbers, ...) \
+    [SHERD__##NAME] = GRADIENT(name, numbers, PARAMETERS(PARAMETER(p, 0))),
+#include "kernels/functions.inc"
+};
+
+static bool compute_slope(sherd_call *call)
+{
+    const unary_attributes *attributes = call->attributes;
+    sherd__unary_kind kind = (sherd__unary_kind)(call->op - gradients);
+
+    sherd__kernels_in(call)->unary_grad(kind, call->out[0]->count, call->to[0], call->from[G_AT],
+                                        call->from[G_DY],
+                                        attributes ? attributes->parameter : NULL);
+    return true;
+}
+
+static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_op *op = node->op;
+    sherd_tensor *in[] = {op->needs[0] == NEEDS_X   ? sherd_node_operand(node, 0)
+                          : op->needs[0] == NEEDS_Y ? sherd_node_result(node, 0)
+                                                    : NULL,
+                          grad_out[0]};
+
+    grad_in[0] = sherd_apply(&gradients[op - sherd__unary_ops], in, 2, sherd_node_attributes(node));
+}
+
+/* ---- operators and functions ------------------------------------------------------------------ */
+
+#define OPERATOR(name_, text, numbers_, at, ...)                                                  \
+    {                                                                                             \
+        .name = "sherd_" #name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}},    \
+        .rule = "...->...", .forward = compute, .backward = differentiate, .needs = {NEEDS_##at}, \
+        NUMBERS_##numbers_, __VA_ARGS__                                                           \
+    }
+
+const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {
+#define UNARY0(name, NAME, text, numbers, at, ...) \
+    [SHERD__##NAME] = OPERATOR(name, text, numbers, at, .attributes = 0),
+#define UNARY1(name, NAME, p, text, numbers, at, ...) \
+    [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0))),
+#define UNARY2(name, NAME, p, q, text, numbers, at, ...) \
+    [SHERD__##NAME] =                                    \
+        OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1))),
+#define HIDDEN1(name, NAME, p, text, numbers, at, ...) \
+    [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0))),
+#include "kernels/functions.inc"
+};
+
+#define UNARY0(name, NAME, ...)                                            \
+    sherd_tensor *sherd_##name(sherd_tensor *a)                            \
+    {                                                                      \
+        return sherd_apply(&sherd__unary_ops[SHERD__##NAME], &a, 1, NULL); \
+    }
+#define UNARY1(name, NAME, p, ...)                                                             \
+    sherd_tensor *sherd_##name(sherd_tensor *a, double p)                                      \
+    {                                                                                          \
+        return sherd_apply(&sherd__unary_ops[SHERD__##NAME], &a, 1, &(unary_attributes){{p}}); \
+    }
+#define UNARY2(name, NAME, p, q, ...)                                                             \
+    sherd_tensor *sherd_##name(sherd_tensor *a, double p, double q)                               \
+    {                                                                                             \
+        return sherd_apply(&sherd__unary_ops[SHERD__##NAME], &a, 1, &(unary_attributes){{p, q}}); \
+    }
+#include "kernels/functions.inc"
+
+sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter)
+{
+    return sherd_apply(&sherd__unary_ops[kind], &a, 1, &(unary_attributes){{parameter}});
+}

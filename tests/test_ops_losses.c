@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses under every placement, with their gradients, those of targets too; numbers from PyTorch 2.13; and misuse's answers. */
+#include "ops_oracles.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_losses.h"
+#include "sherd/ops_reductions.h"
+
+#define RUN(name, expression)                          \
+    static sherd_tensor *name(sherd_tensor *const *in) \
+    {                                                  \
+        return expression;                             \
+    }
+
+RUN(mse, sherd_mse_loss(in[0], in[1], SHERD_LOSS_MEAN))
+RUN(mse_each, sherd_mse_loss(in[0], in[1], SHERD_LOSS_NONE))
+RUN(l1, sherd_l1_loss(in[0], in[1], SHERD_LOSS_SUM))
+RUN(huber, sherd_huber_loss(in[0], in[1], 0.4, SHERD_LOSS_MEAN))
+RUN(smooth, sherd_smooth_l1_loss(in[0], in[1], 0.6, SHERD_LOSS_SUM))
+RUN(smooth_0, sherd_smooth_l1_loss(in[0], in[1], 0, SHERD_LOSS_MEAN))
+RUN(bce, sherd_bce_with_logits(in[0], sherd_sigmoid(in[1]), NULL, NULL, SHERD_LOSS_MEAN))
+RUN(bce_weighed, sherd_bce_with_logits(in[0], sherd_sigmoid(in[1]), sherd_square(in[2]),
+                                       sherd_exp(in[2]), SHERD_LOSS_NONE))
+RUN(kl, sherd_kl_div(sherd_log_softmax(in[0], -1), sherd_softmax(in[1], -1), false, SHERD_LOSS_SUM))
+RUN(kl_log,
+    sherd_kl_div(sherd_log_softmax(in[0], -1), sherd_log_softmax(in[1], 0), true, SHERD_LOSS_MEAN))
+RUN(nll, sherd_nll_loss(in[0], in[1], SHERD_LOSS_MEAN))
+RUN(nll_each, sherd_nll_loss(sherd_log_softmax(in[0], -1), in[1], SHERD_LOSS_NONE))
+
+#define TWO .shape = {{5, 3}, {5, 3}}
+static const op_case losses[] = {
+    {"mse", mse, 2, {2, 2}, TWO},
+    {"mse each", mse_each, 2, {2, 1}, .shape = {{5, 3}, {3}}},
+    {"l1", l1, 2, {2, 2}, TWO},
+    {"huber", huber, 2, {2, 2}, TWO},
+    {"smooth l1", smooth, 2, {2, 2}, TWO},
+    {"smooth l1 with 0", smooth_0, 2, {2, 2}, TWO},
+    {"bce", bce, 2, {2, 2}, TWO},
+    {"bce weighed", bce_weighed, 3, {2, 2, 1}, .shape = {{5, 3}, {5, 3}, {3}}},
+    {"kl", kl, 2, {2, 2}, TWO},
+    {"kl of logarithms", kl_log, 2, {2, 2}, TWO},
+    {"nll", nll, 2, {3, 2}, .shape = {{3, 2, 7}, {3, 2}}, .index = 2, .limit = 7},
+    {"nll each", nll_each, 2, {2, 1}, .shape = {{5, 3}, {5}}, .index = 2, .limit = 3},
+};
+
+static void sharded_equals_plain(sherd_world *world)
+{
+    all_equal_plain(world, losses, LEN(losses), 60);
+}
+
+static void gradients_equal_differences(sherd_world *world)
+{
+    all_equal_differences(world, losses, LEN(losses), 30);
+}
+
+static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
+{
+    all_without_rank_1(world, losses, LEN(losses), 10);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------- */
+
+static sherd_tensor *row(sherd_world *world, int64_t n, const double *x)
+{
+    return sherd_require_grad(sherd_from_data(world, SHERD_F64, &n, 1, x), true);
+}
+
+/* A logit of 1000 is no overflow, and one that is right loses what is left of it. */
+static void large_logits_are_exact(sherd_world *world)
+{
+    static const double x[] = {1000, -1000, 50, 0}, t[] = {0, 1, 1, 1};
+    sherd_tensor *logits = row(world, 4, x);
+    sherd_tensor *each =
+        sherd_bce_with_logits(logits, row(world, 4, t), NULL, NULL, SHERD_LOSS_NONE);
+    const double *y = sherd_tensor_read(each);
+
+    CHECK(y && y[0] == 1000 && y[1] == 1000 && fabs(y[2] / 1.9287498479639178e-22 - 1) < 1e-12);
+    CHECK_NEAR(y ? y[3] : 0, 0.69314718055994531, 1e-15);
+    sherd_backward(sherd_sum(each));
+    const double *g = sherd_tensor_read(sherd_grad(logits));
+    CHECK(g && g[0] == 1 && g[1] == -1 && g[3] == -0.5);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A target of 0 loses nothing and gets no gradient. */
+static void a_target_of_0_is_no_nan(sherd_world *world)
+{
+    static const double x[] = {-1, -2}, t[] = {0, 1};
+    sherd_tensor *target = row(world, 2, t);
+    sherd_tensor *loss = sherd_kl_div(row(world, 2, x), target, false, SHERD_LOSS_SUM);
+
+    CHECK_NEAR(sherd_item(loss), 2, 1e-15);
+    sherd_backward(loss);
+    const double *g = sherd_tensor_read(sherd_grad(target));
+    CHECK(g && !isnan(g[0]) && g[1] == 3);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_mean_of_no_losses_is_nan(sherd_world *world)
+{
+    sherd_tensor *none = row(world, 0, (double[]){0});
+
+    CHECK(isnan(sherd_item(sherd_mse_loss(none, none, SHERD_LOSS_MEAN))));
+    CHECK(sherd_item(sherd_mse_loss(none, none, SHERD_LOSS_SUM)) == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(sharded_equals_plain), {1, 2, 3, 4}},
+    {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+    {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
+    {TEST(large_logits_are_exact), {1}},
+    {TEST(a_target_of_0_is_no_nan), {1}},
+    {TEST(a_mean_of_no_losses_is_nan), {1}},
+};
+CHECK_MAIN(tests)
