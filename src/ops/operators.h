@@ -13,4 +13,7 @@ extern const sherd_op sherd__view_op, sherd__transpose_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;
 
+/* ops_layers.h */
+extern const sherd_op sherd__cross_entropy_with_op, sherd__cross_entropy_mean_op;
+
 #endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers as functions, with all their options. What ops.h says of every operator holds here too.
+ */
+#ifndef SHERD_OPS_LAYERS_H
+#define SHERD_OPS_LAYERS_H
+
+#include "ops.h"
+
+SHERD_BEGIN
+
+/* ---- cross-entropy -------------------------------------------------------------------------- */
+
+/* What becomes of the losses of single positions. */
+typedef enum sherd_loss_reduction {
+    SHERD_LOSS_MEAN = 0,
+    SHERD_LOSS_SUM,
+    SHERD_LOSS_NONE
+} sherd_loss_reduction;
+
+/* All zero = the mean of -log softmax(logits)[target] over targets that are not -100. */
+typedef struct sherd_cross_entropy_options {
+    sherd_tensor *weight; /* of classes, [classes], of the dtype of logits; NULL = ones */
+    sherd_loss_reduction reduction;
+    double label_smoothing; /* in [0,1]: this part of each target is spread over all classes */
+    bool has_ignored;       /* `ignored` is said; else -100 */
+    int32_t ignored;        /* a position with this target has no loss and no gradient */
+} sherd_cross_entropy_options;
+
+/**
+ * Cross-entropy with options: logits [..., classes], targets i32 [...], or probabilities [..., classes] of the dtype of
+ * logits. Of a position, with q = (1 - smoothing) t + smoothing / classes, where t is 1 for the target or a probability:
+ * the sum over classes of weight q (log sum exp(logits) - logit).
+ *
+ * The mean of indices is the sum divided by that of the targets' weights: NaN if none counts. The mean of probabilities is
+ * divided by the number of positions. A class without a share adds nothing, also where its logit is -inf (PyTorch: NaN).
+ * Gradients: of logits and probabilities; none of the weight.
+ *
+ * @collective see ops.h; sharded classes cost one exchange of five numbers a position, never logits. The mean of indices
+ *             over sharded positions costs one of two numbers more, and is equal on all ranks; the sum is pending then
+ * @shapes     options: NULL = all zero   @owns scope
+ * @errors     see ops.h; EINVAL a target that is neither in [0, classes) nor ignored, a label smoothing outside of [0,1],
+ *             an index to ignore beside probabilities
+ */
+SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,
+                                                 const sherd_cross_entropy_options *options);
+
+SHERD_END
+
+#endif

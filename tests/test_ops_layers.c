@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers with all their options: results equal the plain ones under every layout, gradients equal central differences, and
+ * every dtype computes the same but for its roundings.
+ */
+#include "ops_oracles.h"
+
+#include "kernels/cast.h"
+#include "sherd/ops_layers.h"
+
+/* ---- cross-entropy --------------------------------------------------------------------------- */
+
+/* Weights 0, 1, 2 .. of indices, of the dtype of logits. */
+static sherd_tensor *weights(sherd_tensor *logits, sherd_tensor *index)
+{
+    return sherd_cast(index, sherd_tensor_dtype(logits));
+}
+
+static sherd_tensor *run_ignoring(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(
+        in[0], in[1], &(sherd_cross_entropy_options){.has_ignored = true, .ignored = 2});
+}
+static sherd_tensor *run_smooth_mean(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(in[0], in[1],
+                                    &(sherd_cross_entropy_options){.label_smoothing = 0.2,
+                                                                   .weight = weights(in[0], in[2]),
+                                                                   .has_ignored = true});
+}
+static sherd_tensor *run_weighted_sum(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(
+        in[0], in[1],
+        &(sherd_cross_entropy_options){.reduction = SHERD_LOSS_SUM,
+                                       .weight = weights(in[0], in[2])});
+}
+static sherd_tensor *run_each(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(in[0], in[1],
+                                    &(sherd_cross_entropy_options){.reduction = SHERD_LOSS_NONE,
+                                                                   .has_ignored = true,
+                                                                   .label_smoothing = 0.3,
+                                                                   .ignored = 1});
+}
+static sherd_tensor *run_soft(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(
+        in[0], in[1],
+        &(sherd_cross_entropy_options){.label_smoothing = 0.1, .weight = weights(in[0], in[2])});
+}
+static sherd_tensor *run_soft_each(sherd_tensor *const *in)
+{
+    return sherd_cross_entropy_with(in[0], in[1],
+                                    &(sherd_cross_entropy_options){.reduction = SHERD_LOSS_NONE});
+}
+
+static const op_case losses[] = {
+    {"mean, some ignored",
+     run_ignoring,
+     2,
+     {3, 2},
+     .shape = {{3, 2, 7}, {3, 2}},
+     .index = 2,
+     .limit = 7},
+    {"mean, smooth, weighted",
+     run_smooth_mean,
+     3,
+     {2, 1, 1},
+     .shape = {{5, 4}, {5}, {4}},
+     .index = 6,
+     .limit = 4},
+    {"sum, weighted",
+     run_weighted_sum,
+     3,
+     {2, 1, 1},
+     .shape = {{5, 4}, {5}, {4}},
+     .index = 6,
+     .limit = 4},
+    {"each, smooth", run_each, 2, {3, 2}, .shape = {{3, 2, 5}, {3, 2}}, .index = 2, .limit = 5},
+    {"probabilities",
+     run_soft,
+     3,
+     {2, 2, 1},
+     .shape = {{5, 4}, {5, 4}, {4}},
+     .index = 4,
+     .limit = 4},
+    {"probabilities, each", run_soft_each, 2, {3, 3}, .shape = {{3, 2, 5}, {3, 2, 5}}},
+    {"one position", run_soft_each, 2, {1, 1}, .shape = {{5}, {5}}},
+    {"each of none", run_each, 2, {2, 1}, .shape = {{0, 5}, {0}}, .index = 2, .limit = 5},
+};
+
+/* ---- every dtype ------------------------------------------------------------------------------ */
+
+/* Round what a leaf holds, so that the cast to the dtype changes nothing. */
+static void round_leaf(sherd_tensor *t, sherd_dtype dtype)
+{
+    double *x = sherd_tensor_write(t), narrow;
+
+    for (int64_t i = 0; x && i < t->count; i++) {
+        sherd__cast(dtype, SHERD_F64, 1, &narrow, &x[i]);
+        sherd__cast(SHERD_F64, dtype, 1, &x[i], &narrow);
+    }
+}
+
+/* The result in f64, from operands that were cast to `dtype`; gradients are left at the leaves. */
+static void run_in(double *y, const op_case *c, sherd_tensor *const *leaf, sherd_dtype dtype)
+{
+    sherd_tensor *in[MOST_IN], *result;
+
+    for (int i = 0; i < c->operands; i++) {
+        in[i] = c->index >> i & 1 ? leaf[i] : sherd_cast(leaf[i], dtype);
+        if (!(c->index >> i & 1))
+            sherd_clear_grad(leaf[i]);
+    }
+    result = c->run(in);
+    CHECK_EQ(sherd_tensor_dtype(result), dtype);
+    result = sherd_cast(result, SHERD_F64);
+    copy_values(y, sherd_full(result));
+    lose(result);
+}
+
+static void check_dtype(const sherd_mesh *mesh, const op_case *c, int64_t number, sherd_dtype dtype,
+                        double tolerance)
+{
+    static _Thread_local double y[MOST_ELEMENTS], grad[MOST_IN][MOST_ELEMENTS];
+    sherd_tensor *leaf[MOST_IN], *in[MOST_IN];
+    double narrow[MOST_ELEMENTS];
+    bool good = true;
+
+    place_all(mesh, c, number, leaf);
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            round_leaf(leaf[i], dtype);
+    want_gradients(c, leaf);
+    run_in(y, c, leaf, SHERD_F64);
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            copy_values(grad[i], sherd_full(sherd_grad(leaf[i])));
+    run_in(narrow, c, leaf, dtype);
+    memcpy(in, leaf, sizeof in);
+    sherd_tensor *t = c->run(in);
+    for (int64_t i = 0; i < sherd_tensor_count(t); i++)
+        good &= CHECK_NEAR(narrow[i], y[i], tolerance * (1 + fabs(y[i])));
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1))
+            good &= CHECK(distance(sherd_full(sherd_grad(leaf[i])), grad[i], count_of(c, i)) <=
+                          4 * tolerance);
+    if (!good)
+        say_layouts(c, leaf);
+}
+
+static void all_dtypes(sherd_world *world, const op_case *list, int count)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_BF16, SHERD_F16};
+    static const double tolerance[] = {1e-5, 6.0 / 256, 6.0 / 2048};
+    const sherd_mesh *mesh = test_mesh(world);
+
+    for (int i = 0; i < count; i++) {
+        int64_t step, all = combinations(mesh, &list[i], 4, &step);
+        for (int64_t number = 0; number < all; number += step)
+            for (int k = 0; k < LEN(dtypes); k++) {
+                sherd_scope_begin(world);
+                check_dtype(mesh, &list[i], number, dtypes[k], tolerance[k]);
+                sherd_scope_end(world);
+            }
+        if (!CHECK_OK(sherd_world_check(world)))
+            say_error(world);
+    }
+}
+
+/* ---- tests ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const op_case *list;
+    int count;
+} families[] = {{losses, LEN(losses)}};
+
+static void sharded_equals_plain(sherd_world *world)
+{
+    for (int i = 0; i < LEN(families); i++)
+        all_equal_plain(world, families[i].list, families[i].count, 150);
+}
+
+static void gradients_equal_differences(sherd_world *world)
+{
+    for (int i = 0; i < LEN(families); i++)
+        all_equal_differences(world, families[i].list, families[i].count, 60);
+}
+
+static void every_dtype_computes_the_same(sherd_world *world)
+{
+    for (int i = 0; i < LEN(families); i++)
+        all_dtypes(world, families[i].list, families[i].count);
+}
+
+static const check_test tests[] = {
+    {TEST(sharded_equals_plain), {1, 2, 3, 4}},
+    {TEST(gradients_equal_differences), {1, 2, 3, 4}},
+    {TEST(every_dtype_computes_the_same), {1, 2, 4}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of layers with options: see misuse.h. */
+#include <math.h>
+
+#include "misuse.h"
+#include "sherd/ops_layers.h"
+
+static sherd_tensor *numbers(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape)
+{
+    return sherd_constant(world, dtype, shape, ndim, 1);
+}
+
+#define OF(dtype, ...) \
+    numbers(m->world, dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
+#define F(...) OF(SHERD_F32, __VA_ARGS__)
+#define I(...) OF(SHERD_I32, __VA_ARGS__)
+
+static void computes(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_tensor *logits = sherd_constant(world, SHERD_F32, (int64_t[]){3, 2}, 2, 0);
+    sherd_tensor *targets = sherd_constant(world, SHERD_I32, (int64_t[]){3}, 1, 1);
+    CHECK_NEAR(sherd_item(sherd_cross_entropy_with(logits, targets, NULL)), log(2.0), 1e-6);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+MISUSE(a_layer_of_nothing_is_nothing)
+{
+    ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL));
+}
+
+static sherd_tensor *loss(sherd_tensor *logits, sherd_tensor *targets,
+                          sherd_cross_entropy_options options)
+{
+    return sherd_cross_entropy_with(logits, targets, &options);
+}
+
+MISUSE(a_loss_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *logits = F(3, 4), *ids = I(3);
+    const sherd_cross_entropy_options none = {0};
+
+    FAILS(SHERD_EINVAL, loss(NUL(logits), ids, none));
+    FAILS(SHERD_EINVAL, loss(logits, NUL(ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(I(4), ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(OF(SHERD_I64, 3), ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(F(3), ids), none));
+    FAILS(SHERD_EINVAL, loss(BAD(F(3), logits), ids, none));
+    FAILS(SHERD_EINVAL, loss(BAD(F(3, 1), logits), ids, none));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.weight = BAD(F(3), F(4))}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.weight = BAD(I(4), F(4))}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.label_smoothing = BAD(1.5, 0.5)}));
+    FAILS(
+        SHERD_EINVAL,
+        loss(logits, ids, (sherd_cross_entropy_options){.label_smoothing = BAD((double)NAN, 0.5)}));
+    FAILS(SHERD_EINVAL, loss(logits, ids,
+                             (sherd_cross_entropy_options){
+                                 .reduction = BAD((sherd_loss_reduction)7, SHERD_LOSS_SUM)}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, F(3, 4), (sherd_cross_entropy_options){.has_ignored = BAD(true, false)}));
+    sherd_scope_end(m->world);
+}
+
+#define ROW(name)   \
+    {               \
+        TEST(name), \
+        {           \
+            1, 2    \
+        }           \
+    }
+
+static const check_test tests[] = {
+    ROW(a_layer_of_nothing_is_nothing),
+    ROW(a_loss_has_good_options),
+};
+CHECK_MAIN(tests)
