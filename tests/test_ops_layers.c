@@ -90,6 +90,25 @@ static const op_case losses[] = {
     {"each of none", run_each, 2, {2, 1}, .shape = {{0, 5}, {0}}, .index = 2, .limit = 5},
 };
 
+/* ---- rms_norm ---------------------------------------------------------------------------------- */
+
+static sherd_tensor *run_rms(sherd_tensor *const *in)
+{
+    return sherd_rms_norm(in[0], in[1], 1e-5);
+}
+static sherd_tensor *run_bare_rms(sherd_tensor *const *in)
+{
+    return sherd_rms_norm(in[0], NULL, 0);
+}
+
+static const op_case norms[] = {
+    {"rms_norm", run_rms, 2, {3, 1}, .shape = {{3, 2, 5}, {5}}},
+    {"rms_norm bare", run_bare_rms, 1, {2}, .shape = {{5, 4}}},
+    {"rms_norm of a row", run_rms, 2, {1, 1}, .shape = {{4}, {4}}},
+    {"rms_norm no rows", run_rms, 2, {2, 1}, .shape = {{0, 5}, {5}}},
+    {"rms_norm no columns", run_rms, 2, {2, 1}, .shape = {{5, 0}, {0}}},
+};
+
 /* ---- every dtype ------------------------------------------------------------------------------ */
 
 /* Round what a leaf holds, so that the cast to the dtype changes nothing. */
@@ -174,7 +193,7 @@ static void all_dtypes(sherd_world *world, const op_case *list, int count)
 static const struct {
     const op_case *list;
     int count;
-} families[] = {{losses, LEN(losses)}};
+} families[] = {{losses, LEN(losses)}, {norms, LEN(norms)}};
 
 static void sharded_equals_plain(sherd_world *world)
 {

@@ -29,7 +29,7 @@ static void computes(sherd_world *world)
 
 MISUSE(a_layer_of_nothing_is_nothing)
 {
-    ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL));
+    ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
 }
 
 static sherd_tensor *loss(sherd_tensor *logits, sherd_tensor *targets,
@@ -68,6 +68,16 @@ MISUSE(a_loss_has_good_options)
     sherd_scope_end(m->world);
 }
 
+MISUSE(a_norm_has_a_good_weight)
+{
+    sherd_scope_begin(m->world);
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), F(BAD(3, 4)), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), OF(BAD(SHERD_F64, SHERD_F32), 4), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD((double)NAN, 1)));
+    sherd_scope_end(m->world);
+}
+
 #define ROW(name)   \
     {               \
         TEST(name), \
@@ -79,5 +89,6 @@ MISUSE(a_loss_has_good_options)
 static const check_test tests[] = {
     ROW(a_layer_of_nothing_is_nothing),
     ROW(a_loss_has_good_options),
+    ROW(a_norm_has_a_good_weight),
 };
 CHECK_MAIN(tests)

@@ -45,6 +45,17 @@ typedef struct sherd_cross_entropy_options {
 SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,
                                                  const sherd_cross_entropy_options *options);
 
+/* ---- normalisation -------------------------------------------------------------------------- */
+
+/**
+ * x / sqrt(mean of x^2 over the last dim + eps) * weight; `weight` [last] or NULL. The last dim is made whole, others may
+ * be sharded.
+ *
+ * @collective see ops.h   @shapes eps: >= 0; PyTorch's default is the distance from 1 to the next f32 (f64 of f64)
+ * @owns       scope   @errors see ops.h; EINVAL an eps that is negative or NaN
+ */
+SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps);
+
 SHERD_END
 
 #endif
