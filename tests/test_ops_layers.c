@@ -109,6 +109,43 @@ static const op_case norms[] = {
     {"rms_norm no columns", run_rms, 2, {2, 1}, .shape = {{5, 0}, {0}}},
 };
 
+/* ---- rotary ------------------------------------------------------------------------------------ */
+
+static sherd_tensor *run_rotary(sherd_tensor *const *in)
+{
+    return sherd_rotary(in[0], NULL, NULL);
+}
+static sherd_tensor *run_pairs(sherd_tensor *const *in)
+{
+    return sherd_rotary(
+        in[0], NULL,
+        &(sherd_rotary_options){.base = 50, .offset = 3, .rotated = 4, .interleaved = true});
+}
+static sherd_tensor *run_positions(sherd_tensor *const *in)
+{
+    return sherd_rotary(in[0], in[1], &(sherd_rotary_options){.rotated = 2});
+}
+
+static const op_case rotations[] = {
+    {"rotary", run_rotary, 1, {4}, .shape = {{2, 5, 3, 4}}},
+    {"rotary pairs", run_pairs, 1, {4}, .shape = {{1, 5, 3, 6}}},
+    {"rotary at", run_positions, 2, {4, 1}, .shape = {{2, 5, 3, 3}, {5}}, .index = 2, .limit = 90},
+    {"rotary at each",
+     run_positions,
+     2,
+     {4, 2},
+     .shape = {{3, 4, 2, 2}, {3, 4}},
+     .index = 2,
+     .limit = 9},
+    {"rotary of nothing",
+     run_positions,
+     2,
+     {4, 1},
+     .shape = {{2, 0, 3, 4}, {0}},
+     .index = 2,
+     .limit = 9},
+};
+
 /* ---- every dtype ------------------------------------------------------------------------------ */
 
 /* Round what a leaf holds, so that the cast to the dtype changes nothing. */
@@ -193,7 +230,7 @@ static void all_dtypes(sherd_world *world, const op_case *list, int count)
 static const struct {
     const op_case *list;
     int count;
-} families[] = {{losses, LEN(losses)}, {norms, LEN(norms)}};
+} families[] = {{losses, LEN(losses)}, {norms, LEN(norms)}, {rotations, LEN(rotations)}};
 
 static void sharded_equals_plain(sherd_world *world)
 {

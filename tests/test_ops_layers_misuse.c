@@ -30,6 +30,7 @@ static void computes(sherd_world *world)
 MISUSE(a_layer_of_nothing_is_nothing)
 {
     ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
+    ANSWERS(!sherd_rotary(NULL, NULL, NULL));
 }
 
 static sherd_tensor *loss(sherd_tensor *logits, sherd_tensor *targets,
@@ -78,6 +79,32 @@ MISUSE(a_norm_has_a_good_weight)
     sherd_scope_end(m->world);
 }
 
+static sherd_tensor *turned(sherd_tensor *x, sherd_tensor *positions, sherd_rotary_options options)
+{
+    return sherd_rotary(x, positions, &options);
+}
+
+MISUSE(a_rotation_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *x = F(2, 3, 1, 4);
+    const sherd_rotary_options none = {0};
+
+    FAILS(SHERD_EINVAL, sherd_rotary(NUL(x), I(3), NULL));
+    FAILS(SHERD_EINVAL, turned(BAD(F(3, 1, 4), x), NULL, none));
+    FAILS(SHERD_EINVAL, turned(BAD(F(2, 3, 1, 5), x), NULL, none));
+    FAILS(SHERD_EINVAL, turned(x, I(BAD(4, 3)), none));
+    FAILS(SHERD_EINVAL, turned(x, BAD(I(2, 3, 1), I(2, 3)), none));
+    FAILS(SHERD_EINVAL, turned(x, BAD(F(3), I(3)), none));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(3, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(-2, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(6, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD(-2, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD((double)NAN, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, I(3), (sherd_rotary_options){.offset = BAD(1, 0)}));
+    sherd_scope_end(m->world);
+}
+
 #define ROW(name)   \
     {               \
         TEST(name), \
@@ -90,5 +117,6 @@ static const check_test tests[] = {
     ROW(a_layer_of_nothing_is_nothing),
     ROW(a_loss_has_good_options),
     ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),
 };
 CHECK_MAIN(tests)

@@ -56,6 +56,32 @@ SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_ten
  */
 SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps);
 
+/* ---- positions ------------------------------------------------------------------------------ */
+
+/* All zero = all of each head, halves, base 10000, positions from 0. */
+typedef struct sherd_rotary_options {
+    double base;    /* 0 = 10000 */
+    int64_t offset; /* of the first position, where no positions are given */
+    int64_t
+        rotated; /* so many numbers of each head turn, the first ones; even; 0 = all. Others stay */
+    bool interleaved; /* pairs are (0,1), (2,3) ..; else (0,r/2), (1,r/2+1) .. */
+} sherd_rotary_options;
+
+/**
+ * Rotary embedding of x [batch, positions, heads, width]: pair j of position p is turned by p base^(-2j/rotated). Positions
+ * count through the whole tensor, also where it is sharded on them: each rank turns what it holds, nothing travels but
+ * what makes heads whole in width. Gradient: turned back.
+ *
+ * @collective see ops.h
+ * @shapes     positions: i32 [positions] or [batch, positions], NULL = offset, offset + 1, ..; options: NULL = all zero
+ * @numerics   angles are f64; a pending sum passes
+ * @owns       scope
+ * @errors     see ops.h; EINVAL `rotated` is odd, negative or more than the width; a base that is not positive; an offset
+ *             beside positions
+ */
+SHERD_API sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
+                                     const sherd_rotary_options *options);
+
 SHERD_END
 
 #endif

@@ -35,6 +35,21 @@
 #define STORE(x) sherd__double_to_f16(x)
 #include "layers_body.inc"
 
+void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
+                  double base, bool inverse)
+{
+    int64_t pairs = rotated / 2;
+
+    for (int64_t j = 0; j < pairs; j++) {
+        double slowness = pow(base, -2.0 * (double)j / (double)rotated);
+        for (int64_t i = 0; i < n; i++) {
+            double angle = (double)(position ? position[i] : first + i) * slowness;
+            turn[2 * (i * pairs + j)] = cos(angle);
+            turn[2 * (i * pairs + j) + 1] = inverse ? -sin(angle) : sin(angle);
+        }
+    }
+}
+
 const sherd__layer_kernels *sherd__layer_kernels_of(sherd_dtype dtype)
 {
     switch (dtype) {

@@ -26,6 +26,19 @@ typedef struct sherd__entropy {
  * target if it is here. */
 enum { SHERD__ENTROPY_NUMBERS = 5 };
 
+/* x[batch,positions,heads,width] whose first `rotated` numbers of each head are pairs that turn. */
+typedef struct sherd__rotation {
+    int64_t batch, positions, heads, width, rotated;
+    bool interleaved; /* pairs are neighbours; else they are rotated / 2 apart */
+    const double
+        *turn; /* cosine and sine of [positions,rotated/2], or of [batch,positions,rotated/2] */
+    int64_t turn_step; /* from one batch item to the next */
+} sherd__rotation;
+
+/* Cosines and sines of n positions: position[i], or first + i without, times base^(-2j/rotated) for each pair j. */
+void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
+                  double base, bool inverse);
+
 typedef struct sherd__layer_kernels {
     /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */
     void (*entropy)(const sherd__entropy *e, void *stats, const void *logits);
@@ -39,6 +52,7 @@ typedef struct sherd__layer_kernels {
     /* Of probabilities: keep weight (log_sum - l) scale[row] */
     void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,
                                 const void *log_sum, const double *scale);
+    void (*rotate)(const sherd__rotation *r, void *dst, const void *src);
 } sherd__layer_kernels;
 
 /* NULL of a dtype that does not compute. */

@@ -21,6 +21,7 @@ const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__attention_op,
                                             &sherd__cross_entropy_op,
                                             &sherd__rms_norm_op,
+                                            &sherd__rotary_op,
                                             &sherd__cross_entropy_with_op,
                                             &sherd__cross_entropy_mean_op,
                                             NULL};
