@@ -90,6 +90,89 @@ static const op_case losses[] = {
     {"each of none", run_each, 2, {2, 1}, .shape = {{0, 5}, {0}}, .index = 2, .limit = 5},
 };
 
+/* ---- attention --------------------------------------------------------------------------------- */
+
+static sherd_tensor *run_shared_heads(sherd_tensor *const *in)
+{
+    return sherd_attention(in[0], in[1], in[2], &(sherd_attention_options){.causal = true});
+}
+static sherd_tensor *run_added_mask(sherd_tensor *const *in)
+{
+    return sherd_attention(in[0], in[1], in[2],
+                           &(sherd_attention_options){.mask = in[3], .scale = 0.7});
+}
+/* Some queries see nothing. */
+static sherd_tensor *run_mask(sherd_tensor *const *in)
+{
+    return sherd_attention(
+        in[0], in[1], in[2],
+        &(sherd_attention_options){.mask = sherd_cast(in[3], SHERD_BOOL), .causal = true});
+}
+static sherd_tensor *run_attention_dropout(sherd_tensor *const *in)
+{
+    sherd_generator g = sherd_generator_named("scores");
+    return sherd_attention(in[0], in[1], in[2],
+                           &(sherd_attention_options){.dropout = 0.4, .generator = &g});
+}
+/* Both results: [width,heads,positions,batch] and one that lacks the width. */
+static sherd_tensor *run_sums(sherd_tensor *const *in)
+{
+    sherd_tensor *out, *sums;
+    sherd_attention_with(&out, &sums, in[0], in[1], in[2], NULL);
+    sums = sherd_cast(sums, sherd_tensor_dtype(out));
+    sums = sherd_transpose(sherd_transpose(sums, 0, 2), 0, 1);
+    return sherd_add(sherd_transpose(sherd_transpose(out, 1, 2), 0, 3), sums);
+}
+static sherd_tensor *run_only_sums(sherd_tensor *const *in)
+{
+    sherd_tensor *sums;
+    sherd_attention_with(NULL, &sums, in[0], in[1], in[2],
+                         &(sherd_attention_options){.mask = in[3]});
+    return sherd_cast(sums, sherd_tensor_dtype(in[0]));
+}
+
+#define OF_Q       \
+    {              \
+        2, 3, 4, 2 \
+    }
+#define OF_K       \
+    {              \
+        2, 3, 2, 2 \
+    }
+
+static const op_case attentions[] = {
+    {"shared heads", run_shared_heads, 3, {4, 4, 4}, .shape = {OF_Q, OF_K, OF_K}},
+    {"one head of keys",
+     run_shared_heads,
+     3,
+     {4, 4, 4},
+     .shape = {OF_Q, {2, 3, 1, 2}, {2, 3, 1, 2}}},
+    {"mask of all", run_added_mask, 4, {4, 4, 4, 4}, .shape = {OF_Q, OF_K, OF_K, {2, 4, 3, 3}}},
+    {"mask of a batch", run_added_mask, 4, {4, 4, 4, 4}, .shape = {OF_Q, OF_Q, OF_Q, {2, 1, 1, 3}}},
+    {"mask of scores", run_added_mask, 4, {4, 4, 4, 2}, .shape = {OF_Q, OF_K, OF_K, {3, 3}}},
+    {"mask of heads", run_added_mask, 4, {4, 4, 4, 3}, .shape = {OF_Q, OF_Q, OF_Q, {4, 3, 1}}},
+    {"mask of bools",
+     run_mask,
+     4,
+     {4, 4, 4, 4},
+     .shape = {OF_Q, OF_K, OF_K, {2, 1, 3, 3}},
+     .index = 8,
+     .limit = 2},
+    {"attention dropout", run_attention_dropout, 3, {4, 4, 4}, .shape = {OF_Q, OF_K, OF_K}},
+    {"logarithms", run_sums, 3, {4, 4, 4}, .shape = {{2, 3, 2, 2}, {2, 4, 2, 2}, {2, 4, 2, 2}}},
+    {"logarithms of masked", run_only_sums, 4, {4, 4, 4, 1}, .shape = {OF_Q, OF_K, OF_K, {3}}},
+    {"shared heads no keys",
+     run_added_mask,
+     4,
+     {4, 4, 4, 2},
+     .shape = {OF_Q, {2, 0, 2, 2}, {2, 0, 2, 2}, {3, 0}}},
+    {"shared heads no queries",
+     run_added_mask,
+     4,
+     {4, 4, 4, 2},
+     .shape = {{2, 0, 4, 2}, OF_K, OF_K, {0, 3}}},
+};
+
 /* ---- rms_norm ---------------------------------------------------------------------------------- */
 
 static sherd_tensor *run_rms(sherd_tensor *const *in)
@@ -230,7 +313,10 @@ static void all_dtypes(sherd_world *world, const op_case *list, int count)
 static const struct {
     const op_case *list;
     int count;
-} families[] = {{losses, LEN(losses)}, {norms, LEN(norms)}, {rotations, LEN(rotations)}};
+} families[] = {{losses, LEN(losses)},
+                {attentions, LEN(attentions)},
+                {norms, LEN(norms)},
+                {rotations, LEN(rotations)}};
 
 static void sharded_equals_plain(sherd_world *world)
 {

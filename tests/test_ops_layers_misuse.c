@@ -31,6 +31,8 @@ MISUSE(a_layer_of_nothing_is_nothing)
 {
     ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
     ANSWERS(!sherd_rotary(NULL, NULL, NULL));
+    ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
 
 static sherd_tensor *loss(sherd_tensor *logits, sherd_tensor *targets,
@@ -105,6 +107,41 @@ MISUSE(a_rotation_has_good_options)
     sherd_scope_end(m->world);
 }
 
+static sherd_tensor *attended(sherd_tensor *q, sherd_tensor *k, sherd_attention_options options)
+{
+    return sherd_attention(q, k, k, &options);
+}
+
+MISUSE(attention_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *q = F(2, 3, 4, 2), *k = F(2, 3, 2, 2), *out, *sums;
+    sherd_generator g = sherd_generator_named("g");
+    const sherd_attention_options none = {0};
+
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 3, 2), k), none));
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 8, 2), k), none));
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 0, 2), k), none));
+    FAILS(SHERD_EINVAL, sherd_attention(q, k, NUL(k), NULL));
+    FAILS(SHERD_EINVAL, sherd_attention(q, k, BAD(q, k), NULL));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = F(BAD(2, 3), 3)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = F(BAD(2, 4), 3, 3)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = BAD(I(3, 3), F(3, 3))}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.mask = BAD(F(1, 1, 1, 3, 3), F(1, 1, 3, 3))}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = BAD(1, 0.5), .generator = &g}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = BAD(-0.5, 0.5), .generator = &g}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = 0.5, .generator = NUL(&g)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, BAD(F(2, 5, 2, 2), k), (sherd_attention_options){.causal = true}));
+    FAILS(SHERD_EINVAL, sherd_attention_with(&out, &sums, q, q, NUL(q), NULL));
+    CHECK(sherd_tensor_failed(out) == m->wrong && sherd_tensor_failed(sums) == m->wrong);
+    sherd_scope_end(m->world);
+}
+
 #define ROW(name)   \
     {               \
         TEST(name), \
@@ -114,9 +151,8 @@ MISUSE(a_rotation_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing),
-    ROW(a_loss_has_good_options),
-    ROW(a_norm_has_a_good_weight),
+    ROW(a_layer_of_nothing_is_nothing), ROW(a_loss_has_good_options),
+    ROW(attention_has_good_options),    ROW(a_norm_has_a_good_weight),
     ROW(a_rotation_has_good_options),
 };
 CHECK_MAIN(tests)

@@ -45,6 +45,21 @@ typedef struct sherd_cross_entropy_options {
 SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,
                                                  const sherd_cross_entropy_options *options);
 
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/**
+ * sherd_attention with the logarithm of the sums of exponentials beside it, [batch, heads, s], f32 of 16 bits: with it,
+ * results over parts of the keys can be joined. -inf of a query that sees no key; dropout does not touch it. Gradients flow
+ * through both. False: both are the failed tensor.
+ *
+ * @collective see ops.h
+ * @shapes     log_sum: NULL = not wanted
+ * @owns       scope   @errors as sherd_attention
+ */
+SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
+                                    sherd_tensor *k, sherd_tensor *v,
+                                    const sherd_attention_options *options);
+
 /* ---- normalisation -------------------------------------------------------------------------- */
 
 /**

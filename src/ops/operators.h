@@ -14,7 +14,8 @@ extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_
     sherd__attention_op, sherd__cross_entropy_op;
 
 /* ops_layers.h */
-extern const sherd_op sherd__rms_norm_op, sherd__rotary_op;
+extern const sherd_op sherd__rms_norm_op, sherd__rotary_op, sherd__attention_with_op,
+    sherd__attention_general_op;
 extern const sherd_op sherd__cross_entropy_with_op, sherd__cross_entropy_mean_op;
 
 #endif

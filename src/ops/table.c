@@ -22,6 +22,8 @@ const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__cross_entropy_op,
                                             &sherd__rms_norm_op,
                                             &sherd__rotary_op,
+                                            &sherd__attention_with_op,
+                                            &sherd__attention_general_op,
                                             &sherd__cross_entropy_with_op,
                                             &sherd__cross_entropy_mean_op,
                                             NULL};
