@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };
 enum { OUT, LOG_SUM };
