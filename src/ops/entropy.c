@@ -36,6 +36,16 @@ static bool are_indices(const sherd_tensor *targets)
     return targets->dtype == SHERD_I32;
 }
 
+/* A rank outside of the mesh has none, also where they have no dims. */
+static int64_t rows_of(const sherd_tensor *logits)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    return logits->layout && !sherd__coordinate(logits, coordinate)
+               ? 0
+               : sherd__local_count(logits, 0, logits->ndim - 1);
+}
+
 /* This rank's part of the problem; operands `logits`, then targets and weight, which may be absent. */
 static sherd__entropy entropy_of(const sherd_call *call, int logits)
 {
@@ -43,7 +53,7 @@ static sherd__entropy entropy_of(const sherd_call *call, int logits)
     const sherd_tensor *l = call->in[logits], *targets = call->in[logits + TARGETS];
     int last = l->ndim - 1;
     double classes = (double)sherd__max(l->shape[last], 1);
-    sherd__entropy e = {.rows = sherd__local_count(l, 0, last),
+    sherd__entropy e = {.rows = rows_of(l),
                         .cols = l->local[last],
                         .first = sherd_tensor_box(l).offset[last],
                         .keep = 1 - attributes->smoothing,
