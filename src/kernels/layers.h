@@ -74,6 +74,8 @@ typedef struct sherd__layer_kernels {
     /* dlogits = (amount exp(l - log_sum) - share) scale[row] */
     void (*entropy_grad)(const sherd__entropy *e, void *dlogits, const void *logits,
                          const void *log_sum, const void *amount, const double *scale);
+    /* dlogits -= share scale[row]: what is left to do where fast kernels have written amount exp(l - log_sum) scale[row]. */
+    void (*entropy_subtract)(const sherd__entropy *e, void *dlogits, const double *scale);
     /* Of probabilities: keep weight (log_sum - l) scale[row] */
     void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,
                                 const void *log_sum, const double *scale);

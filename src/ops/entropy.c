@@ -93,9 +93,14 @@ static double *scales(sherd_call *call, int64_t rows)
     return scale;
 }
 
-/* Where only the target has a share, a row's gradient is that of the loss without options, times it: by the fast kernel. */
+/*
+ * By the fast kernel, row by row: where only the target has a share, a row's gradient is that of the loss without options,
+ * times it; else the kernel is to find no target, and shares are subtracted after.
+ */
 static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const double *scale)
 {
+    static const int32_t none = -1;
+    bool one = e->target && e->spread == 0;
     const sherd__kernels *kernels = sherd__kernels_in(call);
     size_t row = (size_t)e->cols * sherd_dtype_bytes(call->out[0]->dtype);
     size_t stat = sherd_dtype_bytes(sherd__statistics_dtype(call->out[0]->dtype));
@@ -110,9 +115,11 @@ static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const 
             continue;
         }
         sherd__cast(SHERD_F64, call->in[G_AMOUNT]->dtype, 1, &share, amount + (size_t)r * stat);
-        kernels->cross_entropy_grad(1, e->cols, out, logits, e->target + r, e->first,
+        kernels->cross_entropy_grad(1, e->cols, out, logits, one ? e->target + r : &none, e->first,
                                     log_sum + (size_t)r * stat, share * scale[r]);
     }
+    if (!one)
+        sherd__layer_kernels_of(call->out[0]->dtype)->entropy_subtract(e, call->to[0], scale);
 }
 
 static bool differentiate(sherd_call *call)
@@ -124,7 +131,8 @@ static bool differentiate(sherd_call *call)
         return false;
     if (call->out[0]->count == 0)
         return true;
-    if (e.target && e.spread == 0)
+    /* 16 bits would be rounded twice. */
+    if ((e.target && e.spread == 0) || !sherd__is_half(call->out[0]->dtype))
         differentiate_rows(call, &e, scale);
     else
         sherd__layer_kernels_of(call->out[0]->dtype)
