@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layers as functions, with all their options. What ops.h says of every operator holds here too.
+ *
+ * Who overrides operators (op.h) meets these names: sherd_cross_entropy_mean for the mean over indices, else
+ * sherd_cross_entropy_with; sherd_attention_general with a mask, dropout or shared heads, on [batch, positions, groups, heads
+ * of a group, width], else sherd_attention, or sherd_attention_with where logarithms are asked for.
  */
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H
