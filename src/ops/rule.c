@@ -70,7 +70,8 @@ static const char *read_operands(compiler *c, const char **at)
 
     for (int i = 0; i < call->operands; i++) {
         part *p = &c->part[i];
-        *p = **at == '-' && i ? c->part[i - 1] : next_part(at); /* the last one is repeated */
+        /* The last one is repeated; behind a comma there is one more, which may be a scalar. */
+        *p = i && **at == '-' && (*at)[-1] != ',' ? c->part[i - 1] : next_part(at);
         int ndim = shape_of(c, i, &shape), here = ndim - p->named;
         if (ndim < 0)
             continue;
