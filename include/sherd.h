@@ -17,6 +17,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 #include "sherd/ops_losses.h"
+#include "sherd/ops_layers.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"

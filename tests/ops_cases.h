@@ -16,7 +16,7 @@
 #include "sherd/ops.h"
 #include "tensor/tensor.h"
 
-enum { MOST_IN = 3, MOST_DIMS = 4, MOST_ELEMENTS = 256 };
+enum { MOST_IN = 4, MOST_DIMS = 4, MOST_ELEMENTS = 256 };
 
 /* ndim and shape, as two arguments. */
 #define SHAPE(...)                                           \

@@ -310,6 +310,29 @@ static void layer_norm_grad_is_the_same(void)
         }
 }
 
+static void rms_norm_is_the_same(void)
+{
+    EACH_VERSION(k)
+    for (int i = 0; length(i) >= 0 && length(i) <= 513; i++)
+        for (int given = 0; given < 4; given++) {
+            int64_t cols = length(i), rows = 1 + i % 4;
+            const float *w = given & 1 ? a->in[1] : NULL;
+            float *plain = given & 2 ? a->plain[2] + GUARD : NULL, rstd[4];
+            float *fast = given & 2 ? a->fast[2] + GUARD : NULL;
+            start(2);
+            sherd__ref_f32.rms_norm(rows, cols, a->plain[0] + GUARD, rstd, a->in[0] + 1, w, 1e-5);
+            memcpy(a->plain[1] + GUARD, rstd, (size_t)rows * sizeof *rstd);
+            k->rms_norm(rows, cols, a->fast[0] + GUARD, a->fast[1] + GUARD, a->in[0] + 1, w, 1e-5);
+            compare(k->name, 0, 2e-6f);
+            compare(k->name, 1, 2e-6f);
+            sherd__ref_f32.rms_norm_grad(rows, cols, a->plain[0] + GUARD, plain, a->in[3],
+                                         a->in[0] + 1, w, rstd);
+            k->rms_norm_grad(rows, cols, a->fast[0] + GUARD, fast, a->in[3], a->in[0] + 1, w, rstd);
+            compare(k->name, 0, i < 8 ? 1e-4f : 1e-5f); /* few columns: rstd can be large */
+            compare(k->name, 2, 1e-5f);
+        }
+}
+
 static void embedding_grad_has_the_same_bits(void)
 {
     EACH_VERSION(k)
@@ -453,6 +476,7 @@ static const check_test tests[] = {
     {TEST(whole_sums_and_fills_are_the_same)},
     {TEST(layer_norm_is_the_same)},
     {TEST(layer_norm_grad_is_the_same)},
+    {TEST(rms_norm_is_the_same)},
     {TEST(embedding_grad_has_the_same_bits)},
     {TEST(random_numbers_have_the_same_bits)},
     {TEST(cross_entropy_is_the_same)},

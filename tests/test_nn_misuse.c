@@ -108,6 +108,11 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     REFUSES(SHERD_EINVAL, sherd_layer_norm_create(NULL, w, 4, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_layer_norm_create(&out, NULL, 4, NULL));
     REFUSES(SHERD_EINVAL, sherd_layer_norm_create(&out, w, INT64_MIN, NULL));
+    REFUSES(SHERD_EINVAL, sherd_rms_norm_create(NULL, w, 4, 0, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_rms_norm_create(&out, NULL, 4, 0, NULL));
+    REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 0, 0, NULL));
+    REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 4, -1, NULL));
+    REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 4, (double)NAN, NULL));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(NULL, w, 0.5));
     ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));

@@ -50,7 +50,7 @@ WRONG(embedding_dtype, sherd_embedding(Z(4, 3), Z(2)))
 WRONG(embedding_table, sherd_embedding(Z(4, 3, 2), IDS(2)))
 WRONG(embedding_range, sherd_embedding(Z(0, 3), IDS(2, 2)))
 WRONG(attention_dims, sherd_attention(Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), NULL))
-WRONG(attention_heads, sherd_attention(Z(2, 3, 4, 2), Z(2, 3, 2, 2), Z(2, 3, 2, 2), NULL))
+WRONG(attention_heads, sherd_attention(Z(2, 3, 4, 2), Z(2, 3, 3, 2), Z(2, 3, 3, 2), NULL))
 WRONG(attention_causal, sherd_attention(Z(2, 3, 4, 2), Z(2, 5, 4, 2), Z(2, 5, 4, 2),
                                         &(sherd_attention_options){.causal = true}))
 WRONG(loss_shapes, sherd_cross_entropy(Z(4, 3), IDS(3)))
@@ -103,8 +103,8 @@ static const wrong_case wrong_cases[] = {
     {attention_dims,
      "sherd_attention: q, k and v must have four dims [batch,positions,heads,width]: q is "
      "f32[2,3,4]%s, k is f32[2,3,4]%s, v is f32[2,3,4]%s"},
-    {attention_heads, "sherd_attention: dim 2 of q is 4, dim 2 of k is 2: they must be equal: q is "
-                      "f32[2,3,4,2]%s, k is f32[2,3,2,2]%s, v is f32[2,3,2,2]%s"},
+    {attention_heads, "sherd_attention: dim 2 of q is 4, dim 2 of k is 3: they must be equal: q is "
+                      "f32[2,3,4,2]%s, k is f32[2,3,3,2]%s, v is f32[2,3,3,2]%s"},
     {attention_causal, "sherd_attention: causal attention needs as many queries as keys: q is "
                        "f32[2,3,4,2]%s, k is f32[2,5,4,2]%s, v is f32[2,5,4,2]%s"},
     {loss_shapes, "sherd_cross_entropy: dim 0 of logits is 4, dim 0 of targets is 3: they must be "

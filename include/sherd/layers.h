@@ -68,6 +68,17 @@ SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *
                                                const sherd_attention_options *how,
                                                const sherd_layer_options *options);
 
+/**
+ * Normalise the last dim by the root of the mean of its squares (sherd_rms_norm). Parameter: weight (ones) [width].
+ *
+ * @local
+ * @shapes eps: 0 = as PyTorch: the distance from 1 to the next f32, of f64 to the next f64
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, an eps that is negative or NaN; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
+                                              double eps, const sherd_layer_options *options);
+
 SHERD_END
 
 #endif

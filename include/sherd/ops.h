@@ -141,17 +141,25 @@ SHERD_API sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator
 typedef struct sherd_attention_options {
     bool causal;  /* position s sees positions 0..s */
     double scale; /* 0 = 1/sqrt(width) */
+    /* Broadcasts to [batch, heads, s, t]: bool, where false is not seen; or of the dtype of q, added to the scores. */
+    sherd_tensor *mask;
+    double
+        dropout; /* each probability is dropped with this one, in [0, 1), and the others scaled */
+    sherd_generator *generator; /* of dropout */
 } sherd_attention_options;
 
 /**
- * softmax(q k^T scale) v per head: q [batch, s, heads, width], k and v [batch, t, heads, width] -> as q.
- * Batch and heads may be sharded; sequences and width are made whole.
+ * softmax(q k^T scale + mask) v per head: q [batch, s, heads, width], k and v [batch, t, heads, width] -> as q. Of k and v
+ * there may be fewer heads, a divisor: then as many neighbours of q share one. Batch and heads may be sharded; sequences
+ * and width are made whole. A query that sees no key gets zeroes. What dropout drops depends on the generator and the
+ * global indices only, and backward replays it. Gradients: of q, k, v, and of a mask that is added.
  *
- * @collective see above
- * @shapes     options: NULL = not causal; causal needs s = t
- * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept
+ * @collective see above; where heads that share keys lie on two ranks, they are moved first
+ * @shapes     options: NULL = all zero; causal needs s = t, and goes together with a mask
+ * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept. With a mask, dropout or shared
+ *             heads all sums are f64, by a plain kernel: about twenty times slower in f32
  * @owns       scope
- * @errors     see above
+ * @errors     see above; EINVAL a mask that does not broadcast, a dropout outside of [0, 1) or without a generator
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

@@ -119,6 +119,13 @@ typedef struct sherd__kernels {
                             const void *dy, const void *x, const void *weight, const void *mean,
                             const void *rstd);
 
+    /* y[rows,cols] = x rstd weight, with rstd[rows] = 1 / sqrt(mean of squares + eps); weight [cols] or NULL. */
+    void (*rms_norm)(int64_t rows, int64_t cols, void *y, void *rstd, const void *x,
+                     const void *weight, double eps);
+    /* dx [rows,cols]; dweight [cols] is overwritten (NULL = not wanted). */
+    void (*rms_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, const void *dy,
+                          const void *x, const void *weight, const void *rstd);
+
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
                       int64_t first, int64_t entries);

@@ -4,9 +4,11 @@
  * drawn from (the world's seed, the given name), so that they do not depend on how the layer is
  * sharded later. They are left for later: where a style shards them no rank ever has them whole.
  */
+#include <float.h>
+
 #include "nn/module.h"
 #include "sherd/layers.h"
-#include "sherd/ops.h"
+#include "sherd/ops_layers.h"
 
 static const double default_deviation = 0.02;
 static const double epsilon = 1e-5;
@@ -77,28 +79,41 @@ static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
                               sherd_normal(0, deviation), &generator);
 }
 
-/* Make a module of these parameters (bias may be NULL); nothing is left of it on failure. */
-static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_module_kind kind,
-                             sherd_forward forward, sherd_tensor *weight, sherd_tensor *bias)
+/*
+ * Make a module of these parameters (bias may be NULL); nothing is left of it on failure, but the payload: that is not
+ * the module's yet.
+ */
+static sherd_status create(sherd_module **out, sherd_world *world,
+                           const sherd_module_options *options, sherd_forward forward,
+                           sherd_tensor *weight, sherd_tensor *bias)
 {
-    const sherd_module_options options = {.kind = kind};
     sherd__diag *diag = sherd__world_diag(world);
     sherd_module *m = NULL;
     sherd_status status;
 
     if (sherd_tensor_failed(weight) || (bias && sherd_tensor_failed(bias)))
         return diag->status ? diag->status : SHERD_ENOMEM;
-    status = sherd_module_create(&m, world, forward, &options);
+    status = sherd_module_create(&m, world, forward, options);
     if (!status)
         status = sherd_module_add_parameter(m, "weight", weight);
     if (!status && bias)
         status = sherd_module_add_parameter(m, "bias", bias);
     if (status) {
+        if (m)
+            m->options.destroy = NULL;
         sherd_module_destroy(m);
         return status;
     }
     *out = m;
     return SHERD_OK;
+}
+
+static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_module_kind kind,
+                             sherd_forward forward, sherd_tensor *weight, sherd_tensor *bias)
+{
+    const sherd_module_options options = {.kind = kind};
+
+    return create(out, world, &options, forward, weight, bias);
 }
 
 /* ---- the layers ----------------------------------------------------------------------------- */
@@ -208,5 +223,50 @@ sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double
     status = sherd_module_create(out, world, drop, &options);
     if (status)
         free_dropout(d);
+    return status;
+}
+
+typedef struct rms {
+    sherd_world *world;
+    double eps;
+} rms;
+
+static void rms_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    const rms *r = self->options.payload;
+    give(out, sherd_rms_norm(argument(self, in), self->parameter[0].tensor, r->eps));
+}
+
+static void free_rms(void *payload)
+{
+    rms *r = payload;
+    sherd__free(sherd__world_heap(r->world), r);
+}
+
+sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
+                                   double eps, const sherd_layer_options *options)
+{
+    static const char function[] = "sherd_rms_norm_create";
+    const sherd_layer_options o = with_defaults(options);
+    sherd_module_options of = {SHERD_MODULE_RMS_NORM, NULL, free_rms};
+    sherd_status status = check(out, world, function, width, 1, &o);
+
+    if (status)
+        return status;
+    sherd__diag *diag = sherd__world_diag(world);
+    if (!(eps >= 0))
+        return sherd__fail(diag, SHERD_EINVAL, "%s: eps is %g, and must not be negative", function,
+                           eps);
+    rms *r = sherd__alloc(sherd__world_heap(world), 1, sizeof *r);
+    if (!r)
+        return sherd__no_memory(diag, function);
+    *r = (rms){world, eps > 0 ? eps : o.dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON};
+    of.payload = r;
+    sherd_scope_begin(world);
+    status =
+        create(out, world, &of, rms_norm, sherd_constant_later(world, o.dtype, &width, 1, 1), NULL);
+    sherd_scope_end(world);
+    if (status)
+        free_rms(r);
     return status;
 }

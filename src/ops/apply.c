@@ -364,7 +364,13 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
         return NULL;
     sherd__open(run);
     sherd_tensor *t = sherd__new_plain(call->world, SHERD_U8, 1, &bytes, 0);
-    return sherd_tensor_failed(t) ? NULL : sherd__fresh(t);
+    if (!sherd_tensor_failed(t))
+        return sherd__fresh(t);
+    /* It is plain, but what needs it may not be: then other ranks are told. */
+    for (int i = 0; i < call->operands; i++)
+        if (call->in[i] && call->in[i]->layout)
+            sherd__stop(call->world, (sherd_tensor *[]){t, call->in[i]}, 2);
+    return NULL;
 }
 
 void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset)

@@ -3,11 +3,12 @@
  * Attention. Batch and heads may be sharded, each rank computes its own heads; sequences and width are made
  * whole. The scores are never kept: backward computes them again from q, k and the logarithms of their sums.
  */
-#include "operator.h"
+#include "attend.h"
 
 #include <math.h>
 
 #include "base/num.h"
+#include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };
 enum { OUT, LOG_SUM };
@@ -132,14 +133,64 @@ const sherd_op sherd__attention_op = {
     .backward = attention_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 
+/* The gradient of the logarithms is the general kernel's. */
+static void sums_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const attention_attributes *attributes = sherd_node_attributes(node);
+
+    if (grad_out[LOG_SUM])
+        sherd__attend_back(node, grad_out, grad_in, attributes->scale, attributes->causal);
+    else
+        attention_back(node, grad_out, grad_in);
+}
+
+const sherd_op sherd__attention_with_op = {
+    .name = "sherd_attention_with",
+    .summary = "sherd_attention, and the logarithms of its sums",
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
+    .field = {SHERD_FIELD(attention_attributes, scale, DOUBLE),
+              SHERD_FIELD(attention_attributes, causal, BOOL)},
+    .attributes = sizeof(attention_attributes),
+    .rule = "bshw,bthw,bthw->bshw,bhs",
+    .whole = "stw",
+    .describe = describe,
+    .forward = attend,
+    .backward = sums_back,
+    .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
+
+static double scale_of(const sherd_tensor *q, const sherd_attention_options *options)
+{
+    int64_t width = q && q->ndim == 4 ? sherd__max(q->shape[3], 1) : 1;
+
+    return options && options->scale != 0 ? options->scale : 1 / sqrt((double)width);
+}
+
 sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                               const sherd_attention_options *options)
 {
-    int64_t width = q && q->ndim == 4 ? sherd__max(q->shape[3], 1) : 1;
-    attention_attributes attributes = {.scale = 1 / sqrt((double)width)};
+    attention_attributes attributes = {scale_of(q, options), options && options->causal};
+    sherd_tensor *out[2];
 
-    if (options && options->scale != 0)
-        attributes.scale = options->scale;
-    attributes.causal = options && options->causal;
-    return sherd_apply(&sherd__attention_op, (sherd_tensor *[]){q, k, v}, 3, &attributes);
+    if (!sherd__attend_is_general(q, k, v, options))
+        return sherd_apply(&sherd__attention_op, (sherd_tensor *[]){q, k, v}, 3, &attributes);
+    sherd__attend(out, q, k, v, options, attributes.scale);
+    return out[OUT];
+}
+
+bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
+                          sherd_tensor *k, sherd_tensor *v, const sherd_attention_options *options)
+{
+    attention_attributes attributes = {scale_of(q, options), options && options->causal};
+    sherd_tensor *result[2] = {NULL, NULL};
+    bool good = sherd__attend_is_general(q, k, v, options)
+                    ? sherd__attend(result, q, k, v, options, attributes.scale)
+                    : sherd_apply_all(result, &sherd__attention_with_op,
+                                      (sherd_tensor *[]){q, k, v}, 3, &attributes);
+
+    if (out)
+        *out = result[OUT];
+    if (log_sum)
+        *log_sum = result[LOG_SUM];
+    return good;
 }

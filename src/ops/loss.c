@@ -4,10 +4,9 @@
  * (maximum, sum of exponentials, the target's logit); only these are exchanged, and every rank joins them in
  * rank order. The loss is pending over the axes that shard positions and equal over those that shard classes.
  */
-#include "operator.h"
+#include "stats.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/num.h"
 
@@ -59,54 +58,6 @@ static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Layouts of stats [parts,3,positions...]: one part on each rank that holds classes, or all parts on all. */
-static sherd_status stats_layout(const sherd_layout **out, const sherd_layout *logits, bool all)
-{
-    int positions = logits->spec.ndim - 1;
-    const sherd__dim *classes = &logits->spec.dim[positions];
-    sherd__layout_spec spec = {.mesh = logits->spec.mesh, .ndim = positions + 2};
-
-    memcpy(spec.pending, logits->spec.pending, sizeof spec.pending);
-    spec.shape[0] = sherd__dim_parts(spec.mesh, classes);
-    spec.shape[1] = 3;
-    for (int d = 0; d < positions; d++) {
-        spec.shape[d + 2] = logits->spec.shape[d];
-        spec.dim[d + 2] = logits->spec.dim[d];
-    }
-    if (!all) {
-        spec.dim[0] = *classes;
-        spec.dim[0].cuts = NULL; /* as many shards as parts: one each */
-    }
-    return sherd__layout_intern(out, &spec);
-}
-
-/* New stats of this rank's classes: contents undefined. */
-static sherd_tensor *new_stats(const sherd_call *call, int64_t rows)
-{
-    const sherd_tensor *logits = call->in[LOGITS];
-    sherd_dtype dtype = sherd__statistics_dtype(logits->dtype);
-    const sherd_layout *layout;
-    int64_t shape[] = {3, rows};
-
-    if (!logits->layout)
-        return sherd__new_plain(call->world, dtype, 2, shape, logits->varies);
-    if (stats_layout(&layout, logits->layout, false) != SHERD_OK)
-        return sherd__fail_diag(call->world, true);
-    return sherd__new_on(layout, dtype);
-}
-
-/* The stats of all classes, [parts,3,rows], from those of this rank's. */
-static sherd_tensor *gather_stats(sherd_tensor *stats, const sherd_layout *logits)
-{
-    const sherd_layout *layout;
-
-    if (!logits)
-        return stats;
-    if (stats_layout(&layout, logits, true) != SHERD_OK)
-        return sherd__fail_diag(stats->world, true);
-    return sherd__move_to(stats, layout, false);
-}
-
 /* Stats, their exchange, the join. */
 static bool cross_entropy(sherd_call *call)
 {
@@ -117,19 +68,18 @@ static bool cross_entropy(sherd_call *call)
 
     if (!sherd__check_indices(call, TARGETS, logits->shape[last]))
         return false;
-    sherd__open_in(call);
-    sherd_tensor *stats = new_stats(call, rows);
+    sherd_tensor *stats = sherd__new_stats(call, 3, rows);
     if (sherd_tensor_failed(stats))
         return false;
     kernels->cross_entropy(rows, logits->local[last], sherd__fresh(stats), call->from[LOGITS],
                            call->from[TARGETS], first);
-    sherd_tensor *all = gather_stats(stats, logits->layout);
+    sherd_tensor *all = sherd__gather_stats(stats, logits->layout);
     const void *data = sherd_tensor_failed(all) ? NULL : sherd__data(all);
     if (!data)
         return false;
     if (call->out[LOSS]->count == 0)
         return true;
-    double sum = kernels->cross_entropy_join(logits->layout ? all->local[0] : 1, rows,
+    double sum = kernels->cross_entropy_join(sherd__stats_parts(all, logits->layout), rows,
                                              call->to[LOG_SUM], data);
     bool empty = sherd_tensor_count(targets) == 0;
     kernels->fill(call->to[LOSS], 1, empty ? (double)NAN : sum / positions(targets));

@@ -102,19 +102,33 @@ static void write_position(sherd__writer *w, const sherd_tensor *t, int64_t i)
         sherd__write(w, "%s%lld", d ? "," : "", (long long)index[d]);
 }
 
-bool sherd__check_indices(sherd_call *call, int which, int64_t limit)
+/* The first element that is neither in [0, limit) nor one of `also`; -1: there is none. */
+static int64_t find_wrong(const sherd_tensor *t, const int32_t *id, int64_t limit,
+                          const int32_t *also)
+{
+    for (int64_t i = 0; i < t->count; i++)
+        if ((id[i] < 0 || id[i] >= limit) && !(also && id[i] == *also))
+            return i;
+    return -1;
+}
+
+bool sherd__check_indices_or(sherd_call *call, int which, int64_t limit, const int32_t *also)
 {
     const sherd_tensor *t = call->in[which];
     const int32_t *id = call->from[which];
+    int64_t wrong = find_wrong(t, id, limit, also);
+    char at[SHERD_MAX_DIMS * 24];
+    sherd__writer w = {at, sizeof at, 0};
 
-    for (int64_t i = 0; i < t->count; i++)
-        if (id[i] < 0 || id[i] >= limit) {
-            char at[SHERD_MAX_DIMS * 24];
-            sherd__writer w = {at, sizeof at, 0};
-            write_position(&w, t, i);
-            return sherd_call_fail(call, SHERD_EINVAL, "%s[%s] = %d is outside of [0,%lld)",
-                                   sherd__slot(call->op, which)->name, at, (int)id[i],
-                                   (long long)limit);
-        }
-    return true;
+    if (wrong < 0)
+        return true;
+    write_position(&w, t, wrong);
+    return sherd_call_fail(call, SHERD_EINVAL, "%s[%s] = %d is outside of [0,%lld)",
+                           sherd__slot(call->op, which)->name, at, (int)id[wrong],
+                           (long long)limit);
+}
+
+bool sherd__check_indices(sherd_call *call, int which, int64_t limit)
+{
+    return sherd__check_indices_or(call, which, limit, NULL);
 }

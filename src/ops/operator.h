@@ -105,6 +105,8 @@ static inline void sherd__open_in(sherd_call *call)
 
 /* Whether every element of this rank's piece of the i32 operand i is in [0, limit); else the call has failed. */
 bool sherd__check_indices(sherd_call *call, int i, int64_t limit);
+/* The same; *also is good too. */
+bool sherd__check_indices_or(sherd_call *call, int i, int64_t limit, const int32_t *also);
 
 /* Elements of this rank's piece in dims [first, end). */
 int64_t sherd__local_count(const sherd_tensor *t, int first, int end);

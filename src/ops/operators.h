@@ -30,4 +30,9 @@ extern const sherd_op sherd__softmax_op, sherd__log_softmax_op, sherd__logsumexp
 extern const sherd_op sherd__mse_loss_op, sherd__l1_loss_op, sherd__huber_loss_op,
     sherd__smooth_l1_loss_op, sherd__bce_with_logits_op, sherd__kl_div_op, sherd__nll_loss_op;
 
+/* ops_layers.h */
+extern const sherd_op sherd__rms_norm_op, sherd__rotary_op, sherd__attention_with_op,
+    sherd__attention_general_op;
+extern const sherd_op sherd__cross_entropy_with_op, sherd__cross_entropy_mean_op;
+
 #endif

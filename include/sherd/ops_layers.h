@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers as functions, with all their options. What ops.h says of every operator holds here too.
+ *
+ * Who overrides operators (op.h) meets these names: sherd_cross_entropy_mean for the mean over indices, else
+ * sherd_cross_entropy_with; sherd_attention_general with a mask, dropout or shared heads, on [batch, positions, groups, heads
+ * of a group, width], else sherd_attention, or sherd_attention_with where logarithms are asked for.
+ */
+#ifndef SHERD_OPS_LAYERS_H
+#define SHERD_OPS_LAYERS_H
+
+#include "ops.h"
+
+SHERD_BEGIN
+
+/* ---- cross-entropy -------------------------------------------------------------------------- */
+
+/* What becomes of the losses of single positions. */
+typedef enum sherd_loss_reduction {
+    SHERD_LOSS_MEAN = 0,
+    SHERD_LOSS_SUM,
+    SHERD_LOSS_NONE
+} sherd_loss_reduction;
+
+/* All zero = the mean of -log softmax(logits)[target] over targets that are not -100. */
+typedef struct sherd_cross_entropy_options {
+    sherd_tensor *weight; /* of classes, [classes], of the dtype of logits; NULL = ones */
+    sherd_loss_reduction reduction;
+    double label_smoothing; /* in [0,1]: this part of each target is spread over all classes */
+    bool has_ignored;       /* `ignored` is said; else -100 */
+    int32_t ignored;        /* a position with this target has no loss and no gradient */
+} sherd_cross_entropy_options;
+
+/**
+ * Cross-entropy with options: logits [..., classes], targets i32 [...], or probabilities [..., classes] of the dtype of
+ * logits. Of a position, with q = (1 - smoothing) t + smoothing / classes, where t is 1 for the target or a probability:
+ * the sum over classes of weight q (log sum exp(logits) - logit).
+ *
+ * The mean of indices is the sum divided by that of the targets' weights: NaN if none counts. The mean of probabilities is
+ * divided by the number of positions. A class without a share adds nothing, also where its logit is -inf (PyTorch: NaN).
+ * Gradients: of logits and probabilities; none of the weight.
+ *
+ * @collective see ops.h; sharded classes cost one exchange of five numbers a position, never logits. The mean of indices
+ *             over sharded positions costs one of two numbers more, and is equal on all ranks; the sum is pending then
+ * @shapes     options: NULL = all zero   @owns scope
+ * @errors     see ops.h; EINVAL a target that is neither in [0, classes) nor ignored, a label smoothing outside of [0,1],
+ *             an index to ignore beside probabilities
+ */
+SHERD_API sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,
+                                                 const sherd_cross_entropy_options *options);
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/**
+ * sherd_attention with the logarithm of the sums of exponentials beside it, [batch, heads, s], f32 of 16 bits: with it,
+ * results over parts of the keys can be joined. -inf of a query that sees no key; dropout does not touch it. Gradients flow
+ * through both. False: both are the failed tensor.
+ *
+ * @collective see ops.h
+ * @shapes     log_sum: NULL = not wanted
+ * @owns       scope   @errors as sherd_attention
+ */
+SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
+                                    sherd_tensor *k, sherd_tensor *v,
+                                    const sherd_attention_options *options);
+
+/* ---- normalisation -------------------------------------------------------------------------- */
+
+/**
+ * x / sqrt(mean of x^2 over the last dim + eps) * weight; `weight` [last] or NULL. The last dim is made whole, others may
+ * be sharded.
+ *
+ * @collective see ops.h   @shapes eps: >= 0; PyTorch's default is the distance from 1 to the next f32 (f64 of f64)
+ * @owns       scope   @errors see ops.h; EINVAL an eps that is negative or NaN
+ */
+SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps);
+
+/* ---- positions ------------------------------------------------------------------------------ */
+
+/* All zero = all of each head, halves, base 10000, positions from 0. */
+typedef struct sherd_rotary_options {
+    double base;    /* 0 = 10000 */
+    int64_t offset; /* of the first position, where no positions are given */
+    int64_t
+        rotated; /* so many numbers of each head turn, the first ones; even; 0 = all. Others stay */
+    bool interleaved; /* pairs are (0,1), (2,3) ..; else (0,r/2), (1,r/2+1) .. */
+} sherd_rotary_options;
+
+/**
+ * Rotary embedding of x [batch, positions, heads, width]: pair j of position p is turned by p base^(-2j/rotated). Positions
+ * count through the whole tensor, also where it is sharded on them: each rank turns what it holds, nothing travels but
+ * what makes heads whole in width. Gradient: turned back.
+ *
+ * @collective see ops.h
+ * @shapes     positions: i32 [positions] or [batch, positions], NULL = offset, offset + 1, ..; options: NULL = all zero
+ * @numerics   angles are f64; a pending sum passes
+ * @owns       scope
+ * @errors     see ops.h; EINVAL `rotated` is odd, negative or more than the width; a base that is not positive; an offset
+ *             beside positions
+ */
+SHERD_API sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
+                                     const sherd_rotary_options *options);
+
+SHERD_END
+
+#endif

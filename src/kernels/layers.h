@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels of layers with all their options, one table per dtype: what rarely runs, or costs little beside what moves. They
+ * are plain C for every dtype and compute in f64; each element is rounded once, when it is stored. Statistics are of
+ * sherd__statistics_dtype. As all kernels they allocate nothing, keep nothing and cannot fail.
+ */
+#ifndef SHERD__LAYERS_H
+#define SHERD__LAYERS_H
+
+#include "kernels.h"
+
+/*
+ * Cross-entropy of rows of logits, of which columns first..first+cols are here. Class c of a row has the share
+ * weight[c] (keep t + spread), where t is [c == target] or a probability; a row whose target is `ignored` has none.
+ */
+typedef struct sherd__entropy {
+    int64_t rows, cols, first;
+    double keep, spread; /* 1 - smoothing, and smoothing / classes */
+    int32_t ignored;
+    const int32_t *target;   /* [rows]; NULL: there are probabilities */
+    const void *probability; /* [rows,cols] */
+    const void *weight;      /* [cols]; NULL = ones */
+} sherd__entropy;
+
+/* What a rank says of each row: maximum, sum of exp(l - maximum), sum of shares, sum of share (l - maximum), weight of the
+ * target if it is here. */
+enum { SHERD__ENTROPY_NUMBERS = 5 };
+
+/* x[batch,positions,heads,width] whose first `rotated` numbers of each head are pairs that turn. */
+typedef struct sherd__rotation {
+    int64_t batch, positions, heads, width, rotated;
+    bool interleaved; /* pairs are neighbours; else they are rotated / 2 apart */
+    const double
+        *turn; /* cosine and sine of [positions,rotated/2], or of [batch,positions,rotated/2] */
+    int64_t turn_step; /* from one batch item to the next */
+} sherd__rotation;
+
+/* Cosines and sines of n positions: position[i], or first + i without, times base^(-2j/rotated) for each pair j. */
+void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
+                  double base, bool inverse);
+
+/*
+ * Attention of q [batch,queries,groups,repeat,width], where `repeat` heads share the keys and values of their group, k, v
+ * [batch,keys,groups,width]. Query i of a causal one sees keys 0..i; a key whose score is -inf is not seen; who sees none
+ * gets zeroes, and -inf as the logarithm.
+ */
+typedef struct sherd__attending {
+    int64_t batch, groups, repeat, queries, keys, width;
+    double scale;
+    bool causal;
+    const void *mask; /* NULL; or bool, false = not seen; or elements that are added to scores */
+    bool is_bool;
+    int64_t mask_stride[5]; /* of [batch,groups,repeat,queries,keys]; 0 where it is stretched */
+    double
+        p; /* of dropout; element (b,h,i,j) of the whole tensor of scores decides by its global index: */
+    sherd__key key;
+    int64_t first[3]; /* batch item, group and repeat that are the first here */
+    int64_t all_heads, all_repeat;
+} sherd__attending;
+
+/* Elements of workspace, f64. */
+static inline int64_t sherd__attend_workspace(const sherd__attending *s)
+{
+    return 3 * s->keys + s->width + 2 * s->keys * s->width;
+}
+
+typedef struct sherd__layer_kernels {
+    /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */
+    void (*entropy)(const sherd__entropy *e, void *stats, const void *logits);
+    /* Join stats[parts,5,rows]: log_sum[rows] = log sum exp, amount[rows] = sum of shares, loss[rows] = sum of share (log_sum
+     * - l). Returns the sum of the targets' weights. */
+    double (*entropy_join)(const sherd__entropy *e, int64_t parts, void *log_sum, void *amount,
+                           double *loss, const void *stats);
+    /* dlogits = (amount exp(l - log_sum) - share) scale[row] */
+    void (*entropy_grad)(const sherd__entropy *e, void *dlogits, const void *logits,
+                         const void *log_sum, const void *amount, const double *scale);
+    /* dlogits -= share scale[row]: what is left to do where fast kernels have written amount exp(l - log_sum) scale[row]. */
+    void (*entropy_subtract)(const sherd__entropy *e, void *dlogits, const double *scale);
+    /* Of probabilities: keep weight (log_sum - l) scale[row] */
+    void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,
+                                const void *log_sum, const double *scale);
+    /* out as q; log_sum [batch,groups,repeat,queries] */
+    void (*attend)(const sherd__attending *s, void *out, void *log_sum, const void *q,
+                   const void *k, const void *v, double *workspace);
+    /* dout and dlog_sum: NULL = zeroes. dmask, as the mask lies, is added to; NULL = not wanted. */
+    void (*attend_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
+                        const void *dout, const void *dlog_sum, const void *q, const void *k,
+                        const void *v, const void *log_sum, double *workspace);
+    void (*rotate)(const sherd__rotation *r, void *dst, const void *src);
+} sherd__layer_kernels;
+
+/* NULL of a dtype that does not compute. */
+const sherd__layer_kernels *sherd__layer_kernels_of(sherd_dtype dtype);
+
+/* Whether a row counts for nothing. */
+static inline bool sherd__is_ignored(const sherd__entropy *e, int64_t row)
+{
+    return e->target && e->target[row] == e->ignored;
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention in general. Heads are two dims here, groups and the heads of a group, which share keys and values: a view that
+ * leaves sharded heads on groups where cuts allow, or on the heads of the only group; then keys and values are whole there, and
+ * their gradients pending. The mask broadcasts, and has dims that are never sharded where it does. One plain kernel computes
+ * scores again in backward.
+ */
+#include "attend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/layers.h"
+#include "sherd/ops_layers.h"
+
+enum { Q, K, V, MASK, OPERANDS };
+enum { OUT, LOG_SUM };
+enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH, QUERY_DIMS };
+enum { MASK_DIMS = 5 };
+
+typedef struct attend_attributes {
+    double scale, p;
+    sherd__key key;
+    bool causal, wants_mask;
+} attend_attributes;
+
+#define ATTEND_FIELDS                                                                             \
+    {                                                                                             \
+        SHERD_FIELD(attend_attributes, scale, DOUBLE), SHERD_FIELD(attend_attributes, p, DOUBLE), \
+            SHERD_FIELDS(attend_attributes, key.word, UINT32, 2),                                 \
+            SHERD_FIELDS(attend_attributes, key.high, UINT32, 2),                                 \
+            SHERD_FIELD(attend_attributes, causal, BOOL),                                         \
+            SHERD_FIELD(attend_attributes, wants_mask, BOOL)                                      \
+    }
+
+/* The problem of this rank; operands from `q` on are q, k, v and the mask. */
+static sherd__attending problem_of(const sherd_call *call, int q)
+{
+    const attend_attributes *attributes = call->attributes;
+    const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
+    const int64_t *size = queries->local;
+    sherd_box box = sherd_tensor_box(queries);
+    sherd__attending s = {.batch = size[BATCH],
+                          .groups = size[GROUPS],
+                          .repeat = size[REPEAT],
+                          .queries = size[POSITIONS],
+                          .keys = call->in[q + K]->local[POSITIONS],
+                          .width = size[WIDTH],
+                          .scale = attributes->scale,
+                          .causal = attributes->causal,
+                          .mask = mask ? call->from[q + MASK] : NULL,
+                          .is_bool = mask && mask->dtype == SHERD_BOOL,
+                          .p = attributes->p,
+                          .key = attributes->key,
+                          .first = {box.offset[BATCH], box.offset[GROUPS], box.offset[REPEAT]},
+                          .all_heads = queries->shape[GROUPS] * queries->shape[REPEAT],
+                          .all_repeat = queries->shape[REPEAT]};
+
+    if (mask)
+        sherd__row_major(MASK_DIMS, mask->local, s.mask_stride);
+    for (int d = 0; mask && d < MASK_DIMS; d++)
+        if (mask->shape[d] == 1)
+            s.mask_stride[d] = 0;
+    return s;
+}
+
+static double *workspace_of(sherd_call *call, const sherd__attending *s)
+{
+    return sherd_call_scratch(call,
+                              (int64_t)sizeof(double) * sherd__max(sherd__attend_workspace(s), 1));
+}
+
+/* "b1rst": the letters of the mask's dims, '1' where it is stretched. */
+static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
+{
+    memcpy(label, "bgrst", MASK_DIMS + 1);
+    for (int d = 0; mask && d < MASK_DIMS; d++)
+        if (mask->shape[d] == 1)
+            label[d] = '1';
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_LOG_SUM, G_OPERANDS };
+
+static bool add_mask(sherd_call *call, const double *sum)
+{
+    sherd_tensor *dmask = call->out[MASK];
+
+    sherd__convert(sherd__world_kernels(call->world), dmask->dtype, SHERD_F64, dmask->count,
+                   call->to[MASK], sum);
+    return true;
+}
+
+static bool attend_grad(sherd_call *call)
+{
+    const attend_attributes *attributes = call->attributes;
+    sherd__attending s = problem_of(call, G_Q);
+    int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
+    double *workspace = workspace_of(call, &s), *dmask = sherd_call_scratch(call, bytes);
+
+    if (!workspace || !dmask)
+        return false;
+    memset(dmask, 0, (size_t)bytes);
+    sherd__layer_kernels_of(call->in[G_Q]->dtype)
+        ->attend_grad(&s, call->to[Q], call->to[K], call->to[V],
+                      attributes->wants_mask ? dmask : NULL, call->from[G_DOUT],
+                      call->from[G_DLOG_SUM], call->from[G_Q], call->from[G_K], call->from[G_V],
+                      call->from[G_LOG_SUM], workspace);
+    return add_mask(call, dmask);
+}
+
+/* A mask whose gradient nobody wants has one of one element, which is 0. */
+static const char *describe_grad(sherd_call *call)
+{
+    const attend_attributes *attributes = call->attributes;
+    char mask[MASK_DIMS + 1];
+
+    label_mask(call->in[G_MASK], mask);
+    snprintf(call->rule, sizeof call->rule,
+             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,bgrs->bsgrw,btgw,btgw,%s", mask,
+             attributes->wants_mask ? mask : "1");
+    return NULL;
+}
+
+static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
+                                        .operand = {{"dout", SHERD_OP_OPTIONAL},
+                                                    {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
+                                                    {"q", 0},
+                                                    {"k", 0},
+                                                    {"v", 0},
+                                                    {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
+                                                    {"log_sum", SHERD_OP_ANY}},
+                                        .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
+                                        .field = ATTEND_FIELDS,
+                                        .attributes = sizeof(attend_attributes),
+                                        .whole = "stw",
+                                        .describe = describe_grad,
+                                        .forward = attend_grad};
+
+static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    attend_attributes attributes = *(const attend_attributes *)sherd_node_attributes(node);
+    sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
+                                    grad_out[LOG_SUM],
+                                    sherd_node_operand(node, Q),
+                                    sherd_node_operand(node, K),
+                                    sherd_node_operand(node, V),
+                                    sherd_node_operand(node, MASK),
+                                    sherd_node_result(node, LOG_SUM)};
+    sherd_tensor *grad[OPERANDS];
+
+    attributes.wants_mask = sherd_node_wants(node, MASK);
+    sherd_apply_all(grad, &attend_grad_op, in, G_OPERANDS, &attributes);
+    for (int i = 0; i < OPERANDS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+/* Heads as groups of one. */
+static sherd_tensor *in_groups(sherd_tensor *t)
+{
+    const int64_t *n = t ? t->shape : NULL;
+
+    if (!t || sherd_tensor_failed(t))
+        return t;
+    return t->ndim == 4 ? sherd_view(t, (int64_t[]){n[0], n[1], n[2], 1, n[3]}, 5)
+                        : sherd_view(t, (int64_t[]){n[0], n[1], 1, n[2]}, 4);
+}
+
+void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
+                        double scale, bool causal)
+{
+    const attend_attributes attributes = {.scale = scale, .causal = causal};
+    sherd_tensor *in[G_OPERANDS] = {in_groups(grad_out[OUT]),
+                                    in_groups(grad_out[LOG_SUM]),
+                                    in_groups(sherd_node_operand(node, Q)),
+                                    sherd_node_operand(node, K),
+                                    sherd_node_operand(node, V),
+                                    NULL,
+                                    in_groups(sherd_node_result(node, LOG_SUM))};
+    sherd_tensor *grad[OPERANDS];
+    const int64_t *shape;
+
+    sherd_apply_all(grad, &attend_grad_op, in, G_OPERANDS, &attributes);
+    sherd_node_shape(node, Q, &shape);
+    if (sherd_node_wants(node, Q))
+        grad_in[Q] = sherd_view(grad[Q], shape, 4);
+    for (int i = K; i <= V; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static const char *describe(sherd_call *call)
+{
+    const attend_attributes *attributes = call->attributes;
+    const sherd_tensor *q = call->in[Q], *k = call->in[K], *mask = call->in[MASK];
+    char label[MASK_DIMS + 1];
+
+    if (q->ndim != QUERY_DIMS || k->ndim != 4)
+        return "q, k and v must have four dims [batch,positions,heads,width]";
+    if (attributes->causal && q->shape[POSITIONS] != k->shape[POSITIONS])
+        return "causal attention needs as many queries as keys";
+    if (!(attributes->p >= 0 && attributes->p < 1))
+        return sherd_call_reason(call, "a dropout of %g is outside of [0,1)", attributes->p);
+    if (mask && mask->dtype != SHERD_BOOL && mask->dtype != q->dtype)
+        return "the mask must be bool or of the dtype of q";
+    if (mask && mask->ndim != MASK_DIMS)
+        return "the mask must broadcast to [batch,heads,queries,keys]";
+    label_mask(mask, label);
+    snprintf(call->rule, sizeof call->rule, "bsgrw,btgw,btgw,%s->bsgrw,bgrs", label);
+    return NULL;
+}
+
+static bool attend(sherd_call *call)
+{
+    sherd__attending s = problem_of(call, Q);
+    double *workspace = workspace_of(call, &s);
+
+    if (workspace)
+        sherd__layer_kernels_of(call->in[Q]->dtype)
+            ->attend(&s, call->to[OUT], call->to[LOG_SUM], call->from[Q], call->from[K],
+                     call->from[V], workspace);
+    return workspace != NULL;
+}
+
+#define ATTEND_NEEDS                                                            \
+    (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
+     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(LOG_SUM))
+
+const sherd_op sherd__attention_general_op = {
+    .name = "sherd_attention_general",
+    .summary = "sherd_attention with a mask, dropout, or heads that share keys",
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
+    .field = ATTEND_FIELDS,
+    .attributes = sizeof(attend_attributes),
+    .whole = "stw",
+    .describe = describe,
+    .forward = attend,
+    .backward = general_back,
+    .needs = {ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS}};
+
+/* ---- from the public options ------------------------------------------------------------------ */
+
+static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
+{
+    return q && k && v && q->ndim == 4 && k->ndim == 4 && v->ndim == 4 &&
+           k->shape[2] == v->shape[2] && k->shape[2] > 0 && k->shape[2] < q->shape[2] &&
+           q->shape[2] % k->shape[2] == 0;
+}
+
+bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                              const sherd_attention_options *options)
+{
+    return (options && (options->mask || options->dropout != 0)) || are_grouped(q, k, v);
+}
+
+/* A mask of up to four dims as [batch,groups,repeat,queries,keys]; what does not fit stays, and is refused. */
+static sherd_tensor *spread_mask(sherd_tensor *mask, int64_t groups, int64_t repeat)
+{
+    int64_t shape[MASK_DIMS] = {1, 1, 1, 1, 1};
+
+    if (!mask || sherd_tensor_failed(mask) || mask->ndim > 4)
+        return mask;
+    for (int d = 0; d < mask->ndim; d++) {
+        int at = d + 4 - mask->ndim; /* of [batch,heads,queries,keys] */
+        if (at == 1 && mask->shape[d] != 1) {
+            shape[1] = groups;
+            shape[2] = repeat;
+            if (mask->shape[d] != groups * repeat)
+                return mask;
+        } else {
+            shape[at == 0 ? 0 : at + 1] = mask->shape[d];
+        }
+    }
+    return sherd_view(mask, shape, MASK_DIMS);
+}
+
+/* The results with heads as one dim. */
+static void join_heads(sherd_tensor *out[2], const sherd_tensor *q)
+{
+    out[OUT] = sherd_view(out[OUT], q->shape, 4);
+    out[LOG_SUM] = sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
+}
+
+/* Counted also where it fails: generators of all ranks must stay in step. */
+static sherd__key draw_key(sherd_world *world, sherd_generator *generator)
+{
+    return sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
+}
+
+bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                   const sherd_attention_options *options, double scale)
+{
+    const sherd_attention_options o = options ? *options : (sherd_attention_options){0};
+    attend_attributes attributes = {.scale = scale, .causal = o.causal, .p = o.dropout};
+    sherd_tensor *in[OPERANDS] = {q, k, v, o.mask};
+    sherd_world *world = NULL;
+
+    for (int i = 0; i < OPERANDS && !world; i++)
+        world = sherd_tensor_world(in[i]);
+    if (o.dropout != 0 && o.generator && world)
+        attributes.key = draw_key(world, o.generator);
+    bool good = q && k && q->ndim == 4 && k->ndim == 4 && !sherd_tensor_failed(q);
+    const char *fault = o.dropout != 0 && !o.generator ? "dropout without a generator"
+                        : o.mask && o.mask->ndim > 4   ? "the mask has more than four dims"
+                                                       : NULL;
+    if (good && fault) {
+        out[OUT] = out[LOG_SUM] =
+            sherd__fail_tensor(world, q->layout != NULL, SHERD_EINVAL,
+                               "sherd_attention: %s: q is %s", fault, sherd_tensor_text(q));
+        return false;
+    }
+    if (good) {
+        int64_t groups = are_grouped(q, k, v) ? k->shape[2] : q->shape[2];
+        int64_t repeat = groups ? q->shape[2] / groups : 1;
+        in[Q] =
+            sherd_view(q, (int64_t[]){q->shape[0], q->shape[1], groups, repeat, q->shape[3]}, 5);
+        in[MASK] = spread_mask(o.mask, groups, repeat);
+    }
+    if (!sherd_apply_all(out, &sherd__attention_general_op, in, OPERANDS, &attributes))
+        return false;
+    join_heads(out, q);
+    return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);
+}

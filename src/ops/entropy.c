@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cross-entropy with all its options, over classes and positions that may both be sharded. Class c of a position has a share:
+ * its weight times its probability, or one for the target, smoothed; the loss of a position is the sum of its shares
+ * times (log sum exp - logit). Each rank reduces its classes to five numbers a position, which are exchanged in one
+ * call; logits never travel. A mean over targets that count needs a second one where positions are sharded: of two numbers.
+ */
+#include "stats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+#include "kernels/layers.h"
+#include "sherd/ops_layers.h"
+
+enum { LOGITS, TARGETS, WEIGHT, OPERANDS };
+enum { LOSS, LOG_SUM, AMOUNT, COUNTED };
+enum { IGNORED = -100 };
+
+typedef struct entropy_attributes {
+    int reduction;
+    int ignored;
+    double smoothing;
+} entropy_attributes;
+
+static const sherd__layer_kernels *kernels_in(const sherd_call *call)
+{
+    return sherd__layer_kernels_of(call->in[LOGITS]->dtype);
+}
+
+static bool are_indices(const sherd_tensor *targets)
+{
+    return targets->dtype == SHERD_I32;
+}
+
+/* A rank outside of the mesh has none, also where they have no dims. */
+static int64_t rows_of(const sherd_tensor *logits)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    return logits->layout && !sherd__coordinate(logits, coordinate)
+               ? 0
+               : sherd__local_count(logits, 0, logits->ndim - 1);
+}
+
+/* This rank's part of the problem; operands `logits`, then targets and weight, which may be absent. */
+static sherd__entropy entropy_of(const sherd_call *call, int logits)
+{
+    const entropy_attributes *attributes = call->attributes;
+    const sherd_tensor *l = call->in[logits], *targets = call->in[logits + TARGETS];
+    int last = l->ndim - 1;
+    double classes = (double)sherd__max(l->shape[last], 1);
+    sherd__entropy e = {.rows = rows_of(l),
+                        .cols = l->local[last],
+                        .first = sherd_tensor_box(l).offset[last],
+                        .keep = 1 - attributes->smoothing,
+                        .spread = attributes->smoothing / classes,
+                        .ignored = attributes->ignored,
+                        .weight = call->from[logits + WEIGHT]};
+
+    if (targets && are_indices(targets))
+        e.target = call->from[logits + TARGETS];
+    else
+        e.probability = call->from[logits + TARGETS];
+    return e;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_LOG_SUM, G_AMOUNT, G_OPERANDS };
+
+/* What the gradient of each row's loss is, as f64. NULL: failed. */
+static double *scales(sherd_call *call, int64_t rows)
+{
+    const entropy_attributes *attributes = call->attributes;
+    sherd_tensor *dy = call->in[G_DY], *counted = call->in[G_COUNTED];
+    double *scale = sherd_call_scratch(call, sherd__max(rows, 1) * (int64_t)sizeof *scale);
+    double value, by = 1;
+
+    if (!scale)
+        return NULL;
+    if (attributes->reduction == SHERD_LOSS_NONE) {
+        sherd__cast(SHERD_F64, dy->dtype, rows, scale, call->from[G_DY]);
+        return scale;
+    }
+    if (!sherd__scalar_value(dy, &value) || (counted && !sherd__scalar_value(counted, &by)))
+        return NULL;
+    for (int64_t r = 0; r < rows; r++)
+        scale[r] = value / by;
+    return scale;
+}
+
+/*
+ * By the fast kernel, row by row: where only the target has a share, a row's gradient is that of the loss without options,
+ * times it; else the kernel is to find no target, and shares are subtracted after.
+ */
+static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const double *scale)
+{
+    static const int32_t none = -1;
+    bool one = e->target && e->spread == 0;
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    size_t row = (size_t)e->cols * sherd_dtype_bytes(call->out[0]->dtype);
+    size_t stat = sherd_dtype_bytes(sherd__statistics_dtype(call->out[0]->dtype));
+    const char *logits = call->from[G_LOGITS], *log_sum = call->from[G_LOG_SUM];
+    const char *amount = call->from[G_AMOUNT];
+    char *out = call->to[0];
+
+    for (int64_t r = 0; r < e->rows; r++, out += row, logits += row) {
+        double share;
+        if (sherd__is_ignored(e, r)) {
+            memset(out, 0, row);
+            continue;
+        }
+        sherd__cast(SHERD_F64, call->in[G_AMOUNT]->dtype, 1, &share, amount + (size_t)r * stat);
+        kernels->cross_entropy_grad(1, e->cols, out, logits, one ? e->target + r : &none, e->first,
+                                    log_sum + (size_t)r * stat, share * scale[r]);
+    }
+    if (!one)
+        sherd__layer_kernels_of(call->out[0]->dtype)->entropy_subtract(e, call->to[0], scale);
+}
+
+static bool differentiate(sherd_call *call)
+{
+    sherd__entropy e = entropy_of(call, G_LOGITS);
+    const double *scale = scales(call, e.rows);
+
+    if (!scale)
+        return false;
+    if (call->out[0]->count == 0)
+        return true;
+    /* 16 bits would be rounded twice. */
+    if ((e.target && e.spread == 0) || !sherd__is_half(call->out[0]->dtype))
+        differentiate_rows(call, &e, scale);
+    else
+        sherd__layer_kernels_of(call->out[0]->dtype)
+            ->entropy_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_LOG_SUM],
+                           call->from[G_AMOUNT], scale);
+    return true;
+}
+
+static bool differentiate_targets(sherd_call *call)
+{
+    sherd__entropy e = entropy_of(call, G_LOGITS);
+    const double *scale = scales(call, e.rows);
+
+    if (scale && call->out[0]->count)
+        sherd__layer_kernels_of(call->out[0]->dtype)
+            ->entropy_target_grad(&e, call->to[0], call->from[G_LOGITS], call->from[G_LOG_SUM],
+                                  scale);
+    return scale != NULL;
+}
+
+/* The gradient of each position, or one for all. */
+static const char *describe_grad(sherd_call *call)
+{
+    const entropy_attributes *attributes = call->attributes;
+    const sherd_tensor *targets = call->in[G_TARGETS];
+
+    snprintf(call->rule, sizeof call->rule, "%s,,...c,%s,c,...,...->...c",
+             attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
+             !targets || are_indices(targets) ? "..." : "...c");
+    return NULL;
+}
+
+#define ENTROPY_FIELDS                                         \
+    {                                                          \
+        SHERD_FIELD(entropy_attributes, reduction, INT),       \
+            SHERD_FIELD(entropy_attributes, ignored, INT),     \
+            SHERD_FIELD(entropy_attributes, smoothing, DOUBLE) \
+    }
+
+#define ENTROPY_GRADIENT(label, result_name, run)                                           \
+    {                                                                                       \
+        .name = label,                                                                      \
+        .operand = {{"dy", 0},                                                              \
+                    {"counted", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                          \
+                    {"logits", 0},                                                          \
+                    {"targets", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                          \
+                    {"weight", SHERD_OP_OPTIONAL},                                          \
+                    {"log_sum", SHERD_OP_ANY},                                              \
+                    {"amount", SHERD_OP_ANY}},                                              \
+        .result = {{result_name, 0}}, .field = ENTROPY_FIELDS,                              \
+        .attributes = sizeof(entropy_attributes), .describe = describe_grad, .forward = run \
+    }
+
+static const sherd_op logits_grad_op =
+    ENTROPY_GRADIENT("sherd_cross_entropy_with backward", "dlogits", differentiate);
+static const sherd_op targets_grad_op = ENTROPY_GRADIENT(
+    "sherd_cross_entropy_with backward of targets", "dtargets", differentiate_targets);
+
+static void go_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
+                    bool counted)
+{
+    sherd_tensor *in[G_OPERANDS] = {grad_out[0],
+                                    counted ? sherd_node_result(node, COUNTED) : NULL,
+                                    sherd_node_operand(node, LOGITS),
+                                    sherd_node_operand(node, TARGETS),
+                                    sherd_node_operand(node, WEIGHT),
+                                    sherd_node_result(node, LOG_SUM),
+                                    sherd_node_result(node, AMOUNT)};
+    const entropy_attributes *attributes = sherd_node_attributes(node);
+
+    if (sherd_node_wants(node, LOGITS))
+        grad_in[LOGITS] = sherd_apply(&logits_grad_op, in, G_OPERANDS, attributes);
+    if (sherd_node_wants(node, TARGETS))
+        grad_in[TARGETS] = sherd_apply(&targets_grad_op, in, G_OPERANDS, attributes);
+}
+
+static void entropy_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    go_back(node, grad_out, grad_in, false);
+}
+
+static void entropy_mean_back(sherd_node *node, sherd_tensor *const *grad_out,
+                              sherd_tensor **grad_in)
+{
+    go_back(node, grad_out, grad_in, true);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* The five numbers of this rank's classes. False: failed. */
+static bool fill_stats(sherd_call *call, const sherd__entropy *e, sherd_tensor *stats)
+{
+    const int32_t *target = e->target;
+    int64_t bytes = sherd__max(e->rows, 1) * (int64_t)sizeof *target;
+
+    if (!target) { /* the fast kernel is to find none */
+        int32_t *none = sherd_call_scratch(call, bytes);
+        if (!none)
+            return false;
+        memset(none, -1, (size_t)bytes);
+        target = none;
+    }
+    sherd__kernels_in(call)->cross_entropy(e->rows, e->cols, sherd__fresh(stats),
+                                           call->from[LOGITS], target, e->first);
+    kernels_in(call)->entropy(e, sherd__fresh(stats), call->from[LOGITS]);
+    return true;
+}
+
+/* Losses of all rows of this rank, from the stats of all classes; NULL: failed. */
+static double *losses(sherd_call *call, const sherd__entropy *e, double *counted)
+{
+    const sherd_layout *layout = call->in[LOGITS]->layout;
+    sherd_tensor *stats = sherd__new_stats(call, SHERD__ENTROPY_NUMBERS, e->rows), *all;
+    double *loss;
+
+    if (sherd_tensor_failed(stats) || !fill_stats(call, e, stats))
+        return NULL;
+    all = sherd__gather_stats(stats, layout);
+    const void *data = sherd_tensor_failed(all) ? NULL : sherd__data(all);
+    loss = sherd_call_scratch(call, sherd__max(e->rows, 1) * (int64_t)sizeof *loss);
+    if (!data || !loss)
+        return NULL;
+    if (call->out[LOSS]->count)
+        *counted = kernels_in(call)->entropy_join(e, sherd__stats_parts(all, layout),
+                                                  call->to[LOG_SUM], call->to[AMOUNT], loss, data);
+    return loss;
+}
+
+static bool start(sherd_call *call, sherd__entropy *e)
+{
+    const sherd_tensor *logits = call->in[LOGITS];
+    const entropy_attributes *attributes = call->attributes;
+
+    *e = entropy_of(call, LOGITS);
+    return !are_indices(call->in[TARGETS]) ||
+           sherd__check_indices_or(call, TARGETS, logits->shape[logits->ndim - 1],
+                                   &(int32_t){attributes->ignored});
+}
+
+static double sum_of(const double *loss, int64_t rows)
+{
+    double sum = 0;
+
+    for (int64_t r = 0; r < rows; r++)
+        sum += loss[r];
+    return sum;
+}
+
+/* Each position's, or this rank's addend of the sum. */
+static bool entropy(sherd_call *call)
+{
+    const entropy_attributes *attributes = call->attributes;
+    sherd_tensor *out = call->out[LOSS];
+    sherd__entropy e;
+    double counted = 0, *loss;
+
+    if (!start(call, &e) || !(loss = losses(call, &e, &counted)))
+        return false;
+    if (attributes->reduction == SHERD_LOSS_NONE)
+        sherd__cast(out->dtype, SHERD_F64, out->count, call->to[LOSS], loss);
+    else if (out->count)
+        sherd__kernels_in(call)->fill(call->to[LOSS], 1, sum_of(loss, e.rows));
+    return true;
+}
+
+/* The sums over all positions: pair[2] holds those of this rank's. False: failed. */
+static bool add_positions(sherd_call *call, double pair[2])
+{
+    const sherd_layout *logits = call->in[LOGITS]->layout, *partial, *whole;
+    sherd__layout_spec spec = {.ndim = 1, .shape = {2}};
+    sherd_tensor *sum;
+
+    if (!logits)
+        return true;
+    spec.mesh = logits->spec.mesh;
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        spec.pending[a] = -1;
+    for (int d = 0; d < logits->spec.ndim - 1; d++)
+        for (int i = 0; i < logits->spec.dim[d].axes; i++)
+            spec.pending[logits->spec.dim[d].axis[i]] = SHERD_SUM;
+    if (sherd__layout_intern(&partial, &spec) || sherd__layout_settle(&whole, partial))
+        return !sherd_tensor_failed(sherd__fail_diag(call->world, true));
+    sum = sherd__new_on(partial, SHERD_F64);
+    if (!sherd_tensor_failed(sum) && sum->count)
+        memcpy(sherd__fresh(sum), pair, 2 * sizeof *pair);
+    sum = sherd__move_to(sum, whole, false);
+    const double *data = sherd_tensor_failed(sum) ? NULL : sherd__data(sum);
+    if (data && sum->count)
+        memcpy(pair, data, 2 * sizeof *pair);
+    return data != NULL;
+}
+
+static bool entropy_mean(sherd_call *call)
+{
+    sherd__entropy e;
+    double pair[2] = {0, 0}, *loss;
+
+    if (!start(call, &e) || !(loss = losses(call, &e, &pair[1])))
+        return false;
+    pair[0] = sum_of(loss, call->out[LOSS]->count ? e.rows : 0);
+    if (!add_positions(call, pair))
+        return false;
+    if (call->out[LOSS]->count) {
+        sherd__kernels_in(call)->fill(call->to[LOSS], 1, pair[0] / pair[1]);
+        sherd__cast(call->out[COUNTED]->dtype, SHERD_F64, 1, call->to[COUNTED], &pair[1]);
+    }
+    return true;
+}
+
+static const char *describe(sherd_call *call)
+{
+    const entropy_attributes *attributes = call->attributes;
+    const sherd_tensor *logits = call->in[LOGITS], *targets = call->in[TARGETS];
+    bool indices = are_indices(targets);
+
+    if (attributes->reduction < SHERD_LOSS_MEAN || attributes->reduction > SHERD_LOSS_NONE)
+        return sherd_call_reason(call, "there is no reduction %d", attributes->reduction);
+    if (!(attributes->smoothing >= 0 && attributes->smoothing <= 1))
+        return sherd_call_reason(call, "label smoothing is %g, not in [0,1]",
+                                 attributes->smoothing);
+    if (!indices && targets->dtype != logits->dtype)
+        return "targets must be i32 (indices) or of the dtype of logits (probabilities)";
+    if (logits->ndim != targets->ndim + indices || logits->ndim < 1 ||
+        logits->ndim >= SHERD_MAX_DIMS)
+        return indices ? "logits must have the dims of targets and one for the classes"
+                       : "logits and probabilities must have the same dims";
+    snprintf(call->rule, sizeof call->rule, "...c,%s,c->%s,...,...%s", indices ? "..." : "...c",
+             attributes->reduction == SHERD_LOSS_NONE ? "..." : "",
+             call->results > COUNTED ? "," : "");
+    return NULL;
+}
+
+enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
+#define ENTROPY_NEEDS                                                                           \
+    (SHERD_NEEDS_OPERAND(LOGITS) | SHERD_NEEDS_OPERAND(TARGETS) | SHERD_NEEDS_OPERAND(WEIGHT) | \
+     SHERD_NEEDS_RESULT(LOG_SUM) | SHERD_NEEDS_RESULT(AMOUNT))
+
+const sherd_op sherd__cross_entropy_with_op = {
+    .name = "sherd_cross_entropy_with",
+    .summary = "cross-entropy with options, of each position or their sum",
+    .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
+    .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}},
+    .field = ENTROPY_FIELDS,
+    .attributes = sizeof(entropy_attributes),
+    .joined = "c",
+    .describe = describe,
+    .forward = entropy,
+    .backward = entropy_back,
+    .needs = {ENTROPY_NEEDS, ENTROPY_NEEDS}};
+
+/* Its loss is no pending sum: what it is divided by is known only when all positions are. */
+const sherd_op sherd__cross_entropy_mean_op = {
+    .name = "sherd_cross_entropy_mean",
+    .summary = "cross-entropy with options, mean over the targets that count",
+    .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
+    .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}, {"counted", STATISTIC}},
+    .field = ENTROPY_FIELDS,
+    .attributes = sizeof(entropy_attributes),
+    .joined = "cABCDEFGH",
+    .describe = describe,
+    .forward = entropy_mean,
+    .backward = entropy_mean_back,
+    .needs = {ENTROPY_NEEDS | SHERD_NEEDS_RESULT(COUNTED)}};
+
+/* The mean over positions of probabilities: how many there are is known. */
+static sherd_tensor *mean_of_probabilities(sherd_tensor *const *in, entropy_attributes attributes)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d + 1 < in[LOGITS]->ndim; d++)
+        n *= in[LOGITS]->shape[d];
+    attributes.reduction = SHERD_LOSS_SUM;
+    return sherd_scale(sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes),
+                       n ? 1 / (double)n : (double)NAN);
+}
+
+sherd_tensor *sherd_cross_entropy_with(sherd_tensor *logits, sherd_tensor *targets,
+                                       const sherd_cross_entropy_options *options)
+{
+    const sherd_cross_entropy_options o = options ? *options : (sherd_cross_entropy_options){0};
+    sherd_tensor *in[OPERANDS] = {logits, targets, o.weight};
+    entropy_attributes attributes = {(int)o.reduction, o.has_ignored ? o.ignored : IGNORED,
+                                     o.label_smoothing};
+    bool good = logits && targets && !sherd_tensor_failed(logits) && !sherd_tensor_failed(targets);
+
+    if (good && !are_indices(targets) && o.has_ignored)
+        return sherd__fail_tensor(logits->world, logits->layout || targets->layout, SHERD_EINVAL,
+                                  "sherd_cross_entropy_with: an index to ignore beside "
+                                  "probabilities: targets is %s",
+                                  sherd_tensor_text(targets));
+    if (o.reduction != SHERD_LOSS_MEAN)
+        return sherd_apply(&sherd__cross_entropy_with_op, in, OPERANDS, &attributes);
+    if (good && !are_indices(targets))
+        return mean_of_probabilities(in, attributes);
+    return sherd_apply(&sherd__cross_entropy_mean_op, in, OPERANDS, &attributes);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rotary embedding: pairs of numbers of each head turn by an angle that grows with the position. A rank knows which
+ * positions it holds, so a sharded sequence needs nothing from others. Linear, and its gradient is turned back. Cosines and
+ * sines are computed once a call, for all heads.
+ */
+#include "operator.h"
+
+#include <stdio.h>
+
+#include "base/num.h"
+#include "kernels/layers.h"
+#include "sherd/ops_layers.h"
+
+enum { X, POSITIONS, OPERANDS };
+
+typedef struct rotary_attributes {
+    double base;
+    int64_t offset, rotated;
+    bool interleaved, inverse;
+} rotary_attributes;
+
+static const char *describe(sherd_call *call)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
+
+    if (x->ndim != 4)
+        return "x must have four dims [batch,positions,heads,width]";
+    if (attributes->rotated < 0 || attributes->rotated % 2 || attributes->rotated > x->shape[3])
+        return sherd_call_reason(call,
+                                 "%lld numbers of a head can not turn: an even number, at most "
+                                 "the width",
+                                 (long long)attributes->rotated);
+    if (!(attributes->base > 0))
+        return sherd_call_reason(call, "the base is %g, not positive", attributes->base);
+    if (positions && attributes->offset)
+        return "an offset beside positions";
+    snprintf(call->rule, sizeof call->rule, "bshw,%s->bshw",
+             positions && positions->ndim == 2 ? "bs" : "s");
+    return NULL;
+}
+
+static bool rotate(sherd_call *call)
+{
+    const rotary_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X], *positions = call->in[POSITIONS];
+    bool each = positions && positions->ndim == 2;
+    int64_t n = each ? positions->count : x->local[1];
+    int64_t bytes = n * attributes->rotated * (int64_t)sizeof(double);
+    double *turn = sherd_call_scratch(call, sherd__max(bytes, 1));
+
+    if (!turn)
+        return false;
+    if (x->count == 0)
+        return true;
+    sherd__turns(turn, n, attributes->rotated, call->from[POSITIONS],
+                 attributes->offset + sherd_tensor_box(x).offset[1], attributes->base,
+                 attributes->inverse);
+    const sherd__rotation r = {.batch = x->local[0],
+                               .positions = x->local[1],
+                               .heads = x->local[2],
+                               .width = x->local[3],
+                               .rotated = attributes->rotated,
+                               .interleaved = attributes->interleaved,
+                               .turn = turn,
+                               .turn_step = each ? x->local[1] * attributes->rotated : 0};
+    sherd__layer_kernels_of(x->dtype)->rotate(&r, call->to[0], call->from[X]);
+    return true;
+}
+
+static void rotary_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    rotary_attributes attributes = *(const rotary_attributes *)sherd_node_attributes(node);
+
+    attributes.inverse = !attributes.inverse;
+    grad_in[X] = sherd_apply(&sherd__rotary_op,
+                             (sherd_tensor *[]){grad_out[0], sherd_node_operand(node, POSITIONS)},
+                             OPERANDS, &attributes);
+}
+
+const sherd_op sherd__rotary_op = {
+    .name = "sherd_rotary",
+    .summary = "pairs of numbers turned by their position",
+    .operand = {{"x", 0}, {"positions", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},
+    .result = {{"y", 0}},
+    .field = {SHERD_FIELD(rotary_attributes, base, DOUBLE),
+              SHERD_FIELD(rotary_attributes, offset, INT64),
+              SHERD_FIELD(rotary_attributes, rotated, INT64),
+              SHERD_FIELD(rotary_attributes, interleaved, BOOL),
+              SHERD_FIELD(rotary_attributes, inverse, BOOL)},
+    .attributes = sizeof(rotary_attributes),
+    .whole = "w",
+    .linearity = SHERD_LINEAR,
+    .describe = describe,
+    .forward = rotate,
+    .backward = rotary_back,
+    .takes_pending = true,
+    .needs = {[X] = SHERD_NEEDS_OPERAND(POSITIONS)}};
+
+sherd_tensor *sherd_rotary(sherd_tensor *x, sherd_tensor *positions,
+                           const sherd_rotary_options *options)
+{
+    const sherd_rotary_options o = options ? *options : (sherd_rotary_options){0};
+    int64_t width = x && x->ndim == 4 ? x->shape[3] : 0;
+    rotary_attributes attributes = {.base = o.base != 0 ? o.base : 10000,
+                                    .offset = o.offset,
+                                    .rotated = o.rotated ? o.rotated : width,
+                                    .interleaved = o.interleaved};
+
+    return sherd_apply(&sherd__rotary_op, (sherd_tensor *[]){x, positions}, OPERANDS, &attributes);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of layers with options: see misuse.h. */
+#include <math.h>
+
+#include "misuse.h"
+#include "sherd/ops_layers.h"
+
+static sherd_tensor *numbers(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape)
+{
+    return sherd_constant(world, dtype, shape, ndim, 1);
+}
+
+#define OF(dtype, ...) \
+    numbers(m->world, dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
+#define F(...) OF(SHERD_F32, __VA_ARGS__)
+#define I(...) OF(SHERD_I32, __VA_ARGS__)
+
+static void computes(sherd_world *world)
+{
+    sherd_scope_begin(world);
+    sherd_tensor *logits = sherd_constant(world, SHERD_F32, (int64_t[]){3, 2}, 2, 0);
+    sherd_tensor *targets = sherd_constant(world, SHERD_I32, (int64_t[]){3}, 1, 1);
+    CHECK_NEAR(sherd_item(sherd_cross_entropy_with(logits, targets, NULL)), log(2.0), 1e-6);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+MISUSE(a_layer_of_nothing_is_nothing)
+{
+    ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
+    ANSWERS(!sherd_rotary(NULL, NULL, NULL));
+    ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
+}
+
+static sherd_tensor *loss(sherd_tensor *logits, sherd_tensor *targets,
+                          sherd_cross_entropy_options options)
+{
+    return sherd_cross_entropy_with(logits, targets, &options);
+}
+
+MISUSE(a_loss_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *logits = F(3, 4), *ids = I(3);
+    const sherd_cross_entropy_options none = {0};
+
+    FAILS(SHERD_EINVAL, loss(NUL(logits), ids, none));
+    FAILS(SHERD_EINVAL, loss(logits, NUL(ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(I(4), ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(OF(SHERD_I64, 3), ids), none));
+    FAILS(SHERD_EINVAL, loss(logits, BAD(F(3), ids), none));
+    FAILS(SHERD_EINVAL, loss(BAD(F(3), logits), ids, none));
+    FAILS(SHERD_EINVAL, loss(BAD(F(3, 1), logits), ids, none));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.weight = BAD(F(3), F(4))}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.weight = BAD(I(4), F(4))}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, ids, (sherd_cross_entropy_options){.label_smoothing = BAD(1.5, 0.5)}));
+    FAILS(
+        SHERD_EINVAL,
+        loss(logits, ids, (sherd_cross_entropy_options){.label_smoothing = BAD((double)NAN, 0.5)}));
+    FAILS(SHERD_EINVAL, loss(logits, ids,
+                             (sherd_cross_entropy_options){
+                                 .reduction = BAD((sherd_loss_reduction)7, SHERD_LOSS_SUM)}));
+    FAILS(SHERD_EINVAL,
+          loss(logits, F(3, 4), (sherd_cross_entropy_options){.has_ignored = BAD(true, false)}));
+    sherd_scope_end(m->world);
+}
+
+MISUSE(a_norm_has_a_good_weight)
+{
+    sherd_scope_begin(m->world);
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), F(BAD(3, 4)), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), OF(BAD(SHERD_F64, SHERD_F32), 4), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD((double)NAN, 1)));
+    sherd_scope_end(m->world);
+}
+
+static sherd_tensor *turned(sherd_tensor *x, sherd_tensor *positions, sherd_rotary_options options)
+{
+    return sherd_rotary(x, positions, &options);
+}
+
+MISUSE(a_rotation_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *x = F(2, 3, 1, 4);
+    const sherd_rotary_options none = {0};
+
+    FAILS(SHERD_EINVAL, sherd_rotary(NUL(x), I(3), NULL));
+    FAILS(SHERD_EINVAL, turned(BAD(F(3, 1, 4), x), NULL, none));
+    FAILS(SHERD_EINVAL, turned(BAD(F(2, 3, 1, 5), x), NULL, none));
+    FAILS(SHERD_EINVAL, turned(x, I(BAD(4, 3)), none));
+    FAILS(SHERD_EINVAL, turned(x, BAD(I(2, 3, 1), I(2, 3)), none));
+    FAILS(SHERD_EINVAL, turned(x, BAD(F(3), I(3)), none));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(3, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(-2, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.rotated = BAD(6, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD(-2, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, NULL, (sherd_rotary_options){.base = BAD((double)NAN, 2)}));
+    FAILS(SHERD_EINVAL, turned(x, I(3), (sherd_rotary_options){.offset = BAD(1, 0)}));
+    sherd_scope_end(m->world);
+}
+
+static sherd_tensor *attended(sherd_tensor *q, sherd_tensor *k, sherd_attention_options options)
+{
+    return sherd_attention(q, k, k, &options);
+}
+
+MISUSE(attention_has_good_options)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *q = F(2, 3, 4, 2), *k = F(2, 3, 2, 2), *out, *sums;
+    sherd_generator g = sherd_generator_named("g");
+    const sherd_attention_options none = {0};
+
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 3, 2), k), none));
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 8, 2), k), none));
+    FAILS(SHERD_EINVAL, attended(q, BAD(F(2, 3, 0, 2), k), none));
+    FAILS(SHERD_EINVAL, sherd_attention(q, k, NUL(k), NULL));
+    FAILS(SHERD_EINVAL, sherd_attention(q, k, BAD(q, k), NULL));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = F(BAD(2, 3), 3)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = F(BAD(2, 4), 3, 3)}));
+    FAILS(SHERD_EINVAL, attended(q, k, (sherd_attention_options){.mask = BAD(I(3, 3), F(3, 3))}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.mask = BAD(F(1, 1, 1, 3, 3), F(1, 1, 3, 3))}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = BAD(1, 0.5), .generator = &g}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = BAD(-0.5, 0.5), .generator = &g}));
+    FAILS(SHERD_EINVAL,
+          attended(q, k, (sherd_attention_options){.dropout = 0.5, .generator = NUL(&g)}));
+    FAILS(SHERD_EINVAL,
+          attended(q, BAD(F(2, 5, 2, 2), k), (sherd_attention_options){.causal = true}));
+    FAILS(SHERD_EINVAL, sherd_attention_with(&out, &sums, q, q, NUL(q), NULL));
+    CHECK(sherd_tensor_failed(out) == m->wrong && sherd_tensor_failed(sums) == m->wrong);
+    sherd_scope_end(m->world);
+}
+
+#define ROW(name)   \
+    {               \
+        TEST(name), \
+        {           \
+            1, 2    \
+        }           \
+    }
+
+static const check_test tests[] = {
+    ROW(a_layer_of_nothing_is_nothing), ROW(a_loss_has_good_options),
+    ROW(attention_has_good_options),    ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),
+};
+CHECK_MAIN(tests)
