@@ -13,6 +13,7 @@
 #include "sherd/autograd.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
+#include "sherd/ops_shape.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"

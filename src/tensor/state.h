@@ -53,7 +53,4 @@ sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 /* Give up all that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd_tensor *t);
 
-/* Set every local element. The value must fit the dtype. */
-void sherd__fill(sherd_tensor *t, double value);
-
 #endif

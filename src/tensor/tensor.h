@@ -141,6 +141,8 @@ sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
 /* A plain tensor that does not vary and takes its memory when its data is first needed. */
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values);
+/* Set every local element of a tensor just made here. The value must fit the dtype. */
+void sherd__fill(sherd_tensor *t, double value);
 /* Fill a tensor just made here, any box of the whole. */
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
 /* What ranks that draw the same must agree on. */
