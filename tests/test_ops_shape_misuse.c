@@ -12,6 +12,7 @@ static const int order[] = {1, 0}, twice[] = {1, 1};
 typedef struct things {
     sherd_tensor *plain, *spread; /* [4,4] */
     sherd_tensor *ids;            /* i32 [4] */
+    sherd_tensor *places, *three; /* i32 [4,4] and [3,4] */
     sherd_tensor *failed;
 } things;
 
@@ -28,6 +29,10 @@ static things make(sherd_world *world)
     t.plain = sherd_constant(world, SHERD_F32, square, 2, 1);
     t.spread = sherd_constant_on(rows, SHERD_F32, 1);
     t.ids = sherd_constant(world, SHERD_I32, &four, 1, 0);
+    t.places = sherd_constant_on(rows, SHERD_I32, 3);
+    t.three = sherd_narrow(t.places, 0, 0, 3);
+    CHECK_OK(
+        sherd_world_check(world)); /* what is raised next must not stop a rank that is still here */
     t.failed = sherd_add(t.spread, NULL);
     CHECK(sherd_tensor_failed(t.failed));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
@@ -58,7 +63,11 @@ static void computes(sherd_world *world)
             sherd_clone(a), sherd_detach(a), sherd_slice(a, 0, 0, 1, 1), sherd_narrow(a, 0, 0, 1), \
             sherd_select(a, 0, 0), sherd_pad(a, ones, ones, 0), sherd_cat(LIST(a), 1, 0),          \
             sherd_stack(LIST(a), 1, 0), sherd_flip(a, order, 1), sherd_roll(a, 1, 0),              \
-            sherd_repeat(a, square, 2), sherd_tile(a, square, 2),                                  \
+            sherd_repeat(a, square, 2), sherd_tile(a, square, 2), sherd_index_select(a, 0, a),     \
+            sherd_gather(a, 0, a), sherd_scatter(a, 0, a, a), sherd_scatter_fill(a, 0, a, 1),      \
+            sherd_scatter_add(a, 0, a, a), sherd_sort(a, 0, true, NULL),                           \
+            sherd_topk(a, 1, 0, true, NULL), sherd_cumsum(a, 0), sherd_tril(a, 0),                 \
+            sherd_triu(a, 0),                                                                      \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -159,6 +168,43 @@ MISUSE(what_is_joined_must_fit)
     FAILS(SHERD_EINVAL, sherd_tile(a, BAD(back, ones), 2));
 }
 
+MISUSE(an_index_must_be_one)
+{
+    things t = make(m->world);
+    sherd_tensor *a = t.spread, *at = t.places;
+
+    FAILS(SHERD_EINVAL, sherd_index_select(a, 0, NUL(t.ids)));
+    FAILS(SHERD_EINVAL, sherd_index_select(a, 0, BAD(at, t.ids)));
+    FAILS(SHERD_EINVAL, sherd_index_select(a, 0, BAD(t.plain, t.ids)));
+    FAILS(SHERD_EINVAL, sherd_index_select(a, BAD(2, 0), t.ids));
+    FAILS(SHERD_EINVAL, sherd_gather(a, 0, NUL(at)));
+    FAILS(SHERD_EINVAL, sherd_gather(a, BAD(-3, 0), at));
+    FAILS(SHERD_EINVAL, sherd_gather(a, 0, BAD(t.ids, at)));
+    FAILS(SHERD_EINVAL, sherd_scatter(a, 0, NUL(at), a));
+    FAILS(SHERD_EINVAL, sherd_scatter(a, 0, at, NUL(a)));
+    FAILS(SHERD_EINVAL, sherd_scatter(a, BAD(2, 0), at, a));
+    FAILS(SHERD_EINVAL, sherd_scatter(a, 1, BAD(t.three, at), a));
+    FAILS(SHERD_EINVAL, sherd_scatter_fill(a, 0, NUL(at), 1));
+    FAILS(SHERD_EINVAL, sherd_scatter_add(a, 0, at, NUL(a)));
+    FAILS(SHERD_EINVAL, sherd_scatter_add(a, 0, at, BAD(t.places, a)));
+}
+
+MISUSE(a_whole_dim_must_be_there)
+{
+    things t = make(m->world);
+    sherd_tensor *a = t.spread, *at;
+
+    FAILS(SHERD_EINVAL, sherd_sort(a, BAD(2, 0), false, &at));
+    FAILS(SHERD_EINVAL, sherd_topk(a, BAD(5, 4), 0, true, &at));
+    FAILS(SHERD_EINVAL, sherd_topk(a, BAD(-1, 4), 0, true, &at));
+    ANSWERS(sherd_tensor_failed(at) && at);
+    FAILS(SHERD_EINVAL, sherd_topk(a, 1, BAD(-3, 0), true, NULL));
+    FAILS(SHERD_EINVAL, sherd_cumsum(a, BAD(2, 0)));
+    FAILS(SHERD_EINVAL, sherd_cumsum(BAD(sherd_cast(t.ids, SHERD_BOOL), t.ids), 0));
+    FAILS(SHERD_EINVAL, sherd_tril(BAD(t.ids, a), 0));
+    FAILS(SHERD_EINVAL, sherd_triu(BAD(t.ids, a), 0));
+}
+
 /* ---- what refusals say ----------------------------------------------------------------------- */
 
 typedef struct refusal {
@@ -184,7 +230,14 @@ WRONG(cat_dtypes, sherd_cat(LIST(sherd_flatten(a, 0, 1), ids), 2, 0))
 WRONG(unflatten_sizes, sherd_unflatten(a, 1, (const int64_t[]){3, -1}, 2))
 WRONG(pad_value, sherd_pad(ids, (const int64_t[]){1}, (const int64_t[]){0}, 0.5))
 
+WRONG(select_dims, sherd_index_select(a, 0, sherd_cast(a, SHERD_I32)))
+WRONG(topk_many, sherd_topk(a, 5, 1, true, NULL))
+WRONG(tril_row, sherd_tril(ids, 0))
+
 static const refusal refusals[] = {
+    {select_dims, "sherd_index_select: index must have 1 dim: a is f32[4,4], index is i32[4,4]"},
+    {topk_many, "sherd_topk: 5 of the 4 elements of dim 1: a is f32[4,4]"},
+    {tril_row, "sherd_tril: a must have at least 2 dims: a is i32[4]"},
     {slice_dim, "sherd_slice: no dim 2: a is f32[4,4]"},
     {slice_step, "sherd_slice: a step of -1: it must be 1 or more: a is f32[4,4]"},
     {narrow_long, "sherd_narrow: 3 indices from 2 on do not fit in dim 0 of size 4: a is f32[4,4]"},
@@ -219,6 +272,8 @@ static const check_test tests[] = {
     {TEST(a_shape_must_fit), {1, 2}},
     {TEST(a_part_must_be_there), {1, 2, 3}},
     {TEST(what_is_joined_must_fit), {1, 2, 3}},
+    {TEST(an_index_must_be_one), {1, 2, 3}},
+    {TEST(a_whole_dim_must_be_there), {1, 2, 3}},
     {TEST(a_refusal_says_what_is_wrong), {1}},
 };
 CHECK_MAIN(tests)

@@ -145,6 +145,87 @@ SHERD_API sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *time, int c
 /** As sherd_repeat; dims before those that have a number stay as they are. @collective as there @shapes time: int64_t[count] @owns scope @errors as there */
 SHERD_API sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *time, int count);
 
+/* ---- by index: i32 tensors of numbers in [0, size of the dim) ------------------------------- */
+
+/**
+ * Some indices of a dim, in any order: `index` [n]. Of a sharded dim each rank takes what it has, and the result is a pending
+ * sum; or the dim is made whole, where that is less to move.
+ *
+ * @collective only if something must move
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, an index outside of it
+ */
+SHERD_API sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index);
+
+/**
+ * y[.., j, ..] = a[.., index[.., j, ..], ..] along a dim: as many dims as `a`, in the others at most its sizes. A sharded dim
+ * as in sherd_index_select.
+ *
+ * @collective only if something must move
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, an index outside of it
+ */
+SHERD_API sherd_tensor *sherd_gather(sherd_tensor *a, int dim, sherd_tensor *index);
+
+/**
+ * `a` with y[.., index[.., j, ..], ..] = source[.., j, ..] along a dim; of several at one place the last one counts, and
+ * it alone gets the gradient. Other dims of the index have the sizes of `a`, those of the source at least these. (PyTorch
+ * says nothing of several at one place, and gives the gradient to all of them.)
+ *
+ * @collective only if something must move: the index is made whole along the dim, the rest may be sharded
+ * @owns       scope
+ * @errors     see ops.h; EINVAL no such dim, an index outside of it
+ */
+SHERD_API sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index,
+                                      sherd_tensor *source);
+/** The same with one value. @collective as sherd_scatter @owns scope @errors as sherd_scatter */
+SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index,
+                                           double value);
+
+/**
+ * `a` with y[.., index[.., j, ..], ..] += source[.., j, ..] along a dim. An index that is sharded along the dim gives a
+ * pending sum, in which `a` counts once.
+ *
+ * @collective only if something must move
+ * @numerics   in order of j; 16 bits add up in f32
+ * @owns       scope
+ * @errors     as sherd_scatter
+ */
+SHERD_API sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index,
+                                          sherd_tensor *source);
+
+/* ---- of whole dims: a sharded one is gathered, or its shards go to another dim -------------- */
+
+/**
+ * A dim in order, and where its elements were: equal ones keep their order, NaN is the largest.
+ *
+ * @collective only if the dim is sharded
+ * @shapes     indices: where the i32 result goes; NULL = not wanted
+ * @owns       scope, both
+ * @errors     see ops.h; EINVAL no such dim
+ */
+SHERD_API sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending,
+                                   sherd_tensor **indices);
+
+/**
+ * The k largest (or smallest) elements of a dim in order, and where they are; of equal ones the first.
+ *
+ * @collective only if the dim is sharded
+ * @shapes     indices: where the i32 result goes; NULL = not wanted
+ * @owns       scope, both
+ * @errors     see ops.h; EINVAL no such dim, or fewer elements than k
+ */
+SHERD_API sherd_tensor *sherd_topk(sherd_tensor *a, int64_t k, int dim, bool largest,
+                                   sherd_tensor **indices);
+
+/** Running sums of a dim. A pending sum stays pending; integers keep their dtype. @collective only if the dim is sharded @numerics f32 and 16 bits add up in f64, in order @owns scope @errors see ops.h; EINVAL no such dim, bool */
+SHERD_API sherd_tensor *sherd_cumsum(sherd_tensor *a, int dim);
+
+/** Zeroes above a diagonal of the last two dims (0: the main one, 1: the next above). Nothing moves. @local @owns scope @errors see ops.h; EINVAL fewer than two dims */
+SHERD_API sherd_tensor *sherd_tril(sherd_tensor *a, int64_t diagonal);
+/** Zeroes below a diagonal of the last two dims. Nothing moves. @local @owns scope @errors as sherd_tril */
+SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
+
 SHERD_END
 
 #endif

@@ -58,6 +58,13 @@ sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigne
 sherd_tensor *sherd__embed(sherd_tensor *t, int dim, int64_t n, sherd__part part,
                            const sherd_layout *like);
 
+/*
+ * In backward: the gradient of operand 0 of the node, of which the elements `index` along a dim were taken (index [n] if
+ * `flat`), from that of the result.
+ */
+sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
+                                 bool flat);
+
 /* In describe: the letters of operand 0 that are in call->rule ("a*c") become a rule ("a*c->a*c"). */
 void sherd__finish_rule(sherd_call *call);
 
