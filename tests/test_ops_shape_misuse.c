@@ -67,7 +67,8 @@ static void computes(sherd_world *world)
             sherd_gather(a, 0, a), sherd_scatter(a, 0, a, a), sherd_scatter_fill(a, 0, a, 1),      \
             sherd_scatter_add(a, 0, a, a), sherd_sort(a, 0, true, NULL),                           \
             sherd_topk(a, 1, 0, true, NULL), sherd_cumsum(a, 0), sherd_tril(a, 0),                 \
-            sherd_triu(a, 0),                                                                      \
+            sherd_triu(a, 0), sherd_add_to(a, a), sherd_mul_by(a, a), sherd_copy_from(a, a),       \
+            sherd_fill(a, 0),                                                                      \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -205,6 +206,24 @@ MISUSE(a_whole_dim_must_be_there)
     FAILS(SHERD_EINVAL, sherd_triu(BAD(t.ids, a), 0));
 }
 
+/* A new tensor for each line: where not all ranks have written one, all have lost it. */
+MISUSE(what_is_written_must_fit)
+{
+    things t = make(m->world);
+    const sherd_layout *rows = sherd_tensor_layout(t.spread);
+    sherd_tensor *b = t.plain;
+
+#define NEW(dtype) sherd_constant_on(rows, dtype, 1)
+    FAILS(SHERD_EINVAL, sherd_add_to(NUL(NEW(SHERD_F32)), b));
+    FAILS(SHERD_EINVAL, sherd_add_to(NEW(SHERD_F32), NUL(b)));
+    FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), NUL(b)));
+    FAILS(SHERD_EINVAL, sherd_mul_by(NEW(SHERD_F32), BAD(t.ids, b)));
+    FAILS(SHERD_EINVAL, sherd_copy_from(NEW(SHERD_F32), NUL(b)));
+    FAILS(SHERD_EINVAL, sherd_copy_from(BAD(t.three, NEW(SHERD_F32)), b));
+    FAILS(SHERD_EINVAL, sherd_copy_from(BAD(b, NEW(SHERD_F32)), t.spread));
+    FAILS(SHERD_EINVAL, sherd_fill(NEW(SHERD_I32), BAD(0.5, 1)));
+}
+
 /* ---- what refusals say ----------------------------------------------------------------------- */
 
 typedef struct refusal {
@@ -274,6 +293,7 @@ static const check_test tests[] = {
     {TEST(what_is_joined_must_fit), {1, 2, 3}},
     {TEST(an_index_must_be_one), {1, 2, 3}},
     {TEST(a_whole_dim_must_be_there), {1, 2, 3}},
+    {TEST(what_is_written_must_fit), {1, 2, 3}},
     {TEST(a_refusal_says_what_is_wrong), {1}},
 };
 CHECK_MAIN(tests)

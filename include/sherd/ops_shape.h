@@ -226,6 +226,24 @@ SHERD_API sherd_tensor *sherd_tril(sherd_tensor *a, int64_t diagonal);
 /** Zeroes below a diagonal of the last two dims. Nothing moves. @local @owns scope @errors as sherd_tril */
 SHERD_API sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal);
 
+/* ---- in place ------------------------------------------------------------------------------- */
+
+/*
+ * These write into the storage of `a` and return `a`: all views of it change. What is written moves to where `a` lies, and
+ * broadcasts to its shape; a pending sum is written so that the sum changes as it says. No gradient flows through a
+ * write: while the tape records, a leaf that wants a gradient, or any tensor through which one flows, is refused; and
+ * a backward that needs what the storage held before says that it was written.
+ */
+
+/** a += b. @collective only if `b` must move; waits until peers have read `a` @owns `a` itself @errors see ops.h; EINVAL a gradient would be lost, a stretched view; ENOTSUP `a` is pending by another reduction than a sum */
+SHERD_API sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b);
+/** a *= b; `a` may be pending by an average too. @collective as sherd_add_to @owns `a` itself @errors as sherd_add_to */
+SHERD_API sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b);
+/** a = b, cast to the dtype of `a`. @collective as sherd_add_to @owns `a` itself @errors as sherd_add_to */
+SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
+/** Each element of `a` = value. @local waits until peers have read `a` @owns `a` itself @errors as sherd_add_to; EINVAL a value that the dtype can not hold */
+SHERD_API sherd_tensor *sherd_fill(sherd_tensor *a, double value);
+
 SHERD_END
 
 #endif

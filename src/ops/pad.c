@@ -23,26 +23,13 @@ static sherd__part part_of(const frame *f, int d, int64_t count)
     return (sherd__part){f->start[d], f->step[d], count};
 }
 
-/* Whether an element can hold the value: integers are not rounded. */
-static bool holds(sherd_dtype dtype, double value)
-{
-    unsigned char element[8];
-    double back = 0;
-
-    if (sherd__has_fractions(dtype))
-        return true;
-    sherd__cast(dtype, SHERD_F64, 1, element, &value);
-    sherd__cast(SHERD_F64, dtype, 1, &back, element);
-    return back == value;
-}
-
 static const char *describe(sherd_call *call)
 {
     const frame *f = call->attributes;
     const sherd_tensor *a = call->in[0];
     static const char any[] = "********";
 
-    if (!holds(a->dtype, f->value))
+    if (!sherd__holds(a->dtype, f->value))
         return sherd_call_reason(call, "%g is no %s", f->value, sherd_dtype_name(a->dtype));
     snprintf(call->rule, sizeof call->rule, "%.*s%s->%.*s", a->ndim, any,
              call->op->operand[LIKE].name ? ",..." : "", a->ndim, any);

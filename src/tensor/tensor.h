@@ -64,6 +64,7 @@ struct sherd_tensor {
     sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
     /* of the source's storage when it moved: set by every move, also where moved_from is not */
     int64_t moved_version;
+    int64_t moved_as; /* the version of its own storage then: written since, it is another tensor */
     void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
     char *text;                      /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
@@ -164,6 +165,8 @@ void *sherd__fresh(sherd_tensor *t);
  * must be a function of values that vary no more.
  */
 void *sherd__mutable(sherd_tensor *t);
+/* The same of a view of any strides: its first element. */
+void *sherd__mutable_view(sherd_tensor *t);
 bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, else a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
