@@ -10,6 +10,7 @@
 #include "sherd/layout.h"
 #include "sherd/plan.h"
 #include "sherd/tensor.h"
+#include "sherd/values.h"
 #include "sherd/autograd.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"

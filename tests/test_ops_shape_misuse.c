@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Misuse of operators on shape and index: see misuse.h. And what their refusals say. */
+#include <math.h>
+
 #include "misuse.h"
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
+#include "sherd/values.h"
 
 static const int64_t square[] = {4, 4}, back[] = {-6, 0}, ones[] = {1, 1}, row[] = {4, 1};
 static const int order[] = {1, 0}, twice[] = {1, 1};
@@ -224,6 +227,39 @@ MISUSE(what_is_written_must_fit)
     FAILS(SHERD_EINVAL, sherd_fill(NEW(SHERD_I32), BAD(0.5, 1)));
 }
 
+MISUSE(what_counts_is_made_of_good_numbers)
+{
+    const sherd_layout *two = sherd_tensor_layout(make(m->world).spread), *one = NULL;
+    sherd_generator g = sherd_generator_named("g");
+    sherd_world *w = m->world;
+
+    CHECK_OK(sherd_layout_parse_placements(&one, sherd_layout_mesh(two), 1, square, "S(0)", NULL));
+    ANSWERS(!sherd_arange(NULL, SHERD_F32, 0, 1, 1) && !sherd_arange_on(NULL, SHERD_F32, 0, 1));
+    ANSWERS(!sherd_linspace(NULL, SHERD_F32, 0, 1, 2) && !sherd_eye(NULL, SHERD_F32, 1, 1));
+    ANSWERS(!sherd_linspace_on(NULL, SHERD_F32, 0, 1) && !sherd_eye_on(NULL, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_arange(w, BAD(SHERD_BOOL, SHERD_F32), 0, 1, 1));
+    FAILS(SHERD_EINVAL, sherd_arange(w, BAD(SHERD_DTYPE_NONE, SHERD_F32), 0, 1, 1));
+    FAILS(SHERD_EINVAL, sherd_arange(w, SHERD_F32, 0, 1, BAD(0, 1)));
+    FAILS(SHERD_EINVAL, sherd_arange(w, SHERD_F32, BAD((double)NAN, 0), 1, 1));
+    FAILS(SHERD_ELIMIT, sherd_arange(w, SHERD_F32, 0, BAD((double)INFINITY, 1), 1));
+    FAILS(SHERD_EINVAL, sherd_arange_on(BAD(two, one), SHERD_F32, 0, 1));
+    FAILS(SHERD_EINVAL, sherd_arange_on(one, SHERD_U8, BAD(-1, 0), 1));
+    FAILS(SHERD_EINVAL, sherd_linspace(w, BAD(SHERD_I32, SHERD_F32), 0, 1, 2));
+    FAILS(SHERD_EINVAL, sherd_linspace(w, SHERD_F32, 0, 1, BAD(-1, 2)));
+    FAILS(SHERD_EINVAL, sherd_linspace_on(BAD(two, one), SHERD_F32, 0, 1));
+    FAILS(SHERD_EINVAL, sherd_eye(w, SHERD_F32, BAD(-1, 2), 2));
+    FAILS(SHERD_EINVAL, sherd_eye_on(BAD(one, two), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_eye_on(two, BAD((sherd_dtype)99, SHERD_F32)));
+    FAILS(SHERD_EINVAL,
+          sherd_random(w, SHERD_F32, square, 2, sherd_xavier_uniform(NUL(square), 2, 1), &g));
+    FAILS(SHERD_EINVAL,
+          sherd_random(w, SHERD_F32, square, 2, sherd_xavier_normal(square, BAD(1, 2), 1), &g));
+    FAILS(SHERD_EINVAL,
+          sherd_random(w, SHERD_F32, square, 2, sherd_kaiming_uniform(square, BAD(-1, 2), 1), &g));
+    FAILS(SHERD_EINVAL,
+          sherd_random_on(two, SHERD_F32, sherd_kaiming_normal(NUL(square), 2, 1), &g));
+}
+
 /* ---- what refusals say ----------------------------------------------------------------------- */
 
 typedef struct refusal {
@@ -294,6 +330,7 @@ static const check_test tests[] = {
     {TEST(an_index_must_be_one), {1, 2, 3}},
     {TEST(a_whole_dim_must_be_there), {1, 2, 3}},
     {TEST(what_is_written_must_fit), {1, 2, 3}},
+    {TEST(what_counts_is_made_of_good_numbers), {1, 2}},
     {TEST(a_refusal_says_what_is_wrong), {1}},
 };
 CHECK_MAIN(tests)

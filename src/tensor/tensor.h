@@ -6,11 +6,20 @@
 #include "sherd/tensor.h"
 #include "world/world.h"
 
-/* What elements hold, each a function of its row-major number in the whole tensor: so any box can be made alone. */
+typedef enum sherd__values_kind {
+    SHERD__CONSTANT, /* start */
+    SHERD__DRAWN,    /* from the distribution, by the key */
+    SHERD__STEPS,    /* start + i step */
+    SHERD__BETWEEN,  /* the i-th of `count` from start to end, both there */
+    SHERD__DIAGONAL  /* of rows of `count`: 1 where row and column are one, else 0 */
+} sherd__values_kind;
+
+/* What elements hold, each a function of its row-major number i in the whole tensor: so any box can be made alone. */
 typedef struct sherd__values {
     sherd_dtype dtype;
-    bool drawn; /* from the distribution, by the key; else all hold `constant` */
-    double constant;
+    sherd__values_kind kind;
+    double start, step, end;
+    int64_t count;
     sherd_distribution distribution;
     sherd__key key;
 } sherd__values;
