@@ -113,7 +113,8 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
         memcpy(view->local, box.size, sizeof view->local);
     }
     view->count = is_outside(view) ? 0 : sherd__local_count(view, 0, ndim);
-    sherd__row_major(ndim, view->local, view->stride);
+    if (view->count > 0)
+        sherd__row_major(ndim, view->local, view->stride);
     return view;
 }
 
