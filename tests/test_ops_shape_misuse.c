@@ -8,7 +8,7 @@
 #include "sherd/values.h"
 
 static const int64_t square[] = {4, 4}, back[] = {-6, 0}, ones[] = {1, 1}, row[] = {4, 1};
-static const int order[] = {1, 0}, twice[] = {1, 1};
+static const int order[] = {1, 0}, twice[] = {1, 1}, three_dims[] = {0, 1, 0};
 
 #define LIST(...) ((sherd_tensor *[]){__VA_ARGS__})
 
@@ -163,7 +163,7 @@ MISUSE(what_is_joined_must_fit)
     FAILS(SHERD_EINVAL, sherd_stack(LIST(a, BAD(sherd_narrow(a, 1, 0, 1), a)), 2, 0));
     FAILS(SHERD_EINVAL, sherd_flip(a, BAD(twice, order), 2));
     FAILS(SHERD_EINVAL, sherd_flip(a, NUL(order), 2));
-    FAILS(SHERD_EINVAL, sherd_flip(a, order, BAD(3, 2)));
+    FAILS(SHERD_EINVAL, sherd_flip(a, three_dims, BAD(3, 2)));
     FAILS(SHERD_EINVAL, sherd_roll(a, 1, BAD(2, 0)));
     FAILS(SHERD_EINVAL, sherd_repeat(a, square, BAD(1, 2)));
     FAILS(SHERD_EINVAL, sherd_repeat(a, BAD(back, ones), 2));

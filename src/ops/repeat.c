@@ -21,7 +21,7 @@ static some_dims dims_from(const int *dims, int count)
 {
     some_dims s = {.count = !dims && count > 0 ? SHERD_MAX_DIMS + 1 : count};
 
-    for (int i = 0; dims && i < s.count && i < SHERD_MAX_DIMS; i++)
+    for (int i = 0; dims && s.count <= SHERD_MAX_DIMS && i < s.count; i++)
         s.dim[i] = dims[i];
     return s;
 }
@@ -263,7 +263,7 @@ sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *time, int count)
     int missing = sherd_tensor_failed(a) ? 0 : count - a->ndim;
     sherd_tensor *y = a;
 
-    for (int d = 0; d < t.count && d < SHERD_MAX_DIMS; d++)
+    for (int d = 0; t.count <= SHERD_MAX_DIMS && d < t.count; d++)
         t.time[d] = time[d];
     for (int d = 0; d < missing && t.count <= SHERD_MAX_DIMS && t.count > 0; d++)
         y = sherd_unsqueeze(y, 0);

@@ -18,12 +18,17 @@ typedef struct range {
 static const char *describe_flatten(sherd_call *call)
 {
     const range *dims = call->attributes;
-    int ndim = call->in[0]->ndim, from = sherd__dim_of(dims->from, ndim ? ndim : 1);
-    int to = sherd__dim_of(dims->to, ndim ? ndim : 1);
+    const sherd_tensor *a = call->in[0];
+    int ndim = a->ndim ? a->ndim : 1;
+    int from = sherd__dim_of(dims->from, ndim), to = sherd__dim_of(dims->to, ndim);
+    int64_t merged = 1;
 
-    return from >= 0 && from <= to
-               ? NULL
-               : sherd_call_reason(call, "no dims %d to %d", dims->from, dims->to);
+    if (from < 0 || from > to)
+        return sherd_call_reason(call, "no dims %d to %d", dims->from, dims->to);
+    for (int d = from; d <= to && d < a->ndim; d++)
+        if (!sherd__mul(merged, a->shape[d], &merged))
+            return "the dims together would have 2^62 indices or more";
+    return NULL;
 }
 
 static bool flatten(sherd_call *call)
@@ -139,7 +144,7 @@ sherd_tensor *sherd_unflatten(sherd_tensor *a, int dim, const int64_t *sizes, in
 {
     split wanted = {.dim = dim, .count = sizes ? count : -1};
 
-    for (int i = 0; i < wanted.count && i < SHERD_MAX_DIMS; i++)
+    for (int i = 0; wanted.count <= SHERD_MAX_DIMS && i < wanted.count; i++)
         wanted.size[i] = sizes[i];
     return sherd_apply(&sherd__unflatten_op, &a, 1, &wanted);
 }

@@ -111,7 +111,7 @@ sherd_tensor *sherd_permute(sherd_tensor *a, const int *dims, int count)
 {
     order want = {.ndim = count && !dims ? -1 : count};
 
-    for (int d = 0; d < want.ndim && d < SHERD_MAX_DIMS; d++)
+    for (int d = 0; want.ndim <= SHERD_MAX_DIMS && d < want.ndim; d++)
         want.dim[d] = dims[d];
     return sherd_apply(&sherd__permute_op, &a, 1, &want);
 }
@@ -281,7 +281,7 @@ sherd_tensor *sherd_expand(sherd_tensor *a, const int64_t *shape, int ndim)
 {
     sizes want = {.ndim = ndim && !shape ? -1 : ndim};
 
-    for (int d = 0; d < want.ndim && d < SHERD_MAX_DIMS; d++)
+    for (int d = 0; want.ndim <= SHERD_MAX_DIMS && d < want.ndim; d++)
         want.shape[d] = shape[d];
     return sherd_apply(&sherd__expand_op, &a, 1, &want);
 }

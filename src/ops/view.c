@@ -411,7 +411,7 @@ sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
 {
     view_attributes wanted = {.ndim = ndim && !shape ? -1 : ndim};
 
-    for (int d = 0; d < wanted.ndim && d < SHERD_MAX_DIMS; d++)
+    for (int d = 0; wanted.ndim <= SHERD_MAX_DIMS && d < wanted.ndim; d++)
         wanted.shape[d] = shape[d];
     if (a && !sherd_tensor_failed(a) && ndim == a->ndim &&
         !(a->layout && sherd__alarmed(a->world)) &&
