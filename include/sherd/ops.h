@@ -17,6 +17,7 @@
 #ifndef SHERD_OPS_H
 #define SHERD_OPS_H
 
+#include "ops_shape.h"
 #include "tensor.h"
 
 SHERD_BEGIN
@@ -106,9 +107,6 @@ SHERD_API sherd_tensor *sherd_mean(sherd_tensor *a);
  * @errors     see above
  */
 SHERD_API sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim);
-
-/** Dims p and q exchanged; a view. @local @owns scope; shares the storage @errors EINVAL no such dim */
-SHERD_API sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q);
 
 /* ---- layers as functions -------------------------------------------------------------------- */
 

@@ -109,23 +109,54 @@ typedef struct sherd_generator {
 /** A generator at its first call; NULL is "". @local @errors none */
 SHERD_API sherd_generator sherd_generator_named(const char *name);
 
-/* What to draw. A plain value; make one with sherd_normal or sherd_uniform. */
+typedef enum sherd_draw {
+    SHERD_DRAW_UNIFORM = 0, /* [a, b) */
+    SHERD_DRAW_NORMAL,      /* mean a, standard deviation b */
+    SHERD_DRAW_TRUNCATED,   /* the same within [low, high] */
+    SHERD_DRAW_INTEGERS,    /* a, a + 1, ... below b */
+    SHERD_DRAW_BERNOULLI    /* 1 with probability a, else 0 */
+} sherd_draw;
+
+/* What to draw. A plain value; make one with the functions below, or with those of values.h. */
 typedef struct sherd_distribution {
-    bool normal; /* else uniform */
-    double a, b; /* mean and standard deviation; or the range [a, b) */
+    sherd_draw kind;
+    double a, b;
+    double low, high; /* of SHERD_DRAW_TRUNCATED */
 } sherd_distribution;
 
 /** Normal numbers. @local @errors none */
 static inline sherd_distribution sherd_normal(double mean, double deviation)
 {
-    sherd_distribution d = {true, mean, deviation};
+    sherd_distribution d = {SHERD_DRAW_NORMAL, mean, deviation, 0, 0};
     return d;
 }
 
 /** Uniform numbers in [low, high). @local @errors none */
 static inline sherd_distribution sherd_uniform(double low, double high)
 {
-    sherd_distribution d = {false, low, high};
+    sherd_distribution d = {SHERD_DRAW_UNIFORM, low, high, 0, 0};
+    return d;
+}
+
+/** Normal numbers of which those outside of [low, high] are drawn again. @local @errors none */
+static inline sherd_distribution sherd_truncated_normal(double mean, double deviation, double low,
+                                                        double high)
+{
+    sherd_distribution d = {SHERD_DRAW_TRUNCATED, mean, deviation, low, high};
+    return d;
+}
+
+/** Integers in [low, high), at most 2^32 of them; for any dtype that holds them. @local @errors none */
+static inline sherd_distribution sherd_integers(int64_t low, int64_t high)
+{
+    sherd_distribution d = {SHERD_DRAW_INTEGERS, (double)low, (double)high, 0, 0};
+    return d;
+}
+
+/** 1 with probability p, else 0; for any dtype. @local @errors none */
+static inline sherd_distribution sherd_bernoulli(double p)
+{
+    sherd_distribution d = {SHERD_DRAW_BERNOULLI, p, 0, 0, 0};
     return d;
 }
 
@@ -134,10 +165,11 @@ static inline sherd_distribution sherd_uniform(double low, double high)
  *
  * @local
  * @shapes   shape: int64_t[ndim]
- * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller; rounded to nearest, so that in 16 bits
- *           a uniform number may be the upper end of its range
+ * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller, truncated ones by the inverse of
+ *           their distribution; rounded to nearest, so that in 16 bits a uniform number may be the upper end of its range
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype without fractions, a negative size, no generator; ELIMIT; ENOMEM
+ * @errors   EINVAL a dtype that can not hold what is drawn (fractions, unless integers or bernoulli are), a distribution that is
+ *           none, a negative size, no generator; ELIMIT; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                      int ndim, sherd_distribution distribution,
@@ -153,7 +185,7 @@ SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, cons
  * @shapes   shape: int64_t[ndim]
  * @numerics as sherd_random
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype without fractions, a negative size, no generator; ELIMIT; ENOMEM. NULL for a NULL world
+ * @errors   as sherd_random. NULL for a NULL world
  */
 SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype,
                                            const int64_t *shape, int ndim,
@@ -166,7 +198,7 @@ SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype
  * @local
  * @numerics as sherd_random
  * @owns     the result belongs to the scope
- * @errors   EINVAL a dtype without fractions, a pending reduction, no generator; ENOMEM
+ * @errors   as sherd_random; EINVAL a pending reduction
  */
 SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
                                         sherd_distribution distribution,

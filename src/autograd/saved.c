@@ -122,7 +122,7 @@ static bool keeps_source(const sherd_tensor *t)
     return source && source->storage && source->layout && t->layout &&
            source->layout->pending_axes == 0 &&
            sherd__layout_sharers(source->layout) > sherd__layout_sharers(t->layout) &&
-           source->storage->version == t->moved_version;
+           source->storage->version == t->moved_version && t->storage->version == t->moved_as;
 }
 
 static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)

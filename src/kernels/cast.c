@@ -152,3 +152,15 @@ void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *
         }
     }
 }
+
+bool sherd__holds(sherd_dtype dtype, double value)
+{
+    unsigned char element[8];
+    double back = 0;
+
+    if (sherd__has_fractions(dtype))
+        return true;
+    sherd__cast(dtype, SHERD_F64, 1, element, &value);
+    sherd__cast(SHERD_F64, dtype, 1, &back, element);
+    return back == value;
+}

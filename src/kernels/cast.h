@@ -3,6 +3,7 @@
 #ifndef SHERD__CAST_H
 #define SHERD__CAST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sherd/dtype.h"
@@ -14,5 +15,8 @@
  */
 void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
                  const void *src);
+
+/* Whether an element can hold a number: fractions are rounded, integers are not. */
+bool sherd__holds(sherd_dtype dtype, double value);
 
 #endif

@@ -1,34 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One of two elements each, as a mask says; any dtype, by its size. Bound by memory. */
-#include "kernels.h"
-#include "rows.h"
+/*
+ * Elements taken and put by index, their order, and running sums: see pick.h. What only copies knows elements by their
+ * size. Where the index is the same for a whole row, rows are copied.
+ */
+#include "pick.h"
 
-#define PICK(type)                                                         \
-    for (int64_t j = 0; j < r.n; j++)                                      \
-        ((type *)d)[j] = mask[r.at[0] + j * r.step[0]]                     \
-                             ? ((const type *)a)[r.at[1] + j * r.step[1]]  \
-                             : ((const type *)b)[r.at[2] + j * r.step[2]]; \
-    break;
+#include <math.h>
+#include <string.h>
 
-void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
-                     const uint8_t *mask, const int64_t *mask_stride, const void *a,
-                     const int64_t *a_stride, const void *b, const int64_t *b_stride)
+enum {
+    FEW = 64,  /* so many of a list are found without sorting it */
+    LANES = 32 /* columns that are added up side by side */
+};
+
+/* Which entry index (o, j, i) means; -1: none that is here. */
+static inline int64_t entry_at(const sherd__pick *p, int64_t o, int64_t j, int64_t i)
 {
-    sherd__rows r =
-        sherd__rows_of(ndim, size, 3, (const int64_t *[]){mask_stride, a_stride, b_stride});
-    char *d = dst;
+    int64_t at = p->index[p->flat ? j : (o * p->n + j) * p->inner + i] - p->first;
 
-    for (int64_t i = 0; i < r.rows; i++, sherd__rows_next(&r)) {
-        switch (element_bytes) {
-        case 1:
-            PICK(uint8_t)
-        case 2:
-            PICK(uint16_t)
-        case 4:
-            PICK(uint32_t)
-        default:
-            PICK(uint64_t)
+    return at >= 0 && at < p->entries ? at : -1;
+}
+
+static void gather_rows(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    size_t row = (size_t)p->inner * bytes;
+
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t j = 0; j < p->n; j++, dst += row) {
+            int64_t at = entry_at(p, o, j, 0);
+            if (at >= 0)
+                memcpy(dst, src + (size_t)(o * p->entries + at) * row, row);
+            else
+                memset(dst, 0, row);
         }
-        d += (size_t)r.n * element_bytes;
+}
+
+/* `bytes` is a constant in each caller. */
+static inline void gather_each(size_t bytes, const sherd__pick *p, char *dst, const char *src)
+{
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t j = 0; j < p->n; j++)
+            for (int64_t i = 0; i < p->inner; i++, dst += bytes) {
+                int64_t at = entry_at(p, o, j, i);
+                if (at >= 0)
+                    memcpy(dst, src + (size_t)((o * p->entries + at) * p->inner + i) * bytes,
+                           bytes);
+                else
+                    memset(dst, 0, bytes);
+            }
+}
+
+void sherd__gather(size_t bytes, const sherd__pick *p, void *dst, const void *src)
+{
+    if (p->flat && p->inner)
+        gather_rows(bytes, p, dst, src);
+    else if (bytes == 1)
+        gather_each(1, p, dst, src);
+    else if (bytes == 2)
+        gather_each(2, p, dst, src);
+    else if (bytes == 4)
+        gather_each(4, p, dst, src);
+    else
+        gather_each(8, p, dst, src);
+}
+
+static inline void scatter_each(size_t bytes, const sherd__pick *p, char *dst, const char *src,
+                                const char *value)
+{
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t j = 0; j < p->n; j++)
+            for (int64_t i = 0; i < p->inner; i++) {
+                int64_t at = entry_at(p, o, j, i);
+                const char *from =
+                    src ? src + (size_t)((o * p->n + j) * p->inner + i) * bytes : value;
+                if (at >= 0)
+                    memcpy(dst + (size_t)((o * p->entries + at) * p->inner + i) * bytes, from,
+                           bytes);
+            }
+}
+
+void sherd__scatter(size_t bytes, const sherd__pick *p, void *dst, const void *src,
+                    const void *value)
+{
+    if (bytes == 1)
+        scatter_each(1, p, dst, src, value);
+    else if (bytes == 2)
+        scatter_each(2, p, dst, src, value);
+    else if (bytes == 4)
+        scatter_each(4, p, dst, src, value);
+    else
+        scatter_each(8, p, dst, src, value);
+}
+
+void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const void *src,
+                        int32_t *winner)
+{
+    sherd__pick one = *p;
+    size_t row = (size_t)p->inner * bytes;
+
+    for (int64_t o = 0; o < p->outer; o++) {
+        one.outer = 1;
+        one.index = p->index + o * p->n * p->inner;
+        char *to = (char *)dst + (size_t)(o * p->n) * row;
+        sherd__gather(bytes, &one, to, (const char *)src + (size_t)(o * p->entries) * row);
+        for (int64_t j = 0; j < p->n; j++)
+            for (int64_t i = 0; i < p->inner; i++)
+                if (entry_at(&one, 0, j, i) >= 0)
+                    winner[entry_at(&one, 0, j, i) * p->inner + i] = (int32_t)j;
+        for (int64_t j = 0; j < p->n; j++)
+            for (int64_t i = 0; i < p->inner; i++) {
+                int64_t at = entry_at(&one, 0, j, i);
+                if (at >= 0 && winner[at * p->inner + i] != (int32_t)j)
+                    memset(to + (size_t)(j * p->inner + i) * bytes, 0, bytes);
+            }
     }
+}
+
+/* ---- by type --------------------------------------------------------------------------------- */
+
+#define T       float
+#define TOTAL   double
+#define NAME(x) f32_##x
+#include "pick_body.inc"
+
+#define T       double
+#define TOTAL   double
+#define NAME(x) f64_##x
+#include "pick_body.inc"
+
+#define T       int32_t
+#define TOTAL   uint64_t
+#define NAME(x) i32_##x
+#include "pick_body.inc"
+
+#define T       int64_t
+#define TOTAL   uint64_t
+#define NAME(x) i64_##x
+#include "pick_body.inc"
+
+#define T       uint8_t
+#define TOTAL   uint64_t
+#define NAME(x) u8_##x
+#include "pick_body.inc"
+
+void sherd__scatter_add(sherd_dtype dtype, const sherd__pick *p, void *dst, const void *src)
+{
+    if (dtype == SHERD_F32)
+        f32_scatter_add(p, dst, src);
+    else if (dtype == SHERD_F64)
+        f64_scatter_add(p, dst, src);
+    else if (dtype == SHERD_I32)
+        i32_scatter_add(p, dst, src);
+    else if (dtype == SHERD_I64)
+        i64_scatter_add(p, dst, src);
+    else
+        u8_scatter_add(p, dst, src);
+}
+
+/* Keys of at most 8 bytes, and two lists of indices. */
+int64_t sherd__order_scratch(int64_t n)
+{
+    return n * 16;
+}
+
+void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool descending,
+                  int32_t *index, const void *src, void *scratch)
+{
+    if (dtype == SHERD_F32)
+        f32_order(size, k, descending, index, src, scratch);
+    else if (dtype == SHERD_F64)
+        f64_order(size, k, descending, index, src, scratch);
+    else if (dtype == SHERD_I32)
+        i32_order(size, k, descending, index, src, scratch);
+    else if (dtype == SHERD_I64)
+        i64_order(size, k, descending, index, src, scratch);
+    else
+        u8_order(size, k, descending, index, src, scratch);
+}
+
+void sherd__running_sum(sherd_dtype dtype, const int64_t size[3], bool reverse, void *dst,
+                        const void *src)
+{
+    if (dtype == SHERD_F32)
+        f32_running_sum(size, reverse, dst, src);
+    else if (dtype == SHERD_F64)
+        f64_running_sum(size, reverse, dst, src);
+    else if (dtype == SHERD_I32)
+        i32_running_sum(size, reverse, dst, src);
+    else if (dtype == SHERD_I64)
+        i64_running_sum(size, reverse, dst, src);
+    else
+        u8_running_sum(size, reverse, dst, src);
 }

@@ -386,6 +386,10 @@ int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
 {
     int64_t n = 1;
 
+    /* Sizes beside a 0 may have no product. */
+    for (int i = first; i < end; i++)
+        if (t->local[i] == 0)
+            return 0;
     for (int i = first; i < end; i++)
         n *= t->local[i];
     return n;

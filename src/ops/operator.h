@@ -92,6 +92,7 @@ static inline const char *sherd__label_in(const sherd_call *call, int i)
     return ((const sherd__run *)(const void *)call)->rule.operand[i];
 }
 
+/* The same of result j. */
 static inline const char *sherd__result_label_in(const sherd_call *call, int j)
 {
     return ((const sherd__run *)(const void *)call)->rule.result[j];

@@ -16,7 +16,15 @@ extern const sherd_op sherd__where_op, sherd__masked_fill_op;
 
 extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op;
 extern const sherd_op sherd__sum_op, sherd__mean_op;
-extern const sherd_op sherd__view_op, sherd__transpose_op;
+extern const sherd_op sherd__view_op;
+extern const sherd_op sherd__flatten_op, sherd__unflatten_op, sherd__transpose_op,
+    sherd__permute_op, sherd__squeeze_op, sherd__unsqueeze_op, sherd__expand_op, sherd__detach_op,
+    sherd__contiguous_op, sherd__clone_op;
+extern const sherd_op sherd__slice_op, sherd__narrow_op, sherd__select_op, sherd__pad_op,
+    sherd__cat_op, sherd__stack_op, sherd__flip_op, sherd__roll_op, sherd__repeat_op;
+extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_op,
+    sherd__scatter_add_op, sherd__sort_op, sherd__topk_op, sherd__cumsum_op, sherd__tril_op,
+    sherd__triu_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;
 

@@ -1,125 +1,395 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One of two elements each, as a mask says. A fill with 0 is a product with ones and zeroes, so a pending sum passes; so are
- * the gradients.
+ * Elements taken and put by index along a dim. A rank that holds only some of what an index may mean takes those that it has
+ * and zeroes for the others, so that the result is pending; one that is put into takes what falls on it. Indices are checked
+ * against the whole dim, whatever part of it is here.
  */
-#include "operator.h"
-#include "sherd/ops_elements.h"
+#include "sketch.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
 #include "kernels/cast.h"
+#include "kernels/pick.h"
 
-/* ---- a number where the mask is set ----------------------------------------------------------- */
-
-typedef struct fill_attributes {
+typedef struct pick {
+    int64_t entries; /* of the dim that indices point into, where no operand says it */
     double value;
-    bool outside; /* or where it is not */
-} fill_attributes;
+    int dim;
+    int flat; /* the index has one dim */
+} pick;
 
-static const char *describe_fill(sherd_call *call)
+#define PICK_FIELDS                                                          \
+    {                                                                        \
+        SHERD_FIELD(pick, entries, INT64), SHERD_FIELD(pick, value, DOUBLE), \
+            SHERD_FIELD(pick, dim, INT), SHERD_FIELD(pick, flat, INT)        \
+    }
+
+/* "abvd": all dims but `dim`, which has this letter. */
+static const char *label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char letter)
 {
-    const fill_attributes *attributes = call->attributes;
+    for (int d = 0; d < ndim; d++)
+        out[d] = d == dim ? letter : (char)('a' + d);
+    out[ndim] = '\0';
+    return out;
+}
 
-    if (attributes->value == 0)
-        call->linearity = SHERD_LINEAR;
+/* [outer, n, inner] of this rank's pieces; `whole` is the operand or result that is pointed into. */
+static sherd__pick pick_of(const sherd_call *call, const sherd_tensor *whole, int index)
+{
+    const pick *at = call->attributes;
+    const sherd_tensor *t = call->in[index];
+    int dim = sherd__dim_of(at->dim, whole->ndim);
+
+    return (sherd__pick){.outer = sherd__local_count(whole, 0, dim),
+                         .n = at->flat ? t->count : t->local[dim],
+                         .inner = sherd__local_count(whole, dim + 1, whole->ndim),
+                         .entries = whole->local[dim],
+                         .first = sherd_tensor_box(whole).offset[dim],
+                         .index = call->from[index],
+                         .flat = at->flat};
+}
+
+static const char *no_dim(sherd_call *call)
+{
+    const pick *at = call->attributes;
+
+    return sherd__dim_of(at->dim, call->in[0]->ndim) < 0
+               ? sherd_call_reason(call, "no dim %d", at->dim)
+               : NULL;
+}
+
+/* ---- putting: the gradient of taking --------------------------------------------------------- */
+
+enum { B_INDEX, B_GRAD, B_LIKE };
+
+static const char *describe_back(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    int ndim = call->in[B_GRAD]->ndim, dim = sherd__dim_of(at->dim, ndim);
+    char grad[SHERD_MAX_DIMS + 1], whole[SHERD_MAX_DIMS + 1];
+
+    label(grad, ndim, dim, 'n');
+    label(whole, ndim, dim, 'v');
+    snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", at->flat ? "n" : grad, grad, whole,
+             whole);
+    call->shape[0][dim] = at->entries;
     return NULL;
 }
 
-static bool fill(sherd_call *call)
+/* y += what the index says, in f32 where it has 16 bits; y holds what is added to. False: no memory. */
+static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
 {
-    const fill_attributes *attributes = call->attributes;
-    const sherd_tensor *out = call->out[0];
-    int64_t a[SHERD_MAX_DIMS], mask[SHERD_MAX_DIMS];
-    static const int64_t none[SHERD_MAX_DIMS];
-    uint64_t element;
+    const sherd_tensor *src = call->in[source], *y = call->out[0];
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    void *total, *addend;
 
-    sherd__broadcast_strides(call, 0, a);
-    sherd__broadcast_strides(call, 1, mask);
-    sherd__cast(out->dtype, SHERD_F64, 1, &element, &attributes->value);
-    const void *from[2] = {&element, call->from[0]};
-    const int64_t *stride[2] = {none, a};
-    bool swap = attributes->outside;
-    if (out->count)
-        sherd__pick_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        call->from[1], mask, from[swap], stride[swap], from[!swap], stride[!swap]);
+    if (!sherd__is_half(y->dtype)) {
+        sherd__scatter_add(y->dtype, p, call->to[0], call->from[source]);
+        return true;
+    }
+    total = sherd_call_scratch(call, y->count * (int64_t)sizeof(float));
+    addend = sherd_call_scratch(call, src->count * (int64_t)sizeof(float));
+    if (!total || !addend)
+        return false;
+    sherd__convert(set, SHERD_F32, y->dtype, y->count, total, call->to[0]);
+    sherd__convert(set, SHERD_F32, y->dtype, src->count, addend, call->from[source]);
+    sherd__scatter_add(SHERD_F32, p, total, addend);
+    sherd__convert(set, y->dtype, SHERD_F32, y->count, call->to[0], total);
     return true;
 }
 
-static void fill_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
-
-const sherd_op sherd__masked_fill_op = {.name = "sherd_masked_fill",
-                                        .summary = "mask ? value : a",
-                                        .operand = {{"a", 0}, {"mask", SHERD_OP_BOOL}},
-                                        .result = {{"y", 0}},
-                                        .field = {SHERD_FIELD(fill_attributes, value, DOUBLE),
-                                                  SHERD_FIELD(fill_attributes, outside, BOOL)},
-                                        .attributes = sizeof(fill_attributes),
-                                        .rule = "...,...->...",
-                                        .numbers = SHERD_EVERYTHING,
-                                        .broadcasts = true,
-                                        .strided = true,
-                                        .describe = describe_fill,
-                                        .forward = fill,
-                                        .backward = fill_back,
-                                        .takes_pending = true,
-                                        .needs = {SHERD_NEEDS_OPERAND(1)}};
-
-static sherd_tensor *fill_where(sherd_tensor *a, sherd_tensor *mask, double value, bool outside)
+static bool put_back(sherd_call *call)
 {
-    return sherd_apply(&sherd__masked_fill_op, (sherd_tensor *[]){a, mask}, 2,
-                       &(fill_attributes){value, outside});
+    sherd_tensor *y = call->out[0];
+    sherd__pick p = pick_of(call, y, B_INDEX);
+
+    if (y->count == 0)
+        return true;
+    sherd__fill(y, 0);
+    return call->in[B_GRAD]->count == 0 || add_picked(call, &p, B_GRAD);
 }
 
-static void fill_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    const fill_attributes *attributes = sherd_node_attributes(node);
+/* The last operand is its layout alone: the gradient lies as what was taken from, and is pending where indices are sharded. */
+static const sherd_op back_op = {
+    .name = "sherd_gather backward",
+    .operand = {{"index", SHERD_OP_INDEX}, {"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
+    .result = {{"da", 0}},
+    .field = PICK_FIELDS,
+    .attributes = sizeof(pick),
+    .linearity = SHERD_LINEAR,
+    .describe = describe_back,
+    .forward = put_back};
 
-    grad_in[0] = sherd__sum_to_operand(
-        node, 0, fill_where(grad_out[0], sherd_node_operand(node, 1), 0, attributes->outside));
+sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
+                                 bool flat)
+{
+    const sherd_layout *from = sherd_node_layout(node, 0), *like[] = {NULL, NULL, NULL};
+    sherd_tensor *in[] = {index, dy, NULL}, *out = NULL;
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, 0, &shape);
+    pick at = {.entries = shape[sherd__dim_of(dim, ndim)], .dim = dim, .flat = flat};
+
+    /* What is pending in the operand is no factor of its gradient. */
+    if (from && sherd__layout_settle(&like[B_LIKE], from) != SHERD_OK)
+        return sherd__fail_diag(dy->world, true);
+    sherd__apply_like(&out, &back_op, in, 3, &at, like);
+    return out;
 }
 
-sherd_tensor *sherd_masked_fill(sherd_tensor *a, sherd_tensor *mask, double value)
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+enum { A, INDEX, SOURCE };
+
+/* The sum of what comes out costs about twice its size later; the dim made whole costs its size now. */
+static bool is_less_whole(const sherd_tensor *a, int dim, int64_t n)
 {
-    return fill_where(a, mask, value, false);
+    return a->layout && a->layout->spec.dim[dim].axes && 2 * n > a->shape[dim];
 }
 
-/* ---- one or the other ------------------------------------------------------------------------- */
-
-static bool pick(sherd_call *call)
+static const char *describe_take(sherd_call *call)
 {
-    const sherd_tensor *out = call->out[0];
-    int64_t stride[3][SHERD_MAX_DIMS];
+    const pick *at = call->attributes;
+    const sherd_tensor *a = call->in[A], *index = call->in[INDEX];
+    int dim = sherd__dim_of(at->dim, a->ndim);
+    char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
 
-    for (int i = 0; i < 3; i++)
-        sherd__broadcast_strides(call, i, stride[i]);
-    if (out->count)
-        sherd__pick_box(sherd_dtype_bytes(out->dtype), out->ndim, out->local, call->to[0],
-                        call->from[0], stride[0], call->from[1], stride[1], call->from[2],
-                        stride[2]);
+    if (no_dim(call))
+        return no_dim(call);
+    if (index->ndim != (at->flat ? 1 : a->ndim))
+        return sherd_call_reason(call, "index must have %d dim%s", at->flat ? 1 : a->ndim,
+                                 at->flat || a->ndim == 1 ? "" : "s");
+    int64_t n = index->shape[at->flat ? 0 : dim];
+    label(whole, a->ndim, dim, is_less_whole(a, dim, n) ? '*' : 'v');
+    label(part, a->ndim, dim, 'n');
+    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, at->flat ? "n" : part, part);
+    return NULL;
+}
+
+static bool take(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    const sherd_tensor *a = call->in[A];
+    sherd__pick p = pick_of(call, a, INDEX);
+
+    if (!sherd__check_indices(call, INDEX, a->shape[sherd__dim_of(at->dim, a->ndim)]))
+        return false;
+    if (call->out[0]->count)
+        sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A]);
     return true;
 }
 
-static void pick_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    for (int i = 1; i < 3; i++)
-        if (sherd_node_wants(node, i))
-            grad_in[i] = sherd__sum_to_operand(
-                node, i, fill_where(grad_out[0], sherd_node_operand(node, 0), 0, i == 1));
+    const pick *at = sherd_node_attributes(node);
+
+    grad_in[A] =
+        sherd__gather_back(node, sherd_node_operand(node, INDEX), grad_out[0], at->dim, at->flat);
 }
 
-const sherd_op sherd__where_op = {.name = "sherd_where",
-                                  .summary = "condition ? a : b",
-                                  .operand = {{"condition", SHERD_OP_BOOL}, {"a", 0}, {"b", 0}},
-                                  .result = {{"y", 0}},
-                                  .rule = "...,...,...->...",
-                                  .numbers = SHERD_EVERYTHING,
-                                  .broadcasts = true,
-                                  .strided = true,
-                                  .forward = pick,
-                                  .backward = pick_back,
-                                  .takes_pending = true,
-                                  .needs = {0, SHERD_NEEDS_OPERAND(0), SHERD_NEEDS_OPERAND(0)}};
+#define TAKE(label, text)                                                                  \
+    {                                                                                      \
+        .name = label, .summary = text, .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}},  \
+        .result = {{"y", 0}}, .field = PICK_FIELDS, .attributes = sizeof(pick),            \
+        .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING, .describe = describe_take, \
+        .forward = take, .backward = take_back, .takes_pending = true, .needs = {          \
+            [A] = SHERD_NEEDS_OPERAND(INDEX)                                               \
+        }                                                                                  \
+    }
 
-sherd_tensor *sherd_where(sherd_tensor *condition, sherd_tensor *a, sherd_tensor *b)
+const sherd_op sherd__index_select_op = TAKE("sherd_index_select", "indices of a dim, any order");
+const sherd_op sherd__gather_op = TAKE("sherd_gather", "elements along a dim by index");
+
+sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index)
 {
-    return sherd_apply(&sherd__where_op, (sherd_tensor *[]){condition, a, b}, 3, NULL);
+    return sherd_apply(&sherd__index_select_op, (sherd_tensor *[]){a, index}, 2,
+                       &(pick){.dim = dim, .flat = 1});
+}
+
+/* What lies beyond the sizes of the index in the other dims has no part in it. */
+static sherd_tensor *within(sherd_tensor *t, const sherd_tensor *index, int dim)
+{
+    if (sherd_tensor_failed(t) || sherd_tensor_failed(index) || t->ndim != index->ndim)
+        return t;
+    dim = sherd__dim_of(dim, t->ndim);
+    for (int d = 0; d < index->ndim; d++)
+        if (d != dim && index->shape[d] < t->shape[d])
+            t = sherd_narrow(t, d, 0, index->shape[d]);
+    return t;
+}
+
+sherd_tensor *sherd_gather(sherd_tensor *a, int dim, sherd_tensor *index)
+{
+    return sherd_apply(&sherd__gather_op, (sherd_tensor *[]){within(a, index, dim), index}, 2,
+                       &(pick){.dim = dim});
+}
+
+/* ---- putting --------------------------------------------------------------------------------- */
+
+static const char *describe_put(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    int ndim = call->in[A]->ndim, dim = sherd__dim_of(at->dim, ndim);
+    char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
+
+    if (no_dim(call))
+        return no_dim(call);
+    label(whole, ndim, dim, 'v');
+    label(part, ndim, dim, 'n');
+    snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", whole, part, part, whole);
+    return NULL;
+}
+
+/* The result as it is before anything is put: a, or zeroes where another rank adds a to the sum. */
+static bool begin_put(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    const sherd_tensor *a = call->in[A], *y = call->out[0];
+    size_t bytes = sherd__bytes(y->count) * sherd_dtype_bytes(y->dtype);
+
+    if (!sherd__check_indices(call, INDEX, a->shape[sherd__dim_of(at->dim, a->ndim)]))
+        return false;
+    if (y->count && call->once >> A & 1)
+        memset(call->to[0], 0, bytes);
+    else if (y->count)
+        memcpy(call->to[0], call->from[A], bytes);
+    return true;
+}
+
+static bool put(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    const sherd_tensor *y = call->out[0];
+    sherd__pick p = pick_of(call, y, INDEX);
+    unsigned char value[8];
+
+    if (!begin_put(call))
+        return false;
+    sherd__cast(y->dtype, SHERD_F64, 1, value, &at->value);
+    if (y->count && call->in[INDEX]->count)
+        sherd__scatter(sherd_dtype_bytes(y->dtype), &p, call->to[0],
+                       call->in[SOURCE] ? call->from[SOURCE] : NULL, value);
+    return true;
+}
+
+static bool put_and_add(sherd_call *call)
+{
+    const sherd_tensor *y = call->out[0];
+    sherd__pick p = pick_of(call, y, INDEX);
+
+    if (!begin_put(call))
+        return false;
+    return y->count == 0 || call->in[INDEX]->count == 0 || add_picked(call, &p, SOURCE);
+}
+
+/* ---- the gradient of what was put: of several at one place, only the last one is there -------- */
+
+static const char *describe_last(sherd_call *call)
+{
+    const pick *at = call->attributes;
+    int ndim = call->in[A]->ndim, dim = sherd__dim_of(at->dim, ndim);
+    char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
+
+    label(whole, ndim, dim, 'v');
+    label(part, ndim, dim, 'n');
+    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, part, part);
+    return NULL;
+}
+
+static bool take_last(sherd_call *call)
+{
+    const sherd_tensor *a = call->in[A];
+    sherd__pick p = pick_of(call, a, INDEX);
+
+    if (call->out[0]->count == 0)
+        return true;
+    int32_t *winner = sherd_call_scratch(call, p.entries * p.inner * (int64_t)sizeof *winner);
+    if (!winner)
+        return false;
+    sherd__gather_last(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A], winner);
+    return true;
+}
+
+static const sherd_op last_op = {.name = "sherd_scatter backward",
+                                 .operand = {{"dy", 0}, {"index", SHERD_OP_INDEX}},
+                                 .result = {{"dsource", 0}},
+                                 .field = PICK_FIELDS,
+                                 .attributes = sizeof(pick),
+                                 .whole = "n",
+                                 .linearity = SHERD_LINEAR,
+                                 .describe = describe_last,
+                                 .forward = take_last};
+
+static void put_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const pick *at = sherd_node_attributes(node);
+    sherd_tensor *g = grad_out[0], *index = sherd_node_operand(node, INDEX);
+
+    if (sherd_node_wants(node, A))
+        grad_in[A] = sherd_scatter_fill(g, at->dim, index, 0);
+    if (sherd_node_wants(node, SOURCE))
+        grad_in[SOURCE] = sherd_apply(&last_op, (sherd_tensor *[]){g, index}, 2, at);
+}
+
+static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const pick *at = sherd_node_attributes(node);
+
+    grad_in[A] = grad_out[0];
+    if (sherd_node_wants(node, SOURCE))
+        grad_in[SOURCE] = sherd_gather(grad_out[0], at->dim, sherd_node_operand(node, INDEX));
+}
+
+/* The index stays whole along the dim: which of several is the last one is seen by a rank that has all. */
+const sherd_op sherd__scatter_op = {
+    .name = "sherd_scatter",
+    .summary = "elements put along a dim by index",
+    .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}, {"source", SHERD_OP_OPTIONAL}},
+    .result = {{"y", 0}},
+    .field = PICK_FIELDS,
+    .attributes = sizeof(pick),
+    .whole = "n",
+    .numbers = SHERD_EVERYTHING,
+    .describe = describe_put,
+    .forward = put,
+    .backward = put_back_of,
+    .needs = {[A] = SHERD_NEEDS_OPERAND(INDEX), [SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
+
+const sherd_op sherd__scatter_add_op = {
+    .name = "sherd_scatter_add",
+    .summary = "elements added along a dim by index",
+    .operand = {{"a", SHERD_OP_TERM}, {"index", SHERD_OP_INDEX}, {"source", 0}},
+    .result = {{"y", 0}},
+    .field = PICK_FIELDS,
+    .attributes = sizeof(pick),
+    .linearity = SHERD_LINEAR,
+    .numbers = SHERD_NUMBERS,
+    .describe = describe_put,
+    .forward = put_and_add,
+    .backward = add_back_of,
+    .takes_pending = true,
+    .needs = {[SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
+
+sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
+{
+    /* Without a source it would be another operator. */
+    if (!source && a && index && !sherd_tensor_failed(a) && !sherd_tensor_failed(index))
+        return sherd__fail_tensor(a->world, a->layout || index->layout, SHERD_EINVAL,
+                                  "sherd_scatter: source is NULL: a is %s", sherd_tensor_text(a));
+    sherd_tensor *in[] = {a, index, source ? within(source, index, INT32_MAX) : NULL};
+    return sherd_apply(&sherd__scatter_op, in, 3, &(pick){.dim = dim});
+}
+
+sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index, double value)
+{
+    return sherd_apply(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL}, 3,
+                       &(pick){.dim = dim, .value = value});
+}
+
+sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
+{
+    sherd_tensor *in[] = {a, index, within(source, index, INT32_MAX)};
+
+    return sherd_apply(&sherd__scatter_add_op, in, 3, &(pick){.dim = dim});
 }

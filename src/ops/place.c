@@ -82,6 +82,14 @@ static sherd_dtype dtype_of(const sherd__run *run, int j)
     return flags & SHERD_OP_STATISTIC ? sherd__statistics_dtype(run->dtype) : run->dtype;
 }
 
+/* A rank outside of the mesh has no element, also of a scalar. */
+static bool is_outside(const sherd_tensor *t)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    return t->layout && !sherd__coordinate(t, coordinate);
+}
+
 /* Operand 0 under another shape: forward says how it lies in the storage. */
 static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int ndim,
                              const int64_t *shape)
@@ -104,8 +112,9 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
         sherd_box box = sherd_layout_box(layout, sherd_world_rank(t->world), 0);
         memcpy(view->local, box.size, sizeof view->local);
     }
-    view->count = sherd__local_count(view, 0, ndim);
-    sherd__row_major(ndim, view->local, view->stride);
+    view->count = is_outside(view) ? 0 : sherd__local_count(view, 0, ndim);
+    if (view->count > 0)
+        sherd__row_major(ndim, view->local, view->stride);
     return view;
 }
 

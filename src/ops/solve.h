@@ -37,6 +37,9 @@ sherd_status sherd__search(sherd__placing *placing, const sherd__run *run,
 sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
                                const sherd_layout *const *operands);
 
+/* In ways: the layout in which operand i comes, also of one that is a layout alone (`like`); NULL: it is absent. */
+const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);
+
 /* What the busiest rank receives when operands move to these layouts, added over the operands: bytes, of 4-byte elements. */
 sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *const *from,
                                 const sherd_layout *const *to);

@@ -7,7 +7,7 @@
  * be: the outermost one, or that of another group if the busiest rank receives less so. Nothing else travels, and a
  * contiguous operand's storage is shared.
  */
-#include "operator.h"
+#include "sketch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -365,15 +365,6 @@ static bool view(sherd_call *call)
     return true;
 }
 
-/* Whether two layouts of one shape shard all dims alike, pending or not. */
-static bool dims_equal(const sherd_layout *a, const sherd_layout *b)
-{
-    for (int d = 0; d < a->spec.ndim; d++)
-        if (!sherd__dim_equal(a->spec.mesh, &a->spec.dim[d], &b->spec.dim[d], a->spec.shape[d]))
-            return false;
-    return true;
-}
-
 /*
  * A gradient may come in any layout (this node takes pending sums), so one that is not sharded as the result was is
  * moved there first.
@@ -388,11 +379,12 @@ static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     if (input && g->layout) {
         image was;
         if (find_image(&was, input, g->shape, g->ndim) != SHERD_OK ||
-            (!dims_equal(was.to, g->layout) && sherd__layout_settle(&was.to, was.to) != SHERD_OK)) {
+            (!sherd__dims_equal(was.to, g->layout) &&
+             sherd__layout_settle(&was.to, was.to) != SHERD_OK)) {
             grad_in[0] = sherd__fail_diag(g->world, true);
             return;
         }
-        if (!dims_equal(was.to, g->layout))
+        if (!sherd__dims_equal(was.to, g->layout))
             g = sherd__move_to(g, was.to, false);
     }
     grad_in[0] = sherd_view(g, shape, ndim);
@@ -422,7 +414,7 @@ sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int ndim)
 {
     view_attributes wanted = {.ndim = ndim && !shape ? -1 : ndim};
 
-    for (int d = 0; d < wanted.ndim && d < SHERD_MAX_DIMS; d++)
+    for (int d = 0; wanted.ndim <= SHERD_MAX_DIMS && d < wanted.ndim; d++)
         wanted.shape[d] = shape[d];
     if (a && !sherd_tensor_failed(a) && ndim == a->ndim &&
         !(a->layout && sherd__alarmed(a->world)) &&

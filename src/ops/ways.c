@@ -75,6 +75,11 @@ sherd_status sherd_way_add(sherd_ways *ways, const sherd_layout *const *operands
     return SHERD_OK;
 }
 
+const sherd_layout *sherd__way_given(const sherd_ways *ways, int i)
+{
+    return ways->operands[i];
+}
+
 sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
                                const sherd_layout *const *operands)
 {

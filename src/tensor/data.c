@@ -101,11 +101,12 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
     return t;
 }
 
-static void *writable(sherd_tensor *t)
+/* The view as it lies; a strided one is refused unless `strided`. */
+static void *writable(sherd_tensor *t, bool strided)
 {
     if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
         return NULL;
-    if (!sherd__is_contiguous(t)) {
+    if (!strided && !sherd__is_contiguous(t)) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
                            "sherd_tensor_write: %s is a strided view: write the tensor that it "
                            "was made of",
@@ -121,18 +122,26 @@ static void *writable(sherd_tensor *t)
 }
 
 /* What it holds is from now on what the next deed makes: lost on all ranks if not all do that. */
-void *sherd__mutable(sherd_tensor *t)
+static void *awaiting_deed(sherd_tensor *t, void *data)
 {
-    void *data = writable(t);
-
     if (data && t->layout)
         t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
     return data;
 }
 
+void *sherd__mutable(sherd_tensor *t)
+{
+    return awaiting_deed(t, writable(t, false));
+}
+
+void *sherd__mutable_view(sherd_tensor *t)
+{
+    return awaiting_deed(t, writable(t, true));
+}
+
 void *sherd_tensor_write(sherd_tensor *t)
 {
-    void *data = writable(t);
+    void *data = writable(t, false);
 
     if (data && !t->layout)
         t->varies = (unsigned)SHERD__VARIES;

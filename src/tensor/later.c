@@ -6,35 +6,101 @@
  */
 #include "tensor/state.h"
 
+#include "base/dtype.h"
+#include "base/num.h"
+#include "kernels/cast.h"
+#include "kernels/draw.h"
+
+enum { BLOCK = 256 };
+
+/* The numbers of elements first, first + 1, ... */
+static void count_block(const sherd__values *v, int64_t n, double *out, int64_t first)
+{
+    double step = v->count > 1 ? (v->end - v->start) / (double)(v->count - 1) : 0;
+
+    for (int64_t i = 0, k = first; i < n; i++, k++) {
+        if (v->kind == SHERD__STEPS)
+            out[i] = v->start + (double)k * v->step;
+        else if (v->kind == SHERD__DIAGONAL)
+            out[i] = k / v->count == k % v->count;
+        else if (k < v->count / 2) /* from both ends, so that both are met */
+            out[i] = v->start + step * (double)k;
+        else
+            out[i] = v->count == 1 ? v->start : v->end - step * (double)(v->count - 1 - k);
+    }
+}
+
+static void draw_block(const sherd__values *v, int64_t n, double *out, int64_t first)
+{
+    const sherd_distribution *d = &v->distribution;
+
+    if (d->kind == SHERD_DRAW_INTEGERS)
+        sherd__draw_integers(n, out, d->a, d->b - d->a, v->key, first);
+    else if (d->kind == SHERD_DRAW_BERNOULLI)
+        sherd__draw_bernoulli(n, out, d->a, v->key, first);
+    else
+        sherd__draw_truncated(n, out, (const double[]){d->a, d->b}, d->low, d->high, v->key, first);
+}
+
+/* In f64, rounded once; steps of integers in 64 bits. */
+static void make_run(const sherd__values *v, int64_t n, char *dst, int64_t first)
+{
+    bool whole = v->kind == SHERD__STEPS && !sherd__has_fractions(v->dtype);
+    size_t element = sherd_dtype_bytes(v->dtype);
+    int64_t counted[BLOCK];
+    double block[BLOCK];
+
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t some = sherd__min(n - done, BLOCK), k = first + done;
+        for (int64_t i = 0; i < some && whole; i++)
+            counted[i] = (int64_t)v->start + (k + i) * (int64_t)v->step;
+        if (!whole)
+            (v->kind == SHERD__DRAWN ? draw_block : count_block)(v, some, block, k);
+        sherd__cast(v->dtype, whole ? SHERD_I64 : SHERD_F64, some, dst + (size_t)done * element,
+                    whole ? (void *)counted : (void *)block);
+    }
+}
+
 /* One kernel call for each run of neighbours in the global order. */
-static void draw_box(sherd_tensor *t, const sherd__values *values)
+static void make_box(sherd_tensor *t, const sherd__values *values)
 {
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(t->world), t->dtype);
     const sherd_distribution *d = &values->distribution;
+    bool fast = values->kind == SHERD__DRAWN &&
+                (d->kind == SHERD_DRAW_NORMAL || d->kind == SHERD_DRAW_UNIFORM);
     size_t element = sherd_dtype_bytes(t->dtype);
     char *dst = sherd__fresh(t);
     sherd__walk w;
 
-    for (sherd__walk_begin(&w, t); sherd__walk_next(&w);)
-        (d->normal ? kernels->normal : kernels->uniform)(w.length, dst + (size_t)w.local * element,
-                                                         d->a, d->b, values->key, w.global);
+    for (sherd__walk_begin(&w, t); sherd__walk_next(&w);) {
+        char *to = dst + (size_t)w.local * element;
+        if (!fast)
+            make_run(values, w.length, to, w.global);
+        else
+            (d->kind == SHERD_DRAW_NORMAL ? kernels->normal : kernels->uniform)(
+                w.length, to, d->a, d->b, values->key, w.global);
+    }
 }
 
 void sherd__draw(sherd_tensor *t, const sherd__values *values)
 {
-    if (values->drawn)
-        draw_box(t, values);
+    if (values->kind == SHERD__CONSTANT)
+        sherd__fill(t, values->start);
     else
-        sherd__fill(t, values->constant);
+        make_box(t, values);
 }
 
 uint64_t sherd__values_hash(const sherd__values *values)
 {
     const sherd_distribution *d = &values->distribution;
-    uint64_t hash = sherd__attribute(sherd__key_word(values->key), d->normal);
+    const double number[] = {values->start, values->step, values->end, d->a, d->b, d->low, d->high};
+    uint64_t hash = sherd__attribute(1, (uint64_t)values->kind << 8 | (uint64_t)d->kind);
 
-    hash = sherd__attribute_double(sherd__attribute_double(hash, d->a), d->b);
-    return values->drawn ? hash : sherd__attribute_double(1, values->constant);
+    hash = sherd__attribute(hash, sherd__key_word(values->key));
+    hash = sherd__attribute(hash, (uint64_t)values->count);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        hash = sherd__attribute_double(hash, number[i]);
+    return hash;
 }
 
 /* The alarm is raised for a plain tensor too: whoever needs its data may be in the middle of an operator of all ranks. */

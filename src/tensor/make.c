@@ -12,9 +12,8 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 
-/* Whether a user's arguments describe a plain tensor. */
-static bool is_valid(sherd_world *world, const char *function, sherd_dtype dtype,
-                     const int64_t *shape, int ndim)
+bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
+                           const int64_t *shape, int ndim)
 {
     if (sherd_dtype_bytes(dtype) == 0) {
         sherd__fail_tensor(world, false, SHERD_EINVAL, "%s: %d is no dtype", function, (int)dtype);
@@ -87,7 +86,7 @@ sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, const int64
 
     if (!world)
         return NULL;
-    if (!is_valid(world, "sherd_from_data", dtype, shape, ndim))
+    if (!sherd__is_plain_shape(world, "sherd_from_data", dtype, shape, ndim))
         return sherd__failed(world);
     t = sherd__new_plain(world, dtype, ndim, shape, (unsigned)SHERD__VARIES);
     if (!t->storage || t->count == 0)
@@ -107,7 +106,7 @@ sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_
 
     if (!world)
         return NULL;
-    if (!is_valid(world, "sherd_constant", dtype, shape, ndim) ||
+    if (!sherd__is_plain_shape(world, "sherd_constant", dtype, shape, ndim) ||
         !fits(world, false, "sherd_constant", dtype, value))
         return sherd__failed(world);
     t = sherd__new_plain(world, dtype, ndim, shape, 0);
@@ -119,11 +118,11 @@ sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_
 sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                    int ndim, double value)
 {
-    const sherd__values values = {.dtype = dtype, .constant = value};
+    const sherd__values values = {.dtype = dtype, .start = value};
 
     if (!world)
         return NULL;
-    if (!is_valid(world, "sherd_constant_later", dtype, shape, ndim) ||
+    if (!sherd__is_plain_shape(world, "sherd_constant_later", dtype, shape, ndim) ||
         !fits(world, false, "sherd_constant_later", dtype, value))
         return sherd__failed(world);
     return sherd__new_later(world, ndim, shape, &values);
@@ -187,14 +186,44 @@ sherd_generator sherd_generator_named(const char *name)
     return g;
 }
 
+/* What is wrong with a distribution of numbers of this dtype; NULL: nothing. */
+static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
+{
+    double most = 4294967296.0;
+
+    if (isnan(d->a) || isnan(d->b))
+        return "the distribution has a number that is none";
+    switch (d->kind) {
+    case SHERD_DRAW_TRUNCATED:
+        if (!(d->low < d->high) || !(d->b > 0))
+            return "truncated normal numbers need low < high and a deviation above 0";
+        break;
+    case SHERD_DRAW_UNIFORM:
+    case SHERD_DRAW_NORMAL:
+        break;
+    case SHERD_DRAW_INTEGERS:
+        if (!(d->a < d->b) || d->b - d->a > most || d->a != floor(d->a) || d->b != floor(d->b))
+            return "integers need low < high, at most 2^32 apart";
+        return sherd__holds(dtype, d->a) && sherd__holds(dtype, d->b - 1)
+                   ? NULL
+                   : "the dtype does not hold all of these integers";
+    case SHERD_DRAW_BERNOULLI:
+        return d->a >= 0 && d->a <= 1 ? NULL : "a probability must be in [0,1]";
+    default:
+        return "there is no such distribution";
+    }
+    return sherd__has_fractions(dtype) ? NULL
+                                       : "the dtype must have fractions (f32, f64, bf16 or f16)";
+}
+
 static bool is_valid_random(const request *r)
 {
-    if (!r->layout && !is_valid(r->world, r->function, r->dtype, r->shape, r->ndim))
+    if (!r->layout && !sherd__is_plain_shape(r->world, r->function, r->dtype, r->shape, r->ndim))
         return false;
-    if (!sherd__kernels_of(sherd__world_kernels(r->world), r->dtype)) {
-        sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL,
-                           "%s: the dtype must have fractions (f32, f64, bf16 or f16)",
-                           r->function);
+    const char *fault = sherd_dtype_bytes(r->dtype) ? fault_of(&r->distribution, r->dtype)
+                                                    : "there is no such dtype";
+    if (fault) {
+        sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL, "%s: %s", r->function, fault);
         return false;
     }
     if (r->layout && r->layout->pending_axes != 0) {
@@ -217,7 +246,8 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
         sherd__philox_key(sherd_world_seed(r->world), generator->name, generator->calls++);
     if (!is_valid_random(r))
         return sherd__failed(r->world);
-    const sherd__values values = {r->dtype, true, 0, r->distribution, key};
+    const sherd__values values = {
+        .dtype = r->dtype, .kind = SHERD__DRAWN, .distribution = r->distribution, .key = key};
     if (r->later)
         return sherd__new_later(r->world, r->ndim, r->shape, &values);
     t = r->layout ? sherd__new_on(r->layout, r->dtype)

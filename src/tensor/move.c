@@ -216,6 +216,7 @@ static bool finish(task *w)
     }
     if (w->at->storage && w->at != w->from) {
         w->at->moved_version = w->from->storage->version;
+        w->at->moved_as = w->at->storage->version;
         note(w);
         if (w->plan)
             sherd__moves_add(w->at->world, w->plan, w->at->dtype);

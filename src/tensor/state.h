@@ -50,10 +50,11 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
                                  const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 
+/* Whether a user's arguments describe a plain tensor; else it has failed (EINVAL, ELIMIT). */
+bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
+                           const int64_t *shape, int ndim);
+
 /* Give up all that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd_tensor *t);
-
-/* Set every local element. The value must fit the dtype. */
-void sherd__fill(sherd_tensor *t, double value);
 
 #endif

@@ -6,11 +6,20 @@
 #include "sherd/tensor.h"
 #include "world/world.h"
 
-/* What elements hold, each a function of its row-major number in the whole tensor: so any box can be made alone. */
+typedef enum sherd__values_kind {
+    SHERD__CONSTANT, /* start */
+    SHERD__DRAWN,    /* from the distribution, by the key */
+    SHERD__STEPS,    /* start + i step */
+    SHERD__BETWEEN,  /* the i-th of `count` from start to end, both there */
+    SHERD__DIAGONAL  /* of rows of `count`: 1 where row and column are one, else 0 */
+} sherd__values_kind;
+
+/* What elements hold, each a function of its row-major number i in the whole tensor: so any box can be made alone. */
 typedef struct sherd__values {
     sherd_dtype dtype;
-    bool drawn; /* from the distribution, by the key; else all hold `constant` */
-    double constant;
+    sherd__values_kind kind;
+    double start, step, end;
+    int64_t count;
     sherd_distribution distribution;
     sherd__key key;
 } sherd__values;
@@ -64,6 +73,7 @@ struct sherd_tensor {
     sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
     /* of the source's storage when it moved: set by every move, also where moved_from is not */
     int64_t moved_version;
+    int64_t moved_as; /* the version of its own storage then: written since, it is another tensor */
     void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
     char *text;                      /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
@@ -141,6 +151,8 @@ sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
 /* A plain tensor that does not vary and takes its memory when its data is first needed. */
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values);
+/* Set every local element of a tensor just made here. The value must fit the dtype. */
+void sherd__fill(sherd_tensor *t, double value);
 /* Fill a tensor just made here, any box of the whole. */
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
 /* What ranks that draw the same must agree on. */
@@ -162,6 +174,8 @@ void *sherd__fresh(sherd_tensor *t);
  * must be a function of values that vary no more.
  */
 void *sherd__mutable(sherd_tensor *t);
+/* The same of a view of any strides: its first element. */
+void *sherd__mutable_view(sherd_tensor *t);
 bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, else a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);

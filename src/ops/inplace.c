@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing into a tensor. What is written in is moved to where the tensor lies, never the other way round; strided views are
+ * written where they are. No gradient goes through a write, so it is refused where one would be lost; what the tape has
+ * saved of the storage is found to have changed. A pending sum is written so that its sum is what was meant.
+ */
+#include "operator.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+
+typedef enum kind { ADD, MULTIPLY, COPY, FILL } kind;
+
+typedef struct write {
+    const char *name;
+    kind kind;
+    sherd_tensor *a, *b; /* of a fill b is NULL */
+    double value;
+} write;
+
+static sherd_tensor *refuse(const write *w, sherd_status status, const char *reason)
+{
+    sherd_world *world = w->a->world;
+    bool distributed = w->a->layout || (w->b && w->b->layout);
+
+    if (!w->b)
+        return sherd__fail_tensor(world, distributed, status, "%s: %s: a is %.100s", w->name,
+                                  reason, sherd_tensor_text(w->a));
+    return sherd__fail_tensor(world, distributed, status, "%s: %s: a is %.100s, b is %.100s",
+                              w->name, reason, sherd_tensor_text(w->a), sherd_tensor_text(w->b));
+}
+
+/* ---- what does not fit ----------------------------------------------------------------------- */
+
+static bool broadcasts(const sherd_tensor *b, const sherd_tensor *a)
+{
+    int skipped = a->ndim - b->ndim;
+    bool good = skipped >= 0;
+
+    for (int d = 0; d < b->ndim && good; d++)
+        good = b->shape[d] == 1 || b->shape[d] == a->shape[skipped + d];
+    return good;
+}
+
+/* Of views that are stretched one element stands for many. */
+static bool is_stretched(const sherd_tensor *a)
+{
+    bool stretched = false;
+
+    for (int d = 0; d < a->ndim && a->count; d++)
+        stretched |= a->local[d] > 1 && a->stride[d] == 0;
+    return stretched;
+}
+
+static const char *fault_of_operands(const write *w)
+{
+    const sherd_tensor *a = w->a, *b = w->b;
+
+    if (!b)
+        return sherd__holds(a->dtype, w->value) ? NULL : "the value is none of the dtype";
+    if (w->kind != COPY && a->dtype != b->dtype)
+        return "dtypes differ";
+    if (w->kind != COPY && !sherd__kernels_of(sherd__world_kernels(a->world), a->dtype))
+        return "it computes f32, f64, bf16 and f16 only";
+    if (!broadcasts(b, a))
+        return "b does not broadcast to the shape of a";
+    if (b->layout && !a->layout)
+        return "b is distributed and a is not";
+    if (b->layout && b->layout->spec.mesh != a->layout->spec.mesh)
+        return "a and b lie on two meshes";
+    return NULL;
+}
+
+static const char *fault(const write *w)
+{
+    const char *reason = fault_of_operands(w);
+    sherd_tensor *both[] = {w->a, w->b};
+
+    if (reason)
+        return reason;
+    if (is_stretched(w->a))
+        return "a is a stretched view: one of its elements stands for many";
+    if (!sherd__is_recorded(w->a->world, both, 2))
+        return NULL;
+    return w->a->requires_grad && !w->a->node
+               ? "a is a leaf that wants a gradient: stop recording (sherd_set_recording) to write "
+                 "it"
+               : "a gradient would be lost: stop recording (sherd_set_recording), or use an "
+                 "operator that makes a new tensor";
+}
+
+/* Only sums are pending so that one rank can write for all; a factor goes through an average too. */
+static bool can_be_written(const write *w)
+{
+    const sherd_layout *layout = w->a->layout;
+    bool good = true;
+
+    for (int x = 0; layout && x < layout->spec.mesh->axes; x++)
+        good &= layout->spec.pending[x] <= (w->kind == MULTIPLY ? (int)SHERD_AVG : (int)SHERD_SUM);
+    return good;
+}
+
+/* ---- what is written ------------------------------------------------------------------------- */
+
+/* Where b must lie: as a does, in the dims that it has of it. What is pending in both stays so, but for a factor. */
+static sherd_status target_of(const sherd_layout **out, const write *w)
+{
+    const sherd_layout *a = w->a->layout, *b = w->b->layout;
+    sherd__layout_spec spec = b->spec;
+    int skipped = a->spec.ndim - spec.ndim;
+
+    for (int d = 0; d < spec.ndim; d++) {
+        bool same = spec.shape[d] == a->spec.shape[skipped + d];
+        spec.dim[d] = same ? a->spec.dim[skipped + d] : (sherd__dim){0};
+    }
+    for (int x = 0; x < spec.mesh->axes; x++)
+        if (w->kind == MULTIPLY || a->spec.pending[x] != spec.pending[x])
+            spec.pending[x] = -1;
+    return sherd__layout_intern(out, &spec);
+}
+
+/* b in the dtype of a and where it must lie; the failed tensor. */
+static sherd_tensor *bring(write *w)
+{
+    const sherd_layout *to;
+
+    if (w->a->layout && !w->b->layout)
+        w->b = sherd__promote(w->b, w->a->layout->spec.mesh, w->name);
+    if (!sherd_tensor_failed(w->b))
+        w->b = sherd__cast_unrecorded(w->b, w->a->dtype);
+    if (sherd_tensor_failed(w->b) || !w->a->layout)
+        return w->b;
+    if (target_of(&to, w) != SHERD_OK)
+        return sherd__fail_diag(w->a->world, true);
+    return to == w->b->layout ? w->b : sherd__move_to(w->b, to, false);
+}
+
+/* Whether another rank writes b into the pending sum, and this one a zero. */
+static bool is_elsewhere(const write *w)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    if (w->kind == MULTIPLY || !sherd__coordinate(w->a, coordinate))
+        return false;
+    for (int x = 0; x < w->a->layout->spec.mesh->axes; x++)
+        if (w->a->layout->spec.pending[x] == SHERD_SUM &&
+            !(w->b && w->b->layout->spec.pending[x] == SHERD_SUM) && coordinate[x] != 0)
+            return true;
+    return false;
+}
+
+/* Memory for this write alone. NULL: there is none, raised. */
+static void *scratch(const sherd_tensor *a)
+{
+    sherd_tensor *t = sherd__new_plain(a->world, a->dtype, 1, &a->count, 0);
+
+    return sherd_tensor_failed(t) ? NULL : sherd__fresh(t);
+}
+
+/* Where b is read, and how it is stretched over a: in a copy, if it is another part of what is written. */
+static const void *open_source(const write *w, int64_t *stride)
+{
+    sherd_tensor *b = w->b;
+    int skipped = w->a->ndim - b->ndim;
+    const void *from = sherd__data(b);
+    bool overlaps = b->storage == w->a->storage && w->a->count;
+
+    for (int d = 0; d < w->a->ndim; d++) {
+        bool there = d >= skipped && b->local[d - skipped] == w->a->local[d];
+        stride[d] = there ? b->stride[d - skipped] : 0;
+    }
+    overlaps &= b->offset != w->a->offset ||
+                memcmp(stride, w->a->stride, sherd__bytes(w->a->ndim) * sizeof *stride) != 0;
+    if (!from || !overlaps)
+        return from;
+    void *copy = scratch(w->a);
+    int64_t whole[SHERD_MAX_DIMS];
+    sherd__row_major(w->a->ndim, w->a->local, whole);
+    if (copy)
+        sherd__copy_box(sherd_dtype_bytes(b->dtype), w->a->ndim, w->a->local, copy, whole, from,
+                        stride);
+    memcpy(stride, whole, sizeof whole);
+    return copy;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Each element the same. */
+static void write_value(sherd_tensor *a, void *to, double value)
+{
+    const int64_t nowhere[SHERD_MAX_DIMS] = {0};
+    unsigned char element[8];
+
+    if (sherd__is_contiguous(a)) {
+        sherd__fill(a, value);
+        return;
+    }
+    sherd__cast(a->dtype, SHERD_F64, 1, element, &value);
+    sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, element,
+                    nowhere);
+}
+
+/* a = a op b: kernels write what is contiguous, so a strided one goes by way of a copy. False: no memory. */
+static bool combine(const write *w, void *to, const void *from, const int64_t *stride)
+{
+    sherd_tensor *a = w->a;
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
+    sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
+    bool whole = sherd__is_contiguous(a);
+    void *result = whole ? to : scratch(a);
+    int64_t row[SHERD_MAX_DIMS];
+
+    if (!result)
+        return false;
+    kernels->binary(op, a->ndim, a->local, result, to, a->stride, from, stride);
+    sherd__row_major(a->ndim, a->local, row);
+    if (!whole)
+        sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, result, row);
+    return true;
+}
+
+/* This rank's piece. False: failed. */
+static bool write_piece(const write *w)
+{
+    sherd_tensor *a = w->a;
+    bool elsewhere = is_elsewhere(w);
+    int64_t stride[SHERD_MAX_DIMS] = {0};
+    const void *from = w->b ? open_source(w, stride) : NULL;
+
+    /* A result in flight is waited for before it is written. */
+    if ((w->b && !from) || !sherd__data(a))
+        return false;
+    void *to = sherd__mutable_view(a);
+    if (!to)
+        return false;
+    if (a->count == 0 || (elsewhere && w->kind == ADD))
+        return true;
+    if (w->kind == FILL || elsewhere)
+        write_value(a, to, elsewhere ? 0 : w->value);
+    else if (w->kind == COPY)
+        sherd__copy_box(sherd_dtype_bytes(a->dtype), a->ndim, a->local, to, a->stride, from,
+                        stride);
+    else
+        return combine(w, to, from, stride);
+    return true;
+}
+
+static sherd_tensor *run(write *w)
+{
+    sherd_tensor *a = w->a;
+    sherd_world *world = a->world;
+    unsigned varies = w->b ? w->b->varies : 0;
+
+    sherd_scope_begin(world);
+    if (w->b)
+        w->b = bring(w);
+    bool good = !(w->b && sherd_tensor_failed(w->b)) && write_piece(w);
+    if (good) {
+        a->varies = w->kind == FILL || w->kind == COPY ? varies : a->varies | varies;
+        if (a->layout)
+            sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
+                        sherd__attribute_double(0, w->value), &a, 1);
+    }
+    sherd_scope_end(world);
+    return good ? a : sherd__failed(world);
+}
+
+static sherd_tensor *write_to(write w)
+{
+    sherd_tensor *both[] = {w.a, w.b};
+    sherd_world *world = w.a ? w.a->world : w.b ? w.b->world : NULL;
+
+    if (!world)
+        return NULL;
+    if (sherd__stop(world, both, 2))
+        return sherd__failed(world);
+    if (!w.a || (!w.b && w.kind != FILL))
+        return sherd__fail_tensor(world, both[w.a ? 0 : 1]->layout != NULL, SHERD_EINVAL,
+                                  "%s: %s is NULL", w.name, w.a ? "b" : "a");
+    if (w.b && w.b->world != world)
+        return refuse(&w, SHERD_EINVAL, "a and b are of two worlds");
+    const char *reason = fault(&w);
+    if (reason)
+        return refuse(&w, SHERD_EINVAL, reason);
+    if (!can_be_written(&w))
+        return refuse(&w, SHERD_ENOTSUP, "only a pending sum can be written");
+    return run(&w);
+}
+
+sherd_tensor *sherd_add_to(sherd_tensor *a, sherd_tensor *b)
+{
+    return write_to((write){"sherd_add_to", ADD, a, b, 0});
+}
+
+sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b)
+{
+    return write_to((write){"sherd_mul_by", MULTIPLY, a, b, 0});
+}
+
+sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b)
+{
+    return write_to((write){"sherd_copy_from", COPY, a, b, 0});
+}
+
+sherd_tensor *sherd_fill(sherd_tensor *a, double value)
+{
+    return write_to((write){"sherd_fill", FILL, a, NULL, value});
+}

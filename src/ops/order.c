@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What needs a whole dim: its order, its largest elements, running sums; and triangles, which need none. A dim that is
+ * sharded is gathered first, or what shards it goes to another dim, whichever is less.
+ */
+#include "sketch.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/pick.h"
+
+typedef struct along {
+    int64_t k;
+    int dim;
+    int flag; /* of sort and topk: the largest first; of running sums: from the end */
+} along;
+
+#define ALONG_FIELDS                                                                              \
+    {                                                                                             \
+        SHERD_FIELD(along, k, INT64), SHERD_FIELD(along, dim, INT), SHERD_FIELD(along, flag, INT) \
+    }
+
+enum { ALL = -1 };
+
+/* "a*c->a*c,a*c": results alike but for the one dim. */
+static const char *describe(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int dim = sherd__dim_of(at->dim, a->ndim), n = a->ndim;
+
+    if (dim < 0)
+        return sherd_call_reason(call, "no dim %d", at->dim);
+    if (at->k != ALL && (at->k < 0 || at->k > a->shape[dim]))
+        return sherd_call_reason(call, "%lld of the %lld elements of dim %d", (long long)at->k,
+                                 (long long)a->shape[dim], dim);
+    if (call->results > 1 && a->shape[dim] > INT32_MAX)
+        return "the dim has more indices than an i32 holds";
+    for (int d = 0; d < n; d++)
+        call->rule[d] = d == dim ? '*' : (char)('a' + d);
+    sherd__finish_rule(call);
+    if (call->results > 1) {
+        call->rule[2 * n + 2] = ',';
+        memcpy(call->rule + 2 * n + 3, call->rule, sherd__bytes(n));
+        call->rule[3 * n + 3] = '\0';
+    }
+    for (int j = 0; j < call->results; j++)
+        call->shape[j][dim] = at->k == ALL ? a->shape[dim] : at->k;
+    return NULL;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    const along *at = call->attributes;
+
+    return sherd__whole_ways(call, ways, 1u << sherd__dim_of(at->dim, call->in[0]->ndim),
+                             call->op->linearity == SHERD_LINEAR ? SHERD__PASS_SUMS
+                                                                 : SHERD__PASS_NONE);
+}
+
+/* [outer, n, inner] of this rank's piece. */
+static void size_of(int64_t size[3], const sherd_tensor *t, int dim)
+{
+    size[0] = sherd__local_count(t, 0, dim);
+    size[1] = t->local[dim];
+    size[2] = sherd__local_count(t, dim + 1, t->ndim);
+}
+
+/* The operand's piece, in f32 if it has 16 bits. NULL: no memory. */
+static const void *widened(sherd_call *call, sherd_dtype *dtype)
+{
+    const sherd_tensor *a = call->in[0];
+
+    *dtype = a->dtype;
+    if (!sherd__is_half(a->dtype))
+        return call->from[0];
+    void *wide = sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
+    *dtype = SHERD_F32;
+    if (wide)
+        sherd__convert(sherd__world_kernels(call->world), SHERD_F32, a->dtype, a->count, wide,
+                       call->from[0]);
+    return wide;
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static bool order(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int dim = sherd__dim_of(at->dim, a->ndim);
+    int64_t size[3], k = call->out[0]->local[dim];
+    sherd_dtype dtype;
+
+    if (call->out[0]->count == 0)
+        return true;
+    size_of(size, a, dim);
+    const void *keys = widened(call, &dtype);
+    void *scratch = keys ? sherd_call_scratch(call, sherd__order_scratch(size[1])) : NULL;
+    if (!scratch)
+        return false;
+    sherd__order(dtype, size, k, at->flag, call->to[1], keys, scratch);
+    sherd__pick p = {size[0], k, size[2], size[1], 0, call->to[1], false};
+    sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[0]);
+    return true;
+}
+
+/* Each gradient goes back to where its element was. */
+static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const along *at = sherd_node_attributes(node);
+
+    if (grad_out[0])
+        grad_in[0] =
+            sherd__gather_back(node, sherd_node_result(node, 1), grad_out[0], at->dim, false);
+}
+
+#define ORDER(label, text)                                                              \
+    {                                                                                   \
+        .name = label, .summary = text, .operand = {{"a", 0}},                          \
+        .result = {{"values", 0}, {"indices", SHERD_OP_INDEX}}, .field = ALONG_FIELDS,  \
+        .attributes = sizeof(along), .numbers = SHERD_EVERYTHING, .describe = describe, \
+        .ways = lie, .forward = order, .backward = order_back, .needs = {               \
+            SHERD_NEEDS_RESULT(1)                                                       \
+        }                                                                               \
+    }
+
+const sherd_op sherd__sort_op = ORDER("sherd_sort", "a dim in order, and where its elements were");
+const sherd_op sherd__topk_op = ORDER("sherd_topk", "the largest or smallest of a dim");
+
+static sherd_tensor *ordered(const sherd_op *op, sherd_tensor *a, const along *at,
+                             sherd_tensor **indices)
+{
+    sherd_tensor *out[2] = {NULL, NULL};
+
+    sherd_apply_all(out, op, &a, 1, at);
+    if (indices)
+        *indices = out[1];
+    return out[0];
+}
+
+sherd_tensor *sherd_sort(sherd_tensor *a, int dim, bool descending, sherd_tensor **indices)
+{
+    return ordered(&sherd__sort_op, a, &(along){ALL, dim, descending}, indices);
+}
+
+sherd_tensor *sherd_topk(sherd_tensor *a, int64_t k, int dim, bool largest, sherd_tensor **indices)
+{
+    return ordered(&sherd__topk_op, a, &(along){k < 0 ? INT64_MIN : k, dim, largest}, indices);
+}
+
+/* ---- running sums ---------------------------------------------------------------------------- */
+
+static bool add_up(sherd_call *call)
+{
+    const along *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    int64_t size[3];
+    sherd_dtype dtype;
+
+    if (a->count == 0)
+        return true;
+    size_of(size, a, sherd__dim_of(at->dim, a->ndim));
+    const void *from = widened(call, &dtype);
+    void *to = dtype == a->dtype ? call->to[0]
+                                 : sherd_call_scratch(call, a->count * (int64_t)sizeof(float));
+    if (!from || !to)
+        return false;
+    sherd__running_sum(dtype, size, at->flag, to, from);
+    if (to != call->to[0])
+        sherd__convert(sherd__world_kernels(call->world), a->dtype, dtype, a->count, call->to[0],
+                       to);
+    return true;
+}
+
+static void add_up_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    along at = *(const along *)sherd_node_attributes(node);
+
+    at.flag = !at.flag;
+    grad_in[0] = sherd_apply(&sherd__cumsum_op, grad_out, 1, &at);
+}
+
+const sherd_op sherd__cumsum_op = {.name = "sherd_cumsum",
+                                   .summary = "running sums of a dim",
+                                   .operand = {{"a", 0}},
+                                   .result = {{"y", 0}},
+                                   .field = ALONG_FIELDS,
+                                   .attributes = sizeof(along),
+                                   .linearity = SHERD_LINEAR,
+                                   .numbers = SHERD_NUMBERS,
+                                   .describe = describe,
+                                   .ways = lie,
+                                   .forward = add_up,
+                                   .backward = add_up_back,
+                                   .takes_pending = true};
+
+sherd_tensor *sherd_cumsum(sherd_tensor *a, int dim)
+{
+    return sherd_apply(&sherd__cumsum_op, &a, 1, &(along){ALL, dim, 0});
+}
+
+/* ---- triangles ------------------------------------------------------------------------------- */
+
+typedef struct corner {
+    int64_t diagonal;
+} corner;
+
+/* In each row the columns below (or from) one are kept; where rows and columns begin is the box's to say. */
+static bool keep_corner(sherd_call *call, bool upper)
+{
+    const corner *at = call->attributes;
+    const sherd_tensor *a = call->in[0];
+    sherd_box box = sherd_tensor_box(a);
+    int r = a->ndim - 2, c = a->ndim - 1;
+    int64_t rows = a->count ? a->count / a->local[c] : 0, cols = a->local[c];
+    size_t element = sherd_dtype_bytes(a->dtype);
+    const char *from = call->from[0];
+    char *to = call->to[0];
+
+    for (int64_t i = 0; i < rows;
+         i++, from += (size_t)cols * element, to += (size_t)cols * element) {
+        int64_t row = box.offset[r] + i % a->local[r];
+        int64_t edge = row + at->diagonal + (upper ? 0 : 1) - box.offset[c];
+        size_t before = (size_t)sherd__max(0, sherd__min(edge, cols)) * element;
+        size_t behind = (size_t)cols * element - before;
+        if (upper) {
+            memset(to, 0, before);
+            memcpy(to + before, from + before, behind);
+        } else {
+            memcpy(to, from, before);
+            memset(to + before, 0, behind);
+        }
+    }
+    return true;
+}
+
+static bool keep_lower(sherd_call *call)
+{
+    return keep_corner(call, false);
+}
+
+static bool keep_upper(sherd_call *call)
+{
+    return keep_corner(call, true);
+}
+
+static void lower_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    grad_in[0] = sherd_apply(&sherd__tril_op, grad_out, 1, sherd_node_attributes(node));
+}
+
+static void upper_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    grad_in[0] = sherd_apply(&sherd__triu_op, grad_out, 1, sherd_node_attributes(node));
+}
+
+#define CORNER(label, text, run, back)                                                     \
+    {                                                                                      \
+        .name = label, .summary = text, .operand = {{"a", 0}}, .result = {{"y", 0}},       \
+        .field = {SHERD_FIELD(corner, diagonal, INT64)}, .attributes = sizeof(corner),     \
+        .rule = "...rc->...rc", .linearity = SHERD_UNCHANGED, .numbers = SHERD_EVERYTHING, \
+        .forward = run, .backward = back, .takes_pending = true                            \
+    }
+
+const sherd_op sherd__tril_op =
+    CORNER("sherd_tril", "zeroes above a diagonal", keep_lower, lower_back);
+const sherd_op sherd__triu_op =
+    CORNER("sherd_triu", "zeroes below a diagonal", keep_upper, upper_back);
+
+/* Sizes are below 2^62, so what is farther away is all the same. */
+static corner held(int64_t diagonal)
+{
+    const int64_t far = (int64_t)1 << 61;
+
+    return (corner){sherd__max(-far, sherd__min(diagonal, far))};
+}
+
+sherd_tensor *sherd_tril(sherd_tensor *a, int64_t diagonal)
+{
+    corner at = held(diagonal);
+
+    return sherd_apply(&sherd__tril_op, &a, 1, &at);
+}
+
+sherd_tensor *sherd_triu(sherd_tensor *a, int64_t diagonal)
+{
+    corner at = held(diagonal);
+
+    return sherd_apply(&sherd__triu_op, &a, 1, &at);
+}

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_ops_gradient.c for the operators by index and on whole dims. */
+#define OTHER_CASES "ops_cases_index.h"
+#include "test_ops_gradient.c"
