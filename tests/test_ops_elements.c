@@ -150,10 +150,101 @@ static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
     all_without_rank_1(world, functions, LEN(functions), 10);
 }
 
+/* ---- numbers ----------------------------------------------------------------------------------- */
+
+static sherd_tensor *integers(sherd_world *world, sherd_dtype dtype, int64_t n, const void *x)
+{
+    return sherd_mark_equal(sherd_from_data(world, dtype, &n, 1, x));
+}
+
+/* The answers as bits, the first one lowest. */
+static int answers_of(sherd_tensor *t)
+{
+    const uint8_t *y = sherd_tensor_read(t);
+    int bits = 0;
+
+    for (int64_t i = 0; y && i < sherd_tensor_count(t); i++)
+        bits |= y[i] << i;
+    return CHECK(y && sherd_tensor_dtype(t) == SHERD_BOOL) ? bits : -1;
+}
+
+/* Numbers between integers, beyond all of them, and those that no double has. */
+static void integers_compare_with_any_number(sherd_world *world)
+{
+    static const int64_t x[] = {INT64_MIN, -3, 2, 3, INT64_MAX};
+    static const struct {
+        double value;
+        int eq, lt, le, gt, ge; /* bits */
+    } rows[] = {
+        {2, 4, 3, 7, 24, 28},
+        {2.5, 0, 7, 7, 24, 24},
+        {-3, 2, 1, 3, 28, 30},
+        {-2.5, 0, 3, 3, 28, 28},
+        {9223372036854775808.0, 0, 31, 31, 0, 0},
+        {-9223372036854775808.0, 1, 0, 1, 30, 31},
+        {INFINITY, 0, 31, 31, 0, 0},
+        {-1e30, 0, 0, 0, 31, 31},
+        {NAN, 0, 0, 0, 0, 0},
+    };
+    sherd_tensor *a = integers(world, SHERD_I64, 5, x);
+
+    for (int i = 0; i < LEN(rows); i++) {
+        double v = rows[i].value;
+        CHECK_EQ(answers_of(sherd_eq_scalar(a, v)), rows[i].eq);
+        CHECK_EQ(answers_of(sherd_ne_scalar(a, v)), 31 - rows[i].eq);
+        CHECK_EQ(answers_of(sherd_lt_scalar(a, v)), rows[i].lt);
+        CHECK_EQ(answers_of(sherd_le_scalar(a, v)), rows[i].le);
+        CHECK_EQ(answers_of(sherd_gt_scalar(a, v)), rows[i].gt);
+        CHECK_EQ(answers_of(sherd_ge_scalar(a, v)), rows[i].ge);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A number is rounded to the dtype first: 0.1 is an f32. */
+static void fractions_compare_in_their_dtype(sherd_world *world)
+{
+    static const float x[] = {0.1f, NAN, -0.0f};
+    sherd_tensor *a = integers(world, SHERD_F32, 3, x);
+
+    CHECK_EQ(answers_of(sherd_eq_scalar(a, 0.1)), 1);
+    CHECK_EQ(answers_of(sherd_ne_scalar(a, 0)), 3);
+    CHECK_EQ(answers_of(sherd_logical_not(a)), 4);
+    CHECK_EQ(answers_of(sherd_eq(a, a)), 5);
+    CHECK_EQ(answers_of(sherd_logical_or(a, a)), 3);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Sums of integers wrap around; one that is replicated is added once to a pending sum. */
+static void integers_add_up(sherd_world *world)
+{
+    static const int32_t x[] = {7, INT32_MAX, -5}, want[] = {10, INT32_MIN + 2, -2};
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *pending = NULL;
+    const char *text = sherd_mesh_axes(mesh) == 2 ? "P(sum)P(sum)" : "P(sum)";
+    int64_t shape[] = {3}, parts;
+
+    CHECK_OK(sherd_layout_parse_placements(&pending, mesh, 1, shape, text, NULL));
+    sherd_tensor *p = sherd__new_on(pending, SHERD_I32);
+    bool first = pending_part(p, &parts) == 0;
+    for (int i = 0; i < 3; i++)
+        ((int32_t *)sherd__fresh(p))[i] = first ? x[i] : 0;
+    sherd_tensor *a = integers(world, SHERD_I32, 3, (const int32_t[]){1, 1, 1});
+    sherd_tensor *sum = sherd_add_scalar(sherd_sub(sherd_add(p, a), sherd_neg(a)), 1);
+    CHECK_EQ((int)sum->layout->pending_axes, (int)pending->pending_axes);
+    const int32_t *y = sherd_tensor_read(sherd_full(sum));
+    CHECK(y && memcmp(y, want, sizeof want) == 0);
+    y = sherd_tensor_read(sherd_full(sherd_maximum(p, sherd_mul(a, a))));
+    CHECK(y && y[0] == 7 && y[1] == INT32_MAX && y[2] == 1);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(halves_are_computed_in_f32), {1, 2, 4}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
+    {TEST(integers_compare_with_any_number), {1, 2}},
+    {TEST(fractions_compare_in_their_dtype), {1}},
+    {TEST(integers_add_up), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -331,7 +331,7 @@ MISUSE(an_operator_needs_numbers_that_fit)
     FAILS(SHERD_EINVAL, sherd_dropout(a, 0.5, NUL(&g)));
     FAILS(SHERD_EINVAL, sherd_dropout(a, BAD(1.0, 0.5), &g));
     FAILS(SHERD_EINVAL, sherd_dropout(a, BAD((double)NAN, 0.5), &g));
-    FAILS(SHERD_EINVAL, sherd_relu(BAD(t.ids, a)));
+    FAILS(SHERD_EINVAL, sherd_gelu(BAD(t.ids, a)));
     FAILS(SHERD_EINVAL, sherd_item(BAD(a, sherd_full(sherd_sum(a)))));
 }
 

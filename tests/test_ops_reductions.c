@@ -5,6 +5,7 @@
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"
+#include "sherd/op.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 
@@ -144,6 +145,37 @@ static void halves_are_computed_in_f32(sherd_world *world)
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {
     all_without_rank_1(world, smooth, LEN(smooth), 10);
+}
+
+/* Each is one of the library's operators, under the name of its function. */
+static void all_are_found_by_name(sherd_world *world)
+{
+    static const char *const names[] = {
+#define UNARY0(name, ...)  "sherd_" #name,
+#define UNARY1(name, ...)  "sherd_" #name,
+#define UNARY2(name, ...)  "sherd_" #name,
+#define BINARY(name, ...)  "sherd_" #name,
+#define COMPARE(name, ...) "sherd_" #name, "sherd_" #name "_scalar",
+#define LOGIC(name, ...)   "sherd_" #name,
+#include "kernels/functions.inc"
+        "sherd_add_scalar", "sherd_logical_not",
+        "sherd_where",      "sherd_masked_fill",
+        "sherd_sum_over",   "sherd_mean_over",
+        "sherd_var",        "sherd_std",
+        "sherd_norm",       "sherd_max",
+        "sherd_min",        "sherd_prod",
+        "sherd_any",        "sherd_all",
+        "sherd_argmax",     "sherd_argmin",
+        "sherd_softmax",    "sherd_log_softmax",
+        "sherd_logsumexp",  "sherd_mse_loss",
+        "sherd_l1_loss",    "sherd_huber_loss",
+        "sherd_nll_loss",   "sherd_smooth_l1_loss",
+        "sherd_kl_div",     "sherd_bce_with_logits",
+    };
+
+    for (int i = 0; i < LEN(names); i++)
+        if (!CHECK(sherd_op_find(world, names[i]) != NULL))
+            fprintf(stderr, "  %s\n", names[i]);
 }
 
 /* ---- what travels ------------------------------------------------------------------------------ */
@@ -341,6 +373,7 @@ static const check_test tests[] = {
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(halves_are_computed_in_f32), {1, 2, 4}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
+    {TEST(all_are_found_by_name), {1}},
     {TEST(results_are_pending_with_their_reduction), {2, 3}},
     {TEST(a_softmax_gathers_nothing), {2, 3}},
     {TEST(any_allocation_may_fail), {1, 2, 3}},
