@@ -17,12 +17,39 @@ typedef struct sherd__edge {
     int64_t shape[SHERD_MAX_DIMS];
 } sherd__edge;
 
+/* A hook on the gradient of a tensor. */
+typedef struct sherd__grad_hook {
+    struct sherd__grad_hook *next;
+    int id; /* 0 = removed while hooks run; freed when they have run */
+    sherd_grad_hook run;
+    void *payload;
+    void (*destroy)(void *payload);
+} sherd__grad_hook;
+
+/* What somebody wants to know of the gradient of one tensor once it is complete; made when it is first asked for. */
+typedef struct sherd__watch {
+    sherd__record record; /* counts the leaf or the node, a running backward, running hooks */
+    sherd_world *world;
+    sherd__grad_hook *hook; /* in order of running */
+    int next_hook, running;
+    bool retains;           /* of what is no leaf: its gradient is kept here */
+    sherd_tensor *retained; /* counted */
+    /* For the backward that runs: */
+    struct sherd__pass *pass; /* it knows of this leaf; NULL = none does */
+    sherd_tensor *leaf;       /* not counted: an edge or the caller holds it */
+    sherd_tensor *sum;        /* counted; of a leaf, what has come so far */
+    int last;                 /* of a leaf: after this node of the list it is complete */
+    sherd_tensor *
+        *captured; /* where sherd_gradients wants it (counted there); NULL = it does not */
+} sherd__watch;
+
 typedef struct sherd__result {
     const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
     int ndim;
-    sherd_tensor *grad; /* counted; what has come so far in this backward */
-    int giver;          /* the place of the node that it came from last, for the comm log */
+    sherd_tensor *grad;  /* counted; what has come so far in this backward */
+    int giver;           /* the place of the node that it came from last, for the comm log */
+    sherd__watch *watch; /* counted; NULL = nobody asks */
 } sherd__result;
 
 /*
@@ -52,11 +79,13 @@ struct sherd_node {
     sherd__record record; /* counts tensors, later nodes, and a running backward */
     sherd_world *world;
     const sherd_op *op;
-    int place;      /* the module that recorded it, for the comm log */
-    uint64_t order; /* later nodes have higher numbers, on all ranks alike */
-    bool done;      /* its backward has run */
-    bool broken;    /* something could not be saved */
-    bool queued;    /* in a running backward */
+    int place;                /* the module that recorded it, for the comm log */
+    uint64_t order;           /* later nodes have higher numbers, on all ranks alike */
+    bool done;                /* its backward has run */
+    bool broken;              /* something could not be saved */
+    bool needed;              /* by that backward; else its gradients are only looked at */
+    unsigned idle;            /* bits of operands whose gradients that backward does not want */
+    struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     /* These lie behind the node, in the same allocation. */
     sherd__edge *in;
@@ -90,6 +119,38 @@ void sherd__node_clear(sherd_node *node);
 sherd__kept *sherd__keep(sherd_tensor *t);
 /* The tensor again; borrowed from the record. The failed tensor if that fails; raised. */
 sherd_tensor *sherd__restore(sherd__kept *kept);
+
+/* The watch of a tensor that wants a gradient; NULL: none yet, or (make) out of memory, raised. */
+sherd__watch *sherd__watch_of(const sherd_tensor *t);
+sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function);
+/* A gradient is complete: the hooks may replace it. `layout` is the tensor's own. False: failed, raised. */
+bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout);
+
+/*
+ * One backward. The nodes that lead from the outputs to leaves, the newest first; each and each watch of a leaf is held
+ * and marked until its turn.
+ */
+typedef struct sherd__pass {
+    sherd_world *world;
+    const char *function;
+    bool retains;  /* nodes may run again */
+    bool replaces; /* gradients of leaves start anew */
+    bool only;     /* gradients go to where they are captured, and nowhere else */
+    sherd_node **node;
+    int nodes, node_room;
+    sherd__watch **leaf;
+    int leaves, leaf_room;
+} sherd__pass;
+
+/* Find what must run. False: failed, raised. */
+bool sherd__pass_collect(sherd__pass *pass, sherd_tensor *const *outputs, int count);
+/* Give an output a gradient, which then counts it. False: failed, raised. */
+bool sherd__pass_seed(sherd__pass *pass, sherd_tensor *output, sherd_tensor *grad);
+/* Run it, and let go of everything; also after a failure. */
+void sherd__pass_run(sherd__pass *pass);
+
+/* A gradient moved to a layout, nothing pending (NULL layout: plain, nothing to do); not recorded. */
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout);
 
 /* Add a gradient to a sum (NULL = none yet); both counted by the sum. False: failed. */
 bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);

@@ -125,6 +125,7 @@ static void node_destroy(sherd__record *record)
             sherd__layout_set(&node->in[i].layout, NULL);
         for (int j = 0; j < node->outs; j++) {
             sherd_tensor_release(node->out[j].grad);
+            sherd__record_release((sherd__record *)node->out[j].watch);
             sherd__layout_set(&node->out[j].layout, NULL);
         }
         sherd__free(sherd__world_heap(tape->world), node);
@@ -233,7 +234,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
 
 bool sherd_node_wants(const sherd_node *node, int i)
 {
-    return node && i >= 0 && i < node->ins && node->in[i].wanted;
+    return node && i >= 0 && i < node->ins && node->in[i].wanted && !(node->idle >> i & 1);
 }
 
 const void *sherd_node_attributes(const sherd_node *node)

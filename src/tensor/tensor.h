@@ -61,6 +61,7 @@ struct sherd_tensor {
     sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
     sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
     sherd_tensor *grad;       /* of a leaf; counted */
+    sherd__record *watch;     /* of a leaf: who asks for its gradient; counted */
     sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
     /* of the source's storage when it moved: set by every move, also where moved_from is not */
     int64_t moved_version;
