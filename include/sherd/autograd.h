@@ -167,6 +167,9 @@ SHERD_API void sherd_saved_hooks_pop(sherd_world *world);
  */
 SHERD_API int64_t sherd_saved_bytes(const sherd_world *world);
 
+/** Whether this is a forward that backward runs again (sherd_module_checkpoint). @local @errors none */
+SHERD_API bool sherd_is_recomputing(const sherd_world *world);
+
 SHERD_END
 
 #endif

@@ -360,7 +360,7 @@ static bool run_node(sherd__pass *p, sherd_node *node)
     }
     if (!reached || !node->needed)
         return true;
-    if (!is_runnable(p, node))
+    if (!is_runnable(p, node) || !sherd__replay_fill(node))
         return false;
     bool good = run_op(p, node);
     node->done = !p->retains;
@@ -376,8 +376,10 @@ static bool take_turn(sherd__pass *p, int k)
     sherd_scope_begin(p->world);
     bool good = run_node(p, node) && finish_leaves(p, node, k);
     drop_grads(node);
-    if (node->done && !done)
+    if (node->done && !done) {
         sherd__node_clear(node);
+        sherd__replay_done(node);
+    }
     sherd_scope_end(p->world);
     return good;
 }

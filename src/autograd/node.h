@@ -3,6 +3,7 @@
 #ifndef SHERD__NODE_H
 #define SHERD__NODE_H
 
+#include "autograd/replay.h"
 #include "autograd/tape.h"
 
 /* What a node knows of an operand. It keeps the maker's node or the leaf alive, not the operand itself. */
@@ -15,6 +16,7 @@ typedef struct sherd__edge {
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
+    int64_t version; /* of the leaf's storage when it was used */
 } sherd__edge;
 
 /* A hook on the gradient of a tensor. */
@@ -87,6 +89,11 @@ struct sherd_node {
     unsigned idle;            /* bits of operands whose gradients that backward does not want */
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
+    sherd__replay
+        *replay; /* counted; what is run again to have what this one saved; NULL = it is kept */
+    int member;  /* its number there */
+    bool again;  /* made while that is run again, and only then there */
+    bool lacks;  /* what was to be saved and was not */
     /* These lie behind the node, in the same allocation. */
     sherd__edge *in;
     sherd__result *out;
@@ -98,7 +105,9 @@ struct sherd_node {
 /* Lies in the tensor room's spare bytes, so that it always exists. */
 typedef struct sherd__tape {
     sherd_world *world;
-    bool paused; /* not recording */
+    sherd__replay *replay; /* the innermost; not counted */
+    int again;             /* how many are run again, inside of each other */
+    bool paused;           /* not recording */
     uint64_t order;
     int64_t saved_bytes;
     sherd_saved_hooks *hooks; /* stack */
@@ -114,6 +123,23 @@ sherd__tape *sherd__tape_of(sherd_world *world);
 
 /* Drop what a node saved and its edges: its backward has run, or it goes. */
 void sherd__node_clear(sherd_node *node);
+
+/* A node with room for so much, in no graph; NULL for lack of memory. */
+sherd_node *sherd__node_create(sherd_world *world, int ins, int outs, size_t attributes);
+
+/* A node was recorded: it is one of what is run again, if that is under way. */
+void sherd__replay_join(sherd_node *node);
+/* It goes. */
+void sherd__replay_part(sherd_node *node);
+/* Its backward has run, for good. */
+void sherd__replay_done(sherd_node *node);
+/* Take what a node saves; false: it is for the tape to keep. */
+bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t);
+/* Have what a node lacks. False: failed, raised. */
+bool sherd__replay_fill(sherd_node *node);
+
+/* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
+bool sherd__keeps_free(const sherd_tensor *t);
 
 /* The saved form of a tensor: the one it has, or a new one. Counted for the caller; NULL: failed, raised. */
 sherd__kept *sherd__keep(sherd_tensor *t);

@@ -55,6 +55,7 @@ static void destroy_tree(sherd_module *m)
         sherd__free(heap, m->child[i].name);
     }
     sherd__hooks_sweep(m, true);
+    sherd__checkpoint_forget(m);
     for (int i = 0; i < m->parameters; i++) {
         sherd_tensor_release(m->parameter[i].tensor);
         sherd__free(heap, m->parameter[i].name);

@@ -6,6 +6,15 @@
 #include "sherd/tensor.h"
 #include "world/world.h"
 
+/* The keys that a piece of a program has drawn, for when it is run again. */
+typedef struct sherd__draws {
+    sherd_world *world;
+    struct sherd__draws *outer;
+    sherd__key *key;
+    int count, room, at;
+    bool replays; /* keys are taken from here; else listed here */
+} sherd__draws;
+
 /* What elements hold, each a function of its row-major number in the whole tensor: so any box can be made alone. */
 typedef struct sherd__values {
     sherd_dtype dtype;
@@ -142,6 +151,13 @@ sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
 /* A plain tensor that does not vary and takes its memory when its data is first needed. */
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values);
+/* The key of the next call of a generator; or, in what is run again, the one that it had the first time. */
+sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator);
+/* From here to leaving, keys are listed, or taken again. Leaving: false if not all were taken, or too many. */
+void sherd__draws_enter(sherd__draws *draws, bool replays);
+bool sherd__draws_leave(sherd__draws *draws);
+void sherd__draws_clear(sherd__draws *draws);
+
 /* Fill a tensor just made here, any box of the whole. */
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
 /* What ranks that draw the same must agree on. */
