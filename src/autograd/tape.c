@@ -249,6 +249,11 @@ sherd_world *sherd__node_world(const sherd_node *node)
     return node->world;
 }
 
+const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j)
+{
+    return node->out[j].layout;
+}
+
 sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
 {
     return node->in[i].dtype;
