@@ -139,7 +139,7 @@ MISUSE(gradients_are_of_what_wants_them)
 {
     sherd_tensor *x = sherd_require_grad(spread(m->world), true), *plain = NULL, *out[1];
     sherd_tensor *c = spread(m->world), *y[1], *g[1], *loss, *inputs[] = {x}, *none[] = {NULL};
-    const sherd_backward_options again = {.retain = true};
+    const sherd_backward_options again = {.retain = true, .replace = true};
     const sherd_gradients_options once = {.retain = true};
 
     plain = sherd_require_grad(sherd_constant(m->world, SHERD_F32, square, 2, 1), true);
@@ -170,6 +170,28 @@ MISUSE(gradients_are_of_what_wants_them)
     sherd_clear_grad(x);
 }
 
+static sherd_tensor *squared(sherd_tensor *const *inputs, int count, void *payload)
+{
+    (void)count, (void)payload;
+    return sherd_mul(inputs[0], inputs[0]);
+}
+
+MISUSE(a_check_of_gradients_has_something_to_check)
+{
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F64, square, 2, 1), *none[1] = {NULL};
+    sherd_tensor *both[2] = {sherd_require_grad(x, true), NULL}, *many[40];
+
+    for (int i = 0; i < 40; i++)
+        many[i] = x;
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, NULL, 1, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, none, 1, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, both, 0, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_check_gradients(NUL(squared), both, 1, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_check_gradients(squared, both, BAD(2, 1), NULL));
+    ALL_REFUSE(SHERD_ELIMIT, sherd_check_gradients(squared, BAD(many, both), BAD(40, 1), NULL));
+    CHECK_OK(sherd_check_gradients(squared, both, 1, NULL));
+}
+
 MISUSE(a_hook_hangs_on_a_gradient)
 {
     sherd_tensor *x = sherd_require_grad(spread(m->world), true), *c = spread(m->world);
@@ -191,6 +213,7 @@ MISUSE(a_hook_hangs_on_a_gradient)
 
 static const check_test tests[] = {
     {TEST(gradients_are_of_what_wants_them), {1, 2}},
+    {TEST(a_check_of_gradients_has_something_to_check), {1, 2}},
     {TEST(a_hook_hangs_on_a_gradient), {1, 2}},
     {TEST(hooks_that_are_none_are_popped_like_others), {1, 2}},
     {TEST(a_saved_tensor_stays_in_its_world_and_scope), {1, 2}},

@@ -135,6 +135,34 @@ SHERD_CALL sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_h
 /** Remove a hook. @local @errors none; a no-op if there is no such hook */
 SHERD_API void sherd_tensor_unhook(sherd_tensor *t, int id);
 
+/* A function to check: one f64 tensor of any shape, made of `inputs`. It is called often, and must compute the same each time. */
+typedef sherd_tensor *(*sherd_differentiable)(sherd_tensor *const *inputs, int count,
+                                              void *payload);
+
+typedef struct sherd_check_options {
+    double step;               /* of the differences; 0 = 1e-6 */
+    double absolute, relative; /* they may be so far from what backward says; 0 = 1e-7, 1e-5 */
+    void *payload;             /* for the function */
+} sherd_check_options;
+
+/**
+ * Compare what backward says of a function with central differences, for each element of each input that wants a gradient. Two calls
+ * of the function an element: for small tensors. Ends with a check of the world, so that all ranks get the same answer.
+ *
+ * The function gets copies of those inputs, in their layouts. A result with a pending sum counts as its sum, and
+ * an input with one is changed in its first addend.
+ *
+ * @collective the world
+ * @shapes     inputs: [count], 1 to 32 of them; options: NULL = all zero
+ * @numerics   differences of a weighted sum of the result's elements, weights in [0.5, 1.5)
+ * @owns       inputs are only read; their gradients stay as they are
+ * @errors     EINVAL the first element that is wrong, with both values; an input or a result that is not f64, an input on which the
+ *             result does not depend, no inputs; ELIMIT too many; what the function does wrong; as sherd_world_check
+ */
+SHERD_CALL sherd_status sherd_check_gradients(sherd_differentiable function,
+                                              sherd_tensor *const *inputs, int count,
+                                              const sherd_check_options *options);
+
 /*
  * What happens to a tensor that an operator saves for its backward. `pack` gets the tensor and returns
  * what to keep instead (or the tensor itself); `unpack` gets what was kept, and the payload that pack
