@@ -76,6 +76,8 @@ MISUSE(giving_up_nothing_does_nothing)
 
     sherd_module_destroy(NULL);
     sherd_module_train(NULL, true);
+    sherd_module_checkpoint(NULL, true);
+    ANSWERS(!sherd_module_is_checkpointed(NULL) && !sherd_is_recomputing(NULL));
     sherd_module_unhook(NULL, 1);
     sherd_module_unhook(layer, -1);
     sherd_module_unhook(layer, 1 << 20);

@@ -129,7 +129,92 @@ MISUSE(a_gradient_is_of_a_leaf_with_fractions)
     sherd_clear_grad(ids);
 }
 
+static sherd_tensor *same(sherd_tensor *grad, void *payload)
+{
+    (void)payload;
+    return grad;
+}
+
+MISUSE(gradients_are_of_what_wants_them)
+{
+    sherd_tensor *x = sherd_require_grad(spread(m->world), true), *plain = NULL, *out[1];
+    sherd_tensor *c = spread(m->world), *y[1], *g[1], *loss, *inputs[] = {x}, *none[] = {NULL};
+    const sherd_backward_options again = {.retain = true, .replace = true};
+    const sherd_gradients_options once = {.retain = true};
+
+    plain = sherd_require_grad(sherd_constant(m->world, SHERD_F32, square, 2, 1), true);
+    y[0] = sherd_mul(x, x);
+    loss = sherd_sum(y[0]);
+    g[0] = spread(m->world);
+    CHECK_OK(sherd_world_check(m->world)); /* what is made up to here stays */
+    sherd_backward_with(y, g, 0, NULL);
+    sherd_backward_with(NULL, g, -1, NULL);
+    FAILS(SHERD_EINVAL, sherd_backward_with(NUL(y), g, 1, &again));
+    FAILS(SHERD_EINVAL, sherd_backward_with(BAD(&c, y), g, 1, &again));
+    FAILS(SHERD_EINVAL, sherd_backward_with(y, BAD(&loss, g), 1, &again));
+    FAILS(SHERD_EINVAL, sherd_backward_with(BAD(&plain, y), g, 1, &again));
+    FAILS(SHERD_EINVAL, sherd_backward_with(BAD(y, &loss), NULL, 1, &again));
+    FAILS(SHERD_EINVAL, sherd_backward_with(BAD(none, y), g, 1, &again));
+    sherd_gradients(NULL, NULL, 0, y, 0, NULL);
+    sherd_gradients(out, NULL, -1, y, 1, NULL);
+    FAILS(SHERD_EINVAL, sherd_gradients(NUL(out), inputs, 1, &loss, 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, NUL(inputs), 1, &loss, 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, inputs, 1, NUL(&loss), 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(&c, inputs), 1, &loss, 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(none, inputs), 1, &loss, 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, BAD(&plain, inputs), 1, &loss, 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, inputs, 1, BAD(y, &loss), 1, &once));
+    FAILS(SHERD_EINVAL, sherd_gradients(out, inputs, 1, BAD(&c, &loss), 1, &once));
+    FAILS(SHERD_EINVAL, sherd_retain_grad(BAD(c, y[0])));
+    ANSWERS(sherd_retain_grad(NULL) == NULL);
+    sherd_clear_grad(x);
+}
+
+static sherd_tensor *squared(sherd_tensor *const *inputs, int count, void *payload)
+{
+    (void)count, (void)payload;
+    return sherd_mul(inputs[0], inputs[0]);
+}
+
+MISUSE(a_check_of_gradients_has_something_to_check)
+{
+    sherd_tensor *x = sherd_constant(m->world, SHERD_F64, square, 2, 1), *none[1] = {NULL};
+    sherd_tensor *both[2] = {sherd_require_grad(x, true), NULL}, *many[40];
+
+    for (int i = 0; i < 40; i++)
+        many[i] = x;
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, NULL, 1, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, none, 1, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_check_gradients(squared, both, 0, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_check_gradients(NUL(squared), both, 1, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_check_gradients(squared, both, BAD(2, 1), NULL));
+    ALL_REFUSE(SHERD_ELIMIT, sherd_check_gradients(squared, BAD(many, both), BAD(40, 1), NULL));
+    CHECK_OK(sherd_check_gradients(squared, both, 1, NULL));
+}
+
+MISUSE(a_hook_hangs_on_a_gradient)
+{
+    sherd_tensor *x = sherd_require_grad(spread(m->world), true), *c = spread(m->world);
+    int id = 7;
+
+    REFUSES(SHERD_EINVAL, sherd_tensor_hook(&id, c, same, NULL, NULL));
+    ANSWERS(id == 0);
+    REFUSES(SHERD_EINVAL, sherd_tensor_hook(&id, x, NULL, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_tensor_hook(&id, NULL, same, NULL, NULL));
+    CHECK_OK(sherd_tensor_hook(&id, x, same, NULL, NULL));
+    sherd_tensor_unhook(NULL, id);
+    sherd_tensor_unhook(c, id);
+    sherd_tensor_unhook(x, -1);
+    sherd_tensor_unhook(x, id + 1);
+    sherd_backward(sherd_sum(sherd_mul(x, x)));
+    sherd_tensor_unhook(x, id);
+    CHECK_OK(sherd_world_check(m->world));
+}
+
 static const check_test tests[] = {
+    {TEST(gradients_are_of_what_wants_them), {1, 2}},
+    {TEST(a_check_of_gradients_has_something_to_check), {1, 2}},
+    {TEST(a_hook_hangs_on_a_gradient), {1, 2}},
     {TEST(hooks_that_are_none_are_popped_like_others), {1, 2}},
     {TEST(a_saved_tensor_stays_in_its_world_and_scope), {1, 2}},
     {TEST(a_gradient_is_of_a_leaf_with_fractions), {1, 2}},

@@ -165,6 +165,7 @@ MISUSE(an_expression_of_nothing_is_nothing)
     ANSWERS(!sherd_random_later(NULL, SHERD_F32, square, 2, sherd_uniform(0, 1), &g));
     ANSWERS(!sherd_from_local(NULL, NULL, &r, NULL) && !sherd_to_local(NULL));
     ANSWERS(!sherd_distribute(NULL, NULL, 0) && !sherd_full(NULL));
+    ANSWERS(!sherd_to_local_with(NULL, NULL) && !sherd_full_with(NULL, NULL));
     ANSWERS(!sherd_redistribute(NULL, NULL, NULL) && !sherd_mark_equal(NULL));
     ANSWERS(!sherd_require_grad(NULL, true) && !sherd_grad(NULL));
     ANSWERS(!sherd_add(NULL, NULL) && !sherd_sub(NULL, NULL) && !sherd_mul(NULL, NULL));
@@ -233,7 +234,12 @@ MISUSE(pieces_need_a_mesh_and_placements)
     FAILS(SHERD_EINVAL, sherd_from_local(t.plain, t.mesh, BAD(&kind, &r), NULL));
     FAILS(SHERD_EINVAL, sherd_from_local(t.plain, t.mesh, &r, &mode));
     FAILS(SHERD_EINVAL, sherd_from_local(BAD(t.spread, t.plain), t.mesh, &r, NULL));
+    const sherd_placement other = sherd_shard(1), pending = sherd_partial(SHERD_SUM);
     FAILS(SHERD_EINVAL, sherd_to_local(BAD(t.plain, t.spread)));
+    FAILS(SHERD_EINVAL, sherd_to_local_with(BAD(t.plain, t.spread), NULL));
+    FAILS(SHERD_EINVAL, sherd_to_local_with(t.spread, BAD(&other, NULL)));
+    FAILS(SHERD_EINVAL, sherd_to_local_with(t.spread, BAD(&pending, NULL)));
+    FAILS(SHERD_EINVAL, sherd_full_with(t.spread, BAD(&other, &pending)));
     FAILS(SHERD_EINVAL, sherd_mark_equal(BAD(t.spread, t.plain)));
 }
 

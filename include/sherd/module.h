@@ -274,6 +274,25 @@ SHERD_CALL sherd_status sherd_module_hook_after(int *id, sherd_module *module, s
 /** Remove a hook. @local @errors none; a no-op if there is no such hook */
 SHERD_API void sherd_module_unhook(sherd_module *module, int id);
 
+/**
+ * Checkpoint a module or stop to: calls of it from now on save nothing for backward but their arguments. Backward calls it again,
+ * with its hooks, when it comes to it, and then has what it needs; that costs one more forward, and
+ * the calls that are in it. Gradients are the same, bit for bit, and so are random numbers, whatever generators it uses. A
+ * module inside of it may be checkpointed too. Hooks on saved tensors (sherd_input_reshard) that stand when its forward begins see the
+ * arguments.
+ *
+ * What it does must depend on its arguments, parameters and generators alone. Else backward fails where it can tell: EINVAL if
+ * other operators run than the first time, a parameter was written since, or the module is gone. A forward or hook that counts its
+ * calls asks sherd_is_recomputing.
+ *
+ * @local
+ * @errors none
+ */
+SHERD_API void sherd_module_checkpoint(sherd_module *module, bool on);
+
+/** Whether calls of it are checkpointed. @local @errors none */
+SHERD_API bool sherd_module_is_checkpointed(const sherd_module *module);
+
 SHERD_END
 
 #endif

@@ -313,12 +313,18 @@ typedef struct sherd_from_local_options {
     /* CHUNK: explicit sizes as in sherd_layout_options; NULL = default cuts */
     const int64_t *const *sizes;
     const int *order; /* as in sherd_layout_options */
+    /*
+     * How the gradient that comes out lies, sherd_placement[axes of the mesh]; NULL = as the tensor does, a pending sum replicated.
+     * Each is the tensor's own, or where that is not sharded replicated or a pending sum: then what the ranks get adds up to
+     * the gradient.
+     */
+    const sherd_placement *gradient;
 } sherd_from_local_options;
 
 /**
  * A distributed tensor out of each rank's own piece. No element moves; the storage is shared with `local`.
  *
- * Gradient: the placements of the forward, a pending sum becomes replicated.
+ * Gradient: the placements of the forward, a pending sum becomes replicated; or as options->gradient says.
  *
  * @collective the mesh
  * @shapes     placements: sherd_placement[axes of mesh]; options: NULL = CHUNK without shape
@@ -347,6 +353,19 @@ SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_lay
  * @local   @owns the result belongs to the scope   @errors EINVAL `t` is plain
  */
 SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
+
+/**
+ * As sherd_to_local, where `gradient` says how the gradients lie that the ranks get for their pieces. On an axis where that is a
+ * pending sum the ranks may make different things of what they all have: the gradient of `t` is the sum of theirs. On
+ * one where it is replicated they must all get the same.
+ *
+ * @local
+ * @shapes gradient: sherd_placement[axes of the (root) mesh of `t`], each that of `t`, or where that is not sharded replicated or a
+ *         pending sum (unset: as sherd_to_local takes it); NULL = as sherd_to_local
+ * @owns   the result belongs to the scope
+ * @errors EINVAL `t` is plain, a gradient that does not fit
+ */
+SHERD_API sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient);
 
 /**
  * Spread a plain tensor. Every rank passes a tensor of the same shape and dtype.
@@ -442,6 +461,17 @@ SHERD_API void sherd_redistribute_many(sherd_tensor **out, sherd_tensor *const *
  * @errors     EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_full(sherd_tensor *t);
+
+/**
+ * As sherd_full; `gradient` says how the gradients of what the ranks make of it lie.
+ *
+ * @collective the tensor's mesh
+ * @shapes     gradient: sherd_placement[axes of the (root) mesh], each replicated, a pending sum (the gradient is then the sum of all
+ *             ranks'), or unset; NULL = replicated
+ * @owns       the result belongs to the scope; a plain `t` is returned itself
+ * @errors     EINVAL a gradient that does not fit; EDIFFER; ENOMEM; EPEER
+ */
+SHERD_API sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient);
 
 /**
  * Copy the values of the whole tensor, row-major, into memory of the caller's, on every rank or on one.

@@ -1,64 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk. Nodes that got a gradient wait in a heap, the newest first: an operand's node is always older, so when
- * a node's turn comes all its gradients have arrived. All ranks recorded the same operators in the same order, so
- * all make the same calls in the same order. Each node runs in a scope of its own, and what it saved goes right
- * after.
+ * The walk. What leads from the outputs to leaves is listed first, the newest node first: an operand's node is always
+ * older, so when a node's turn comes all its gradients have arrived. The list also says which nodes lead to what
+ * is asked for, and after which node the gradient of a leaf is complete. All ranks recorded the same operators in the
+ * same order, so all make the same calls in the same order. Each node runs in a scope of its own, and what it saved goes
+ * right after, unless the graph is retained.
  */
 #include "autograd/node.h"
 
 #include <string.h>
-
-typedef struct queue {
-    sherd_world *world;
-    sherd_node **at; /* a binary heap by order; counted */
-    int count, room;
-} queue;
-
-static bool push(queue *q, sherd_node *node)
-{
-    int i = q->count;
-
-    if (node->queued)
-        return true;
-    if (q->count == q->room) {
-        int room = q->room ? 2 * q->room : 32;
-        sherd_node **grown = sherd__grow(sherd__world_heap(q->world), q->at, (size_t)q->room,
-                                         (size_t)room, sizeof *grown);
-        if (!grown) {
-            sherd__raise(q->world, SHERD_ENOMEM, "sherd_backward: out of memory");
-            return false;
-        }
-        q->at = grown;
-        q->room = room;
-    }
-    node->queued = true;
-    node->record.refs++;
-    q->count++;
-    for (; i > 0 && q->at[(i - 1) / 2]->order < node->order; i = (i - 1) / 2)
-        q->at[i] = q->at[(i - 1) / 2];
-    q->at[i] = node;
-    return true;
-}
-
-/* The newest; its count goes to the caller. */
-static sherd_node *pop(queue *q)
-{
-    sherd_node *newest = q->at[0], *last = q->at[--q->count];
-    int i = 0;
-
-    for (int child = 1; child < q->count; child = 2 * i + 1) {
-        if (child + 1 < q->count && q->at[child + 1]->order > q->at[child]->order)
-            child++;
-        if (q->at[child]->order < last->order)
-            break;
-        q->at[i] = q->at[child];
-        i = child;
-    }
-    q->at[i] = last;
-    newest->queued = false;
-    return newest;
-}
 
 static void drop_grads(sherd_node *node)
 {
@@ -69,7 +19,173 @@ static void drop_grads(sherd_node *node)
     }
 }
 
+/* ---- the list ------------------------------------------------------------------------------- */
+
+/* Room for one more in an array of pointers. */
+static bool reserve(sherd__pass *p, void **array, int used, int *room)
+{
+    int wanted = *room ? 2 * *room : 32;
+    void *grown;
+
+    if (used < *room)
+        return true;
+    grown = sherd__grow(sherd__world_heap(p->world), *array, (size_t)*room, (size_t)wanted,
+                        sizeof(void *));
+    if (!grown) {
+        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", p->function);
+        return false;
+    }
+    *array = grown;
+    *room = wanted;
+    return true;
+}
+
+/* A hook has begun a backward through what another one is in the middle of. */
+static bool refuse_nested(const sherd__pass *p, const char *name)
+{
+    sherd__raise(p->world, SHERD_EINVAL,
+                 "%s: %s is in a backward that is under way: begin no other one through it",
+                 p->function, name);
+    return false;
+}
+
+static bool add_node(sherd__pass *p, sherd_node *node)
+{
+    void *array = p->node;
+
+    if (node->pass == p)
+        return true;
+    if (node->pass)
+        return refuse_nested(p, node->op->name);
+    if (!reserve(p, &array, p->nodes, &p->node_room))
+        return false;
+    p->node = array;
+    p->node[p->nodes++] = node;
+    node->pass = p;
+    node->needed = true;
+    node->idle = 0;
+    node->record.refs++;
+    return true;
+}
+
+static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
+{
+    sherd__watch *watch = (sherd__watch *)leaf->watch;
+    void *array = p->leaf;
+
+    if (p->replaces)
+        sherd__set_grad(leaf, NULL);
+    if (!watch || watch->pass == p)
+        return true;
+    if (watch->pass)
+        return refuse_nested(p, "a leaf with a hook");
+    if (!reserve(p, &array, p->leaves, &p->leaf_room))
+        return false;
+    p->leaf = array;
+    p->leaf[p->leaves++] = watch;
+    watch->pass = p;
+    watch->leaf = leaf;
+    watch->last = -1;
+    watch->record.refs++;
+    return true;
+}
+
+static bool add(sherd__pass *p, sherd_node *node, sherd_tensor *leaf)
+{
+    return node ? add_node(p, node) : !leaf || add_leaf(p, leaf);
+}
+
+/* Where the i-th goes in a heap of `count` whose newest is to be last: the oldest is at its top. */
+static void sift(sherd_node **at, int i, int count)
+{
+    sherd_node *node = at[i];
+
+    for (int child = 2 * i + 1; child < count; child = 2 * i + 1) {
+        if (child + 1 < count && at[child + 1]->order < at[child]->order)
+            child++;
+        if (at[child]->order > node->order)
+            break;
+        at[i] = at[child];
+        i = child;
+    }
+    at[i] = node;
+}
+
+/* The newest first. In place, and never slow. */
+static void sort(sherd_node **at, int count)
+{
+    for (int i = count / 2; i-- > 0;)
+        sift(at, i, count);
+    for (int end = count - 1; end > 0; end--) {
+        sherd_node *oldest = at[0];
+        at[0] = at[end];
+        at[end] = oldest;
+        sift(at, 0, end);
+    }
+}
+
+/* The watch of the leaf that an edge leads to, if this backward knows of it. */
+static sherd__watch *watched(const sherd__pass *p, const sherd__edge *in)
+{
+    sherd__watch *watch = in->leaf ? (sherd__watch *)in->leaf->watch : NULL;
+
+    return watch && watch->pass == p ? watch : NULL;
+}
+
+/* Whether a gradient along this edge serves what is asked for. */
+static bool leads_on(const sherd__pass *p, const sherd__edge *in)
+{
+    const sherd__watch *watch = in->node ? in->node->out[in->output].watch : watched(p, in);
+
+    return (in->node && in->node->needed) || (watch && watch->captured);
+}
+
+/* From the oldest on, so that what comes before a node is known. */
+static void mark_needed(sherd__pass *p)
+{
+    for (int k = p->nodes; k-- > 0;) {
+        sherd_node *node = p->node[k];
+        node->needed = false;
+        for (int i = 0; i < node->ins; i++) {
+            if (node->in[i].wanted && leads_on(p, &node->in[i]))
+                node->needed = true;
+            else
+                node->idle |= 1u << i;
+        }
+    }
+}
+
+bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!add(p, (sherd_node *)outputs[i]->node, outputs[i]))
+            return false;
+    for (int k = 0; k < p->nodes; k++)
+        for (int i = 0; i < p->node[k]->ins; i++)
+            if (!add(p, p->node[k]->in[i].node, p->node[k]->in[i].leaf))
+                return false;
+    sort(p->node, p->nodes);
+    for (int k = 0; k < p->nodes && p->leaves > 0; k++)
+        for (int i = 0; i < p->node[k]->ins; i++)
+            if (watched(p, &p->node[k]->in[i]))
+                watched(p, &p->node[k]->in[i])->last = k;
+    if (p->only)
+        mark_needed(p);
+    return true;
+}
+
 /* ---- settling ------------------------------------------------------------------------------- */
+
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout)
+{
+    const sherd_layout *to;
+
+    if (!layout)
+        return grad;
+    if (sherd__layout_settle(&to, layout) != SHERD_OK)
+        return sherd__fail_diag(grad->world, true);
+    return grad->layout == to ? grad : sherd__move_to(grad, to, false);
+}
 
 /*
  * A gradient goes to the layout of the output, pending axes replicated: where the output is sharded that is a
@@ -77,23 +193,81 @@ static void drop_grads(sherd_node *node)
  */
 static bool settle_output(sherd_node *node, sherd__result *out)
 {
-    const sherd_layout *to;
     sherd_tensor *moved;
 
     if (!out->grad || !out->layout)
         return true;
-    if (sherd__layout_settle(&to, out->layout) != SHERD_OK) {
-        sherd__fail_diag(node->world, true);
-        return false;
-    }
-    if (out->grad->layout == to)
-        return true;
     sherd__where_set(node->world, sherd__where_at(out->giver, true));
-    moved = sherd__move_to(out->grad, to, false);
+    moved = sherd__settled_to(out->grad, out->layout);
     if (!moved->storage)
         return false;
-    sherd_tensor_release(out->grad);
-    out->grad = sherd_tensor_retain(moved);
+    if (moved != out->grad) {
+        sherd_tensor_release(out->grad);
+        out->grad = sherd_tensor_retain(moved);
+    }
+    return true;
+}
+
+/* ---- gradients that are complete ------------------------------------------------------------ */
+
+/* A counted tensor, in the place of what was there. */
+static void put(sherd_tensor **at, sherd_tensor *t)
+{
+    sherd_tensor *before = *at;
+
+    *at = sherd_tensor_retain(t);
+    sherd_tensor_release(before);
+}
+
+/* Hooks see it, and who asked for it gets it. */
+static bool look_at(sherd__pass *p, sherd_node *node, sherd__result *out)
+{
+    sherd__watch *watch = out->watch;
+
+    if (!out->grad || !watch)
+        return true;
+    if (!settle_output(node, out) || !sherd__watch_run(watch, &out->grad, out->layout))
+        return false;
+    if (watch->captured)
+        put(watch->captured, out->grad);
+    if (p->only || !watch->retains)
+        return true;
+    if (p->replaces) {
+        sherd_tensor_release(watch->retained);
+        watch->retained = NULL;
+    }
+    return sherd__add_grad(&watch->retained, out->grad);
+}
+
+/* Nothing more will come for this leaf. */
+static bool finish_leaf(sherd__pass *p, sherd__watch *watch)
+{
+    sherd_tensor *settled;
+
+    if (!watch->sum)
+        return true;
+    settled = sherd__settled_to(watch->sum, watch->leaf->layout);
+    if (!settled->storage)
+        return false;
+    put(&watch->sum, settled);
+    if (!sherd__watch_run(watch, &watch->sum, watch->leaf->layout))
+        return false;
+    if (watch->captured)
+        put(watch->captured, watch->sum);
+    if (!p->only && !sherd__add_leaf_grad(watch->leaf, watch->sum))
+        return false;
+    sherd_tensor_release(watch->sum);
+    watch->sum = NULL;
+    return true;
+}
+
+static bool finish_leaves(sherd__pass *p, const sherd_node *node, int k)
+{
+    for (int i = 0; i < node->ins && p->leaves > 0; i++) {
+        sherd__watch *watch = watched(p, &node->in[i]);
+        if (watch && watch->last == k && !finish_leaf(p, watch))
+            return false;
+    }
     return true;
 }
 
@@ -120,27 +294,47 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
     return false;
 }
 
+static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
+{
+    sherd__watch *watch = (sherd__watch *)leaf->watch;
+
+    if (watch && watch->pass == p)
+        return sherd__add_grad(&watch->sum, grad);
+    return p->only || sherd__add_leaf_grad(leaf, grad);
+}
+
 /* Add the gradients to where they belong. */
-static bool deliver(queue *q, sherd_node *node, sherd_tensor *const *grad_in)
+static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_in)
 {
     for (int i = 0; i < node->ins; i++) {
         sherd__edge *in = &node->in[i];
-        if (!in->wanted || !grad_in[i])
+        if (!sherd_node_wants(node, i) || !grad_in[i])
             continue;
         if (!fits(node, i, grad_in[i]))
-            return false;
-        if (in->node && !push(q, in->node))
             return false;
         if (in->node)
             in->node->out[in->output].giver = node->place;
         if (in->node ? !sherd__add_grad(&in->node->out[in->output].grad, grad_in[i])
-                     : !sherd__add_leaf_grad(in->leaf, grad_in[i]))
+                     : !give_leaf(p, in->leaf, grad_in[i]))
             return false;
     }
     return true;
 }
 
-static bool run_node(queue *q, sherd_node *node)
+static bool is_runnable(const sherd__pass *p, const sherd_node *node)
+{
+    if (!node->done && !node->broken)
+        return true;
+    sherd__raise(node->world, SHERD_EINVAL,
+                 node->done ? "%s: %s has run backward already and released what it "
+                              "saved: retain the graph the first time, or compute its result again"
+                            : "%s: what %s saves was lost by an earlier failure: "
+                              "compute its result again",
+                 p->function, node->op->name);
+    return false;
+}
+
+static bool run_op(sherd__pass *p, sherd_node *node)
 {
     sherd_tensor *grad_out[SHERD_MAX_RESULTS] = {NULL}, *grad_in[SHERD_MAX_OPERANDS];
 
@@ -149,102 +343,87 @@ static bool run_node(queue *q, sherd_node *node)
             return false;
         grad_out[j] = node->out[j].grad;
     }
-    sherd__where_set(q->world, sherd__where_at(node->place, true));
+    sherd__where_set(p->world, sherd__where_at(node->place, true));
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
     node->op->backward(node, grad_out, grad_in);
-    return !sherd__alarmed(q->world) && deliver(q, node, grad_in);
+    return !sherd__alarmed(p->world) && deliver(p, node, grad_in);
 }
 
-static bool is_runnable(const sherd_node *node)
+static bool run_node(sherd__pass *p, sherd_node *node)
 {
-    if (!node->done && !node->broken)
+    bool reached = false;
+
+    for (int j = 0; j < node->outs; j++) {
+        reached |= node->out[j].grad != NULL;
+        if (!look_at(p, node, &node->out[j]))
+            return false;
+    }
+    if (!reached || !node->needed)
         return true;
-    sherd__raise(node->world, SHERD_EINVAL,
-                 node->done ? "sherd_backward: %s has run backward already and released what it "
-                              "saved: compute its result again"
-                            : "sherd_backward: what %s saves was lost by an earlier failure: "
-                              "compute its result again",
-                 node->op->name);
-    return false;
+    if (!is_runnable(p, node) || !sherd__replay_fill(node))
+        return false;
+    bool good = run_op(p, node);
+    node->done = !p->retains;
+    return good;
 }
 
-static void walk(queue *q)
+/* The k-th, in a scope of its own; what it saved and what came for it goes. */
+static bool take_turn(sherd__pass *p, int k)
+{
+    sherd_node *node = p->node[k];
+    bool done = node->done;
+
+    sherd_scope_begin(p->world);
+    bool good = run_node(p, node) && finish_leaves(p, node, k);
+    drop_grads(node);
+    if (node->done && !done) {
+        sherd__node_clear(node);
+        sherd__replay_done(node);
+    }
+    sherd_scope_end(p->world);
+    return good;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+bool sherd__pass_seed(sherd__pass *p, sherd_tensor *output, sherd_tensor *grad)
+{
+    sherd_node *node = (sherd_node *)output->node;
+
+    return node ? sherd__add_grad(&node->out[output->output].grad, grad)
+                : give_leaf(p, output, grad);
+}
+
+/* Leaves that are outputs, and operands of nothing else. */
+static bool finish_outputs(sherd__pass *p)
 {
     bool good = true;
 
-    while (q->count > 0) {
-        sherd_node *node = pop(q);
-        good = good && !sherd__alarmed(q->world) && is_runnable(node);
-        if (good) {
-            sherd_scope_begin(q->world);
-            good = run_node(q, node);
-            drop_grads(node);
-            sherd__node_clear(node);
-            node->done = true;
-            sherd_scope_end(q->world);
-        }
+    sherd_scope_begin(p->world);
+    for (int i = 0; i < p->leaves && good; i++)
+        good = p->leaf[i]->last >= 0 || finish_leaf(p, p->leaf[i]);
+    sherd_scope_end(p->world);
+    return good;
+}
+
+void sherd__pass_run(sherd__pass *p)
+{
+    bool good = !sherd__alarmed(p->world) && finish_outputs(p);
+
+    for (int k = 0; k < p->nodes; k++) {
+        sherd_node *node = p->node[k];
+        good = good && !sherd__alarmed(p->world) && take_turn(p, k);
         drop_grads(node);
+        node->pass = NULL;
         sherd__record_release(&node->record);
     }
-}
-
-/* ---- the loss ------------------------------------------------------------------------------- */
-
-static bool is_loss(sherd_tensor *loss)
-{
-    if (sherd__is_failed(loss)) {
-        sherd__raise_failed(loss->world);
-        return false;
+    for (int i = 0; i < p->leaves; i++) {
+        sherd__watch *watch = p->leaf[i];
+        sherd_tensor_release(watch->sum);
+        watch->sum = watch->leaf = NULL;
+        watch->pass = NULL;
+        sherd__record_release(&watch->record);
     }
-    if (sherd__alarmed(loss->world))
-        return false;
-    if (sherd_tensor_count(loss) != 1) {
-        sherd__raise(loss->world, SHERD_EINVAL, "sherd_backward: %s has not one element",
-                     sherd_tensor_text(loss));
-        return false;
-    }
-    if (!loss->requires_grad) {
-        sherd__raise(loss->world, SHERD_EINVAL,
-                     "sherd_backward: %s depends on no leaf that wants a gradient",
-                     sherd_tensor_text(loss));
-        return false;
-    }
-    return true;
-}
-
-/* The gradient of the loss to itself: one, also to each addend of a pending sum. */
-static sherd_tensor *seed(const sherd_tensor *loss)
-{
-    const sherd_layout *layout;
-
-    if (!loss->layout)
-        return sherd_constant(loss->world, loss->dtype, loss->shape, loss->ndim, 1);
-    if (sherd__layout_settle(&layout, loss->layout) != SHERD_OK)
-        return sherd__fail_diag(loss->world, true);
-    return sherd_constant_on(layout, loss->dtype, 1);
-}
-
-void sherd_backward(sherd_tensor *loss)
-{
-    sherd_world *world = sherd_tensor_world(loss);
-    queue q = {.world = world};
-
-    if (!loss || !is_loss(loss))
-        return;
-    bool recording = sherd_set_recording(world, false);
-    sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
-    sherd_scope_begin(world);
-    sherd_tensor *one = seed(loss);
-    sherd_node *node = (sherd_node *)loss->node;
-    if (!one->storage)
-        sherd__raise_failed(world);
-    else if (!node)
-        sherd__add_leaf_grad(loss, one);
-    else if (push(&q, node))
-        sherd__add_grad(&node->out[loss->output].grad, one);
-    sherd_scope_end(world);
-    walk(&q);
-    sherd__free(sherd__world_heap(world), q.at);
-    sherd__where_set(world, before);
-    sherd_set_recording(world, recording);
+    sherd__free(sherd__world_heap(p->world), p->node);
+    sherd__free(sherd__world_heap(p->world), p->leaf);
 }

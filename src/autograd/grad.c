@@ -161,30 +161,44 @@ void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
     sherd_tensor_release(before);
 }
 
-void sherd_clear_grad(sherd_tensor *leaf)
+/* Where the gradient of a tensor is kept; NULL of what is no leaf and was not told to keep it. */
+static sherd_tensor **kept_at(sherd_tensor *t)
 {
-    if (leaf)
-        sherd__set_grad(leaf, NULL);
+    sherd__watch *watch = t->node ? sherd__watch_of(t) : NULL;
+
+    if (!t->node)
+        return &t->grad;
+    return watch ? &watch->retained : NULL;
 }
 
-sherd_tensor *sherd_grad(sherd_tensor *leaf)
+static void set(sherd_tensor **at, sherd_tensor *grad)
 {
-    const sherd_layout *to;
+    sherd_tensor *before = *at;
 
-    if (sherd_tensor_failed(leaf))
-        return leaf;
-    sherd_tensor *grad = leaf->grad;
-    if (!grad || !leaf->layout)
-        return grad;
-    if (sherd__layout_settle(&to, leaf->layout) != SHERD_OK)
-        return sherd__fail_diag(leaf->world, true);
-    if (grad->layout == to)
-        return grad;
-    sherd__where before = sherd__where_now(leaf->world);
-    sherd__where_set(leaf->world, before | SHERD__BACKWARD);
-    grad = sherd__move_to(grad, to, false);
-    sherd__where_set(leaf->world, before);
+    if (before == grad)
+        return;
+    *at = grad ? sherd_tensor_retain(grad) : NULL;
+    sherd_tensor_release(before);
+}
+
+void sherd_clear_grad(sherd_tensor *t)
+{
+    if (t && t->storage && kept_at(t))
+        set(kept_at(t), NULL);
+}
+
+sherd_tensor *sherd_grad(sherd_tensor *t)
+{
+    if (sherd_tensor_failed(t))
+        return t;
+    sherd_tensor **at = kept_at(t), *grad = at ? *at : NULL;
+    if (!grad)
+        return NULL;
+    sherd__where before = sherd__where_now(t->world);
+    sherd__where_set(t->world, before | SHERD__BACKWARD);
+    grad = sherd__settled_to(grad, t->layout);
+    sherd__where_set(t->world, before);
     if (grad->storage)
-        sherd__set_grad(leaf, grad);
+        set(at, grad);
     return grad;
 }

@@ -125,6 +125,11 @@ static bool keeps_source(const sherd_tensor *t)
            source->storage->version == t->moved_version && t->storage->version == t->moved_as;
 }
 
+bool sherd__keeps_free(const sherd_tensor *t)
+{
+    return t->storage->leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
+}
+
 static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
 {
     sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s%s for %s", which,
@@ -222,6 +227,8 @@ void sherd__save(sherd_node *node, int slot, sherd_tensor *t)
     if (!node || !t)
         return;
     sherd__assert(sherd_world_rank(node->world), slot >= 0 && slot < node->slots);
+    if (sherd__replay_save(node, slot, t))
+        return;
     sherd__kept *before = node->slot[slot];
     node->slot[slot] = t->storage ? sherd__keep(t) : NULL;
     if (!node->slot[slot])

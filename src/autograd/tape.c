@@ -120,11 +120,13 @@ static void node_destroy(sherd__record *record)
     while (tape->dying) {
         node = tape->dying;
         tape->dying = node->dying;
+        sherd__replay_part(node);
         sherd__node_clear(node);
         for (int i = 0; i < node->ins; i++)
             sherd__layout_set(&node->in[i].layout, NULL);
         for (int j = 0; j < node->outs; j++) {
             sherd_tensor_release(node->out[j].grad);
+            sherd__record_release((sherd__record *)node->out[j].watch);
             sherd__layout_set(&node->out[j].layout, NULL);
         }
         sherd__free(sherd__world_heap(tape->world), node);
@@ -137,8 +139,7 @@ static size_t aligned(size_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
-/* A node with room for so much; NULL for lack of memory. */
-static sherd_node *node_create(sherd_world *world, int ins, int outs, size_t attributes)
+sherd_node *sherd__node_create(sherd_world *world, int ins, int outs, size_t attributes)
 {
     int slots = ins + SHERD_MAX_RESULTS;
     size_t in = aligned(sizeof(sherd_node)), out = in + aligned((size_t)ins * sizeof(sherd__edge));
@@ -178,6 +179,7 @@ static void link_input(sherd__edge *edge, sherd_tensor *t)
         edge->node->record.refs++;
     else
         edge->leaf = sherd_tensor_retain(t);
+    edge->version = t->storage ? t->storage->version : 0;
 }
 
 static void link_output(sherd_node *node, int j, sherd_tensor *t)
@@ -208,7 +210,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
             return NULL;
         sherd__assert(sherd_world_rank(world), !out[j] || !out[j]->node);
     }
-    node = node_create(world, ins, outs, attrs_bytes);
+    node = sherd__node_create(world, ins, outs, attrs_bytes);
     if (!node) {
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for the tape", op->name);
         return NULL;
@@ -223,6 +225,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
     for (int j = 0; j < outs; j++)
         if (out[j])
             link_output(node, j, out[j]);
+    sherd__replay_join(node);
     /* The outputs hold it now; without one there is nobody to run it for. */
     if (--node->record.refs == 0) {
         node_destroy(&node->record);
@@ -233,7 +236,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
 
 bool sherd_node_wants(const sherd_node *node, int i)
 {
-    return node && i >= 0 && i < node->ins && node->in[i].wanted;
+    return node && i >= 0 && i < node->ins && node->in[i].wanted && !(node->idle >> i & 1);
 }
 
 const void *sherd_node_attributes(const sherd_node *node)
@@ -244,6 +247,11 @@ const void *sherd_node_attributes(const sherd_node *node)
 sherd_world *sherd__node_world(const sherd_node *node)
 {
     return node->world;
+}
+
+const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j)
+{
+    return node->out[j].layout;
 }
 
 sherd_dtype sherd__node_dtype(const sherd_node *node, int i)

@@ -34,6 +34,8 @@ void sherd__save(sherd_node *node, int slot, sherd_tensor *t);
 sherd_tensor *sherd__saved(sherd_node *node, int slot);
 
 sherd_world *sherd__node_world(const sherd_node *node);
+/* Of result j; NULL = plain. */
+const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);
 /* Of operand i. */
 sherd_dtype sherd__node_dtype(const sherd_node *node, int i);
 

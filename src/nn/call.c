@@ -47,8 +47,10 @@ static sherd__where enter(sherd_module *m)
                             sherd__where_at(m->place ? m->place - 1 : 0, before & SHERD__BACKWARD));
 }
 
-static void run(sherd_module *m, sherd_args *in, sherd_args *out)
+/* As sherd__module_forward. The arguments are kept as they came, by the hooks that stand when the forward begins. */
+static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay *replay)
 {
+    const sherd_args given = *in;
     sherd__where before = enter(m);
 
     m->running++;
@@ -59,6 +61,7 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out)
         complain(m, "a hook left a number of arguments that is out of range");
         in->count = 0;
     }
+    sherd__checkpoint_keep(replay, &given);
     if (m->forward)
         m->forward(m, in, out);
     else
@@ -69,6 +72,11 @@ static void run(sherd_module *m, sherd_args *in, sherd_args *out)
     if (--m->running == 0)
         sherd__hooks_sweep(m, false);
     sherd__where_set(m->world, before);
+}
+
+void sherd__module_forward(sherd_module *m, sherd_args *in, sherd_args *out)
+{
+    run(m, in, out, NULL);
 }
 
 /* Whether there is an output and none has failed. */
@@ -133,7 +141,9 @@ void sherd_module_run(sherd_module *module, const sherd_args *in, sherd_args *ou
         complain(module, "the number of arguments is out of range");
         arguments.count = 0;
     }
-    run(module, &arguments, &result);
+    sherd__replay *replay = sherd__checkpoint_begin(module, &arguments);
+    run(module, &arguments, &result, replay);
+    sherd__replay_end(replay);
     sherd__scope_leave(module->world, floor);
     if (is_good(module, &result)) {
         for (int i = 0; i < result.count; i++)

@@ -64,6 +64,7 @@ static void destroy_tree(sherd_module *m)
         sherd__free(heap, m->child[i].name);
     }
     sherd__hooks_sweep(m, true);
+    sherd__checkpoint_forget(m);
     free_named(heap, m->parameter, m->parameters);
     free_named(heap, m->buffer, m->buffers);
     if (m->options.destroy)

@@ -3,6 +3,7 @@
 #ifndef SHERD__MODULE_H
 #define SHERD__MODULE_H
 
+#include "autograd/replay.h"
 #include "autograd/tape.h"
 #include "sherd/module.h"
 
@@ -27,6 +28,9 @@ typedef struct sherd__hook_entry {
     void (*destroy)(void *payload);
 } sherd__hook_entry;
 
+/* A call of a module whose forward is run again in backward (checkpoint.c). */
+typedef struct sherd__checkpoint sherd__checkpoint;
+
 struct sherd_module {
     sherd_world *world;
     sherd_module *parent;
@@ -48,6 +52,8 @@ struct sherd_module {
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
     int running; /* calls of this module under way */
+    bool checkpointed;
+    sherd__checkpoint *checkpoint; /* calls that may be run again */
 };
 
 /* "" for a root is no help in a message: then "(root)". */
@@ -78,6 +84,16 @@ sherd_status sherd__note_style(sherd_module *module, const char *style, const ch
 
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);
+
+/* Hooks and forward, in the caller's scope. */
+void sherd__module_forward(sherd_module *module, sherd_args *in, sherd_args *out);
+
+/* Around what a module does; NULL of one that is not checkpointed, and then the others do nothing. */
+sherd__replay *sherd__checkpoint_begin(sherd_module *module, const sherd_args *in);
+/* Keep the arguments, as they came. */
+void sherd__checkpoint_keep(sherd__replay *replay, const sherd_args *in);
+/* The module goes: nothing of it can be run again. */
+void sherd__checkpoint_forget(sherd_module *module);
 
 /* Write EINVAL (or another status) with a text into the world's diag. */
 #define sherd__module_fail(module, ...) sherd__fail(sherd__world_diag((module)->world), __VA_ARGS__)

@@ -66,8 +66,7 @@ sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generato
                                   "sherd_dropout: no generator: a is %s", sherd_tensor_text(a));
     /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
     if (generator && world)
-        attributes.key =
-            sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
+        attributes.key = sherd__next_key(world, generator);
     if (p == 0 && a && !sherd_tensor_failed(a) && !(a->layout && sherd__alarmed(world)))
         return a;
     return sherd_apply(&sherd__dropout_op, &a, 1, &attributes);

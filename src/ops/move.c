@@ -159,19 +159,88 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
     return sherd_redistribute(t, to, NULL);
 }
 
+/* ---- how gradients lie between local and global ------------------------------------------------ */
+
+/* Bits of the axes on which the gradient is a pending sum: what the ranks of each have is added up. */
+typedef struct local_attrs {
+    unsigned pending;
+} local_attrs;
+
+/* Why a gradient cannot lie like this where its tensor lies as `layout`; NULL = it can. `axis`: of the root mesh. */
+static const char *gradient_fault(const sherd_layout *layout, int axis, sherd_placement wanted)
+{
+    bool sharded = layout->shard_axes >> axis & 1;
+
+    switch (wanted.kind) {
+    case SHERD_UNSET:
+        return NULL;
+    case SHERD_SHARD:
+        return sharded && sherd_layout_placement(layout, axis).dim ==
+                              wanted.dim + (wanted.dim < 0 ? layout->spec.ndim : 0)
+                   ? NULL
+                   : "it must be sharded as the tensor is";
+    case SHERD_PARTIAL:
+        return sharded                  ? "an axis that shards the tensor must shard it too"
+               : wanted.op != SHERD_SUM ? "only a sum can be pending"
+                                        : NULL;
+    default:
+        return sharded ? "an axis that shards the tensor must shard it too" : NULL;
+    }
+}
+
+/* What is said of the gradient of something that lies as `layout`. False: failed, raised. */
+static bool read_gradient(local_attrs *out, const sherd_layout *layout, const sherd_mesh *mesh,
+                          const sherd_placement *gradient, const char *function)
+{
+    out->pending = 0;
+    for (int a = 0; gradient && a < mesh->axes; a++) {
+        int axis = mesh->root_axis[a];
+        const char *fault = gradient_fault(layout, axis, gradient[a]);
+        if (fault) {
+            sherd__fail_tensor(sherd__space_world(layout->space), true, SHERD_EINVAL,
+                               "%s: the gradient on axis %s of a tensor that lies as %s: %s",
+                               function, sherd_mesh_axis_name(mesh, a), sherd_layout_text(layout),
+                               fault);
+            return false;
+        }
+        if (gradient[a].kind == SHERD_PARTIAL)
+            out->pending |= 1u << axis;
+    }
+    return true;
+}
+
+/* The layout of the gradient of something that lies as `layout`. */
+static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_layout *layout,
+                                       unsigned pending)
+{
+    sherd__layout_spec spec = layout->spec;
+
+    for (int x = 0; x < spec.mesh->axes; x++)
+        spec.pending[x] = pending >> x & 1 ? SHERD_SUM : -1;
+    return sherd__layout_intern(out, &spec);
+}
+
 /* ---- between local and global ---------------------------------------------------------------- */
 
 /*
- * The tape has settled the gradient to the layout of the result: this rank's piece of it. A rank outside of the mesh gave
- * nothing to the result, so its gradient is zero.
+ * This rank's piece of the gradient, brought to the layout of the result, or to what was said. A rank outside of the mesh
+ * gave nothing to the result, so its gradient is zero.
  */
 static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    const local_attrs *attrs = sherd_node_attributes(node);
+    const sherd_layout *layout = sherd__node_result_layout(node, 0), *to;
     sherd_tensor *g = grad_out[0];
     const int64_t *shape;
     int ndim = sherd_node_shape(node, 0, &shape);
 
-    if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
+    if (g->layout && layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
+        g = sherd__fail_diag(g->world, true);
+    else if (g->layout)
+        g = sherd__move_planned(g, to, NULL, false);
+    if (sherd_tensor_failed(g))
+        grad_in[0] = g;
+    else if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
         grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
     else
         grad_in[0] = g->layout ? sherd__local_view(g) : g;
@@ -179,52 +248,72 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
 
 static const sherd_op from_local_table = {
     .name = "sherd_from_local", .takes_pending = false, .backward = from_local_back};
+/* What stays pending is not settled first. */
+static const sherd_op from_local_pending_table = {
+    .name = "sherd_from_local", .takes_pending = true, .backward = from_local_back};
 
 sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                const sherd_placement *placements,
                                const sherd_from_local_options *options)
 {
     sherd_tensor *y = sherd__from_local(local, mesh, placements, options);
+    local_attrs attrs;
 
-    if (!sherd_tensor_failed(y))
-        sherd__record_node(y->world, &from_local_table, &local, 1, &y, 1, NULL, 0);
+    if (sherd_tensor_failed(y))
+        return y;
+    if (!read_gradient(&attrs, y->layout, mesh, options ? options->gradient : NULL,
+                       "sherd_from_local"))
+        return sherd__failed(y->world);
+    const sherd_op *table = attrs.pending ? &from_local_pending_table : &from_local_table;
+    sherd__record_node(y->world, table, &local, 1, &y, 1, &attrs, sizeof attrs);
     return y;
 }
 
 sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, const char *function)
 {
+    static const local_attrs none;
     sherd_tensor *y = sherd__promote(t, mesh, function);
 
     if (y != t && !sherd_tensor_failed(y))
-        sherd__record_node(y->world, &from_local_table, &t, 1, &y, 1, NULL, 0);
+        sherd__record_node(y->world, &from_local_table, &t, 1, &y, 1, &none, sizeof none);
     return y;
 }
 
-/* The plain gradient is this rank's piece of the layout that the input had, settled. */
+/* The plain gradient is this rank's piece of the layout that the input had, settled, or of what was said. */
 static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    const local_attrs *attrs = sherd_node_attributes(node);
     sherd_tensor *g = sherd__contiguous(grad_out[0]);
-    const sherd_layout *settled;
+    const sherd_layout *to;
 
-    if (sherd__layout_settle(&settled, sherd_node_layout(node, 0)) != SHERD_OK)
+    if (layout_of_gradient(&to, sherd_node_layout(node, 0), attrs->pending) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
-        grad_in[0] = sherd__global_view(g, settled);
+        grad_in[0] = sherd__global_view(g, to);
 }
 
 static const sherd_op to_local_table = {
     .name = "sherd_to_local", .takes_pending = false, .backward = to_local_back};
 
-sherd_tensor *sherd_to_local(sherd_tensor *t)
+sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient)
 {
     sherd_tensor *y = sherd__local_view(t);
+    local_attrs attrs;
 
-    if (!sherd_tensor_failed(y))
-        sherd__record_node(t->world, &to_local_table, &t, 1, &y, 1, NULL, 0);
+    if (sherd_tensor_failed(y))
+        return y;
+    if (!read_gradient(&attrs, t->layout, t->layout->spec.mesh, gradient, "sherd_to_local_with"))
+        return sherd__failed(t->world);
+    sherd__record_node(t->world, &to_local_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     return y;
 }
 
-sherd_tensor *sherd_full(sherd_tensor *t)
+sherd_tensor *sherd_to_local(sherd_tensor *t)
+{
+    return sherd_to_local_with(t, NULL);
+}
+
+sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient)
 {
     const sherd_layout *whole;
 
@@ -236,5 +325,10 @@ sherd_tensor *sherd_full(sherd_tensor *t)
         return t;
     if (sherd__replicated(&whole, t->layout->spec.mesh, t->ndim, t->shape) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
-    return sherd_to_local(sherd_redistribute(t, whole, NULL));
+    return sherd_to_local_with(sherd_redistribute(t, whole, NULL), gradient);
+}
+
+sherd_tensor *sherd_full(sherd_tensor *t)
+{
+    return sherd_full_with(t, NULL);
 }

@@ -242,8 +242,7 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
         return sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL, "%s: no generator",
                                   r->function);
     /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
-    sherd__key key =
-        sherd__philox_key(sherd_world_seed(r->world), generator->name, generator->calls++);
+    sherd__key key = sherd__next_key(r->world, generator);
     if (!is_valid_random(r))
         return sherd__failed(r->world);
     const sherd__values values = {

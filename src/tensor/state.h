@@ -26,7 +26,8 @@ typedef struct sherd__tensors {
     sherd__scope *start;
     int scopes, start_room;
     int unopened; /* scopes that could not be opened for lack of memory: their ends must end nothing */
-    int floor;    /* so many of both kinds are not the user's to end: see sherd__scope_enter */
+    sherd__draws *draws; /* the innermost list of keys */
+    int floor; /* so many of both kinds are not the user's to end: see sherd__scope_enter */
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };

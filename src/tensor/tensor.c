@@ -47,7 +47,7 @@ static sherd_tensor *create(sherd__tensors *s)
 void sherd__tensor_strip(sherd_tensor *t)
 {
     sherd__heap *heap = sherd__world_heap(t->world);
-    sherd__record *node = t->node;
+    sherd__record *node = t->node, *watch = t->watch;
     sherd_tensor *grad = t->grad, *compact = t->compact, *moved_from = t->moved_from;
     sherd__storage *storage = t->storage;
 
@@ -55,12 +55,13 @@ void sherd__tensor_strip(sherd_tensor *t)
         t->forget(t);
     sherd__free(heap, t->text);
     t->text = NULL;
-    t->node = NULL;
+    t->node = t->watch = NULL;
     t->grad = t->compact = t->moved_from = NULL;
     t->storage = NULL;
     sherd__layout_set(&t->layout, NULL);
     sherd__layout_set(&t->was, NULL);
     sherd__record_release(node);
+    sherd__record_release(watch);
     sherd_tensor_release(grad);
     sherd_tensor_release(compact);
     sherd_tensor_release(moved_from);

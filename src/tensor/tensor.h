@@ -6,6 +6,15 @@
 #include "sherd/tensor.h"
 #include "world/world.h"
 
+/* The keys that a piece of a program has drawn, for when it is run again. */
+typedef struct sherd__draws {
+    sherd_world *world;
+    struct sherd__draws *outer;
+    sherd__key *key;
+    int count, room, at;
+    bool replays; /* keys are taken from here; else listed here */
+} sherd__draws;
+
 typedef enum sherd__values_kind {
     SHERD__CONSTANT, /* start */
     SHERD__DRAWN,    /* from the distribution, by the key */
@@ -70,6 +79,7 @@ struct sherd_tensor {
     sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
     sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
     sherd_tensor *grad;       /* of a leaf; counted */
+    sherd__record *watch;     /* of a leaf: who asks for its gradient; counted */
     sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
     /* of the source's storage when it moved: set by every move, also where moved_from is not */
     int64_t moved_version;
@@ -153,6 +163,13 @@ sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shap
                                const sherd__values *values);
 /* Set every local element of a tensor just made here. The value must fit the dtype. */
 void sherd__fill(sherd_tensor *t, double value);
+/* The key of the next call of a generator; or, in what is run again, the one that it had the first time. */
+sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator);
+/* From here to leaving, keys are listed, or taken again. Leaving: false if not all were taken, or too many. */
+void sherd__draws_enter(sherd__draws *draws, bool replays);
+bool sherd__draws_leave(sherd__draws *draws);
+void sherd__draws_clear(sherd__draws *draws);
+
 /* Fill a tensor just made here, any box of the whole. */
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
 /* What ranks that draw the same must agree on. */

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running again. The first time the graph is recorded as ever, but its nodes save nothing; backward comes to one that lacks
+ * what it saves, runs the whole piece again, and hands what the new nodes save to the old ones, which are the same
+ * in number and order. The new nodes go; gradients, hooks and leaves are those of the old graph, so gradients are bit for
+ * bit what they would have been. It costs one more forward, and a pointer for each node in between.
+ *
+ * Pieces may lie in each other. The arguments of an inner one are saved by a node of their own, its keeper, which is one of the
+ * nodes of the outer one: running that again gives them back, and nothing of what is inside the inner one.
+ */
+#include "autograd/node.h"
+
+#include <string.h>
+
+typedef enum state { RECORDS, WAITS, AGAIN } state;
+
+struct sherd__replay {
+    sherd__record record; /* counts its nodes, and its run */
+    sherd_world *world;
+    sherd__replayed what;
+    state state;
+    sherd__replay *outer; /* while it runs */
+    sherd_node *keeper;   /* counted */
+    uint64_t wanting;     /* bits of the kept tensors that want a gradient */
+    sherd_node **node;    /* not counted; NULL once it is gone */
+    int nodes, room;
+    int undone; /* nodes that are there, and whose backward has not run for good */
+    int at;     /* how many have come again */
+    sherd__draws draws;
+};
+
+static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
+
+static const char *name_of(const sherd__replay *r)
+{
+    return r->what.name(r->what.self);
+}
+
+static void replay_destroy(sherd__record *record)
+{
+    sherd__replay *r = (sherd__replay *)record;
+
+    if (r->keeper)
+        sherd__record_release(&r->keeper->record);
+    r->what.destroy(r->what.self);
+    sherd__draws_clear(&r->draws);
+    sherd__free(sherd__world_heap(r->world), r->node);
+    sherd__free(sherd__world_heap(r->world), r);
+}
+
+/* Once nobody can need it again the arguments go, and so on outwards. */
+static void let_go(sherd__replay *r)
+{
+    while (r && r->state == WAITS && r->undone == 0 && !r->keeper->done) {
+        sherd_node *keeper = r->keeper;
+        sherd__node_clear(keeper);
+        keeper->done = true;
+        r = keeper->replay;
+        if (r && !keeper->again)
+            r->undone--;
+    }
+}
+
+void sherd__replay_done(sherd_node *node)
+{
+    if (!node->replay || node->again)
+        return;
+    node->replay->undone--;
+    let_go(node->replay);
+}
+
+/* ---- the first time ------------------------------------------------------------------------- */
+
+sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__replayed *what)
+{
+    sherd__tape *tape = sherd__tape_of(world);
+    sherd__replay *r = tape->paused ? NULL : sherd__alloc(sherd__world_heap(world), 1, sizeof *r);
+    sherd_node *keeper = r ? sherd__node_create(world, count, 0, 0) : NULL;
+
+    if (!keeper) {
+        if (!tape->paused)
+            sherd__raise(world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+        sherd__free(sherd__world_heap(world), r);
+        what->destroy(what->self);
+        return NULL;
+    }
+    keeper->op = &keeper_op;
+    r->record.refs = 1;
+    r->record.destroy = replay_destroy;
+    r->world = world;
+    r->what = *what;
+    r->keeper = keeper;
+    r->draws.world = world;
+    sherd__replay_join(keeper); /* of the one around */
+    r->outer = tape->replay;
+    tape->replay = r;
+    sherd__draws_enter(&r->draws, false);
+    return r;
+}
+
+void sherd__replay_keep(sherd__replay *r, int i, sherd_tensor *t)
+{
+    if (!r || !t)
+        return;
+    if (t->requires_grad)
+        r->wanting |= UINT64_C(1) << i;
+    sherd__save(r->keeper, i, t);
+}
+
+void sherd__replay_end(sherd__replay *r)
+{
+    if (!r)
+        return;
+    (void)sherd__draws_leave(&r->draws);
+    sherd__tape_of(r->world)->replay = r->outer;
+    r->outer = NULL;
+    r->state = WAITS;
+    let_go(r);
+    sherd__record_release(&r->record);
+}
+
+/* ---- again ---------------------------------------------------------------------------------- */
+
+static bool differ(sherd__replay *r, const char *what, const char *before)
+{
+    if (!sherd__alarmed(r->world))
+        sherd__raise(r->world, SHERD_EINVAL,
+                     "sherd_module_checkpoint: module \"%s\" did something else when it was run "
+                     "again in backward: %s where it was %s: it must depend on its arguments and "
+                     "parameters alone",
+                     name_of(r), what, before);
+    return false;
+}
+
+static size_t field_bytes(sherd_field_kind kind)
+{
+    static const size_t bytes[] = {
+        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
+        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
+        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
+    return bytes[kind];
+}
+
+/* As far as the operator says what its attributes are. */
+static bool same_attributes(const sherd_node *a, const sherd_node *b)
+{
+    for (int f = 0; f < SHERD_OP_FIELDS && a->op->field[f].name; f++) {
+        const sherd_op_field *field = &a->op->field[f];
+        size_t n = field_bytes(field->kind) * (size_t)(field->count ? field->count : 1);
+        if (memcmp((const char *)a->attributes + field->offset,
+                   (const char *)b->attributes + field->offset, n) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool same_operand(const sherd__edge *a, const sherd__edge *b)
+{
+    return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
+           a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+/* Whether a leaf that both use was written between the two. */
+static bool was_written(const sherd__edge *a, const sherd__edge *b)
+{
+    return a->leaf && b->leaf && a->leaf->storage == b->leaf->storage && a->version != b->version;
+}
+
+/* Whether a node is what it was the first time. */
+static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *node)
+{
+    if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
+        return differ(r, node->op->name, old->op->name);
+    if (old->done)
+        return true; /* it has forgotten its operands, and needs nothing */
+    for (int i = 0; i < node->ins; i++) {
+        if (was_written(&old->in[i], &node->in[i])) {
+            sherd__raise(r->world, SHERD_EINVAL,
+                         "sherd_module_checkpoint: module \"%s\" is run again in backward, but %s, "
+                         "which it uses, was written since: write it after backward",
+                         name_of(r), sherd_tensor_text(node->in[i].leaf));
+            return false;
+        }
+        if (!same_operand(&old->in[i], &node->in[i]))
+            return differ(r, "with another operand", node->op->name);
+    }
+    return same_attributes(old, node) || differ(r, "with other attributes", node->op->name);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static bool append(sherd__replay *r, sherd_node *node)
+{
+    if (r->nodes == r->room) {
+        int room = r->room ? 2 * r->room : 16;
+        sherd_node **grown = sherd__grow(sherd__world_heap(r->world), r->node, (size_t)r->room,
+                                         (size_t)room, sizeof *grown);
+        if (!grown) {
+            sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+            return false;
+        }
+        r->node = grown;
+        r->room = room;
+    }
+    r->node[r->nodes++] = node;
+    return true;
+}
+
+void sherd__replay_join(sherd_node *node)
+{
+    sherd__replay *r = sherd__tape_of(node->world)->replay;
+
+    if (!r)
+        return;
+    if (r->state == RECORDS) {
+        if (!append(r, node))
+            return;
+        node->member = r->nodes - 1;
+        r->undone++;
+    } else {
+        node->member = r->at++;
+        node->again = true;
+        if (node->member >= r->nodes)
+            (void)differ(r, node->op->name, "at its end");
+        else if (r->node[node->member])
+            (void)is_same(r, r->node[node->member], node);
+    }
+    node->replay = r;
+    r->record.refs++;
+}
+
+void sherd__replay_part(sherd_node *node)
+{
+    sherd__replay *r = node->replay;
+
+    if (!r)
+        return;
+    node->replay = NULL;
+    if (!node->again) {
+        r->node[node->member] = NULL;
+        r->undone -= !node->done;
+        let_go(r);
+    }
+    sherd__record_release(&r->record);
+}
+
+/* The old node of one that was made again, if it can still need something. */
+static sherd_node *old_of(const sherd_node *node)
+{
+    const sherd__replay *r = node->replay;
+    sherd_node *old = node->member < r->nodes ? r->node[node->member] : NULL;
+
+    return old && !old->done && old->slots == node->slots ? old : NULL;
+}
+
+bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t)
+{
+    if (!node->replay || !t->storage)
+        return false;
+    if (!node->again) {
+        bool keeps = sherd__keeps_free(t);
+        node->lacks |= !keeps;
+        return !keeps;
+    }
+    sherd_node *old = old_of(node);
+    if (old && old->lacks && !old->slot[slot])
+        old->slot[slot] = sherd__keep(t);
+    return true;
+}
+
+/* ---- running again -------------------------------------------------------------------------- */
+
+/* A kept tensor as it was when it came in: what is recorded on it ends there. */
+static sherd_tensor *argument(sherd__replay *r, int i)
+{
+    sherd_tensor *t = sherd__saved(r->keeper, i);
+
+    if (!t)
+        return NULL;
+    if (t->storage)
+        t = sherd__new_view(t);
+    if (t->storage)
+        t->requires_grad = r->wanting >> i & 1;
+    return t;
+}
+
+static void run_again(sherd__replay *r)
+{
+    sherd_tensor *tensors[64];
+
+    for (int i = 0; i < r->keeper->ins; i++)
+        tensors[i] = argument(r, i);
+    if (sherd__alarmed(r->world))
+        return;
+    r->what.run(r->what.self, tensors, r->keeper->ins);
+    if (r->at < r->nodes)
+        (void)differ(r, "its end", "another operator");
+}
+
+static void have_all(sherd__replay *r)
+{
+    for (int k = 0; k < r->nodes; k++)
+        if (r->node[k])
+            r->node[k]->lacks = false;
+}
+
+/* Hooks on saved tensors that are there now are not those of the first time: it is as if there were none. */
+static void fill(sherd__replay *r)
+{
+    static const sherd_saved_hooks none;
+    sherd_world *world = r->world;
+    sherd__tape *tape = sherd__tape_of(world);
+    sherd__where before = sherd__where_now(world);
+    bool recording = sherd_set_recording(world, true);
+    int floor = sherd__scope_enter(world), hooked = tape->hooked, unpushed = tape->unpushed;
+
+    sherd_saved_hooks_push(world, &none);
+    r->record.refs++;
+    r->outer = tape->replay;
+    r->state = AGAIN;
+    r->at = 0;
+    tape->replay = r;
+    tape->again++;
+    sherd__draws_enter(&r->draws, true);
+    run_again(r);
+    if (!sherd__draws_leave(&r->draws))
+        (void)differ(r, "with other random numbers", "something else");
+    tape->again--;
+    tape->replay = r->outer;
+    r->state = WAITS;
+    tape->hooked = hooked;
+    tape->unpushed = unpushed;
+    sherd__scope_leave(world, floor);
+    sherd_scope_end(world);
+    sherd_set_recording(world, recording);
+    sherd__where_set(world, before);
+    if (!sherd__alarmed(world))
+        have_all(r);
+    let_go(r);
+    sherd__record_release(&r->record);
+}
+
+bool sherd__replay_fill(sherd_node *node)
+{
+    if (!node->lacks || !node->replay)
+        return true;
+    if (!sherd__replay_fill(node->replay->keeper))
+        return false;
+    fill(node->replay);
+    return !sherd__alarmed(node->world);
+}
+
+bool sherd_is_recomputing(const sherd_world *world)
+{
+    const sherd__tape *tape = world ? sherd__world_state(world, SHERD__ROOM_AUTOGRAD) : NULL;
+    return tape && tape->again > 0;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where backward begins: outputs, their gradients, and what is asked for. */
+#include "autograd/node.h"
+
+#include <string.h>
+
+/* ---- outputs -------------------------------------------------------------------------------- */
+
+static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
+{
+    if (!t || t->world != world) {
+        sherd__raise(world, SHERD_EINVAL, "%s: an output is %s", function,
+                     t ? "of another world" : "NULL");
+        return false;
+    }
+    if (sherd__is_failed(t)) {
+        sherd__raise_failed(world);
+        return false;
+    }
+    if (t->requires_grad)
+        return true;
+    sherd__raise(world, SHERD_EINVAL, "%s: %s depends on no leaf that wants a gradient", function,
+                 sherd_tensor_text(t));
+    return false;
+}
+
+/* The gradient of an output of one element to itself: one, also to each addend of a pending sum. */
+static sherd_tensor *one(sherd_tensor *output, const char *function)
+{
+    const sherd_layout *layout;
+
+    if (sherd_tensor_count(output) != 1)
+        return sherd__fail_tensor(output->world, true, SHERD_EINVAL, "%s: %s has not one element%s",
+                                  function, sherd_tensor_text(output),
+                                  strcmp(function, "sherd_backward") == 0
+                                      ? "; sherd_backward_with takes a gradient"
+                                      : ": give its gradient");
+    if (!output->layout)
+        return sherd_constant(output->world, output->dtype, output->shape, output->ndim, 1);
+    if (sherd__layout_settle(&layout, output->layout) != SHERD_OK)
+        return sherd__fail_diag(output->world, true);
+    return sherd_constant_on(layout, output->dtype, 1);
+}
+
+/* Only a pending sum goes through backward as it is; and a gradient is on the mesh of its tensor. */
+static sherd_tensor *on_its_mesh(sherd_tensor *grad, const sherd_layout *output)
+{
+    const sherd_layout *to;
+
+    if (grad->layout->spec.mesh != output->spec.mesh)
+        return sherd__settled_to(grad, output);
+    sherd__layout_spec spec = grad->layout->spec;
+    for (int a = 0; a < spec.mesh->axes; a++)
+        if (spec.pending[a] != SHERD_SUM)
+            spec.pending[a] = -1;
+    if (sherd__layout_intern(&to, &spec) != SHERD_OK)
+        return sherd__fail_diag(grad->world, true);
+    return sherd__move_to(grad, to, false);
+}
+
+/* The gradient of one output as the tape takes it. */
+static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char *function)
+{
+    const char *fault = NULL;
+
+    if (!grad)
+        return one(output, function);
+    if (grad->world != output->world)
+        fault = "the gradient is of another world";
+    else if (sherd__stop(grad->world, &grad, 1))
+        return sherd__failed(grad->world);
+    else if (grad->dtype != output->dtype || grad->ndim != output->ndim ||
+             memcmp(grad->shape, output->shape, (size_t)grad->ndim * sizeof *grad->shape) != 0)
+        fault = "shape or dtype differ";
+    else if (grad->layout && !output->layout)
+        fault = "the output is plain";
+    if (fault)
+        return sherd__fail_tensor(output->world, true, SHERD_EINVAL,
+                                  "%s: the gradient %s of %s: %s", function,
+                                  sherd_tensor_text(grad), sherd_tensor_text(output), fault);
+    if (!output->layout)
+        return grad;
+    grad = sherd__promote(grad, output->layout->spec.mesh, function);
+    return grad->storage ? on_its_mesh(grad, output->layout) : grad;
+}
+
+/* ---- one backward --------------------------------------------------------------------------- */
+
+static bool are_outputs(const sherd__pass *p, sherd_tensor *const *outputs, int count)
+{
+    if (sherd__alarmed(p->world))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!is_output(p->world, outputs[i], p->function))
+            return false;
+    return true;
+}
+
+static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
+                 int count)
+{
+    for (int i = 0; i < count; i++) {
+        sherd_tensor *grad = given(outputs[i], gradients ? gradients[i] : NULL, p->function);
+        if (!grad->storage) {
+            sherd__raise_failed(p->world);
+            return false;
+        }
+        if (!sherd__pass_seed(p, outputs[i], grad))
+            return false;
+    }
+    return true;
+}
+
+/* Outputs are checked. Nothing is recorded, and the comm log counts all of it as backward. */
+static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
+                int count)
+{
+    sherd_world *world = p->world;
+    bool recording = sherd_set_recording(world, false);
+    sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
+
+    sherd_scope_begin(world);
+    if (sherd__pass_collect(p, outputs, count))
+        (void)seed(p, outputs, gradients, count);
+    sherd_scope_end(world);
+    sherd__pass_run(p);
+    sherd__where_set(world, before);
+    sherd_set_recording(world, recording);
+}
+
+void sherd_backward(sherd_tensor *loss)
+{
+    sherd__pass p = {.world = sherd_tensor_world(loss), .function = "sherd_backward"};
+
+    if (loss && are_outputs(&p, &loss, 1))
+        run(&p, &loss, NULL, 1);
+}
+
+/* The world that the first of the tensors leads to. */
+static sherd_world *world_of(sherd_tensor *const *t, int count)
+{
+    for (int i = 0; t && i < count; i++)
+        if (t[i])
+            return t[i]->world;
+    return NULL;
+}
+
+void sherd_backward_with(sherd_tensor *const *outputs, sherd_tensor *const *gradients, int count,
+                         const sherd_backward_options *options)
+{
+    static const sherd_backward_options none;
+    const sherd_backward_options *o = options ? options : &none;
+    const sherd__argument need[] = {{"outputs", outputs}, {NULL, NULL}};
+    sherd__pass p = {
+        .function = "sherd_backward_with", .retains = o->retain, .replaces = o->replace};
+    sherd_tensor *failed;
+
+    p.world = world_of(outputs, count);
+    if (!p.world)
+        p.world = world_of(gradients, count);
+    if (p.world && sherd__given(p.world, p.function, need, &failed) &&
+        are_outputs(&p, outputs, count))
+        run(&p, outputs, gradients, count);
+}
+
+/* ---- gradients with respect to tensors ------------------------------------------------------ */
+
+static bool is_input(const sherd__pass *p, sherd_tensor *t)
+{
+    const char *fault = !t ? "is NULL" : t->world != p->world ? "is of another world" : NULL;
+
+    if (!fault && sherd__is_failed(t)) {
+        sherd__raise_failed(p->world);
+        return false;
+    }
+    if (!fault && !t->requires_grad)
+        fault = "wants no gradient";
+    if (fault)
+        sherd__raise(p->world, SHERD_EINVAL, "%s: input %s %s", p->function,
+                     t ? sherd_tensor_text(t) : "", fault);
+    return !fault;
+}
+
+/* Ask for the gradient of each input. One that is listed twice is asked for once. */
+static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sherd__watch *watch =
+            is_input(p, inputs[i]) ? sherd__watch_make(inputs[i], p->function) : NULL;
+        if (!watch)
+            return false;
+        if (watch->captured && (watch->captured < out || watch->captured >= out + n)) {
+            sherd__raise(p->world, SHERD_EINVAL, "%s: %s is asked for by one that is under way",
+                         p->function, sherd_tensor_text(inputs[i]));
+            return false;
+        }
+        if (!watch->captured)
+            watch->captured = &out[i];
+    }
+    return true;
+}
+
+/* What was found for one input, in the scope; the failed tensor if there must be something. */
+static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tensor *captured,
+                           bool unused)
+{
+    if (sherd__alarmed(p->world))
+        return sherd__failed(p->world);
+    if (captured)
+        return sherd__new_view(captured);
+    if (unused)
+        return NULL;
+    return sherd__fail_tensor(p->world, true, SHERD_EINVAL,
+                              "%s: no output depends on the input %s (options.unused allows it)",
+                              p->function, sherd_tensor_text(input));
+}
+
+/* The watch of an input that was asked for its gradient into out[0..n). */
+static sherd__watch *asked(const sherd__pass *p, sherd_tensor *input, sherd_tensor **out, int n)
+{
+    sherd__watch *watch =
+        input && input->world == p->world && input->storage ? sherd__watch_of(input) : NULL;
+
+    return watch && watch->captured >= out && watch->captured < out + n ? watch : NULL;
+}
+
+/* Ask no more; the gradients go from where they were captured into the scope. */
+static void hand_out(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n,
+                     bool unused)
+{
+    for (int i = 0; i < n; i++) {
+        sherd__watch *watch = asked(p, inputs[i], out, n);
+        if (watch && watch->captured != &out[i] && *watch->captured)
+            out[i] = sherd_tensor_retain(*watch->captured);
+    }
+    for (int i = 0; i < n; i++) {
+        sherd__watch *watch = asked(p, inputs[i], out, n);
+        sherd_tensor *captured = out[i];
+        if (watch)
+            watch->captured = NULL;
+        out[i] = found(p, inputs[i], captured, unused);
+        sherd_tensor_release(captured);
+    }
+    for (int i = 0; i < n && sherd__alarmed(p->world); i++)
+        out[i] = sherd__failed(p->world);
+}
+
+void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
+                     sherd_tensor *const *outputs, int count,
+                     const sherd_gradients_options *options)
+{
+    static const sherd_gradients_options none;
+    const sherd_gradients_options *o = options ? options : &none;
+    const sherd__argument need[] = {
+        {"out", out}, {"inputs", inputs}, {"outputs", outputs}, {NULL, NULL}};
+    sherd__pass p = {.function = "sherd_gradients", .retains = o->retain, .only = true};
+    sherd_tensor *failed = NULL;
+
+    p.world = world_of(outputs, count);
+    if (!p.world)
+        p.world = world_of(inputs, n);
+    for (int i = 0; out && i < n; i++)
+        out[i] = NULL;
+    if (!p.world || n <= 0 || count <= 0)
+        return;
+    if (!sherd__given(p.world, p.function, need, &failed)) {
+        for (int i = 0; out && i < n; i++)
+            out[i] = failed;
+        return;
+    }
+    if (are_outputs(&p, outputs, count) && capture(&p, out, inputs, n))
+        run(&p, outputs, o->gradients, count);
+    hand_out(&p, out, inputs, n, o->unused);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who asks for the gradient of a tensor: hooks, and whoever wants to keep that of what is no leaf. What is asked hangs on
+ * the leaf, or on the node that made the tensor: so it is there in backward, however long the tensor itself lives, and
+ * tensors of which nobody asks anything pay nothing. A removed hook is freed at once, or, while hooks run, after them.
+ */
+#include "autograd/node.h"
+
+#include <string.h>
+
+static void sweep(sherd__watch *watch, bool all)
+{
+    sherd__grad_hook **list = &watch->hook;
+
+    while (*list) {
+        sherd__grad_hook *hook = *list;
+        if (hook->id && !all) {
+            list = &hook->next;
+            continue;
+        }
+        *list = hook->next;
+        if (hook->destroy)
+            hook->destroy(hook->payload);
+        sherd__free(sherd__world_heap(watch->world), hook);
+    }
+}
+
+static void watch_destroy(sherd__record *record)
+{
+    sherd__watch *watch = (sherd__watch *)record;
+
+    sweep(watch, true);
+    sherd_tensor_release(watch->retained);
+    sherd_tensor_release(watch->sum);
+    sherd__free(sherd__world_heap(watch->world), watch);
+}
+
+/* Where the watch of a tensor hangs. */
+static sherd__record **place_of(sherd_tensor *t)
+{
+    sherd_node *node = (sherd_node *)t->node;
+
+    return node ? (sherd__record **)(void *)&node->out[t->output].watch : &t->watch;
+}
+
+sherd__watch *sherd__watch_of(const sherd_tensor *t)
+{
+    const sherd_node *node = (const sherd_node *)t->node;
+
+    return node ? node->out[t->output].watch : (sherd__watch *)t->watch;
+}
+
+sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
+{
+    sherd__watch *watch = sherd__watch_of(t);
+
+    if (watch)
+        return watch;
+    watch = sherd__alloc(sherd__world_heap(t->world), 1, sizeof *watch);
+    if (!watch) {
+        sherd__raise(t->world, SHERD_ENOMEM, "%s: out of memory", function);
+        return NULL;
+    }
+    watch->record.refs = 1;
+    watch->record.destroy = watch_destroy;
+    watch->world = t->world;
+    watch->next_hook = 1;
+    *place_of(t) = &watch->record;
+    return watch;
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+/* Why a tensor has no gradient to ask for; NULL = it has. The failed tensor is raised by the caller. */
+static const char *fault_of(const sherd_tensor *t)
+{
+    return t->requires_grad ? NULL : "no gradient flows into it";
+}
+
+static sherd_status refuse(sherd_world *world, void *payload, void (*destroy)(void *payload))
+{
+    if (destroy)
+        destroy(payload);
+    return world ? sherd__no_memory(sherd__world_diag(world), "sherd_tensor_hook") : SHERD_EINVAL;
+}
+
+sherd_status sherd_tensor_hook(int *id, sherd_tensor *t, sherd_grad_hook run, void *payload,
+                               void (*destroy)(void *payload))
+{
+    const sherd__argument need[] = {{"t", t}, {"hook", (const void *)(uintptr_t)run}, {NULL, NULL}};
+    sherd_world *world = sherd_tensor_world(t);
+    sherd__grad_hook *hook, **end;
+    sherd__watch *watch;
+
+    if (id)
+        *id = 0;
+    if (sherd__require(world ? sherd__world_diag(world) : NULL, "sherd_tensor_hook", need)) {
+        (void)refuse(NULL, payload, destroy);
+        return SHERD_EINVAL;
+    }
+    if (sherd_tensor_failed(t) || fault_of(t)) {
+        (void)refuse(NULL, payload, destroy);
+        return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "sherd_tensor_hook: %s: %s",
+                           sherd_tensor_text(t),
+                           sherd_tensor_failed(t) ? "it has failed" : fault_of(t));
+    }
+    hook = sherd__alloc(sherd__world_heap(world), 1, sizeof *hook);
+    watch = hook ? sherd__watch_make(t, "sherd_tensor_hook") : NULL;
+    if (!watch) {
+        sherd__free(sherd__world_heap(world), hook);
+        return refuse(world, payload, destroy);
+    }
+    *hook = (sherd__grad_hook){NULL, watch->next_hook++, run, payload, destroy};
+    for (end = &watch->hook; *end;)
+        end = &(*end)->next;
+    *end = hook;
+    if (id)
+        *id = hook->id;
+    return SHERD_OK;
+}
+
+void sherd_tensor_unhook(sherd_tensor *t, int id)
+{
+    sherd__watch *watch = t && t->storage ? sherd__watch_of(t) : NULL;
+
+    if (!watch || id <= 0)
+        return;
+    for (sherd__grad_hook *hook = watch->hook; hook; hook = hook->next)
+        if (hook->id == id)
+            hook->id = 0;
+    if (!watch->running)
+        sweep(watch, false);
+}
+
+/* Whether a hook may put this in the place of the gradient. */
+static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
+{
+    if (other->world == world && other->dtype == grad->dtype && other->ndim == grad->ndim &&
+        (other->layout != NULL) == (grad->layout != NULL) &&
+        memcmp(other->shape, grad->shape, (size_t)grad->ndim * sizeof *grad->shape) == 0)
+        return true;
+    sherd__raise(world, SHERD_EINVAL,
+                 "sherd_tensor_hook: a hook returned %s in the place of the gradient %s",
+                 other->world == world ? sherd_tensor_text(other) : "a tensor of another world",
+                 sherd_tensor_text(grad));
+    return false;
+}
+
+/* One hook, whose temporaries go at once. */
+static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_tensor **grad,
+                     const sherd_layout *layout)
+{
+    sherd_world *world = watch->world;
+    int floor = sherd__scope_enter(world);
+    bool recording = sherd_set_recording(world, false), good = true;
+    sherd_tensor *before = *grad, *after = hook->run(before, hook->payload);
+
+    sherd__scope_leave(world, floor);
+    sherd_set_recording(world, false);
+    if (after && after != before) {
+        if (after->world == world && sherd__is_failed(after)) {
+            sherd__raise_failed(world);
+            good = false;
+        } else if (!is_like(world, before, after)) {
+            good = false;
+        } else {
+            after = sherd__settled_to(after, layout);
+            good = after->storage != NULL;
+        }
+        if (good) {
+            *grad = sherd_tensor_retain(after);
+            sherd_tensor_release(before);
+        }
+    }
+    sherd_set_recording(world, recording);
+    sherd_scope_end(world);
+    return good && !sherd__alarmed(world);
+}
+
+bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout)
+{
+    bool good = true;
+
+    if (!watch->hook)
+        return true;
+    watch->record.refs++;
+    watch->running++;
+    for (sherd__grad_hook *hook = watch->hook; hook && good; hook = hook->next)
+        if (hook->id)
+            good = run_hook(watch, hook, grad, layout);
+    if (--watch->running == 0)
+        sweep(watch, false);
+    sherd__record_release(&watch->record);
+    return good;
+}
+
+/* ---- what is no leaf ------------------------------------------------------------------------ */
+
+sherd_tensor *sherd_retain_grad(sherd_tensor *t)
+{
+    sherd__watch *watch;
+
+    if (sherd_tensor_failed(t))
+        return t;
+    if (fault_of(t))
+        return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,
+                                  "sherd_retain_grad: %s: %s", sherd_tensor_text(t), fault_of(t));
+    if (!t->node)
+        return t;
+    watch = sherd__watch_make(t, "sherd_retain_grad");
+    if (!watch)
+        return sherd__failed(t->world);
+    watch->retains = true;
+    return t;
+}

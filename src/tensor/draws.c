@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which random numbers are drawn. A piece of a program may be run again, later, and must draw what it drew the first
+ * time: so while it runs the keys are listed, and when it runs again they are taken from the list. The generators
+ * themselves are neither kept nor moved.
+ */
+#include "state.h"
+
+static void append(sherd__draws *d, sherd__key key)
+{
+    if (d->count == d->room) {
+        int room = d->room ? 2 * d->room : 8;
+        sherd__key *grown = sherd__grow(sherd__world_heap(d->world), d->key, (size_t)d->room,
+                                        (size_t)room, sizeof *grown);
+        if (!grown) {
+            sherd__raise(d->world, SHERD_ENOMEM,
+                         "out of memory for the random numbers of a module");
+            return;
+        }
+        d->key = grown;
+        d->room = room;
+    }
+    d->key[d->count++] = key;
+}
+
+sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator)
+{
+    sherd__draws *innermost = sherd__tensors_of(world)->draws, *old = innermost;
+    sherd__key key = {{0, 0}, {0, 0}};
+
+    while (old && !old->replays)
+        old = old->outer;
+    if (!old)
+        key = sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
+    else if (old->at++ < old->count)
+        key = old->key[old->at - 1];
+    for (sherd__draws *d = innermost; d != old; d = d->outer)
+        append(d, key);
+    return key;
+}
+
+void sherd__draws_enter(sherd__draws *draws, bool replays)
+{
+    sherd__tensors *s = sherd__tensors_of(draws->world);
+
+    draws->replays = replays;
+    draws->at = 0;
+    draws->outer = s->draws;
+    s->draws = draws;
+}
+
+bool sherd__draws_leave(sherd__draws *draws)
+{
+    sherd__tensors_of(draws->world)->draws = draws->outer;
+    return !draws->replays || draws->at == draws->count;
+}
+
+void sherd__draws_clear(sherd__draws *draws)
+{
+    sherd__free(sherd__world_heap(draws->world), draws->key);
+    draws->key = NULL;
+    draws->count = draws->room = 0;
+}

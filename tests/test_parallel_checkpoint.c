@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpointing of blocks that styles made parallel, with and without input_reshard: the same bits, fewer saved bytes. */
+#include "models.h"
+
+enum { BATCH = 2, HEADS = 4, HEAD = 4, WIDTH = HEADS * HEAD, HIDDEN = 2 * WIDTH, BLOCKS = 2 };
+
+static void chain_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    *out = *in;
+    for (int i = 0; i < sherd_module_children(self); i++)
+        out->value[0] = sherd_module_call(sherd_module_child(self, i), out->value[0]);
+    out->count = 1;
+}
+
+typedef enum what { NOTHING, BLOCK, PARTS, BLOCK_AND_PARTS } what;
+
+typedef struct setup {
+    const sherd_mesh *mesh;
+    const char *lies;
+    int64_t length;
+    bool sequence, reshard;
+} setup;
+
+typedef struct outcome {
+    double loss;
+    double *grad[MOST_PARAMETERS];
+    int64_t count[MOST_PARAMETERS];
+    int parameters;
+    int64_t saved, calls;
+} outcome;
+
+static sherd_module *model(sherd_world *world, const setup *s, what checkpointed, block_size *size)
+{
+    sherd_module *root = container(world, chain_forward, NULL);
+
+    add_layer(root, "0", block(world, SHERD_F32, size, HIDDEN));
+    add_layer(root, "1", block(world, SHERD_F32, size, HIDDEN));
+    CHECK_OK(parallelize_block(root, s->mesh, "*.", size, s->sequence));
+    for (int i = 0; i < BLOCKS; i++) {
+        sherd_module *b = sherd_module_child(root, i);
+        sherd_module_checkpoint(b, checkpointed & BLOCK);
+        sherd_module_checkpoint(sherd_module_find(b, "attn"), checkpointed & PARTS);
+        sherd_module_checkpoint(sherd_module_find(b, "mlp"), checkpointed & PARTS);
+        if (s->reshard)
+            CHECK_OK(sherd_input_reshard(b, s->mesh, "tp", 1));
+    }
+    return root;
+}
+
+static outcome run(sherd_world *world, const setup *s, what checkpointed)
+{
+    static _Thread_local block_size size;
+    sherd_named_parameter all[MOST_PARAMETERS];
+    outcome o = {0};
+
+    size = (block_size){HEADS, HEAD, 0.1};
+    sherd_module *root = model(world, s, checkpointed, &size);
+    sherd_scope_begin(world);
+    sherd_tensor *x = wave(world, SHERD_F32, 3, SHAPE(BATCH, s->length, WIDTH), 17, 1, 0);
+    sherd_tensor *target = wave(world, SHERD_F32, 3, SHAPE(BATCH, s->length, WIDTH), 23, 1, 0);
+    x = sherd_require_grad(spread(x, s->mesh, s->lies), true);
+    sherd_tensor *y = sherd_module_call(root, x);
+    o.saved = sherd_saved_bytes(world);
+    sherd_backward(squared_error(y, target));
+    CHECK_EQ(sherd_saved_bytes(world), 0);
+    o.loss = sherd_item(squared_error(y, target));
+    o.parameters = sherd_module_all_parameters(root, all, MOST_PARAMETERS);
+    for (int i = 0; i < o.parameters; i++)
+        o.grad[i] = keep(sherd_grad(all[i].tensor), &o.count[i]);
+    sherd_scope_end(world);
+    sherd_module_destroy(root);
+    return o;
+}
+
+static void check_same_bits(const outcome *a, const outcome *b)
+{
+    CHECK(a->loss != 0 && a->loss == b->loss);
+    CHECK_EQ(a->parameters, b->parameters);
+    for (int i = 0; i < a->parameters; i++) {
+        CHECK_EQ(a->count[i], b->count[i]);
+        CHECK_EQ(memcmp(a->grad[i], b->grad[i], (size_t)a->count[i] * sizeof *a->grad[i]), 0);
+    }
+}
+
+static void discard(outcome *o)
+{
+    for (int i = 0; i < o->parameters; i++)
+        free(o->grad[i]);
+}
+
+/* Bytes of all blocks' inputs, as they are where they come in. */
+static void check_setup(sherd_world *world, setup s)
+{
+    outcome plain = run(world, &s, NOTHING), *other = malloc(6 * sizeof *other);
+    int count = 0;
+
+    for (int reshard = 0; reshard < 2; reshard++)
+        for (int kind = BLOCK; kind <= BLOCK_AND_PARTS; kind++) {
+            s.reshard = reshard;
+            other[count] = run(world, &s, (what)kind);
+            check_same_bits(&plain, &other[count]);
+            CHECK(other[count].saved < plain.saved);
+            count++;
+        }
+    /* Blocks keep their inputs alone, and with input_reshard only a part of them. */
+    CHECK(other[0].saved < other[1].saved);
+    CHECK_EQ(other[0].saved, other[2].saved);
+    CHECK(other[3].saved <= other[0].saved);
+    if (sherd_world_ranks(world) > 1 && !s.sequence)
+        CHECK(other[3].saved < other[0].saved);
+    for (int i = 0; i < count; i++)
+        discard(&other[i]);
+    discard(&plain);
+    free(other);
+}
+
+static void blocks_give_the_same_bits(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    check_setup(world, (setup){mesh, "R", 8, false, false});
+    check_setup(world, (setup){mesh, "R", 7, true, false});
+    check_setup(world, (setup){mesh, "S(1)", 7, true, false});
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void a_grid_gives_the_same_bits(sherd_world *world)
+{
+    check_setup(world, (setup){mesh_of(world, "dp=2,tp=2"), "S(0)R", 7, false, false});
+    check_setup(world, (setup){mesh_of(world, "dp=2,tp=2"), "S(0)R", 8, true, false});
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
+{
+    static _Thread_local block_size size = {HEADS, HEAD, 0.1};
+    const setup s = {line_of_ranks(world), "R", 8, true, true};
+    sherd_module *root = model(world, &s, BLOCK_AND_PARTS, &size);
+    sherd_tensor *x = wave(world, SHERD_F32, 3, SHAPE(BATCH, s.length, WIDTH), 17, 1, 0);
+
+    x = spread(x, s.mesh, s.lies);
+    CHECK_OK(sherd_world_check(world));
+    for (int n = 1; n < 600; n += 37) {
+        sherd_scope_begin(world);
+        sherd_tensor *y = sherd_module_call(root, x);
+        CHECK_OK(sherd_world_check(world));
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        sherd_backward(sherd_sum(y));
+        sherd_world_fail_allocation(world, 0);
+        sherd_scope_end(world);
+        sherd_status status = sherd_world_check(world);
+        CHECK(!status || status == SHERD_ENOMEM);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        sherd_named_parameter all[MOST_PARAMETERS];
+        int count = sherd_module_all_parameters(root, all, MOST_PARAMETERS);
+        for (int i = 0; i < count; i++)
+            sherd_clear_grad(all[i].tensor);
+    }
+    sherd_module_destroy(root);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(blocks_give_the_same_bits), {1, 2, 3, 4}},
+    {TEST(a_grid_gives_the_same_bits), {4}},
+    {TEST(an_alarm_in_the_middle_ends_everywhere), {1, 2, 4}},
+};
+CHECK_MAIN(tests)
