@@ -132,7 +132,60 @@ def cross_entropy():
                 lambda x, y: F.cross_entropy(x.reshape(-1, c), y.reshape(-1).long()), indices={1: c})
 
 
-OPERATORS = [
+def over(op, f, **more):
+    """A reduction over some dims, or over all (count 0)."""
+    def make():
+        s = shape(3)
+        dims = sorted(rng.sample(range(3), rng.randint(0, 3)))
+        keepdim = rng.random() < 0.5
+        given = [d - 3 if rng.random() < 0.5 else d for d in dims]
+        prefix = "dims." if more else ""
+        attributes = {prefix + "count": len(dims), prefix + "dim": given + [0] * (8 - len(dims)), prefix + "keepdim": keepdim}
+        return Case(op, [s], lambda x: f(x, dims or [0, 1, 2], keepdim), dict(attributes, **more))
+
+    return make
+
+
+def along(op, f):
+    def make():
+        s, d = shape(3), rng.randint(-3, 2)
+        return Case(op, [s], lambda x: f(x, d), {"count": 1, "dim": [d] + [0] * 7})
+
+    return make
+
+
+def permute():
+    s, order = shape(3), rng.sample(range(3), 3)
+    return Case("sherd_permute", [s], lambda x: x.permute(order), {"ndim": 3, "dim": order + [0] * 5})
+
+
+def rms_norm():
+    s = shape() + [size(2, 6)]
+    return Case("sherd_rms_norm", [s, [s[-1]]], lambda x, w: F.rms_norm(x, [s[-1]], w, 1e-5), {"eps": 1e-5})
+
+
+UNARY = {
+    "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
+    "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
+}
+POSITIVE = {"log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal}
+
+OPERATORS = [unary("sherd_" + name, f) for name, f in UNARY.items()]
+OPERATORS += [unary("sherd_" + name, f, positive=True) for name, f in POSITIVE.items()]
+OPERATORS += [
+    unary("sherd_leaky_relu", lambda x: F.leaky_relu(x, 0.2), slope=0.2),
+    unary("sherd_softplus", lambda x: F.softplus(x, 1.5, 20), beta=1.5, threshold=20),
+    unary("sherd_clamp", lambda x: x.clamp(-0.5, 0.7), min=-0.5, max=0.7),
+    unary("sherd_pow", lambda x: x.pow(1.7), positive=True, exponent=1.7),
+    unary("sherd_add_scalar", lambda x: x + 0.3, addend=0.3),
+    binary("sherd_div", torch.div, positive=True), binary("sherd_maximum", torch.maximum),
+    binary("sherd_minimum", torch.minimum), binary("sherd_power", torch.pow, positive=True),
+    over("sherd_sum_over", lambda x, d, k: x.sum(d, keepdim=k)), over("sherd_mean_over", lambda x, d, k: x.mean(d, keepdim=k)),
+    over("sherd_max", lambda x, d, k: x.amax(d, keepdim=k)), over("sherd_min", lambda x, d, k: x.amin(d, keepdim=k)),
+    along("sherd_softmax", torch.softmax), along("sherd_log_softmax", torch.log_softmax), along("sherd_logsumexp", torch.logsumexp),
+    rms_norm, permute,
+]
+OPERATORS += [
     binary("sherd_add", torch.add), binary("sherd_sub", torch.sub), binary("sherd_mul", torch.mul),
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,

@@ -9,18 +9,11 @@
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H
 
-#include "ops.h"
+#include "ops_losses.h"
 
 SHERD_BEGIN
 
 /* ---- cross-entropy -------------------------------------------------------------------------- */
-
-/* What becomes of the losses of single positions. */
-typedef enum sherd_loss_reduction {
-    SHERD_LOSS_MEAN = 0,
-    SHERD_LOSS_SUM,
-    SHERD_LOSS_NONE
-} sherd_loss_reduction;
 
 /* All zero = the mean of -log softmax(logits)[target] over targets that are not -100. */
 typedef struct sherd_cross_entropy_options {

@@ -287,12 +287,6 @@ static void join_heads(sherd_tensor *out[2], const sherd_tensor *q)
     out[LOG_SUM] = sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
 }
 
-/* Counted also where it fails: generators of all ranks must stay in step. */
-static sherd__key draw_key(sherd_world *world, sherd_generator *generator)
-{
-    return sherd__philox_key(sherd_world_seed(world), generator->name, generator->calls++);
-}
-
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                    const sherd_attention_options *options, double scale)
 {
@@ -304,7 +298,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
     for (int i = 0; i < OPERANDS && !world; i++)
         world = sherd_tensor_world(in[i]);
     if (o.dropout != 0 && o.generator && world)
-        attributes.key = draw_key(world, o.generator);
+        attributes.key = sherd__next_key(world, o.generator);
     bool good = q && k && q->ndim == 4 && k->ndim == 4 && !sherd_tensor_failed(q);
     const char *fault = o.dropout != 0 && !o.generator ? "dropout without a generator"
                         : o.mask && o.mask->ndim > 4   ? "the mask has more than four dims"
