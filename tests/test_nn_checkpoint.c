@@ -16,6 +16,9 @@ static sherd_tensor *layer(sherd_module *m, const char *name, sherd_tensor *x)
 {
     sherd_tensor *w = sherd_module_parameter(m, name);
 
+    /* One that is sharded is gathered for as long as it is needed, and again in backward. */
+    if (sherd_tensor_layout(w))
+        w = sherd_redistribute_to(w, "R", NULL);
     return sherd_linear(x, w, NULL);
 }
 
@@ -136,6 +139,33 @@ static void gradients_are_the_same_bits(sherd_world *world)
         CHECK(!sherd_is_recomputing(world));
     }
     CHECK_EQ(sherd_saved_bytes(world), 0);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void sharded_parameters_give_the_same_bits(sherd_world *world)
+{
+    net n = {0};
+    sherd_module *m = net_of(world, &n);
+    sherd_tensor *x = input(world);
+    bits without, with;
+
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "w2" : "w1";
+        sherd_tensor *w = spread(sherd_module_parameter(m, name), line_of_ranks(world), "S(0)");
+        CHECK_OK(sherd_module_set_parameter(m, name, sherd_require_grad(w, true)));
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        *sherd_module_generator(m) = sherd_generator_named("same");
+        sherd_module_checkpoint(m, kind);
+        sherd_tensor *y = sherd_module_call(m, x);
+        CHECK(!kind || sherd_saved_bytes(world) == 0); /* x is a leaf */
+        sherd_comm_reset(world);
+        sherd_backward(sherd_sum(y));
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        take(kind ? &with : &without, m, x);
+    }
+    check_same(&without, &with);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
 }
@@ -376,6 +406,7 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(gradients_are_the_same_bits), {1, 2, 3, 4, 8}},
+    {TEST(sharded_parameters_give_the_same_bits), {1, 2, 3, 4, 8}},
     {TEST(only_arguments_are_kept), {1, 2, 3, 8}},
     {TEST(modules_inside_are_run_again_by_themselves), {1, 2, 3, 4}},
     {TEST(a_retained_graph_runs_again), {1, 2, 3, 4}},

@@ -74,7 +74,9 @@ typedef struct sherd__kept {
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
-    sherd_tensor *restored; /* counted; until the last slot is cleared */
+    sherd_tensor *
+        restored; /* counted; until the last slot is cleared, or the last node of a backward has used it */
+    int last; /* that node's place in the list, where what is saved stays */
 } sherd__kept;
 
 struct sherd_node {
@@ -177,6 +179,10 @@ void sherd__pass_run(sherd__pass *pass);
 
 /* A gradient moved to a layout, nothing pending (NULL layout: plain, nothing to do); not recorded. */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout);
+
+/* Nodes keep what they saved: note that the k-th of the list uses it, and forget what the last one has restored. */
+void sherd__saved_used(const sherd_node *node, int k);
+void sherd__saved_forget(const sherd_node *node, int k);
 
 /* Add a gradient to a sum (NULL = none yet); both counted by the sum. False: failed. */
 bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);
