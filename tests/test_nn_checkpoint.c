@@ -231,7 +231,18 @@ static void modules_inside_are_run_again_by_themselves(sherd_world *world)
             sherd_module_checkpoint(inner[i], kind & 2);
             *sherd_module_generator(inner[i]) = sherd_generator_named("same");
         }
-        sherd_backward(sherd_sum(sherd_module_call(outer, x)));
+        sherd_tensor *loss = sherd_sum(sherd_module_call(outer, x));
+        int64_t saved = sherd_saved_bytes(world);
+        CHECK(!(kind & 1) || saved == 0); /* x is a leaf */
+        sherd_backward_with(&loss, NULL, 1, &(sherd_backward_options){.retain = true});
+        CHECK_EQ(sherd_saved_bytes(world), saved);
+        sherd_clear_grad(x);
+        for (int i = 0; i < INSIDE; i++) {
+            sherd_clear_grad(sherd_module_parameter(inner[i], "w1"));
+            sherd_clear_grad(sherd_module_parameter(inner[i], "w2"));
+            n[i].runs = kind ? n[i].runs - (kind == 3 ? 2 : 1) : n[i].runs;
+        }
+        sherd_backward(loss);
         for (int i = 0; i < INSIDE; i++) {
             sherd_tensor *grad = sherd_tensor_retain(sherd_grad(x));
             take(kind ? &with : &without[i], inner[i], x);
@@ -259,18 +270,21 @@ static void a_retained_graph_runs_again(sherd_world *world)
     bits first, second, third;
 
     sherd_module_checkpoint(m, true);
-    loss = sherd_sum(sherd_module_call(m, x));
+    loss = sherd_sum(sherd_module_call(m, sherd_scale(x, 2)));
+    int64_t saved = sherd_saved_bytes(world);
     sherd_backward_with(&loss, NULL, 1, &retain);
+    CHECK_EQ(sherd_saved_bytes(world), saved);
     take(&first, m, x);
     sherd_backward_with(&loss, NULL, 1, &retain);
     take(&second, m, x);
     sherd_gradients(&grad, &x, 1, &loss, 1, &(sherd_gradients_options){.retain = true});
     CHECK(sherd_grad(x) == NULL);
+    CHECK_EQ(sherd_saved_bytes(world), saved);
     sherd_backward(loss);
     take(&third, m, x);
     check_same(&first, &second);
     check_same(&first, &third);
-    CHECK_EQ(n.runs, 2); /* what was run again stays as long as the graph does */
+    CHECK_EQ(n.runs, 5); /* once for each: only arguments are kept in between */
     CHECK_EQ(sherd_saved_bytes(world), 0);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));

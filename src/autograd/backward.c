@@ -418,6 +418,7 @@ void sherd__pass_run(sherd__pass *p)
         drop_grads(node);
         if (p->retains || p->only)
             sherd__saved_forget(node, good ? k : p->nodes);
+        sherd__replay_empty(node);
         node->pass = NULL;
         sherd__record_release(&node->record);
     }

@@ -92,10 +92,11 @@ struct sherd_node {
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay
-        *replay; /* counted; what is run again to have what this one saved; NULL = it is kept */
-    int member;  /* its number there */
-    bool again;  /* made while that is run again, and only then there */
-    bool lacks;  /* what was to be saved and was not */
+        *replay;     /* counted; what is run again to have what this one saved; NULL = it is kept */
+    int member;      /* its number there */
+    bool again;      /* made while that is run again, and only then there */
+    bool lacks;      /* what was to be saved and was not */
+    uint64_t filled; /* bits of the slots that running again has filled */
     /* These lie behind the node, in the same allocation. */
     sherd__edge *in;
     sherd__result *out;
@@ -139,6 +140,8 @@ void sherd__replay_done(sherd_node *node);
 bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t);
 /* Have what a node lacks. False: failed, raised. */
 bool sherd__replay_fill(sherd_node *node);
+/* A backward has left it, and it may run again: drop that. */
+void sherd__replay_empty(sherd_node *node);
 
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
