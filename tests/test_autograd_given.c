@@ -155,8 +155,10 @@ static void an_unused_input_is_an_error_or_null(sherd_world *world)
 {
     const sherd_gradients_options unused = {.unused = true, .retain = true};
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = leaf_on(laid(world, "S(0)"), 2);
-    sherd_tensor *loss = total(product(x, x)), *inputs[] = {x, y}, *out[2];
+    sherd_tensor *loss, *inputs[] = {x, y}, *out[2];
 
+    sherd_scope_begin(world);
+    loss = total(product(x, x));
     sherd_gradients(out, inputs, 2, &loss, 1, &unused);
     CHECK(out[0] && !out[1]);
     CHECK_OK(sherd_world_check(world));
@@ -164,6 +166,7 @@ static void an_unused_input_is_an_error_or_null(sherd_world *world)
     CHECK(sherd_tensor_failed(out[0]) && sherd_tensor_failed(out[1]));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "no output depends on the input f64[7") != NULL);
+    sherd_scope_end(world);
     CHECK_EQ(sherd_saved_bytes(world), 0);
 }
 

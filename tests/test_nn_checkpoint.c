@@ -386,6 +386,29 @@ static void what_was_written_or_is_gone_is_an_error(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void ranks_that_differ_all_get_ediffer(sherd_world *world)
+{
+    for (int gathers = 0; gathers < 2; gathers++) {
+        net n = {0};
+        sherd_scope_begin(world);
+        sherd_module *m = net_of(world, &n);
+        sherd_tensor *x = input(world);
+        for (int i = 0; i < 2 && gathers; i++) {
+            const char *name = i ? "w2" : "w1";
+            sherd_tensor *w = spread(sherd_module_parameter(m, name), line_of_ranks(world), "S(0)");
+            CHECK_OK(sherd_module_set_parameter(m, name, sherd_require_grad(w, true)));
+        }
+        CHECK_OK(sherd_world_check(world));
+        sherd_module_checkpoint(m, sherd_world_rank(world) == 0);
+        sherd_backward(sherd_sum(sherd_module_call(m, x)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        sherd_module_destroy(m);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 {
     sherd_generator noise = sherd_generator_named("noise");
@@ -427,6 +450,7 @@ static const check_test tests[] = {
     {TEST(hooks_and_tensors_from_outside_see_one_gradient), {1, 2, 3, 4}},
     {TEST(what_does_something_else_again_is_an_error), {1, 2, 3}},
     {TEST(what_was_written_or_is_gone_is_an_error), {1, 2, 3}},
+    {TEST(ranks_that_differ_all_get_ediffer), {2, 3, 4}},
     {TEST(no_memory_fails_and_leaks_nothing), {1, 2, 4}},
 };
 CHECK_MAIN(tests)
