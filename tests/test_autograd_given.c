@@ -97,6 +97,35 @@ static void a_retained_graph_runs_again(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "retain the graph") != NULL);
 }
 
+/* What was gathered for a backward goes with it, also where what was saved stays. */
+static void a_retained_graph_keeps_no_gathered_tensors(sherd_world *world)
+{
+    const sherd_backward_options retain = {.retain = true};
+    sherd_tensor *w = leaf_on(laid(world, "S(0)"), 2), *x = leaf_on(laid(world, "R"), 3), *whole;
+    sherd_tensor *loss, *out;
+
+    sherd_scope_begin(world);
+    whole = moved(w, laid(world, "R"));
+    loss = total(joined(product(whole, x), product(whole, x)));
+    sherd_tensor_retain(loss);
+    sherd_scope_end(world);
+    int64_t live = sherd_world_memory(world).live_bytes;
+    for (int run = 0; run < 3; run++) {
+        sherd_scope_begin(world);
+        sherd_backward_with(&loss, NULL, 1, &retain);
+        CHECK_EQ(wrong_grads(w, 6), 0);
+        CHECK_EQ(wrong_grads(x, 4), 0);
+        sherd_gradients(&out, &x, 1, &loss, 1, &(sherd_gradients_options){.retain = true});
+        sherd_clear_grad(w);
+        sherd_clear_grad(x);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_world_memory(world).live_bytes, live);
+    }
+    sherd_tensor_release(loss);
+    CHECK_OK(sherd_world_check(world));
+    CHECK_EQ(sherd_saved_bytes(world), 0);
+}
+
 static void gradients_of_tensors_touch_no_leaf(sherd_world *world)
 {
     const sherd_gradients_options retain = {.retain = true};
@@ -126,8 +155,10 @@ static void an_unused_input_is_an_error_or_null(sherd_world *world)
 {
     const sherd_gradients_options unused = {.unused = true, .retain = true};
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = leaf_on(laid(world, "S(0)"), 2);
-    sherd_tensor *loss = total(product(x, x)), *inputs[] = {x, y}, *out[2];
+    sherd_tensor *loss, *inputs[] = {x, y}, *out[2];
 
+    sherd_scope_begin(world);
+    loss = total(product(x, x));
     sherd_gradients(out, inputs, 2, &loss, 1, &unused);
     CHECK(out[0] && !out[1]);
     CHECK_OK(sherd_world_check(world));
@@ -135,6 +166,7 @@ static void an_unused_input_is_an_error_or_null(sherd_world *world)
     CHECK(sherd_tensor_failed(out[0]) && sherd_tensor_failed(out[1]));
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "no output depends on the input f64[7") != NULL);
+    sherd_scope_end(world);
     CHECK_EQ(sherd_saved_bytes(world), 0);
 }
 
@@ -236,6 +268,7 @@ static const check_test tests[] = {
     {TEST(a_plain_gradient_that_is_equal_is_replicated), {1, 2, 3}},
     {TEST(several_outputs_add_up), {1, 2, 3, 4, 8}},
     {TEST(a_retained_graph_runs_again), {1, 2, 3, 4}},
+    {TEST(a_retained_graph_keeps_no_gathered_tensors), {1, 2, 3, 4}},
     {TEST(gradients_of_tensors_touch_no_leaf), {1, 2, 3, 4}},
     {TEST(an_unused_input_is_an_error_or_null), {1, 2, 3}},
     {TEST(a_retained_gradient_is_kept_and_adds_up), {1, 2, 3, 4}},

@@ -16,6 +16,9 @@ static sherd_tensor *layer(sherd_module *m, const char *name, sherd_tensor *x)
 {
     sherd_tensor *w = sherd_module_parameter(m, name);
 
+    /* One that is sharded is gathered for as long as it is needed, and again in backward. */
+    if (sherd_tensor_layout(w))
+        w = sherd_redistribute_to(w, "R", NULL);
     return sherd_linear(x, w, NULL);
 }
 
@@ -140,6 +143,33 @@ static void gradients_are_the_same_bits(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void sharded_parameters_give_the_same_bits(sherd_world *world)
+{
+    net n = {0};
+    sherd_module *m = net_of(world, &n);
+    sherd_tensor *x = input(world);
+    bits without, with;
+
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "w2" : "w1";
+        sherd_tensor *w = spread(sherd_module_parameter(m, name), line_of_ranks(world), "S(0)");
+        CHECK_OK(sherd_module_set_parameter(m, name, sherd_require_grad(w, true)));
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        *sherd_module_generator(m) = sherd_generator_named("same");
+        sherd_module_checkpoint(m, kind);
+        sherd_tensor *y = sherd_module_call(m, x);
+        CHECK(!kind || sherd_saved_bytes(world) == 0); /* x is a leaf */
+        sherd_comm_reset(world);
+        sherd_backward(sherd_sum(y));
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        take(kind ? &with : &without, m, x);
+    }
+    check_same(&without, &with);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void only_arguments_are_kept(sherd_world *world)
 {
     net n = {0};
@@ -201,7 +231,18 @@ static void modules_inside_are_run_again_by_themselves(sherd_world *world)
             sherd_module_checkpoint(inner[i], kind & 2);
             *sherd_module_generator(inner[i]) = sherd_generator_named("same");
         }
-        sherd_backward(sherd_sum(sherd_module_call(outer, x)));
+        sherd_tensor *loss = sherd_sum(sherd_module_call(outer, x));
+        int64_t saved = sherd_saved_bytes(world);
+        CHECK(!(kind & 1) || saved == 0); /* x is a leaf */
+        sherd_backward_with(&loss, NULL, 1, &(sherd_backward_options){.retain = true});
+        CHECK_EQ(sherd_saved_bytes(world), saved);
+        sherd_clear_grad(x);
+        for (int i = 0; i < INSIDE; i++) {
+            sherd_clear_grad(sherd_module_parameter(inner[i], "w1"));
+            sherd_clear_grad(sherd_module_parameter(inner[i], "w2"));
+            n[i].runs = kind ? n[i].runs - (kind == 3 ? 2 : 1) : n[i].runs;
+        }
+        sherd_backward(loss);
         for (int i = 0; i < INSIDE; i++) {
             sherd_tensor *grad = sherd_tensor_retain(sherd_grad(x));
             take(kind ? &with : &without[i], inner[i], x);
@@ -229,18 +270,21 @@ static void a_retained_graph_runs_again(sherd_world *world)
     bits first, second, third;
 
     sherd_module_checkpoint(m, true);
-    loss = sherd_sum(sherd_module_call(m, x));
+    loss = sherd_sum(sherd_module_call(m, sherd_scale(x, 2)));
+    int64_t saved = sherd_saved_bytes(world);
     sherd_backward_with(&loss, NULL, 1, &retain);
+    CHECK_EQ(sherd_saved_bytes(world), saved);
     take(&first, m, x);
     sherd_backward_with(&loss, NULL, 1, &retain);
     take(&second, m, x);
     sherd_gradients(&grad, &x, 1, &loss, 1, &(sherd_gradients_options){.retain = true});
     CHECK(sherd_grad(x) == NULL);
+    CHECK_EQ(sherd_saved_bytes(world), saved);
     sherd_backward(loss);
     take(&third, m, x);
     check_same(&first, &second);
     check_same(&first, &third);
-    CHECK_EQ(n.runs, 2); /* what was run again stays as long as the graph does */
+    CHECK_EQ(n.runs, 5); /* once for each: only arguments are kept in between */
     CHECK_EQ(sherd_saved_bytes(world), 0);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
@@ -342,6 +386,29 @@ static void what_was_written_or_is_gone_is_an_error(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void ranks_that_differ_all_get_ediffer(sherd_world *world)
+{
+    for (int gathers = 0; gathers < 2; gathers++) {
+        net n = {0};
+        sherd_scope_begin(world);
+        sherd_module *m = net_of(world, &n);
+        sherd_tensor *x = input(world);
+        for (int i = 0; i < 2 && gathers; i++) {
+            const char *name = i ? "w2" : "w1";
+            sherd_tensor *w = spread(sherd_module_parameter(m, name), line_of_ranks(world), "S(0)");
+            CHECK_OK(sherd_module_set_parameter(m, name, sherd_require_grad(w, true)));
+        }
+        CHECK_OK(sherd_world_check(world));
+        sherd_module_checkpoint(m, sherd_world_rank(world) == 0);
+        sherd_backward(sherd_sum(sherd_module_call(m, x)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        sherd_module_destroy(m);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 {
     sherd_generator noise = sherd_generator_named("noise");
@@ -376,12 +443,14 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(gradients_are_the_same_bits), {1, 2, 3, 4, 8}},
+    {TEST(sharded_parameters_give_the_same_bits), {1, 2, 3, 4, 8}},
     {TEST(only_arguments_are_kept), {1, 2, 3, 8}},
     {TEST(modules_inside_are_run_again_by_themselves), {1, 2, 3, 4}},
     {TEST(a_retained_graph_runs_again), {1, 2, 3, 4}},
     {TEST(hooks_and_tensors_from_outside_see_one_gradient), {1, 2, 3, 4}},
     {TEST(what_does_something_else_again_is_an_error), {1, 2, 3}},
     {TEST(what_was_written_or_is_gone_is_an_error), {1, 2, 3}},
+    {TEST(ranks_that_differ_all_get_ediffer), {2, 3, 4}},
     {TEST(no_memory_fails_and_leaks_nothing), {1, 2, 4}},
 };
 CHECK_MAIN(tests)

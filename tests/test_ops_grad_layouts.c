@@ -40,6 +40,16 @@ static int64_t others(sherd_tensor *t, double value)
     return wrong;
 }
 
+/* A plain tensor times what this rank alone has; the same everywhere if all have 1. */
+static sherd_tensor *times(sherd_tensor *y, double factor)
+{
+    double data[ROWS * COLUMNS];
+
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        data[i] = factor;
+    return sherd_mul(y, sherd_from_data(y->world, SHERD_F64, y->shape, 2, data));
+}
+
 static int64_t calls_of(sherd_world *world)
 {
     int64_t n = 0;
@@ -112,7 +122,7 @@ static void to_local_takes_gradients_as_it_is_told(sherd_world *world)
         bool alike = strcmp(cases[c].lies, "S(0)") != 0 && cases[c].wanted == 1 && all != 1;
         sherd_comm_reset(world);
         sherd_tensor *y = sherd_to_local_with(x, cases[c].gradient);
-        sherd_backward(sherd_sum(sherd_scale(y, alike ? 1 : rank + 1)));
+        sherd_backward(sherd_sum(times(y, alike ? 1 : rank + 1)));
         CHECK_EQ(calls_of(world), 0); /* it says how they lie, and moves nothing */
         CHECK_EQ(others(sherd_grad(x), cases[c].wanted), 0);
     }
@@ -145,7 +155,8 @@ static void from_local_gives_the_piece_of_the_forward(sherd_world *world)
         const sherd_placement placement = sherd_layout_placement(from, 0),
                               pending = sherd_partial(SHERD_SUM);
         sherd_box box = sherd_tensor_box(sherd_constant_on(from, SHERD_F64, 1));
-        sherd_tensor *local = sherd_constant(world, SHERD_F64, box.size, 2, 1), *y;
+        double zeros[ROWS * COLUMNS] = {0};
+        sherd_tensor *local = sherd_from_data(world, SHERD_F64, box.size, 2, zeros), *y;
         sherd_tensor *g = sherd__new_on(laid(world, kinds[cases[c].g]), SHERD_F64);
         for (int64_t i = 0; i < g->count; i++)
             ((double *)sherd__fresh(g))[i] = 2; /* on each rank, also of a pending sum */
@@ -189,7 +200,7 @@ static void full_takes_gradients_as_it_is_told(sherd_world *world)
             const sherd_placement *gradient = told == 0 ? NULL : told == 1 ? &whole : &pending;
             sherd_tensor *x = filled(laid(world, kinds[k]), 1);
             sherd_tensor *y = sherd_full_with(x, gradient);
-            sherd_backward(sherd_sum(sherd_scale(y, told == 2 ? rank + 1 : 4)));
+            sherd_backward(sherd_sum(times(y, told == 2 ? rank + 1 : 4)));
             CHECK_EQ(others(sherd_grad(x), told == 2 ? ranks * (ranks + 1) / 2.0 : 4), 0);
             CHECK(sherd_tensor_layout(sherd_grad(x)) == laid(world, k == PENDING ? "R" : kinds[k]));
         }

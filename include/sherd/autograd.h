@@ -80,7 +80,7 @@ typedef struct sherd_gradients_options {
  * lead to an input is not computed. Hooks on tensors on the way run.
  *
  * @collective the meshes of the tensors on the way
- * @shapes     out, inputs: [n]; outputs: [count]; 0 or less of either = nothing to do; options: NULL = all zero
+ * @shapes     out, inputs: [n], two arrays; outputs: [count]; 0 or less of either = nothing to do; options: NULL = all zero
  * @owns       results belong to the scope
  * @errors     EINVAL as sherd_backward_with, an input that wants no gradient, or one on which no output depends; EDIFFER; ENOMEM;
  *             EPEER; all by the alarm, and then each out[i] is the failed tensor

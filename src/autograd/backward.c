@@ -169,6 +169,8 @@ bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count
         for (int i = 0; i < p->node[k]->ins; i++)
             if (watched(p, &p->node[k]->in[i]))
                 watched(p, &p->node[k]->in[i])->last = k;
+    for (int k = 0; k < p->nodes && (p->retains || p->only); k++)
+        sherd__saved_used(p->node[k], k);
     if (p->only)
         mark_needed(p);
     return true;
@@ -414,6 +416,9 @@ void sherd__pass_run(sherd__pass *p)
         sherd_node *node = p->node[k];
         good = good && !sherd__alarmed(p->world) && take_turn(p, k);
         drop_grads(node);
+        if (p->retains || p->only)
+            sherd__saved_forget(node, good ? k : p->nodes);
+        sherd__replay_empty(node);
         node->pass = NULL;
         sherd__record_release(&node->record);
     }

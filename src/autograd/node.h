@@ -74,7 +74,9 @@ typedef struct sherd__kept {
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
-    sherd_tensor *restored; /* counted; until the last slot is cleared */
+    sherd_tensor *
+        restored; /* counted; until the last slot is cleared, or the last node of a backward has used it */
+    int last; /* that node's place in the list, where what is saved stays */
 } sherd__kept;
 
 struct sherd_node {
@@ -90,10 +92,11 @@ struct sherd_node {
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay
-        *replay; /* counted; what is run again to have what this one saved; NULL = it is kept */
-    int member;  /* its number there */
-    bool again;  /* made while that is run again, and only then there */
-    bool lacks;  /* what was to be saved and was not */
+        *replay;     /* counted; what is run again to have what this one saved; NULL = it is kept */
+    int member;      /* its number there */
+    bool again;      /* made while that is run again, and only then there */
+    bool lacks;      /* what was to be saved and was not */
+    uint64_t filled; /* bits of the slots that running again has filled */
     /* These lie behind the node, in the same allocation. */
     sherd__edge *in;
     sherd__result *out;
@@ -137,6 +140,8 @@ void sherd__replay_done(sherd_node *node);
 bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t);
 /* Have what a node lacks. False: failed, raised. */
 bool sherd__replay_fill(sherd_node *node);
+/* A backward has left it, and it may run again: drop that. */
+void sherd__replay_empty(sherd_node *node);
 
 /* Whether keeping a tensor takes no memory: it is a leaf's, or can be moved again from one. */
 bool sherd__keeps_free(const sherd_tensor *t);
@@ -177,6 +182,10 @@ void sherd__pass_run(sherd__pass *pass);
 
 /* A gradient moved to a layout, nothing pending (NULL layout: plain, nothing to do); not recorded. */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout);
+
+/* Nodes keep what they saved: note that the k-th of the list uses it, and forget what the last one has restored. */
+void sherd__saved_used(const sherd_node *node, int k);
+void sherd__saved_forget(const sherd_node *node, int k);
 
 /* Add a gradient to a sum (NULL = none yet); both counted by the sum. False: failed. */
 bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad);

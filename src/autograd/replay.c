@@ -264,9 +264,25 @@ bool sherd__replay_save(sherd_node *node, int slot, sherd_tensor *t)
         return !keeps;
     }
     sherd_node *old = old_of(node);
-    if (old && old->lacks && !old->slot[slot])
+    if (old && old->lacks && !old->slot[slot]) {
         old->slot[slot] = sherd__keep(t);
+        old->filled |= UINT64_C(1) << slot;
+    }
     return true;
+}
+
+void sherd__replay_empty(sherd_node *node)
+{
+    for (int i = 0; node->filled && i < node->slots; i++) {
+        sherd__kept *kept = node->slot[i];
+        if (!(node->filled >> i & 1))
+            continue;
+        node->slot[i] = NULL;
+        if (kept)
+            sherd__record_release(&kept->record);
+    }
+    node->lacks |= node->filled != 0;
+    node->filled = 0;
 }
 
 /* ---- running again -------------------------------------------------------------------------- */
@@ -348,6 +364,7 @@ bool sherd__replay_fill(sherd_node *node)
     if (!sherd__replay_fill(node->replay->keeper))
         return false;
     fill(node->replay);
+    sherd__replay_empty(node->replay->keeper);
     return !sherd__alarmed(node->world);
 }
 

@@ -294,6 +294,23 @@ sherd_tensor *sherd__saved(sherd_node *node, int slot)
     return node->slot[slot] ? sherd__restore(node->slot[slot]) : NULL;
 }
 
+void sherd__saved_used(const sherd_node *node, int k)
+{
+    for (int i = 0; i < node->slots; i++)
+        for (sherd__kept *kept = node->slot[i]; kept; kept = kept->base)
+            kept->last = k;
+}
+
+void sherd__saved_forget(const sherd_node *node, int k)
+{
+    for (int i = 0; i < node->slots; i++)
+        for (sherd__kept *kept = node->slot[i]; kept; kept = kept->base)
+            if (kept->last <= k) {
+                sherd_tensor_release(kept->restored);
+                kept->restored = NULL;
+            }
+}
+
 sherd_tensor *sherd_node_operand(sherd_node *node, int i)
 {
     return node && i >= 0 && i < node->ins ? sherd__saved(node, i) : NULL;

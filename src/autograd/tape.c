@@ -90,6 +90,7 @@ bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)
 
 void sherd__node_clear(sherd_node *node)
 {
+    node->filled = 0;
     for (int i = 0; i < node->slots; i++) {
         sherd__kept *kept = node->slot[i];
         node->slot[i] = NULL;
