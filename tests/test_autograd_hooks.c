@@ -47,6 +47,7 @@ static void gone(void *payload)
 
 static void a_hook_sees_the_complete_gradient_once(sherd_world *world)
 {
+    sherd_scope_begin(world); /* hooks go before what they write to */
     const sherd_backward_options retain = {.retain = true};
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = doubled(x), *loss;
     spy leaf = {.value = 64}, inner = {.value = 16}, late = {.value = 48};
@@ -74,6 +75,7 @@ static void a_hook_sees_the_complete_gradient_once(sherd_world *world)
     CHECK_EQ(leaf.runs, 2);
     CHECK_EQ(inner.runs, 3);
     CHECK_EQ(late.runs, 1);
+    sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -93,6 +95,7 @@ static void hooks_go_with_what_they_hang_on(sherd_world *world)
 
 static void a_hook_may_replace_the_gradient(sherd_world *world)
 {
+    sherd_scope_begin(world); /* hooks go before what they write to */
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *y = doubled(x), *grad;
     sherd_tensor *loss = total(product(y, y));
     spy twice = {.factor = 2}, thrice = {.factor = 3}, after = {0}, leaf = {.factor = 10};
@@ -109,6 +112,7 @@ static void a_hook_may_replace_the_gradient(sherd_world *world)
     sherd_gradients(&grad, &x, 1, &loss, 1, NULL);
     const double *data = sherd_tensor_read(grad);
     CHECK(!data || !grad->count || data[0] == 960);
+    sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -145,6 +149,7 @@ static void a_leaf_that_is_an_output_is_hooked_too(sherd_world *world)
 
 static void a_hook_may_remove_itself_and_others(sherd_world *world)
 {
+    sherd_scope_begin(world); /* hooks go before what they write to */
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2);
     spy first = {.leaf = x}, second = {.leaf = x};
 
@@ -161,6 +166,7 @@ static void a_hook_may_remove_itself_and_others(sherd_world *world)
     CHECK_EQ(first.destroyed, 1);
     sherd_backward(total(doubled(x)));
     CHECK_EQ(first.runs, 2);
+    sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
 }
 

@@ -49,23 +49,50 @@ static bool refuse_nested(const sherd__pass *p, const char *name)
     return false;
 }
 
+/* Into the heap, by order. */
 static bool add_node(sherd__pass *p, sherd_node *node)
 {
-    void *array = p->node;
+    void *array = p->heap;
+    int i = p->waiting;
 
     if (node->pass == p)
         return true;
     if (node->pass)
         return refuse_nested(p, node->op->name);
-    if (!reserve(p, &array, p->nodes, &p->node_room))
+    if (!reserve(p, &array, p->waiting, &p->heap_room))
         return false;
-    p->node = array;
-    p->node[p->nodes++] = node;
+    p->heap = array;
+    p->waiting++;
+    for (; i > 0 && p->heap[(i - 1) / 2]->order < node->order; i = (i - 1) / 2)
+        p->heap[i] = p->heap[(i - 1) / 2];
+    p->heap[i] = node;
     node->pass = p;
     node->needed = true;
     node->idle = 0;
     node->record.refs++;
     return true;
+}
+
+/* The newest goes from the heap to the end of the list. NULL: failed, raised. */
+static sherd_node *take_newest(sherd__pass *p)
+{
+    void *array = p->node;
+    int i = 0;
+
+    if (!reserve(p, &array, p->nodes, &p->node_room))
+        return NULL;
+    p->node = array;
+    sherd_node **at = p->heap, *newest = at[0], *last = at[--p->waiting];
+    for (int child = 1; child < p->waiting; child = 2 * i + 1) {
+        if (child + 1 < p->waiting && at[child + 1]->order > at[child]->order)
+            child++;
+        if (at[child]->order < last->order)
+            break;
+        at[i] = at[child];
+        i = child;
+    }
+    at[i] = last;
+    return p->node[p->nodes++] = newest;
 }
 
 static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
@@ -93,35 +120,6 @@ static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
 static bool add(sherd__pass *p, sherd_node *node, sherd_tensor *leaf)
 {
     return node ? add_node(p, node) : !leaf || add_leaf(p, leaf);
-}
-
-/* Where the i-th goes in a heap of `count` whose newest is to be last: the oldest is at its top. */
-static void sift(sherd_node **at, int i, int count)
-{
-    sherd_node *node = at[i];
-
-    for (int child = 2 * i + 1; child < count; child = 2 * i + 1) {
-        if (child + 1 < count && at[child + 1]->order < at[child]->order)
-            child++;
-        if (at[child]->order > node->order)
-            break;
-        at[i] = at[child];
-        i = child;
-    }
-    at[i] = node;
-}
-
-/* The newest first. In place, and never slow. */
-static void sort(sherd_node **at, int count)
-{
-    for (int i = count / 2; i-- > 0;)
-        sift(at, i, count);
-    for (int end = count - 1; end > 0; end--) {
-        sherd_node *oldest = at[0];
-        at[0] = at[end];
-        at[end] = oldest;
-        sift(at, 0, end);
-    }
 }
 
 /* The watch of the leaf that an edge leads to, if this backward knows of it. */
@@ -160,11 +158,14 @@ bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count
     for (int i = 0; i < count; i++)
         if (!add(p, (sherd_node *)outputs[i]->node, outputs[i]))
             return false;
-    for (int k = 0; k < p->nodes; k++)
-        for (int i = 0; i < p->node[k]->ins; i++)
-            if (!add(p, p->node[k]->in[i].node, p->node[k]->in[i].leaf))
+    while (p->waiting > 0) {
+        const sherd_node *node = take_newest(p);
+        if (!node)
+            return false;
+        for (int i = 0; i < node->ins; i++)
+            if (!add(p, node->in[i].node, node->in[i].leaf))
                 return false;
-    sort(p->node, p->nodes);
+    }
     for (int k = 0; k < p->nodes && p->leaves > 0; k++)
         for (int i = 0; i < p->node[k]->ins; i++)
             if (watched(p, &p->node[k]->in[i]))
@@ -412,6 +413,10 @@ void sherd__pass_run(sherd__pass *p)
 {
     bool good = !sherd__alarmed(p->world) && finish_outputs(p);
 
+    for (int i = 0; i < p->waiting; i++) { /* listing them has failed */
+        p->heap[i]->pass = NULL;
+        sherd__record_release(&p->heap[i]->record);
+    }
     for (int k = 0; k < p->nodes; k++) {
         sherd_node *node = p->node[k];
         good = good && !sherd__alarmed(p->world) && take_turn(p, k);
@@ -429,6 +434,7 @@ void sherd__pass_run(sherd__pass *p)
         watch->pass = NULL;
         sherd__record_release(&watch->record);
     }
+    sherd__free(sherd__world_heap(p->world), p->heap);
     sherd__free(sherd__world_heap(p->world), p->node);
     sherd__free(sherd__world_heap(p->world), p->leaf);
 }

@@ -169,6 +169,8 @@ typedef struct sherd__pass {
     bool only;     /* gradients go to where they are captured, and nowhere else */
     sherd_node **node;
     int nodes, node_room;
+    sherd_node **heap; /* while they are listed: those that were found and are not listed yet */
+    int waiting, heap_room;
     sherd__watch **leaf;
     int leaves, leaf_room;
 } sherd__pass;

@@ -30,11 +30,9 @@ static sherd_tensor *one(sherd_tensor *output, const char *function)
     const sherd_layout *layout;
 
     if (sherd_tensor_count(output) != 1)
-        return sherd__fail_tensor(output->world, true, SHERD_EINVAL, "%s: %s has not one element%s",
-                                  function, sherd_tensor_text(output),
-                                  strcmp(function, "sherd_backward") == 0
-                                      ? "; sherd_backward_with takes a gradient"
-                                      : ": give its gradient");
+        return sherd__fail_tensor(output->world, true, SHERD_EINVAL,
+                                  "%s: %s has not one element: its gradient must be given",
+                                  function, sherd_tensor_text(output));
     if (!output->layout)
         return sherd_constant(output->world, output->dtype, output->shape, output->ndim, 1);
     if (sherd__layout_settle(&layout, output->layout) != SHERD_OK)
