@@ -254,6 +254,18 @@ static void a_view_holds_nothing_off_the_mesh(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The step to what is not there may be any number. */
+static void steps_may_go_beyond_the_dim(sherd_world *world)
+{
+    sherd_tensor *t = sherd_constant(world, SHERD_F64, SIZES(4, 3), 2, 2);
+    sherd_tensor *y = sherd_slice(t, 0, 1, 4, INT64_MAX),
+                 *none = sherd_slice(t, 0, 4, 9, INT64_MAX);
+
+    CHECK(sherd_tensor_count(y) == 3 && sherd_tensor_count(none) == 0);
+    CHECK_NEAR(sherd_item(sherd_sum(y)), 6, 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void no_gradient_flows_through_detach(sherd_world *world)
 {
     sherd_tensor *t = sherd_require_grad(sherd_constant(world, SHERD_F64, SIZES(3), 1, 2), true);
@@ -307,6 +319,7 @@ static const check_test tests[] = {
     {TEST(elements_go_where_pytorch_puts_them), {1}},
     {TEST(views_share_and_copies_do_not), {1}},
     {TEST(a_view_holds_nothing_off_the_mesh), {3}},
+    {TEST(steps_may_go_beyond_the_dim), {1}},
     {TEST(no_gradient_flows_through_detach), {1}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
 };

@@ -132,7 +132,8 @@ static bool take(sherd_call *call)
     sherd__part part = part_of(s, a->shape[dim]);
 
     memcpy(stride, a->stride, sizeof stride);
-    stride[dim] *= part.step;
+    if (part.count > 1) /* else no stride is walked, and a step may be any number */
+        stride[dim] *= part.step;
     if (call->out[0]->count) {
         int64_t first = sherd_tensor_box(call->out[0]).offset[dim];
         offset = part.start + first * part.step - sherd_tensor_box(a).offset[dim];
