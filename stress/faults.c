@@ -79,6 +79,8 @@ static bool change_layout(maker *m, op *o, int place)
     if (other < 0)
         return false;
     o->layout[place] = other;
+    o->own =
+        true; /* if it is that of the operand, the result is the operand, which no scope holds for this slot */
     if (o->kind == OP_MANY)
         o->shows = shows_at(m, movers_of(m->p, o, m->f->at, place));
     return true;
