@@ -73,14 +73,14 @@ const sherd_op sherd__argmin_op = FIND("sherd_argmin", "index of the least over 
 
 sherd_tensor *sherd_argmax(sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
-    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+    const sherd__dims d = sherd__dims_given(a, dims, count, keepdim);
 
     return sherd_apply(&sherd__argmax_op, &a, 1, &d);
 }
 
 sherd_tensor *sherd_argmin(sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
-    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+    const sherd__dims d = sherd__dims_given(a, dims, count, keepdim);
 
     return sherd_apply(&sherd__argmin_op, &a, 1, &d);
 }

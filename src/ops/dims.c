@@ -8,11 +8,12 @@
 
 enum { NO_LIST = -99 };
 
-sherd__dims sherd__dims_given(const int *dims, int count, bool keepdim)
+sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
     sherd__dims d = {.count = count > 0 && !dims ? NO_LIST : count, .keepdim = keepdim};
+    int most = a && a->ndim ? a->ndim : 1; /* a list that says it is longer may not be that long */
 
-    for (int i = 0; i < count && i < SHERD_MAX_DIMS && dims; i++)
+    for (int i = 0; i < count && count <= most && dims; i++)
         d.dim[i] = dims[i];
     return d;
 }

@@ -18,7 +18,7 @@ typedef struct sherd__dims {
     .attributes = sizeof(sherd__dims)
 
 /* Attributes of a list that a user gave. What is wrong with it is said by sherd__dims_rule. */
-sherd__dims sherd__dims_given(const int *dims, int count, bool keepdim);
+sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count, bool keepdim);
 
 /* Bits of the dims of a tensor with `ndim`. */
 unsigned sherd__dims_bits(const sherd__dims *dims, int ndim);

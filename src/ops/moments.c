@@ -63,7 +63,7 @@ const sherd_op sherd__mean_over_op = {.name = "sherd_mean_over",
 
 sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
-    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+    const sherd__dims d = sherd__dims_given(a, dims, count, keepdim);
 
     return sherd_apply(&sherd__mean_over_op, &a, 1, &d);
 }
@@ -123,7 +123,7 @@ const sherd_op sherd__std_op = {.name = "sherd_std",
 sherd_tensor *sherd_var(sherd_tensor *a, const int *dims, int count, double correction,
                         bool keepdim)
 {
-    const moment_attributes m = {sherd__dims_given(dims, count, keepdim), correction};
+    const moment_attributes m = {sherd__dims_given(a, dims, count, keepdim), correction};
 
     return sherd_apply(&sherd__var_op, &a, 1, &m);
 }
@@ -131,7 +131,7 @@ sherd_tensor *sherd_var(sherd_tensor *a, const int *dims, int count, double corr
 sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, double correction,
                         bool keepdim)
 {
-    const moment_attributes m = {sherd__dims_given(dims, count, keepdim), correction};
+    const moment_attributes m = {sherd__dims_given(a, dims, count, keepdim), correction};
 
     return sherd_apply(&sherd__std_op, &a, 1, &m);
 }
@@ -172,7 +172,7 @@ const sherd_op sherd__norm_op = {.name = "sherd_norm",
 
 sherd_tensor *sherd_norm(sherd_tensor *a, double p, const int *dims, int count, bool keepdim)
 {
-    const moment_attributes m = {sherd__dims_given(dims, count, keepdim), p};
+    const moment_attributes m = {sherd__dims_given(a, dims, count, keepdim), p};
 
     return sherd_apply(&sherd__norm_op, &a, 1, &m);
 }

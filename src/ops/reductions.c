@@ -118,7 +118,7 @@ sherd_tensor *sherd__sum_over(sherd_tensor *a, const sherd__dims *dims)
 
 sherd_tensor *sherd_sum_over(sherd_tensor *a, const int *dims, int count, bool keepdim)
 {
-    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+    const sherd__dims d = sherd__dims_given(a, dims, count, keepdim);
 
     return sherd__sum_over(a, &d);
 }
@@ -261,7 +261,7 @@ sherd_tensor *sherd__extreme_over(sherd_tensor *a, bool least, const sherd__dims
 static sherd_tensor *fold_over(fold_kind kind, sherd_tensor *a, const int *dims, int count,
                                bool keepdim)
 {
-    const sherd__dims d = sherd__dims_given(dims, count, keepdim);
+    const sherd__dims d = sherd__dims_given(a, dims, count, keepdim);
 
     return sherd_apply(&sherd__fold_ops[kind], &a, 1, &d);
 }
