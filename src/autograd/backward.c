@@ -21,23 +21,14 @@ static void drop_grads(sherd_node *node)
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* Room for one more in an array of pointers. */
-static bool reserve(sherd__pass *p, void **array, int used, int *room)
+/* An array of pointers with room for one more. NULL: failed, raised. */
+static void *reserve(const sherd__pass *p, void *array, int used, int *room)
 {
-    int wanted = *room ? 2 * *room : 32;
-    void *grown;
+    void *list = sherd__reserve(sherd__world_heap(p->world), array, used, room, 32, sizeof(void *));
 
-    if (used < *room)
-        return true;
-    grown = sherd__grow(sherd__world_heap(p->world), *array, (size_t)*room, (size_t)wanted,
-                        sizeof(void *));
-    if (!grown) {
+    if (!list)
         sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", p->function);
-        return false;
-    }
-    *array = grown;
-    *room = wanted;
-    return true;
+    return list;
 }
 
 /* A hook has begun a backward through what another one is in the middle of. */
@@ -52,16 +43,16 @@ static bool refuse_nested(const sherd__pass *p, const char *name)
 /* Into the heap, by order. */
 static bool add_node(sherd__pass *p, sherd_node *node)
 {
-    void *array = p->heap;
     int i = p->waiting;
 
     if (node->pass == p)
         return true;
     if (node->pass)
         return refuse_nested(p, node->op->name);
-    if (!reserve(p, &array, p->waiting, &p->heap_room))
+    sherd_node **heap = reserve(p, p->heap, p->waiting, &p->heap_room);
+    if (!heap)
         return false;
-    p->heap = array;
+    p->heap = heap;
     p->waiting++;
     for (; i > 0 && p->heap[(i - 1) / 2]->order < node->order; i = (i - 1) / 2)
         p->heap[i] = p->heap[(i - 1) / 2];
@@ -76,12 +67,12 @@ static bool add_node(sherd__pass *p, sherd_node *node)
 /* The newest goes from the heap to the end of the list. NULL: failed, raised. */
 static sherd_node *take_newest(sherd__pass *p)
 {
-    void *array = p->node;
+    sherd_node **list = reserve(p, p->node, p->nodes, &p->node_room);
     int i = 0;
 
-    if (!reserve(p, &array, p->nodes, &p->node_room))
+    if (!list)
         return NULL;
-    p->node = array;
+    p->node = list;
     sherd_node **at = p->heap, *newest = at[0], *last = at[--p->waiting];
     for (int child = 1; child < p->waiting; child = 2 * i + 1) {
         if (child + 1 < p->waiting && at[child + 1]->order > at[child]->order)
@@ -98,7 +89,6 @@ static sherd_node *take_newest(sherd__pass *p)
 static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
 {
     sherd__watch *watch = (sherd__watch *)leaf->watch;
-    void *array = p->leaf;
 
     if (p->replaces)
         sherd__set_grad(leaf, NULL);
@@ -106,9 +96,10 @@ static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
         return true;
     if (watch->pass)
         return refuse_nested(p, "a leaf with a hook");
-    if (!reserve(p, &array, p->leaves, &p->leaf_room))
+    sherd__watch **list = reserve(p, p->leaf, p->leaves, &p->leaf_room);
+    if (!list)
         return false;
-    p->leaf = array;
+    p->leaf = list;
     p->leaf[p->leaves++] = watch;
     watch->pass = p;
     watch->leaf = leaf;

@@ -132,28 +132,6 @@ static bool differ(sherd__replay *r, const char *what, const char *before)
     return false;
 }
 
-static size_t field_bytes(sherd_field_kind kind)
-{
-    static const size_t bytes[] = {
-        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
-        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
-        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
-    return bytes[kind];
-}
-
-/* As far as the operator says what its attributes are. */
-static bool same_attributes(const sherd_node *a, const sherd_node *b)
-{
-    for (int f = 0; f < SHERD_OP_FIELDS && a->op->field[f].name; f++) {
-        const sherd_op_field *field = &a->op->field[f];
-        size_t n = field_bytes(field->kind) * (size_t)(field->count ? field->count : 1);
-        if (memcmp((const char *)a->attributes + field->offset,
-                   (const char *)b->attributes + field->offset, n) != 0)
-            return false;
-    }
-    return true;
-}
-
 static bool same_operand(const sherd__edge *a, const sherd__edge *b)
 {
     return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
@@ -185,24 +163,22 @@ static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *n
         if (!same_operand(&old->in[i], &node->in[i]))
             return differ(r, "with another operand", node->op->name);
     }
-    return same_attributes(old, node) || differ(r, "with other attributes", node->op->name);
+    return sherd__same_fields(node->op, old->attributes, node->attributes) ||
+           differ(r, "with other attributes", node->op->name);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 static bool append(sherd__replay *r, sherd_node *node)
 {
-    if (r->nodes == r->room) {
-        int room = r->room ? 2 * r->room : 16;
-        sherd_node **grown = sherd__grow(sherd__world_heap(r->world), r->node, (size_t)r->room,
-                                         (size_t)room, sizeof *grown);
-        if (!grown) {
-            sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
-            return false;
-        }
-        r->node = grown;
-        r->room = room;
+    sherd_node **list =
+        sherd__reserve(sherd__world_heap(r->world), r->node, r->nodes, &r->room, 16, sizeof *list);
+
+    if (!list) {
+        sherd__raise(r->world, SHERD_ENOMEM, "sherd_module_checkpoint: out of memory");
+        return false;
     }
+    r->node = list;
     r->node[r->nodes++] = node;
     return true;
 }

@@ -10,6 +10,10 @@
 #include "sherd/op.h"
 #include "tensor/tensor.h"
 
+/* Attributes of an operator, as far as it says what they are: a hash, and whether two of them are the same. */
+uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes);
+bool sherd__same_fields(const sherd_op *op, const void *a, const void *b);
+
 /* Whether operands like these are to be recorded now. */
 bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins);
 

@@ -54,6 +54,18 @@ void *sherd__grow(sherd__heap *heap, void *old, size_t old_count, size_t count, 
     return memory;
 }
 
+void *sherd__reserve(sherd__heap *heap, void *array, int used, int *room, int first, size_t bytes)
+{
+    int wanted = *room ? 2 * *room : first;
+
+    if (used < *room)
+        return array;
+    void *grown = sherd__grow(heap, array, (size_t)*room, (size_t)wanted, bytes);
+    if (grown)
+        *room = wanted;
+    return grown;
+}
+
 char *sherd__copy_text(sherd__heap *heap, const char *text)
 {
     size_t bytes = strlen(text) + 1;

@@ -22,6 +22,12 @@ void *sherd__alloc(sherd__heap *heap, size_t count, size_t bytes);
 /* `old` (or NULL) with room for count * bytes; what is new is zero. NULL as above, then `old` stays valid. */
 void *sherd__grow(sherd__heap *heap, void *old, size_t old_count, size_t count, size_t bytes);
 
+/*
+ * An array that has `used` of *room elements, or a larger one with room for one more: of `first` elements, then doubled.
+ * NULL as above, then the array stays valid.
+ */
+void *sherd__reserve(sherd__heap *heap, void *array, int used, int *room, int first, size_t bytes);
+
 /* A copy of a string. NULL as above. */
 char *sherd__copy_text(sherd__heap *heap, const char *text);
 

@@ -79,17 +79,12 @@ bool sherd__layout_hold(const sherd_layout *layout)
 
 bool sherd__layouts_reserve(sherd__space *space)
 {
-    int room = space->held_room ? 2 * space->held_room : 64;
+    void *list = sherd__reserve(space->heap, space->held, space->held_count, &space->held_room, 64,
+                                sizeof *space->held);
 
-    if (space->held_count < space->held_room)
-        return true;
-    void *grown = sherd__grow(space->heap, space->held, (size_t)space->held_room, (size_t)room,
-                              sizeof *space->held);
-    if (!grown)
-        return false;
-    space->held = grown;
-    space->held_room = room;
-    return true;
+    if (list)
+        space->held = list;
+    return list != NULL;
 }
 
 void sherd__space_clear(sherd__space *space)

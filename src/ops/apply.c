@@ -8,7 +8,6 @@
 #include "door.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/dtype.h"
 #include "kernels/cast.h"
@@ -131,63 +130,7 @@ static const char *check_dtypes(sherd__run *run)
                                                                           : NULL;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------- */
-
-static uint64_t hash_field(uint64_t hash, const sherd_op_field *field, const char *at)
-{
-    for (int i = 0; i < (field->count ? field->count : 1); i++) {
-        double d;
-        int64_t wide;
-        int number;
-        uint32_t word;
-        bool yes;
-        switch (field->kind) {
-        case SHERD_FIELD_DOUBLE:
-            memcpy(&d, at + (size_t)i * sizeof d, sizeof d);
-            hash = sherd__attribute_double(hash, d);
-            break;
-        case SHERD_FIELD_INT64:
-            memcpy(&wide, at + (size_t)i * sizeof wide, sizeof wide);
-            hash = sherd__attribute(hash, (uint64_t)wide);
-            break;
-        case SHERD_FIELD_INT:
-            memcpy(&number, at + (size_t)i * sizeof number, sizeof number);
-            hash = sherd__attribute(hash, (uint64_t)number);
-            break;
-        case SHERD_FIELD_UINT32:
-            memcpy(&word, at + (size_t)i * sizeof word, sizeof word);
-            hash = sherd__attribute(hash, word);
-            break;
-        case SHERD_FIELD_BYTE:
-            hash = sherd__attribute(hash, (unsigned char)at[i]);
-            break;
-        case SHERD_FIELD_BOOL:
-            memcpy(&yes, at + (size_t)i * sizeof yes, sizeof yes);
-            hash = sherd__attribute(hash, yes);
-            break;
-        }
-    }
-    return hash;
-}
-
-uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes)
-{
-    uint64_t hash = 1;
-
-    for (int i = 0; i < SHERD_OP_FIELDS && op->field[i].name; i++)
-        hash = hash_field(hash, &op->field[i], (const char *)attributes + op->field[i].offset);
-    return hash;
-}
-
 /* ---- running -------------------------------------------------------------------------------- */
-
-static int64_t now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Whether a handler takes the operator's place now. It may remove itself, so it is copied. */
 static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
@@ -229,9 +172,9 @@ static bool compute_in_time(sherd__run *run, sherd__ops *ops)
 {
     if (!ops->timing)
         return compute(run, ops);
-    int64_t begin = now();
+    int64_t begin = sherd__now();
     bool good = compute(run, ops);
-    sherd__add_time(run->call.world, ops, run->call.op, now() - begin);
+    sherd__add_time(run->call.world, ops, run->call.op, sherd__now() - begin);
     return good;
 }
 
@@ -315,29 +258,12 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
 
 /* ---- a handler above the tape --------------------------------------------------------------- */
 
-/* Plain operands beside distributed ones become replicated. */
-static bool promote(sherd_call *call)
-{
-    const sherd_mesh *mesh = NULL;
-
-    for (int i = 0; i < call->operands && !mesh; i++)
-        if (call->in[i] && call->in[i]->layout)
-            mesh = call->in[i]->layout->spec.mesh;
-    for (int i = 0; i < call->operands && mesh; i++) {
-        if (!call->in[i] || call->in[i]->layout)
-            continue;
-        call->in[i] = sherd__promote_recorded(call->in[i], mesh, call->op->name);
-        if (sherd_tensor_failed(call->in[i]))
-            return false;
-    }
-    return true;
-}
-
 static bool handle(sherd__run *run, const sherd_op_handler *handler)
 {
     sherd__open(run);
     memset(run->call.out, 0, sizeof run->call.out);
-    bool good = (!handler->promoted || promote(&run->call)) &&
+    const sherd_mesh *mesh = handler->promoted ? sherd__mesh_of(run, run->call.in) : NULL;
+    bool good = (!mesh || sherd__promote_all(run, run->call.in, mesh)) &&
                 handler->run(&run->call, handler->context) && check_results(run);
     sherd__close(run, good);
     return good;

@@ -2,7 +2,6 @@
 /* Whether an operator is one: said when it is registered, with what is wrong, rather than by what it does later. */
 #include "door.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static int count_slots(const sherd_op_slot *slot, int most)
@@ -65,7 +64,7 @@ static const char *fault_of_slots(const sherd_op *op, int operands, int results)
     return NULL;
 }
 
-static const char *fault_of(const sherd_op *op)
+const char *sherd__op_fault(const sherd_op *op)
 {
     int operands = count_slots(op->operand, SHERD_OP_SLOTS);
     int results = count_slots(op->result, SHERD_MAX_RESULTS);
@@ -86,12 +85,4 @@ static const char *fault_of(const sherd_op *op)
     if (!op->rule && !op->describe && !op->ways)
         return "it needs a rule, or describe, or ways";
     return op->rule ? fault_of_rule(op->rule, operands, results) : NULL;
-}
-
-bool sherd__is_wrong_op(const sherd_op *op, char reason[SHERD__REASON_BYTES])
-{
-    const char *fault = fault_of(op);
-
-    snprintf(reason, SHERD__REASON_BYTES, "%s", fault ? fault : "");
-    return fault != NULL;
 }

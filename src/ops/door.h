@@ -39,8 +39,8 @@ sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_o
 /* Add to the time of an operator. For lack of memory it is not counted. */
 void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
 
-/* What is wrong with an operator, into `reason`; false: nothing. */
-bool sherd__is_wrong_op(const sherd_op *op, char reason[SHERD__REASON_BYTES]);
+/* What is wrong with an operator; NULL: nothing. */
+const char *sherd__op_fault(const sherd_op *op);
 
 sherd__answers *sherd__answers_create(sherd__heap *heap);
 void sherd__answers_destroy(sherd__answers *all);

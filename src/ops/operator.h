@@ -51,6 +51,12 @@ const sherd_op_slot *sherd__slot(const sherd_op *op, int i);
 /* Write the rule of a call and the shapes of its results; NULL, or the reason why the operands do not fit. */
 const char *sherd__compile(sherd__run *run);
 
+/* The mesh of the first distributed operand, or of the layout that stands for one; NULL: all are plain. */
+const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands);
+
+/* Take plain operands for replicated on a mesh; false if one varies. */
+bool sherd__promote_all(sherd__run *run, sherd_tensor **operands, const sherd_mesh *mesh);
+
 /* Move distributed operands to where the rule wants them, make results, open local data. False: failed, raised. */
 bool sherd__lay_out(sherd__run *run);
 
@@ -72,9 +78,6 @@ void sherd__refuse(const sherd_call *call, sherd_status status, const char *form
 
 /* The same into the diag only. */
 void sherd__refuse_diag(const sherd_call *call, const char *reason);
-
-/* Hash of what ranks must agree on beside the operands. */
-uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes);
 
 /* All operators of the library; NULL ends it. */
 extern const sherd_op *const sherd__operators[];

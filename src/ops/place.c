@@ -28,10 +28,10 @@ void sherd__close(sherd__run *run, bool good)
     run->scoped = false;
 }
 
-static const sherd_mesh *mesh_of(const sherd__run *run)
+const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands)
 {
     for (int i = 0; i < run->call.operands; i++) {
-        const sherd_tensor *t = run->arg[i];
+        const sherd_tensor *t = operands[i];
         if (t && t->layout)
             return t->layout->spec.mesh;
         if (!t && run->like && run->like[i])
@@ -40,16 +40,14 @@ static const sherd_mesh *mesh_of(const sherd__run *run)
     return NULL;
 }
 
-/* Take plain operands for replicated; false if one varies. */
-static bool promote(sherd__run *run, const sherd_mesh *mesh)
+bool sherd__promote_all(sherd__run *run, sherd_tensor **operands, const sherd_mesh *mesh)
 {
     for (int i = 0; i < run->call.operands; i++) {
-        sherd_tensor *t = run->arg[i];
-        if (!t || t->layout)
+        if (!operands[i] || operands[i]->layout)
             continue;
         sherd__open(run);
-        run->arg[i] = sherd__promote_recorded(t, mesh, run->call.op->name);
-        if (sherd_tensor_failed(run->arg[i]))
+        operands[i] = sherd__promote_recorded(operands[i], mesh, run->call.op->name);
+        if (sherd_tensor_failed(operands[i]))
             return false;
     }
     return true;
@@ -146,7 +144,7 @@ static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
 {
     const sherd_layout *layouts[SHERD_MAX_OPERANDS];
 
-    if (!promote(run, mesh))
+    if (!sherd__promote_all(run, run->arg, mesh))
         return false;
     for (int i = 0; i < run->call.operands; i++)
         layouts[i] = run->arg[i] ? run->arg[i]->layout : run->like ? run->like[i] : NULL;
@@ -186,7 +184,7 @@ bool sherd__lay_out(sherd__run *run)
     sherd_call *call = &run->call;
 
     memcpy(run->arg, call->in, (size_t)call->operands * sizeof *call->in);
-    const sherd_mesh *mesh = mesh_of(run);
+    const sherd_mesh *mesh = sherd__mesh_of(run, run->arg);
     if (mesh ? !spread_on(run, mesh) : !make_results(run, NULL))
         return false;
     if (!open_data(run))

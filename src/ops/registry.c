@@ -46,21 +46,7 @@ sherd__ops *sherd__ops_of(sherd_world *world)
     return ops ? ops : create(world);
 }
 
-/* Room for one more in a list; doubles. */
-static bool reserve(sherd_world *world, void **list, int *room, int used, size_t bytes)
-{
-    if (used < *room)
-        return true;
-
-    int wanted = *room ? 2 * *room : 16;
-    void *grown =
-        sherd__grow(sherd__world_heap(world), *list, (size_t)*room, (size_t)wanted, bytes);
-    if (!grown)
-        return false;
-    *list = grown;
-    *room = wanted;
-    return true;
-}
+enum { FIRST_ROOM = 16 };
 
 /* ---- by name -------------------------------------------------------------------------------- */
 
@@ -91,13 +77,13 @@ sherd_status sherd_op_register(sherd_world *world, const sherd_op *op)
 {
     const sherd__argument need[] = {{"world", world}, {"op", op}, {NULL, NULL}};
     sherd__diag *diag = sherd__world_diag(world);
-    char reason[SHERD__REASON_BYTES];
 
     if (sherd__require(diag, "sherd_op_register", need))
         return SHERD_EINVAL;
-    if (sherd__is_wrong_op(op, reason))
+    const char *fault = sherd__op_fault(op);
+    if (fault)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: %s: %s",
-                           op->name ? op->name : "an operator", reason);
+                           op->name ? op->name : "an operator", fault);
     const sherd_op *other = sherd_op_find(world, op->name);
     if (other == op)
         return SHERD_OK;
@@ -105,8 +91,11 @@ sherd_status sherd_op_register(sherd_world *world, const sherd_op *op)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_op_register: there is another operator %s",
                            op->name);
     sherd__ops *ops = sherd__ops_of(world);
-    void *list = ops ? (void *)ops->registered : NULL;
-    if (!ops || !reserve(world, &list, &ops->register_room, ops->registers, sizeof op))
+    const sherd_op **list =
+        ops ? sherd__reserve(sherd__world_heap(world), ops->registered, ops->registers,
+                             &ops->register_room, FIRST_ROOM, sizeof op)
+            : NULL;
+    if (!list)
         return sherd__no_memory(diag, "sherd_op_register");
     ops->registered = list;
     ops->registered[ops->registers++] = op;
@@ -165,8 +154,9 @@ sherd_status sherd_op_override(sherd_world *world, const char *name, sherd_op_le
             ops->override[at] = ops->override[--ops->overrides];
         return SHERD_OK;
     }
-    void *list = ops->override;
-    if (!reserve(world, &list, &ops->override_room, at, sizeof *ops->override))
+    sherd__override *list = sherd__reserve(sherd__world_heap(world), ops->override, at,
+                                           &ops->override_room, FIRST_ROOM, sizeof *list);
+    if (!list)
         return sherd__no_memory(sherd__world_diag(world), "sherd_op_override");
     ops->override = list;
     ops->override[at] = (sherd__override){.op = op, .level = level, .handler = *handler};
@@ -194,8 +184,9 @@ void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, in
     while (at < ops->times && ops->timed[at].op != op)
         at++;
     if (at == ops->times) {
-        void *list = ops->timed;
-        if (!reserve(world, &list, &ops->time_room, at, sizeof *ops->timed))
+        sherd__timed *list = sherd__reserve(sherd__world_heap(world), ops->timed, at,
+                                            &ops->time_room, FIRST_ROOM, sizeof *list);
+        if (!list)
             return;
         ops->timed = list;
         ops->timed[ops->times++] = (sherd__timed){.op = op};

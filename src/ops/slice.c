@@ -157,22 +157,9 @@ const sherd_op sherd__slice_op =
 const sherd_op sherd__narrow_op =
     PART("sherd_narrow", "some indices of a dim; a view", describe_narrow);
 
-/* Members are set one by one so that padding is zero: attributes are compared as bytes. */
-static sherd_tensor *sliced(const sherd_op *op, sherd_tensor *a, const slice *wanted)
-{
-    slice s;
-
-    memset(&s, 0, sizeof s);
-    s.dim = wanted->dim;
-    s.start = wanted->start;
-    s.end = wanted->end;
-    s.step = wanted->step;
-    return sherd_apply(op, &a, 1, &s);
-}
-
 sherd_tensor *sherd_slice(sherd_tensor *a, int dim, int64_t start, int64_t end, int64_t step)
 {
-    return sliced(&sherd__slice_op, a, &(slice){dim, start, end, step});
+    return sherd_apply(&sherd__slice_op, &a, 1, &(slice){dim, start, end, step});
 }
 
 sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, int64_t length)
@@ -184,8 +171,8 @@ sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, int64_t leng
     /* Numbers that are no sizes must not add up to some that are. */
     if (length < 0 || start < 0 || start >> SHERD__SIZE_LIMIT_LOG2 ||
         length >> SHERD__SIZE_LIMIT_LOG2)
-        return sliced(&sherd__narrow_op, a, &(slice){dim, -1, length < 0 ? -2 : 0, 1});
-    return sliced(&sherd__narrow_op, a, &(slice){dim, start, start + length, 1});
+        return sherd_apply(&sherd__narrow_op, &a, 1, &(slice){dim, -1, length < 0 ? -2 : 0, 1});
+    return sherd_apply(&sherd__narrow_op, &a, 1, &(slice){dim, start, start + length, 1});
 }
 
 /* ---- one index ------------------------------------------------------------------------------- */

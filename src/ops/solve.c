@@ -262,7 +262,7 @@ static bool is_answer(const void *item, const void *key)
     for (int i = 0; i < a->count; i++)
         if (a->operands[i] != q->operands[i])
             return false;
-    if (a->attributes && memcmp(a->attributes, call->attributes, a->op->attributes) != 0)
+    if (a->attributes && !sherd__same_fields(a->op, a->attributes, call->attributes))
         return false;
     return !a->op->describe || a->op->ways || same_rule(a, q->run);
 }

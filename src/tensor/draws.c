@@ -8,18 +8,14 @@
 
 static void append(sherd__draws *d, sherd__key key)
 {
-    if (d->count == d->room) {
-        int room = d->room ? 2 * d->room : 8;
-        sherd__key *grown = sherd__grow(sherd__world_heap(d->world), d->key, (size_t)d->room,
-                                        (size_t)room, sizeof *grown);
-        if (!grown) {
-            sherd__raise(d->world, SHERD_ENOMEM,
-                         "out of memory for the random numbers of a module");
-            return;
-        }
-        d->key = grown;
-        d->room = room;
+    sherd__key *list =
+        sherd__reserve(sherd__world_heap(d->world), d->key, d->count, &d->room, 8, sizeof *list);
+
+    if (!list) {
+        sherd__raise(d->world, SHERD_ENOMEM, "out of memory for the random numbers of a module");
+        return;
     }
+    d->key = list;
     d->key[d->count++] = key;
 }
 

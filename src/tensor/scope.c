@@ -42,28 +42,15 @@ void *sherd__spare(sherd_world *world)
     return (char *)sherd__world_reserve(world) + SHERD__TENSORS_BYTES;
 }
 
-/* Room for one more in an array of numbers or pointers; doubles. */
-static bool reserve(sherd__tensors *s, void **array, int *room, int used, size_t bytes)
-{
-    if (used < *room)
-        return true;
-
-    int wanted = *room ? 2 * *room : 64;
-    void *grown =
-        sherd__grow(sherd__world_heap(s->world), *array, (size_t)*room, (size_t)wanted, bytes);
-    if (!grown)
-        return false;
-    *array = grown;
-    *room = wanted;
-    return true;
-}
+enum { FIRST_ROOM = 64 };
 
 bool sherd__scope_add(sherd_tensor *t)
 {
     sherd__tensors *s = sherd__tensors_of(t->world);
-    void *list = s->list;
+    sherd_tensor **list = sherd__reserve(sherd__world_heap(s->world), s->list, s->listed,
+                                         &s->list_room, FIRST_ROOM, sizeof *list);
 
-    if (!reserve(s, &list, &s->list_room, s->listed, sizeof *s->list)) {
+    if (!list) {
         bool distributed = t->layout != NULL;
         sherd_tensor_release(t);
         sherd__fail_tensor(s->world, distributed, SHERD_ENOMEM, "out of memory for a scope");
@@ -101,9 +88,12 @@ void sherd_scope_begin(sherd_world *world)
         return;
 
     sherd__tensors *s = sherd__tensors_of(world);
-    void *start = s->start;
+    sherd__scope *start = s->unopened > 0
+                              ? NULL
+                              : sherd__reserve(sherd__world_heap(world), s->start, s->scopes,
+                                               &s->start_room, FIRST_ROOM, sizeof *start);
 
-    if (s->unopened > 0 || !reserve(s, &start, &s->start_room, s->scopes, sizeof *s->start)) {
+    if (!start) {
         if (s->unopened++ == 0)
             sherd__raise(world, SHERD_ENOMEM, "sherd_scope_begin: out of memory");
         return;

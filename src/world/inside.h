@@ -211,8 +211,6 @@ struct sherd_world {
 
 /* ---- time and bits --------------------------------------------------------------------------- */
 
-int64_t sherd__now(void); /* nanoseconds */
-
 static inline uint64_t sherd__bit(int rank)
 {
     return UINT64_C(1) << rank;

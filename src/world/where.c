@@ -129,15 +129,11 @@ int sherd__place_find(sherd_world *world, const char *path)
             return i + 1;
     if (c->places == SHERD__PLACES)
         return 0;
-    if (c->places == c->place_room) {
-        int room = c->place_room ? 2 * c->place_room : 16;
-        sherd__place *grown =
-            sherd__grow(&world->heap, c->place, (size_t)c->place_room, (size_t)room, sizeof *grown);
-        if (!grown)
-            return -1;
-        c->place = grown;
-        c->place_room = room;
-    }
+    sherd__place *list =
+        sherd__reserve(&world->heap, c->place, c->places, &c->place_room, 16, sizeof *list);
+    if (!list)
+        return -1;
+    c->place = list;
     char *copy = NULL;
     if (!sherd__counts_reserve(world, world->tallies, c->places + 1) ||
         !(copy = sherd__copy_text(&world->heap, path)))

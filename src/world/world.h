@@ -17,6 +17,7 @@ sherd__heap *sherd__world_heap(sherd_world *world);
 sherd__space *sherd__world_space(sherd_world *world);
 sherd__diag *sherd__world_diag(sherd_world *world); /* NULL of NULL: nobody to tell */
 const sherd__kernel_set *sherd__world_kernels(const sherd_world *world);
+int64_t sherd__now(void); /* nanoseconds, of a clock that only goes on */
 /* The world of a space. */
 sherd_world *sherd__space_world(const sherd__space *space);
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attributes of operators by the list of their members: hashed for the ledger and the solver, compared where a call is
+ * to be the same again. What lies between members is nothing.
+ */
+#include "autograd/tape.h"
+
+#include <string.h>
+
+static size_t bytes_of(const sherd_op_field *field)
+{
+    static const size_t bytes[] = {
+        [SHERD_FIELD_INT] = sizeof(int),         [SHERD_FIELD_INT64] = sizeof(int64_t),
+        [SHERD_FIELD_DOUBLE] = sizeof(double),   [SHERD_FIELD_BOOL] = sizeof(bool),
+        [SHERD_FIELD_UINT32] = sizeof(uint32_t), [SHERD_FIELD_BYTE] = 1};
+    return bytes[field->kind];
+}
+
+static size_t count_of(const sherd_op_field *field)
+{
+    return (size_t)(field->count ? field->count : 1);
+}
+
+uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes)
+{
+    uint64_t hash = 1;
+
+    for (int f = 0; f < SHERD_OP_FIELDS && op->field[f].name; f++) {
+        const sherd_op_field *field = &op->field[f];
+        const char *at = (const char *)attributes + field->offset;
+        size_t bytes = bytes_of(field);
+        for (size_t i = 0; i < count_of(field); i++, at += bytes) {
+            uint64_t word = 0;
+            memcpy(&word, at, bytes);
+            hash = sherd__attribute(hash, word);
+        }
+    }
+    return hash;
+}
+
+bool sherd__same_fields(const sherd_op *op, const void *a, const void *b)
+{
+    for (int f = 0; f < SHERD_OP_FIELDS && op->field[f].name; f++) {
+        const sherd_op_field *field = &op->field[f];
+        if (memcmp((const char *)a + field->offset, (const char *)b + field->offset,
+                   bytes_of(field) * count_of(field)) != 0)
+            return false;
+    }
+    return true;
+}
