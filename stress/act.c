@@ -356,14 +356,17 @@ static void act_clear(runner *u, const op *o)
 
 /* ---- slots and scopes --------------------------------------------------------------------------- */
 
-static void act_drop(runner *u, const op *o)
+static void clear_slot(runner *u, int i)
 {
-    int i = o->src[0];
-
     if (u->own[i])
         sherd_tensor_release(u->slot[i]);
     u->slot[i] = NULL;
     u->own[i] = false;
+}
+
+static void act_drop(runner *u, const op *o)
+{
+    clear_slot(u, o->src[0]);
 }
 
 static void act_scope(runner *u, const op *o)
@@ -373,12 +376,12 @@ static void act_scope(runner *u, const op *o)
     sherd_scope_begin(u->world);
 }
 
-/* What the scope held is gone: no slot may name it any more. */
+/* What the scope held is gone: no slot may name it any more; a fault may have given one a count of its own. */
 static void act_unscope(runner *u, const op *o)
 {
     for (int i = 0; i < SLOTS; i++)
         if (o->unknown >> i & 1)
-            u->slot[i] = NULL;
+            clear_slot(u, i);
     u->scopes--;
     sherd_scope_end(u->world);
 }
