@@ -398,6 +398,8 @@ typedef struct sherd_redistribute_options {
     sherd_dtype forward_dtype;
     /* the gradient is cast to this before it moves back, then to the dtype of `t`; SHERD_DTYPE_NONE = that of `t` */
     sherd_dtype backward_dtype;
+    /* what needs the result in backward keeps it; else `t` is kept where that is smaller, and moved again: less memory, more calls */
+    bool keep;
     const sherd_plan_options *plan; /* NULL = exact, arena price */
 } sherd_redistribute_options;
 

@@ -80,7 +80,8 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
         return sherd__failed(t->world);
     sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->begin);
 
-    if (y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
+    if (!o->keep && y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) &&
+        !y->moved_from)
         y->moved_from = sherd_tensor_retain(t);
     return y;
 }
