@@ -45,6 +45,9 @@ WRONG(no_text, sherd_redistribute_to(s->split, "", NULL))
 WRONG(replica_to_sum, sherd_redistribute(s->all, LAYOUT("P(sum)"), NULL))
 WRONG(shard_to_sum, sherd_redistribute(s->split, LAYOUT("P(sum)"), NULL))
 WRONG(replica_to_product, sherd_redistribute_to(s->all, "P(product)", NULL))
+WRONG(sum_to_average, sherd_redistribute(s->sum, LAYOUT("P(avg)"), NULL))
+WRONG(other_shape,
+      sherd_redistribute(s->split, layout_of(s->mesh, 1, (int64_t[]){4}, "R", NULL), NULL))
 WRONG(plain_moved, sherd_redistribute(s->equal, s->rows, NULL))
 WRONG(pieces_of_a_distributed, sherd_from_local(s->split, s->mesh, PLACED(sherd_shard(0)), NULL))
 WRONG(no_shape, sherd_from_local(s->piece, s->mesh, PLACED(sherd_shard(0)), NULL))
@@ -82,6 +85,10 @@ static const wrong_case cases[] = {
     /* ValueError: Replicate to Partial(product) conversion is not supported. */
     {replica_to_product, "4] P(product:x) on (x="},
     /* AssertionError: Redistribution from one partial type (sum) to another (avg) is unsupported. */
+    {sum_to_average, "sherd_redistribute: from ["},
+    {sum_to_average, "with the same reduction"},
+    {other_shape, "sherd_redistribute: from ["},
+    {other_shape, ": the shapes differ"},
     {plain_moved, "is plain: use sherd_from_local or sherd_distribute first"},
     /* RuntimeError: the local_tensor argument only accepts torch.Tensor but got DTensor */
     {pieces_of_a_distributed, "sherd_from_local: f32["},
