@@ -186,7 +186,7 @@ static void one_wrong_rank_is_told_to_all(sherd_world *world)
 }
 
 /*
- * With run_check PyTorch finds pieces that differ in dtype or shape, without it hangs or
+ * With run_check PyTorch finds pieces that differ in dtype, shape or their wish for a gradient, and without it hangs or
  * computes something. Here they are found always; a stride is this rank's own affair.
  */
 static void pieces_that_differ_are_found(sherd_world *world)
@@ -199,6 +199,7 @@ static void pieces_that_differ_are_found(sherd_world *world)
         const char *text;
         sherd_status status;
     } wanted[] = {{"passed a dtype other than rank 0", SHERD_EDIFFER},
+                  {"passed a wish for a gradient other than rank 0", SHERD_EDIFFER},
                   {"passed placements, shape or cuts other than rank 0", SHERD_EDIFFER},
                   {"has a piece of [4,5], but its box of", SHERD_EINVAL},
                   {"dim 1 of rank ", SHERD_EINVAL}};
@@ -206,9 +207,10 @@ static void pieces_that_differ_are_found(sherd_world *world)
     for (int i = 0; i < LEN(wanted); i++) {
         sherd_dtype dtype = i == 0 && odd ? SHERD_F64 : SHERD_F32;
         sherd_tensor *t =
-            sherd_constant(world, dtype, i > 1 ? four : sherd_tensor_shape(s.piece), 2, 1);
-        sherd_tensor *y = sherd_from_local(t, s.mesh, PLACED(sherd_shard(i == 1 && odd)),
-                                           i == 1 || i == 3 ? &infer : &whole);
+            sherd_constant(world, dtype, i > 2 ? four : sherd_tensor_shape(s.piece), 2, 1);
+        sherd_require_grad(t, i == 1 && odd);
+        sherd_tensor *y = sherd_from_local(t, s.mesh, PLACED(sherd_shard(i == 2 && odd)),
+                                           i == 2 || i == 4 ? &infer : &whole);
         CHECK(sherd_tensor_failed(y));
         CHECK_EQ(sherd_world_check(world), wanted[i].status);
         if (!CHECK(strstr(sherd_world_error(world), wanted[i].text) != NULL))
