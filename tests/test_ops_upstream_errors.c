@@ -30,6 +30,14 @@ typedef sherd_tensor *(*wrong_call)(const scene *s);
         __VA_ARGS__           \
     }
 
+static sherd_tensor *computed(const scene *s)
+{
+    return sherd_scale(
+        sherd_require_grad(sherd_constant(s->world, SHERD_F32, sherd_tensor_shape(s->all), 2, 1),
+                           true),
+        2);
+}
+
 static sherd_tensor *sizes_alone(const scene *s)
 {
     const int64_t sizes[8] = {4, 4, 4, 4, 4, 4, 4, 4}, *all[2] = {sizes, NULL};
@@ -52,6 +60,8 @@ WRONG(plain_moved, sherd_redistribute(s->equal, s->rows, NULL))
 WRONG(pieces_of_a_distributed, sherd_from_local(s->split, s->mesh, PLACED(sherd_shard(0)), NULL))
 WRONG(no_shape, sherd_from_local(s->piece, s->mesh, PLACED(sherd_shard(0)), NULL))
 WRONG(local_of_plain, sherd_to_local(s->equal))
+WRONG(spread_computed, sherd_distribute(computed(s), s->rows, -1))
+WRONG(spread_computed_from_one, sherd_distribute(computed(s), s->rows, 0))
 WRONG(too_few, sherd_distribute_as(s->equal, s->grid, "S(0)", 0))
 WRONG(too_many, sherd_distribute_as(s->equal, s->grid, "S(0)RR", 0))
 WRONG(spread_twice, sherd_distribute(s->split, s->whole, 0))
@@ -99,6 +109,9 @@ static const wrong_case cases[] = {
     {no_shape, "a sharded dim needs options.shape, or the mode SHERD_FROM_INFER"},
     {local_of_plain, "sherd_to_local: f32["},
     /* RuntimeError: `distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor! */
+    {spread_computed, "computed from leaves that want gradients, which would get none: use "
+                      "sherd_from_local, or sherd_detach first"},
+    {spread_computed_from_one, "computed from leaves that want gradients"},
     /* ValueError: `placements` must have the same length as `device_mesh.ndim`! */
     {too_few, "column 5 of \"S(0)\": expected S(dim), R or P(op) for axis y: the mesh (x="},
     {too_many, "column 6 of \"S(0)RR\": expected the end: the mesh (x="},
@@ -222,9 +235,47 @@ static void pieces_that_differ_are_found(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* As in PyTorch a leaf that is spread is a leaf that wants what the other one wanted. */
+static void a_leaf_that_is_spread_is_a_leaf(sherd_world *world)
+{
+    scene s = make(world);
+
+    for (int root = -1; root < 1; root++)
+        for (int wanted = 0; wanted < 2; wanted++) {
+            sherd_tensor *leaf = sherd_constant(world, SHERD_F32, sherd_tensor_shape(s.all), 2, 3),
+                         *t;
+            sherd_require_grad(leaf, wanted);
+            t = sherd_distribute(leaf, s.rows, root);
+            CHECK_EQ(sherd_requires_grad(t), wanted);
+            if (!wanted)
+                continue;
+            sherd_backward(sherd_sum(sherd_mul(t, t)));
+            CHECK(sherd_tensor_layout(sherd_grad(t)) == s.rows);
+            CHECK(((const float *)sherd_tensor_read(sherd_grad(t)))[0] == 6);
+            CHECK(sherd_grad(leaf) == NULL);
+        }
+    CHECK(!sherd_tensor_failed(sherd_distribute(sherd_detach(computed(&s)), s.rows, -1)));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Ranks that do not agree on it are found as soon as they meet. */
+static void ranks_that_want_other_gradients_differ(sherd_world *world)
+{
+    scene s = make(world);
+    sherd_tensor *leaf = sherd_constant(world, SHERD_F32, sherd_tensor_shape(s.all), 2, 3);
+
+    sherd_require_grad(leaf, sherd_world_rank(world) == 0);
+    sherd_distribute(leaf, s.rows, -1);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "sherd_distribute") != NULL);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(what_pytorch_refuses_is_one_clear_line), {2, 3, 4}},
     {TEST(one_wrong_rank_is_told_to_all), {2, 3}},
     {TEST(pieces_that_differ_are_found), {2, 3, 4}},
+    {TEST(a_leaf_that_is_spread_is_a_leaf), {1, 2, 3}},
+    {TEST(ranks_that_want_other_gradients_differ), {2, 3}},
 };
 CHECK_MAIN(tests)
