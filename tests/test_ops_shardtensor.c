@@ -70,14 +70,23 @@ static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char 
 
 /* ---- 3C: pending sums ----------------------------------------------------------------------- */
 
-/* The number of this rank + 1 everywhere, pending on all axes. */
+/* A piece of this rank's own: its number + 1 everywhere. */
+static sherd_tensor *mine(sherd_world *world, int ndim, const int64_t *shape)
+{
+    double data[MOST];
+
+    for (int i = 0; i < MOST; i++)
+        data[i] = sherd_world_rank(world) + 1;
+    return sherd_from_data(world, SHERD_F64, shape, ndim, data);
+}
+
+static const sherd_placement sums[] = {{SHERD_PARTIAL, 0, SHERD_SUM},
+                                       {SHERD_PARTIAL, 0, SHERD_SUM}};
+
+/* Of [8,8], pending on all axes. */
 static sherd_tensor *ranks_to_add(sherd_world *world, const sherd_mesh *mesh)
 {
-    const sherd_placement sums[] = {sherd_partial(SHERD_SUM), sherd_partial(SHERD_SUM)};
-    sherd_tensor *mine =
-        sherd_constant(world, SHERD_F64, (int64_t[]){8, 8}, 2, sherd_world_rank(world) + 1);
-
-    return sherd_from_local(sherd_require_grad(mine, true), mesh, sums, NULL);
+    return sherd_from_local(sherd_require_grad(mine(world, SHAPE(8, 8)), true), mesh, sums, NULL);
 }
 
 static int64_t others(sherd_tensor *t, double value)
@@ -132,15 +141,13 @@ static void a_pending_sum_is_its_sum(sherd_world *world)
 /* 40: each rank multiplies what all have by its own number: the gradients that come back are a pending sum. */
 static void gradients_of_what_ranks_do_alone_add_up(sherd_world *world)
 {
-    int n = sherd_world_ranks(world), rank = sherd_world_rank(world);
+    int n = sherd_world_ranks(world);
 
     for (int i = 0; i < 2; i++) {
-        const sherd_placement sums[] = {sherd_partial(SHERD_SUM), sherd_partial(SHERD_SUM)};
-        const double mine = rank + 1;
         sherd_tensor *x = sherd_require_grad(
             spread(numbers(world, SHAPE(8, 4)), mesh_number(world, i), i ? "RR" : "R"), true);
         sherd_tensor *y = sherd_to_local_with(x, sums);
-        sherd_backward(sherd_sum(sherd_mul(y, sherd_from_data(world, SHERD_F64, NULL, 0, &mine))));
+        sherd_backward(sherd_sum(sherd_mul(y, mine(world, 0, NULL))));
         CHECK_EQ(others(sherd_to_local(sherd_grad(x)), n * (n + 1) / 2), 0);
     }
     CHECK_OK(sherd_world_check(world));
@@ -175,15 +182,13 @@ static void sums_over_shards_are_pending(sherd_world *world)
         const sherd_mesh *mesh = mesh_number(world, i);
         sherd_tensor *x = numbers(world, SHAPE(2, 16, 8, 3)), *g;
         sherd_tensor *pieces = spread(x, mesh, i ? "S(1)S(2)" : "S(1)");
-        const sherd_placement sums[] = {sherd_partial(SHERD_SUM), sherd_partial(SHERD_SUM)};
         sherd_comm_reset(world);
         sherd_tensor *y = sherd_sum_over(pieces, i ? (int[]){1, 2} : (int[]){1}, 1 + i, false);
         CHECK_EQ(sherd_comm_calls(world, NULL), 0);
         CHECK_TEXT(text_of(y), i ? "P(sum)P(sum)" : "P(sum)");
         same(y, sherd_sum_over(x, i ? (int[]){1, 2} : (int[]){1}, 1 + i, false));
-        g = sherd_from_local(sherd_constant(world, SHERD_F64, sherd_tensor_shape(y),
-                                            sherd_tensor_ndim(y), sherd_world_rank(world) + 1),
-                             mesh, sums, NULL);
+        g = sherd_from_local(mine(world, sherd_tensor_ndim(y), sherd_tensor_shape(y)), mesh, sums,
+                             NULL);
         sherd_backward_with(&y, &g, 1, NULL);
         CHECK(sherd_tensor_layout(sherd_grad(pieces)) == sherd_tensor_layout(pieces));
         CHECK_EQ(others(sherd_grad(pieces), n * (n + 1) / 2), 0);
