@@ -387,6 +387,36 @@ static void a_gathered_operand_is_saved_as_it_was(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Or as it is, which takes memory and no call; the values are the same. */
+static void a_gathered_operand_is_kept_where_that_is_asked(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "tp=2");
+
+    for (int keep = 0; keep < 2; keep++) {
+        sherd_tensor *x = sherd_require_grad(make(mesh, SHAPE(7, 4), "S(0)", NULL), true);
+        sherd_tensor *w = sherd_require_grad(make(mesh, SHAPE(6, 4), "S(0)", NULL), true);
+        sherd_redistribute_options options = {.keep = keep};
+        double expected[24];
+        sherd_scope_begin(world);
+        for (int i = 0; i < 24; i++) {
+            expected[i] = 0;
+            for (int row = 0; row < 7; row++)
+                expected[i] += value_at(0, row * 4 + i % 4);
+        }
+        sherd_tensor *y = sherd_linear(
+            sherd_redistribute(x, layout(mesh, SHAPE(7, 4), "R", NULL), &options), w, NULL);
+        lies(y, "S(1)");
+        CHECK_EQ(sherd_saved_bytes(world), keep ? 7 * 4 * 8 : 0);
+        sherd_comm_reset(world);
+        sherd_backward(sherd_sum(y));
+        sherd_grad(x);
+        CHECK_EQ(calls(world), keep ? 1 : 2); /* the gradient is scattered; and the gather again */
+        CHECK(distance(sherd_full(sherd_grad(w)), expected, 24) <= 1e-12);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(what_fits_never_moves), {4}},
     {TEST(tables_and_losses_fit_too), {4}},
@@ -401,5 +431,6 @@ static const check_test tests[] = {
     {TEST(other_reductions_settle_first), {3}},
     {TEST(means_of_nothing_are_no_numbers), {3}},
     {TEST(a_gathered_operand_is_saved_as_it_was), {2}},
+    {TEST(a_gathered_operand_is_kept_where_that_is_asked), {2}},
 };
 CHECK_MAIN(tests)

@@ -120,6 +120,25 @@ static void what_is_loaded_lies_as_the_parameter_does(sherd_world *world)
         }
 }
 
+/* A tensor that hangs on leaves that want gradients is a value like any other: what is loaded does not flow back. */
+static void what_was_computed_is_loaded(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *root = tree(world), *fc = sherd_module_find(root, "fc");
+    sherd_tensor *leaf = sherd_require_grad(wave(world, SHERD_F64, 2, SHAPE(5, 3), 1, 1, 0), true);
+    double expected[15];
+
+    CHECK_OK(sherd_module_set_parameter(fc, "weight",
+                                        sherd_require_grad(spread(leaf, mesh, "S(0)"), true)));
+    sherd_tensor *t = sherd_scale(leaf, 2);
+    whole(t, expected);
+    CHECK_OK(sherd_module_load(root, "fc.weight", t, -1));
+    CHECK_EQ(distance_to(sherd_module_parameter(fc, "weight"), expected, 15), 0);
+    CHECK(sherd_grad(leaf) == NULL);
+    sherd_module_destroy(root);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void buffers_and_parts_are_loaded_too(sherd_world *world)
 {
     sherd_module *root = tree(world), *part = sherd_module_find(root, "part");
@@ -388,6 +407,7 @@ static const check_test tests[] = {
     {TEST(a_buffer_is_state_without_a_gradient), {1, 2}},
     {TEST(the_state_is_listed_by_name), {1, 2}},
     {TEST(what_is_loaded_lies_as_the_parameter_does), {1, 2, 3, 4, 8}},
+    {TEST(what_was_computed_is_loaded), {1, 2, 3}},
     {TEST(buffers_and_parts_are_loaded_too), {1, 2}},
     {TEST(what_does_not_fit_is_not_loaded), {1, 2, 3}},
     {TEST(an_optimizer_goes_on_with_what_was_loaded), {1, 2, 3}},

@@ -43,13 +43,15 @@ static void linear_layers_move_what_upstreams_do(sherd_world *world)
         const char *lies, *leaves;
         int input, output; /* shard dim + 1, 0 = unset */
         int forward, backward;
+        bool keep;
     } c[] = {
-        {false, "R", "S(1)", 0, 0, 0, 1},    /* I1 */
-        {false, "S(0)", "S(1)", 1, 0, 1, 2}, /* I2: gathered again in backward, scattered */
-        {true, "S(1)", "R", 2, 0, 1, 0},     /* I4 */
-        {true, "S(1)", "S(0)", 2, 1, 1, 1},  /* I5 */
-        {true, "R", "R", 0, 0, 1, 1},        /* a slice; the gradient is gathered */
-        {false, "R", "S(0)", 0, 1, 1, 2},    /* output moved from S(1) to S(0) and back */
+        {false, "R", "S(1)", 0, 0, 0, 1, false},    /* I1 */
+        {false, "S(0)", "S(1)", 1, 0, 1, 1, true},  /* I2 */
+        {false, "S(0)", "S(1)", 1, 0, 1, 2, false}, /* gathered again in backward, scattered */
+        {true, "S(1)", "R", 2, 0, 1, 0, false},     /* I4 */
+        {true, "S(1)", "S(0)", 2, 1, 1, 1, false},  /* I5 */
+        {true, "R", "R", 0, 0, 1, 1, false},        /* a slice; the gradient is gathered */
+        {false, "R", "S(0)", 0, 1, 1, 2, false},    /* output moved from S(1) to S(0) and back */
     };
 
     for (int i = 0; i < LEN(c); i++) {
@@ -59,6 +61,7 @@ static void linear_layers_move_what_upstreams_do(sherd_world *world)
             style.input = sherd_shard(c[i].input - 1);
         if (c[i].output)
             style.output = sherd_shard(c[i].output - 1);
+        style.keep_gathered = c[i].keep;
         CHECK_OK(apply(m, line_of_ranks(world), style));
         CHECK_TEXT(placements(sherd_module_parameter(m, "weight")), c[i].row ? "S(1)" : "S(0)");
         CHECK_TEXT(placements(sherd_module_parameter(m, "bias")), c[i].row ? "R" : "S(0)");
@@ -70,6 +73,7 @@ static void linear_layers_move_what_upstreams_do(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* I3, I6 and I7: forward one call or none; backward only the gradient of a scattered output is gathered. */
 static void tables_split_by_width_or_by_entry(sherd_world *world)
 {
     static _Thread_local double expected[MOST], grad[MOST];
@@ -98,7 +102,11 @@ static void tables_split_by_width_or_by_entry(sherd_world *world)
         CHECK_EQ(calls_logged(world), row && many);
         CHECK_TEXT(placements(y), leaves);
         CHECK_EQ(distance_to(y, expected, 40), 0);
-        sherd_backward(sherd_sum(sherd_mul(y, c)));
+        sherd_tensor *loss = sherd_sum(sherd_mul(y, spread(c, mesh, leaves)));
+        sherd_comm_reset(world);
+        sherd_backward(loss);
+        sherd_grad(sherd_module_parameter(m, "weight"));
+        CHECK_EQ(calls_logged(world), row == 2 && many);
         CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "weight")), grad, 35), 0,
                    1e-12);
         sherd_module_destroy(plain);

@@ -106,6 +106,119 @@ static void every_plan_trains_like_the_plain_model(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module *layers = sherd_module_find(self, "layers");
+
+    out->count = 1;
+    out->value[0] = in->value[0];
+    for (int i = 0; i < sherd_module_children(layers); i++)
+        out->value[0] = sherd_module_call(sherd_module_child(layers, i), out->value[0]);
+}
+
+static sherd_module *stack(sherd_world *world)
+{
+    static const char *const names[] = {"0", "1", "2"};
+    sherd_module *m = container(world, stack_forward, NULL);
+    sherd_module *layers = add_layer(m, "layers", container(world, NULL, NULL));
+
+    for (int i = 0; i < LEN(names); i++)
+        add_layer(layers, names[i], mlp(world, SHERD_F64, IN, HIDDEN, IN));
+    return m;
+}
+
+/* I18, the stacked one: a pattern in each name of the path, and as many all-reduces each way as there are layers. */
+static void a_stack_is_split_by_patterns(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_parallel_entry plan[] = {{"layers.*.net[1]", sherd_colwise()},
+                                         {"layers.*.net[2]", sherd_rowwise()}};
+    sherd_tensor *target = wave(world, SHERD_F64, 2, SHAPE(ROWS, IN), 5, 1, 0);
+    sherd_tensor *x = input_of(world);
+    sherd_module *plain = stack(world), *m = stack(world);
+    baseline e = {0};
+
+    expect(&e, plain, x, target);
+    sherd_clear_grad(x);
+    CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, 2));
+    sherd_comm_reset(world);
+    compare(&e, m, x, target, 1e-11);
+    const sherd_comm_filter each[] = {{"all_reduce", "tp", "layers.*", SHERD_COMM_FORWARD},
+                                      {"all_reduce", "tp", "layers.*", SHERD_COMM_BACKWARD}};
+    for (int i = 0; i < LEN(each) && sherd_world_ranks(world) > 1; i++)
+        CHECK_EQ(sherd_comm_calls(world, &each[i]), 3);
+    forget_baseline(&e);
+    sherd_module_destroy(plain);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void bare_norm_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    (void)self;
+    out->count = 1;
+    out->value[0] = sherd_layer_norm(in->value[0], NULL, NULL, 1e-5);
+}
+
+static sherd_module *of_positions(sherd_world *world, int kind, int64_t width)
+{
+    const sherd_layer_options o = {.dtype = SHERD_F64};
+    sherd_module *m = NULL;
+
+    if (kind == 0)
+        CHECK_OK(sherd_layer_norm_create(&m, world, width, &o));
+    else if (kind == 1)
+        m = container(world, bare_norm_forward, NULL);
+    else if (kind == 2)
+        CHECK_OK(sherd_rms_norm_create(&m, world, width, 0, &o));
+    else
+        CHECK_OK(sherd_dropout_create(&m, world, kind == 3 ? 0 : 0.5));
+    return m;
+}
+
+/*
+ * I13 to I16: modules that treat positions apart make no call, norms with and without weights, dropout too; what arrives in
+ * another layout is moved, and its gradient moved back, once each.
+ */
+static void positions_are_split_without_a_call(sherd_world *world)
+{
+    static const int64_t shapes[][3] = {{20, 32, 12}, {2, 16, 32}, {2, 32, 40}, {2, 14, 20}};
+    static _Thread_local double expected[MOST], gradient[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    bool many = sherd_world_ranks(world) > 1;
+
+    for (int i = 0; i < 2 * 5 * LEN(shapes); i++) {
+        int kind = i / 2 % 5, from = i % 2;
+        const int64_t *shape = shapes[i / 10];
+        sherd_tensor *x =
+            wave(world, SHERD_F64, 3, SHAPE(shape[0] / 2, shape[1], shape[2]), 1, 1, 0);
+        sherd_tensor *w =
+            wave(world, SHERD_F64, 3, SHAPE(shape[0] / 2, shape[1], shape[2]), 3, 1, 0);
+        sherd_module *plain = of_positions(world, kind, shape[2]);
+        sherd_module *m = of_positions(world, kind, shape[2]);
+        sherd_tensor *parts = sherd_require_grad(spread(x, mesh, from ? "S(0)" : "S(1)"), true), *y;
+        y = sherd_module_call(plain, sherd_require_grad(x, true));
+        sherd_backward(sherd_sum(sherd_mul(y, w)));
+        int64_t n = whole(y, expected);
+        whole(sherd_grad(x), gradient);
+        w = spread(w, mesh, "S(1)");
+        CHECK_OK(apply(m, mesh, sherd_sequence_parallel()));
+        sherd_comm_reset(world);
+        y = sherd_module_call(m, parts);
+        sherd_backward(sherd_sum(sherd_mul(y, w)));
+        sherd_grad(parts);
+        CHECK_EQ(calls_logged(world), from && many ? 2 : 0);
+        CHECK_TEXT(placements(y), "S(1)");
+        CHECK_NEAR(distance_to(y, expected, n), 0, 1e-11);
+        CHECK_NEAR(distance_to(sherd_grad(parts), gradient, n), 0, 1e-11);
+        if (kind == 0 || kind == 2)
+            CHECK_TEXT(placements(sherd__raw_grad(sherd_module_parameter(m, "weight"))), "P(sum)");
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Frozen before they are placed: they stay so, in all styles, and get no gradient. */
 static void what_is_frozen_stays_frozen(sherd_world *world)
 {
@@ -201,9 +314,73 @@ static void what_pytorch_refuses_is_refused(sherd_world *world)
     }
 }
 
+static sherd_style named(void)
+{
+    static const sherd_slot slots[] = {{"y", {SHERD_SHARD, 0, SHERD_SUM}, {SHERD_REPLICATE, 0, 0}}};
+    sherd_style style = sherd_prepare_input();
+
+    style.inputs = slots;
+    style.input_count = 1;
+    return style;
+}
+
+static void first(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    (void)self;
+    out->count = 1;
+    out->value[0] = in->value[0];
+}
+
+/* The same of a call: a mistake names the module, the style and what came. More of it in test_parallel_slots.c. */
+static void what_pytorch_refuses_of_a_call_is_refused(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *row = sherd_constant(world, SHERD_F64, SHAPE(4), 1, 1);
+    sherd_tensor *columns = spread(wave(world, SHERD_F64, 2, SHAPE(8, 4), 1, 1, 0), mesh, "S(1)");
+    const sherd_args none = {.count = 0}, only_row = {.count = 1, .value = {row}},
+                     two = {.count = 2, .value = {row, row}},
+                     other = {.count = 2, .value = {row, row}, .name = {NULL, "z"}},
+                     declared = {.count = 1, .value = {columns}};
+    sherd_style rows = placed(sherd_prepare_input(), sherd_shard(0), sherd_replicate());
+    rows.output = (sherd_placement){SHERD_UNSET, 0, SHERD_SUM};
+    const struct {
+        sherd_style style;
+        const sherd_args *in;
+        const char *text;
+    } cases[] = {
+        /* ValueError: expecting input of LayerNorm to be a torch.Tensor or DTensor, but got None */
+        {sherd_sequence_parallel(), &none,
+         "module \"(root)\" (SequenceParallel): no positional argument arrived"},
+        {sherd_sequence_parallel(), &only_row,
+         "f64[4] arrived: it lacks the dim that the style shards"},
+        /* ValueError: module inputs and input_layouts should have same length! */
+        {named(), &two, "2 positional inputs arrived, the style has slots for 0"},
+        {named(), &other, "1 positional inputs arrived, the style has slots for 0"},
+        {rows, &none, "(PrepareInput): no positional argument arrived"},
+        /* Not looked at there. */
+        {rows, &declared, "f64[8,4(tp)] on (tp="},
+        {rows, &declared, "arrived: the style declares S(0) as input"},
+    };
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_module *m = container(world, first, NULL);
+        sherd_args out;
+        CHECK_OK(apply(m, mesh, cases[i].style));
+        sherd_module_run(m, cases[i].in, &out);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        if (!CHECK(strstr(sherd_world_error(world), cases[i].text) != NULL))
+            fprintf(stderr, "  \"%s\" lacks \"%s\"\n", sherd_world_error(world), cases[i].text);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(every_plan_trains_like_the_plain_model), {1, 2, 3, 4, 8}},
+    {TEST(a_stack_is_split_by_patterns), {1, 2, 3, 4}},
+    {TEST(positions_are_split_without_a_call), {1, 2, 3, 4}},
     {TEST(what_pytorch_refuses_is_refused), {1, 2, 3}},
+    {TEST(what_pytorch_refuses_of_a_call_is_refused), {2, 3}},
     {TEST(what_is_frozen_stays_frozen), {1, 2, 3}},
     {TEST(parameters_may_be_sharded_over_both_axes), {4}},
 };

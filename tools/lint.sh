@@ -33,8 +33,9 @@ run headers tools/lint_headers.sh
 run size tools/lint_size.sh
 run style tools/lint_style.sh
 run readme tools/lint_readme.sh
+run docs tools/lint_docs.sh
 run misuse tools/lint_misuse.sh
 run symbols tools/lint_symbols.sh "$build"
 run format check_format
-[ $bad -eq 0 ] || { echo "lint: $bad of 9 failed"; exit 1; }
+[ $bad -eq 0 ] || { echo "lint: $bad of 10 failed"; exit 1; }
 echo "lint: clean"

@@ -57,6 +57,8 @@ struct sherd_style {
     const sherd_slot *inputs, *outputs;
     int input_count, output_count; /* 0 = no slots; at most SHERD_MAX_ARGS */
     bool local_input; /* inputs that are not left alone reach the forward as plain tensors */
+    /* inputs that the style gathers are kept for backward; else they are gathered again: less memory, more calls */
+    bool keep_gathered;
 };
 
 /** Linear: weight and bias by output feature; Embedding: by width. Input R, output S(-1). @local @errors none */

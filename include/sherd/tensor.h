@@ -368,14 +368,16 @@ SHERD_API sherd_tensor *sherd_to_local(sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placement *gradient);
 
 /**
- * Spread a plain tensor. Every rank passes a tensor of the same shape and dtype.
+ * Spread a plain tensor. Every rank passes a tensor of the same shape and dtype. Of a leaf that wants a gradient it makes
+ * another one that does.
  *
  * @collective the mesh of `layout`
  * @shapes     root: the world rank whose data counts (it sends each rank only its box), or -1: all ranks hold the same
  *             data and each keeps its box, nothing travels
  * @numerics   values are copied bit for bit
  * @owns       the result belongs to the scope; `t` is only read
- * @errors     EINVAL `t` is distributed, shapes differ, a pending reduction, no such rank; EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL `t` is distributed, or computed from what wants a gradient (which would get none), shapes differ, a pending
+ *             reduction, no such rank; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
 
@@ -398,6 +400,8 @@ typedef struct sherd_redistribute_options {
     sherd_dtype forward_dtype;
     /* the gradient is cast to this before it moves back, then to the dtype of `t`; SHERD_DTYPE_NONE = that of `t` */
     sherd_dtype backward_dtype;
+    /* what needs the result in backward keeps it; else `t` is kept where that is smaller, and moved again: less memory, more calls */
+    bool keep;
     const sherd_plan_options *plan; /* NULL = exact, arena price */
 } sherd_redistribute_options;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/module.h"
+#include "sherd/ops_shape.h"
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
@@ -123,7 +124,7 @@ static sherd_tensor *bring(sherd_tensor *to, sherd_tensor *from, int root)
     if (!layout)
         return sherd_full(from);
     return from->layout ? sherd_redistribute(from, layout, NULL)
-                        : sherd_distribute(from, layout, root);
+                        : sherd_distribute(from->node ? sherd_detach(from) : from, layout, root);
 }
 
 static bool has_distributed(const sherd_module *m)

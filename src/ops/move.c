@@ -76,11 +76,12 @@ static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
                           const sherd_redistribute_options *o)
 {
-    if (sherd__gains_pending(t, to))
+    if (sherd__cannot_move(t, to))
         return sherd__failed(t->world);
     sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->begin);
 
-    if (y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
+    if (!o->keep && y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) &&
+        !y->moved_from)
         y->moved_from = sherd_tensor_retain(t);
     return y;
 }

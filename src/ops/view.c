@@ -324,12 +324,19 @@ static const char *complete(sherd_call *call, const view_attributes *wanted)
 
     for (int d = 0; d < wanted->ndim; d++) {
         out[d] = wanted->shape[d];
-        if (out[d] == -1 && open < 0)
+        if (out[d] == -1 && open >= 0)
+            return sherd_call_reason(call, "dims %d and %d of the new shape are both -1", open, d);
+        if (out[d] == -1)
             open = d;
         else if (out[d] < 0 || !sherd__mul(known, out[d], &known))
-            return sherd_call_reason(call, "size %lld of dim %d of the new shape",
-                                     (long long)out[d], d);
+            return sherd_call_reason(call, "size %lld of dim %d of the new shape is %s",
+                                     (long long)out[d], d, out[d] < 0 ? "negative" : "too large");
     }
+    if (open >= 0 && (known ? count % known : count))
+        return sherd_call_reason(call,
+                                 "no size for the -1 in the new shape: %lld elements are no "
+                                 "multiple of %lld",
+                                 (long long)count, (long long)known);
     if (open >= 0) {
         out[open] = known ? count / known : 0;
         known *= out[open];

@@ -181,7 +181,7 @@ static sherd_tensor *move(const sherd__side *s, sherd__gate *g, const sherd_modu
         sherd__layout_set(&g->weight, weight);
         sherd__layout_set(&g->to, to);
     }
-    return sherd_redistribute(x, g->to, NULL);
+    return sherd_redistribute(x, g->to, &(sherd_redistribute_options){.keep = g->keep});
 }
 
 /* Whether there is nothing to do for a plain tensor: nobody says what it is, or what it shall be. */

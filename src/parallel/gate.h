@@ -23,6 +23,7 @@ typedef struct sherd__gate {
     sherd_placement desired;  /* what it becomes; unset = it stays */
     int follow;               /* the last dim is cut as this dim of "weight"; -1 = chunks */
     bool to_local;            /* it goes on as a plain tensor */
+    bool keep;                /* what it gathers is kept for backward */
     const sherd_layout *from, *weight, *to; /* the last move; counted */
 } sherd__gate;
 

@@ -150,7 +150,7 @@ static uint64_t hash_style(uint64_t hash, const sherd_style *s)
     hash = hash_placement(hash, s->output);
     hash = hash_slots(hash, s->inputs, s->input_count);
     hash = hash_slots(hash, s->outputs, s->output_count);
-    hash = sherd__hash_word(hash, s->to_local + 2u * s->local_input);
+    hash = sherd__hash_word(hash, s->to_local + 2u * s->local_input + 4u * s->keep_gathered);
     hash = sherd__hash_word(hash, (uint64_t)s->granule);
     return sherd__hash_word(hash, (uint64_t)s->sequence_dim);
 }

@@ -222,9 +222,11 @@ static sherd_status hook_inputs(const sherd_style *style, const sherd__recipe *r
         g->desired = style->desired.kind ? style->desired : recipe->desired;
         g->follow = recipe->follow;
     }
-    for (int i = 0; i < p->gates; i++)
+    for (int i = 0; i < p->gates; i++) {
+        p->gate[i].keep = style->keep_gathered;
         if (!p->each || !sherd__gate_is_open(&p->gate[i]))
             p->gate[i].to_local = style->local_input;
+    }
     name_gates(p);
     return sherd_module_hook_before(NULL, module, arrive, &options);
 }

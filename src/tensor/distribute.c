@@ -145,10 +145,18 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
     return relabel(out, layout);
 }
 
-static sherd_tensor *noted(sherd_tensor *out, uint64_t root, uint64_t content)
+/* Out of a leaf that wants a gradient comes one that does: what it gets says nothing to the other one. */
+static sherd_tensor *noted(const sherd_tensor *t, sherd_tensor *out, int root, uint64_t content)
 {
-    if (out->storage)
-        sherd__note_one("sherd_distribute", NULL, sherd__attribute(root, content), out);
+    uint64_t attributes = sherd__attribute((uint64_t)root, content);
+
+    if (!out->storage)
+        return out;
+    out->requires_grad = t->requires_grad;
+    out->storage->leaf = t->requires_grad;
+    if (t->requires_grad)
+        attributes = sherd__attribute(attributes, 1);
+    sherd__note_one("sherd_distribute", NULL, attributes, out);
     return out;
 }
 
@@ -174,10 +182,14 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
         return refuse(t, layout, "the shapes differ");
     if (layout->pending_axes != 0)
         return refuse(t, layout, "a pending reduction cannot be the target");
+    if (t->node)
+        return refuse(t, layout,
+                      "it is computed from leaves that want gradients, which would get none: use "
+                      "sherd_from_local, or sherd_detach first");
     if (root >= 0) {
         if (!sherd_mesh_coordinate(layout->spec.mesh, root, coordinate))
             return refuse(t, layout, "the root is not a rank of the mesh");
-        return noted(send_boxes(t, layout, root, coordinate), (uint64_t)root, 0);
+        return noted(t, send_boxes(t, layout, root, coordinate), root, 0);
     }
     if (root < -1)
         return refuse(t, layout, "the root is a rank, or -1");
@@ -185,5 +197,5 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
         return refuse(t, layout,
                       "it may vary between ranks: pass a root, or use sherd_mark_equal if it is "
                       "the same on all");
-    return noted(cut_own_box(t, layout), (uint64_t)root, sherd__content(t));
+    return noted(t, cut_own_box(t, layout), root, sherd__content(t));
 }

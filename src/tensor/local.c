@@ -12,8 +12,8 @@
 #include "base/num.h"
 #include "base/text.h"
 
-/* What a rank tells: a hash of its arguments, dtype, ndim, and the sizes of its piece. */
-enum { ARGUMENTS, DTYPE, NDIM, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
+/* What a rank tells: a hash of its arguments, dtype, ndim, whether it wants a gradient, and the sizes of its piece. */
+enum { ARGUMENTS, DTYPE, NDIM, WANTS, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
 
 typedef struct joining {
     sherd_world *world;
@@ -143,6 +143,7 @@ static bool share(joining *j)
     mine[ARGUMENTS] = hash_of_arguments(j);
     mine[DTYPE] = (int64_t)j->local->dtype;
     mine[NDIM] = j->local->ndim;
+    mine[WANTS] = j->local->requires_grad;
     memcpy(&mine[SIZES], j->local->local, sizeof j->local->local);
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
@@ -150,10 +151,11 @@ static bool share(joining *j)
 /* Every rank compares all with the first, so all find the same. */
 static bool agree(const joining *j)
 {
-    static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims"};
+    static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims",
+                                       "a wish for a gradient"};
 
     for (int64_t i = 1; i < j->mesh->count; i++)
-        for (int w = ARGUMENTS; w <= NDIM; w++)
+        for (int w = ARGUMENTS; w <= WANTS; w++)
             if (j->all[i * WORDS + w] != j->all[w]) {
                 sherd__fail_tensor(j->world, true, SHERD_EDIFFER,
                                    "sherd_from_local: rank %d passed %s other than rank %d",

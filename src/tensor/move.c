@@ -11,6 +11,8 @@
  */
 #include "tensor/state.h"
 
+#include <string.h>
+
 #include "base/num.h"
 
 /* A tensor on its way. */
@@ -317,26 +319,32 @@ sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
     return run(t->world, &one, &move, 1, begin) ? one.at : sherd__failed(t->world);
 }
 
-bool sherd__gains_pending(sherd_tensor *t, const sherd_layout *to)
+bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
 {
     const sherd_layout *from = t->layout;
+    const char *fault = NULL;
 
     if (!from || from == to)
         return false;
-    unsigned had = from->spec.mesh == to->spec.mesh ? from->pending_axes : 0;
-    if (!(to->pending_axes & ~had))
-        return false;
-    sherd__fail_tensor(t->world, true, SHERD_EINVAL,
-                       "sherd_redistribute: from %s to %s: a move makes no pending reduction: "
-                       "`to` may be pending only on axes where the tensor is",
-                       from->text, to->text);
-    return true;
+    if (from->spec.ndim != to->spec.ndim ||
+        memcmp(from->spec.shape, to->spec.shape,
+               (size_t)from->spec.ndim * sizeof *from->spec.shape) != 0)
+        fault = "the shapes differ";
+    for (int a = 0; a < to->spec.mesh->axes && !fault; a++)
+        if ((to->pending_axes >> a & 1) &&
+            (from->spec.mesh != to->spec.mesh || from->spec.pending[a] != to->spec.pending[a]))
+            fault = "a move makes no pending reduction: `to` may be pending only on axes where the "
+                    "tensor is, with the same reduction";
+    if (fault)
+        sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: from %s to %s: %s",
+                           sherd_layout_text(from), sherd_layout_text(to), fault);
+    return fault != NULL;
 }
 
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin)
 {
-    return sherd__gains_pending(t, to) ? sherd__failed(t->world)
-                                       : sherd__move_planned(t, to, NULL, begin);
+    return sherd__cannot_move(t, to) ? sherd__failed(t->world)
+                                     : sherd__move_planned(t, to, NULL, begin);
 }
 
 static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
@@ -351,7 +359,7 @@ static bool move_many(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
         sherd__fail_tensor(world, true, SHERD_ENOMEM, "sherd_redistribute_many: out of memory");
     for (int i = 0; i < count && good; i++) {
         tasks[i] = (task){.from = t[i], .to = to[i]};
-        good = !sherd__gains_pending(t[i], to[i]);
+        good = !sherd__cannot_move(t[i], to[i]);
     }
     if (good)
         good = run(world, tasks, moves, count, begin);

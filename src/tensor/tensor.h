@@ -200,8 +200,11 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t);
 /* A move that is not recorded, by a plan that `options` choose. It may also make a replicated axis pending. */
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
                                   const sherd_plan_options *options, bool begin);
-/* Whether `to` is pending where `t` is not, which only callers in the library may ask for; then it has failed (EINVAL). */
-bool sherd__gains_pending(sherd_tensor *t, const sherd_layout *to);
+/*
+ * Whether `to` has another shape, or is pending where `t` is not, which only callers in the library may ask for; then it has
+ * failed (EINVAL).
+ */
+bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to);
 /* Moves that are not recorded. As sherd_redistribute and sherd_redistribute_many. */
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin);
 void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
