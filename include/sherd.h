@@ -12,6 +12,7 @@
 #include "sherd/tensor.h"
 #include "sherd/values.h"
 #include "sherd/print.h"
+#include "sherd/halo.h"
 #include "sherd/autograd.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
