@@ -21,6 +21,7 @@
 #include "sherd/ops_losses.h"
 #include "sherd/ops_layers.h"
 #include "sherd/ops_shape.h"
+#include "sherd/ops_stencil.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"
