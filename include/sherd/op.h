@@ -45,7 +45,8 @@ enum {
     SHERD_OP_ANY = 1 << 4,       /* operand: any dtype, whatever that of the others */
     SHERD_OP_TERM = 1 << 5,      /* operand: added, not multiplied (see sherd_linearity) */
     SHERD_OP_STATISTIC = 1 << 6, /* result: f32 where operands have 16 bits */
-    SHERD_OP_HIDDEN = 1 << 7     /* result: only for backward; behind those that are not */
+    SHERD_OP_HIDDEN = 1 << 7,    /* result: only for backward; behind those that are not */
+    SHERD_OP_AROUND = 1 << 8     /* operand: forward reads around its pieces (see sherd_op.reads); 4 at most */
 };
 
 typedef struct sherd_op_slot {
@@ -159,6 +160,16 @@ struct sherd_op {
      * with the cheapest moves is taken, the first on a tie.
      */
     sherd_status (*ways)(const sherd_call *call, sherd_ways *ways);
+    /*
+     * For operands that are read AROUND: which indices of dim d of operand i forward needs for the indices [lo, hi) of the same
+     * dim of result 0, or of operand `beside` - 1 where `beside` is set. *first and *end are the operand's own piece when
+     * it is called, and stay so if it does nothing; what it says is cut off at the ends of the dim. Asked for each shard
+     * of a dim that both have sharded by the same axes. Forward then has that much of the operand: see sherd_call_box.
+     * Pure: the same on all ranks.
+     */
+    void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                  int64_t *end);
+    int beside;
     /* Compute results on this rank's pieces; also where some or all are empty. False: failed (sherd_call_fail). */
     bool (*forward)(sherd_call *call);
     /*
@@ -273,6 +284,14 @@ SHERD_API bool sherd_call_fail(sherd_call *call, sherd_status status, const char
  * @local   @owns the call's   @errors NULL for lack of memory (ENOMEM, raised)
  */
 SHERD_API void *sherd_call_scratch(sherd_call *call, int64_t bytes);
+
+/**
+ * In forward: which indices of the whole operand `i` are in call->from[i]: its piece, or, of an operand that is read AROUND,
+ * what was asked for. All of a plain one.
+ *
+ * @local   @errors none; an empty box of an operand that is not there
+ */
+SHERD_API sherd_box sherd_call_box(const sherd_call *call, int i);
 
 /** Say how result `j` of an operator that `views` lies in the storage of operand 0: elements. @local @shapes stride: [ndim of the result] @errors none */
 SHERD_API void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset);

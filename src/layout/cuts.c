@@ -182,3 +182,11 @@ void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, i
 {
     sherd__dim_refine(mesh, dim, dim->axes, dim, n, cuts);
 }
+
+void sherd__dim_spans(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *spans)
+{
+    int64_t parts = sherd__dim_parts(mesh, dim);
+
+    for (int64_t i = 0; i < parts; i++)
+        merged_interval(mesh, dim, n, dim->axes, i, &spans[2 * i], &spans[2 * i + 1]);
+}

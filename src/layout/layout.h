@@ -119,6 +119,8 @@ int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__
 int64_t sherd__dim_cut(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t i);
 /* Cuts [parts+1] of a dim, its own or the default, written out. */
 void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *cuts);
+/* Intervals of all shards of a dim: spans[2 * parts], first and end of each. */
+void sherd__dim_spans(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *spans);
 
 /*
  * Cuts [parts of `to` + 1] of `to`, whose first `keep` axes are the first of `from`: from's intervals, merged below

@@ -382,6 +382,7 @@ bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor 
     run.call.once = 0;
     run.like = like;
     run.scoped = run.below = run.compiled = false;
+    run.around = 0;
     count_results(&run);
     return hand_out(&run, results, apply(&run, operands, count));
 }

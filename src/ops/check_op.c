@@ -49,6 +49,27 @@ static const char *fault_of_rule(const char *rule, int operands, int results)
     return NULL;
 }
 
+static int count_flag(const sherd_op *op, int operands, unsigned flag)
+{
+    int n = 0;
+
+    for (int i = 0; i < operands; i++)
+        n += (op->operand[i].flags & flag) != 0;
+    return n;
+}
+
+static const char *fault_of_around(const sherd_op *op, int operands)
+{
+    int around = count_flag(op, operands, SHERD_OP_AROUND);
+
+    if ((around > 0) != (op->reads != NULL))
+        return "it needs operands that are read AROUND and reads, or neither";
+    if (around > SHERD__AROUND || (around && op->views))
+        return around > SHERD__AROUND ? "at most 4 operands may be read AROUND"
+                                      : "what views an operand does not read around it";
+    return op->beside < 0 || op->beside > operands ? "beside is no operand" : NULL;
+}
+
 static const char *fault_of_slots(const sherd_op *op, int operands, int results)
 {
     if (operands == 0 || results == 0)
@@ -84,5 +105,7 @@ const char *sherd__op_fault(const sherd_op *op)
         return NULL;
     if (!op->rule && !op->describe && !op->ways)
         return "it needs a rule, or describe, or ways";
+    if (fault_of_around(op, operands))
+        return fault_of_around(op, operands);
     return op->rule ? fault_of_rule(op->rule, operands, results) : NULL;
 }

@@ -25,7 +25,7 @@ typedef struct sherd__placing {
     unsigned once; /* as in sherd_call */
 } sherd__placing;
 
-enum { SHERD__REASON_BYTES = 192 };
+enum { SHERD__REASON_BYTES = 192, SHERD__AROUND = 4 };
 
 typedef struct sherd__run {
     sherd_call call; /* first: functions of operators get a pointer to it */
@@ -39,6 +39,11 @@ typedef struct sherd__run {
     bool scoped;                   /* a scope was opened for what is made on the way */
     bool below;                    /* forward is a handler's */
     bool compiled;                 /* `rule` is written */
+    int around;                    /* operands that were fetched with what is around them: */
+    struct {
+        int operand;
+        sherd_box box;
+    } window[SHERD__AROUND];
     sherd__rule rule;
     char reason[SHERD__REASON_BYTES];
 } sherd__run;
@@ -59,6 +64,9 @@ bool sherd__promote_all(sherd__run *run, sherd_tensor **operands, const sherd_me
 
 /* Move distributed operands to where the rule wants them, make results, open local data. False: failed, raised. */
 bool sherd__lay_out(sherd__run *run);
+
+/* Bring this rank what forward reads around its pieces, in the place of call->in. False: failed, raised. */
+bool sherd__read_around(sherd__run *run);
 
 /* For operands of these layouts (NULL = absent). NULL: failed, the reason is in the diag. */
 const sherd__placing *sherd__solve(sherd__run *run, const sherd_layout *const *operands);

@@ -172,6 +172,11 @@ static bool open_data(sherd__run *run)
                 return false;
         }
         call->in[i] = t;
+    }
+    if (call->op->reads && !sherd__read_around(run))
+        return false;
+    for (int i = 0; i < call->operands; i++) {
+        sherd_tensor *t = call->in[i];
         call->from[i] = NULL;
         if (t && t->count && !call->op->views && !(call->from[i] = sherd__data(t)))
             return false;

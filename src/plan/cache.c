@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plans of a space, by (from, to, element size, options). Layouts are interned, so a find hashes two
+ * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned, so a find hashes two
  * numbers that lie ready and compares two pointers: tens of nanoseconds. The table is bounded; the
  * plan that was not asked for the longest goes. A plan that runs is kept by a count.
  */
-#include "inside.h"
+#include "window_schedule.h"
+
 #include "base/hash.h"
 
 enum { PLANS_KEPT = 4096 };
@@ -26,6 +27,8 @@ typedef struct plan_key {
     size_t element_bytes;
     uint64_t request_hash;
     const sherd__request *request; /* NULL = default */
+    sherd__window *window;         /* NULL = between layouts */
+    sherd__direction direction;
 } plan_key;
 
 static bool equals_key(const void *item, const void *other)
@@ -33,6 +36,10 @@ static bool equals_key(const void *item, const void *other)
     const sherd_plan *plan = ((const entry *)item)->plan;
     const plan_key *key = other;
 
+    if (plan->window || key->window)
+        return plan->window && key->window && plan->element_bytes == key->element_bytes &&
+               plan->direction == (int)key->direction &&
+               sherd__window_equal(plan->window, key->window);
     return plan->from == key->from && plan->to == key->to &&
            plan->element_bytes == key->element_bytes && plan->request_hash == key->request_hash &&
            (!key->request || sherd__request_equal(&plan->request, key->request));
@@ -94,13 +101,25 @@ static sherd_status keep(sherd__space *space, sherd_plan *plan, uint64_t hash)
     return SHERD_OK;
 }
 
+static sherd_status make(sherd_plan **out, const plan_key *key)
+{
+    sherd__request defaults;
+
+    if (key->window)
+        return sherd__window_plan_make(out, key->window, key->direction, key->element_bytes);
+    sherd_status status =
+        key->request ? SHERD_OK : sherd__request_make(&defaults, key->from, key->to, NULL);
+    return status ? status
+                  : sherd__plan_make(out, key->from, key->to, key->element_bytes,
+                                     key->request ? key->request : &defaults);
+}
+
 /* The plan of a key, which has no request where all is default. */
 static sherd_status find(const sherd_plan **out, const plan_key *key)
 {
     sherd__space *space = key->from->space;
     uint64_t hash = sherd__hash_word(sherd__hash_word(key->from->hash, key->to->hash),
                                      key->element_bytes + key->request_hash);
-    sherd__request defaults;
     sherd_plan *plan;
 
     sherd_status status = open_cache(space);
@@ -115,11 +134,7 @@ static sherd_status find(const sherd_plan **out, const plan_key *key)
         *out = e->plan;
         return SHERD_OK;
     }
-    if (!key->request)
-        status = sherd__request_make(&defaults, key->from, key->to, NULL);
-    if (status == SHERD_OK)
-        status = sherd__plan_make(&plan, key->from, key->to, key->element_bytes,
-                                  key->request ? key->request : &defaults);
+    status = make(&plan, key);
     if (status == SHERD_OK)
         status = keep(space, plan, hash);
     if (status == SHERD_OK)
@@ -131,7 +146,7 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
                               const sherd_layout *to, size_t element_bytes,
                               const sherd_plan_options *options)
 {
-    plan_key key = {from, to, element_bytes, 0, NULL};
+    plan_key key = {.from = from, .to = to, .element_bytes = element_bytes};
     sherd__request request;
 
     *out = NULL;
@@ -143,6 +158,18 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
         key.request = key.request_hash ? &request : NULL;
     }
     return find(out, &key);
+}
+
+sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
+                                sherd__direction direction, size_t element_bytes)
+{
+    *out = NULL;
+    return find(out, &(plan_key){.from = window->layout,
+                                 .to = window->layout,
+                                 .element_bytes = element_bytes,
+                                 .request_hash = window->hash,
+                                 .window = window,
+                                 .direction = direction});
 }
 
 sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,

@@ -3,6 +3,7 @@
  * Making a plan: what may be asked for, the planner's path, and from it the steps with their
  * prices, the totals, the trace and this rank's schedules.
  */
+#include "window.h"
 #include "inside.h"
 #include "base/hash.h"
 #include "base/num.h"
@@ -261,6 +262,7 @@ void sherd__plan_destroy(sherd_plan *plan)
         sherd_layout_release(plan->step[i].from);
         sherd_layout_release(plan->step[i].to);
     }
+    sherd__window_release(plan->window);
     sherd_layout_release(plan->from);
     sherd_layout_release(plan->to);
     sherd__free(plan->space->heap, plan->mine);

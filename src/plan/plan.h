@@ -18,7 +18,7 @@ typedef struct sherd__pull {
 
 /*
  * A box of my result, filled from one source (a copy) or from several (a reduction, in the order given = rank order),
- * or from none: with the neutral element of the op (a partition).
+ * or from none: with a value (the neutral element of the op in a partition; what lies beyond a window's border).
  */
 typedef struct sherd__region {
     int64_t offset[SHERD_MAX_DIMS]; /* in my target box */
@@ -38,6 +38,7 @@ typedef struct sherd__schedule {
     int64_t source_size[SHERD_MAX_DIMS], target_size[SHERD_MAX_DIMS];
     sherd_reduce_op op;
     double divisor; /* of avg */
+    double fill;    /* of regions without a source */
     int regions, pulls, sources, readers, sharers;
     sherd__region *region;
     sherd__pull *pull;
@@ -66,9 +67,11 @@ struct sherd_plan {
     const sherd_layout *from, *to; /* their meshes may differ; counted, as are those of the steps */
     size_t element_bytes;
     sherd__request request;
-    uint64_t request_hash; /* of content; 0 = made without options */
-    sherd_planner planner; /* who made it */
-    double cost;           /* what that planner minimised */
+    uint64_t request_hash;        /* of content; 0 = made without options */
+    struct sherd__window *window; /* counted; NULL of a plan between layouts */
+    int direction;                /* of a window: sherd__direction */
+    sherd_planner planner;        /* who made it */
+    double cost;                  /* what that planner minimised */
     int steps;
     sherd_step *step; /* [steps] */
     /* [steps] of the space's own rank; NULL entries on paper or outside of the step's meshes */
@@ -109,6 +112,10 @@ typedef struct sherd__source {
  */
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
+                       const sherd__kernels *kernels);
+/* A part of a region that adds: pulls [first, end), onto what the part before has left; sources[i] belongs to pull first + i. */
+void sherd__region_add(const sherd__schedule *schedule, const sherd__region *region, int first,
+                       int end, void *result, const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels);
 
 #endif

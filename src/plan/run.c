@@ -18,7 +18,8 @@ enum { ADDENDS = 1024 };
 typedef struct sum {
     const sherd__schedule *schedule;
     const sherd__region *region;
-    const sherd__source *sources;
+    const sherd__source *sources; /* of pulls [first, end) */
+    int first, end;
     const sherd__kernels *kernels;
     size_t element_bytes;
     double divisor;
@@ -98,7 +99,7 @@ static void add_rows(const sum *s, char *dst, const char **src)
  */
 static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
 {
-    int ndim = s->schedule->ndim, total = s->region->count, held = first ? 1 : 0, taken = 0;
+    int ndim = s->schedule->ndim, held = first ? 1 : 0, taken = 0;
     const char *src[ADDENDS];
 
     s->ndim = ndim;
@@ -108,14 +109,14 @@ static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
         src[0] = dst;
         memcpy(s->stride[0], dst_stride, sizeof s->stride[0]);
     }
-    for (; held + taken < ADDENDS && first + taken < total; taken++) {
-        const sherd__source *source = &s->sources[first + taken];
+    for (; held + taken < ADDENDS && first + taken < s->end; taken++) {
+        const sherd__source *source = &s->sources[first + taken - s->first];
         const sherd__pull *pull = &s->schedule->pull[s->region->first + first + taken];
         src[held + taken] = start_of(source, pull->offset, ndim, s->element_bytes);
         memcpy(s->stride[held + taken], source->stride, sizeof s->stride[0]);
     }
     s->count = held + taken;
-    s->divisor = first + taken == total ? s->schedule->divisor : 1;
+    s->divisor = first + taken == s->region->count ? s->schedule->divisor : 1;
     if (ndim == 0) { /* a scalar is a row of one */
         s->ndim = 1;
         s->size[0] = s->dst_stride[0] = 1;
@@ -127,38 +128,72 @@ static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
     return taken;
 }
 
+/* A region without a source. */
+static void fill_rows(const sherd__schedule *schedule, const sherd__region *region, char *dst,
+                      const int64_t *dst_stride, size_t element_bytes,
+                      const sherd__kernels *kernels)
+{
+    sum s; /* large, and mostly not needed */
+    int64_t at[SHERD_MAX_DIMS] = {0};
+
+    s.element_bytes = element_bytes;
+    s.ndim = schedule->ndim;
+    s.count = 0;
+    if (s.ndim == 0) {
+        kernels->fill(dst, 1, schedule->fill);
+        return;
+    }
+    memcpy(s.size, region->size, sizeof s.size);
+    memcpy(s.dst_stride, dst_stride, sizeof s.dst_stride);
+    join_dims(&s);
+    do
+        kernels->fill(dst, s.size[s.ndim - 1], schedule->fill);
+    while (next_row(&s, s.ndim - 1, at, &dst, NULL));
+}
+
+void sherd__region_add(const sherd__schedule *schedule, const sherd__region *region, int first,
+                       int end, void *result, const sherd__source *sources, size_t element_bytes,
+                       const sherd__kernels *kernels)
+{
+    int ndim = schedule->ndim;
+    sherd__source target = {result, {0}};
+    sum s;
+
+    sherd__row_major(ndim, schedule->target_size, target.stride);
+    s.schedule = schedule;
+    s.region = region;
+    s.sources = sources;
+    s.first = first;
+    s.end = end;
+    s.kernels = kernels;
+    s.element_bytes = element_bytes;
+    char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
+    while (first < end)
+        first += add_batch(&s, dst, target.stride, first);
+}
+
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
 {
-    int ndim = schedule->ndim, done = 0;
+    int ndim = schedule->ndim;
     sherd__source target = {result, {0}};
 
+    if (region->count > 1) {
+        sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
+                          kernels);
+        return;
+    }
     sherd__row_major(ndim, schedule->target_size, target.stride);
     char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
-    if (region->count == 0) { /* a partition fills its whole target */
-        int64_t count = 1;
-        for (int d = 0; d < ndim; d++)
-            count *= region->size[d];
-        kernels->fill(dst, count, schedule->op == SHERD_PRODUCT ? 1 : 0);
+    if (region->count == 0) {
+        fill_rows(schedule, region, dst, target.stride, element_bytes, kernels);
         return;
     }
-    if (region->count == 1) {
-        const void *src =
-            start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);
-        int64_t whole = (int64_t)element_bytes;
-        for (int d = 0; d < ndim; d++)
-            whole *= schedule->target_size[d];
-        sherd__copy_part(element_bytes, ndim, region->size, dst, target.stride, src,
-                         sources->stride, whole);
-        return;
-    }
-    sum s;
-    s.schedule = schedule;
-    s.region = region;
-    s.sources = sources;
-    s.kernels = kernels;
-    s.element_bytes = element_bytes;
-    while (done < region->count)
-        done += add_batch(&s, dst, target.stride, done);
+    const void *src = start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);
+    int64_t whole = (int64_t)element_bytes;
+    for (int d = 0; d < ndim; d++)
+        whole *= schedule->target_size[d];
+    sherd__copy_part(element_bytes, ndim, region->size, dst, target.stride, src, sources->stride,
+                     whole);
 }

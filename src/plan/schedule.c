@@ -197,6 +197,7 @@ static void set_sizes(const maker *m, sherd__schedule *s)
 {
     s->op = m->change.op;
     s->divisor = m->change.divisor;
+    s->fill = s->op == SHERD_PRODUCT ? 1 : 0;
     if (m->step->sliced) {
         s->ndim = 1;
         s->source_size[0] = s->target_size[0] = sherd__box_count(&m->target);

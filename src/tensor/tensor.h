@@ -224,6 +224,28 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
 /* A plain tensor that does not vary becomes replicated on `mesh`; a distributed one is returned. Refused (failed tensor) if it varies. */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
 
+/* ---- windows ---------------------------------------------------------------------------------- */
+
+/* One tensor in a call of windows: `whole` is as the window's layout says, `piece` what a rank has in its window. */
+typedef struct sherd__windowed {
+    struct sherd__window *window;
+    sherd_tensor *whole, *piece;
+} sherd__windowed;
+
+/*
+ * Bring this rank its windows of `count` tensors on one mesh, as plain tensors in the current scope, by one call; or, the
+ * adjoint, add what ranks have in their windows. Sets `piece`, or `whole`. Not recorded; `name` is static. False: failed, raised.
+ */
+bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name);
+bool sherd__fold_windows(sherd__windowed *list, int count, const char *name);
+
+/* The layout of a plain tensor as the piece of a mesh that is this rank alone. */
+sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, int ndim,
+                                 const int64_t *shape);
+
+/* Axes of the mesh over which the local pieces of a layout differ. */
+unsigned sherd__varying_axes(const sherd_layout *layout);
+
 /*
  * A walk over a local piece in runs of elements that are neighbours in the whole tensor:
  * for (sherd__walk_begin(&w, t); sherd__walk_next(&w);) ...

@@ -7,8 +7,8 @@
 #include "base/num.h"
 #include "base/text.h"
 
-/* Axes over which the local pieces of a layout differ. One rank cannot differ from itself. */
-static unsigned varying_axes(const sherd_layout *layout)
+/* One rank cannot differ from itself. */
+unsigned sherd__varying_axes(const sherd_layout *layout)
 {
     unsigned axes = layout->shard_axes | layout->pending_axes;
 
@@ -34,7 +34,7 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
     sherd__layout_set(&view->layout, NULL);
     view->made = view->identity = 0;
     sherd__layout_set(&view->was, t->layout);
-    view->varies = varying_axes(t->layout);
+    view->varies = sherd__varying_axes(t->layout);
     memcpy(view->shape, t->local, sizeof view->shape);
     /* A rank outside of the mesh has no element, also of a scalar: as a plain tensor that is [0]. */
     if (view->ndim == 0 && view->count == 0) {

@@ -64,7 +64,8 @@ static void release_tasks(sherd__call_state *call, bool spoil)
             task->source->reading--;
         if (task->result) {
             task->result->filling--;
-            task->result->spoiled |= spoil;
+            /* What is its own source has kept that. */
+            task->result->spoiled |= spoil && task->result != task->source;
         }
         sherd__plan_release(task->plan);
     }
@@ -121,12 +122,30 @@ static sherd__source source_of(const sherd_world *world, const sherd__call_state
 static void run_region(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
                        int i, const sherd__region *region)
 {
+    const sherd__pull *pull = task->schedule->pull + region->first;
     sherd__source sources[SHERD_MAX_RANKS];
+    int done = 0;
 
-    for (int k = 0; k < region->count; k++)
-        sources[k] = source_of(world, call, task, task->schedule->pull[region->first + k].rank, i);
-    sherd__region_run(task->schedule, region, task->result_data, sources, task->element_bytes,
-                      task->kernels);
+    /* Only where windows overlap has a region more addends than there are ranks. */
+    do {
+        int count = (int)sherd__min(region->count - done, SHERD_MAX_RANKS);
+        for (int k = 0; k < count; k++)
+            sources[k] = source_of(world, call, task, pull[done + k].rank, i);
+        if (region->count <= SHERD_MAX_RANKS)
+            sherd__region_run(task->schedule, region, task->result_data, sources,
+                              task->element_bytes, task->kernels);
+        else
+            sherd__region_add(task->schedule, region, done, done + count, task->result_data,
+                              sources, task->element_bytes, task->kernels);
+        done += count;
+    } while (done < region->count);
+}
+
+/* Whose record a region of at most one pull waits for. */
+static int holder_of(const sherd_world *world, const sherd__schedule *schedule,
+                     const sherd__region *region)
+{
+    return region->count ? schedule->pull[region->first].rank : world->rank;
 }
 
 /* Copy the regions whose source is in `fresh`: those of ranks after this one first, so that not all pull from rank 0. */
@@ -139,7 +158,7 @@ static void copy_fresh(sherd_world *world, const sherd__call_state *call, const 
     for (int turn = 0; turn < 2; turn++) {
         uint64_t now = turn ? fresh & ~after : after;
         for (int k = 0; now && k < schedule->regions; k++)
-            if (now & sherd__bit(schedule->pull[schedule->region[k].first].rank))
+            if (now & sherd__bit(holder_of(world, schedule, &schedule->region[k])))
                 run_region(world, call, task, i, &schedule->region[k]);
     }
 }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an operator reads around the pieces of its operands: windows, brought by one call for all of them. Nothing is
+ * brought where the pieces suffice, which all ranks know.
+ */
+#include "operator.h"
+
+#include "plan/window.h"
+
+typedef struct around {
+    const sherd__run *run;
+    int operand;
+    const sherd_layout *layout, *beside;
+    bool suffices; /* no shard asks for more than it has */
+} around;
+
+static bool same_axes(const sherd__dim *a, const sherd__dim *b)
+{
+    return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
+}
+
+static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
+                int64_t *end)
+{
+    around *a = (around *)(uintptr_t)what;
+    const sherd__layout_spec *mine = &a->layout->spec, *other = &a->beside->spec;
+    bool alike = d < other->ndim && mine->dim[d].axes && same_axes(&mine->dim[d], &other->dim[d]);
+
+    *first = lo;
+    *end = hi;
+    if (!alike)
+        return;
+    int64_t from = sherd__dim_cut(other->mesh, &other->dim[d], other->shape[d], shard);
+    int64_t to = sherd__dim_cut(other->mesh, &other->dim[d], other->shape[d], shard + 1);
+    if (from < to)
+        a->run->call.op->reads(&a->run->call, a->operand, d, from, to, first, end);
+    else
+        *end = lo; /* nothing is computed, nothing is read */
+    if (*first < 0)
+        *first = 0;
+    if (*end > mine->shape[d])
+        *end = mine->shape[d];
+    /* A shard that needs less than it has needs no call for that. */
+    a->suffices = a->suffices && (*first >= *end || (*first >= lo && *end <= hi));
+}
+
+static const sherd_layout *beside_of(const sherd__run *run)
+{
+    int beside = run->call.op->beside;
+
+    return beside ? run->arg[beside - 1]->layout : run->call.out[0]->layout;
+}
+
+/* The window of operand i; NULL and *good: its pieces suffice. */
+static sherd__window *window_of(const sherd__run *run, int i, bool *good)
+{
+    around a = {.run = run,
+                .operand = i,
+                .layout = run->call.in[i]->layout,
+                .beside = beside_of(run),
+                .suffices = true};
+    sherd__window *window;
+    sherd_status status = sherd__window_create(&window, a.layout, &(sherd__asking){ask, &a, NULL});
+
+    *good = status == SHERD_OK;
+    if (status)
+        sherd__fail_diag(run->call.world, true);
+    if (status || !a.suffices)
+        return window;
+    sherd__window_release(window);
+    return NULL;
+}
+
+static void note_box(sherd__run *run, int i, const sherd__window *window)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd_box *box = &run->window[run->around].box;
+
+    run->window[run->around++].operand = i;
+    *box = (sherd_box){.ndim = window->layout->spec.ndim};
+    if (sherd_mesh_coordinate(window->layout->spec.mesh, sherd_world_rank(run->call.world),
+                              coordinate))
+        sherd__window_box(window, coordinate, box);
+}
+
+bool sherd__read_around(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    sherd__windowed list[SHERD__AROUND];
+    int operand[SHERD__AROUND], count = 0;
+    bool good = true;
+
+    for (int i = 0; i < call->operands && good; i++) {
+        if (!call->in[i] || !call->in[i]->layout ||
+            !(sherd__slot(call->op, i)->flags & SHERD_OP_AROUND))
+            continue;
+        sherd__window *window = window_of(run, i, &good);
+        if (window) {
+            operand[count] = i;
+            list[count++] = (sherd__windowed){.window = window, .whole = call->in[i]};
+            note_box(run, i, window);
+        }
+    }
+    if (count)
+        sherd__open(run);
+    good = good && sherd__gather_windows(list, count, false, call->op->name);
+    for (int k = 0; k < count; k++) {
+        if (good)
+            call->in[operand[k]] = list[k].piece;
+        sherd__window_release(list[k].window);
+    }
+    return good;
+}
+
+sherd_box sherd_call_box(const sherd_call *call, int i)
+{
+    const sherd__run *run = (const sherd__run *)(const void *)call;
+
+    if (!call || i < 0 || i >= call->operands)
+        return (sherd_box){.ndim = 0};
+    for (int k = 0; k < run->around; k++)
+        if (run->window[k].operand == i)
+            return run->window[k].box;
+    return sherd_tensor_box(call->in[i]);
+}

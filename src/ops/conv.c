@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions and transposed ones, in one to three dims. Ranks that hold parts of the space read what lies around them,
+ * exactly what their outputs need. Backward is made of the same three operators: the gradient of what was read reads the
+ * gradient of what was made around its pieces, so nothing is added up across borders; that of the weight is a pending sum.
+ */
+#include "conv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_stencil.h"
+
+enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1 };
+
+/* Of an operator that makes small, big, or the weight. */
+static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE};
+static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE};
+static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1};
+
+static const char any[] = "*****"; /* dims of a rule */
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static int64_t reach(const sherd__conv_attributes *a, int d)
+{
+    return a->dilation[d] * (a->kernel[d] - 1) + 1;
+}
+
+static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
+                                bool small, int64_t n)
+{
+    int64_t padded = n + a->before[d] + a->after[d];
+    int64_t *size = &call->shape[0][FIRST + d];
+
+    if (a->sized) {
+        *size = a->size[d];
+        return NULL;
+    }
+    if (small && padded < reach(a, d))
+        return sherd_call_reason(
+            call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
+            (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
+    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
+                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
+    if (!small && (n == 0 || *size < 1))
+        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
+                                 FIRST + d);
+    return NULL;
+}
+
+/* For operators with a weight: its channels are those of what they read. */
+static const char *describe_field(sherd_call *call, bool small)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
+    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
+    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
+    const char *fault = NULL;
+
+    if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
+        return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
+               "many dims";
+    if (w->shape[0] % a->groups || x->shape[1] != read)
+        return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
+                                 (long long)x->shape[1], (long long)a->groups);
+    if (call->in[BIAS] && (call->in[BIAS]->ndim != 1 || call->in[BIAS]->shape[0] != made))
+        return sherd_call_reason(call, "bias must be [%lld]", (long long)made);
+    call->shape[0][0] = x->shape[0];
+    call->shape[0][1] = made;
+    for (int d = 0; d + FIRST < x->ndim && !fault; d++)
+        fault = w->shape[FIRST + d] != a->kernel[d]
+                    ? "the kernel has another size"
+                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
+    snprintf(call->rule, sizeof call->rule, "%.*s,%.*s,*%s->%.*s", x->ndim, any, x->ndim, any,
+             call->op->operand[LIKE].name ? ",..." : "", x->ndim, any);
+    return fault;
+}
+
+static const char *describe_small(sherd_call *call)
+{
+    return describe_field(call, true);
+}
+
+static const char *describe_big(sherd_call *call)
+{
+    return describe_field(call, false);
+}
+
+static const char *describe_weight(sherd_call *call)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *big = call->in[0], *small = call->in[BEHIND];
+
+    call->shape[0][0] = small->shape[1];
+    call->shape[0][1] = big->shape[1] / a->groups;
+    for (int d = 0; d + FIRST < big->ndim; d++)
+        call->shape[0][FIRST + d] = a->kernel[d];
+    snprintf(call->rule, sizeof call->rule, "%.*s,%.*s->%.*s", big->ndim, any, big->ndim, any,
+             big->ndim, any);
+    return NULL;
+}
+
+/* ---- what is read around --------------------------------------------------------------------- */
+
+static void read_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                     int64_t *end)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    int k = d - FIRST;
+
+    (void)i;
+    if (k < 0)
+        return;
+    *first = lo * a->stride[k] - a->before[k];
+    *end = (hi - 1) * a->stride[k] - a->before[k] + reach(a, k);
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                       int64_t *end)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    int k = d - FIRST;
+
+    (void)i;
+    if (k < 0)
+        return;
+    *first = -floor_div(-(lo + a->before[k] - (reach(a, k) - 1)), a->stride[k]);
+    *end = floor_div(hi - 1 + a->before[k], a->stride[k]) + 1;
+}
+
+/* ---- computing ------------------------------------------------------------------------------- */
+
+/* The geometry of pieces: what lies where in the whole decides what the first output reads. */
+static sherd__conv geometry(const sherd_call *call, const sherd_box *big, const sherd_box *small)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    int dims = big->ndim - FIRST, skip = SHERD__CONV_DIMS - dims;
+    sherd__conv c = {
+        .batch = big->size[0], .in_channels = big->size[1], .out_channels = small->size[1]};
+
+    /* channels of all ranks, to know how large a group is */
+    c.groups = a->groups;
+    for (int i = 0; i < SHERD__CONV_DIMS; i++) {
+        int d = i - skip;
+        c.in[i] = d < 0 ? 1 : big->size[FIRST + d];
+        c.out[i] = d < 0 ? 1 : small->size[FIRST + d];
+        c.kernel[i] = d < 0 ? 1 : a->kernel[d];
+        c.stride[i] = d < 0 ? 1 : a->stride[d];
+        c.dilation[i] = d < 0 ? 1 : a->dilation[d];
+        c.before[i] =
+            d < 0 ? 0
+                  : a->before[d] + big->offset[FIRST + d] - small->offset[FIRST + d] * a->stride[d];
+    }
+    return c;
+}
+
+/* Groups of this rank: the whole ones that its channels are. */
+static int64_t local_groups(int64_t groups, int64_t whole, int64_t mine)
+{
+    return groups > 1 && whole ? sherd__max(groups * mine / whole, 1) : 1;
+}
+
+static int64_t product(const int64_t *size)
+{
+    return size[0] * size[1] * size[2];
+}
+
+/* Elements of big, weight and small of a rank. */
+static void count_all(const sherd__conv *c, int64_t *count)
+{
+    count[0] = c->batch * c->in_channels * product(c->in);
+    count[1] = c->out_channels * (c->in_channels / c->groups) * product(c->kernel);
+    count[2] = c->batch * c->out_channels * product(c->out);
+}
+
+/* A kernel of f32 or f64 on arrays {big, weight, small}, of which `made` is the result. */
+static void run(const sherd_call *call, sherd_dtype dtype, const sherd__conv *c, int made,
+                void *const *data)
+{
+    const sherd__conv_kernels *k = sherd__conv_of(sherd__kernels_in(call), dtype);
+
+    if (made == 0)
+        k->backward_x(c, data[0], data[2], data[1]);
+    else if (made == 1)
+        k->backward_w(c, data[1], data[0], data[2]);
+    else
+        k->forward(c, data[2], data[0], data[1]);
+}
+
+/* 16 bits compute in f32 and are rounded once. False: no memory. */
+static bool run_half(sherd_call *call, const sherd__conv *c, int made, void *const *data)
+{
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    int64_t count[3];
+    void *wide[3];
+
+    count_all(c, count);
+    for (int i = 0; i < 3; i++) {
+        wide[i] = sherd_call_scratch(call, sherd__max(count[i], 1) * 4);
+        if (!wide[i])
+            return false;
+        if (i != made)
+            kernels->widen(count[i], wide[i], data[i]);
+    }
+    sherd__conv f32 = *c;
+    const sherd__conv_kernels *k = sherd__conv_of(sherd__kernels_of(set, SHERD_F32), SHERD_F32);
+    if (made == 0)
+        k->backward_x(&f32, wide[0], wide[2], wide[1]);
+    else if (made == 1)
+        k->backward_w(&f32, wide[1], wide[0], wide[2]);
+    else
+        k->forward(&f32, wide[2], wide[0], wide[1]);
+    kernels->narrow(count[made], data[made], wide[made]);
+    return true;
+}
+
+static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small,
+                    int64_t channels, int made, void *const *data)
+{
+    sherd_dtype dtype = call->out[0]->dtype;
+    sherd__conv c = geometry(call, big, small);
+    int64_t count[3];
+
+    c.groups = local_groups(c.groups, channels, big->size[1]);
+    count_all(&c, count);
+    if (count[made] == 0)
+        return true;
+    if (count[0] == 0 || count[1] == 0 || count[2] == 0) {
+        sherd__kernels_in(call)->fill(data[made], count[made], 0);
+        return true;
+    }
+    if (dtype == SHERD_BF16 || dtype == SHERD_F16)
+        return run_half(call, &c, made, data);
+    run(call, dtype, &c, made, data);
+    return true;
+}
+
+/* Adds the bias of each channel to its plane. */
+static void add_bias(const sherd_call *call)
+{
+    const sherd_tensor *y = call->out[0];
+    int64_t space = sherd__local_count(y, FIRST, y->ndim);
+    int64_t size[] = {y->local[0], y->local[1], space}, whole[] = {y->local[1] * space, space, 1};
+    int64_t stretched[] = {0, 1, 0};
+
+    if (y->count && call->operands > BIAS && call->in[BIAS] && !(call->once >> BIAS & 1))
+        sherd__kernels_in(call)->binary(SHERD__ADD, 3, size, call->to[0], call->to[0], whole,
+                                        call->from[BIAS], stretched);
+}
+
+static void *data_of(const void *from)
+{
+    return (void *)(uintptr_t)from;
+}
+
+static bool make_small(sherd_call *call)
+{
+    sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
+    void *data[] = {data_of(call->from[0]), data_of(call->from[WEIGHT]), call->to[0]};
+    const sherd__conv_attributes *a = call->attributes;
+    bool good = compute(call, &big, &small, a->groups * call->in[WEIGHT]->shape[1], 2, data);
+
+    add_bias(call);
+    return good;
+}
+
+static bool make_big(sherd_call *call)
+{
+    sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
+    void *data[] = {call->to[0], data_of(call->from[WEIGHT]), data_of(call->from[0])};
+    bool good = compute(call, &big, &small, call->out[0]->shape[1], 0, data);
+
+    add_bias(call);
+    return good;
+}
+
+static bool make_weight(sherd_call *call)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->in[BEHIND]);
+    void *data[] = {data_of(call->from[0]), call->to[0], data_of(call->from[BEHIND])};
+
+    return compute(call, &big, &small, a->groups * call->out[0]->shape[1], 1, data);
+}
+
+/* ---- the operators --------------------------------------------------------------------------- */
+
+static sherd_status lie_small(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__conv_ways(call, ways, &makes_small);
+}
+
+static sherd_status lie_big(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__conv_ways(call, ways, &makes_big);
+}
+
+static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__conv_ways(call, ways, &makes_weight);
+}
+
+#define GEOMETRY                                                                     \
+    .field =                                                                         \
+        {                                                                            \
+            SHERD_FIELD(sherd__conv_attributes, groups, INT64),                      \
+            SHERD_FIELD(sherd__conv_attributes, transposed, BOOL),                   \
+            SHERD_FIELD(sherd__conv_attributes, sized, BOOL),                        \
+            SHERD_FIELDS(sherd__conv_attributes, stride, INT64, SHERD__CONV_DIMS),   \
+            SHERD_FIELDS(sherd__conv_attributes, dilation, INT64, SHERD__CONV_DIMS), \
+            SHERD_FIELDS(sherd__conv_attributes, before, INT64, SHERD__CONV_DIMS),   \
+            SHERD_FIELDS(sherd__conv_attributes, after, INT64, SHERD__CONV_DIMS),    \
+            SHERD_FIELDS(sherd__conv_attributes, extra, INT64, SHERD__CONV_DIMS),    \
+            SHERD_FIELDS(sherd__conv_attributes, size, INT64, SHERD__CONV_DIMS),     \
+            SHERD_FIELDS(sherd__conv_attributes, kernel, INT64, SHERD__CONV_DIMS),   \
+    },                                                                               \
+    .attributes = sizeof(sherd__conv_attributes), .linearity = SHERD_LINEAR
+
+/* The same that backward uses: of the field that was read, whose layout stands in the place of operand LIKE, and of the weight. */
+static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
+                                    .operand = {{"dy", SHERD_OP_AROUND},
+                                                {"weight", 0},
+                                                {"bias", SHERD_OP_OPTIONAL},
+                                                {"x", SHERD_OP_OPTIONAL}},
+                                    .result = {{"dx", 0}},
+                                    GEOMETRY,
+                                    .describe = describe_small,
+                                    .ways = lie_small,
+                                    .reads = read_big,
+                                    .forward = make_small};
+static const sherd_op big_like = {.name = "sherd_conv backward",
+                                  .operand = {{"dy", SHERD_OP_AROUND},
+                                              {"weight", 0},
+                                              {"bias", SHERD_OP_OPTIONAL},
+                                              {"x", SHERD_OP_OPTIONAL}},
+                                  .result = {{"dx", 0}},
+                                  GEOMETRY,
+                                  .describe = describe_big,
+                                  .ways = lie_big,
+                                  .reads = read_small,
+                                  .forward = make_big};
+static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
+                                   .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
+                                   .result = {{"dw", 0}},
+                                   GEOMETRY,
+                                   .describe = describe_weight,
+                                   .ways = lie_weight,
+                                   .reads = read_big,
+                                   .beside = BEHIND + 1,
+                                   .forward = make_weight};
+
+/* The gradient of what was read: of the node's operand 0, in its layout and shape. */
+static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_tensor *dy)
+{
+    sherd__conv_attributes a = *(const sherd__conv_attributes *)sherd_node_attributes(node);
+    const sherd_layout *like[] = {NULL, NULL, NULL, sherd_node_layout(node, 0)};
+    sherd_tensor *in[] = {dy, sherd_node_operand(node, WEIGHT), NULL, NULL}, *out = NULL;
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, 0, &shape);
+
+    a.sized = true;
+    memset(a.size, 0, sizeof a.size);
+    memcpy(a.size, shape + FIRST, (size_t)(ndim - FIRST) * sizeof *a.size);
+    sherd__apply_like(&out, op, in, 4, &a, like[LIKE] ? like : NULL);
+    return out;
+}
+
+static void differentiate(sherd_node *node, sherd_tensor *dy, sherd_tensor **grad_in,
+                          const sherd_op *op)
+{
+    const sherd__conv_attributes *a = sherd_node_attributes(node);
+    int others[SHERD_MAX_DIMS], count = 0;
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = field_gradient(node, op, dy);
+    if (sherd_node_wants(node, WEIGHT)) {
+        sherd_tensor *x = sherd_node_operand(node, 0);
+        grad_in[WEIGHT] = sherd_apply(
+            &weight_op, a->transposed ? (sherd_tensor *[]){dy, x} : (sherd_tensor *[]){x, dy}, 2,
+            a);
+    }
+    for (int d = 0; d < dy->ndim; d++)
+        if (d != 1)
+            others[count++] = d;
+    if (sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
+        grad_in[BIAS] = sherd_sum_over(dy, others, count, false);
+}
+
+static void small_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    differentiate(node, grad_out[0], grad_in, &big_like);
+}
+
+static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    differentiate(node, grad_out[0], grad_in, &small_like);
+}
+
+#define CONVOLUTION                                                                  \
+    .operand = {{"x", SHERD_OP_AROUND},                                              \
+                {"weight", 0},                                                       \
+                {"bias", SHERD_OP_OPTIONAL | SHERD_OP_TERM}},                        \
+    .result = {{"y", 0}}, GEOMETRY,                                                  \
+    .needs = {[0] = SHERD_NEEDS_OPERAND(WEIGHT), [WEIGHT] = SHERD_NEEDS_OPERAND(0)}, \
+    .layouts = "batch, space and channels sharded; sharded space reads what lies around"
+
+const sherd_op sherd__conv_op = {.name = "sherd_conv",
+                                 .summary = "convolution in 1 to 3 dims",
+                                 CONVOLUTION,
+                                 .describe = describe_small,
+                                 .ways = lie_small,
+                                 .reads = read_big,
+                                 .forward = make_small,
+                                 .backward = small_back};
+
+const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
+                                            .summary = "transposed convolution in 1 to 3 dims",
+                                            CONVOLUTION,
+                                            .describe = describe_big,
+                                            .ways = lie_big,
+                                            .reads = read_small,
+                                            .forward = make_big,
+                                            .backward = big_back};
+
+/* ---- what a user says ------------------------------------------------------------------------ */
+
+/* Options with their defaults; false: they say what cannot be. */
+static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
+                         const sherd_conv_options *o)
+{
+    static const sherd_conv_options none;
+    bool good = true;
+
+    o = o ? o : &none;
+    memset(a, 0, sizeof *a);
+    a->groups = o->groups ? o->groups : 1;
+    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
+        a->kernel[d] = weight && FIRST + d < weight->ndim ? weight->shape[FIRST + d] : 1;
+        a->stride[d] = o->stride[d] ? o->stride[d] : 1;
+        a->dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
+        a->before[d] = o->before[d];
+        a->after[d] = o->after[d];
+        if (o->same) {
+            good = good && a->stride[d] == 1 && !o->before[d] && !o->after[d];
+            a->before[d] = a->dilation[d] * (a->kernel[d] - 1) / 2;
+            a->after[d] = a->dilation[d] * (a->kernel[d] - 1) - a->before[d];
+        }
+        good = good && a->stride[d] > 0 && a->dilation[d] > 0 && a->before[d] >= 0 &&
+               a->after[d] >= 0 && a->kernel[d] > 0 && !(a->stride[d] >> 31) &&
+               !(a->dilation[d] >> 31) && !(a->before[d] >> 31) && !(a->after[d] >> 31);
+    }
+    return good && a->groups > 0;
+}
+
+static sherd_tensor *convolve(const sherd_op *op, sherd_tensor *x, sherd_tensor *weight,
+                              sherd_tensor *bias, sherd__conv_attributes *a, bool good)
+{
+    sherd_tensor *in[] = {x, weight, bias};
+    sherd_world *world = x ? x->world : weight ? weight->world : NULL;
+
+    if (world && !good && !sherd_tensor_failed(x) && !sherd_tensor_failed(weight))
+        return sherd__fail_tensor(
+            world, (x && x->layout) || (weight && weight->layout), SHERD_EINVAL,
+            "%s: strides, dilations and groups are at least 1, padding is not "
+            "negative, and \"same\" takes neither strides nor padding",
+            op->name);
+    return sherd_apply(op, in, bias ? 3 : 2, a);
+}
+
+sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
+                         const sherd_conv_options *options)
+{
+    sherd__conv_attributes a;
+    bool good = read_options(&a, weight, options);
+
+    return convolve(&sherd__conv_op, x, weight, bias, &a, good);
+}
+
+sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
+                                    const sherd_conv_options *options)
+{
+    sherd__conv_attributes a;
+    bool good = read_options(&a, weight, options) && !(options && options->same);
+
+    a.transposed = true;
+    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
+        a.extra[d] = options ? options->extra[d] : 0;
+        good = good && a.extra[d] >= 0 &&
+               (a.extra[d] < a.stride[d] || a.extra[d] < a.dilation[d] || a.extra[d] == 0);
+    }
+    return convolve(&sherd__conv_transposed_op, x, weight, bias, &a, good);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions, three operators of one geometry. `big` [batch, big channels, ...] is what a convolution reads, `small` [batch, small
+ * channels, ...] what it makes, the weight is [small channels, big channels / groups, ...]; element e of small meets elements
+ * e stride - before + k dilation of big. A transposed convolution reads small and makes big.
+ */
+#ifndef SHERD__CONV_OPS_H
+#define SHERD__CONV_OPS_H
+
+#include "kernels/conv.h"
+#include "operator.h"
+
+typedef struct sherd__conv_attributes {
+    int64_t groups;
+    bool transposed; /* small is what was given first: the cuts of big follow from its */
+    bool sized;      /* `size` is said, not computed */
+    int64_t stride[SHERD__CONV_DIMS], dilation[SHERD__CONV_DIMS];
+    int64_t before[SHERD__CONV_DIMS],
+        after[SHERD__CONV_DIMS];     /* padding of big; negative is fine for pieces only */
+    int64_t extra[SHERD__CONV_DIMS]; /* that big is larger, of a transposed one */
+    int64_t size[SHERD__CONV_DIMS];  /* of the result, behind its channels */
+    int64_t kernel[SHERD__CONV_DIMS];
+} sherd__conv_attributes;
+
+/* Where operands stand, and which is missing because it is the result. */
+typedef struct sherd__conv_roles {
+    int big, small, weight, bias, like; /* operand numbers; -1: none */
+} sherd__conv_roles;
+
+/* The ways of any of the three (conv_lie.c). */
+sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
+                              const sherd__conv_roles *roles);
+
+/* The cut of small that follows from a cut of big of size n, and the converse; m: size of small. */
+int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
+                              int64_t m);
+int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
+                            int64_t m);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows: what ranks ask of a tensor beyond the boxes that they hold. For each dim each shard asks for an interval of
+ * indices. Intervals may overlap those of other shards, reach over several of them, and stick out of the tensor, where a
+ * border says what is there. Pure, like layouts.
+ *
+ * A window makes two plans of one step each: one brings every rank its window, the other, its adjoint, adds what ranks have
+ * in their windows to where it came from, in rank order.
+ */
+#ifndef SHERD__WINDOW_H
+#define SHERD__WINDOW_H
+
+#include "plan.h"
+#include "sherd/halo.h"
+
+/* What the shards of one dim ask for: shard i for [span[2i], span[2i + 1]). */
+typedef struct sherd__reach {
+    int64_t n; /* of the dim */
+    int64_t shards;
+    int64_t *span;
+    sherd_border before, after; /* of the dim's ends */
+} sherd__reach;
+
+typedef struct sherd__window {
+    int refs;
+    const sherd_layout *layout; /* counted; nothing pending */
+    sherd__reach reach[SHERD_MAX_DIMS];
+    double value;  /* beyond a constant border */
+    uint64_t hash; /* of content */
+    int64_t *spans;
+} sherd__window;
+
+/* What is asked for. */
+typedef struct sherd__asking {
+    /* What shard `shard` of dim d, which is [lo, hi), asks for. */
+    void (*span)(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
+                 int64_t *end);
+    const void *what;
+    const sherd_halo_options
+        *borders; /* its widths are not looked at; NULL = nothing lies beyond the ends */
+} sherd__asking;
+
+/*
+ * A window on tensors of a layout. What lies beyond an end where there is nothing is cut off; a shard that asks for nothing
+ * has an empty span. ENOMEM. Released by its count.
+ */
+sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layout,
+                                  const sherd__asking *asking);
+void sherd__window_release(sherd__window *window);
+bool sherd__window_equal(const sherd__window *a, const sherd__window *b);
+
+/* What a halo asks for. EINVAL as sherd_halo, with the name of the function that was called and a text of what it is on. */
+sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layout,
+                                   const sherd_halo_options *options, const char *function,
+                                   const char *text);
+
+/* The window of the rank at a coordinate, in global indices. */
+void sherd__window_box(const sherd__window *window, const int64_t *coordinate, sherd_box *box);
+
+/* Neighbouring indices of a span that lie side by side in the tensor, or all beyond a constant border. */
+typedef struct sherd__stretch {
+    int64_t at;   /* place in the span */
+    int64_t from; /* index in the tensor; -1: none */
+    int64_t count;
+} sherd__stretch;
+
+/* The next stretch of a shard's span; begin with all zero. False: there is none. */
+bool sherd__stretch_next(const sherd__reach *reach, int64_t shard, sherd__stretch *s);
+
+typedef enum sherd__direction {
+    SHERD__GATHER, /* a rank's target is its window */
+    SHERD__FILL,   /* the same where its own piece lies in the window already */
+    SHERD__FOLD    /* its target is its piece; windows are added up */
+} sherd__direction;
+
+/*
+ * The plan of a window in a direction; cached. `window` is copied by its count. Steps, bytes and bound are those of
+ * any plan; `from` and `to` are both the window's layout.
+ */
+sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
+                                sherd__direction direction, size_t element_bytes);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ghost cells: one storage per rank that holds its piece and the halo around it. Filling is a call in which source and result
+ * are the same block: peers read the piece while this rank writes the cells around it, so nothing is copied but
+ * what is missing, and nothing is allocated.
+ */
+#include "plan/window.h"
+#include "sherd/halo.h"
+#include "tensor/state.h"
+
+#include "kernels/cast.h"
+
+struct sherd_ghosts {
+    sherd_world *world;
+    sherd__window *window;
+    const sherd_plan *plan; /* retained */
+    sherd_tensor *cells;    /* counted, in no scope */
+    int64_t start;          /* of the piece in the cells, elements */
+    sherd_box box, piece;
+    uint64_t identity; /* hash of the deed that made it */
+};
+
+static const char fill_name[] = "sherd_ghosts_fill";
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static void find_boxes(sherd_ghosts *g)
+{
+    const sherd_layout *layout = g->window->layout;
+    int64_t coordinate[SHERD_MAX_AXES], step = 1;
+
+    g->box.ndim = g->piece.ndim = layout->spec.ndim;
+    if (!sherd_mesh_coordinate(layout->spec.mesh, sherd_world_rank(g->world), coordinate))
+        return;
+    sherd__window_box(g->window, coordinate, &g->box);
+    sherd__layout_box(layout, coordinate, &g->piece);
+    for (int d = g->box.ndim - 1; d >= 0; d--) {
+        g->start += (g->piece.offset[d] - g->box.offset[d]) * step;
+        step *= g->box.size[d];
+    }
+}
+
+/* Everything that may fail. */
+static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dtype dtype,
+                          const sherd_halo_options *options)
+{
+    static const char function[] = "sherd_ghosts_create";
+    sherd__diag *diag = sherd__world_diag(g->world);
+    const int64_t nothing = 0;
+
+    if (sherd_dtype_bytes(dtype) == 0)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is none", function);
+    if (!sherd__holds(dtype, options->value))
+        return sherd__fail(diag, SHERD_EINVAL, "%s: value %g is no %s", function, options->value,
+                           sherd_dtype_name(dtype));
+    sherd_status status =
+        sherd__window_of_halo(&g->window, layout, options, function, layout->text);
+    if (status)
+        return status;
+    status = sherd__window_plan(&g->plan, g->window, SHERD__FILL, sherd_dtype_bytes(dtype));
+    if (status)
+        return status;
+    sherd__plan_retain(g->plan);
+    find_boxes(g);
+    bool inside = sherd__in_mesh(g->world, layout->spec.mesh);
+    g->cells = sherd__loose_plain(g->world, dtype, inside ? g->box.ndim : 1,
+                                  inside ? g->box.size : &nothing, sherd__varying_axes(layout));
+    if (!g->cells)
+        return sherd__fail(diag, SHERD_ENOMEM, "%s: out of memory for %s", function, layout->text);
+    if (g->cells->count)
+        sherd__fill(g->cells, 0);
+    return SHERD_OK;
+}
+
+static uint64_t attributes_of(const sherd_ghosts *g)
+{
+    return sherd__attribute(g->window->hash, (uint64_t)g->cells->dtype);
+}
+
+sherd_status sherd_ghosts_create(sherd_ghosts **out, const sherd_layout *layout, sherd_dtype dtype,
+                                 const sherd_halo_options *options)
+{
+    const sherd__argument need[] = {
+        {"out", out}, {"layout", layout}, {"options", options}, {NULL, NULL}};
+    sherd_world *world = layout ? sherd__space_world(layout->space) : NULL;
+
+    if (out)
+        *out = NULL;
+    if (sherd__require(sherd__world_diag(world), "sherd_ghosts_create", need)) {
+        if (world)
+            sherd__raise_diag(world);
+        return SHERD_EINVAL;
+    }
+    sherd_ghosts *g = sherd__alloc(sherd__world_heap(world), 1, sizeof *g);
+    if (!g)
+        return sherd__raise(world, SHERD_ENOMEM, "sherd_ghosts_create: out of memory");
+    g->world = world;
+    sherd_status status = build(g, layout, dtype, options);
+    if (status) {
+        sherd__raise_diag(world);
+        sherd_ghosts_destroy(g);
+        return status;
+    }
+    sherd__deed_add(layout->spec.mesh, "sherd_ghosts_create", attributes_of(g), &g->identity);
+    *out = g;
+    return SHERD_OK;
+}
+
+void sherd_ghosts_destroy(sherd_ghosts *g)
+{
+    if (!g)
+        return;
+    sherd__heap *heap = sherd__world_heap(g->world);
+    if (g->cells)
+        sherd_tensor_release(g->cells);
+    if (g->plan)
+        sherd__plan_release(g->plan);
+    sherd__window_release(g->window);
+    sherd__free(heap, g);
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+static sherd__move move_of(const sherd_ghosts *g)
+{
+    sherd_tensor *t = g->cells;
+
+    return (sherd__move){.plan = g->plan,
+                         .dtype = t->dtype,
+                         .source = t->storage->block,
+                         .source_offset = g->start,
+                         .source_stride = t->stride,
+                         .result = t->storage->block};
+}
+
+static bool are_given(sherd_ghosts *const *list, int count)
+{
+    sherd_world *world = NULL;
+    const char *fault = NULL;
+
+    for (int i = 0; list && i < count && !world; i++)
+        world = list[i] ? list[i]->world : NULL;
+    if (!world)
+        return false;
+    for (int i = 0; i < count && !fault; i++)
+        fault = !list[i] ? "a field is NULL"
+                : list[i]->window->layout->spec.mesh != list[0]->window->layout->spec.mesh
+                    ? "fields are on two meshes"
+                    : NULL;
+    if (fault)
+        sherd__raise(world, SHERD_EINVAL, "%s: %s", fill_name, fault);
+    return !fault && !sherd__alarmed(world);
+}
+
+/* Fields whose steps have the same group go in one call; `moves` has room for all. */
+static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, bool begin)
+{
+    sherd_world *world = list[0]->world;
+    bool good = true;
+
+    for (int i = 0; i < count && good; i++) {
+        const sherd_step *step = sherd_plan_step(list[i]->plan, 0);
+        int n = 0;
+        for (int k = 0; k < count; k++) {
+            bool same = sherd_plan_step(list[k]->plan, 0)->axes == step->axes;
+            if (same && k < i)
+                break;
+            if (same)
+                moves[n++] = move_of(list[k]);
+        }
+        if (n && step->kind != SHERD_STEP_SLICE)
+            good = sherd__call(world, fill_name, moves, n, begin);
+        for (int k = 0; n && k < n && good && step->kind == SHERD_STEP_SLICE; k++)
+            good = sherd__slice(world, &moves[k]);
+    }
+    return good;
+}
+
+static bool fill(sherd_ghosts *const *list, int count, bool begin)
+{
+    enum { FEW = 16 };
+    sherd__move few[FEW], *moves = few;
+
+    if (count <= 0)
+        return true;
+    if (!are_given(list, count))
+        return false;
+    sherd_world *world = list[0]->world;
+    const sherd_mesh *mesh = list[0]->window->layout->spec.mesh;
+    if (!sherd__in_mesh(world, mesh))
+        return true;
+    if (count > FEW &&
+        !(moves = sherd__alloc(sherd__world_heap(world), (size_t)count, sizeof *moves))) {
+        sherd__raise(world, SHERD_ENOMEM, "%s: out of memory", fill_name);
+        return false;
+    }
+    bool good = fill_all(list, count, moves, begin);
+    for (int i = 0; i < count && good; i++) {
+        uint64_t identity;
+        sherd__deed_add(mesh, fill_name, list[i]->identity, &identity);
+    }
+    if (moves != few)
+        sherd__free(sherd__world_heap(world), moves);
+    return good;
+}
+
+bool sherd_ghosts_fill(sherd_ghosts *const *ghosts, int count)
+{
+    return fill(ghosts, count, false);
+}
+
+bool sherd_ghosts_begin_fill(sherd_ghosts *const *ghosts, int count)
+{
+    return fill(ghosts, count, true);
+}
+
+/* ---- the cells ------------------------------------------------------------------------------- */
+
+void *sherd_ghosts_data(sherd_ghosts *ghosts)
+{
+    if (!ghosts || ghosts->cells->count == 0 ||
+        !sherd__block_writable(ghosts->world, ghosts->cells->storage->block))
+        return NULL;
+    ghosts->cells->storage->version++;
+    return sherd__block_data(ghosts->cells->storage->block);
+}
+
+const void *sherd_ghosts_peek(const sherd_ghosts *ghosts)
+{
+    return ghosts && ghosts->cells->count ? sherd__block_data(ghosts->cells->storage->block) : NULL;
+}
+
+sherd_box sherd_ghosts_box(const sherd_ghosts *ghosts)
+{
+    return ghosts ? ghosts->box : (sherd_box){.ndim = 0};
+}
+
+sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts)
+{
+    if (!ghosts)
+        return NULL;
+    const sherd_layout *layout = ghosts->window->layout;
+    sherd_tensor *t = sherd__new_view(ghosts->cells);
+    if (!t->storage)
+        return t;
+    sherd__layout_set(&t->layout, layout);
+    t->varies = 0;
+    t->ndim = layout->spec.ndim;
+    t->count = sherd__in_mesh(t->world, layout->spec.mesh) ? 1 : 0;
+    for (int d = 0; d < t->ndim; d++) {
+        t->shape[d] = layout->spec.shape[d];
+        t->local[d] = ghosts->piece.size[d];
+        t->count *= t->local[d];
+    }
+    t->offset = t->count ? ghosts->start : 0;
+    sherd__note_one("sherd_ghosts_tensor", NULL, ghosts->identity, t);
+    return t;
+}

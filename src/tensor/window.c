@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows of tensors: what ranks read beyond their pieces, and the adjoint. As moves (move.c): plans from the cache, one call
+ * for all tensors whose steps have the same group. Not recorded.
+ */
+#include "plan/window.h"
+
+#include "tensor/state.h"
+
+/* A tensor on its way, in either direction. */
+typedef struct task {
+    sherd__windowed *w;
+    sherd_tensor *from, *to;
+    const sherd_plan *plan; /* retained */
+    bool calls;             /* still needs its call */
+} task;
+
+sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, int ndim,
+                                 const int64_t *shape)
+{
+    const int64_t one = 1;
+    const int me = sherd_world_rank(world);
+    const sherd_placement none = sherd_replicate();
+    const sherd_mesh *mesh;
+    sherd_status status = sherd__mesh_make(&mesh, sherd__world_space(world), 1, &one, NULL, &me);
+
+    return status ? status : sherd_layout_create(out, mesh, ndim, shape, &none, NULL);
+}
+
+/* Whether peers are to hear of a failure: a plain tensor lies on this rank alone. */
+static bool is_shared(const sherd__windowed *w)
+{
+    return w->window->layout->spec.mesh->count > 1;
+}
+
+/* This rank's window, empty outside of the mesh. */
+static sherd_tensor *new_piece(const sherd__windowed *w)
+{
+    const sherd_layout *layout = w->window->layout;
+    int64_t coordinate[SHERD_MAX_AXES];
+    const int64_t nothing = 0;
+    sherd_box box;
+
+    if (!sherd_mesh_coordinate(layout->spec.mesh, sherd_world_rank(w->whole->world), coordinate))
+        return sherd__new_plain(w->whole->world, w->whole->dtype, 1, &nothing,
+                                sherd__varying_axes(layout));
+    sherd__window_box(w->window, coordinate, &box);
+    return sherd__new_plain(w->whole->world, w->whole->dtype, box.ndim, box.size,
+                            w->whole->layout ? sherd__varying_axes(layout) : w->whole->varies);
+}
+
+static sherd__move move_of(const task *t)
+{
+    return (sherd__move){.plan = t->plan,
+                         .step = 0,
+                         .dtype = t->from->dtype,
+                         .source = t->from->storage->block,
+                         .source_offset = t->from->offset,
+                         .source_stride = t->from->stride,
+                         .result = t->to->storage->block,
+                         .result_offset = t->to->offset};
+}
+
+static bool plan(task *t, sherd__direction direction)
+{
+    sherd_world *world = t->from->world;
+
+    if (!sherd__make_now(t->from))
+        return false;
+    if (sherd__window_plan(&t->plan, t->w->window, direction, sherd_dtype_bytes(t->from->dtype)) !=
+        SHERD_OK) {
+        t->plan = NULL;
+        sherd__fail_diag(world, is_shared(t->w));
+        return false;
+    }
+    sherd__plan_retain(t->plan);
+    t->to = direction == SHERD__GATHER ? new_piece(t->w)
+                                       : sherd__new_on(t->w->window->layout, t->from->dtype);
+    t->calls = t->plan->mine[0] != NULL;
+    return t->to->storage != NULL;
+}
+
+/* One call for all tasks with the group of this one. */
+static bool call(sherd_world *world, task *tasks, int count, const sherd_step *first,
+                 sherd__move *moves, bool begin, const char *name)
+{
+    unsigned axes = first->axes;
+    int n = 0;
+
+    for (int i = 0; i < count; i++)
+        if (tasks[i].calls && sherd_plan_step(tasks[i].plan, 0)->axes == axes) {
+            moves[n++] = move_of(&tasks[i]);
+            tasks[i].calls = false;
+        }
+    return sherd__call(world, name, moves, n, begin);
+}
+
+static bool move_all(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin,
+                     const char *name)
+{
+    bool good = true;
+
+    for (int i = 0; i < count && good; i++) {
+        const sherd_step *step = sherd_plan_step(tasks[i].plan, 0);
+        if (!tasks[i].calls)
+            continue;
+        if (step->kind == SHERD_STEP_SLICE) {
+            sherd__move move = move_of(&tasks[i]);
+            good = sherd__slice(world, &move);
+            tasks[i].calls = false;
+        } else {
+            good = call(world, tasks, count, step, moves, begin, name);
+        }
+    }
+    return good;
+}
+
+/* The ledger hears of what is read, by whatever plain tensor it goes on. */
+static void note(const task *t, const char *name)
+{
+    const sherd__window *window = t->w->window;
+    const sherd_mesh *mesh = window->layout->spec.mesh;
+    uint64_t identity;
+
+    if (t->to->layout)
+        sherd__note_one(name, t->from, window->hash, t->to);
+    else if (t->from->layout)
+        sherd__block_is_from(t->to->storage->block, mesh,
+                             sherd__deed_add(mesh, name,
+                                             sherd__attribute(t->from->identity, window->hash),
+                                             &identity));
+    if (t->to->layout && t->to->storage->block)
+        sherd__block_is_from(t->to->storage->block, mesh, t->to->made);
+    sherd__moves_add(t->to->world, t->plan, t->to->dtype);
+}
+
+static bool run(sherd__windowed *list, int count, sherd__direction direction, bool begin,
+                const char *name)
+{
+    sherd_world *world = direction == SHERD__GATHER ? list[0].whole->world : list[0].piece->world;
+    sherd__heap *heap = sherd__world_heap(world);
+    task *tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
+    sherd__move *moves = sherd__alloc(heap, (size_t)count, sizeof *moves);
+    bool good = tasks && moves;
+
+    if (!good)
+        sherd__fail_tensor(world, is_shared(&list[0]), SHERD_ENOMEM, "%s: out of memory", name);
+    for (int i = 0; i < count && good; i++) {
+        tasks[i].w = &list[i];
+        tasks[i].from = direction == SHERD__GATHER ? list[i].whole : list[i].piece;
+        good = plan(&tasks[i], direction);
+    }
+    good = good && move_all(world, tasks, moves, count, begin, name);
+    for (int i = 0; tasks && i < count; i++) {
+        if (good)
+            note(&tasks[i], name);
+        if (good && direction == SHERD__GATHER)
+            list[i].piece = tasks[i].to;
+        else if (good)
+            list[i].whole = tasks[i].to;
+        if (tasks[i].plan)
+            sherd__plan_release(tasks[i].plan);
+    }
+    sherd__free(heap, tasks);
+    sherd__free(heap, moves);
+    return good;
+}
+
+bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name)
+{
+    return count <= 0 || run(list, count, SHERD__GATHER, begin, name);
+}
+
+bool sherd__fold_windows(sherd__windowed *list, int count, const char *name)
+{
+    return count <= 0 || run(list, count, SHERD__FOLD, false, name);
+}

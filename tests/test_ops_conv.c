@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions on real ranks: plain ones against the formula, and any layout against the plain ones, forward and all
+ * gradients, in f64; and what travels: for each direction one call at most, and each rank gets exactly what it lacks.
+ */
+#include "tensors.h"
+
+#include <stdlib.h>
+
+#include "sherd/autograd.h"
+#include "sherd/comm.h"
+#include "sherd/ops.h"
+#include "sherd/ops_stencil.h"
+
+enum { FIELD = 5 }; /* dims of a field at most */
+
+typedef struct scene {
+    sherd_world *world;
+    uint64_t dice;
+    int dims;
+    bool transposed;
+    int64_t x[FIELD], w[FIELD], bias;
+    sherd_conv_options o;
+} scene;
+
+/* ---- random cases ------------------------------------------------------------------------------ */
+
+static int64_t between(scene *s, int lo, int hi)
+{
+    return lo + roll(&s->dice, hi - lo + 1);
+}
+
+static void draw(scene *s)
+{
+    int largest[] = {24, 11, 7};
+
+    s->dims = (int)between(s, 1, 3);
+    s->transposed = roll(&s->dice, 4) == 0;
+    memset(&s->o, 0, sizeof s->o);
+    s->o.groups = roll(&s->dice, 3) ? 1 : between(s, 2, 3);
+    int64_t in = between(s, 1, 3), out = between(s, 1, 3);
+    s->x[0] = between(s, 1, 3);
+    s->x[1] = s->o.groups * in;
+    s->w[0] = s->transposed ? s->x[1] : s->o.groups * out;
+    s->w[1] = s->transposed ? out : in;
+    s->bias = s->o.groups * out;
+    for (int d = 0; d < s->dims; d++) {
+        int64_t k = between(s, 1, s->dims == 3 ? 3 : 7);
+        s->o.stride[d] = between(s, 1, 4);
+        s->o.dilation[d] = roll(&s->dice, 2) ? 1 : between(s, 1, 3);
+        int64_t reach = (k - 1) * s->o.dilation[d] + 1;
+        s->x[2 + d] = between(s, 1, largest[s->dims - 1]);
+        s->o.before[d] = between(s, 0, (int)k - 1);
+        s->o.after[d] = between(s, 0, (int)k - 1);
+        s->w[2 + d] = k;
+        if (s->transposed) {
+            int64_t made = (s->x[2 + d] - 1) * s->o.stride[d] + reach;
+            if (made - s->o.before[d] - s->o.after[d] < 1)
+                s->o.before[d] = s->o.after[d] = 0;
+            s->o.extra[d] = between(s, 0, (int)s->o.stride[d] - 1);
+        } else if (s->x[2 + d] + s->o.before[d] + s->o.after[d] < reach) {
+            s->x[2 + d] = reach;
+        }
+    }
+}
+
+static sherd_tensor *numbers(scene *s, int ndim, const int64_t *shape)
+{
+    sherd_generator g = sherd_generator_named("test");
+
+    g.calls = (uint64_t)roll(&s->dice, 1 << 30);
+    return sherd_random(s->world, SHERD_F64, shape, ndim, sherd_uniform(-1, 1), &g);
+}
+
+static sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
+{
+    return s->transposed ? sherd_conv_transposed(x, w, b, &s->o) : sherd_conv(x, w, b, &s->o);
+}
+
+/* ---- the formula ------------------------------------------------------------------------------- */
+
+static int64_t place(int ndim, const int64_t *shape, const int64_t *index)
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < ndim; d++)
+        at = at * shape[d] + index[d];
+    return at;
+}
+
+static bool next(int ndim, const int64_t *shape, int64_t *index)
+{
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (++index[d] < shape[d])
+            return true;
+        index[d] = 0;
+    }
+    return false;
+}
+
+/* Every product x w, added where it belongs. A transposed one swaps who is read and who is made. */
+static double *formula(const scene *s, const double *x, const double *w, const double *b,
+                       const int64_t *made)
+{
+    int ndim = 2 + s->dims;
+    int64_t count = 1, at[FIELD] = {0}, k[FIELD] = {0};
+
+    for (int d = 0; d < ndim; d++)
+        count *= made[d];
+    double *y = calloc((size_t)count, sizeof *y);
+    do { /* at: an element of what the convolution makes ("small"); k: of the weight */
+        const int64_t *small = s->transposed ? s->x : made, *big = s->transposed ? made : s->x;
+        int64_t e[FIELD], group = s->w[0] / s->o.groups, from = k[0] / group * s->w[1] + k[1];
+        memset(at, 0, sizeof at);
+        do {
+            int64_t read[FIELD] = {at[0], from};
+            bool inside = at[1] == k[0];
+            for (int d = 0; d < s->dims; d++) {
+                read[2 + d] =
+                    at[2 + d] * s->o.stride[d] - s->o.before[d] + k[2 + d] * s->o.dilation[d];
+                inside = inside && read[2 + d] >= 0 && read[2 + d] < big[2 + d];
+            }
+            memcpy(e, at, sizeof e);
+            if (inside && s->transposed)
+                y[place(ndim, big, read)] += x[place(ndim, small, e)] * w[place(ndim, s->w, k)];
+            else if (inside)
+                y[place(ndim, small, e)] += x[place(ndim, big, read)] * w[place(ndim, s->w, k)];
+        } while (next(ndim, small, at));
+    } while (next(ndim, s->w, k));
+    memset(at, 0, sizeof at);
+    do
+        y[place(ndim, made, at)] += b[at[1]];
+    while (next(ndim, made, at));
+    return y;
+}
+
+static double dot(sherd_tensor *a, sherd_tensor *b)
+{
+    return sherd_item(sherd_sum(sherd_mul(a, b)));
+}
+
+/* Forward is the formula; gradients are adjoints: <dy, f(u, w)> = <dx, u> for any u, and so for the weight. */
+static void plain_is_the_formula(sherd_world *world)
+{
+    scene s = {.world = world, .dice = 11};
+
+    for (int i = 0; i < 150; i++) {
+        sherd_scope_begin(world);
+        draw(&s);
+        int ndim = 2 + s.dims;
+        sherd_tensor *x = sherd_require_grad(numbers(&s, ndim, s.x), true);
+        sherd_tensor *w = sherd_require_grad(numbers(&s, ndim, s.w), true);
+        sherd_tensor *b = sherd_require_grad(numbers(&s, 1, &s.bias), true);
+        sherd_tensor *y = apply(&s, x, w, b),
+                     *nothing = sherd_constant(world, SHERD_F64, &s.bias, 1, 0);
+        if (!CHECK(!sherd_tensor_failed(y)))
+            break;
+        double *want =
+            formula(&s, sherd_tensor_read(x), sherd_tensor_read(w), sherd_tensor_read(b), y->shape);
+        const double *data = sherd_tensor_read(y);
+        for (int64_t k = 0; k < y->count; k++)
+            CHECK_NEAR(data[k], want[k], 1e-12);
+        free(want);
+        sherd_tensor *dy = numbers(&s, ndim, y->shape), *u = numbers(&s, ndim, s.x),
+                     *v = numbers(&s, ndim, s.w);
+        sherd_backward_with(&y, &dy, 1, NULL);
+        CHECK_NEAR(dot(dy, apply(&s, u, sherd_detach(w), nothing)), dot(sherd_grad(x), u), 1e-10);
+        CHECK_NEAR(dot(dy, apply(&s, sherd_detach(x), v, nothing)), dot(sherd_grad(w), v), 1e-10);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* ---- any layout -------------------------------------------------------------------------------- */
+
+static const sherd_layout *draw_layout(scene *s, const sherd_mesh *mesh, int ndim,
+                                       const int64_t *shape)
+{
+    sherd_placement placement[SHERD_MAX_AXES];
+    int64_t sizes[FIELD][8], parts[FIELD] = {1, 1, 1, 1, 1};
+    const int64_t *views[FIELD] = {NULL};
+    const sherd_layout *layout = NULL;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
+        int dim = roll(&s->dice, ndim + 1);
+        placement[a] = dim < ndim ? sherd_shard(dim) : sherd_replicate();
+        if (dim < ndim)
+            parts[dim] *= sherd_mesh_extent(mesh, a);
+    }
+    for (int d = 0; d < ndim; d++) {
+        int64_t left = shape[d];
+        for (int64_t i = 0; i < parts[d]; i++) {
+            sizes[d][i] =
+                i + 1 < parts[d] ? roll(&s->dice, (int)left + 1) / (1 + roll(&s->dice, 2)) : left;
+            left -= sizes[d][i];
+        }
+        views[d] = roll(&s->dice, 2) ? sizes[d] : NULL;
+    }
+    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placement,
+                                 &(sherd_layout_options){.sizes = views}));
+    return layout;
+}
+
+static double difference(sherd_tensor *a, sherd_tensor *b)
+{
+    const double *x = sherd_tensor_read(sherd_full(a)), *y = sherd_tensor_read(b);
+
+    if (!sherd_layout_boxes(a->layout, sherd_world_rank(a->world)))
+        return 0; /* this rank is not in the mesh */
+    double most = x && y ? 0 : 1e9;
+
+    for (int64_t k = 0; x && y && k < b->count; k++) {
+        double d = x[k] > y[k] ? x[k] - y[k] : y[k] - x[k];
+        most = d > most || d != d ? d : most;
+    }
+    return most;
+}
+
+static void check_layout(scene *s, const sherd_mesh *mesh)
+{
+    int ndim = 2 + s->dims;
+    sherd_tensor *plain[3] = {numbers(s, ndim, s->x), numbers(s, ndim, s->w),
+                              numbers(s, 1, &s->bias)};
+    sherd_tensor *spread[3], *leaf[3];
+    const int64_t *shape[3] = {s->x, s->w, &s->bias};
+
+    for (int i = 0; i < 3; i++) {
+        spread[i] =
+            sherd_distribute(plain[i], draw_layout(s, mesh, i == 2 ? 1 : ndim, shape[i]), -1);
+        leaf[i] = sherd_require_grad(plain[i], true);
+        sherd_require_grad(spread[i], true);
+    }
+    sherd_tensor *want = apply(s, leaf[0], leaf[1], leaf[2]);
+    sherd_tensor *y = apply(s, spread[0], spread[1], spread[2]);
+    if (!CHECK(!sherd_tensor_failed(y) && !sherd_tensor_failed(want)))
+        return;
+    bool good = CHECK_NEAR(difference(y, want), 0, 1e-12);
+    sherd_tensor *dy = numbers(s, ndim, want->shape);
+    sherd_backward_with(&want, &dy, 1, NULL);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    for (int i = 0; i < 3; i++) {
+        good = CHECK(sherd_grad(spread[i])->layout == spread[i]->layout) && good;
+        good = CHECK_NEAR(difference(sherd_grad(spread[i]), sherd_grad(leaf[i])), 0, 1e-10) && good;
+    }
+    if (!good)
+        fprintf(stderr, "x %s w %s b %s -> %s%s\n", sherd_tensor_text(spread[0]),
+                sherd_tensor_text(spread[1]), sherd_tensor_text(spread[2]), sherd_tensor_text(y),
+                s->transposed ? ", transposed" : "");
+}
+
+static void every_layout_is_as_plain(sherd_world *world)
+{
+    static const char *const meshes[][3] = {
+        {"1", "1x1", "1"},   {"2", "1x2", "2"},   {"3", "2", "3"},   {"4", "2x2", "2x2"},
+        {"5", "2x2", "1x3"}, {"6", "2x3", "3x2"}, {"7", "2x3", "2"}, {"8", "2x2x2", "2x4"}};
+    scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 4000 : 60;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        sherd_scope_begin(world);
+        draw(&s);
+        check_layout(&s, mesh);
+        if (!CHECK_OK(sherd_world_check(world)))
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* ---- other dtypes ------------------------------------------------------------------------------ */
+
+static double largest_difference(sherd_tensor *a, sherd_tensor *b)
+{
+    return difference(sherd_cast(a, SHERD_F64), b);
+}
+
+/* The fast f32 and the 16-bit types, which compute in f32: against f64 with the same numbers. */
+static void other_dtypes_are_rounded_f64(sherd_world *world)
+{
+    static const struct {
+        sherd_dtype dtype;
+        double tolerance; /* of numbers of a few units */
+    } cases[] = {{SHERD_F32, 2e-5}, {SHERD_BF16, 0.25}, {SHERD_F16, 0.03}};
+    const sherd_mesh *mesh = mesh_of(world, "1");
+    scene s = {.world = world, .dice = 3};
+
+    for (int i = 0; i < 120; i++) {
+        sherd_dtype dtype = cases[i % 3].dtype;
+        sherd_scope_begin(world);
+        draw(&s);
+        int ndim = 2 + s.dims;
+        const int64_t *shape[3] = {s.x, s.w, &s.bias};
+        sherd_tensor *narrow[3], *wide[3], *dy[2];
+        for (int k = 0; k < 3; k++) {
+            int n = k == 2 ? 1 : ndim;
+            narrow[k] = sherd_cast(numbers(&s, n, shape[k]), dtype);
+            wide[k] = sherd_require_grad(sherd_cast(narrow[k], SHERD_F64), true);
+            narrow[k] = sherd_require_grad(
+                sherd_distribute(narrow[k], numbered(mesh, n, shape[k], 0), -1), true);
+        }
+        sherd_tensor *y = apply(&s, narrow[0], narrow[1], narrow[2]);
+        sherd_tensor *want = apply(&s, wide[0], wide[1], wide[2]);
+        bool good = CHECK_NEAR(largest_difference(y, want), 0, cases[i % 3].tolerance);
+        dy[1] = sherd_cast(dy[0] = sherd_cast(numbers(&s, ndim, want->shape), dtype), SHERD_F64);
+        sherd_backward_with(&y, &dy[0], 1, NULL);
+        sherd_backward_with(&want, &dy[1], 1, NULL);
+        for (int k = 0; k < 3; k++)
+            good = CHECK_NEAR(largest_difference(sherd_grad(narrow[k]), sherd_grad(wide[k])), 0,
+                              8 * cases[i % 3].tolerance) &&
+                   good;
+        if (!good)
+            fprintf(stderr, "x %s w %s -> %s\n", sherd_tensor_text(narrow[0]),
+                    sherd_tensor_text(narrow[1]), sherd_tensor_text(y));
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* ---- cases that have a name -------------------------------------------------------------------- */
+
+/* Kernel 1 2 3 on 0 to 9: an output belongs to the rank that holds the middle of what it reads. */
+static void convolutions_of_ten(sherd_world *world)
+{
+    static const struct {
+        const char *cuts;
+        int stride, padding;
+        const char *want[3];
+    } cases[] = {
+        {"2:4,3,3", 1, 1, {"3 8 14 20", "26 32 38", "44 50 26"}},
+        {"2:5,5,0", 1, 1, {"3 8 14 20 26", "32 38 44 50 26", ""}},
+        {"2:2,8,0", 1, 1, {"3 8", "14 20 26 32 38 44 50 26", ""}},
+        {"2:4,3,3", 1, 0, {"8 14 20", "26 32 38", "44 50"}},
+        {"2:4,3,3", 1, 2, {"0 3 8 14 20", "26 32 38", "44 50 26 9"}},
+        {"2:4,6,0", 2, 1, {"3 14", "26 38 50", ""}},
+        {"2:5,5,0", 2, 1, {"3 14 26", "38 50", ""}},
+        {"2:4,3,3", 2, 1, {"3 14", "26 38", "50"}},
+        {"2:1,8,1", 4, 1, {"3", "26 50", ""}},
+    };
+    static const int64_t shape[3] = {1, 1, 10}, three[3] = {1, 1, 3};
+    const sherd_mesh *mesh = mesh_of(world, "3");
+    sherd_tensor *w =
+        sherd_mark_equal(sherd_from_data(world, SHERD_F64, three, 3, (double[]){1, 2, 3}));
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_conv_options o = {
+            .stride = {cases[i].stride}, .before = {cases[i].padding}, .after = {cases[i].padding}};
+        sherd_tensor *x = indices_on(layout_of(mesh, 3, shape, "S(2)", cases[i].cuts), SHERD_F64);
+        sherd_tensor *y = sherd_conv(x, w, NULL, &o);
+        const double *data = sherd_tensor_read(y);
+        char text[128] = "";
+        size_t at = 0;
+        for (int64_t k = 0; data && k < y->count; k++)
+            at += (size_t)snprintf(text + at, sizeof text - at, k ? " %g" : "%g", data[k]);
+        CHECK_TEXT(text, cases[i].want[sherd_world_rank(world)]);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- what travels ------------------------------------------------------------------------------ */
+
+/* 12 rows on the ranks, a kernel of 5 rows: two rows from each neighbour, whatever the direction; nothing else but the weight's gradient. */
+static void only_what_is_missing_travels(sherd_world *world)
+{
+    static const int64_t shape[4] = {2, 3, 12, 7}, kernel[4] = {4, 3, 5, 3};
+    sherd_conv_options o = {.same = true};
+    int ranks = sherd_world_ranks(world), rank = sherd_world_rank(world);
+    int64_t sides = (rank > 0) + (rank + 1 < ranks), row = 2 * 7 * 8;
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", ranks);
+    const sherd_mesh *mesh = mesh_of(world, text);
+    sherd_tensor *x =
+        sherd_require_grad(indices_on(layout_of(mesh, 4, shape, "S(2)", NULL), SHERD_F64), true);
+    sherd_tensor *w = sherd_constant_on(layout_of(mesh, 4, kernel, "R", NULL), SHERD_F64, 1);
+    sherd_comm_reset(world);
+    sherd_tensor *y = sherd_conv(x, w, NULL, &o);
+    CHECK_EQ(sherd_comm_calls(world, NULL), 1);
+    CHECK_EQ(sherd_comm_get(world, 0).bytes_received, sides * 2 * 3 * row);
+    sherd_tensor *dy = sherd_constant_on(y->layout, SHERD_F64, 1);
+    sherd_comm_reset(world);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    CHECK_EQ(sherd_comm_calls(world, NULL), 1);
+    CHECK_EQ(sherd_comm_get(world, 0).bytes_received, sides * 2 * 4 * row);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(plain_is_the_formula), {1}},
+    {TEST(every_layout_is_as_plain), {1, 2, 3, 4, 8}},
+    {TEST(other_dtypes_are_rounded_f64), {1}},
+    {TEST(convolutions_of_ten), {3}},
+    {TEST(only_what_is_missing_travels), {2, 3, 4}},
+};
+CHECK_MAIN(tests)

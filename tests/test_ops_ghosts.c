@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ghost cells: one storage that is filled again and again, in place. */
+#include "halos.h"
+
+/* Where the k-th element of a box lies among the cells of a larger one, row-major. */
+static int64_t cell_of(const sherd_box *cells, const sherd_box *box, int64_t k)
+{
+    int64_t at = 0, factor = 1;
+
+    for (int d = box->ndim - 1; d >= 0; d--) {
+        at += (box->offset[d] - cells->offset[d] + k % box->size[d]) * factor;
+        k /= box->size[d];
+        factor *= cells->size[d];
+    }
+    return at;
+}
+
+static void set_piece(const scene *s, sherd_ghosts *g, double plus)
+{
+    sherd_box box = sherd_ghosts_box(g),
+              own = sherd_layout_box(s->layout, sherd_world_rank(s->world), 0);
+    double *data = sherd_ghosts_data(g);
+
+    for (int64_t k = 0, count = data ? count_of(&box) : 0; k < count; k++)
+        data[k] = -1;
+    for (int64_t k = 0, count = data ? count_of(&own) : 0; k < count; k++)
+        data[cell_of(&box, &own, k)] =
+            plus + (double)global_of(&own, sherd_layout_shape(s->layout), k);
+}
+
+static int64_t wrong_cells(const scene *s, sherd_ghosts *g, double plus)
+{
+    sherd_box box = sherd_ghosts_box(g);
+    const double *data = sherd_ghosts_data(g);
+    int64_t wrong = 0;
+
+    for (int64_t k = 0, count = data ? count_of(&box) : 0; k < count; k++) {
+        int64_t at = element(&box, sherd_layout_shape(s->layout), &s->o, k);
+        wrong += data[k] != (at == NOWHERE ? s->o.value : plus + (double)at);
+    }
+    return wrong;
+}
+
+/* Two fields, step after step, while peers still read what the step before has made. */
+static void ghosts_are_filled_again_and_again(sherd_world *world)
+{
+    scene s = {.world = world, .dice = 5};
+    char text[16];
+    int rank = sherd_world_rank(world);
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    for (int i = 0; i < 40; i++) {
+        const sherd_mesh *mesh = mesh_of(world, text);
+        sherd_ghosts *g[2] = {NULL, NULL};
+        sherd_scope_begin(world);
+        draw(&s, mesh);
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(sherd_ghosts_create(&g[k], s.layout, SHERD_F64, &s.o));
+        for (int step = 0; step < 6; step++) {
+            for (int k = 0; k < 2; k++)
+                set_piece(&s, g[k], step * 1000 + k);
+            CHECK(step % 2 ? sherd_ghosts_fill(g, 2) : sherd_ghosts_begin_fill(g, 2));
+            sherd_box box = sherd_ghosts_box(g[0]), own = sherd_layout_box(s.layout, rank, 0);
+            const double *peek = sherd_ghosts_peek(g[0]);
+            if (peek && count_of(&own))
+                CHECK(peek[cell_of(&box, &own, 0)] ==
+                      step * 1000 + (double)global_of(&own, sherd_layout_shape(s.layout), 0));
+            for (int k = 0; k < 2; k++)
+                CHECK_EQ(wrong_cells(&s, g[k], step * 1000 + k), 0);
+        }
+        sherd_tensor *t = sherd_ghosts_tensor(g[1]);
+        CHECK(t->layout == s.layout);
+        sherd_tensor *whole = sherd_full(t);
+        const double *data = sherd_tensor_read(whole);
+        for (int64_t k = 0; data && k < whole->count; k++)
+            CHECK(data[k] == 5001 + (double)k);
+        for (int k = 0; k < 2; k++)
+            sherd_ghosts_destroy(g[k]);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* Once every slot of the group's ring was used. */
+static void filling_allocates_nothing(sherd_world *world)
+{
+    static const int64_t shape[2] = {8, 6};
+    static const sherd_halo_options o = {.before[0] = {1, SHERD_BORDER_PERIODIC},
+                                         .after[0] = {1, SHERD_BORDER_PERIODIC}};
+    sherd_ghosts *g[2] = {NULL, NULL};
+    int64_t before = 0;
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    const sherd_layout *rows = layout_of(mesh_of(world, text), 2, shape, "S(0)", NULL);
+    for (int k = 0; k < 2; k++)
+        CHECK_OK(sherd_ghosts_create(&g[k], rows, SHERD_F64, &o));
+    for (int step = 0; step < 200; step++) {
+        if (step == 100)
+            before = sherd_world_allocations(world);
+        CHECK(step % 2 ? sherd_ghosts_fill(g, 2) : sherd_ghosts_begin_fill(g, 2));
+        for (int k = 0; k < 2; k++)
+            CHECK(sherd_ghosts_data(g[k]) != NULL);
+    }
+    CHECK_EQ(sherd_world_allocations(world), before);
+    for (int k = 0; k < 2; k++)
+        sherd_ghosts_destroy(g[k]);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static const check_test tests[] = {
+    {TEST(ghosts_are_filled_again_and_again), {1, 2, 3, 4, 8}},
+    {TEST(filling_allocates_nothing), {1, 2, 4, 8}},
+};
+CHECK_MAIN(tests)

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Halos on real ranks: what each rank gets, what flows back, and what travels, for any cuts, widths and borders.
+ */
+#include "halos.h"
+
+#include <stdlib.h>
+
+#include "sherd/autograd.h"
+#include "sherd/comm.h"
+#include "sherd/ops.h"
+
+/* ---- what must hold ---------------------------------------------------------------------------- */
+
+/* How often each element of the whole tensor is not in what a rank holds but in its halo. */
+static int64_t missing(const scene *s, const sherd_box *own, const sherd_box *halo)
+{
+    const int64_t *shape = sherd_layout_shape(s->layout);
+    int64_t n = 0;
+
+    for (int64_t k = 0, count = count_of(halo); k < count; k++) {
+        int64_t at = element(halo, shape, &s->o, k), inside = 1;
+        for (int d = own->ndim - 1; at != NOWHERE && d >= 0; d--) {
+            int64_t i = at % shape[d];
+            inside = inside && i >= own->offset[d] && i < own->offset[d] + own->size[d];
+            at /= shape[d];
+        }
+        n += at != NOWHERE && !inside;
+    }
+    return n;
+}
+
+static int64_t received(const sherd_world *world)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        bytes += sherd_comm_get(world, i).bytes_received;
+    return bytes;
+}
+
+/* "0 1 2" of a tensor of one dim. */
+static const char *as_text(char *text, size_t room, sherd_tensor *t)
+{
+    const double *data = t ? sherd_tensor_read(t) : NULL;
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int64_t k = 0; data && k < t->count && at < room; k++)
+        at += (size_t)snprintf(text + at, room - at, k ? " %g" : "%g", data[k]);
+    return text;
+}
+
+static int64_t wrong_elements(const scene *s, sherd_tensor *y, const sherd_box *box)
+{
+    const double *data = sherd_tensor_read(y);
+    int64_t wrong = 0;
+
+    for (int64_t k = 0, count = count_of(box); k < count; k++) {
+        int64_t at = element(box, sherd_layout_shape(s->layout), &s->o, k);
+        wrong += data[k] != (at == NOWHERE ? s->o.value : (double)at);
+    }
+    return wrong;
+}
+
+/* The gradient that a rank gives to the k-th element of its halo: small integers, exact in any order. */
+static double given(int rank, int64_t k)
+{
+    return (double)((rank * 31 + (int)k * 7) % 13 - 6);
+}
+
+/* Whether two ranks differ only on axes that shard the tensor: then what one has flows to the other. */
+static bool is_peer(const scene *s, int a, int b)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(s->layout);
+    int64_t x[SHERD_MAX_AXES], y[SHERD_MAX_AXES];
+    bool peer = sherd_mesh_coordinate(mesh, a, x) && sherd_mesh_coordinate(mesh, b, y);
+
+    for (int i = 0; peer && i < sherd_mesh_axes(mesh); i++)
+        peer = x[i] == y[i] || sherd_layout_placement(s->layout, i).kind == SHERD_SHARD;
+    return peer;
+}
+
+static int64_t wrong_gradients(const scene *s, sherd_tensor *x)
+{
+    const int64_t *shape = sherd_layout_shape(s->layout);
+    sherd_tensor *g = sherd_grad(x);
+    sherd_box own = sherd_tensor_box(x), box;
+    int64_t total = 1, wrong = 0;
+
+    for (int d = 0; d < own.ndim; d++)
+        total *= shape[d];
+    double *sum = calloc((size_t)total + 1, sizeof *sum);
+    for (int r = 0; r < sherd_world_ranks(s->world); r++) {
+        if (!is_peer(s, sherd_world_rank(s->world), r))
+            continue;
+        CHECK_OK(sherd_halo_box(&box, s->layout, r, &s->o));
+        for (int64_t k = 0, count = count_of(&box); k < count; k++) {
+            int64_t at = element(&box, shape, &s->o, k);
+            if (at != NOWHERE)
+                sum[at] += given(r, k);
+        }
+    }
+    const double *data = g ? sherd_tensor_read(g) : NULL;
+    for (int64_t k = 0, count = count_of(&own); k < count; k++)
+        wrong += !data || data[k] != sum[global_of(&own, shape, k)];
+    free(sum);
+    return wrong;
+}
+
+static void check_one(scene *s)
+{
+    sherd_box own, box;
+    const sherd_plan *plan;
+    int rank = sherd_world_rank(s->world);
+    bool inside = sherd_layout_boxes(s->layout, rank) > 0;
+
+    sherd_tensor *x = indices_on(s->layout, SHERD_F64);
+    sherd_require_grad(x, true);
+    CHECK_OK(sherd_halo_box(&box, s->layout, rank, &s->o));
+    own = sherd_tensor_box(x);
+    sherd_comm_reset(s->world);
+    sherd_tensor *y = sherd_halo(x, &s->o);
+    int64_t bytes = 8 * missing(s, &own, &box);
+    if (!CHECK(!sherd_tensor_failed(y)))
+        return;
+    CHECK_EQ(received(s->world), bytes);
+    CHECK_OK(sherd_halo_plan(&plan, s->layout, SHERD_F64, &s->o));
+    CHECK(bytes <= sherd_plan_price_of(plan)->recv_max_bytes);
+    CHECK_EQ(sherd_plan_price_of(plan)->bound_max_bytes, sherd_plan_price_of(plan)->recv_max_bytes);
+    CHECK_EQ(sherd_tensor_count(y), inside ? count_of(&box) : 0);
+    CHECK_EQ(wrong_elements(s, y, &box), 0);
+    sherd_tensor *g = sherd__new_plain(s->world, SHERD_F64, y->ndim, y->shape, y->varies);
+    for (int64_t k = 0; k < g->count; k++)
+        ((double *)sherd__fresh(g))[k] = given(rank, k);
+    sherd_backward_with(&y, &g, 1, NULL);
+    if (inside)
+        CHECK_EQ(wrong_gradients(s, x), 0);
+}
+
+static void any_halo_is_exact(sherd_world *world)
+{
+    static const char *const meshes[][3] = {
+        {"1", "1x1", "1"},   {"2", "1x2", "2"},   {"3", "2", "3"},   {"4", "2x2", "4@3,1,0,2"},
+        {"5", "2x2", "1x3"}, {"6", "2x3", "3x2"}, {"7", "2x3", "2"}, {"8", "2x2x2", "2x4"}};
+    scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 20000 : 300;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        sherd_scope_begin(world);
+        draw(&s, mesh);
+        check_one(&s);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* Several tensors with the same widths and borders, also begun: as one by one. */
+static void many_halos_are_one_call(sherd_world *world)
+{
+    char text[16];
+    scene s = {.world = world, .dice = 77};
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    for (int i = 0; i < 60; i++) {
+        const sherd_mesh *mesh = mesh_of(world, text);
+        sherd_tensor *t[3], *y[3];
+        sherd_box box;
+        sherd_scope_begin(world);
+        draw(&s, mesh);
+        CHECK_OK(sherd_halo_box(&box, s.layout, sherd_world_rank(world), &s.o));
+        for (int k = 0; k < 3; k++)
+            t[k] = indices_on(s.layout, SHERD_F64);
+        s.o.begin = i % 2;
+        sherd_comm_reset(world);
+        sherd_halo_many(y, t, 3, &s.o);
+        CHECK(sherd_comm_calls(world, NULL) <= 1);
+        for (int k = 0; k < 3; k++)
+            if (CHECK(!sherd_tensor_failed(y[k])))
+                CHECK_EQ(wrong_elements(&s, y[k], &box), 0);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* ---- cases that have a name -------------------------------------------------------------------- */
+
+/* 0 to 9 in shards of these sizes, and on each rank what its halo reads; backward gives how often each element was read. */
+static void halos_of_ten(sherd_world *world)
+{
+    static const struct {
+        const char *cuts;
+        int64_t width;
+        sherd_border border;
+        const char *want[3];
+        const char *times[3];
+    } cases[] = {
+        {"0:4,3,3",
+         1,
+         SHERD_BORDER_NONE,
+         {"0 1 2 3 4", "3 4 5 6 7", "6 7 8 9"},
+         {"1 1 1 2", "2 1 2", "2 1 1"}},
+        {"0:4,3,3",
+         1,
+         SHERD_BORDER_CONSTANT,
+         {"0 0 1 2 3 4", "3 4 5 6 7", "6 7 8 9 0"},
+         {"1 1 1 2", "2 1 2", "2 1 1"}},
+        {"0:4,3,3",
+         2,
+         SHERD_BORDER_CONSTANT,
+         {"0 0 0 1 2 3 4 5", "2 3 4 5 6 7 8", "5 6 7 8 9 0 0"},
+         {"1 1 2 2", "2 3 2", "2 2 1"}},
+        {"0:4,3,3",
+         2,
+         SHERD_BORDER_NONE,
+         {"0 1 2 3 4 5", "2 3 4 5 6 7 8", "5 6 7 8 9"},
+         {"1 1 2 2", "2 3 2", "2 2 1"}},
+        /* thinner than the halo, and empty */
+        {"0:9,1,0",
+         3,
+         SHERD_BORDER_PERIODIC,
+         {"7 8 9 0 1 2 3 4 5 6 7 8 9 0 1", "6 7 8 9 0 1 2", ""},
+         {"3 3 2 1 1 1 2 3 3", "3", ""}},
+        {"0:1,1,8",
+         2,
+         SHERD_BORDER_REFLECT,
+         {"2 1 0 1 2", "1 0 1 2 3", "0 1 2 3 4 5 6 7 8 9 8 7"},
+         {"3", "5", "4 2 1 1 1 2 2 1"}},
+        {"0:5,5,0",
+         2,
+         SHERD_BORDER_REPLICATE,
+         {"0 0 0 1 2 3 4 5 6", "3 4 5 6 7 8 9 9 9", ""},
+         {"3 1 1 2 2", "2 2 1 1 3", ""}},
+    };
+    const sherd_mesh *mesh = mesh_of(world, "3");
+    int64_t ten = 10;
+    int rank = sherd_world_rank(world);
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_halo_options o = {.before[0] = {cases[i].width, cases[i].border},
+                                .after[0] = {cases[i].width, cases[i].border}};
+        sherd_tensor *x = indices_on(layout_of(mesh, 1, &ten, "S(0)", cases[i].cuts), SHERD_F64);
+        sherd_require_grad(x, true);
+        sherd_tensor *y = sherd_halo(x, &o);
+        sherd_tensor *ones = sherd_constant(world, SHERD_F64, y->shape, 1, 1);
+        char text[128];
+        CHECK_TEXT(as_text(text, sizeof text, y), cases[i].want[rank]);
+        sherd_backward_with(&y, &ones, 1, NULL);
+        CHECK_TEXT(as_text(text, sizeof text, sherd_grad(x)), cases[i].times[rank]);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A tensor that nobody shares has a halo too: what lies beyond its ends. */
+static void a_plain_tensor_is_its_own_neighbour(sherd_world *world)
+{
+    sherd_halo_options o = {.before[0] = {2, SHERD_BORDER_PERIODIC},
+                            .after[0] = {1, SHERD_BORDER_REFLECT}};
+    int64_t four = 4;
+    char text[64];
+
+    sherd_tensor *x = indices_plain(world, SHERD_F64, 1, &four);
+    sherd_require_grad(x, true);
+    sherd_tensor *y = sherd_halo(x, &o);
+    CHECK_TEXT(as_text(text, sizeof text, y), "2 3 0 1 2 3 2");
+    sherd_tensor *ones = sherd_constant(world, SHERD_F64, y->shape, 1, 1);
+    sherd_backward_with(&y, &ones, 1, NULL);
+    CHECK_TEXT(as_text(text, sizeof text, sherd_grad(x)), "1 1 3 2");
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A pending sum has no elements to read until it is added up. */
+static void what_is_pending_is_settled_first(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "2x2");
+    sherd_halo_options o = {.before[0] = {1, SHERD_BORDER_NONE}};
+    int64_t shape[2] = {4, 2};
+
+    sherd_tensor *y =
+        sherd_halo(indices_on(layout_of(mesh, 2, shape, "S(0)P(sum)", NULL), SHERD_F64), &o);
+    const double *data = sherd_tensor_read(y);
+    int64_t first = sherd_world_rank(world) < 2 ? 0 : 2;
+    for (int64_t k = 0; CHECK(data != NULL) && k < y->count; k++)
+        CHECK(data[k] == whole_value(first + k, 2));
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void halo_scene(sherd_world *world)
+{
+    static const int64_t shape[2] = {6, 5};
+    static const sherd_halo_options o = {.before[0] = {2, SHERD_BORDER_REFLECT},
+                                         .after[1] = {1, SHERD_BORDER_CONSTANT}};
+    const sherd_mesh *mesh = NULL;
+    const sherd_layout *layout = NULL;
+    sherd_ghosts *g = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    sherd_scope_begin(world);
+    if (sherd_mesh_parse(&mesh, world, text) == SHERD_OK &&
+        sherd_layout_parse_placements(&layout, mesh, 2, shape, "S(0)", NULL) == SHERD_OK) {
+        sherd_tensor *x = sherd_require_grad(sherd_constant_on(layout, SHERD_F32, 1), true);
+        sherd_backward(sherd_sum(
+            sherd_from_local(sherd_halo(x, &o), mesh, &(sherd_placement){.kind = SHERD_SHARD},
+                             &(sherd_from_local_options){.mode = SHERD_FROM_INFER})));
+        if (sherd_ghosts_create(&g, layout, SHERD_F32, &o) == SHERD_OK) {
+            sherd_ghosts_fill(&g, 1);
+            sherd_full(sherd_ghosts_tensor(g));
+        }
+        sherd_ghosts_destroy(g);
+    } else {
+        sherd__raise(world, SHERD_ENOMEM, "no mesh");
+    }
+    sherd_scope_end(world);
+}
+
+static void memory_may_run_out_anywhere(sherd_world *world)
+{
+    fail_every_allocation(world, sherd_world_ranks(world) - 1, halo_scene);
+}
+
+static const check_test tests[] = {
+    {TEST(any_halo_is_exact), {1, 2, 3, 4, 8}},
+    {TEST(many_halos_are_one_call), {1, 2, 3, 4, 8}},
+    {TEST(halos_of_ten), {3}},
+    {TEST(a_plain_tensor_is_its_own_neighbour), {1, 2}},
+    {TEST(what_is_pending_is_settled_first), {4}},
+    {TEST(memory_may_run_out_anywhere), {1, 2}},
+};
+CHECK_MAIN(tests)
