@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of operators that read around: see misuse.h. */
+#include "misuse.h"
+#include "sherd/op.h"
+#include "sherd/ops_stencil.h"
+#include "tensor/tensor.h"
+
+#define MISUSE(name) MISUSE_WORKS(name, misuse_works)
+
+typedef struct things {
+    sherd_tensor *x, *w, *b; /* [2, 4, 6 rows on all ranks], [8, 4, 3], [8] */
+    sherd_tensor *flat, *wide, *other;
+} things;
+
+static sherd_tensor *ones(const sherd_mesh *mesh, int ndim, const int64_t *shape, const char *how)
+{
+    const sherd_layout *layout = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, how, NULL));
+    return sherd_constant_on(layout, SHERD_F32, 1);
+}
+
+static things make(sherd_world *world)
+{
+    static const int64_t x[] = {2, 4, 6}, w[] = {8, 4, 3}, wide[] = {8, 4, 7}, other[] = {8, 3, 3};
+    const sherd_mesh *mesh = NULL;
+    things t = {.x = NULL};
+    char text[16];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    t.x = ones(mesh, 3, x, "S(2)");
+    t.w = ones(mesh, 3, w, "R");
+    t.b = ones(mesh, 1, w, "R");
+    t.flat = ones(mesh, 2, x, "R");
+    t.wide = ones(mesh, 3, wide, "R");
+    t.other = ones(mesh, 3, other, "R");
+    CHECK_OK(sherd_world_check(world));
+    return t;
+}
+
+static const sherd_conv_options none;
+
+MISUSE(a_convolution_needs_what_fits)
+{
+    things t = make(m->world);
+
+    ONLY_SAYS(NULL, sherd_conv(NULL, NULL, NULL, &none));
+    FAILS(SHERD_EINVAL, sherd_conv(NUL(t.x), t.w, t.b, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv(t.x, NUL(t.w), t.b, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv(BAD(t.flat, t.x), t.w, t.b, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv(t.x, BAD(t.other, t.w), t.b, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv(t.x, t.w, BAD(t.x, t.b), NULL));
+    t = make(m->world);
+    /* a kernel larger than the padded input */
+    FAILS(SHERD_EINVAL, sherd_conv(t.x, BAD(t.wide, t.w), t.b, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv_transposed(NUL(t.x), t.w, NULL, NULL));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_conv_transposed(t.x, BAD(t.w, t.x), NULL, NULL));
+}
+
+/* Options that no convolution has. */
+static const sherd_conv_options bad[] = {
+    {.stride = {-1}},
+    {.dilation = {-2}},
+    {.before = {-1}},
+    {.after = {-1}},
+    {.groups = -1},
+    {.groups = 3},
+    {.same = true, .stride = {2}},
+    {.same = true, .before = {1}},
+    {.stride = {INT64_MAX}},
+    {.before = {INT64_MAX}},
+    {.dilation = {4}},
+};
+
+static const sherd_conv_options bad_transposed[] = {
+    {.same = true}, {.extra = {-1}}, {.extra = {1}}, {.before = {9}}, {.stride = {-1}},
+};
+
+MISUSE(options_are_in_range)
+{
+    for (int i = 0; i < LEN(bad); i++) {
+        things t = make(m->world);
+        FAILS(SHERD_EINVAL, sherd_conv(t.x, t.w, t.b, BAD(&bad[i], &none)));
+    }
+    for (int i = 0; i < LEN(bad_transposed); i++) {
+        things t = make(m->world);
+        FAILS(SHERD_EINVAL, sherd_conv_transposed(t.x, t.x, NULL, BAD(&bad_transposed[i], &none)));
+    }
+}
+
+static bool nothing(sherd_call *call)
+{
+    (void)call;
+    return true;
+}
+
+static void reads(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                  int64_t *end)
+{
+    (void)call, (void)i, (void)d, (void)lo, (void)hi, (void)first, (void)end;
+}
+
+/* An operator that reads around says what, of at most four operands. */
+#define OPERATOR .name = "around", .result = {{"y", 0}}, .rule = "...->...", .forward = nothing
+MISUSE(what_is_read_around_is_said)
+{
+    static const sherd_op silent = {OPERATOR, .operand = {{"x", SHERD_OP_AROUND}}};
+    static const sherd_op idle = {OPERATOR, .operand = {{"x", 0}}, .reads = reads};
+    static const sherd_op view = {OPERATOR, .operand = {{"x", SHERD_OP_AROUND}}, .reads = reads,
+                                  .views = true};
+    static const sherd_op beside = {OPERATOR, .operand = {{"x", SHERD_OP_AROUND}}, .reads = reads,
+                                    .beside = 2};
+    static const sherd_op five = {.name = "around",
+                                  .result = {{"y", 0}},
+                                  .rule = "...,...,...,...,...->...",
+                                  .forward = nothing,
+                                  .operand = {{"a", SHERD_OP_AROUND},
+                                              {"b", SHERD_OP_AROUND},
+                                              {"c", SHERD_OP_AROUND},
+                                              {"d", SHERD_OP_AROUND},
+                                              {"e", SHERD_OP_AROUND}},
+                                  .reads = reads};
+    const sherd_op *const wrong[] = {&silent, &idle, &view, &beside, &five};
+
+    for (int i = 0; i < LEN(wrong); i++)
+        REFUSES(SHERD_EINVAL, sherd_op_register(m->world, wrong[i]));
+    ANSWERS(sherd_call_box(NULL, 0).ndim == 0);
+}
+
+static const check_test tests[] = {
+    {TEST(a_convolution_needs_what_fits), {1, 2, 3}},
+    {TEST(options_are_in_range), {1, 2, 3}},
+    {TEST(what_is_read_around_is_said), {1}},
+};
+CHECK_MAIN(tests)
