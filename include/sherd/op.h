@@ -142,6 +142,8 @@ struct sherd_op {
     const char *whole; /* letters that may not be sharded */
     /* Letters that forward itself reduces over all ranks: results that lack them are not pending for them. */
     const char *joined;
+    /* Bits of results that are pending for joined letters too: forward leaves this rank's addend there. */
+    unsigned addends;
     sherd_linearity linearity;
     sherd_op_numbers numbers;
     bool broadcasts; /* what "..." stands for broadcasts; else it must be equal */

@@ -74,14 +74,16 @@ static bool add_dims(sherd__fit *fit, const sherd__run *run, const sherd_layout 
     return true;
 }
 
-/* Axes that shard letters which the j-th result lacks, and which forward does not join. */
+/* Axes that shard letters which the j-th result lacks, and which forward does not join for it. */
 static unsigned summed_axes(const sherd__fit *fit, const sherd__run *run, int j)
 {
+    const sherd_op *op = run->call.op;
+    const char *joined = op->addends >> j & 1 ? NULL : op->joined;
     unsigned bits = 0;
 
     for (int i = 0; i < fit->letters; i++)
         if (!strchr(run->rule.result[j], fit->letter[i].name) &&
-            !is_among(run->call.op->joined, fit->letter[i].name))
+            !is_among(joined, fit->letter[i].name))
             bits |= sherd__dim_bits(&fit->letter[i].dim);
     return bits;
 }
