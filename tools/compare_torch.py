@@ -47,7 +47,7 @@ class Case:
         self.op, self.shapes, self.compute = op, operands, compute
         self.attributes = attributes or {}
         self.positive, self.indices = positive, dict(indices)
-        self.written = written  # numbers of operands that are positive, written, and want no gradient
+        self.written = written  # numbers of operands that are positive, may be written, and want no gradient
 
 
 def unary(op, f, positive=False, **attributes):
@@ -195,6 +195,20 @@ def with_averages(op, compute):
     return make
 
 
+def nll():
+    c, s, reduction = size(2, 7), shape(), rng.randint(0, 2)
+    weighed, ignores = rng.random() < 0.6, rng.random() < 0.6
+    ignored = rng.randrange(c)
+
+    def compute(x, y, w=None):
+        loss = F.nll_loss(x.reshape(-1, c), y.reshape(-1).long(), w, ignore_index=ignored if ignores else -100,
+                          reduction=["mean", "sum", "none"][reduction])
+        return loss.reshape(s) if reduction == 2 else loss
+
+    return Case("sherd_nll_loss", [s + [c], s] + ([[c]] if weighed else []), compute,
+                {"reduction": reduction, "ignores": ignores, "ignored": ignored}, indices={1: c}, written=(2,))
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -222,7 +236,7 @@ OPERATORS += [
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
-    cross_entropy,
+    cross_entropy, nll,
 ]
 
 
