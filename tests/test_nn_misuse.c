@@ -96,6 +96,8 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     sherd_world *w = m->world;
     sherd_module *out;
     const sherd_layer_options none = {.dtype = (sherd_dtype)99}, nan = {.deviation = (double)NAN};
+    const sherd_norm_options averages = {.averages = SHERD_NORM_WITH}, eps = {.eps = (double)NAN};
+    const sherd_norm_options momentum = {.momentum = -0.5}, part = {.affine = (sherd_norm_part)7};
 
     REFUSES(SHERD_EINVAL, sherd_linear_create(NULL, w, 4, 4, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_linear_create(&out, NULL, 4, 4, NULL));
@@ -115,6 +117,22 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 0, 0, NULL));
     REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 4, -1, NULL));
     REFUSES(SHERD_EINVAL, sherd_rms_norm_create(&out, w, 4, (double)NAN, NULL));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(NULL, w, 4, 2, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_group_norm_create(&out, NULL, 4, 2, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(&out, w, 4, 0, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(&out, w, 4, 3, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(&out, w, 0, 1, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(&out, w, 4, 2, NULL, &none));
+    REFUSES(SHERD_EINVAL, sherd_group_norm_create(&out, w, 4, 2, &averages, NULL));
+    REFUSES(SHERD_EINVAL, sherd_batch_norm_create(NULL, w, 4, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_batch_norm_create(&out, NULL, 4, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_batch_norm_create(&out, w, -1, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_batch_norm_create(&out, w, 4, &eps, NULL));
+    REFUSES(SHERD_EINVAL, sherd_batch_norm_create(&out, w, 4, &part, NULL));
+    REFUSES(SHERD_EINVAL, sherd_instance_norm_create(NULL, w, 4, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_instance_norm_create(&out, NULL, 4, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_instance_norm_create(&out, w, 0, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_instance_norm_create(&out, w, 4, &momentum, NULL));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(NULL, w, 0.5));
     ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));

@@ -252,7 +252,21 @@ static const sherd_op reverse_op = {.name = "test_reverse",
                                     .ways = reverse_ways,
                                     .forward = reverse};
 
-static void an_operator_says_itself_how_it_lies(sherd_world *world)
+/* It says the shape too, and has no rule. */
+static const char *reverse_shape(sherd_call *call)
+{
+    sherd_call_shape(call, 0, 2, sherd_tensor_shape(call->in[0]));
+    return NULL;
+}
+
+static const sherd_op unruled_op = {.name = "test_unruled",
+                                    .operand = {{"x", 0}},
+                                    .result = {{"y", 0}},
+                                    .describe = reverse_shape,
+                                    .ways = reverse_ways,
+                                    .forward = reverse};
+
+static void lies_as_it_says(sherd_world *world, const sherd_op *op)
 {
     const sherd_mesh *mesh = line(world);
     double rows[20];
@@ -267,14 +281,22 @@ static void an_operator_says_itself_how_it_lies(sherd_world *world)
         CHECK_OK(sherd_layout_parse_placements(&layout, mesh, SHAPE(5, 4), placements[i], NULL));
         sherd_tensor *x = sherd_distribute(plain, layout, -1);
         sherd_comm_reset(world);
-        sherd_tensor *y = sherd_apply(&reverse_op, &x, 1, NULL);
+        sherd_tensor *y = sherd_apply(op, &x, 1, NULL);
         CHECK_EQ(sherd_comm_count(world), i == 1 && sherd_world_ranks(world) > 1);
         CHECK_TEXT(sherd_layout_placements(sherd_tensor_layout(y)), i == 2 ? "S(1)" : "R");
         const double *data = sherd_tensor_read(sherd_full(y));
         for (int e = 0; data && e < 20; e++)
             CHECK_NEAR(data[e], 4 - e / 4, 0);
     }
+    const double *data = sherd_tensor_read(sherd_apply(op, &plain, 1, NULL));
+    CHECK(data && data[0] == 4 && data[19] == 0);
     CHECK_OK(sherd_world_check(world));
+}
+
+static void an_operator_says_itself_how_it_lies(sherd_world *world)
+{
+    lies_as_it_says(world, &reverse_op);
+    lies_as_it_says(world, &unruled_op);
 }
 
 /* ---- handlers ------------------------------------------------------------------------------- */

@@ -84,6 +84,7 @@ MISUSE(no_call_and_no_node_have_answers)
     ANSWERS(!sherd_call_original(NULL) && !sherd_call_fail(NULL, SHERD_EINVAL, "why"));
     ANSWERS(sherd_call_reason(NULL, "why") != NULL && sherd_call_scratch(NULL, 8) == NULL);
     sherd_call_view(NULL, 0, &one, 0);
+    sherd_call_shape(NULL, 0, 1, &one);
     ONLY_SAYS(SHERD_EINVAL, sherd_way_add(NULL, &layout, &layout));
     ANSWERS(!sherd_node_wants(NULL, 0) && sherd_node_operand(NULL, 0) == NULL);
     ANSWERS(sherd_node_result(NULL, 0) == NULL && sherd_node_attributes(NULL) == NULL);
@@ -133,12 +134,16 @@ MISUSE(functions_of_an_operator_may_ask_for_what_is_not_there)
                                    .result = {{"y", 0}},
                                    .rule = "...->...",
                                    .forward = asks};
+    /* It says nothing of its result. */
+    static const sherd_op silent = {
+        .name = "sherd_silent", .operand = {{"x", 0}}, .result = {{"y", 0}}, .forward = copies};
     sherd_tensor *x = sherd_require_grad(spread(m->world), true);
 
     sherd_backward(sherd_sum(sherd_apply(&right, &x, 1, NULL)));
     CHECK_NEAR(sherd_item(sherd_sum(sherd_grad(x))), 16, 0);
     CHECK_OK(sherd_world_check(m->world));
     FAILS(SHERD_EINVAL, sherd_apply(m->wrong ? &wrong : &right, &x, 1, NULL));
+    FAILS(SHERD_EINVAL, sherd_apply(m->wrong ? &silent : &right, &x, 1, NULL));
 }
 
 static const check_test tests[] = {

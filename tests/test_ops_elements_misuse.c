@@ -177,6 +177,12 @@ MISUSE(losses_have_targets)
     FAILS(SHERD_EINVAL, sherd_nll_loss(a, BAD(a, ids), mean));
     FAILS(SHERD_EINVAL, sherd_nll_loss(a, BAD(far, ids), mean));
     FAILS(SHERD_EINVAL, sherd_nll_loss(a, NUL(ids), mean));
+    FAILS(SHERD_EINVAL, sherd_nll_loss_with(a, BAD(far, ids), NULL));
+    FAILS(SHERD_EINVAL, sherd_nll_loss_with(NUL(a), ids, NULL));
+    FAILS(SHERD_EINVAL, sherd_nll_loss_with(a, ids, &(sherd_nll_options){.weight = BAD(a, NULL)}));
+    FAILS(SHERD_EINVAL,
+          sherd_nll_loss_with(
+              a, ids, &(sherd_nll_options){.reduction = BAD((sherd_loss_reduction)9, mean)}));
     sherd_scope_end(m->world);
 }
 

@@ -110,7 +110,25 @@ static bool is_over(const sherd_mesh *mesh, bool mine)
     return sherd_item(t) > 0;
 }
 
-static void any_allocation_may_fail(sherd_world *world)
+/* Groups that are cut, a batch on all ranks, averages that are written. */
+static void train_norms(const sherd_mesh *mesh, int64_t n)
+{
+    sherd_tensor *x = make(mesh, SHERD_BF16, 4, (int64_t[]){n, 6, 3, 2}, "S(1)");
+    sherd_tensor *w = make(mesh, SHERD_BF16, 1, (int64_t[]){6}, "R");
+    sherd_tensor *average = make(mesh, SHERD_F32, 1, (int64_t[]){6}, "R");
+    const sherd_batch_norm_options o = {
+        .weight = w, .running_mean = average, .running_variance = average};
+
+    sherd_require_grad(x, true);
+    sherd_require_grad(w, true);
+    sherd_tensor *y = sherd_instance_norm(sherd_group_norm(x, 2, w, w, 1e-5), &o);
+    y = sherd_batch_norm(sherd_transpose(y, 1, 2), NULL);
+    sherd_backward(sherd_sum(y));
+    sherd_grad(x);
+    sherd_grad(w);
+}
+
+static void any_allocation_fails(sherd_world *world, void (*run)(const sherd_mesh *mesh, int64_t n))
 {
     const sherd_mesh *mesh = line(world);
     bool failing = sherd_world_rank(world) == sherd_world_ranks(world) - 1, over = false;
@@ -119,7 +137,7 @@ static void any_allocation_may_fail(sherd_world *world)
     for (int64_t n = 1; !over; n++) {
         sherd_scope_begin(world);
         sherd_world_fail_allocation(world, failing ? n : 0);
-        train(mesh, 3 + n % 20);
+        run(mesh, 3 + n % 20);
         bool mine = failing && sherd_world_allocations(world) < n;
         sherd_world_fail_allocation(world, 0);
         sherd_scope_end(world);
@@ -136,8 +154,19 @@ static void any_allocation_may_fail(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void any_allocation_may_fail(sherd_world *world)
+{
+    any_allocation_fails(world, train);
+}
+
+static void any_allocation_of_norms_may_fail(sherd_world *world)
+{
+    any_allocation_fails(world, train_norms);
+}
+
 static const check_test tests[] = {
     {TEST(wrong_options_get_one_clear_line), {1, 2}},
     {TEST(any_allocation_may_fail), {1, 2, 3}},
+    {TEST(any_allocation_of_norms_may_fail), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -31,6 +31,8 @@ MISUSE(a_layer_of_nothing_is_nothing)
 {
     ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
     ANSWERS(!sherd_rotary(NULL, NULL, NULL));
+    ANSWERS(!sherd_group_norm(NULL, 1, NULL, NULL, 0));
+    ANSWERS(!sherd_batch_norm(NULL, NULL) && !sherd_instance_norm(NULL, NULL));
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
@@ -78,6 +80,64 @@ MISUSE(a_norm_has_a_good_weight)
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), OF(BAD(SHERD_F64, SHERD_F32), 4), 1e-5));
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD(-1, 1)));
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD((double)NAN, 1)));
+    sherd_scope_end(m->world);
+}
+
+static sherd_tensor *batch(sherd_tensor *x, sherd_batch_norm_options options)
+{
+    return sherd_batch_norm(x, &options);
+}
+
+static sherd_tensor *instance(sherd_tensor *x, sherd_batch_norm_options options)
+{
+    return sherd_instance_norm(x, &options);
+}
+
+MISUSE(a_norm_of_groups_has_good_groups)
+{
+    sherd_scope_begin(m->world);
+    FAILS(SHERD_EINVAL, sherd_group_norm(NUL(F(2, 4, 3)), 2, F(4), F(4), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(BAD(F(4), F(2, 4)), 2, NULL, NULL, 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), BAD(3, 2), NULL, NULL, 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), BAD(0, 2), NULL, NULL, 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), BAD(-2, 2), NULL, NULL, 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), 2, F(BAD(3, 4)), NULL, 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), 2, NULL, BAD(I(4), F(4)), 1e-5));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), 2, NULL, NULL, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_group_norm(F(2, 4, 3), 2, NULL, NULL, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_group_norm(BAD(I(2, 4, 3), F(2, 4, 3)), 2, NULL, NULL, 1e-5));
+    sherd_scope_end(m->world);
+}
+
+#define NORM_MISUSE(norm)                                                                          \
+    do {                                                                                           \
+        const sherd_batch_norm_options none = {0};                                                 \
+        FAILS(SHERD_EINVAL, norm(NUL(x), (sherd_batch_norm_options){.weight = F(4)}));             \
+        FAILS(SHERD_EINVAL, norm(BAD(F(4), x), none));                                             \
+        FAILS(SHERD_EINVAL, norm(BAD(F(1, 4), x), none));                                          \
+        FAILS(SHERD_EINVAL, norm(BAD(I(2, 4, 3), x), none));                                       \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.weight = F(BAD(3, 4))}));          \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.bias = F(BAD(3, 4))}));            \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.eps = BAD(-1, 1)}));               \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.momentum = BAD(-1, 1)}));          \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.momentum = BAD((double)NAN, 1)})); \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.fixed = BAD(true, false)}));       \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.running_mean = F(4),               \
+                                                               .running_variance = NUL(F(4))}));   \
+        FAILS(SHERD_EINVAL, norm(x, (sherd_batch_norm_options){.running_mean = F(BAD(5, 4)),       \
+                                                               .running_variance = F(4)}));        \
+        FAILS(SHERD_EINVAL,                                                                        \
+              norm(x, (sherd_batch_norm_options){.running_mean = F(4),                             \
+                                                 .running_variance = BAD(I(4), F(4))}));           \
+    } while (0)
+
+MISUSE(a_norm_of_batches_has_good_averages)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *x = F(2, 4, 3);
+
+    NORM_MISUSE(batch);
+    NORM_MISUSE(instance);
     sherd_scope_end(m->world);
 }
 
@@ -151,8 +211,9 @@ MISUSE(attention_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing), ROW(a_loss_has_good_options),
-    ROW(attention_has_good_options),    ROW(a_norm_has_a_good_weight),
-    ROW(a_rotation_has_good_options),
+    ROW(a_layer_of_nothing_is_nothing),       ROW(a_loss_has_good_options),
+    ROW(attention_has_good_options),          ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),         ROW(a_norm_of_groups_has_good_groups),
+    ROW(a_norm_of_batches_has_good_averages),
 };
 CHECK_MAIN(tests)

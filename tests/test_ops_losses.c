@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses under every placement, with their gradients, those of targets too; numbers from PyTorch 2.13; and misuse's answers. */
+#include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
@@ -26,7 +27,23 @@ RUN(kl_log,
 RUN(nll, sherd_nll_loss(in[0], in[1], SHERD_LOSS_MEAN))
 RUN(nll_each, sherd_nll_loss(sherd_log_softmax(in[0], -1), in[1], SHERD_LOSS_NONE))
 
-#define TWO .shape = {{5, 3}, {5, 3}}
+/* Weights 0, 1, 2 .. of indices, of the dtype of logarithms. */
+static sherd_tensor *nll_with(sherd_tensor *const *in, bool weighs, sherd_nll_options options)
+{
+    if (weighs)
+        options.weight = sherd_cast(in[2], sherd_tensor_dtype(in[0]));
+    return sherd_nll_loss_with(in[0], in[1], &options);
+}
+
+#define IGNORE(class) .has_ignored = true, .ignored = class
+RUN(nll_ignoring, nll_with(in, false, (sherd_nll_options){IGNORE(2)}))
+RUN(nll_weighed, nll_with(in, true, (sherd_nll_options){0}))
+RUN(nll_both, nll_with(in, true, (sherd_nll_options){IGNORE(1)}))
+RUN(nll_sum, nll_with(in, true, (sherd_nll_options){IGNORE(1), .reduction = SHERD_LOSS_SUM}))
+RUN(nll_none, nll_with(in, true, (sherd_nll_options){IGNORE(0), .reduction = SHERD_LOSS_NONE}))
+
+#define OF_NLL .shape = {{5, 4}, {5}, {4}}, .index = 6, .limit = 4
+#define TWO    .shape = {{5, 3}, {5, 3}}
 static const op_case losses[] = {
     {"mse", mse, 2, {2, 2}, TWO},
     {"mse each", mse_each, 2, {2, 1}, .shape = {{5, 3}, {3}}},
@@ -40,6 +57,13 @@ static const op_case losses[] = {
     {"kl of logarithms", kl_log, 2, {2, 2}, TWO},
     {"nll", nll, 2, {3, 2}, .shape = {{3, 2, 7}, {3, 2}}, .index = 2, .limit = 7},
     {"nll each", nll_each, 2, {2, 1}, .shape = {{5, 3}, {5}}, .index = 2, .limit = 3},
+    {"nll ignoring", nll_ignoring, 2, {3, 2}, .shape = {{3, 2, 7}, {3, 2}}, .index = 2, .limit = 7},
+    {"nll weighed", nll_weighed, 3, {2, 1, 1}, OF_NLL},
+    {"nll weighed, ignoring", nll_both, 3, {2, 1, 1}, OF_NLL},
+    {"nll sum", nll_sum, 3, {2, 1, 1}, OF_NLL},
+    {"nll each of some", nll_none, 3, {2, 1, 1}, OF_NLL},
+    {"nll one position", nll_none, 3, {1, 0, 1}, .shape = {{4}, {0}, {4}}, .index = 6, .limit = 4},
+    {"nll of nothing", nll_sum, 3, {2, 1, 1}, .shape = {{0, 4}, {0}, {4}}, .index = 6, .limit = 4},
 };
 
 static void sharded_equals_plain(sherd_world *world)
@@ -55,6 +79,14 @@ static void gradients_equal_differences(sherd_world *world)
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {
     all_without_rank_1(world, losses, LEN(losses), 10);
+}
+
+/* Of classes; of differences those near 0 have another sign when they are rounded. */
+static void sixteen_bits_lose_as_much(sherd_world *world)
+{
+    for (int i = 0; i < LEN(losses); i++)
+        if (strncmp(losses[i].name, "nll", 3) == 0)
+            all_in_halves(world, &losses[i], 1, 5);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------- */
@@ -104,12 +136,40 @@ static void a_mean_of_no_losses_is_nan(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static sherd_tensor *classes_of(sherd_world *world, int64_t n, const int32_t *at)
+{
+    return sherd_from_data(world, SHERD_I32, &n, 1, at);
+}
+
+/* No weights and no targets: what is left is 0 / 0, or a choice that is not made. */
+static void what_does_not_count_has_no_loss_and_no_gradient(sherd_world *world)
+{
+    static const double x[] = {-(double)INFINITY, -2, -3, -4}, w[] = {0, 2};
+    static const int32_t some[] = {0, 1}, none[] = {-100, -100};
+    sherd_tensor *log_x =
+        sherd_require_grad(sherd_from_data(world, SHERD_F64, (int64_t[]){2, 2}, 2, x), true);
+    sherd_tensor *weight = sherd_from_data(world, SHERD_F64, (int64_t[]){2}, 1, w);
+    const sherd_nll_options weighed = {.weight = weight};
+    sherd_tensor *loss = sherd_nll_loss_with(log_x, classes_of(world, 2, some), &weighed);
+
+    CHECK(sherd_item(loss) == 4);
+    sherd_backward(loss);
+    const double *g = sherd_tensor_read(sherd_grad(log_x));
+    CHECK(g && g[0] == 0 && g[1] == 0 && g[2] == 0 && g[3] == -1);
+    CHECK(isnan(sherd_item(sherd_nll_loss_with(log_x, classes_of(world, 2, none), NULL))));
+    CHECK(sherd_item(sherd_nll_loss_with(log_x, classes_of(world, 2, none),
+                                         &(sherd_nll_options){.reduction = SHERD_LOSS_SUM})) == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(a_rank_outside_of_the_mesh_takes_no_part), {3}},
+    {TEST(sixteen_bits_lose_as_much), {1, 2, 4}},
     {TEST(large_logits_are_exact), {1}},
     {TEST(a_target_of_0_is_no_nan), {1}},
     {TEST(a_mean_of_no_losses_is_nan), {1}},
+    {TEST(what_does_not_count_has_no_loss_and_no_gradient), {1}},
 };
 CHECK_MAIN(tests)

@@ -43,10 +43,11 @@ def stretched(s):
 class Case:
     """One operator: operands, attributes, and what torch makes of them."""
 
-    def __init__(self, op, operands, compute, attributes=None, positive=False, indices=()):
+    def __init__(self, op, operands, compute, attributes=None, positive=False, indices=(), written=()):
         self.op, self.shapes, self.compute = op, operands, compute
         self.attributes = attributes or {}
         self.positive, self.indices = positive, dict(indices)
+        self.written = written  # numbers of operands that are positive, may be written, and want no gradient
 
 
 def unary(op, f, positive=False, **attributes):
@@ -164,6 +165,50 @@ def rms_norm():
     return Case("sherd_rms_norm", [s, [s[-1]]], lambda x, w: F.rms_norm(x, [s[-1]], w, 1e-5), {"eps": 1e-5})
 
 
+def weight_and_bias(s):
+    """Both, none, or the weight; a bias alone is more than torch can differentiate."""
+    return rng.choice([[s, s], [s, s], [s, None], [None, None]])
+
+
+def items():
+    """[items, channels, ...] with enough in a channel that the gradient is more than noise."""
+    return [size(2), size()] + [size(2) for _ in range(rng.randint(1, 3))]
+
+
+def group_norm():
+    s, groups = items(), size(1, 3)
+    s[1] *= groups
+    c = [s[1]]
+    return Case("sherd_group_norm", [s] + weight_and_bias(c), lambda x, w, b: F.group_norm(x, groups, w, b, 1e-3),
+                {"groups": groups, "eps": 1e-3})
+
+
+def with_averages(op, compute):
+    def make():
+        s, fixed, kept, momentum = items(), rng.random() < 0.3, rng.random() < 0.6, rng.uniform(0.1, 0.9)
+        c = [s[1]]
+        averages = [c, c] if fixed or kept else []
+        return Case(op, [s] + weight_and_bias(c) + averages,
+                    lambda x, w, b, m=None, v=None: compute(x, m, v, w, b, not fixed, momentum, 1e-3),
+                    {"fixed": fixed, "momentum": momentum, "eps": 1e-3}, written=(3, 4))
+
+    return make
+
+
+def nll():
+    c, s, reduction = size(2, 7), shape(), rng.randint(0, 2)
+    weighed, ignores = rng.random() < 0.6, rng.random() < 0.6
+    ignored = rng.randrange(c)
+
+    def compute(x, y, w=None):
+        loss = F.nll_loss(x.reshape(-1, c), y.reshape(-1).long(), w, ignore_index=ignored if ignores else -100,
+                          reduction=["mean", "sum", "none"][reduction])
+        return loss.reshape(s) if reduction == 2 else loss
+
+    return Case("sherd_nll_loss", [s + [c], s] + ([[c]] if weighed else []), compute,
+                {"reduction": reduction, "ignores": ignores, "ignored": ignored}, indices={1: c}, written=(2,))
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -183,14 +228,15 @@ OPERATORS += [
     over("sherd_sum_over", lambda x, d, k: x.sum(d, keepdim=k)), over("sherd_mean_over", lambda x, d, k: x.mean(d, keepdim=k)),
     over("sherd_max", lambda x, d, k: x.amax(d, keepdim=k)), over("sherd_min", lambda x, d, k: x.amin(d, keepdim=k)),
     along("sherd_softmax", torch.softmax), along("sherd_log_softmax", torch.log_softmax), along("sherd_logsumexp", torch.logsumexp),
-    rms_norm, permute,
+    rms_norm, permute, group_norm, with_averages("sherd_batch_norm", F.batch_norm),
+    with_averages("sherd_instance_norm", F.instance_norm),
 ]
 OPERATORS += [
     binary("sherd_add", torch.add), binary("sherd_sub", torch.sub), binary("sherd_mul", torch.mul),
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
-    cross_entropy,
+    cross_entropy, nll,
 ]
 
 
@@ -205,10 +251,17 @@ def draw(case, dtype, ranks):
     operands, tensors = [], []
     sharded = rng.random() < 0.8 and ranks > 1
     for i, s in enumerate(case.shapes):
+        if s is None:
+            operands.append(None)
+            tensors.append(None)
+            continue
         where = placement(s, ranks) if sharded else None
         if i in case.indices:
             t = torch.randint(0, case.indices[i], s)
             operands.append({"dtype": "i32", "shape": s, "data": t.flatten().tolist()})
+        elif i in case.written:
+            t = torch.rand(s, dtype=torch.float64).add(0.1).to(DTYPE[dtype])
+            operands.append({"dtype": dtype, "shape": s, "data": t.double().flatten().tolist(), "written": True})
         else:
             t = torch.randn(s, dtype=torch.float64)
             t = (t.abs() + 0.1 if case.positive else t).to(DTYPE[dtype])
@@ -258,13 +311,14 @@ def main():
                 name = given["op"]
                 gaps = [math.inf] if got["error"] else [difference(y, got["results"][0])]
                 gaps += [difference(t.grad, g) for t, g in zip(tensors, got["gradients"])
-                         if t.requires_grad and not got["error"]]
+                         if t is not None and t.requires_grad and not got["error"]]
+                gaps += [difference(t, w) for t, w in zip(tensors, got["written"]) if w and not got["error"]]
                 count += 1
                 worst[name, dtype] = max([worst.get((name, dtype), 0)] + gaps)
                 if max(gaps) > LIMIT[dtype]:
                     bad += 1
                     print("%s %s on %d ranks: %g, %s of %s" % (name, dtype, ranks, max(gaps), got["error"] or "differs",
-                          [(o["shape"], o.get("placements")) for o in given["operands"]]))
+                          [o and (o["shape"], o.get("placements")) for o in given["operands"]]))
     for name in dict.fromkeys(n for n, _ in worst):
         print("%-24s f32 %.1e   f64 %.1e" % (name, worst[name, "f32"], worst[name, "f64"]))
     print("%d cases, %d beyond 1e-5 (f32) or 1e-12 (f64)" % (count, bad))

@@ -4,7 +4,8 @@
  * and writes results and gradients: the other half of tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS].
  *
  * A case: {"op": "sherd_add", "attributes": {"eps": 1e-5}, "operands": [{"dtype": "f64", "shape": [2,3], "data": [..],
- * "placements": "S(0)", "grad": true}, null], "weights": [..]}. The loss is the sum of result 0 times weights.
+ * "placements": "S(0)", "grad": true, "written": true}, null], "weights": [..]}. The loss is the sum of result 0 times
+ * weights. Of operands that are written the new values are a result too, under "written".
  */
 #include <jansson.h>
 #include <math.h>
@@ -156,6 +157,7 @@ static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t
     sherd_tensor *in[SHERD_MAX_OPERANDS] = {NULL}, *y[SHERD_MAX_RESULTS] = {NULL};
     char attributes[SHERD_ATTRIBUTE_BYTES] = {0};
     json_t *out = json_object(), *results = json_array(), *gradients = json_array();
+    json_t *written = json_array();
 
     for (int i = 0; i < count && op; i++)
         if (!json_is_null(json_array_get(operands, (size_t)i)))
@@ -166,10 +168,15 @@ static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t
         backward(world, y[0], weights);
     for (int j = 0; j < SHERD_MAX_RESULTS && y[j]; j++)
         json_array_append_new(results, write_tensor(y[j]));
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        const json_t *o = json_array_get(operands, (size_t)i);
         json_array_append_new(gradients, in[i] && sherd_requires_grad(in[i])
                                              ? write_tensor(sherd_grad(in[i]))
                                              : json_null());
+        json_array_append_new(written, json_is_true(json_object_get(o, "written"))
+                                           ? write_tensor(in[i])
+                                           : json_null());
+    }
     sherd_status status = sherd_world_check(world);
     json_object_set_new(out, "error",
                         !op      ? json_string("there is no such operator")
@@ -177,6 +184,7 @@ static json_t *run_case(sherd_world *world, const sherd_mesh *mesh, const json_t
                                  : json_null());
     json_object_set_new(out, "results", results);
     json_object_set_new(out, "gradients", gradients);
+    json_object_set_new(out, "written", written);
     return out;
 }
 

@@ -79,6 +79,60 @@ SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *
 SHERD_CALL sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
                                               double eps, const sherd_layer_options *options);
 
+/* Whether a norm has something that it may have. */
+typedef enum sherd_norm_part {
+    SHERD_NORM_USUAL = 0, /* as PyTorch's has it by default */
+    SHERD_NORM_WITH,
+    SHERD_NORM_WITHOUT
+} sherd_norm_part;
+
+/* All zero = PyTorch's defaults. */
+typedef struct sherd_norm_options {
+    double eps;      /* 0 = 1e-5 */
+    double momentum; /* of running averages: the part that the last batch has; 0 = 0.1 */
+    bool cumulative; /* in the place of momentum: all batches have an equal part (momentum None) */
+    sherd_norm_part affine;   /* weight (ones) and bias (zeros), [channels] */
+    sherd_norm_part averages; /* running averages (track_running_stats) */
+} sherd_norm_options;
+
+/**
+ * Normalise groups of channels of each item of [items, channels, ...] (sherd_group_norm). Parameters, usually: weight, bias.
+ *
+ * @local
+ * @shapes how, options: NULL = all zero
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, channels that are no multiple of groups, an eps that is negative or NaN, averages; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_group_norm_create(sherd_module **out, sherd_world *world,
+                                                int64_t channels, int64_t groups,
+                                                const sherd_norm_options *how,
+                                                const sherd_layer_options *options);
+
+/**
+ * Normalise channels of [items, channels, ...] over the whole batch, however it is sharded (sherd_batch_norm). Parameters,
+ * usually: weight, bias. Buffers, usually: running_mean (zeros), running_var (ones), [channels], f32 of 16 bits, and
+ * num_batches_tracked, i64. They are written while training, once for a call that is checkpointed; else the module
+ * normalises by them. Without them it always takes the moments of its argument.
+ *
+ * @local
+ * @shapes how, options: NULL = all zero
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, an eps or momentum that is negative or NaN; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_batch_norm_create(sherd_module **out, sherd_world *world,
+                                                int64_t channels, const sherd_norm_options *how,
+                                                const sherd_layer_options *options);
+
+/**
+ * Normalise each channel of each item of [items, channels, ...] (sherd_instance_norm). As sherd_batch_norm_create, but it
+ * usually has neither parameters nor buffers. It counts num_batches_tracked (PyTorch's stays 0).
+ *
+ * @local   @shapes how, options: NULL = all zero   @owns as there   @errors as there
+ */
+SHERD_CALL sherd_status sherd_instance_norm_create(sherd_module **out, sherd_world *world,
+                                                   int64_t channels, const sherd_norm_options *how,
+                                                   const sherd_layer_options *options);
+
 SHERD_END
 
 #endif

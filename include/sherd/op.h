@@ -126,6 +126,7 @@ typedef struct sherd_call {
     char rule[SHERD_RULE_BYTES];
     sherd_dtype dtype[SHERD_MAX_RESULTS];
     int64_t shape[SHERD_MAX_RESULTS][SHERD_MAX_DIMS];
+    int ndim[SHERD_MAX_RESULTS]; /* of a result whose whole shape describe says; -1 = by the rule */
 } sherd_call;
 
 enum { SHERD_ONCE_ADDED = 31 };
@@ -140,10 +141,12 @@ struct sherd_op {
     size_t
         attributes; /* bytes of the struct; 0 = none. Members that are no fields are not compared */
 
-    const char *rule;  /* NULL: describe writes it, or `ways` is there */
+    const char *rule;  /* NULL: describe writes it, or there are ways, and describe says shapes */
     const char *whole; /* letters that may not be sharded */
     /* Letters that forward itself reduces over all ranks: results that lack them are not pending for them. */
     const char *joined;
+    /* Bits of results that are pending for joined letters too: forward leaves this rank's addend there. */
+    unsigned addends;
     sherd_linearity linearity;
     sherd_op_numbers numbers;
     bool broadcasts; /* what "..." stands for broadcasts; else it must be equal */
@@ -270,6 +273,13 @@ SHERD_API bool sherd_call_original(sherd_call *call);
 /** A reason to return from describe, with values; at most 191 bytes. @local @owns borrowed from the call @errors none */
 SHERD_API const char *sherd_call_reason(sherd_call *call, const char *format, ...)
     SHERD_FORMAT(2, 3);
+
+/**
+ * In describe: the whole shape of result j. An operator with ways that says the shapes of all results needs no rule.
+ *
+ * @local   @shapes shape: [ndim], NULL where it is in call->shape already   @errors none
+ */
+SHERD_API void sherd_call_shape(sherd_call *call, int j, int ndim, const int64_t *shape);
 
 /**
  * Fail in forward, compose or a handler: "NAME: reason: x is f32[8(x),4] ..". Returns false.

@@ -68,6 +68,57 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
  */
 SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps);
 
+/**
+ * (x - mean) / sqrt(variance + eps) * weight + bias over groups of channels: x [items, channels, ...], mean and variance of
+ * the channels / groups channels of a group in one item; `weight` and `bias` [channels] or NULL. x stays as it is sharded,
+ * on any dims; ranks that share groups exchange their moments (Chan's formula), never x.
+ *
+ * @collective see ops.h: one exchange of three numbers of each group where a group is on several ranks, of two in backward
+ * @numerics   moments in two passes and in f64; equal on all ranks that share a group
+ * @owns       scope
+ * @errors     see ops.h; EINVAL fewer than 2 dims, channels that are not `groups` equal groups, an eps that is negative or NaN,
+ *             groups of one element, of one item: nothing would be left of them
+ */
+SHERD_API sherd_tensor *sherd_group_norm(sherd_tensor *x, int64_t groups, sherd_tensor *weight,
+                                         sherd_tensor *bias, double eps);
+
+/* All zero = by x's own moments, eps 1e-5, nothing is kept. */
+typedef struct sherd_batch_norm_options {
+    sherd_tensor *weight, *bias; /* [channels], of the dtype of x; NULL = ones, zeroes */
+    /*
+     * Running averages of mean and variance, [channels], of any dtype with fractions; both or none. Unless `fixed` they are
+     * written: old (1 - momentum) + new momentum, the variance with n - 1. Not of an x without elements, and not
+     * where a checkpointed module runs again. Those of plain tensors stay plain; a rank outside of x's mesh keeps its own.
+     */
+    sherd_tensor *running_mean, *running_variance;
+    bool fixed;      /* evaluation: by the running averages, which stay as they are */
+    double momentum; /* 0 = 0.1 */
+    double eps;      /* 0 = 1e-5 */
+} sherd_batch_norm_options;
+
+/**
+ * (x - mean) / sqrt(variance + eps) * weight + bias for each channel of x [items, channels, ...]: moments of all items and
+ * all that is behind channels, of the whole tensor, however it is sharded. x stays where it is.
+ *
+ * @collective see ops.h: one exchange of three numbers of each channel where items or dims behind channels are sharded, of
+ *             two in backward; none if `fixed`
+ * @shapes     options: NULL = all zero
+ * @numerics   as sherd_group_norm
+ * @owns       scope
+ * @errors     see ops.h; EINVAL as sherd_group_norm, one element in a channel unless `fixed`, a running average without the
+ *             other or of another shape, `fixed` without them, a momentum that is negative or NaN; those of sherd_copy_from
+ */
+SHERD_API sherd_tensor *sherd_batch_norm(sherd_tensor *x, const sherd_batch_norm_options *options);
+
+/**
+ * As sherd_batch_norm, but each item by moments of its own; running averages get the mean of those of all items.
+ *
+ * @collective as sherd_group_norm; none if `fixed`   @shapes options: NULL = all zero   @numerics as sherd_group_norm
+ * @owns       scope   @errors as sherd_batch_norm; EINVAL one element in a channel of an item unless `fixed`
+ */
+SHERD_API sherd_tensor *sherd_instance_norm(sherd_tensor *x,
+                                            const sherd_batch_norm_options *options);
+
 /* ---- positions ------------------------------------------------------------------------------ */
 
 /* All zero = all of each head, halves, base 10000, positions from 0. */

@@ -55,6 +55,27 @@ SHERD_API sherd_tensor *sherd_kl_div(sherd_tensor *log_x, sherd_tensor *target, 
 SHERD_API sherd_tensor *sherd_nll_loss(sherd_tensor *log_x, sherd_tensor *target,
                                        sherd_loss_reduction reduction);
 
+/* All zero = the mean over targets that are not -100. */
+typedef struct sherd_nll_options {
+    sherd_tensor *weight; /* of classes, [classes], of the dtype of log_x; NULL = ones */
+    sherd_loss_reduction reduction;
+    bool has_ignored; /* `ignored` is said; else -100 */
+    int32_t ignored;  /* a position with this target has no loss and no gradient */
+} sherd_nll_options;
+
+/**
+ * sherd_nll_loss with options: -weight[target] log_x[target]. The mean is the sum divided by that of the weights of targets
+ * that count: NaN if none does. A class of weight 0 adds nothing, also where its logarithm is -inf (PyTorch: NaN). There is no
+ * gradient of the weight.
+ *
+ * @collective see above; sharded classes give a pending sum. The mean settles two numbers, of which the second has no gradient
+ * @shapes     options: NULL = all zero
+ * @owns       scope
+ * @errors     see above; EINVAL a target that is neither in [0, classes) nor ignored, a weight of another shape or dtype
+ */
+SHERD_API sherd_tensor *sherd_nll_loss_with(sherd_tensor *log_x, sherd_tensor *target,
+                                            const sherd_nll_options *options);
+
 SHERD_END
 
 #endif

@@ -80,18 +80,17 @@ SHERD_API sherd_style sherd_prepare_output(void);
 SHERD_API sherd_style sherd_prepare_input_output(void);
 
 /**
- * For a style of one's own: put a parameter on the mesh, `placement` on the axis and replicated on all others. What the
- * built-in styles use. For moving tensors such a style calls another one: `s = sherd_prepare_input_output()`, its slots,
+ * For a style of one's own: put a parameter or buffer on the mesh, `placement` on the axis and replicated on all others. What
+ * the built-in styles use. For moving tensors such a style calls another one: `s = sherd_prepare_input_output()`, its slots,
  * then `s.apply(&s, module, mesh, axis)`.
  *
  * @local
  * @shapes   placement: replicated, or a shard of a dim (negative counts from the end); granule: neighbours of that dim that
  *           stay together, 0 = 1
- * @numerics every rank keeps its part of a parameter that is equal everywhere, or draws it where it was left for later;
- *           nothing travels
+ * @numerics every rank keeps its part of what is equal everywhere, or draws it where it was left for later; nothing travels
  * @owns     the module keeps the new tensor in place of the old one, also where that is tied
- * @errors   EINVAL no such axis, parameter or dim, a pending placement, a negative granule, a mesh of another world, a parameter
- *           that varies, or that was placed before in another way; ENOMEM
+ * @errors   EINVAL no such axis, parameter, buffer or dim, a pending placement, a negative granule, a mesh of another world,
+ *           one that varies, or that was placed before in another way; ENOMEM
  */
 SHERD_CALL sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
                                                     const sherd_mesh *mesh, int axis,

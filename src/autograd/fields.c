@@ -21,6 +21,22 @@ static size_t count_of(const sherd_op_field *field)
     return (size_t)(field->count ? field->count : 1);
 }
 
+/* The bits of a member, read by its size: a copy of so many bytes would be a call for each. */
+static uint64_t word_of(const char *at, size_t bytes)
+{
+    uint64_t wide;
+    uint32_t narrow;
+
+    if (bytes == 1)
+        return (unsigned char)*at;
+    if (bytes == sizeof narrow) {
+        memcpy(&narrow, at, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, at, sizeof wide);
+    return wide;
+}
+
 uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes)
 {
     uint64_t hash = 1;
@@ -28,12 +44,9 @@ uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes)
     for (int f = 0; f < SHERD_OP_FIELDS && op->field[f].name; f++) {
         const sherd_op_field *field = &op->field[f];
         const char *at = (const char *)attributes + field->offset;
-        size_t bytes = bytes_of(field);
-        for (size_t i = 0; i < count_of(field); i++, at += bytes) {
-            uint64_t word = 0;
-            memcpy(&word, at, bytes);
-            hash = sherd__attribute(hash, word);
-        }
+        size_t bytes = bytes_of(field), count = count_of(field);
+        for (size_t i = 0; i < count; i++, at += bytes)
+            hash = sherd__attribute(hash, word_of(at, bytes));
     }
     return hash;
 }

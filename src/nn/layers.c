@@ -6,15 +6,13 @@
  */
 #include <float.h>
 
-#include "nn/module.h"
-#include "sherd/layers.h"
+#include "nn/layer.h"
 #include "sherd/ops_layers.h"
 
 static const double default_deviation = 0.02;
 static const double epsilon = 1e-5;
 
-/* The one positional argument; the failed tensor, raised, if there is none. */
-static sherd_tensor *argument(const sherd_module *m, const sherd_args *in)
+sherd_tensor *sherd__layer_argument(const sherd_module *m, const sherd_args *in)
 {
     if (in->count > 0 && in->value[0] && !in->name[0])
         return in->value[0];
@@ -23,7 +21,7 @@ static sherd_tensor *argument(const sherd_module *m, const sherd_args *in)
                               sherd__module_name(m));
 }
 
-static void give(sherd_args *out, sherd_tensor *t)
+void sherd__layer_give(sherd_args *out, sherd_tensor *t)
 {
     out->value[0] = t;
     out->count = 1;
@@ -31,7 +29,7 @@ static void give(sherd_args *out, sherd_tensor *t)
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static sherd_layer_options with_defaults(const sherd_layer_options *options)
+sherd_layer_options sherd__layer_options_of(const sherd_layer_options *options)
 {
     sherd_layer_options o = options ? *options : (sherd_layer_options){0};
 
@@ -50,8 +48,8 @@ static sherd_status start(sherd_module **out, sherd_world *world, const char *fu
     return sherd__require(sherd__world_diag(world), function, need);
 }
 
-static sherd_status check(sherd_module **out, sherd_world *world, const char *function, int64_t a,
-                          int64_t b, const sherd_layer_options *o)
+sherd_status sherd__layer_check(sherd_module **out, sherd_world *world, const char *function,
+                                int64_t a, int64_t b, const sherd_layer_options *o)
 {
     const char *fault = NULL;
 
@@ -79,33 +77,33 @@ static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
                               sherd_normal(0, deviation), &generator);
 }
 
-/*
- * Make a module of these parameters (bias may be NULL); nothing is left of it on failure, but the payload: that is not
- * the module's yet.
- */
-static sherd_status create(sherd_module **out, sherd_world *world,
-                           const sherd_module_options *options, sherd_forward forward,
-                           sherd_tensor *weight, sherd_tensor *bias)
+void sherd__layer_drop(sherd_module *m)
+{
+    if (m)
+        m->options.destroy = NULL;
+    sherd_module_destroy(m);
+}
+
+sherd_status sherd__layer_create(sherd_module **out, sherd_world *world,
+                                 const sherd_module_options *options, sherd_forward forward,
+                                 sherd_tensor *weight, sherd_tensor *bias)
 {
     sherd__diag *diag = sherd__world_diag(world);
     sherd_module *m = NULL;
     sherd_status status;
 
-    if (sherd_tensor_failed(weight) || (bias && sherd_tensor_failed(bias)))
+    if ((weight && sherd_tensor_failed(weight)) || (bias && sherd_tensor_failed(bias)))
         return diag->status ? diag->status : SHERD_ENOMEM;
     status = sherd_module_create(&m, world, forward, options);
-    if (!status)
+    if (!status && weight)
         status = sherd_module_add_parameter(m, "weight", weight);
     if (!status && bias)
         status = sherd_module_add_parameter(m, "bias", bias);
-    if (status) {
-        if (m)
-            m->options.destroy = NULL;
-        sherd_module_destroy(m);
-        return status;
-    }
-    *out = m;
-    return SHERD_OK;
+    if (status)
+        sherd__layer_drop(m);
+    else
+        *out = m;
+    return status;
 }
 
 static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_module_kind kind,
@@ -113,7 +111,7 @@ static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_modul
 {
     const sherd_module_options options = {.kind = kind};
 
-    return create(out, world, &options, forward, weight, bias);
+    return sherd__layer_create(out, world, &options, forward, weight, bias);
 }
 
 /* ---- the layers ----------------------------------------------------------------------------- */
@@ -121,15 +119,16 @@ static sherd_status assemble(sherd_module **out, sherd_world *world, sherd_modul
 static void linear(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *bias = self->parameters > 1 ? self->parameter[1].tensor : NULL;
-    give(out, sherd_linear(argument(self, in), self->parameter[0].tensor, bias));
+    sherd__layer_give(
+        out, sherd_linear(sherd__layer_argument(self, in), self->parameter[0].tensor, bias));
 }
 
 sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t in,
                                  int64_t features, const sherd_layer_options *options)
 {
-    const sherd_layer_options o = with_defaults(options);
+    const sherd_layer_options o = sherd__layer_options_of(options);
     sherd_tensor *weight, *bias = NULL;
-    sherd_status status = check(out, world, "sherd_linear_create", in, features, &o);
+    sherd_status status = sherd__layer_check(out, world, "sherd_linear_create", in, features, &o);
 
     if (status)
         return status;
@@ -144,14 +143,16 @@ sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t
 
 static void embedding(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    give(out, sherd_embedding(self->parameter[0].tensor, argument(self, in)));
+    sherd__layer_give(out,
+                      sherd_embedding(self->parameter[0].tensor, sherd__layer_argument(self, in)));
 }
 
 sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int64_t entries,
                                     int64_t width, const sherd_layer_options *options)
 {
-    const sherd_layer_options o = with_defaults(options);
-    sherd_status status = check(out, world, "sherd_embedding_create", entries, width, &o);
+    const sherd_layer_options o = sherd__layer_options_of(options);
+    sherd_status status =
+        sherd__layer_check(out, world, "sherd_embedding_create", entries, width, &o);
 
     if (status)
         return status;
@@ -164,16 +165,17 @@ sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int6
 
 static void layer_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    give(out, sherd_layer_norm(argument(self, in), self->parameter[0].tensor,
-                               self->parameter[1].tensor, epsilon));
+    sherd__layer_give(out,
+                      sherd_layer_norm(sherd__layer_argument(self, in), self->parameter[0].tensor,
+                                       self->parameter[1].tensor, epsilon));
 }
 
 sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
                                      const sherd_layer_options *options)
 {
-    const sherd_layer_options o = with_defaults(options);
+    const sherd_layer_options o = sherd__layer_options_of(options);
     sherd_tensor *weight, *bias;
-    sherd_status status = check(out, world, "sherd_layer_norm_create", width, 1, &o);
+    sherd_status status = sherd__layer_check(out, world, "sherd_layer_norm_create", width, 1, &o);
 
     if (status)
         return status;
@@ -193,8 +195,8 @@ typedef struct dropout {
 static void drop(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const dropout *d = self->options.payload;
-    sherd_tensor *x = argument(self, in);
-    give(out, self->eval ? x : sherd_dropout(x, d->p, &self->generator));
+    sherd_tensor *x = sherd__layer_argument(self, in);
+    sherd__layer_give(out, self->eval ? x : sherd_dropout(x, d->p, &self->generator));
 }
 
 static void free_dropout(void *payload)
@@ -234,7 +236,8 @@ typedef struct rms {
 static void rms_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const rms *r = self->options.payload;
-    give(out, sherd_rms_norm(argument(self, in), self->parameter[0].tensor, r->eps));
+    sherd__layer_give(
+        out, sherd_rms_norm(sherd__layer_argument(self, in), self->parameter[0].tensor, r->eps));
 }
 
 static void free_rms(void *payload)
@@ -247,9 +250,9 @@ sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64
                                    double eps, const sherd_layer_options *options)
 {
     static const char function[] = "sherd_rms_norm_create";
-    const sherd_layer_options o = with_defaults(options);
+    const sherd_layer_options o = sherd__layer_options_of(options);
     sherd_module_options of = {SHERD_MODULE_RMS_NORM, NULL, free_rms};
-    sherd_status status = check(out, world, function, width, 1, &o);
+    sherd_status status = sherd__layer_check(out, world, function, width, 1, &o);
 
     if (status)
         return status;
@@ -263,8 +266,8 @@ sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64
     *r = (rms){world, eps > 0 ? eps : o.dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON};
     of.payload = r;
     sherd_scope_begin(world);
-    status =
-        create(out, world, &of, rms_norm, sherd_constant_later(world, o.dtype, &width, 1, 1), NULL);
+    status = sherd__layer_create(out, world, &of, rms_norm,
+                                 sherd_constant_later(world, o.dtype, &width, 1, 1), NULL);
     sherd_scope_end(world);
     if (status)
         free_rms(r);

@@ -178,6 +178,14 @@ static bool compute_in_time(sherd__run *run, sherd__ops *ops)
     return good;
 }
 
+uint64_t sherd__attributes_hash(sherd__run *run)
+{
+    if (!run->hashed)
+        run->hash = sherd__hash_fields(run->call.op, run->call.attributes);
+    run->hashed = true;
+    return run->hash;
+}
+
 static void record(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -185,8 +193,7 @@ static void record(sherd__run *run)
     uint64_t needs = 0;
 
     sherd__note(op->name, run->arg, call->operands,
-                call->out[0]->layout ? sherd__hash_fields(op, call->attributes) : 0, call->out,
-                call->results);
+                call->out[0]->layout ? sherd__attributes_hash(run) : 0, call->out, call->results);
     sherd_node *node =
         op->backward ? sherd__record_node(call->world, op, run->arg, call->operands, call->out,
                                           run->visible, call->attributes, op->attributes)
@@ -227,6 +234,31 @@ static bool compose(sherd__run *run)
     return good;
 }
 
+/* What the operator says of this call. NULL, or the reason why its operands do not fit. */
+static const char *describe(sherd__run *run, bool plain)
+{
+    sherd_call *call = &run->call;
+    const sherd_op *op = call->op;
+    const char *reason = NULL;
+    bool shapes = true;
+
+    call->rule[0] = '\0';
+    call->linearity = op->linearity;
+    call->reduces = SHERD_SUM;
+    for (int j = 0; j < call->results; j++)
+        call->ndim[j] = -1;
+    if (op->describe)
+        reason = op->describe(call);
+    if (reason || op->compose)
+        return reason;
+    /* Of distributed operands an answer may be known; then nobody needs the rule. */
+    if (op->rule || call->rule[0])
+        return plain || op->describe ? sherd__compile(run) : NULL;
+    for (int j = 0; j < call->results; j++)
+        shapes &= call->ndim[j] >= 0;
+    return shapes && op->ways ? NULL : "it has neither a rule, nor ways and shapes";
+}
+
 static bool evaluate(sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op;
@@ -235,14 +267,8 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
 
     for (int i = 0; i < run->call.operands && plain; i++)
         plain = !run->call.in[i] || !run->call.in[i]->layout;
-    run->call.rule[0] = '\0';
-    run->call.linearity = op->linearity;
-    run->call.reduces = SHERD_SUM;
-    if (!reason && op->describe)
-        reason = op->describe(&run->call);
-    /* Of distributed operands an answer may be known; then nobody needs the rule. */
-    if (!reason && !op->compose && (plain || op->describe) && (op->rule || run->call.rule[0]))
-        reason = sherd__compile(run);
+    if (!reason)
+        reason = describe(run, plain);
     if (reason) {
         sherd__refuse(&run->call, SHERD_EINVAL, "%s", reason);
         return false;
@@ -297,6 +323,15 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
         if (call->in[i] && call->in[i]->layout)
             sherd__stop(call->world, (sherd_tensor *[]){t, call->in[i]}, 2);
     return NULL;
+}
+
+void sherd_call_shape(sherd_call *call, int j, int ndim, const int64_t *shape)
+{
+    if (!call || j < 0 || j >= call->results || ndim < 0 || ndim > SHERD_MAX_DIMS)
+        return;
+    call->ndim[j] = ndim;
+    if (shape && shape != call->shape[j])
+        memcpy(call->shape[j], shape, (size_t)ndim * sizeof *shape);
 }
 
 void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t offset)
@@ -381,7 +416,7 @@ bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor 
     run.call.world = NULL;
     run.call.once = 0;
     run.like = like;
-    run.scoped = run.below = run.compiled = false;
+    run.scoped = run.below = run.compiled = run.hashed = false;
     run.around = 0;
     count_results(&run);
     return hand_out(&run, results, apply(&run, operands, count));

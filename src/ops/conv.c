@@ -6,7 +6,6 @@
  */
 #include "conv.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -19,8 +18,6 @@ enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1 };
 static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE};
 static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE};
 static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1};
-
-static const char any[] = "*****"; /* dims of a rule */
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -74,8 +71,7 @@ static const char *describe_field(sherd_call *call, bool small)
         fault = w->shape[FIRST + d] != a->kernel[d]
                     ? "the kernel has another size"
                     : describe_dim(call, a, d, small, x->shape[FIRST + d]);
-    snprintf(call->rule, sizeof call->rule, "%.*s,%.*s,*%s->%.*s", x->ndim, any, x->ndim, any,
-             call->op->operand[LIKE].name ? ",..." : "", x->ndim, any);
+    sherd_call_shape(call, 0, x->ndim, NULL);
     return fault;
 }
 
@@ -98,8 +94,7 @@ static const char *describe_weight(sherd_call *call)
     call->shape[0][1] = big->shape[1] / a->groups;
     for (int d = 0; d + FIRST < big->ndim; d++)
         call->shape[0][FIRST + d] = a->kernel[d];
-    snprintf(call->rule, sizeof call->rule, "%.*s,%.*s->%.*s", big->ndim, any, big->ndim, any,
-             big->ndim, any);
+    sherd_call_shape(call, 0, big->ndim, NULL);
     return NULL;
 }
 

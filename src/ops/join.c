@@ -17,6 +17,16 @@ typedef struct one_dim {
 /* Of a list without end: groups are joined first. */
 enum { GROUP = SHERD_MAX_OPERANDS, MOST_MODELS = 6 };
 
+/* The letters of operand 0 that are in call->rule ("a*c") become a rule ("a*c->a*c"). */
+static void finish_rule(sherd_call *call)
+{
+    int n = call->in[0]->ndim;
+
+    memcpy(call->rule + n, "->", 2);
+    memcpy(call->rule + n + 2, call->rule, sherd__bytes(n));
+    call->rule[2 * n + 2] = '\0';
+}
+
 static const char *describe(sherd_call *call)
 {
     const one_dim *at = call->attributes;
@@ -33,7 +43,7 @@ static const char *describe(sherd_call *call)
             return "the result would have 2^62 elements or more";
     for (int d = 0; d < first->ndim; d++)
         call->rule[d] = d == dim ? '*' : (char)('a' + d);
-    sherd__finish_rule(call);
+    finish_rule(call);
     call->shape[0][dim] = total;
     return NULL;
 }

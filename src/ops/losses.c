@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Losses made of other operators: what each element loses, then a mean, a sum, or neither. Only the choice of a class by an
- * index has a kernel of its own; it is linear, so sharded classes give a pending sum.
+ * Losses made of other operators: what each element loses, then a mean, a sum, or neither.
  */
 #include "operator.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
-
-#include <string.h>
-
-#include "base/num.h"
 
 typedef struct loss_attributes {
     int reduction;
@@ -173,117 +168,4 @@ sherd_tensor *sherd_kl_div(sherd_tensor *log_x, sherd_tensor *target, bool log_t
 {
     return sherd_apply(&sherd__kl_div_op, (sherd_tensor *[]){log_x, target}, 2,
                        &(loss_attributes){.reduction = (int)reduction, .logarithm = log_target});
-}
-
-/* ---- of a class by its index -------------------------------------------------------------------- */
-
-/* dst[row] = x[row, target], 0 where another rank has it; or the other way round, everything else 0. */
-static void choose(size_t bytes, int64_t rows, int64_t cols, int64_t first, char *one, char *all,
-                   const int32_t *target, bool back)
-{
-    for (int64_t r = 0; r < rows; r++, one += bytes, all += (size_t)cols * bytes) {
-        int64_t at = target[r] - first;
-        bool here = at >= 0 && at < cols;
-        char *element = all + (size_t)(here ? at : 0) * bytes;
-        if (back)
-            memset(all, 0, (size_t)cols * bytes);
-        if (back && here)
-            memcpy(element, one, bytes);
-        else if (!back && here)
-            memcpy(one, element, bytes);
-        else if (!back)
-            memset(one, 0, bytes);
-    }
-}
-
-typedef struct class_attributes {
-    int64_t classes;
-} class_attributes;
-
-static const char *describe_spread(sherd_call *call)
-{
-    const class_attributes *attributes = call->attributes;
-
-    call->shape[0][call->in[0]->ndim] = attributes->classes;
-    return NULL;
-}
-
-static bool spread_class(sherd_call *call)
-{
-    const sherd_tensor *out = call->out[0];
-    int last = out->ndim - 1;
-
-    if (out->count)
-        choose(sherd_dtype_bytes(out->dtype), call->in[0]->count, out->local[last],
-               sherd_tensor_box(out).offset[last], (char *)(uintptr_t)call->from[0], call->to[0],
-               call->from[1], true);
-    return true;
-}
-
-/* The third operand is the layout of the classes alone. */
-static const sherd_op spread_class_op = {
-    .name = "sherd_nll_loss backward",
-    .operand = {{"dy", 0}, {"target", SHERD_OP_INDEX}, {"x", SHERD_OP_OPTIONAL}},
-    .result = {{"dx", 0}},
-    .field = {SHERD_FIELD(class_attributes, classes, INT64)},
-    .attributes = sizeof(class_attributes),
-    .rule = "...,...,...c->...c",
-    .describe = describe_spread,
-    .forward = spread_class};
-
-static void pick_class_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    const sherd_layout *layout = sherd_node_layout(node, 0), *like[3] = {NULL, NULL, NULL};
-    sherd_tensor *in[] = {grad_out[0], sherd_node_operand(node, 1), NULL};
-    const int64_t *shape;
-    int ndim = sherd_node_shape(node, 0, &shape);
-
-    grad_in[0] = sherd__failed(sherd__node_world(node));
-    if (layout && sherd__layout_settle(&like[2], layout) != SHERD_OK)
-        sherd__fail_diag(sherd__node_world(node), true);
-    else
-        sherd__apply_like(grad_in, &spread_class_op, in, 3, &(class_attributes){shape[ndim - 1]},
-                          like);
-}
-
-static bool pick_class(sherd_call *call)
-{
-    const sherd_tensor *x = call->in[0];
-    int last = x->ndim - 1;
-
-    if (!sherd__check_indices(call, 1, x->shape[last]))
-        return false;
-    choose(sherd_dtype_bytes(x->dtype), call->out[0]->count, x->local[last],
-           sherd_tensor_box(x).offset[last], call->to[0], (char *)(uintptr_t)call->from[0],
-           call->from[1], false);
-    return true;
-}
-
-static const sherd_op pick_class_op = {.name = "sherd_nll_loss class",
-                                       .operand = {{"x", 0}, {"target", SHERD_OP_INDEX}},
-                                       .result = {{"y", 0}},
-                                       .rule = "...c,...->...",
-                                       .linearity = SHERD_LINEAR,
-                                       .forward = pick_class,
-                                       .backward = pick_class_back,
-                                       .needs = {SHERD_NEEDS_OPERAND(1)}};
-
-static bool nll(sherd_call *call)
-{
-    sherd_tensor *picked = sherd_apply(&pick_class_op, call->in, 2, NULL);
-
-    return reduced(call, sherd_neg(picked));
-}
-
-const sherd_op sherd__nll_loss_op = {.name = "sherd_nll_loss",
-                                     .summary = "-x[target]",
-                                     .operand = {{"x", 0}, {"target", SHERD_OP_INDEX}},
-                                     .result = {{"loss", 0}},
-                                     LOSS_FIELDS,
-                                     .compose = nll};
-
-sherd_tensor *sherd_nll_loss(sherd_tensor *log_x, sherd_tensor *target,
-                             sherd_loss_reduction reduction)
-{
-    return apply_loss(&sherd__nll_loss_op, log_x, target, reduction, 0);
 }

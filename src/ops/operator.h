@@ -39,7 +39,9 @@ typedef struct sherd__run {
     bool scoped;                   /* a scope was opened for what is made on the way */
     bool below;                    /* forward is a handler's */
     bool compiled;                 /* `rule` is written */
-    int around;                    /* operands that were fetched with what is around them: */
+    bool hashed;                   /* `hash` is that of the attributes */
+    uint64_t hash;
+    int around; /* operands that were fetched with what is around them: */
     struct {
         int operand;
         sherd_box box;
@@ -55,6 +57,9 @@ const sherd_op_slot *sherd__slot(const sherd_op *op, int i);
 
 /* Write the rule of a call and the shapes of its results; NULL, or the reason why the operands do not fit. */
 const char *sherd__compile(sherd__run *run);
+
+/* The hash of the attributes, for the solver and for the ledger. */
+uint64_t sherd__attributes_hash(sherd__run *run);
 
 /* The mesh of the first distributed operand, or of the layout that stands for one; NULL: all are plain. */
 const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands);

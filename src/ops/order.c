@@ -23,12 +23,12 @@ typedef struct along {
 
 enum { ALL = -1 };
 
-/* "a*c->a*c,a*c": results alike but for the one dim. */
+/* Results are alike but for the one dim. */
 static const char *describe(sherd_call *call)
 {
     const along *at = call->attributes;
     const sherd_tensor *a = call->in[0];
-    int dim = sherd__dim_of(at->dim, a->ndim), n = a->ndim;
+    int dim = sherd__dim_of(at->dim, a->ndim);
 
     if (dim < 0)
         return sherd_call_reason(call, "no dim %d", at->dim);
@@ -37,16 +37,10 @@ static const char *describe(sherd_call *call)
                                  (long long)a->shape[dim], dim);
     if (call->results > 1 && a->shape[dim] > INT32_MAX)
         return "the dim has more indices than an i32 holds";
-    for (int d = 0; d < n; d++)
-        call->rule[d] = d == dim ? '*' : (char)('a' + d);
-    sherd__finish_rule(call);
-    if (call->results > 1) {
-        call->rule[2 * n + 2] = ',';
-        memcpy(call->rule + 2 * n + 3, call->rule, sherd__bytes(n));
-        call->rule[3 * n + 3] = '\0';
-    }
-    for (int j = 0; j < call->results; j++)
+    for (int j = 0; j < call->results; j++) {
+        sherd_call_shape(call, j, a->ndim, a->shape);
         call->shape[j][dim] = at->k == ALL ? a->shape[dim] : at->k;
+    }
     return NULL;
 }
 

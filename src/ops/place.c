@@ -80,12 +80,22 @@ static sherd_dtype dtype_of(const sherd__run *run, int j)
     return flags & SHERD_OP_STATISTIC ? sherd__statistics_dtype(run->dtype) : run->dtype;
 }
 
-/* A rank outside of the mesh has no element, also of a scalar. */
-static bool is_outside(const sherd_tensor *t)
+/* This rank's piece; a rank outside of the mesh has no element, also of a scalar. */
+static void cut_piece(sherd_tensor *view)
 {
     int64_t coordinate[SHERD_MAX_AXES];
+    sherd_box box;
 
-    return t->layout && !sherd__coordinate(t, coordinate);
+    if (view->layout && !sherd__coordinate(view, coordinate)) {
+        memset(view->local, 0, sizeof view->local);
+        view->count = 0;
+        return;
+    }
+    if (view->layout) {
+        sherd__layout_box(view->layout, coordinate, &box);
+        memcpy(view->local, box.size, sizeof view->local);
+    }
+    view->count = sherd__local_count(view, 0, view->ndim);
 }
 
 /* Operand 0 under another shape: forward says how it lies in the storage. */
@@ -106,11 +116,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     view->ndim = ndim;
     memcpy(view->shape, shape, sherd__bytes(ndim) * sizeof *shape);
     memcpy(view->local, shape, sherd__bytes(ndim) * sizeof *shape);
-    if (layout) {
-        sherd_box box = sherd_layout_box(layout, sherd_world_rank(t->world), 0);
-        memcpy(view->local, box.size, sizeof view->local);
-    }
-    view->count = is_outside(view) ? 0 : sherd__local_count(view, 0, ndim);
+    cut_piece(view);
     if (view->count > 0)
         sherd__row_major(ndim, view->local, view->stride);
     return view;
@@ -125,7 +131,9 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
         varies |= run->arg[i] ? run->arg[i]->varies : 0;
     for (int j = 0; j < call->results; j++) {
         const sherd_layout *layout = placing ? placing->result[j] : NULL;
-        int ndim = layout ? layout->spec.ndim : (int)strlen(run->rule.result[j]);
+        int ndim = layout               ? layout->spec.ndim
+                   : call->ndim[j] >= 0 ? call->ndim[j]
+                                        : (int)strlen(run->rule.result[j]);
         const int64_t *shape = layout ? layout->spec.shape : call->shape[j];
         sherd_dtype dtype = dtype_of(run, j);
         if (j >= run->visible)

@@ -26,7 +26,6 @@ static some_dims dims_from(const int *dims, int count)
     return s;
 }
 
-/* Dims that are flipped are '*', the others letters. */
 static const char *describe_flip(sherd_call *call)
 {
     const some_dims *wanted = call->attributes;
@@ -35,11 +34,7 @@ static const char *describe_flip(sherd_call *call)
 
     if (wanted->count > a->ndim || !sherd__dims_of(&flipped, wanted->dim, wanted->count, a->ndim))
         return "the dims are not different ones of a";
-    for (int d = 0; d < a->ndim; d++) {
-        call->rule[d] = flipped >> d & 1 ? '*' : (char)('a' + d);
-        call->shape[0][d] = a->shape[d];
-    }
-    sherd__finish_rule(call);
+    sherd_call_shape(call, 0, a->ndim, a->shape);
     return NULL;
 }
 
@@ -162,13 +157,11 @@ static const char *describe_repeat(sherd_call *call)
 
     if (t->count != a->ndim)
         return sherd_call_reason(call, "%d numbers for %d dims", t->count, a->ndim);
-    for (int d = 0; d < a->ndim; d++) {
+    for (int d = 0; d < a->ndim; d++)
         if (t->time[d] < 0 || !sherd__mul(n, t->time[d], &n) ||
             !sherd__mul(a->shape[d], t->time[d], &call->shape[0][d]))
             return sherd_call_reason(call, "dim %d %lld times", d, (long long)t->time[d]);
-        call->rule[d] = t->time[d] == 1 ? (char)('a' + d) : '*';
-    }
-    sherd__finish_rule(call);
+    sherd_call_shape(call, 0, a->ndim, NULL);
     return NULL;
 }
 

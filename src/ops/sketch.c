@@ -181,12 +181,3 @@ bool sherd__dims_of(unsigned *bits, const int *dims, int count, int ndim)
     }
     return true;
 }
-
-void sherd__finish_rule(sherd_call *call)
-{
-    int n = call->in[0]->ndim;
-
-    memcpy(call->rule + n, "->", 2);
-    memcpy(call->rule + n + 2, call->rule, sherd__bytes(n));
-    call->rule[2 * n + 2] = '\0';
-}

@@ -65,9 +65,6 @@ sherd_tensor *sherd__embed(sherd_tensor *t, int dim, int64_t n, sherd__part part
 sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
                                  bool flat);
 
-/* In describe: the letters of operand 0 that are in call->rule ("a*c") become a rule ("a*c->a*c"). */
-void sherd__finish_rule(sherd_call *call);
-
 /* Dim `dim`, counted from the end if it is negative; -1: there is no such dim. */
 int sherd__dim_of(int dim, int ndim);
 

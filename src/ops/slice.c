@@ -77,9 +77,7 @@ static const char *describe_part(sherd_call *call)
     const sherd_tensor *a = call->in[0];
     int dim = sherd__dim_of(s->dim, a->ndim);
 
-    for (int d = 0; d < a->ndim; d++)
-        call->rule[d] = d == dim ? '*' : (char)('a' + d);
-    sherd__finish_rule(call);
+    sherd_call_shape(call, 0, a->ndim, a->shape);
     call->shape[0][dim] = part_of(s, a->shape[dim]).count;
     return NULL;
 }
@@ -134,9 +132,12 @@ static bool take(sherd_call *call)
     memcpy(stride, a->stride, sizeof stride);
     if (part.count > 1) /* else no stride is walked, and a step may be any number */
         stride[dim] *= part.step;
-    if (call->out[0]->count) {
+    if (call->out[0]->count)
+        offset = part.start;
+    /* Of a dim that is whole here the piece begins where the dim does. */
+    if (call->out[0]->count && a->local[dim] < a->shape[dim]) {
         int64_t first = sherd_tensor_box(call->out[0]).offset[dim];
-        offset = part.start + first * part.step - sherd_tensor_box(a).offset[dim];
+        offset += first * part.step - sherd_tensor_box(a).offset[dim];
     }
     sherd_call_view(call, 0, stride, offset * a->stride[dim]);
     return true;

@@ -74,14 +74,16 @@ static bool add_dims(sherd__fit *fit, const sherd__run *run, const sherd_layout 
     return true;
 }
 
-/* Axes that shard letters which the j-th result lacks, and which forward does not join. */
+/* Axes that shard letters which the j-th result lacks, and which forward does not join for it. */
 static unsigned summed_axes(const sherd__fit *fit, const sherd__run *run, int j)
 {
+    const sherd_op *op = run->call.op;
+    const char *joined = op->addends >> j & 1 ? NULL : op->joined;
     unsigned bits = 0;
 
     for (int i = 0; i < fit->letters; i++)
         if (!strchr(run->rule.result[j], fit->letter[i].name) &&
-            !is_among(run->call.op->joined, fit->letter[i].name))
+            !is_among(joined, fit->letter[i].name))
             bits |= sherd__dim_bits(&fit->letter[i].dim);
     return bits;
 }
@@ -228,12 +230,16 @@ static uint64_t hash_of(const question *q)
     if (op->describe) {
         hash = sherd__hash_word(hash, run->call.linearity);
         hash = sherd__hash_word(hash, run->call.reduces);
+    }
+    if (op->ways)
+        return hash ^ sherd__attributes_hash(q->run);
+    if (op->describe) {
         hash = sherd__hash_bytes(hash, run->rule.operand,
                                  (size_t)run->call.operands * sizeof run->rule.operand[0]);
         hash = sherd__hash_bytes(hash, run->rule.result,
                                  (size_t)run->call.results * sizeof run->rule.result[0]);
     }
-    return op->ways ? hash ^ sherd__hash_fields(op, run->call.attributes) : hash;
+    return hash;
 }
 
 static bool same_rule(const answer *a, const sherd__run *run)

@@ -9,7 +9,6 @@
  */
 #include "sketch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -352,7 +351,7 @@ static const char *describe(sherd_call *call)
 
     if (wanted->ndim < 0 || wanted->ndim > SHERD_MAX_DIMS)
         return sherd_call_reason(call, "a new shape of %d dims", wanted->ndim);
-    snprintf(call->rule, sizeof call->rule, "...->%.*s", wanted->ndim, "********");
+    sherd_call_shape(call, 0, wanted->ndim, NULL);
     return complete(call, wanted);
 }
 

@@ -112,17 +112,25 @@ sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
     return status;
 }
 
+/* A parameter or buffer; NULL if there is none. */
+static sherd__named_tensor *find(sherd_module *module, const char *name)
+{
+    int parameter = sherd__find_parameter(module, name), buffer = sherd__find_buffer(module, name);
+
+    return parameter >= 0 ? &module->parameter[parameter]
+           : buffer >= 0  ? &module->buffer[buffer]
+                          : NULL;
+}
+
 sherd_status sherd__place(sherd_module *module, const char *name, const sherd_mesh *mesh, int axis,
                           sherd_placement placement, int64_t granule)
 {
-    int i = sherd__find_parameter(module, name);
+    sherd__named_tensor *p = find(module, name);
     const sherd_layout *layout;
-    sherd__named_tensor *p;
     sherd_status status;
 
-    if (i < 0)
+    if (!p)
         return SHERD_OK;
-    p = &module->parameter[i];
     if (p->placed)
         return refuse(module, p, "has been placed by a style before");
     status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
@@ -145,7 +153,8 @@ sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
     const sherd__argument need[] = {
         {"module", module}, {"name", name}, {"mesh", mesh}, {NULL, NULL}};
     sherd_world *world = module ? module->world : mesh ? sherd__space_world(mesh->space) : NULL;
-    const sherd_tensor *t = sherd_module_parameter(module, name);
+    const sherd__named_tensor *named = module ? find(module, name) : NULL;
+    const sherd_tensor *t = named ? named->tensor : NULL;
     const char *fault = NULL;
 
     if (sherd__require(sherd__world_diag(world), function, need))
@@ -157,7 +166,7 @@ sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
     else if (axis < 0 || axis >= mesh->axes)
         fault = "the mesh has no such axis";
     else if (!t)
-        fault = "there is no parameter of this name";
+        fault = "there is no parameter or buffer of this name";
     else if (placement.kind != SHERD_REPLICATE && placement.kind != SHERD_SHARD)
         fault = "a parameter is replicated or sharded";
     else if (placement.kind == SHERD_SHARD && (placement.dim < 0 || placement.dim >= t->ndim))

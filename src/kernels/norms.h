@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels of norms over x[batch,channels,inner], one table per dtype. A row is what shares its coefficients: a channel of one
+ * item, or of all items. Numbers of rows, [rows], are f64 whatever the dtype, and so is all arithmetic; each element is
+ * rounded once, when it is stored. As all kernels they allocate nothing, keep nothing and cannot fail.
+ */
+#ifndef SHERD__NORMS_H
+#define SHERD__NORMS_H
+
+#include "kernels.h"
+
+typedef struct sherd__norming {
+    int64_t batch, channels, inner;
+    bool whole; /* a row is a channel of all items, rows = channels; else rows = batch * channels */
+} sherd__norming;
+
+typedef struct sherd__norm_kernels {
+    /* sum[rows] += sum of x, or of (x - mean)^2 where there is a mean[rows] (else NULL) */
+    void (*add_up)(const sherd__norming *n, double *sum, const void *x, const double *mean);
+    /* sum[rows] += sum of dy, by_x[rows] += sum of dy (x - mean) */
+    void (*add_products)(const sherd__norming *n, double *sum, double *by_x, const void *dy,
+                         const void *x, const double *mean);
+    /* y = (x - mean) scale + shift */
+    void (*spread)(const sherd__norming *n, void *y, const void *x, const double *mean,
+                   const double *scale, const double *shift);
+    /* dx = dy scale - shift - (x - mean) slope; shift and slope may be NULL: both are zeroes */
+    void (*gradient)(const sherd__norming *n, void *dx, const void *dy, const void *x,
+                     const double *mean, const double *scale, const double *shift,
+                     const double *slope);
+} sherd__norm_kernels;
+
+/* NULL of a dtype that does not compute. */
+const sherd__norm_kernels *sherd__norm_kernels_of(sherd_dtype dtype);
+
+#endif

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Norms of x[batch,channels,dims...] over sets: a channel of the whole batch, or a group's channels of one item. Each rank
+ * takes the moments of what it holds of a set in two passes (mean first, then squares of what is left); ranks that share
+ * sets exchange these three numbers of each, and join them by Chan's formula in the order of shards, so that all have the
+ * same bits. x never travels, however it is sharded: on items, on channels (also through a group), on other dims. The
+ * same for the two sums of backward. Costs two passes over x and one to write; three with x and dy for backward.
+ */
+#include "norms.h"
+#include "sets.h"
+#include "sherd/ops_layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+#include "kernels/norms.h"
+
+enum { X, WEIGHT, BIAS, GIVEN_MEAN, GIVEN_VAR };
+enum { Y, MEAN, VAR };
+
+static const sherd__norm_attributes *attributes_of(const sherd_call *call)
+{
+    return call->attributes;
+}
+
+/* For lack of memory NULL, raised; else zeroes. */
+static double *room(sherd_call *call, int64_t n)
+{
+    int64_t bytes = sherd__max(n, 1) * (int64_t)sizeof(double);
+    double *numbers = sherd_call_scratch(call, bytes);
+
+    if (numbers)
+        memset(numbers, 0, (size_t)bytes);
+    return numbers;
+}
+
+/* ---- moments ---------------------------------------------------------------------------------- */
+
+enum { COUNT, CENTRE, SQUARES, MOMENTS };
+
+/* Chan's formula. What has no elements has no mean. */
+static void join_moments(double *to, const double *from)
+{
+    double n = to[COUNT] + from[COUNT], apart = from[CENTRE] - to[CENTRE];
+
+    if (from[COUNT] == 0)
+        return;
+    to[CENTRE] += to[COUNT] == 0 ? from[CENTRE] : apart * (from[COUNT] / n);
+    to[SQUARES] += from[SQUARES];
+    if (to[COUNT] != 0)
+        to[SQUARES] += apart * apart * (to[COUNT] * (from[COUNT] / n));
+    to[COUNT] = n;
+}
+
+/* Elements here of each set. */
+static void count_elements(const sherd__sets *p, double *moments)
+{
+    double each = (double)p->n.inner * (p->n.whole ? (double)p->n.batch : 1);
+
+    for (int64_t i = 0; i < p->items; i++)
+        for (int64_t s = 0; s < p->slots; s++, moments += MOMENTS) {
+            int64_t lo, end = sherd__slot_end(p, s, &lo);
+            moments[COUNT] = each * (double)(end - lo);
+        }
+}
+
+/* Mean and variance of all sets, for each row. A set without elements has zeroes. False: failed. */
+static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, double *var)
+{
+    double *moments = room(call, p->sets * MOMENTS), *sum = room(call, p->rows);
+    const void *x = call->from[X];
+
+    if (!moments || !sum)
+        return false;
+    count_elements(p, moments);
+    sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, NULL);
+    sherd__sets_add(p, moments + CENTRE, MOMENTS, sum, NULL);
+    for (int64_t i = 0; i < p->sets; i++)
+        moments[i * MOMENTS + CENTRE] /= fmax(moments[i * MOMENTS + COUNT], 1);
+    sherd__sets_give(p, mean, moments + CENTRE, MOMENTS);
+    memset(sum, 0, (size_t)p->rows * sizeof *sum);
+    sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, mean);
+    sherd__sets_add(p, moments + SQUARES, MOMENTS, sum, NULL);
+    if (!sherd__sets_exchange(call, p, moments, MOMENTS, join_moments))
+        return false;
+    for (int64_t i = 0; i < p->sets; i++)
+        moments[i * MOMENTS + SQUARES] /= fmax(moments[i * MOMENTS + COUNT], 1);
+    sherd__sets_give(p, mean, moments + CENTRE, MOMENTS);
+    sherd__sets_give(p, var, moments + SQUARES, MOMENTS);
+    return true;
+}
+
+/* ---- coefficients ----------------------------------------------------------------------------- */
+
+/* `n` numbers of an operand as f64; `value` in all where there is none. NULL: failed. */
+static double *read(sherd_call *call, int operand, int64_t n, double value)
+{
+    const sherd_tensor *t = call->in[operand];
+    double *numbers = room(call, n);
+
+    if (numbers && t)
+        sherd__cast(SHERD_F64, t->dtype, n, numbers, call->from[operand]);
+    for (int64_t i = 0; numbers && !t && i < n; i++)
+        numbers[i] = value;
+    return numbers;
+}
+
+static void write(sherd_call *call, int result, int64_t n, const double *numbers)
+{
+    if (call->to[result])
+        sherd__cast(call->out[result]->dtype, SHERD_F64, n, call->to[result], numbers);
+}
+
+static double reciprocal_deviation(const sherd_call *call, double var)
+{
+    return 1 / sqrt(var + attributes_of(call)->eps);
+}
+
+/* ---- backward --------------------------------------------------------------------------------- */
+
+enum { G_DY, G_X, G_MEAN, G_VAR, G_WEIGHT, G_OPERANDS };
+enum { G_DX, G_DWEIGHT, G_DBIAS };
+enum { BY_ONE, BY_X, SUMS };
+
+static void join_sums(double *to, const double *from)
+{
+    to[BY_ONE] += from[BY_ONE];
+    to[BY_X] += from[BY_X];
+}
+
+/* What this rank adds to the gradients of weight and bias. False: failed. */
+static bool write_parameters(sherd_call *call, const sherd__sets *p, const double *sum,
+                             const double *by_x, const double *var)
+{
+    double *weight = room(call, p->n.channels), *bias = room(call, p->n.channels);
+
+    if (!weight || !bias)
+        return false;
+    for (int64_t r = 0; r < p->rows; r++) {
+        weight[r % p->n.channels] += by_x[r] * reciprocal_deviation(call, var[r]);
+        bias[r % p->n.channels] += sum[r];
+    }
+    write(call, G_DWEIGHT, p->n.channels, weight);
+    write(call, G_DBIAS, p->n.channels, bias);
+    return true;
+}
+
+/*
+ * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n elements of a set; the
+ * coefficients of each row. False: failed.
+ */
+static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, double *by_x,
+                        const double *weight, const double *var)
+{
+    double n = sherd__norm_together(call->in[G_X], attributes_of(call)->groups);
+    double *sums = room(call, p->sets * SUMS);
+
+    if (!sums)
+        return false;
+    sherd__sets_add(p, sums + BY_ONE, SUMS, sum, weight);
+    sherd__sets_add(p, sums + BY_X, SUMS, by_x, weight);
+    if (!sherd__sets_exchange(call, p, sums, SUMS, join_sums))
+        return false;
+    sherd__sets_give(p, sum, sums + BY_ONE, SUMS);
+    sherd__sets_give(p, by_x, sums + BY_X, SUMS);
+    for (int64_t r = 0; r < p->rows; r++) {
+        double inverse = reciprocal_deviation(call, var[r]);
+        sum[r] *= inverse / n;
+        by_x[r] *= inverse * inverse * inverse / n;
+    }
+    return true;
+}
+
+static bool differentiate(sherd_call *call, bool fixed)
+{
+    const sherd__sets p = sherd__sets_of(call->in[G_X], attributes_of(call)->groups);
+    double *mean = read(call, G_MEAN, p.rows, 0), *var = read(call, G_VAR, p.rows, 0);
+    double *weight = read(call, G_WEIGHT, p.n.channels, 1);
+    double *sum = room(call, p.rows), *by_x = room(call, p.rows), *scale = room(call, p.rows);
+
+    if (!mean || !var || !weight || !sum || !by_x || !scale)
+        return false;
+    sherd__norm_kernels_of(call->in[X]->dtype)
+        ->add_products(&p.n, sum, by_x, call->from[G_DY], call->from[G_X], mean);
+    if (!write_parameters(call, &p, sum, by_x, var) ||
+        (!fixed && !find_slopes(call, &p, sum, by_x, weight, var)))
+        return false;
+    for (int64_t r = 0; r < p.rows; r++)
+        scale[r] = weight[r % p.n.channels] * reciprocal_deviation(call, var[r]);
+    sherd__norm_kernels_of(call->in[X]->dtype)
+        ->gradient(&p.n, call->to[G_DX], call->from[G_DY], call->from[G_X], mean, scale,
+                   fixed ? NULL : sum, fixed ? NULL : by_x);
+    return true;
+}
+
+static bool norm_grad(sherd_call *call)
+{
+    return differentiate(call, false);
+}
+
+static bool fixed_grad(sherd_call *call)
+{
+    return differentiate(call, true);
+}
+
+static const char letters[] = "abcdefgh";
+
+/* Of the moments. */
+static const char *moments_label(const sherd_call *call)
+{
+    return attributes_of(call)->groups ? "ab" : "b";
+}
+
+static const char *describe_grad(sherd_call *call)
+{
+    const char *m = moments_label(call);
+    int ndim = call->in[G_X]->ndim;
+
+    snprintf(call->rule, sizeof call->rule, "%.*s,%.*s,%s,%s,b->%.*s,b,b", ndim, letters, ndim,
+             letters, m, m, ndim, letters);
+    return NULL;
+}
+
+#define NORM_ATTRIBUTES                                            \
+    .field = {SHERD_FIELD(sherd__norm_attributes, eps, DOUBLE),    \
+              SHERD_FIELD(sherd__norm_attributes, groups, INT64)}, \
+    .attributes = sizeof(sherd__norm_attributes)
+
+#define NORM_GRADIENT(name_, joined_, forward_)                                                    \
+    {                                                                                              \
+        .name = name_,                                                                             \
+        .operand = {{"dy", 0},                                                                     \
+                    {"x", 0},                                                                      \
+                    {"mean", SHERD_OP_ANY},                                                        \
+                    {"variance", SHERD_OP_ANY},                                                    \
+                    {"weight", SHERD_OP_OPTIONAL}},                                                \
+        .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}}, NORM_ATTRIBUTES, .joined = joined_,   \
+        .addends = 1u << G_DWEIGHT | 1u << G_DBIAS, .describe = describe_grad, .forward = forward_ \
+    }
+
+/* Letters over which sets reach: items and what is behind channels. */
+#define OF_BATCH "acdefgh"
+#define OF_ITEM  "cdefgh"
+
+static const sherd_op batch_grad_op =
+    NORM_GRADIENT("sherd_batch_norm backward", OF_BATCH, norm_grad);
+static const sherd_op group_grad_op =
+    NORM_GRADIENT("sherd_group_norm backward", OF_ITEM, norm_grad);
+static const sherd_op fixed_grad_op =
+    NORM_GRADIENT("sherd_batch_norm backward, fixed", NULL, fixed_grad);
+
+static void go_back(const sherd_op *op, sherd_node *node, sherd_tensor *dy, sherd_tensor **grad_in)
+{
+    sherd_tensor *in[G_OPERANDS] = {dy, sherd_node_operand(node, X), sherd_node_result(node, MEAN),
+                                    sherd_node_result(node, VAR), sherd_node_operand(node, WEIGHT)};
+    sherd_tensor *grad[SHERD_MAX_RESULTS];
+
+    sherd_apply_all(grad, op, in, G_OPERANDS, sherd_node_attributes(node));
+    for (int i = X; i <= BIAS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+static void batch_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    go_back(&batch_grad_op, node, grad_out[Y], grad_in);
+}
+
+static void group_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    go_back(&group_grad_op, node, grad_out[Y], grad_in);
+}
+
+static void fixed_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    go_back(&fixed_grad_op, node, grad_out[Y], grad_in);
+}
+
+/* ---- forward ---------------------------------------------------------------------------------- */
+
+/* From the moments of each row, which are also written. False: failed. */
+static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean, double *var)
+{
+    double *weight = read(call, WEIGHT, p->n.channels, 1),
+           *bias = read(call, BIAS, p->n.channels, 0);
+    double *scale = room(call, p->rows), *shift = room(call, p->rows);
+
+    if (!weight || !bias || !scale || !shift)
+        return false;
+    write(call, MEAN, p->rows, mean);
+    write(call, VAR, p->rows, var);
+    for (int64_t r = 0; r < p->rows; r++) {
+        scale[r] = weight[r % p->n.channels] * reciprocal_deviation(call, var[r]);
+        shift[r] = bias[r % p->n.channels];
+    }
+    sherd__norm_kernels_of(call->in[X]->dtype)
+        ->spread(&p->n, call->to[Y], call->from[X], mean, scale, shift);
+    return true;
+}
+
+static bool norm(sherd_call *call)
+{
+    const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
+    double *mean = room(call, p.rows), *var = room(call, p.rows);
+
+    return mean && var && find_moments(call, &p, mean, var) && normalise(call, &p, mean, var);
+}
+
+static bool fixed_norm(sherd_call *call)
+{
+    const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
+    double *mean = read(call, GIVEN_MEAN, p.rows, 0), *var = read(call, GIVEN_VAR, p.rows, 0);
+
+    return mean && var && normalise(call, &p, mean, var);
+}
+
+double sherd__norm_together(const sherd_tensor *x, int64_t groups)
+{
+    double n = groups ? (double)(x->shape[1] / groups) : (double)x->shape[0];
+
+    for (int d = 2; d < x->ndim; d++)
+        n *= (double)x->shape[d];
+    return n;
+}
+
+static const char *describe(sherd_call *call)
+{
+    const sherd__norm_attributes *attributes = call->attributes;
+    const sherd_tensor *x = call->in[X];
+    const char *m = moments_label(call);
+
+    if (x->ndim < 2)
+        return "x must have a dim of items and one of channels";
+    if (!(attributes->eps >= 0))
+        return sherd_call_reason(call, "eps is %g, and must not be negative", attributes->eps);
+    if (attributes->groups < 0 || (attributes->groups && x->shape[1] % attributes->groups))
+        return sherd_call_reason(call, "%lld channels are not %lld equal groups",
+                                 (long long)x->shape[1], (long long)attributes->groups);
+    if (call->op == &sherd__group_norm_op && x->shape[0] == 1 &&
+        sherd__norm_together(x, attributes->groups) == 1)
+        return "a group has one element, of one item: nothing would be left of it";
+    snprintf(call->rule, sizeof call->rule, "%.*s,b,b%s->%.*s,%s,%s", x->ndim, letters,
+             call->operands > GIVEN_MEAN ? ",b,b" : "", x->ndim, letters, m, m);
+    return NULL;
+}
+
+#define NORM_NEEDS                                                                     \
+    (SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(WEIGHT) | SHERD_NEEDS_RESULT(MEAN) | \
+     SHERD_NEEDS_RESULT(VAR))
+#define NORM(name_, joined_, backward_, moments_)                                    \
+    .name = name_, .result = {{"y", 0}, {"mean", moments_}, {"variance", moments_}}, \
+    NORM_ATTRIBUTES, .joined = joined_, .describe = describe, .backward = backward_, \
+    .needs = {NORM_NEEDS, NORM_NEEDS, NORM_NEEDS}
+#define NORM_OPERANDS                        \
+    {"x", 0}, {"weight", SHERD_OP_OPTIONAL}, \
+    {                                        \
+        "bias", SHERD_OP_OPTIONAL            \
+    }
+
+enum { STATISTIC = SHERD_OP_STATISTIC, HIDDEN = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
+
+const sherd_op sherd__group_norm_op = {
+    NORM("sherd_group_norm", OF_ITEM, group_back, HIDDEN),
+    .summary = "(x - mean) / sqrt(var + eps) * weight + bias over groups of channels of each item",
+    .layouts = "x stays; ranks that share a group exchange three numbers of it",
+    .operand = {NORM_OPERANDS}, .forward = norm};
+
+const sherd_op sherd__batch_moments_op = {
+    NORM("sherd_batch_norm of a batch", OF_BATCH, batch_back, STATISTIC),
+    .operand = {NORM_OPERANDS}, .forward = norm};
+
+const sherd_op sherd__instance_moments_op = {
+    NORM("sherd_instance_norm of items", OF_ITEM, group_back, STATISTIC),
+    .operand = {NORM_OPERANDS}, .forward = norm};
+
+const sherd_op sherd__fixed_norm_op = {
+    NORM("sherd_batch_norm of given moments", OF_BATCH, fixed_back, HIDDEN),
+    .operand = {NORM_OPERANDS, {"mean", SHERD_OP_ANY}, {"variance", SHERD_OP_ANY}},
+    .forward = fixed_norm};
+
+sherd_tensor *sherd_group_norm(sherd_tensor *x, int64_t groups, sherd_tensor *weight,
+                               sherd_tensor *bias, double eps)
+{
+    return sherd_apply(&sherd__group_norm_op, (sherd_tensor *[]){x, weight, bias}, 3,
+                       &(sherd__norm_attributes){eps, groups > 0 ? groups : -1});
+}

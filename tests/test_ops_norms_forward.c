@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_ops_forward.c for norms over items and channels. */
+#define OTHER_CASES "ops_cases_norms.h"
+#include "test_ops_forward.c"
