@@ -211,6 +211,32 @@ static void and_so_beside_styles(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- a leaf that some ranks hold all of ------------------------------------------------------ */
+
+/* A move leaves the whole leaf where it was on rank 0, and nothing on the others: they run the module again all the same. */
+static void a_piece_may_be_all_of_a_leaf(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_style rows = sherd_prepare_input();
+    rows.desired = sherd_shard(0);
+    const sherd_parallel_entry plan[] = {{"", rows}, {"net2", sherd_rowwise()}};
+
+    for (int part = 0; part < 3; part++) {
+        sherd_module *plain = mlp(world, SHERD_F64, 5, 7, 6), *m = mlp(world, SHERD_F64, 5, 7, 6);
+        sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(1, 5), 3, 1, 0);
+        sherd_tensor *target = wave(world, SHERD_F64, 2, SHAPE(1, 6), 5, 1, 0);
+        baseline e = {0};
+        CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, LEN(plan)));
+        sherd_module_checkpoint(part < 2 ? sherd_module_child(m, part) : m, true);
+        expect(&e, plain, sherd_require_grad(x, true), target);
+        compare(&e, m, sherd_require_grad(spread(x, mesh, "R"), true), target, 1e-12);
+        forget_baseline(&e);
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
 {
     static _Thread_local block_size size = {HEADS, HEAD, 0.1};
@@ -246,6 +272,7 @@ static const check_test tests[] = {
     {TEST(a_grid_gives_the_same_bits), {4}},
     {TEST(sharded_parameters_are_gathered_again), {1, 2, 3}},
     {TEST(and_so_beside_styles), {4}},
+    {TEST(a_piece_may_be_all_of_a_leaf), {1, 2, 3}},
     {TEST(an_alarm_in_the_middle_ends_everywhere), {1, 2, 4}},
 };
 CHECK_MAIN(tests)
