@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <sherd.h>
 
+#include "gpt.h"
 #include "model.h"
 #include "timing.h"
 #include "train.h"
@@ -34,12 +34,6 @@ typedef struct job {
     int way;
     result *result;
 } job;
-
-static double median(double *values, int n)
-{
-    sort_times(values, n);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 /* The model is sharded here and not by the example's option, for the sake of the third way. */
 static sherd_status shard(trainer *t, int way)
@@ -138,48 +132,28 @@ static int all_rounds(job *j)
     return 0;
 }
 
-/* The example's options, on top of the benchmark size. */
-static bool read_options(gpt_options *out, int argc, char **argv, char *error)
-{
-    static char *const size[] = {"shard",   "--layers", "6",         "--dim",    "256",
-                                 "--heads", "8",        "--context", "256",      "--batch",
-                                 "8",       "--steps",  "6",         "--sample", "0"};
-    enum { SIZE = sizeof size / sizeof size[0] };
-    char **all = malloc((SIZE + (size_t)argc) * sizeof *all);
-    bool good;
-
-    if (!all)
-        return false;
-    memcpy(all, size, sizeof size);
-    memcpy(all + SIZE, argv + 1, (size_t)argc * sizeof *all); /* the NULL at the end too */
-    good = options_parse(out, SIZE + argc - 1, all, error);
-    free(all);
-    if (good && out->dp == 0) {
-        out->dp = out->ranks ? out->ranks : 2;
-        out->tp = 1;
-    }
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    char error[LINE_BYTES] = "out of memory";
-    size_t shared = WAYS * sizeof(result);
+    char error[LINE_BYTES];
     int failed;
     job j;
 
-    if (!read_options(&j.options, argc, argv, error) || !text_load(&j.text, &j.options, error)) {
+    if (!read_options(&j.options, "6", argc, argv, error) ||
+        !text_load(&j.text, &j.options, error)) {
         fprintf(stderr, "shard: %s\n", error);
         return 2;
     }
-    j.result = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (j.result == MAP_FAILED)
+    if (j.options.dp == 0) {
+        j.options.dp = j.options.ranks ? j.options.ranks : 2;
+        j.options.tp = 1;
+    }
+    j.result = shared_memory(WAYS * sizeof(result));
+    if (!j.result)
         return 1;
     printf("%lld layers, dim %lld, context %lld, batch %lld, mesh dp=%lld,tp=%lld\n",
            (long long)j.options.layers, (long long)j.options.dim, (long long)j.options.context,
            (long long)j.options.batch, (long long)j.options.dp, (long long)j.options.tp);
     failed = all_rounds(&j);
-    munmap(j.result, shared);
     text_free(&j.text);
     return failed;
 }

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <sherd.h>
 
+#include "gpt.h"
 #include "train.h"
 #include "world/world.h"
 #include "timing.h"
@@ -275,12 +275,6 @@ typedef struct job {
     double *peaks; /* [SHERD_MAX_RANKS], shared */
 } job;
 
-static double median(double *values, int n)
-{
-    sort_times(values, n);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 static void start_watch(sherd_world *world)
 {
     memset(watch.seconds, 0, sizeof watch.seconds);
@@ -468,38 +462,19 @@ static int all_rounds(job *j, int ranks)
     return 0;
 }
 
-/* The example's options, on top of the benchmark size; --steps is a round's, -n the ranks. */
-static bool read_options(gpt_options *out, int argc, char **argv, char *error)
-{
-    static char *const size[] = {"step",    "--layers", "6",         "--dim",    "256",
-                                 "--heads", "8",        "--context", "256",      "--batch",
-                                 "8",       "--steps",  "6",         "--sample", "0"};
-    enum { SIZE = sizeof size / sizeof size[0] };
-    char **all = malloc((SIZE + (size_t)argc) * sizeof *all);
-    bool good;
-
-    if (!all)
-        return false;
-    memcpy(all, size, sizeof size);
-    memcpy(all + SIZE, argv + 1, (size_t)argc * sizeof *all); /* the NULL at the end too */
-    good = options_parse(out, SIZE + argc - 1, all, error);
-    free(all);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    char error[LINE_BYTES] = "out of memory";
-    size_t shared = sizeof(result) + SHERD_MAX_RANKS * sizeof(double);
+    char error[LINE_BYTES];
     int ranks, failed;
     job j;
 
-    if (!read_options(&j.options, argc, argv, error) || !text_load(&j.text, &j.options, error)) {
+    if (!read_options(&j.options, "6", argc, argv, error) ||
+        !text_load(&j.text, &j.options, error)) {
         fprintf(stderr, "step: %s\n", error);
         return 2;
     }
-    j.result = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (j.result == MAP_FAILED)
+    j.result = shared_memory(sizeof(result) + SHERD_MAX_RANKS * sizeof(double));
+    if (!j.result)
         return 1;
     j.peaks = (double *)(j.result + 1);
     ranks = j.options.ranks ? (int)j.options.ranks : 2;
@@ -508,7 +483,6 @@ int main(int argc, char **argv)
            (long long)j.options.context, (long long)j.options.batch,
            1e-9 * model_flops(&j.options));
     failed = all_rounds(&j, ranks);
-    munmap(j.result, shared);
     text_free(&j.text);
     return failed;
 }
