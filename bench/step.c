@@ -5,7 +5,8 @@
  * Rounds of both are interleaved, because cores of a virtual machine change their places while a benchmark runs: the ratio
  * of a round means something, a time from another minute does not. The split comes from the kernel table of the rank's
  * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is in no kernel and in no
- * call is the rest: copies, the tape, layouts, the allocator, and the batch.
+ * call is the rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's own times of
+ * operators (sherd_op_times): those of GEMM and attention, and what is outside of them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sherd.h>
 
 #include "gpt.h"
+#include "op_table.h"
 #include "train.h"
 #include "world/world.h"
 #include "timing.h"
@@ -265,6 +267,7 @@ typedef struct result {
     double flops; /* of GEMM, one rank */
     sherd_info info;
     double peak; /* of all ranks at once */
+    op_table operators;
     bool good;
 } result;
 
@@ -279,6 +282,7 @@ static void start_watch(sherd_world *world)
 {
     memset(watch.seconds, 0, sizeof watch.seconds);
     watch.flops = 0;
+    sherd_op_times(world, true);
     sherd_comm_reset(world);
 }
 
@@ -293,6 +297,7 @@ static void take_watch(result *r, sherd_world *world, double *seconds, int steps
     for (int i = 0; i < PARTS; i++)
         r->part[i] = watch.seconds[i] / steps;
     r->flops = watch.flops / steps;
+    r->operators = op_table_take(world, steps);
 }
 
 static int body(sherd_world *world, void *payload)
@@ -456,6 +461,8 @@ static int all_rounds(job *j, int ranks)
     printf("\n%d ranks train %.2f times as fast as 1 (median of %d rounds)\n", ranks, ratio[middle],
            ROUNDS);
     print_split(&one[middle], &many[middle], ranks);
+    op_table_print(&one[middle].operators, one[middle].mean, &many[middle].operators,
+                   many[middle].mean, ranks);
     printf("\n");
     print_rates("1 rank", &one[middle], 1, &j->options);
     print_rates("ranks", &many[middle], ranks, &j->options);
