@@ -2,15 +2,17 @@
 /*
  * What sharded parameters cost and save: the step of the GPT example with plain data parallelism, with sharded
  * parameters, and with those but nothing begun ahead. Rounds of all three are interleaved; the middle one of each is
- * printed, with the bytes of the fullest rank. Usage: shard [the example's options], for instance -n 2 --mesh dp=2.
+ * printed, with the bytes of the fullest rank: of parameters and optimizer, of gradients, and at most. Losses must be those of plain
+ * data parallelism to 1e-5. Usage: shard [the example's options], for instance -n 2 --mesh dp=2.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <sherd.h>
 
+#include "gpt.h"
 #include "model.h"
 #include "timing.h"
 #include "train.h"
@@ -23,7 +25,8 @@ static const char *const way_name[WAYS] = {"plain data parallel", "sharded param
 /* Of rank 0 (time) or the fullest rank (bytes); in memory that the ranks share with this process. */
 typedef struct result {
     double step; /* median */
-    int64_t rest_bytes[SHERD_MAX_RANKS], peak_bytes[SHERD_MAX_RANKS];
+    int64_t rest_bytes[SHERD_MAX_RANKS], grad_bytes[SHERD_MAX_RANKS], peak_bytes[SHERD_MAX_RANKS];
+    double loss;     /* of the last step */
     double received; /* bytes a step, rank 0 */
     bool good;
 } result;
@@ -34,12 +37,6 @@ typedef struct job {
     int way;
     result *result;
 } job;
-
-static double median(double *values, int n)
-{
-    sort_times(values, n);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 /* The model is sharded here and not by the example's option, for the sake of the third way. */
 static sherd_status shard(trainer *t, int way)
@@ -54,6 +51,18 @@ static sherd_status shard(trainer *t, int way)
     t->optimizer = NULL;
     status = sherd_fully_shard(t->model, t->mesh, "dp", &options);
     return status ? status : agree(t->world, sherd_adamw_create(&t->optimizer, t->model, &adamw));
+}
+
+/* What gradients take between backward and the update. */
+static int64_t bytes_of_gradients(trainer *t, int step)
+{
+    int64_t before = sherd_world_memory(t->world).live_bytes, bytes;
+    step_figures unused;
+
+    train_gradients(t, step, &unused);
+    bytes = sherd_world_memory(t->world).live_bytes - before;
+    sherd_optimizer_clear(t->optimizer);
+    return bytes;
 }
 
 static int body(sherd_world *world, void *payload)
@@ -86,8 +95,11 @@ static int body(sherd_world *world, void *payload)
         for (int i = 0; i < sherd_comm_count(world); i++)
             r->received += (double)sherd_comm_get(world, i).bytes_received / steps;
         r->step = median(seconds, steps);
+        r->loss = one.loss;
         r->good = true;
     }
+    if (!status)
+        r->grad_bytes[rank] = bytes_of_gradients(&t, WARM + steps);
     trainer_destroy(&t);
     free(seconds);
     return status != SHERD_OK;
@@ -118,6 +130,16 @@ static double most(const int64_t *bytes)
     return (double)top / (1 << 20);
 }
 
+static bool losses_differ(const result *r)
+{
+    for (int w = 1; w < WAYS; w++)
+        if (!(fabs(r[w].loss - r[0].loss) <= 1e-5 * r[0].loss)) {
+            printf("%s: the loss differs\n", way_name[w]);
+            return true;
+        }
+    return false;
+}
+
 static int all_rounds(job *j)
 {
     double step[WAYS][ROUNDS], ratio[WAYS][ROUNDS];
@@ -128,58 +150,38 @@ static int all_rounds(job *j)
                 return 1;
             ratio[w][i] = step[w][i] / step[0][i];
         }
-    printf("%-24s %9s %9s %12s %12s %12s\n", "", "ms a step", "to plain", "at rest, MiB",
-           "peak, MiB", "MiB received");
+    printf("%-24s %9s %9s %9s %10s %9s %12s %12s\n", "MiB of the fullest rank", "ms a step",
+           "to plain", "at rest", "gradients", "peak", "MiB received", "last loss");
     for (int w = 0; w < WAYS; w++)
-        printf("%-24s %9.1f %8.2fx %12.1f %12.1f %12.1f\n", way_name[w],
+        printf("%-24s %9.1f %8.2fx %9.2f %10.2f %9.2f %12.2f %12.7f\n", way_name[w],
                1e3 * median(step[w], ROUNDS), median(ratio[w], ROUNDS),
-               most(j->result[w].rest_bytes), most(j->result[w].peak_bytes),
-               j->result[w].received / (1 << 20));
-    return 0;
-}
-
-/* The example's options, on top of the benchmark size. */
-static bool read_options(gpt_options *out, int argc, char **argv, char *error)
-{
-    static char *const size[] = {"shard",   "--layers", "6",         "--dim",    "256",
-                                 "--heads", "8",        "--context", "256",      "--batch",
-                                 "8",       "--steps",  "6",         "--sample", "0"};
-    enum { SIZE = sizeof size / sizeof size[0] };
-    char **all = malloc((SIZE + (size_t)argc) * sizeof *all);
-    bool good;
-
-    if (!all)
-        return false;
-    memcpy(all, size, sizeof size);
-    memcpy(all + SIZE, argv + 1, (size_t)argc * sizeof *all); /* the NULL at the end too */
-    good = options_parse(out, SIZE + argc - 1, all, error);
-    free(all);
-    if (good && out->dp == 0) {
-        out->dp = out->ranks ? out->ranks : 2;
-        out->tp = 1;
-    }
-    return good;
+               most(j->result[w].rest_bytes), most(j->result[w].grad_bytes),
+               most(j->result[w].peak_bytes), j->result[w].received / (1 << 20), j->result[w].loss);
+    return losses_differ(j->result);
 }
 
 int main(int argc, char **argv)
 {
-    char error[LINE_BYTES] = "out of memory";
-    size_t shared = WAYS * sizeof(result);
+    char error[LINE_BYTES];
     int failed;
     job j;
 
-    if (!read_options(&j.options, argc, argv, error) || !text_load(&j.text, &j.options, error)) {
+    if (!read_options(&j.options, "6", argc, argv, error) ||
+        !text_load(&j.text, &j.options, error)) {
         fprintf(stderr, "shard: %s\n", error);
         return 2;
     }
-    j.result = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (j.result == MAP_FAILED)
+    if (j.options.dp == 0) {
+        j.options.dp = j.options.ranks ? j.options.ranks : 2;
+        j.options.tp = 1;
+    }
+    j.result = shared_memory(WAYS * sizeof(result));
+    if (!j.result)
         return 1;
     printf("%lld layers, dim %lld, context %lld, batch %lld, mesh dp=%lld,tp=%lld\n",
            (long long)j.options.layers, (long long)j.options.dim, (long long)j.options.context,
            (long long)j.options.batch, (long long)j.options.dp, (long long)j.options.tp);
     failed = all_rounds(&j);
-    munmap(j.result, shared);
     text_free(&j.text);
     return failed;
 }

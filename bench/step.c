@@ -5,18 +5,20 @@
  * Rounds of both are interleaved, because cores of a virtual machine change their places while a benchmark runs: the ratio
  * of a round means something, a time from another minute does not. The split comes from the kernel table of the rank's
  * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is in no kernel and in no
- * call is the rest: copies, the tape, layouts, the allocator, and the batch.
+ * call is the rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's own times of
+ * operators (sherd_op_times): those of GEMM and attention, and what is outside of them.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <sherd.h>
 
+#include "gpt.h"
+#include "op_table.h"
 #include "train.h"
 #include "world/world.h"
 #include "timing.h"
@@ -265,6 +267,7 @@ typedef struct result {
     double flops; /* of GEMM, one rank */
     sherd_info info;
     double peak; /* of all ranks at once */
+    op_table operators;
     bool good;
 } result;
 
@@ -275,16 +278,11 @@ typedef struct job {
     double *peaks; /* [SHERD_MAX_RANKS], shared */
 } job;
 
-static double median(double *values, int n)
-{
-    sort_times(values, n);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 static void start_watch(sherd_world *world)
 {
     memset(watch.seconds, 0, sizeof watch.seconds);
     watch.flops = 0;
+    sherd_op_times(world, true);
     sherd_comm_reset(world);
 }
 
@@ -299,6 +297,7 @@ static void take_watch(result *r, sherd_world *world, double *seconds, int steps
     for (int i = 0; i < PARTS; i++)
         r->part[i] = watch.seconds[i] / steps;
     r->flops = watch.flops / steps;
+    r->operators = op_table_take(world, steps);
 }
 
 static int body(sherd_world *world, void *payload)
@@ -462,44 +461,27 @@ static int all_rounds(job *j, int ranks)
     printf("\n%d ranks train %.2f times as fast as 1 (median of %d rounds)\n", ranks, ratio[middle],
            ROUNDS);
     print_split(&one[middle], &many[middle], ranks);
+    op_table_print(&one[middle].operators, one[middle].mean, &many[middle].operators,
+                   many[middle].mean, ranks);
     printf("\n");
     print_rates("1 rank", &one[middle], 1, &j->options);
     print_rates("ranks", &many[middle], ranks, &j->options);
     return 0;
 }
 
-/* The example's options, on top of the benchmark size; --steps is a round's, -n the ranks. */
-static bool read_options(gpt_options *out, int argc, char **argv, char *error)
-{
-    static char *const size[] = {"step",    "--layers", "6",         "--dim",    "256",
-                                 "--heads", "8",        "--context", "256",      "--batch",
-                                 "8",       "--steps",  "6",         "--sample", "0"};
-    enum { SIZE = sizeof size / sizeof size[0] };
-    char **all = malloc((SIZE + (size_t)argc) * sizeof *all);
-    bool good;
-
-    if (!all)
-        return false;
-    memcpy(all, size, sizeof size);
-    memcpy(all + SIZE, argv + 1, (size_t)argc * sizeof *all); /* the NULL at the end too */
-    good = options_parse(out, SIZE + argc - 1, all, error);
-    free(all);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    char error[LINE_BYTES] = "out of memory";
-    size_t shared = sizeof(result) + SHERD_MAX_RANKS * sizeof(double);
+    char error[LINE_BYTES];
     int ranks, failed;
     job j;
 
-    if (!read_options(&j.options, argc, argv, error) || !text_load(&j.text, &j.options, error)) {
+    if (!read_options(&j.options, "6", argc, argv, error) ||
+        !text_load(&j.text, &j.options, error)) {
         fprintf(stderr, "step: %s\n", error);
         return 2;
     }
-    j.result = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (j.result == MAP_FAILED)
+    j.result = shared_memory(sizeof(result) + SHERD_MAX_RANKS * sizeof(double));
+    if (!j.result)
         return 1;
     j.peaks = (double *)(j.result + 1);
     ranks = j.options.ranks ? (int)j.options.ranks : 2;
@@ -508,7 +490,6 @@ int main(int argc, char **argv)
            (long long)j.options.context, (long long)j.options.batch,
            1e-9 * model_flops(&j.options));
     failed = all_rounds(&j, ranks);
-    munmap(j.result, shared);
     text_free(&j.text);
     return failed;
 }

@@ -26,4 +26,11 @@ static inline void sort_times(double *x, int count)
     qsort(x, (size_t)count, sizeof *x, compare_times);
 }
 
+/* Sorts them. */
+static inline double median(double *x, int count)
+{
+    sort_times(x, count);
+    return count % 2 ? x[count / 2] : 0.5 * (x[count / 2 - 1] + x[count / 2]);
+}
+
 #endif

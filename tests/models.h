@@ -125,9 +125,9 @@ static inline void block_forward(sherd_module *self, const sherd_args *in, sherd
     out->count = 1;
 }
 
-/* `size` must live as long as the module. */
-static inline sherd_module *block(sherd_world *world, sherd_dtype dtype, block_size *size,
-                                  int64_t hidden)
+/* `activate` is the forward of the MLP, w1 and w2. `size` must live as long as the module. */
+static inline sherd_module *block_with(sherd_world *world, sherd_dtype dtype, block_size *size,
+                                       int64_t hidden, sherd_forward activate)
 {
     int64_t width = size->heads * size->width;
     sherd_module *m = container(world, block_forward, NULL), *attn, *mlp, *drop;
@@ -138,7 +138,7 @@ static inline sherd_module *block(sherd_world *world, sherd_dtype dtype, block_s
     for (int i = 0; i < 4; i++)
         linear_layer(attn, names[i], dtype, width, width, 3 + 2 * i);
     norm_layer(m, "ln2", dtype, width, 11);
-    mlp = add_layer(m, "mlp", container(world, gelu_forward, NULL));
+    mlp = add_layer(m, "mlp", container(world, activate, NULL));
     linear_layer(mlp, "w1", dtype, width, hidden, 13);
     linear_layer(mlp, "w2", dtype, hidden, width, 15);
     for (int i = 0; i < 2; i++) {
@@ -146,6 +146,12 @@ static inline sherd_module *block(sherd_world *world, sherd_dtype dtype, block_s
         add_layer(m, i ? "drop2" : "drop1", drop);
     }
     return m;
+}
+
+static inline sherd_module *block(sherd_world *world, sherd_dtype dtype, block_size *size,
+                                  int64_t hidden)
+{
+    return block_with(world, dtype, size, hidden, gelu_forward);
 }
 
 /* Make a block (at `prefix`, "" or "blocks.*.") parallel; heads stay whole. */

@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpointing of blocks that styles made parallel, with and without input_reshard: the same bits, fewer saved bytes. */
+/*
+ * Checkpointing of blocks that styles made parallel, with and without input_reshard, and whose parameters are fully sharded:
+ * the same bits, fewer saved bytes.
+ */
 #include "models.h"
 
-enum { BATCH = 2, HEADS = 4, HEAD = 4, WIDTH = HEADS * HEAD, HIDDEN = 2 * WIDTH, BLOCKS = 2 };
+enum {
+    BATCH = 2,
+    HEADS = 4,
+    HEAD = 4,
+    WIDTH = HEADS * HEAD,
+    HIDDEN = 2 * WIDTH,
+    BLOCKS = 2,
+    PASSES = 3
+};
 
 static void chain_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
@@ -12,13 +23,13 @@ static void chain_forward(sherd_module *self, const sherd_args *in, sherd_args *
     out->count = 1;
 }
 
-typedef enum what { NOTHING, BLOCK, PARTS, BLOCK_AND_PARTS } what;
+typedef enum what { NOTHING, BLOCK, PARTS, BLOCK_AND_PARTS, ALL } what; /* ALL: the root too */
 
 typedef struct setup {
     const sherd_mesh *mesh;
     const char *lies;
     int64_t length;
-    bool sequence, reshard;
+    bool sequence, reshard, shard, no_prefetch;
 } setup;
 
 typedef struct outcome {
@@ -26,8 +37,25 @@ typedef struct outcome {
     double *grad[MOST_PARAMETERS];
     int64_t count[MOST_PARAMETERS];
     int parameters;
-    int64_t saved, calls;
+    int64_t saved, gathers; /* gathers: in backward */
 } outcome;
+
+/* "tp", or what there is instead. */
+static const char *reshard_axis(const setup *s)
+{
+    return sherd_mesh_axis_name(s->mesh, sherd_mesh_axes(s->mesh) - 1);
+}
+
+/* The parameters of the tree over dp; blocks over tp too where there is such an axis. */
+static void split(sherd_module *root, const setup *s, const block_size *size)
+{
+    const sherd_shard_options options = {.no_prefetch = s->no_prefetch};
+
+    if (!s->shard || sherd_mesh_axes(s->mesh) == 2)
+        CHECK_OK(parallelize_block(root, s->mesh, "*.", size, s->sequence));
+    if (s->shard)
+        CHECK_OK(sherd_fully_shard(root, s->mesh, "dp", &options));
+}
 
 static sherd_module *model(sherd_world *world, const setup *s, what checkpointed, block_size *size)
 {
@@ -35,17 +63,20 @@ static sherd_module *model(sherd_world *world, const setup *s, what checkpointed
 
     add_layer(root, "0", block(world, SHERD_F32, size, HIDDEN));
     add_layer(root, "1", block(world, SHERD_F32, size, HIDDEN));
-    CHECK_OK(parallelize_block(root, s->mesh, "*.", size, s->sequence));
+    split(root, s, size);
+    sherd_module_checkpoint(root, checkpointed == ALL);
     for (int i = 0; i < BLOCKS; i++) {
         sherd_module *b = sherd_module_child(root, i);
         sherd_module_checkpoint(b, checkpointed & BLOCK);
         sherd_module_checkpoint(sherd_module_find(b, "attn"), checkpointed & PARTS);
         sherd_module_checkpoint(sherd_module_find(b, "mlp"), checkpointed & PARTS);
         if (s->reshard)
-            CHECK_OK(sherd_input_reshard(b, s->mesh, "tp", 1));
+            CHECK_OK(sherd_input_reshard(b, s->mesh, reshard_axis(s), 1));
     }
     return root;
 }
+
+static const sherd_comm_filter gathers_over_dp = {.op = "all_gather", .axes = "dp"};
 
 static outcome run(sherd_world *world, const setup *s, what checkpointed)
 {
@@ -59,11 +90,16 @@ static outcome run(sherd_world *world, const setup *s, what checkpointed)
     sherd_tensor *x = wave(world, SHERD_F32, 3, SHAPE(BATCH, s->length, WIDTH), 17, 1, 0);
     sherd_tensor *target = wave(world, SHERD_F32, 3, SHAPE(BATCH, s->length, WIDTH), 23, 1, 0);
     x = sherd_require_grad(spread(x, s->mesh, s->lies), true);
-    sherd_tensor *y = sherd_module_call(root, x);
-    o.saved = sherd_saved_bytes(world);
-    sherd_backward(squared_error(y, target));
-    CHECK_EQ(sherd_saved_bytes(world), 0);
-    o.loss = sherd_item(squared_error(y, target));
+    /* Sharded modules know from the first pass on what comes next. */
+    for (int pass = 0; pass < (s->shard ? PASSES : 1); pass++) {
+        sherd_tensor *loss = squared_error(sherd_module_call(root, x), target);
+        o.saved = sherd_saved_bytes(world);
+        sherd_comm_reset(world);
+        sherd_backward(loss);
+        o.gathers = sherd_comm_calls(world, &gathers_over_dp);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        o.loss = sherd_item(loss);
+    }
     o.parameters = sherd_module_all_parameters(root, all, MOST_PARAMETERS);
     for (int i = 0; i < o.parameters; i++)
         o.grad[i] = keep(sherd_grad(all[i].tensor), &o.count[i]);
@@ -118,28 +154,99 @@ static void blocks_give_the_same_bits(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
 
-    check_setup(world, (setup){mesh, "R", 8, false, false});
-    check_setup(world, (setup){mesh, "R", 7, true, false});
-    check_setup(world, (setup){mesh, "S(1)", 7, true, false});
+    check_setup(world, (setup){.mesh = mesh, .lies = "R", .length = 8});
+    check_setup(world, (setup){.mesh = mesh, .lies = "R", .length = 7, .sequence = true});
+    check_setup(world, (setup){.mesh = mesh, .lies = "S(1)", .length = 7, .sequence = true});
     CHECK_OK(sherd_world_check(world));
 }
 
 static void a_grid_gives_the_same_bits(sherd_world *world)
 {
-    check_setup(world, (setup){mesh_of(world, "dp=2,tp=2"), "S(0)R", 7, false, false});
-    check_setup(world, (setup){mesh_of(world, "dp=2,tp=2"), "S(0)R", 8, true, false});
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+
+    check_setup(world, (setup){.mesh = mesh, .lies = "S(0)R", .length = 7});
+    check_setup(world, (setup){.mesh = mesh, .lies = "S(0)R", .length = 8, .sequence = true});
     CHECK_OK(sherd_world_check(world));
 }
 
-static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
+/* ---- parameters in pieces ------------------------------------------------------------------- */
+
+/* What is run again is gathered again; of the blocks' parameters nothing is held meanwhile. */
+static void check_sharded(sherd_world *world, setup s)
+{
+    s.shard = true;
+    for (int no = 0; no < 2; no++) {
+        s.no_prefetch = no;
+        s.reshard = false;
+        outcome plain = run(world, &s, NOTHING);
+        for (int reshard = 0; reshard < 2; reshard++)
+            for (int kind = BLOCK; kind <= ALL; kind++) {
+                s.reshard = reshard;
+                outcome other = run(world, &s, (what)kind);
+                check_same_bits(&plain, &other);
+                CHECK(other.saved < plain.saved || plain.saved == 0); /* a rank without rows */
+                CHECK(other.gathers > plain.gathers || plain.gathers <= 0);
+                discard(&other);
+            }
+        discard(&plain);
+    }
+}
+
+static void sharded_parameters_are_gathered_again(sherd_world *world)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "dp=%d", sherd_world_ranks(world));
+    check_sharded(world, (setup){.mesh = mesh_of(world, text), .lies = "S(0)", .length = 7});
+    check_sharded(world, (setup){.mesh = mesh_of(world, text), .lies = "R", .length = 8});
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void and_so_beside_styles(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+
+    check_sharded(world, (setup){.mesh = mesh, .lies = "S(0)R", .length = 7});
+    check_sharded(world, (setup){.mesh = mesh, .lies = "S(0)S(1)", .length = 8, .sequence = true});
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- a leaf that some ranks hold all of ------------------------------------------------------ */
+
+/* A move leaves the whole leaf where it was on rank 0, and nothing on the others: they run the module again all the same. */
+static void a_piece_may_be_all_of_a_leaf(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_style rows = sherd_prepare_input();
+    rows.desired = sherd_shard(0);
+    const sherd_parallel_entry plan[] = {{"", rows}, {"net2", sherd_rowwise()}};
+
+    for (int part = 0; part < 3; part++) {
+        sherd_module *plain = mlp(world, SHERD_F64, 5, 7, 6), *m = mlp(world, SHERD_F64, 5, 7, 6);
+        sherd_tensor *x = wave(world, SHERD_F64, 2, SHAPE(1, 5), 3, 1, 0);
+        sherd_tensor *target = wave(world, SHERD_F64, 2, SHAPE(1, 6), 5, 1, 0);
+        baseline e = {0};
+        CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, LEN(plan)));
+        sherd_module_checkpoint(part < 2 ? sherd_module_child(m, part) : m, true);
+        expect(&e, plain, sherd_require_grad(x, true), target);
+        compare(&e, m, sherd_require_grad(spread(x, mesh, "R"), true), target, 1e-12);
+        forget_baseline(&e);
+        sherd_module_destroy(plain);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Whichever allocation of backward fails on one rank: afterwards it works again. */
+static void check_alarms(sherd_world *world, setup s)
 {
     static _Thread_local block_size size = {HEADS, HEAD, 0.1};
-    const setup s = {line_of_ranks(world), "R", 8, true, true};
     sherd_module *root = model(world, &s, BLOCK_AND_PARTS, &size);
     sherd_tensor *x = wave(world, SHERD_F32, 3, SHAPE(BATCH, s.length, WIDTH), 17, 1, 0);
 
     x = spread(x, s.mesh, s.lies);
     CHECK_OK(sherd_world_check(world));
+    int64_t live = sherd_world_memory(world).live_bytes;
     for (int n = 1; n < 600; n += 37) {
         sherd_scope_begin(world);
         sherd_tensor *y = sherd_module_call(root, x);
@@ -155,14 +262,35 @@ static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
         int count = sherd_module_all_parameters(root, all, MOST_PARAMETERS);
         for (int i = 0; i < count; i++)
             sherd_clear_grad(all[i].tensor);
+        CHECK_EQ(sherd_world_memory(world).live_bytes, live);
     }
     sherd_module_destroy(root);
     CHECK_OK(sherd_world_check(world));
 }
 
+static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "dp=%d", sherd_world_ranks(world));
+    check_alarms(world, (setup){.mesh = line_of_ranks(world),
+                                .lies = "R",
+                                .length = 8,
+                                .sequence = true,
+                                .reshard = true});
+    check_alarms(world, (setup){.mesh = mesh_of(world, text),
+                                .lies = "R",
+                                .length = 8,
+                                .reshard = true,
+                                .shard = true});
+}
+
 static const check_test tests[] = {
     {TEST(blocks_give_the_same_bits), {1, 2, 3, 4}},
     {TEST(a_grid_gives_the_same_bits), {4}},
+    {TEST(sharded_parameters_are_gathered_again), {1, 2, 3}},
+    {TEST(and_so_beside_styles), {4}},
+    {TEST(a_piece_may_be_all_of_a_leaf), {1, 2, 3}},
     {TEST(an_alarm_in_the_middle_ends_everywhere), {1, 2, 4}},
 };
 CHECK_MAIN(tests)

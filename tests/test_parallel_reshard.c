@@ -366,6 +366,32 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     CHECK(failures > 5);
 }
 
+/* Squares of x by rows over dp: on the first ranks that is all of the leaf, where it is. */
+static void squares_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = sherd_redistribute_to(in->value[0], "S(0)R", NULL);
+
+    (void)self;
+    out->value[0] = sherd_mul(x, x);
+    out->count = 1;
+}
+
+static void a_piece_may_be_all_of_a_leaf(sherd_world *world)
+{
+    static _Thread_local double expected[MOST];
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+    sherd_module *m = container(world, squares_forward, NULL);
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(1, 4, 3), 3, 1, 0);
+    int64_t count = whole(sherd_scale(x, 2), expected);
+
+    CHECK_OK(sherd_input_reshard(m, mesh, "tp", 1));
+    x = sherd_require_grad(spread(x, mesh, "RR"), true);
+    sherd_backward(sherd_sum(sherd_module_call(m, x)));
+    CHECK_NEAR(distance_to(sherd_grad(x), expected, count), 0, 1e-12);
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(losses_and_gradients_are_the_same_bits), {1, 2, 3, 4}},
     {TEST(a_grid_gives_the_same_bits), {4, 6}},
@@ -376,6 +402,7 @@ static const check_test tests[] = {
     {TEST(an_error_inside_forward_takes_the_hooks_down), {1, 2, 3}},
     {TEST(what_is_saved_outlives_the_module), {2, 3}},
     {TEST(bad_arguments_are_refused_on_all), {1, 2, 3}},
+    {TEST(a_piece_may_be_all_of_a_leaf), {4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -7,53 +7,14 @@
  * "placements": "S(0)", "grad": true, "written": true}, null], "weights": [..]}. The loss is the sum of result 0 times
  * weights. Of operands that are written the new values are a result too, under "written".
  */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <sherd.h>
+#include "json_tensors.h"
 
 typedef struct job {
     json_t *cases, *results; /* results: written by rank 0 */
 } job;
-
-static sherd_dtype dtype_of(const char *name)
-{
-    static const sherd_dtype all[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
-                                      SHERD_I32, SHERD_I64, SHERD_BOOL};
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(name, sherd_dtype_name(all[i])) == 0)
-            return all[i];
-    return SHERD_DTYPE_NONE;
-}
-
-static int read_shape(const json_t *array, int64_t *shape)
-{
-    int ndim = (int)json_array_size(array);
-
-    for (int d = 0; d < ndim && d < SHERD_MAX_DIMS; d++)
-        shape[d] = json_integer_value(json_array_get(array, (size_t)d));
-    return ndim;
-}
-
-/* Numbers as a plain f64 tensor that does not vary, then in the dtype that is wanted. */
-static sherd_tensor *read_numbers(sherd_world *world, const json_t *array, const int64_t *shape,
-                                  int ndim, sherd_dtype dtype)
-{
-    size_t count = json_array_size(array);
-    double *numbers = malloc((count + 1) * sizeof *numbers);
-
-    if (!numbers)
-        abort();
-    for (size_t i = 0; i < count; i++)
-        numbers[i] = json_number_value(json_array_get(array, i));
-    sherd_tensor *t = sherd_from_data(world, SHERD_F64, shape, ndim, numbers);
-    free(numbers);
-    return sherd_cast(sherd_mark_equal(t), dtype);
-}
 
 static sherd_tensor *read_operand(sherd_world *world, const sherd_mesh *mesh, const json_t *o)
 {

@@ -111,6 +111,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     view = sherd__new_view(t);
     if (sherd_tensor_failed(view))
         return view;
+    view->of_leaf = run->arg[0]->of_leaf; /* also where it had to be compacted here */
     sherd__layout_set(&view->layout, layout);
     sherd__layout_set(&view->was, NULL);
     view->ndim = ndim;

@@ -71,10 +71,8 @@ static void gather(unit *u, bool begin)
     for (int i = 0; i < u->count; i++)
         u->pieces[i] = u->module->parameter[u->slot[i].parameter].tensor;
     sherd__move_list(u->whole, u->pieces, u->to, u->count, begin);
-    for (int i = 0; i < u->count; i++) {
-        record(u->pieces[i], u->whole[i]);
+    for (int i = 0; i < u->count; i++)
         sherd_tensor_retain(u->whole[i]);
-    }
     u->gathered = true;
 }
 
@@ -98,11 +96,15 @@ static void drop_ahead(sharding *all)
         drop(u);
 }
 
-/* The forward sees the gathered tensors. */
+/*
+ * The forward sees the gathered tensors. They are recorded here and not where their gather was begun: what is on the tape
+ * must not depend on what ran before, or a checkpointed module would do something else when it is run again.
+ */
 static void put_in(unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
+        record(p->tensor, u->whole[i]);
         u->slot[i].home = p->tensor;
         p->tensor = sherd_tensor_retain(u->whole[i]);
     }

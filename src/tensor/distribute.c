@@ -109,6 +109,7 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
         sherd__layout_set(&view->layout, layout);
         sherd__layout_set(&view->was, NULL);
         view->varies = 0;
+        view->of_leaf = false;
         if (t->ndim == 0) {
             view->ndim = 1;
             view->shape[0] = view->local[0] = view->stride[0] = 1;

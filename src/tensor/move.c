@@ -219,6 +219,7 @@ static bool finish(task *w)
     if (w->at->storage && w->at != w->from) {
         w->at->moved_version = w->from->storage->version;
         w->at->moved_as = w->at->storage->version;
+        w->at->of_leaf = false;
         note(w);
         if (w->plan)
             sherd__moves_add(w->at->world, w->plan, w->at->dtype);

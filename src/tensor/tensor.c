@@ -254,6 +254,7 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->made = t->made;
     view->identity = t->identity;
     view->lost = t->lost;
+    view->of_leaf = t->of_leaf;
     return view;
 }
 

@@ -75,6 +75,11 @@ struct sherd_tensor {
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
+    /*
+     * It, or what it is a view of, was said to want a gradient. Unlike storage->leaf it is the same on all ranks: a move gives
+     * some of them a view and others a copy.
+     */
+    bool of_leaf;
     int output;               /* which output of the node this is */
     sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
     sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
