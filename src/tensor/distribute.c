@@ -154,7 +154,7 @@ static sherd_tensor *noted(const sherd_tensor *t, sherd_tensor *out, int root, u
     if (!out->storage)
         return out;
     out->requires_grad = t->requires_grad;
-    out->storage->leaf = t->requires_grad;
+    out->of_leaf = out->storage->leaf = t->requires_grad;
     if (t->requires_grad)
         attributes = sherd__attribute(attributes, 1);
     sherd__note_one("sherd_distribute", NULL, attributes, out);
