@@ -127,7 +127,7 @@ static bool keeps_source(const sherd_tensor *t)
 
 bool sherd__keeps_free(const sherd_tensor *t)
 {
-    return t->storage->leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
+    return t->of_leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
 }
 
 static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
@@ -175,7 +175,7 @@ static bool fill(sherd__kept *k, sherd_tensor *t)
         k->base = sherd__keep(t->moved_from);
         return k->base != NULL;
     }
-    if (hooks && hooks->pack && !t->storage->leaf) {
+    if (hooks && hooks->pack && !t->of_leaf) {
         sherd_saved_hooks copy = *hooks;
         return pack(k, t, &copy);
     }

@@ -67,7 +67,7 @@ sherd_tensor *sherd_require_grad(sherd_tensor *t, bool wanted)
     t->requires_grad = wanted;
     note_wanted(t);
     if (wanted)
-        t->storage->leaf = true;
+        t->of_leaf = t->storage->leaf = true;
     return t;
 }
 

@@ -83,6 +83,8 @@ static bool stay(task *w, const sherd_step *step)
 
     if (keeps_box(step, sherd_world_rank(world)) && !is_filled(w)) {
         w->next = relabel(w->at, step->to);
+        if (w->next->storage)
+            w->next->of_leaf = false; /* other ranks have a copy */
         return w->next->storage != NULL;
     }
     w->next = sherd__new_on(step->to, w->at->dtype);
