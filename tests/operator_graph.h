@@ -91,7 +91,7 @@ static inline int add_value(drawing *d, sherd_tensor *t)
         return -1;
     int64_t n = load_all(d->data[v], t);
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs(d->data[v][i]) <= 30))
+        if (!(fabs(d->data[v][i]) <= 8))
             return -1;
     p->value[v] = (need){.ndim = t->ndim, .dtype = t->dtype};
     memcpy(p->value[v].shape, t->shape, sizeof(int64_t) * (size_t)t->ndim);
@@ -166,7 +166,7 @@ static inline bool draw_operands(drawing *d, step *s, const row *r)
         if (roll(&d->dice, r->least < 4 ? 6 : 2))
             return false;
         first.dtype = d->p->dtype;
-        draw_shape(&first, r->least, r->most, &d->dice);
+        draw_shape(&first, r->least, r->most, 40, &d->dice);
         v = -1;
     }
     if (!draw_call(&s->call, r, &first, &d->dice))
@@ -347,7 +347,7 @@ static inline void draw_program(drawing *d, sherd_world *world, program *p, uint
     wanted = 4 + roll(&d->dice, MOST_STEPS - 3);
     for (int i = 0; i < 2; i++) {
         need w = {.kind = 'd', .dtype = p->dtype};
-        draw_shape(&w, 0, 3, &d->dice);
+        draw_shape(&w, 0, 3, 40, &d->dice);
         seed_leaf(&w, &d->dice);
         add_leaf(d, &w);
     }

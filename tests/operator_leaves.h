@@ -164,12 +164,13 @@ static inline double farthest(const double *x, const double *want, int64_t n)
     return most;
 }
 
+/* Of those that are numbers. */
 static inline double largest(const double *x, int64_t n)
 {
     double most = 0;
 
     for (int64_t i = 0; i < n; i++)
-        most = fabs(x[i]) <= most ? most : fabs(x[i]);
+        most = isfinite(x[i]) && fabs(x[i]) > most ? fabs(x[i]) : most;
     return most;
 }
 

@@ -116,15 +116,15 @@ static inline char kind_of(const row *r)
     return r->kind ? r->kind : strstr(positive, word) ? 'p' : strstr(bent, word) ? 'd' : 'x';
 }
 
-/* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements, now and then none. */
-static inline void draw_shape(need *w, int least, int most, uint64_t *dice)
+/* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements; of `odds` dims one is empty. */
+static inline void draw_shape(need *w, int least, int most, int odds, uint64_t *dice)
 {
     static const int64_t sizes[] = {5, 3, 2, 4, 1, 7, 6, 3};
 
     w->ndim = least + roll(dice, most - least + 1);
     do
         for (int d = 0; d < w->ndim; d++)
-            w->shape[d] = roll(dice, 40) ? sizes[roll(dice, LEN(sizes))] : 0;
+            w->shape[d] = roll(dice, odds) ? sizes[roll(dice, LEN(sizes))] : 0;
     while (product_of(w->shape, w->ndim) > 60);
 }
 

@@ -105,7 +105,7 @@ static void say_operands(const bench *b, sherd_tensor *const *in)
     say_call(stderr, &b->plan);
     for (int i = 0; i < b->plan.operands; i++)
         fprintf(stderr, " %s", sherd_tensor_text(in[i]));
-    fprintf(stderr, "\n  %s\n", sherd_world_error(b->world));
+    fprintf(stderr, "\n  the last error was: %s\n", sherd_world_error(b->world));
     funlockfile(stderr);
 }
 
@@ -255,7 +255,7 @@ static void try_row(bench *b, int number)
 
     for (int turn = 0, draws = 0; turn < b->calls && CHECK(draws < 1000); draws++) {
         need first = {.dtype = dtype_of(b, r, turn)};
-        draw_shape(&first, r->least, r->most, &dice);
+        draw_shape(&first, r->least, r->most, 12, &dice);
         if (!draw_call(&b->plan, r, &first, &dice))
             continue;
         turn++;
