@@ -6,12 +6,19 @@
  * varies, and an average of whole numbers. An operator without a row is an error, and so is a row that does not run its
  * operator.
  *
- * SHERD_PROOF=1: of a call all combinations up to MOST_PROVEN (MOST_OF_TWO_AXES), else that many spread over all of
- * them. SHERD_ROW=gather: that row only.
+ * SHERD_PROOF=1: more calls; of each tenth all combinations up to MOST_PROVEN (MOST_OF_TWO_AXES), else that many spread over
+ * all of them. SHERD_ROW=gather: that row only.
  */
 #include "operator_list.h"
 
-enum { CALLS = 3, PROVEN_CALLS = 6, MOST_TRIED = 6, MOST_PROVEN = 200000, MOST_OF_TWO_AXES = 1500 };
+enum {
+    CALLS = 3,
+    PROVEN_CALLS = 60,
+    DEEP = 10,
+    MOST_TRIED = 6,
+    MOST_PROVEN = 200000,
+    MOST_OF_TWO_AXES = 1500
+};
 
 typedef struct tally {
     int64_t operators, calls, layouts, tried, compared, refused, gradients;
@@ -32,7 +39,7 @@ typedef struct bench {
     int layouts[MOST_IN];
     const sherd_layout *layout[MOST_IN][MOST_LAYOUTS];
     outcome plain, spread;
-    int64_t most;
+    int64_t most, deep; /* combinations of a call, and of each DEEP-th */
     int calls;
     tally sum;
 } bench;
@@ -137,17 +144,17 @@ static int64_t common(int64_t a, int64_t b)
 }
 
 /* All combinations, or `most` of them that are spread over all. */
-static void try_all(bench *b)
+static void try_all(bench *b, int64_t most)
 {
     int64_t all = 1, step;
 
     for (int i = 0; i < b->plan.operands; i++)
         all *= b->layouts[i];
     b->sum.layouts += all;
-    step = all <= b->most ? 1 : (int64_t)(0.6180339887 * (double)all);
+    step = all <= most ? 1 : (int64_t)(0.6180339887 * (double)all);
     while (common(step, all) > 1)
         step++;
-    for (int64_t i = 0, number = 1 % all; i < all && i < b->most; i++, number += step)
+    for (int64_t i = 0, number = 1 % all; i < all && i < most; i++, number += step)
         try_combination(b, number % all);
 }
 
@@ -264,7 +271,7 @@ static void try_row(bench *b, int number)
             b->layouts[i] = list_layouts(b->layout[i], b->mesh, &b->plan.in[i], &dice);
         run_plain(b);
         b->sum.calls++;
-        try_all(b);
+        try_all(b, turn % DEEP == 1 ? b->deep : b->most);
         if (turn == 1 && r->op[0])
             try_varying(b, &dice);
         if (turn == b->calls)
@@ -292,12 +299,14 @@ static void every_operator_under_every_layout(sherd_world *world)
     bench *b = &benches[sherd_world_rank(world)];
     const char *only = getenv("SHERD_ROW");
     bool proof = getenv("SHERD_PROOF") != NULL;
+    int ranks = sherd_world_ranks(world);
 
     *b = (bench){.world = world,
                  .mesh = mesh_for(world),
-                 .most = !proof                          ? MOST_TRIED
-                         : sherd_world_ranks(world) == 4 ? MOST_OF_TWO_AXES
-                                                         : MOST_PROVEN,
+                 .most = MOST_TRIED,
+                 .deep = !proof       ? MOST_TRIED
+                         : ranks == 4 ? MOST_OF_TWO_AXES
+                                      : MOST_PROVEN,
                  .calls = proof ? PROVEN_CALLS : CALLS};
     for (int i = 0; i < LEN(rows); i++)
         if (!only || strcmp(only, rows[i].name) == 0)
