@@ -21,7 +21,7 @@ enum {
 };
 
 typedef struct tally {
-    int64_t operators, calls, layouts, tried, compared, refused, gradients;
+    int64_t calls, whole, layouts, tried, compared, refused, gradients;
 } tally;
 
 /* What a call gives: results and gradients, whole. */
@@ -151,6 +151,7 @@ static void try_all(bench *b, int64_t most)
     for (int i = 0; i < b->plan.operands; i++)
         all *= b->layouts[i];
     b->sum.layouts += all;
+    b->sum.whole += all <= most;
     step = all <= most ? 1 : (int64_t)(0.6180339887 * (double)all);
     while (common(step, all) > 1)
         step++;
@@ -312,11 +313,12 @@ static void every_operator_under_every_layout(sherd_world *world)
         if (!only || strcmp(only, rows[i].name) == 0)
             try_row(b, i);
     if (sherd_world_rank(world) == 0)
-        printf("%s: %d rows, %lld calls, %lld combinations of layouts: %lld tried, %lld equal, "
-               "%lld refused; %lld gradients equal\n",
-               sherd_mesh_text(b->mesh), LEN(rows), (long long)b->sum.calls,
-               (long long)b->sum.layouts, (long long)b->sum.tried, (long long)b->sum.compared,
-               (long long)b->sum.refused, (long long)b->sum.gradients);
+        printf(
+            "%s: %d rows, %lld calls with %lld combinations of layouts (all of %lld calls): %lld "
+            "tried, %lld equal, %lld refused; %lld gradients equal\n",
+            sherd_mesh_text(b->mesh), LEN(rows), (long long)b->sum.calls, (long long)b->sum.layouts,
+            (long long)b->sum.whole, (long long)b->sum.tried, (long long)b->sum.compared,
+            (long long)b->sum.refused, (long long)b->sum.gradients);
 }
 
 static void every_operator_has_a_row(sherd_world *world)
