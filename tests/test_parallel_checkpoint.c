@@ -4,6 +4,7 @@
  * the same bits, fewer saved bytes.
  */
 #include "models.h"
+#include "sherd/ops_elements.h"
 
 enum {
     BATCH = 2,
@@ -285,7 +286,51 @@ static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
                                 .shard = true});
 }
 
+/* Of one row rank 0 has all: there the slice is the leaf's own storage, elsewhere a new one. And a column is row-major. */
+static void sliced_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = in->value[0];
+    const char *rows = sherd_module_payload(self);
+
+    out->value[0] = sherd_square(sherd_redistribute_to(x, rows, NULL));
+    out->value[1] = sherd_square(sherd_contiguous(sherd_transpose(in->value[1], 0, 1)));
+    out->count = 2;
+}
+
+/* What is saved must not depend on what a rank's piece happens to share. */
+static void leaves_are_shared_on_some_ranks_only(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
+
+    for (int how = 0; how < 4; how++) {
+        sherd_scope_begin(world);
+        sherd_module *m = container(world, sliced_forward, "S(0)R");
+        sherd_module_checkpoint(m, how & 1);
+        if (how & 2)
+            CHECK_OK(sherd_input_reshard(m, mesh, "tp", 1));
+        sherd_tensor *row = wave(world, SHERD_F64, 2, SHAPE(1, 4), 3, 1, 0);
+        sherd_tensor *three = wave(world, SHERD_F64, 2, SHAPE(3, 4), 5, 1, 0);
+        sherd_args out,
+            in = {.count = 2, .value = {spread(row, mesh, "RR"), spread(three, mesh, "S(0)R")}};
+        for (int i = 0; i < 2; i++)
+            sherd_require_grad(in.value[i], true);
+        sherd_module_run(m, &in, &out);
+        sherd_backward(sherd_add(sherd_sum(out.value[0]), sherd_sum(out.value[1])));
+        if (!CHECK_OK(sherd_world_check(world)))
+            fprintf(stderr, "  %d: %s\n", how, sherd_world_error(world));
+        static _Thread_local double want[MOST];
+        for (int i = 0; i < 2; i++) {
+            int64_t n = whole(sherd_scale(in.value[i], 2), want);
+            CHECK(distance_to(sherd_grad(in.value[i]), want, n) < 1e-15);
+        }
+        sherd_module_destroy(m);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(leaves_are_shared_on_some_ranks_only), {4}},
     {TEST(blocks_give_the_same_bits), {1, 2, 3, 4}},
     {TEST(a_grid_gives_the_same_bits), {4}},
     {TEST(sharded_parameters_are_gathered_again), {1, 2, 3}},

@@ -191,6 +191,8 @@ static void integers_have_no_average(sherd_world *world)
         t = sherd__move_to(t, layout_of(mesh, 2, shape, "R", NULL), false);
         CHECK(sherd_tensor_failed(t));
         CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
+        CHECK(strstr(sherd_world_error(world), " has no average: cast it") != NULL);
+        CHECK(strstr(sherd_world_error(world), "[4,4] P(avg:x) -> [4,4] on (x=") != NULL);
         t = indices_on(layout_of(mesh, 2, shape, "R", NULL), (sherd_dtype)d);
         t = sherd__move_planned(t, layout_of(mesh, 2, shape, "P(avg)", NULL), NULL, false);
         CHECK(sherd_tensor_failed(t));

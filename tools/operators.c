@@ -28,6 +28,9 @@ static const char head[] =
     "does; else it is\n"
     "*settled* first. A plain operand that does not vary counts as replicated; one that varies is "
     "refused (EINVAL).\n"
+    "Integers and bools that are pending by an average are refused where they must be settled "
+    "(ENOTSUP): there is none of\n"
+    "them. No other layout is refused (`tests/test_ops_table.c` tries them all).\n"
     "\n"
     "| operator | computes | operands | lies | pending | numbers | gradient |\n"
     "|---|---|---|---|---|---|---|\n";

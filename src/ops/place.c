@@ -103,15 +103,18 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
                              const int64_t *shape)
 {
     sherd_tensor *t = run->arg[0], *view;
+    /* What is compacted is so on some ranks only. */
+    bool strided = run->call.op->strided, shared = strided || !t->strided;
 
-    if (!run->call.op->strided && !sherd__is_contiguous(t)) {
+    if (!strided && !sherd__is_contiguous(t)) {
         sherd__open(run);
         t = sherd__contiguous(t);
     }
     view = sherd__new_view(t);
     if (sherd_tensor_failed(view))
         return view;
-    view->of_leaf = run->arg[0]->of_leaf; /* also where it had to be compacted here */
+    view->strided = strided;
+    view->of_leaf = shared && run->arg[0]->of_leaf;
     sherd__layout_set(&view->layout, layout);
     sherd__layout_set(&view->was, NULL);
     view->ndim = ndim;

@@ -178,9 +178,11 @@ static int head_of(const mapping *m, const group *g)
     return s;
 }
 
-static bool is_one_dim(const group *g)
+/* One dim that stays as it is. Without elements it may get another size, for which its cuts mean nothing. */
+static bool is_same_dim(const mapping *m, const group *g)
 {
-    return g->from_end - g->from == 1 && g->to_end - g->to == 1;
+    return g->from_end - g->from == 1 && g->to_end - g->to == 1 &&
+           m->from.shape[g->from] == m->to.shape[g->to];
 }
 
 /* Move away what shards a group behind its head. A gather would bring each rank all that this brings it, and more. */
@@ -203,7 +205,7 @@ static bool map_group(mapping *m, const group *g, bool empty)
 {
     int s = head_of(m, g), t = outermost(m->to.shape, g->to, g->to_end);
 
-    if (is_one_dim(g)) {
+    if (is_same_dim(m, g)) {
         m->to.dim[g->to] = m->from.dim[g->from];
         return true;
     }

@@ -245,6 +245,7 @@ sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts)
         return t;
     sherd__layout_set(&t->layout, layout);
     t->varies = 0;
+    t->strided = true;
     t->ndim = layout->spec.ndim;
     t->count = sherd__in_mesh(t->world, layout->spec.mesh) ? 1 : 0;
     for (int d = 0; d < t->ndim; d++) {

@@ -85,6 +85,8 @@ static bool stay(task *w, const sherd_step *step)
 
     if (keeps_box(step, sherd_world_rank(world)) && !is_filled(w)) {
         w->next = relabel(w->at, step->to);
+        if (w->next->storage)
+            w->next->of_leaf = false; /* other ranks have a copy */
         return w->next->storage != NULL;
     }
     w->next = sherd__new_on(step->to, w->at->dtype);
@@ -219,7 +221,6 @@ static bool finish(task *w)
     if (w->at->storage && w->at != w->from) {
         w->at->moved_version = w->from->storage->version;
         w->at->moved_as = w->at->storage->version;
-        w->at->of_leaf = false;
         note(w);
         if (w->plan)
             sherd__moves_add(w->at->world, w->plan, w->at->dtype);

@@ -250,6 +250,8 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     memcpy(view->stride, t->stride, sizeof view->stride);
     view->offset = t->offset;
     view->count = t->count;
+    view->strided = t->strided;
+    view->of_leaf = t->of_leaf;
     view->varies = t->varies;
     view->made = t->made;
     view->identity = t->identity;

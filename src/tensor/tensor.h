@@ -67,6 +67,7 @@ struct sherd_tensor {
     int64_t stride[SHERD_MAX_DIMS]; /* local, elements */
     int64_t offset;                 /* elements, in the storage */
     int64_t count;                  /* local elements */
+    bool strided;                   /* its pieces need not be row-major, on some rank */
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
     /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
     uint64_t made, identity;
@@ -75,10 +76,8 @@ struct sherd_tensor {
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
-    /*
-     * It, or what it is a view of, was said to want a gradient. Unlike storage->leaf it is the same on all ranks: a move gives
-     * some of them a view and others a copy.
-     */
+    /* On all ranks its storage is that of a leaf (see sherd__storage): on some it may be, where a move left a rank's box as
+     * it was. What all ranks must decide alike is decided by this. */
     bool of_leaf;
     int output;               /* which output of the node this is */
     sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- a slot in the ring ----------------------------------------------------------------------- */
@@ -220,12 +221,23 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     return readers | sharers;
 }
 
-static const char *cannot_reduce(const sherd__call_state *call)
+/* Whole numbers have no average: which move asks for one. */
+static const sherd__move *without_average(const sherd__call_state *call, const sherd__move *moves)
 {
     for (int i = 0; i < call->count; i++)
         if (call->task[i].reduces && !call->task[i].kernels)
-            return "this dtype can not be reduced";
+            return &moves[i];
     return NULL;
+}
+
+static bool refuse_average(sherd_world *world, sherd__call_state *call, sherd__group *group,
+                           const char *name, const sherd__move *move)
+{
+    char why[256];
+
+    snprintf(why, sizeof why, "%.150s: %s has no average: cast it to a dtype with fractions first",
+             move->plan->what, sherd_dtype_name(move->dtype));
+    return fail_call(world, call, group, name, SHERD_ENOTSUP, why);
 }
 
 /* ---- waiting for the end ---------------------------------------------------------------------- */
@@ -299,8 +311,9 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     for (int i = 0; i < count; i++)
         sherd__task_fill(world, &call->task[i], &moves[i]);
     call->count = count;
-    if (cannot_reduce(call))
-        return fail_call(world, call, group, name, SHERD_ENOTSUP, cannot_reduce(call));
+    const sherd__move *whole = without_average(call, moves);
+    if (whole)
+        return refuse_average(world, call, group, name, whole);
     for (int i = 0; i < count; i++) {
         readers |= attach_task(world, call, &call->task[i]);
         parcels[i].source = offset_of(world, call->task[i].source_data);

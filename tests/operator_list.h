@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All rows (operator_rows.h), and calls that are drawn from them. */
+#ifndef SHERD_TESTS_OPERATOR_LIST_H
+#define SHERD_TESTS_OPERATOR_LIST_H
+
+#include "operator_rows_stencil.h"
+#include "operator_rows_shape.h"
+
+#include "sherd/op.h"
+
+#define ROW(op, kind, least, most, draw, run)           \
+    {                                                   \
+        "sherd_" #op, #op, kind, least, most, draw, run \
+    }
+#define UNARY0(name, ...) ROW(name, 0, 0, 3, draw_one, run_##name),
+#define UNARY1(name, ...) ROW(name, 0, 0, 3, draw_one, run_##name),
+#define UNARY2(name, ...) ROW(name, 0, 0, 3, draw_one, run_##name),
+#define BINARY(name, ...) ROW(name, 'q', 0, 3, draw_two, run_##name),
+#define COMPARE(name, ...)                      \
+    ROW(name, 'd', 0, 3, draw_two, run_##name), \
+        ROW(name##_scalar, 'd', 0, 3, draw_one, run_##name##_scalar),
+#define LOGIC(name, ...) ROW(name, 'd', 0, 3, draw_two, run_##name),
+
+static const row rows[] = {
+#include "kernels/functions.inc"
+    ROW(add, 'x', 0, 3, draw_two, run_add),
+    ROW(sub, 'x', 0, 3, draw_two, run_sub),
+    ROW(mul, 'x', 0, 3, draw_two, run_mul),
+    ROW(scale, 'x', 0, 3, draw_one, run_scale),
+    ROW(cast, 'd', 0, 3, draw_cast, run_cast),
+    ROW(add_scalar, 'x', 0, 3, draw_one, run_add_scalar),
+    ROW(logical_not, 'd', 0, 3, draw_one, run_logical_not),
+    ROW(where, 'x', 0, 3, draw_where, run_where),
+    ROW(masked_fill, 'x', 0, 3, draw_fill, run_masked_fill),
+    ROW(matmul, 'x', 1, 3, draw_matmul, run_matmul),
+    ROW(linear, 'x', 1, 3, draw_linear, run_linear),
+    ROW(einsum, 'x', 1, 3, draw_einsum, run_einsum),
+    ROW(sum, 'x', 0, 3, draw_one, run_sum),
+    ROW(mean, 'x', 0, 3, draw_some_dims, run_mean),
+    ROW(sum_over, 'x', 0, 3, draw_dims, run_sum_over),
+    ROW(mean_over, 'x', 0, 3, draw_some_dims, run_mean_over),
+    ROW(var, 'x', 1, 3, draw_moments, run_var),
+    ROW(std, 'd', 1, 3, draw_moments, run_std),
+    ROW(norm, 'd', 0, 3, draw_norm, run_norm),
+    ROW(norm, 'q', 0, 3, draw_norm, run_norm_most),
+    ROW(max, 'd', 0, 3, draw_some_dims, run_max),
+    ROW(min, 'd', 0, 3, draw_some_dims, run_min),
+    ROW(prod, 'x', 0, 3, draw_dims, run_prod),
+    ROW(any, 'd', 0, 3, draw_dims, run_any),
+    ROW(all, 'd', 0, 3, draw_dims, run_all),
+    ROW(argmax, 'd', 0, 3, draw_some_dims, run_argmax),
+    ROW(argmin, 'd', 0, 3, draw_some_dims, run_argmin),
+    ROW(softmax, 'x', 1, 3, draw_dim, run_softmax),
+    ROW(log_softmax, 'x', 1, 3, draw_dim, run_log_softmax),
+    ROW(logsumexp, 'x', 1, 3, draw_dim_kept, run_logsumexp),
+    ROW(view, 'x', 0, 3, draw_view, run_view),
+    ROW(flatten, 'x', 1, 3, draw_two_dims, run_flatten),
+    ROW(unflatten, 'x', 1, 3, draw_unflatten, run_unflatten),
+    ROW(transpose, 'x', 1, 3, draw_two_dims, run_transpose),
+    ROW(permute, 'x', 1, 3, draw_dim, run_permute),
+    ROW(squeeze, 'x', 1, 3, draw_squeeze, run_squeeze),
+    ROW(unsqueeze, 'x', 0, 3, draw_new_dim, run_unsqueeze),
+    ROW(expand, 'x', 0, 3, draw_expand, run_expand),
+    ROW(detach, 'x', 0, 3, draw_one, run_detach),
+    ROW(contiguous, 'x', 1, 3, draw_two_dims, run_contiguous),
+    ROW(clone, 'x', 1, 3, draw_two_dims, run_clone),
+    ROW(slice, 'x', 1, 3, draw_slice, run_slice),
+    ROW(narrow, 'x', 1, 3, draw_narrow, run_narrow),
+    ROW(select, 'x', 1, 3, draw_select, run_select),
+    ROW(pad, 'x', 1, 3, draw_pad, run_pad),
+    ROW(cat, 'x', 1, 3, draw_cat, run_cat),
+    ROW(stack, 'x', 0, 3, draw_stack, run_stack),
+    ROW(flip, 'x', 1, 3, draw_flip, run_flip),
+    ROW(roll, 'x', 1, 3, draw_roll, run_roll),
+    ROW(repeat, 'x', 0, 3, draw_repeat, run_repeat),
+    ROW(index_select, 'x', 1, 3, draw_index, run_index_select),
+    ROW(gather, 'x', 1, 3, draw_gather, run_gather),
+    ROW(scatter, 'x', 1, 3, draw_scatter, run_scatter),
+    ROW(scatter_add, 'x', 1, 3, draw_scatter_add, run_scatter_add),
+    ROW(sort, 'd', 1, 3, draw_sort, run_sort),
+    ROW(topk, 'd', 1, 3, draw_sort, run_topk),
+    ROW(cumsum, 'x', 1, 3, draw_dim, run_cumsum),
+    ROW(tril, 'x', 2, 3, draw_diagonal, run_tril),
+    ROW(triu, 'x', 2, 3, draw_diagonal, run_triu),
+    ROW(layer_norm, 'x', 1, 3, draw_norm_layer, run_layer_norm),
+    ROW(embedding, 'x', 2, 2, draw_ids, run_embedding),
+    ROW(dropout, 'x', 0, 3, draw_one, run_dropout),
+    ROW(attention, 'x', 4, 4, draw_attention, run_attention),
+    ROW(cross_entropy, 'x', 1, 3, draw_classes, run_cross_entropy),
+    ROW(mse_loss, 'x', 0, 3, draw_loss, run_mse),
+    ROW(l1_loss, 'd', 0, 3, draw_loss, run_l1),
+    ROW(huber_loss, 'd', 0, 3, draw_loss, run_huber),
+    ROW(smooth_l1_loss, 'd', 0, 3, draw_loss, run_smooth_l1),
+    ROW(bce_with_logits, 'd', 0, 3, draw_bce, run_bce),
+    ROW(kl_div, 'x', 0, 3, draw_kl, run_kl_div),
+    ROW(nll_loss, 'x', 1, 3, draw_classes, run_nll),
+    ROW(rms_norm, 'x', 1, 3, draw_norm_layer, run_rms_norm),
+    ROW(group_norm, 'x', 2, 4, draw_channels, run_group_norm),
+    ROW(batch_norm, 'x', 2, 4, draw_channels, run_batch_norm),
+    ROW(instance_norm, 'x', 3, 4, draw_channels, run_instance_norm),
+    ROW(conv, 'x', 3, 4, draw_conv, run_conv),
+    ROW(conv_transposed, 'x', 3, 4, draw_conv, run_conv_transposed),
+    ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),
+    ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),
+    ROW(attention_general, 'x', 4, 4, draw_general, run_attention_general),
+    ROW(cross_entropy_with, 'x', 1, 3, draw_entropy, run_cross_entropy_with),
+    ROW(cross_entropy_mean, 'x', 1, 3, draw_entropy_mean, run_cross_entropy_with),
+    {"", "split", 'x', 1, 3, draw_split, run_split},
+    {"", "in place", 'x', 0, 3, draw_write, run_write},
+};
+#undef ROW
+
+/* Functions of one operand that have no kind of their own: those that need positive numbers, and those that bend. */
+static inline char kind_of(const row *r)
+{
+    static const char positive[] = " log log1p sqrt rsqrt pow reciprocal ",
+                      bent[] = " abs sign relu leaky_relu clamp softplus ";
+    char word[64];
+
+    snprintf(word, sizeof word, " %s ", r->name);
+    return r->kind ? r->kind : strstr(positive, word) ? 'p' : strstr(bent, word) ? 'd' : 'x';
+}
+
+/* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements; of `odds` dims one is empty. */
+static inline void draw_shape(need *w, int least, int most, int odds, uint64_t *dice)
+{
+    static const int64_t sizes[] = {5, 3, 2, 4, 1, 7, 6, 3};
+
+    w->ndim = least + roll(dice, most - least + 1);
+    do
+        for (int d = 0; d < w->ndim; d++)
+            w->shape[d] = roll(dice, odds) ? sizes[roll(dice, LEN(sizes))] : 0;
+    while (product_of(w->shape, w->ndim) > 60);
+}
+
+/*
+ * Draw a call of a row with a first operand of this shape and dtype; values of operands are drawn too. False: there is none,
+ * or it would be too large.
+ */
+static inline bool draw_call(call_plan *p, const row *r, const need *first, uint64_t *dice)
+{
+    *p = (call_plan){.row = r, .operands = 1, .in = {*first}};
+    p->in[0].kind = kind_of(r);
+    if (!r->draw(p, dice))
+        return false;
+    for (int i = 0; i < p->operands; i++) {
+        if (product_of(p->in[i].shape, p->in[i].ndim) > MOST_ELEMENTS)
+            return false;
+        seed_leaf(&p->in[i], dice);
+    }
+    return true;
+}
+
+/* For messages. */
+static inline void say_call(FILE *out, const call_plan *p)
+{
+    fprintf(out, "%s(", p->row->name);
+    for (int i = 0; i < p->operands; i++) {
+        fprintf(out, "%s%s[", i ? ", " : "", sherd_dtype_name(p->in[i].dtype));
+        for (int d = 0; d < p->in[i].ndim; d++)
+            fprintf(out, "%s%lld", d ? "," : "", (long long)p->in[i].shape[d]);
+        fprintf(out, "]");
+    }
+    fprintf(out, "; ");
+    for (int i = 0; i < MOST_NUMBERS; i++)
+        fprintf(out, "%lld ", (long long)p->number[i]);
+    fprintf(out, ")");
+}
+
+#endif

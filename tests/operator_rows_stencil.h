@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows (operator_rows.h) of what normalises channels, and of what reads around. */
+#ifndef SHERD_TESTS_OPERATOR_ROWS_STENCIL_H
+#define SHERD_TESTS_OPERATOR_ROWS_STENCIL_H
+
+#include "operator_rows_layers.h"
+
+#include "sherd/ops_stencil.h"
+
+/* ---- norms of channels ------------------------------------------------------------------------- */
+
+RUN(run_group_norm, sherd_group_norm(in[0], n[0], operand(a, 1), operand(a, 2), 0.01))
+RUN(run_batch_norm,
+    sherd_batch_norm(in[0], &(sherd_batch_norm_options){
+                                .weight = operand(a, 1), .bias = operand(a, 2), .eps = 0.01}))
+RUN(run_instance_norm,
+    sherd_instance_norm(in[0], &(sherd_batch_norm_options){
+                                   .weight = operand(a, 1), .bias = operand(a, 2), .eps = 0.01}))
+
+/* A channel, or a group of them, has more than one element. number[0]: groups. */
+static inline bool draw_channels(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+    int64_t inner = product_of(x->shape + 2, x->ndim - 2), set = inner;
+    int more = roll(dice, 3);
+
+    p->operands = 1;
+    p->number[0] = x->shape[1] && x->shape[1] % 2 == 0 && roll(dice, 2) ? 2 : 1;
+    if (p->row->run == run_group_norm)
+        set = x->shape[1] / p->number[0] * inner;
+    else if (p->row->run == run_batch_norm)
+        set = x->shape[0] * inner;
+    for (int i = 1; i <= more; i++)
+        want(p, i, 'x', 1, &x->shape[1]);
+    return x->shape[1] > 0 && set > 1;
+}
+
+/* ---- convolutions ------------------------------------------------------------------------------ */
+
+enum { GROUPS, STRIDE, DILATION = STRIDE + 2, BEFORE = DILATION + 2, AFTER = BEFORE + 2 };
+
+static inline sherd_conv_options conv_options(const int64_t *n)
+{
+    sherd_conv_options o = {.groups = n[GROUPS]};
+
+    for (int d = 0; d < 2; d++) {
+        o.stride[d] = n[STRIDE + d];
+        o.dilation[d] = n[DILATION + d];
+        o.before[d] = n[BEFORE + d];
+        o.after[d] = n[AFTER + d];
+    }
+    return o;
+}
+
+static inline sherd_tensor *run_conv(act *a)
+{
+    sherd_conv_options o = conv_options(a->p->number);
+
+    return sherd_conv(a->in[0], a->in[1], operand(a, 2), &o);
+}
+
+static inline sherd_tensor *run_conv_transposed(act *a)
+{
+    sherd_conv_options o = conv_options(a->p->number);
+
+    return sherd_conv_transposed(a->in[0], a->in[1], operand(a, 2), &o);
+}
+
+/* Padding makes the input at least as long as the kernel reaches, and takes no more than a transposed one makes. */
+static inline bool draw_conv(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+    bool transposed = p->row->run == run_conv_transposed;
+    int64_t groups = x->shape[1] % 2 == 0 && roll(dice, 2) ? 2 : 1, made = 1 + roll(dice, 2);
+    int64_t w[4] = {transposed ? x->shape[1] : groups * made,
+                    transposed ? made : x->shape[1] / groups};
+
+    p->number[GROUPS] = groups;
+    for (int d = 0; d + 2 < x->ndim; d++) {
+        w[2 + d] = 1 + roll(dice, 3);
+        p->number[STRIDE + d] = 1 + roll(dice, 3);
+        p->number[DILATION + d] = 1 + roll(dice, 2);
+        int64_t reach = (w[2 + d] - 1) * p->number[DILATION + d] + 1;
+        p->number[BEFORE + d] = transposed ? 0 : reach / 2;
+        p->number[AFTER + d] = transposed ? 0 : reach - 1 - roll(dice, 2) * (reach / 2);
+    }
+    want(p, 1, 'x', x->ndim, w);
+    if (roll(dice, 2))
+        want(p, 2, 'x', 1, (int64_t[]){groups * made});
+    return x->shape[1] > 0 && product_of(x->shape + 2, x->ndim - 2) > 0;
+}
+
+#endif
