@@ -93,6 +93,8 @@ MISUSE(giving_up_nothing_does_nothing)
 
 MISUSE(a_layer_needs_a_world_and_sizes)
 {
+    static const sherd_conv_options groups = {.groups = 3};
+    static const int64_t three = 3;
     sherd_world *w = m->world;
     sherd_module *out;
     const sherd_layer_options none = {.dtype = (sherd_dtype)99}, nan = {.deviation = (double)NAN};
@@ -133,6 +135,16 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     ONLY_SAYS(SHERD_EINVAL, sherd_instance_norm_create(&out, NULL, 4, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_instance_norm_create(&out, w, 0, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_instance_norm_create(&out, w, 4, &momentum, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(NULL, w, 4, 4, 1, &three, NULL, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_conv_create(&out, NULL, 4, 4, 1, &three, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 0, 4, 1, &three, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 4, 4, 0, &three, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 4, 4, 4, &three, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 4, 4, 1, NULL, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 4, 4, 1, (int64_t[]){0}, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_create(&out, w, 4, 4, 1, &three, &groups, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_transposed_create(NULL, w, 4, 4, 1, &three, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_conv_transposed_create(&out, w, 4, 4, 1, &three, &groups, NULL));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(NULL, w, 0.5));
     ONLY_SAYS(SHERD_EINVAL, sherd_dropout_create(&out, NULL, 0.5));
     REFUSES(SHERD_EINVAL, sherd_dropout_create(&out, w, (double)NAN));

@@ -9,6 +9,7 @@
 
 #include "module.h"
 #include "ops.h"
+#include "ops_stencil.h"
 
 SHERD_BEGIN
 
@@ -18,7 +19,7 @@ typedef struct sherd_layer_options {
     const char *name;
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation;  /* of the weights; 0 = 0.02 */
-    bool bias;         /* Linear: with a bias, zero at first */
+    bool bias;         /* Linear, convolutions: with a bias, zero at first */
 } sherd_layer_options;
 
 /**
@@ -132,6 +133,34 @@ SHERD_CALL sherd_status sherd_batch_norm_create(sherd_module **out, sherd_world 
 SHERD_CALL sherd_status sherd_instance_norm_create(sherd_module **out, sherd_world *world,
                                                    int64_t channels, const sherd_norm_options *how,
                                                    const sherd_layer_options *options);
+
+/**
+ * Convolution of [items, in, ...] with `dims` dims of space (sherd_conv). Parameters: weight [features, in / groups, kernel ...], uniform
+ * within 1 / sqrt(in / groups * elements of the kernel) on both sides of 0 unless options->deviation says a normal one, and
+ * bias [features], zero at first.
+ *
+ * @local
+ * @shapes kernel: int64_t[dims]; how, options: NULL = all zero
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, dims outside of 1 to 3, channels that are no multiple of the groups; ENOMEM. What else is wrong
+ *         with `how` is said when it runs
+ */
+SHERD_CALL sherd_status sherd_conv_create(sherd_module **out, sherd_world *world, int64_t in,
+                                          int64_t features, int dims, const int64_t *kernel,
+                                          const sherd_conv_options *how,
+                                          const sherd_layer_options *options);
+
+/**
+ * Transposed convolution (sherd_conv_transposed). Parameters: weight [in, features / groups, kernel ...], first values as
+ * sherd_conv_create with features / groups in the place of in / groups, and bias.
+ *
+ * @local   @shapes as sherd_conv_create   @owns as there   @errors as there
+ */
+SHERD_CALL sherd_status sherd_conv_transposed_create(sherd_module **out, sherd_world *world,
+                                                     int64_t in, int64_t features, int dims,
+                                                     const int64_t *kernel,
+                                                     const sherd_conv_options *how,
+                                                     const sherd_layer_options *options);
 
 SHERD_END
 

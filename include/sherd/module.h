@@ -37,7 +37,9 @@ typedef enum sherd_module_kind {
     SHERD_MODULE_RMS_NORM,
     SHERD_MODULE_GROUP_NORM,
     SHERD_MODULE_BATCH_NORM,
-    SHERD_MODULE_INSTANCE_NORM
+    SHERD_MODULE_INSTANCE_NORM,
+    SHERD_MODULE_CONV,
+    SHERD_MODULE_CONV_TRANSPOSED
 } sherd_module_kind;
 
 /* Compute `out` (its count starts at 0) from `in`. Failures go through the world's alarm. NULL = a container, not to be called. */
