@@ -73,7 +73,8 @@ int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cu
 int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
                             int64_t m)
 {
-    int64_t middle = (a->dilation[d] * (a->kernel[d] - 1) - (a->stride[d] - 1)) / 2;
+    /* rounded so that what a convolution cuts in halves is put together where it was cut */
+    int64_t middle = floor_div(a->dilation[d] * (a->kernel[d] - 1) - a->stride[d] + 2, 2);
 
     if (cut <= 0 || cut >= m)
         return cut <= 0 ? 0 : n;
