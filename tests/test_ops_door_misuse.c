@@ -55,6 +55,8 @@ MISUSE(a_null_is_no_operator)
     REFUSES(SHERD_EINVAL, sherd_op_register(m->world, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_op_register(NULL, relu));
     REFUSES(SHERD_EINVAL, sherd_op_register(m->world, &nothing));
+    ONLY_SAYS(SHERD_EINVAL, sherd_op_promote(NULL, SHERD_PROMOTE_NEVER));
+    REFUSES(SHERD_EINVAL, sherd_op_promote(m->world, (sherd_promotion)9));
     ONLY_SAYS(SHERD_EINVAL, sherd_op_override(NULL, "sherd_relu", SHERD_ABOVE_TAPE, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, NULL, SHERD_ABOVE_TAPE, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, "nobody", SHERD_ABOVE_TAPE, &handler));

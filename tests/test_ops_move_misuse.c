@@ -57,6 +57,19 @@ MISUSE(a_spread_by_text_needs_all_of_it)
     FAILS(SHERD_EINVAL, sherd_distribute_as(t.plain, t.mesh, "S(0)", far));
 }
 
+MISUSE(a_spread_from_one_rank_needs_it_there)
+{
+    things t = make(m->world);
+    int far = BAD(sherd_world_ranks(m->world), 0);
+
+    ANSWERS(!sherd_distribute_from(NULL, NULL, "R", 0));
+    FAILS(SHERD_EINVAL, sherd_distribute_from(NULL, t.mesh, "S(0)", 0));
+    FAILS(SHERD_EINVAL, sherd_distribute_from(t.plain, NUL(t.mesh), "S(0)", 0));
+    FAILS(SHERD_EINVAL, sherd_distribute_from(t.plain, t.mesh, NUL("S(0)"), 0));
+    FAILS(SHERD_EINVAL, sherd_distribute_from(t.plain, t.mesh, "S(0)", far));
+    FAILS(SHERD_EINVAL, sherd_distribute_from(t.plain, t.mesh, "S(0)", BAD(-1, 0)));
+}
+
 MISUSE(pieces_need_a_layout)
 {
     things t = make(m->world);
@@ -84,6 +97,7 @@ MISUSE(two_worlds_do_not_mix)
 static const check_test tests[] = {
     {TEST(a_move_by_text_needs_a_tensor_and_a_text), {1, 2, 3}},
     {TEST(a_spread_by_text_needs_all_of_it), {1, 2, 3}},
+    {TEST(a_spread_from_one_rank_needs_it_there), {1, 2, 3}},
     {TEST(pieces_need_a_layout), {1, 2, 3}},
     {TEST(two_worlds_do_not_mix), {1, 2}},
 };

@@ -205,6 +205,30 @@ static void a_plain_tensor_is_spread_by_a_text(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* The others know neither shape nor dtype, nor that it wants a gradient. */
+static void what_one_rank_has_is_spread(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_for(world, true);
+    int ranks = sherd_world_ranks(world), rank = sherd_world_rank(world);
+
+    for (int s = 0; s < LEN(shapes); s++)
+        for (int root = 0; root < ranks; root++) {
+            sherd_tensor *mine = rank == root ? all_equal(world, shapes[s]) : NULL;
+            if (mine && s % 2)
+                sherd_require_grad(mine, true);
+            sherd_tensor *y = sherd_distribute_from(mine, mesh, "S(0)S(1)", root);
+            CHECK(sherd_tensor_layout(y) == layout_of(mesh, 2, shapes[s], "S(0)S(1)", NULL));
+            CHECK_EQ(count_wrong(y, 1), 0);
+            CHECK_EQ(sherd_requires_grad(y), s % 2);
+        }
+    CHECK_OK(sherd_world_check(world));
+    if (ranks > 1) {
+        sherd_tensor *one = rank == 0 ? all_equal(world, shapes[0]) : NULL;
+        sherd_distribute_from(one, mesh, rank ? "S(0)R" : "S(1)R", 0);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    }
+}
+
 static void pieces_make_the_layout_that_they_are_of(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_for(world, true);
@@ -313,6 +337,7 @@ static const check_test tests[] = {
     {TEST(a_wrong_text_is_one_line_on_all_ranks), {4}},
     {TEST(other_texts_on_other_ranks_differ), {2, 3}},
     {TEST(a_plain_tensor_is_spread_by_a_text), {1, 2, 3, 4, 8}},
+    {TEST(what_one_rank_has_is_spread), {1, 2, 3, 4, 8}},
     {TEST(pieces_make_the_layout_that_they_are_of), {1, 2, 3, 4, 8}},
     {TEST(a_piece_of_another_size_is_refused_by_all), {1, 2, 3, 4}},
     {TEST(a_rank_outside_of_the_mesh_gets_no_data), {2, 3}},

@@ -268,6 +268,22 @@ SHERD_CALL sherd_status sherd_op_override(sherd_world *world, const char *name,
 /** In a handler: what the operator itself does, with the operands that are in `call` now. @collective as the operator @errors those of the operator; then false */
 SHERD_API bool sherd_call_original(sherd_call *call);
 
+/* ---- plain operands beside distributed ones --------------------------------------------------- */
+
+/* What becomes of a plain operand that does not vary. One that varies is always refused. */
+typedef enum sherd_promotion {
+    SHERD_PROMOTE_SILENTLY = 0, /* it is taken for replicated, and gets the whole gradient */
+    SHERD_PROMOTE_WARNING, /* so it is, and rank 0 says so on standard error, once for each operator */
+    SHERD_PROMOTE_NEVER    /* it is refused (EINVAL) */
+} sherd_promotion;
+
+/**
+ * Say what becomes of plain operands beside distributed ones, on this world, from now on. All ranks must say the same.
+ *
+ * @local   @errors EINVAL no such promotion; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how);
+
 /* ---- for the functions of an operator ------------------------------------------------------- */
 
 /** A reason to return from describe, with values; at most 191 bytes. @local @owns borrowed from the call @errors none */

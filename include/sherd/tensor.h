@@ -393,6 +393,21 @@ SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *la
 SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *mesh,
                                             const char *text, int root);
 
+/**
+ * Spread a plain tensor that only one rank has: the others pass NULL, and need to know neither its shape nor its dtype.
+ * Each rank gets only its box.
+ *
+ * @collective the mesh; one small exchange more than sherd_distribute
+ * @shapes     t: on the root; elsewhere it is not looked at. mesh, text, root: as sherd_distribute_as, root at least 0
+ * @numerics   values are copied bit for bit
+ * @owns       the result belongs to the scope; `t` and `text` are only read. Of a leaf that wants a gradient it makes one that
+ *             does
+ * @errors     EINVAL no such root, no `t` there, or it is distributed; EDIFFER other texts or roots; otherwise as
+ *             sherd_distribute_as
+ */
+SHERD_API sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh,
+                                              const char *text, int root);
+
 typedef struct sherd_redistribute_options {
     /* return at once; the data is complete when it is first read (a CPU arena moves it then), or sherd_wait returns */
     bool begin;

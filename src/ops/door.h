@@ -28,6 +28,9 @@ typedef struct sherd__ops {
     bool timing;
     sherd__timed *timed;
     int times, time_room;
+    sherd_promotion promotion;
+    const sherd_op **warned; /* operators that a warning was given of */
+    int warnings, warn_room;
 } sherd__ops;
 
 /* Made when it is first asked for; NULL for lack of memory (in the diag). */
@@ -38,6 +41,9 @@ sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_o
 
 /* Add to the time of an operator. For lack of memory it is not counted. */
 void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
+
+/* What the world says of a plain operand of a call beside distributed ones; false: refused, raised. */
+bool sherd__may_promote(const sherd__run *run, sherd_tensor *t);
 
 /* What is wrong with an operator; NULL: nothing. */
 const char *sherd__op_fault(const sherd_op *op);

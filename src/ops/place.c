@@ -4,7 +4,7 @@
  * operands that lie as the rule wants them nothing is allocated but the results; the scope for what is made on the way
  * is opened only when something is.
  */
-#include "operator.h"
+#include "door.h"
 
 #include <string.h>
 
@@ -45,6 +45,8 @@ bool sherd__promote_all(sherd__run *run, sherd_tensor **operands, const sherd_me
     for (int i = 0; i < run->call.operands; i++) {
         if (!operands[i] || operands[i]->layout)
             continue;
+        if (!sherd__may_promote(run, operands[i]))
+            return false;
         sherd__open(run);
         operands[i] = sherd__promote_recorded(operands[i], mesh, run->call.op->name);
         if (sherd_tensor_failed(operands[i]))

@@ -20,6 +20,7 @@ static void destroy(sherd_world *world, void *state)
     sherd__free(heap, ops->registered);
     sherd__free(heap, ops->override);
     sherd__free(heap, ops->timed);
+    sherd__free(heap, ops->warned);
     sherd__free(heap, ops);
 }
 
@@ -202,4 +203,58 @@ sherd_op_time sherd_op_time_at(const sherd_world *world, int i)
     if (!ops || i < 0 || i >= ops->times)
         return (sherd_op_time){0};
     return (sherd_op_time){ops->timed[i].op->name, ops->timed[i].calls, ops->timed[i].nanoseconds};
+}
+
+/* ---- plain operands ---------------------------------------------------------------------------- */
+
+sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how)
+{
+    const sherd__argument need[] = {{"world", world}, {NULL, NULL}};
+    sherd__diag *diag = sherd__world_diag(world);
+
+    if (sherd__require(diag, "sherd_op_promote", need))
+        return SHERD_EINVAL;
+    if ((unsigned)how > SHERD_PROMOTE_NEVER)
+        return sherd__fail(diag, SHERD_EINVAL, "sherd_op_promote: there is no promotion %d",
+                           (int)how);
+    sherd__ops *ops = sherd__ops_of(world);
+    if (!ops)
+        return SHERD_ENOMEM;
+    ops->promotion = how;
+    return SHERD_OK;
+}
+
+/* Once for each operator; where memory is short, once more. */
+static void warn(sherd_world *world, sherd__ops *ops, const sherd_op *op, sherd_tensor *t)
+{
+    for (int i = 0; i < ops->warnings; i++)
+        if (ops->warned[i] == op)
+            return;
+    const sherd_op **list = sherd__reserve(sherd__world_heap(world), ops->warned, ops->warnings,
+                                           &ops->warn_room, FIRST_ROOM, sizeof *list);
+    if (list) {
+        ops->warned = list;
+        ops->warned[ops->warnings++] = op;
+    }
+    if (sherd_world_rank(world) == 0)
+        fprintf(stderr,
+                "sherd: %s: %s is plain beside distributed operands: taken for replicated\n",
+                op->name, sherd_tensor_text(t));
+}
+
+bool sherd__may_promote(const sherd__run *run, sherd_tensor *t)
+{
+    sherd__ops *ops = sherd__ops_of(run->call.world);
+
+    if (!ops || ops->promotion == SHERD_PROMOTE_SILENTLY)
+        return true;
+    if (ops->promotion == SHERD_PROMOTE_WARNING) {
+        warn(run->call.world, ops, run->call.op, t);
+        return true;
+    }
+    sherd__raise(run->call.world, SHERD_EINVAL,
+                 "%s: %s is plain beside distributed operands, and sherd_op_promote says never: "
+                 "spread it with sherd_distribute",
+                 run->call.op->name, sherd_tensor_text(t));
+    return false;
 }

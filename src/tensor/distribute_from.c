@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Spreading what one rank has and the others know nothing of: that rank tells shape and dtype, and then it is an ordinary
+ * spreading in which the others stand in with a tensor that takes no memory. Costs one small exchange more.
+ */
+#include "tensor/state.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+static const char name[] = "sherd_distribute_from";
+
+/* What each rank tells: a hash of its arguments, and, where it is the root, what it has. */
+enum { ARGUMENTS, DTYPE, NDIM, WANTS, SHAPE, WORDS = SHAPE + SHERD_MAX_DIMS };
+
+static void describe(int64_t *mine, const sherd_tensor *t, const char *text, int root)
+{
+    memset(mine, 0, WORDS * sizeof *mine);
+    mine[ARGUMENTS] = (int64_t)(sherd__hash_word(sherd__hash_text(1, text), (uint64_t)root) >> 1);
+    if (!t)
+        return;
+    mine[DTYPE] = (int64_t)t->dtype;
+    mine[NDIM] = t->ndim;
+    mine[WANTS] = t->requires_grad;
+    memcpy(&mine[SHAPE], t->shape, sizeof t->shape);
+}
+
+/* The root's words, if all ranks have asked for the same; NULL: failed, raised. */
+static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine, int64_t *all)
+{
+    sherd_world *world = sherd__space_world(mesh->space);
+    int64_t at[SHERD_MAX_AXES], place = 0;
+
+    if (!sherd__share(world, mesh, name, mine, WORDS, all))
+        return NULL;
+    for (int64_t i = 1; i < mesh->count; i++)
+        if (all[i * WORDS + ARGUMENTS] != all[ARGUMENTS]) {
+            sherd__raise(world, SHERD_EDIFFER, "%s: ranks pass other texts or roots", name);
+            return NULL;
+        }
+    (void)sherd_mesh_coordinate(mesh, root, at);
+    for (int a = 0; a < mesh->axes; a++)
+        place = place * mesh->extent[a] + at[a];
+    return &all[place * WORDS];
+}
+
+/* All that was asked for is there. */
+static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char *text, int root,
+                            const int64_t *words)
+{
+    sherd_world *world = sherd__space_world(mesh->space);
+    const sherd__target target = {name,          mesh, (sherd_dtype)words[DTYPE], (int)words[NDIM],
+                                  &words[SHAPE], NULL};
+    const sherd_layout *layout;
+
+    if (sherd__target_read(&layout, &target, text))
+        return sherd__fail_diag(world, true);
+    if (sherd_world_rank(world) == root)
+        return sherd_distribute(t, layout, root);
+    sherd_tensor *stand_in =
+        sherd_constant_later(world, target.dtype, target.shape, target.ndim, 0);
+    if (!sherd_tensor_failed(stand_in))
+        stand_in->requires_grad = words[WANTS] != 0;
+    return sherd_distribute(stand_in, layout, root);
+}
+
+sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, const char *text,
+                                    int root)
+{
+    const sherd__argument need[] = {{"mesh", mesh}, {"text", text}, {NULL, NULL}};
+    sherd_world *world = mesh ? sherd__space_world(mesh->space) : t ? t->world : NULL;
+    int64_t at[SHERD_MAX_AXES], mine[WORDS];
+    sherd_tensor *result;
+
+    if (!sherd__given(world, name, need, &result))
+        return result;
+    bool is_root = sherd_world_rank(world) == root;
+    const sherd__argument source[] = {{"t of the root", is_root ? t : (const void *)mesh},
+                                      {NULL, NULL}};
+    if (!sherd__given(world, name, source, &result))
+        return result;
+    if (is_root && sherd__is_failed(t))
+        sherd__raise_failed(world);
+    if (sherd__alarmed(world))
+        return sherd__failed(world);
+    if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, at) || (is_root && t->layout))
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name,
+                                  is_root ? "t is distributed already: use sherd_redistribute"
+                                          : "the root is no rank of the mesh");
+    int64_t *all = sherd__alloc(sherd__world_heap(world),
+                                (size_t)sherd_mesh_root(mesh)->count * WORDS, sizeof *all);
+    if (!all)
+        return sherd__fail_tensor(world, true, SHERD_ENOMEM, "%s: out of memory", name);
+    describe(mine, is_root ? t : NULL, text, root);
+    const int64_t *words = ask(sherd_mesh_root(mesh), root, mine, all);
+    result = words ? spread(t, mesh, text, root, words) : sherd__failed(world);
+    sherd__free(sherd__world_heap(world), all);
+    return result;
+}

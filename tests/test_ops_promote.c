@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of plain operands beside distributed ones, as the world was told. */
+#include "tensors.h"
+
+#include <fcntl.h>
+
+#include "sherd/op.h"
+#include "sherd/ops.h"
+
+static sherd_tensor *row(sherd_world *world)
+{
+    return sherd_constant(world, SHERD_F64, (int64_t[]){4}, 1, 2);
+}
+
+static sherd_tensor *rows(sherd_world *world)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    return indices_on(layout_of(mesh_of(world, text), 2, (int64_t[]){5, 4}, "S(0)", NULL),
+                      SHERD_F64);
+}
+
+/* Said before anything runs, and taken back. */
+static void a_plain_operand_may_be_refused(sherd_world *world)
+{
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_NEVER));
+    sherd_tensor *y = sherd_add(rows(world), row(world));
+    CHECK(sherd_tensor_failed(y));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world),
+                 "sherd_add: f64[4] is plain beside distributed operands") != NULL);
+    /* plain with plain, distributed with distributed */
+    CHECK(!sherd_tensor_failed(sherd_add(row(world), row(world))));
+    sherd_tensor *x = rows(world);
+    CHECK(!sherd_tensor_failed(sherd_add(x, x)));
+    CHECK_OK(sherd_world_check(world));
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_SILENTLY));
+    CHECK(!sherd_tensor_failed(sherd_add(rows(world), row(world))));
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* One line for each operator, by rank 0; the gradient of what was promoted is whole. */
+static void a_promotion_may_be_told(sherd_world *world)
+{
+    char said[512] = "";
+    int before = dup(2), ends[2];
+    bool first = sherd_world_rank(world) == 0;
+
+    CHECK_OK(sherd_op_promote(world, SHERD_PROMOTE_WARNING));
+    CHECK_OK(sherd_world_check(world));
+    if (first && pipe(ends) == 0)
+        dup2(ends[1], 2);
+    CHECK_OK(sherd_world_check(world));
+    sherd_tensor *w = sherd_require_grad(row(world), true);
+    sherd_tensor *y = sherd_mul(sherd_add(rows(world), w), w);
+    y = sherd_add(y, w);
+    sherd_backward(sherd_sum(y));
+    CHECK_OK(sherd_world_check(world));
+    if (first) {
+        dup2(before, 2);
+        close(ends[1]);
+        if (read(ends[0], said, sizeof said - 1) < 0)
+            CHECK(false);
+        close(ends[0]);
+        CHECK_TEXT(
+            said,
+            "sherd: sherd_add: f64[4] is plain beside distributed operands: taken for replicated\n"
+            "sherd: sherd_mul: f64[4] is plain beside distributed operands: taken for "
+            "replicated\n");
+    }
+    close(before);
+    const double *g = sherd_tensor_read(sherd_grad(w));
+    for (int k = 0; g && k < 4; k++) /* sum over rows of (x + 2 w + 1), w = 2 */
+        CHECK_NEAR(g[k], 5 * 5 + 40 + 5 * k, 1e-12);
+    CHECK(g != NULL);
+}
+
+static void only_these_three_are_known(sherd_world *world)
+{
+    CHECK_EQ(sherd_op_promote(world, (sherd_promotion)3), SHERD_EINVAL);
+    CHECK_EQ(sherd_op_promote(world, (sherd_promotion)-1), SHERD_EINVAL);
+}
+
+static const check_test tests[] = {
+    {TEST(a_plain_operand_may_be_refused), {1, 2, 3}},
+    {TEST(a_promotion_may_be_told), {1, 2}},
+    {TEST(only_these_three_are_known), {1}},
+};
+CHECK_MAIN(tests)
