@@ -2,7 +2,7 @@
 /*
  * The test harness. A test file is one process: a table of named tests, each with the rank counts that it
  * runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them. A check never returns early: a rank
- * that left would leave the others waiting. A watchdog ends the process after 60 seconds (SHERD_TEST_SECONDS)
+ * that left would leave the others waiting. A watchdog ends the process after 110 seconds (SHERD_TEST_SECONDS)
  * and prints where each rank was last.
  *
  * Tests of rooms below world/ define CHECK_PURE first: then tests take no world and run once.
@@ -132,7 +132,7 @@ static int check_start(void)
     if (check_state == MAP_FAILED)
         return 1;
     signal(SIGALRM, check_watchdog);
-    alarm(seconds ? (unsigned)atoi(seconds) : 60);
+    alarm(seconds ? (unsigned)atoi(seconds) : 110);
     return 0;
 }
 

@@ -30,7 +30,7 @@ static void a_module_is_the_function(sherd_world *world)
         sherd_tensor *x = wave(world, SHERD_F64, 4, SHAPE(ITEMS, IN, SIDE, SIDE), 3, 1, 0);
         sherd_tensor *w = sherd_module_parameter(m, "weight"),
                      *b = sherd_module_parameter(m, "bias");
-        static double got[4096], want[4096];
+        double got[4096], want[4096];
         int64_t n = whole(sherd_module_call(m, x), got);
         CHECK_EQ(
             n, whole(transposed ? sherd_conv_transposed(x, w, b, &how) : sherd_conv(x, w, b, &how),

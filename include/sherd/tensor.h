@@ -40,8 +40,7 @@ SHERD_API void sherd_scope_end(sherd_world *world);
 /**
  * Pass a tensor out: it will belong to the scope around the innermost one. Returns the tensor.
  *
- * @local
- * @owns   `t` itself, then of the scope around
+ * @local   @owns `t` itself, then of the scope around
  * @errors none; a tensor that is not in the innermost scope stays where it is
  */
 SHERD_API sherd_tensor *sherd_scope_pass(sherd_tensor *t);
@@ -57,8 +56,7 @@ SHERD_API void sherd_tensor_release(sherd_tensor *t);
 /**
  * A plain tensor with a copy of `data`; it varies over all axes (see sherd_mark_equal).
  *
- * @local
- * @shapes shape: int64_t[ndim]; data: row-major, product of shape elements of `dtype`
+ * @local   @shapes shape: int64_t[ndim]; data: row-major, product of shape elements of `dtype`
  * @owns   the result belongs to the scope; `data` is only read
  * @errors EINVAL a negative size, a dtype that is none, data NULL; ELIMIT; ENOMEM
  */
@@ -68,9 +66,7 @@ SHERD_API sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, c
 /**
  * A plain tensor filled with one value; it does not vary.
  *
- * @local
- * @shapes shape: int64_t[ndim]
- * @owns   the result belongs to the scope
+ * @local   @shapes shape: int64_t[ndim]   @owns the result belongs to the scope
  * @errors EINVAL a negative size; ELIMIT; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
@@ -79,9 +75,7 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
 /**
  * As sherd_constant, but memory is taken when the data is first needed (see sherd_random_later).
  *
- * @local
- * @shapes shape: int64_t[ndim]
- * @owns   the result belongs to the scope
+ * @local   @shapes shape: int64_t[ndim]   @owns the result belongs to the scope
  * @errors EINVAL a negative size; ELIMIT; ENOMEM. NULL for a NULL world
  */
 SHERD_API sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype,
@@ -163,8 +157,7 @@ static inline sherd_distribution sherd_bernoulli(double p)
 /**
  * A plain tensor of random numbers; it does not vary. Counts as one call of the generator, also where it fails.
  *
- * @local
- * @shapes   shape: int64_t[ndim]
+ * @local   @shapes shape: int64_t[ndim]
  * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller, truncated ones by the inverse of
  *           their distribution; rounded to nearest, so that in 16 bits a uniform number may be the upper end of its range
  * @owns     the result belongs to the scope
@@ -181,10 +174,7 @@ SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, cons
  * (sherd_distribute from all ranks, and so sherd_parallelize) draws each rank's part and nothing else: for
  * parameters that no rank could hold whole.
  *
- * @local
- * @shapes   shape: int64_t[ndim]
- * @numerics as sherd_random
- * @owns     the result belongs to the scope
+ * @local   @shapes shape: int64_t[ndim]   @numerics as sherd_random   @owns the result belongs to the scope
  * @errors   as sherd_random. NULL for a NULL world
  */
 SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype,
@@ -195,9 +185,7 @@ SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype
 /**
  * A distributed tensor of random numbers, the same as sherd_random draws for its global shape. Nothing travels.
  *
- * @local
- * @numerics as sherd_random
- * @owns     the result belongs to the scope
+ * @local   @numerics as sherd_random   @owns the result belongs to the scope
  * @errors   as sherd_random; EINVAL a pending reduction
  */
 SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
@@ -339,8 +327,7 @@ SHERD_API sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *
  * A distributed tensor of this layout out of each rank's own piece, which must be its box: sherd_from_local where shape,
  * placements, order and cuts are those of a layout that is there already.
  *
- * @collective the mesh of `layout`
- * @owns       the result belongs to the scope
+ * @collective the mesh of `layout`   @owns the result belongs to the scope
  * @errors     as sherd_from_local
  */
 SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_layout *layout);
