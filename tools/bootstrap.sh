@@ -22,6 +22,7 @@ look() {
     command -v cmake >/dev/null 2>&1 || need cmake "CMake, 3.22 or newer"
     has_header dnnl.h || need libdnnl-dev "oneDNN with its headers"
     has_header jansson.h || need libjansson-dev "jansson with its headers"
+    has_header png.h || need libpng-dev "libpng with its headers, for pictures of the heat example"
 }
 
 need() {
