@@ -63,46 +63,65 @@ static void join_part(bench *b, int set, int part)
 }
 
 /* What goes to the neighbour before has an even tag, what goes to the one behind an odd one. */
-static void init_requests(void *at, const MPI_Datatype *part, int tag, int before, int behind,
+static void init_requests(const bench *b, void *at, const MPI_Datatype *part, int tag,
                           MPI_Request *out)
 {
+    int before = (b->job.me + b->job.ranks - 1) % b->job.ranks;
+    int behind = (b->job.me + 1) % b->job.ranks;
+
     MPI_Recv_init(at, 1, part[GHOST_BEFORE], before, tag + 1, MPI_COMM_WORLD, &out[0]);
     MPI_Recv_init(at, 1, part[GHOST_BEHIND], behind, tag, MPI_COMM_WORLD, &out[1]);
     MPI_Send_init(at, 1, part[FACE_BEFORE], before, tag, MPI_COMM_WORLD, &out[2]);
     MPI_Send_init(at, 1, part[FACE_BEHIND], behind, tag + 1, MPI_COMM_WORLD, &out[3]);
 }
 
-/* Where both neighbours are one rank, what it sends first must be what is received first. */
-static void make_ring(bench *b, int before, int behind)
+static void open_exchange(bench *b)
 {
+    for (int part = 0; part < PARTS; part++)
+        make_part(b, part);
+    for (int set = 0; set < SETS; set++) {
+        for (int part = 0; part < PARTS; part++)
+            join_part(b, set, part);
+        init_requests(b, MPI_BOTTOM, b->joined[set], 0, b->all[set]);
+    }
+}
+
+static void exchange(MPI_Request *request, int count)
+{
+    MPI_Startall(count, request);
+    MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+}
+
+static void close_exchange(bench *b)
+{
+    for (int set = 0; set < SETS; set++)
+        for (int part = 0; part < PARTS; part++) {
+            MPI_Request_free(&b->all[set][part]);
+            MPI_Type_free(&b->joined[set][part]);
+        }
+    for (int part = 0; part < PARTS; part++)
+        MPI_Type_free(&b->part[part]);
+}
+
+/* ---- the other ways --------------------------------------------------------------------------- */
+
+/* Where both neighbours are one rank, what it sends first must be what is received first. */
+static void make_ring(bench *b)
+{
+    int before = (b->job.me + b->job.ranks - 1) % b->job.ranks;
+    int behind = (b->job.me + 1) % b->job.ranks;
     const int from[2] = {before, behind}, to[2] = {behind, before}, weight[2] = {1, 1};
 
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, from, weight, 2, to, weight, MPI_INFO_NULL, 0,
                                    &b->ring);
 }
 
-static void open_exchange(bench *b)
+static void open_others(bench *b)
 {
-    int before = (b->job.me + b->job.ranks - 1) % b->job.ranks;
-    int behind = (b->job.me + 1) % b->job.ranks;
-
-    for (int part = 0; part < PARTS; part++)
-        make_part(b, part);
-    for (int set = 0; set < SETS; set++) {
-        for (int part = 0; part < PARTS; part++)
-            join_part(b, set, part);
+    for (int set = 0; set < SETS; set++)
         for (int i = 0; i < b->job.fields; i++)
-            init_requests(b->cells[set][i], b->part, 2 * i, before, behind,
-                          &b->single[set][PARTS * i]);
-        init_requests(MPI_BOTTOM, b->joined[set], 2 * MOST_FIELDS, before, behind, b->all[set]);
-    }
-    make_ring(b, before, behind);
-}
-
-static void exchange_by_requests(MPI_Request *request, int count)
-{
-    MPI_Startall(count, request);
-    MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+            init_requests(b, b->cells[set][i], b->part, 2 + 2 * i, &b->single[set][PARTS * i]);
+    make_ring(b);
 }
 
 static void exchange_by_neighbours(const bench *b, int set)
@@ -116,18 +135,11 @@ static void exchange_by_neighbours(const bench *b, int set)
     MPI_Neighbor_alltoallw(MPI_BOTTOM, one, start, send, MPI_BOTTOM, one, start, receive, b->ring);
 }
 
-static void close_exchange(bench *b)
+static void close_others(bench *b)
 {
-    for (int part = 0; part < PARTS; part++)
-        MPI_Type_free(&b->part[part]);
-    for (int set = 0; set < SETS; set++) {
+    for (int set = 0; set < SETS; set++)
         for (int i = 0; i < PARTS * b->job.fields; i++)
             MPI_Request_free(&b->single[set][i]);
-        for (int part = 0; part < PARTS; part++) {
-            MPI_Request_free(&b->all[set][part]);
-            MPI_Type_free(&b->joined[set][part]);
-        }
-    }
     MPI_Comm_free(&b->ring);
 }
 
@@ -139,9 +151,9 @@ static void take_turn(bench *b, int way, int set)
     for (int i = 0; i < b->job.fields; i++)
         job_mark(&b->job, b->cells[set][i], i, b->turn);
     if (way == SINGLE)
-        exchange_by_requests(b->single[set], PARTS * b->job.fields);
+        exchange(b->single[set], PARTS * b->job.fields);
     else if (way == JOINED)
-        exchange_by_requests(b->all[set], PARTS);
+        exchange(b->all[set], PARTS);
     else
         exchange_by_neighbours(b, set);
     for (int i = 0; i < b->job.fields; i++)
@@ -197,6 +209,7 @@ static void run_case(bench *b, const asked *a, int fields, int64_t side)
     }
     open_arrays(b);
     open_exchange(b);
+    open_others(b);
     for (int round = -WARM; round < a->rounds; round++)
         for (int k = 0; k < WAYS; k++)
             times[k][round < 0 ? 0 : round] = sample(b, k, round + WARM);
@@ -204,6 +217,7 @@ static void run_case(bench *b, const asked *a, int fields, int64_t side)
         job_print(&b->job, way_names[k], times[k], a->rounds);
         putchar('\n');
     }
+    close_others(b);
     close_exchange(b);
     for (int set = 0; set < SETS; set++)
         for (int i = 0; i < fields; i++)
