@@ -4,7 +4,8 @@
  * exact solution in the end. This file is the story; each of the others is one subject of it:
  *
  *   options.c  what the user asked for           waves.c    the exact solution, and how far off one may be
- *   field.c    the field, ghosts, and a step     output.c   writing it, with file.c and picture.c
+ *   cells.c    the arithmetic of a piece         field.c    the field on its ranks, ghosts, and a step
+ *   output.c   writing it, with file.c and picture.c
  */
 #include <math.h>
 #include <string.h>
@@ -31,13 +32,13 @@ static double seconds_now(void)
 
 static void say_what_runs(const field *f, const heat_options *o)
 {
-    const int64_t *n = o->size, *piece = f->piece.size;
+    const int64_t *n = o->size, *piece = f->cells.piece.size;
     int ranks = sherd_world_ranks(f->world);
     const char *transport = sherd_world_transport(f->world);
 
     printf("grid     %lld x %lld x %lld points, %s walls, %lld waves, %lld steps of %.3g\n",
            (long long)n[0], (long long)n[1], (long long)n[2], border_name(o->border),
-           (long long)o->modes, (long long)o->steps, f->waves->step);
+           (long long)o->modes, (long long)o->steps, f->cells.waves->step);
     printf("ranks    %d %s, mesh %s, transport %s; rank 0 has %lld x %lld x %lld\n", ranks,
            strcmp(transport, "threads") == 0 ? "threads"
            : ranks == 1                      ? "process"
@@ -63,23 +64,23 @@ static void say_what_it_took(const field *f, const heat_options *o, double secon
            1e-3 * bytes / (double)o->steps);
 }
 
-static void say_what_came_out(const field *f, const field_figures *figures)
+static void say_what_came_out(const field *f, const figures *out)
 {
-    printf("height   %.3g of %.3g is left\n", figures->height, waves_height(f->waves));
-    printf("error    %.3g at most, bound %.3g\n", figures->error, waves_bound(f->waves, f->steps));
-    printf("checksum %016llx\n", (unsigned long long)figures->checksum);
+    printf("height   %.3g of %.3g is left\n", out->height, waves_height(f->cells.waves));
+    printf("error    %.3g at most, bound %.3g\n", out->error,
+           waves_bound(f->cells.waves, f->steps));
+    printf("checksum %016llx\n", (unsigned long long)out->checksum);
 }
 
 /* Whether the run was right: rank 0 says so to all. */
-static void judge(const field *f, const field_figures *figures)
+static void judge(const field *f, const figures *out)
 {
-    double bound = waves_bound(f->waves, f->steps);
+    double bound = waves_bound(f->cells.waves, f->steps);
     char error[LINE_BYTES];
 
-    if (figures->error <= bound)
+    if (out->error <= bound)
         return;
-    snprintf(error, sizeof error, "the error is %.3g, beyond its bound of %.3g", figures->error,
-             bound);
+    snprintf(error, sizeof error, "the error is %.3g, beyond its bound of %.3g", out->error, bound);
     sherd_world_fail(f->world, SHERD_EINVAL, error);
 }
 
@@ -104,7 +105,7 @@ static sherd_status step_all(field *f, const heat_options *o)
 static sherd_status run(field *f, const heat_options *o)
 {
     bool first = is_first(f->world);
-    field_figures figures;
+    figures out;
     sherd_status status = output_check(f->world, o);
 
     if (!status && first)
@@ -112,13 +113,13 @@ static sherd_status run(field *f, const heat_options *o)
     if (!status)
         status = step_all(f, o);
     if (!status)
-        status = field_measure(&figures, f);
+        status = field_measure(&out, f);
     if (!status && first)
-        say_what_came_out(f, &figures);
+        say_what_came_out(f, &out);
     if (!status)
         status = output_write(f, o);
     if (!status && first)
-        judge(f, &figures);
+        judge(f, &out);
     return status ? status : sherd_world_check(f->world);
 }
 

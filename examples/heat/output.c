@@ -46,7 +46,7 @@ static bool read_slab(double *out, size_t bytes, const field *f, int64_t first, 
 /* `to` is NULL on all ranks but one; that writes. */
 static void write_slabs(file *to, double *slab, const field *f, int64_t thick)
 {
-    const int64_t *size = f->waves->size;
+    const int64_t *size = f->cells.waves->size;
 
     for (int64_t i = 0; i < size[0]; i += thick) {
         int64_t count = i + thick < size[0] ? thick : size[0] - i;
@@ -58,7 +58,7 @@ static void write_slabs(file *to, double *slab, const field *f, int64_t thick)
 
 static sherd_status write_field(const field *f, const heat_options *o)
 {
-    const int64_t *size = f->waves->size;
+    const int64_t *size = f->cells.waves->size;
     int64_t row = size[1] * size[2], thick = SLAB_BYTES / (row * (int64_t)sizeof(double)) + 1;
     char error[LINE_BYTES];
     double *slab = NULL;
@@ -86,7 +86,7 @@ static sherd_status write_field(const field *f, const heat_options *o)
 /* The plane in the middle of z: what each rank has of it goes to rank 0. */
 static bool read_plane(double *out, const field *f)
 {
-    const int64_t *size = f->waves->size;
+    const int64_t *size = f->cells.waves->size;
     size_t bytes = (size_t)(size[0] * size[1]) * sizeof *out;
 
     sherd_scope_begin(f->world);
@@ -98,7 +98,7 @@ static bool read_plane(double *out, const field *f)
 
 static void write_plane(const field *f, const double *plane, const char *path)
 {
-    const int64_t *size = f->waves->size;
+    const int64_t *size = f->cells.waves->size;
     char error[LINE_BYTES];
     unsigned char *png = NULL;
     size_t bytes;
@@ -118,7 +118,7 @@ static void write_plane(const field *f, const double *plane, const char *path)
 static sherd_status write_picture(const field *f, const heat_options *o)
 {
     bool first = sherd_world_rank(f->world) == 0;
-    size_t numbers = (size_t)(f->waves->size[0] * f->waves->size[1]);
+    size_t numbers = (size_t)(f->cells.waves->size[0] * f->cells.waves->size[1]);
     double *plane = first ? malloc(numbers * sizeof *plane) : NULL;
 
     if (first && !plane)
