@@ -39,11 +39,11 @@ def mpi_command(args, path):
     return words + ["-n", str(args.n), path]
 
 
-def lines_of_exchange(path):
-    text = open(path).read()
-    part = re.search(r"/\* ---- the exchange -+ \*/\n(.*?)\n/\* ---- ", text, re.S)[1]
-    part = re.sub(r"/\*.*?\*/", "", part, flags=re.S)
-    return sum(1 for line in part.splitlines() if line.strip())
+def code_lines(text, section=None):
+    """How many lines of a C text, or of one section of it, are no comment and not blank."""
+    if section:
+        text = re.search(r"/\* ---- " + section + r" -+ \*/\n(.*?)\n/\* ---- ", text, re.S)[1]
+    return sum(1 for line in re.sub(r"/\*.*?\*/", "", text, flags=re.S).splitlines() if line.strip())
 
 
 def main():
@@ -74,7 +74,7 @@ def main():
         for way in OURS:
             beside = f"{median[way] / best[0]:.2f} of {best[1]}, " if way == OURS[0] else ""
             print(f"  {way:36} {median[way]:10.2f}   {beside}{median[way] / median[COPY[way]]:.2f} of {COPY[way]}")
-    count = [lines_of_exchange(os.path.join(here, name)) for name in ("halo.c", "halo_mpi.c")]
+    count = [code_lines(open(os.path.join(here, name)).read(), "the exchange") for name in ("halo.c", "halo_mpi.c")]
     print(f"lines of code of the exchange: sherd {count[0]}, MPI {count[1]}")
 
 
