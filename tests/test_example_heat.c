@@ -264,6 +264,7 @@ static const bad calls[] = {
     {HEAT " --mesh x=2,y=2 -n 3", 2, "there are 3"},
     {SMALL " --cuts 0:6,6", 2, "13"},
     {SMALL " --cuts here", 2, "\"here\""},
+    {HEAT " --size 100000x100000x100000", 1, "out of memory"},
     {HEAT " --output", 2, "--output"},
     {HEAT " --output --picture", 2, "--output"},
     {SMALL " --output /nowhere/at/all.npy", 1, "/nowhere/at/all.npy"},
