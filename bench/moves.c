@@ -11,14 +11,12 @@
  * touch every page. Every element of the last
  * result of each sample is checked. Other programs on the same cores show as a median far above the least: run it again.
  */
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "kernels/stream.h"
+#include "meeting.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
 #include "timing.h"
@@ -33,13 +31,6 @@ static const struct {
 };
 
 static const int64_t sides[] = {8, 32, 128, 512, 2048, 4096};
-
-/* Shared by all ranks, beside the world: a barrier of the benchmark's own. */
-typedef struct meeting {
-    _Alignas(64) _Atomic int arrived;
-    _Alignas(64) _Atomic int turn;
-    double times[64];
-} meeting;
 
 typedef struct asked {
     meeting *meet;
@@ -66,29 +57,12 @@ typedef struct bench {
 
 static void barrier(const bench *b)
 {
-    meeting *meet = b->asked->meet;
-    int turn = atomic_load(&meet->turn);
-
-    if (atomic_fetch_add(&meet->arrived, 1) == b->ranks - 1) {
-        atomic_store(&meet->arrived, 0);
-        atomic_store(&meet->turn, turn + 1);
-        return;
-    }
-    while (atomic_load(&meet->turn) == turn)
-        if (b->ranks > 2)
-            sched_yield();
+    meet(b->asked->meet, b->ranks);
 }
 
 static double slowest(const bench *b, double mine)
 {
-    double most = 0;
-
-    b->asked->meet->times[b->me] = mine;
-    barrier(b);
-    for (int q = 0; q < b->ranks; q++)
-        most = b->asked->meet->times[q] > most ? b->asked->meet->times[q] : most;
-    barrier(b);
-    return most;
+    return meet_most(b->asked->meet, b->ranks, b->me, mine);
 }
 
 /* ---- what is moved ---------------------------------------------------------------------------- */
@@ -339,10 +313,9 @@ int main(int argc, char **argv)
     }
     if (wanted.rounds < 1 || wanted.rounds > MOST_ROUNDS)
         return fprintf(stderr, "moves: 1 to %d rounds\n", MOST_ROUNDS), 2;
-    wanted.meet =
-        mmap(NULL, sizeof *wanted.meet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    wanted.meet = open_meeting();
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (wanted.meet == MAP_FAILED || sherd_spawn(&exit_status, &options, body, &wanted))
+    if (!wanted.meet || sherd_spawn(&exit_status, &options, body, &wanted))
         return 1;
     return exit_status;
 }

@@ -22,6 +22,7 @@
 extern char **environ;
 
 #define GPT   SHERD_BUILD_DIR "/examples/gpt"
+#define HEAT  SHERD_BUILD_DIR "/examples/heat"
 #define SHERD SHERD_BUILD_DIR "/sherd"
 
 enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 16 };

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sees to it that what the build needs is there: installs it by apt where apt is, else says what is
-# missing and fails. Costs a few file look-ups and says nothing when nothing is missing.
+# missing and fails. What it can do without comes along when something is installed anyhow, and may be missing.
+# Costs a few file look-ups and says nothing when nothing is missing.
 set -u
 
 # Whether a header can be included: in the usual places first, else the compiler is asked.
@@ -15,13 +16,14 @@ has_header() {
 
 # Fill in: packages (names in Debian), wanted (the same for people without apt).
 look() {
-    packages= wanted=
+    packages= wanted= also=
     command -v "${CC:-cc}" >/dev/null 2>&1 || need gcc "a C11 compiler (cc)"
     command -v "${CXX:-c++}" >/dev/null 2>&1 || need g++ "a C++17 compiler (c++), for the header test"
     has_header stdio.h || need libc6-dev "the C library's headers"
     command -v cmake >/dev/null 2>&1 || need cmake "CMake, 3.22 or newer"
     has_header dnnl.h || need libdnnl-dev "oneDNN with its headers"
     has_header jansson.h || need libjansson-dev "jansson with its headers"
+    has_header png.h || also="$also libpng-dev" # pictures of the heat example
 }
 
 need() {
@@ -45,6 +47,11 @@ install() {
     $apt update && $apt $order # lists that are old name files that are gone
 }
 
+# The same for what may be missing.
+install_also() {
+    [ -z "$also" ] || $apt install --no-install-recommends $also || true
+}
+
 look
 [ -z "$packages" ] && exit 0
 
@@ -64,5 +71,6 @@ if ! install >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     give_up "apt-get could not install it; its last words are above."
 fi
+install_also >>"$log" 2>&1
 look
 [ -z "$packages" ] || give_up "apt-get ran, and still it is not found."

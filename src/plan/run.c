@@ -12,7 +12,7 @@
  * Sources that are added at once; more are added onto the result, in the same order. 16-bit types are rounded once for
  * each time, so this is well beyond the ranks of a machine; its room, 72 kB of stack, is only touched as far as it is used.
  */
-enum { ADDENDS = 1024 };
+enum { ADDENDS = 1024, SHORT_ROW = 8 /* elements */ };
 
 /* A region that is added up, and one batch of it in its simplest form. */
 typedef struct sum {
@@ -128,13 +128,17 @@ static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
     return taken;
 }
 
-/* A region without a source. */
+/*
+ * A region without a source. Where its rows are short, as those of ghost cells of the last dim are, it is a copy of one value
+ * to all places: a call of the kernel for each row would cost more than the step of a stencil.
+ */
 static void fill_rows(const sherd__schedule *schedule, const sherd__region *region, char *dst,
                       const int64_t *dst_stride, size_t element_bytes,
                       const sherd__kernels *kernels)
 {
-    sum s; /* large, and mostly not needed */
-    int64_t at[SHERD_MAX_DIMS] = {0};
+    static const int64_t none[SHERD_MAX_DIMS] = {0};
+    int64_t at[SHERD_MAX_DIMS] = {0}, value; /* room for an element of any dtype */
+    sum s;                                   /* large, and mostly not needed */
 
     s.element_bytes = element_bytes;
     s.ndim = schedule->ndim;
@@ -146,6 +150,11 @@ static void fill_rows(const sherd__schedule *schedule, const sherd__region *regi
     memcpy(s.size, region->size, sizeof s.size);
     memcpy(s.dst_stride, dst_stride, sizeof s.dst_stride);
     join_dims(&s);
+    if (s.size[s.ndim - 1] < SHORT_ROW) {
+        kernels->fill(&value, 1, schedule->fill);
+        sherd__copy_box(element_bytes, s.ndim, s.size, dst, s.dst_stride, &value, none);
+        return;
+    }
     do
         kernels->fill(dst, s.size[s.ndim - 1], schedule->fill);
     while (next_row(&s, s.ndim - 1, at, &dst, NULL));
