@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that read around: convolutions, padding. A field is [batch, channels, space ...] with one to three dims of space, of which any may
+ * Operators that read around: convolutions, padding, pooling, interpolation. A field is [batch, channels, space ...] with one to three dims of space, of which any may
  * be sharded, with any cuts. What a rank makes of a sharded dim belongs to the rank that holds the middle of what it reads,
  * so fields stay where they are, and each rank fetches exactly what its outputs need: for one operator one call, forward
  * and backward. What ops.h says of every operator holds here too.
@@ -74,6 +74,92 @@ typedef struct sherd_pad_options {
  *             as the dim, a border of a dim of size 0 that is not constant, a value that the dtype can not hold
  */
 SHERD_API sherd_tensor *sherd_pad_with(sherd_tensor *x, const sherd_pad_options *options);
+
+/* ---- pooling --------------------------------------------------------------------------------- */
+
+/* Of each dim of space, in order. */
+typedef struct sherd_pool_options {
+    int64_t kernel[3];   /* at least 1 */
+    int64_t stride[3];   /* 0 = the kernel */
+    int64_t padding[3];  /* on both sides; at most half of what the kernel reaches over */
+    int64_t dilation[3]; /* 0 = 1; only of sherd_max_pool */
+    bool
+        ceil; /* the last window may reach beyond the padding; else what does not fill one is left out */
+    /* Only of sherd_avg_pool: */
+    bool without_padding; /* padding does not count among what a sum is divided by */
+    int64_t divisor;      /* by what sums are divided; 0 = by the elements of the window */
+} sherd_pool_options;
+
+/**
+ * The largest element of each window. Padding is never the largest; of equal elements the first counts, a NaN before all
+ * numbers and the last NaN before others. The gradient flows to the element that was taken.
+ *
+ * @collective see ops.h. A pending reduction of x is settled first
+ * @shapes     x [batch, channels, ...]; y (n + 2 padding - dilation (kernel - 1) - 1) / stride + 1 in each dim, rounded down or
+ *             up (ceil); indices: i64 as y, where in space the element was, counted row-major over all of x's space; NULL =
+ *             not wanted
+ * @owns       scope, both
+ * @errors     see ops.h; EINVAL a kernel or stride below 1, too much padding, a window larger than the padded input, an empty
+ *             dim, options of averages
+ */
+SHERD_API sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
+                                       sherd_tensor **indices);
+
+/**
+ * The average of each window; padding counts as zeros unless `without_padding` is set.
+ *
+ * @collective see ops.h
+ * @shapes     as sherd_max_pool
+ * @owns       scope
+ * @errors     as sherd_max_pool; EINVAL a negative divisor, a dilation
+ */
+SHERD_API sherd_tensor *sherd_avg_pool(sherd_tensor *x, const sherd_pool_options *options);
+
+/**
+ * Averages of as many parts of each dim as are wanted: part o of m is the elements [o n / m, (o + 1) n / m), its end rounded up, so
+ * that parts overlap where m does not divide n.
+ *
+ * @collective see ops.h
+ * @shapes     x [batch, channels, ...]; size: int64_t[dims of space], at least 1
+ * @owns       scope
+ * @errors     see ops.h; EINVAL a size out of range, an empty dim
+ */
+SHERD_API sherd_tensor *sherd_adaptive_avg_pool(sherd_tensor *x, const int64_t *size);
+
+/* ---- interpolation --------------------------------------------------------------------------- */
+
+typedef enum sherd_interpolation {
+    SHERD_INTERPOLATE_NEAREST = 0,   /* element o is element floor(o n / m) */
+    SHERD_INTERPOLATE_NEAREST_EXACT, /* floor((o + 1/2) n / m) */
+    SHERD_INTERPOLATE_LINEAR,        /* also bilinear, trilinear */
+    SHERD_INTERPOLATE_CUBIC, /* convolution with a = -3/4 in each dim; not limited to what is there */
+    SHERD_INTERPOLATE_AREA   /* sherd_adaptive_avg_pool */
+} sherd_interpolation;
+
+enum { SHERD_INTERPOLATIONS = 5 };
+
+/* Of each dim of space either the size of the result or a factor, which is also what coordinates are divided by. */
+typedef struct sherd_interpolate_options {
+    sherd_interpolation kind;
+    int64_t size[3];
+    double factor[3]; /* size: the integer part of n factor */
+    /* LINEAR, CUBIC: the first and the last elements are those of the result; else the outer edges of both are the same */
+    bool align_corners;
+} sherd_interpolate_options;
+
+/**
+ * A field of another size. Coordinates are PyTorch's: element o lies at (o + 1/2) n / m - 1/2 (linear: at 0 if that is less), or at
+ * o (n - 1) / (m - 1) if corners are aligned; they are computed in f64 for f64 and in f32 for other dtypes. An element belongs to the rank
+ * that holds the element which is nearest to it.
+ *
+ * @collective see ops.h
+ * @shapes     x [batch, channels, ...]
+ * @owns       scope
+ * @errors     see ops.h; EINVAL an empty dim, a size below 1 or beyond 2^31, neither size nor factor or both, no such
+ *             kind, corners aligned in another kind than linear and cubic
+ */
+SHERD_API sherd_tensor *sherd_interpolate(sherd_tensor *x,
+                                          const sherd_interpolate_options *options);
 
 SHERD_END
 
