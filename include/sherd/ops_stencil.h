@@ -149,8 +149,10 @@ typedef struct sherd_interpolate_options {
 
 /**
  * A field of another size. Coordinates are PyTorch's: element o lies at (o + 1/2) n / m - 1/2 (linear: at 0 if that is less), or at
- * o (n - 1) / (m - 1) if corners are aligned; they are computed in f64 for f64 and in f32 for other dtypes. An element belongs to the rank
- * that holds the element which is nearest to it.
+ * o (n - 1) / (m - 1) if corners are aligned; they are computed in f64 for f64 and in f32 for other dtypes. With a factor
+ * n / m is 1 / factor; also where that makes an equal size, but that linear interpolation copies then (of NEAREST and CUBIC PyTorch
+ * has it one way or the other there, by memory format and direction).
+ * An element belongs to the rank that holds the element which is nearest to it.
  *
  * @collective see ops.h
  * @shapes     x [batch, channels, ...]
