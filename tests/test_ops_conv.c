@@ -3,16 +3,10 @@
  * Convolutions on real ranks: plain ones against the formula, and any layout against the plain ones, forward and all
  * gradients, in f64; and what travels: for each direction one call at most, and each rank gets exactly what it lacks.
  */
-#include "tensors.h"
+#include "fields.h"
 
-#include <stdlib.h>
-
-#include "sherd/autograd.h"
 #include "sherd/comm.h"
-#include "sherd/ops.h"
 #include "sherd/ops_stencil.h"
-
-enum { FIELD = 5 }; /* dims of a field at most */
 
 typedef struct scene {
     sherd_world *world;
@@ -25,51 +19,38 @@ typedef struct scene {
 
 /* ---- random cases ------------------------------------------------------------------------------ */
 
-static int64_t between(scene *s, int lo, int hi)
-{
-    return lo + roll(&s->dice, hi - lo + 1);
-}
-
 static void draw(scene *s)
 {
     int largest[] = {24, 11, 7};
 
-    s->dims = (int)between(s, 1, 3);
+    s->dims = (int)between(&s->dice, 1, 3);
     s->transposed = roll(&s->dice, 4) == 0;
     memset(&s->o, 0, sizeof s->o);
-    s->o.groups = roll(&s->dice, 3) ? 1 : between(s, 2, 3);
-    int64_t in = between(s, 1, 3), out = between(s, 1, 3);
-    s->x[0] = between(s, 1, 3);
+    s->o.groups = roll(&s->dice, 3) ? 1 : between(&s->dice, 2, 3);
+    int64_t in = between(&s->dice, 1, 3), out = between(&s->dice, 1, 3);
+    s->x[0] = between(&s->dice, 1, 3);
     s->x[1] = s->o.groups * in;
     s->w[0] = s->transposed ? s->x[1] : s->o.groups * out;
     s->w[1] = s->transposed ? out : in;
     s->bias = s->o.groups * out;
     for (int d = 0; d < s->dims; d++) {
-        int64_t k = between(s, 1, s->dims == 3 ? 3 : 7);
-        s->o.stride[d] = between(s, 1, 4);
-        s->o.dilation[d] = roll(&s->dice, 2) ? 1 : between(s, 1, 3);
+        int64_t k = between(&s->dice, 1, s->dims == 3 ? 3 : 7);
+        s->o.stride[d] = between(&s->dice, 1, 4);
+        s->o.dilation[d] = roll(&s->dice, 2) ? 1 : between(&s->dice, 1, 3);
         int64_t reach = (k - 1) * s->o.dilation[d] + 1;
-        s->x[2 + d] = between(s, 1, largest[s->dims - 1]);
-        s->o.before[d] = between(s, 0, (int)k - 1);
-        s->o.after[d] = between(s, 0, (int)k - 1);
+        s->x[2 + d] = between(&s->dice, 1, largest[s->dims - 1]);
+        s->o.before[d] = between(&s->dice, 0, (int)k - 1);
+        s->o.after[d] = between(&s->dice, 0, (int)k - 1);
         s->w[2 + d] = k;
         if (s->transposed) {
             int64_t made = (s->x[2 + d] - 1) * s->o.stride[d] + reach;
             if (made - s->o.before[d] - s->o.after[d] < 1)
                 s->o.before[d] = s->o.after[d] = 0;
-            s->o.extra[d] = between(s, 0, (int)s->o.stride[d] - 1);
+            s->o.extra[d] = between(&s->dice, 0, (int)s->o.stride[d] - 1);
         } else if (s->x[2 + d] + s->o.before[d] + s->o.after[d] < reach) {
             s->x[2 + d] = reach;
         }
     }
-}
-
-static sherd_tensor *numbers(scene *s, int ndim, const int64_t *shape)
-{
-    sherd_generator g = sherd_generator_named("test");
-
-    g.calls = (uint64_t)roll(&s->dice, 1 << 30);
-    return sherd_random(s->world, SHERD_F64, shape, ndim, sherd_uniform(-1, 1), &g);
 }
 
 static sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor *w, sherd_tensor *b)
@@ -134,11 +115,6 @@ static double *formula(const scene *s, const double *x, const double *w, const d
     return y;
 }
 
-static double dot(sherd_tensor *a, sherd_tensor *b)
-{
-    return sherd_item(sherd_sum(sherd_mul(a, b)));
-}
-
 /* Forward is the formula; gradients are adjoints: <dy, f(u, w)> = <dx, u> for any u, and so for the weight. */
 static void plain_is_the_formula(sherd_world *world)
 {
@@ -148,9 +124,9 @@ static void plain_is_the_formula(sherd_world *world)
         sherd_scope_begin(world);
         draw(&s);
         int ndim = 2 + s.dims;
-        sherd_tensor *x = sherd_require_grad(numbers(&s, ndim, s.x), true);
-        sherd_tensor *w = sherd_require_grad(numbers(&s, ndim, s.w), true);
-        sherd_tensor *b = sherd_require_grad(numbers(&s, 1, &s.bias), true);
+        sherd_tensor *x = sherd_require_grad(numbers(s.world, &s.dice, ndim, s.x), true);
+        sherd_tensor *w = sherd_require_grad(numbers(s.world, &s.dice, ndim, s.w), true);
+        sherd_tensor *b = sherd_require_grad(numbers(s.world, &s.dice, 1, &s.bias), true);
         sherd_tensor *y = apply(&s, x, w, b),
                      *nothing = sherd_constant(world, SHERD_F64, &s.bias, 1, 0);
         if (!CHECK(!sherd_tensor_failed(y)))
@@ -161,8 +137,9 @@ static void plain_is_the_formula(sherd_world *world)
         for (int64_t k = 0; k < y->count; k++)
             CHECK_NEAR(data[k], want[k], 1e-12);
         free(want);
-        sherd_tensor *dy = numbers(&s, ndim, y->shape), *u = numbers(&s, ndim, s.x),
-                     *v = numbers(&s, ndim, s.w);
+        sherd_tensor *dy = numbers(s.world, &s.dice, ndim, y->shape),
+                     *u = numbers(s.world, &s.dice, ndim, s.x),
+                     *v = numbers(s.world, &s.dice, ndim, s.w);
         sherd_backward_with(&y, &dy, 1, NULL);
         CHECK_NEAR(dot(dy, apply(&s, u, sherd_detach(w), nothing)), dot(sherd_grad(x), u), 1e-10);
         CHECK_NEAR(dot(dy, apply(&s, sherd_detach(x), v, nothing)), dot(sherd_grad(w), v), 1e-10);
@@ -173,60 +150,18 @@ static void plain_is_the_formula(sherd_world *world)
 
 /* ---- any layout -------------------------------------------------------------------------------- */
 
-static const sherd_layout *draw_layout(scene *s, const sherd_mesh *mesh, int ndim,
-                                       const int64_t *shape)
-{
-    sherd_placement placement[SHERD_MAX_AXES];
-    int64_t sizes[FIELD][8], parts[FIELD] = {1, 1, 1, 1, 1};
-    const int64_t *views[FIELD] = {NULL};
-    const sherd_layout *layout = NULL;
-
-    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
-        int dim = roll(&s->dice, ndim + 1);
-        placement[a] = dim < ndim ? sherd_shard(dim) : sherd_replicate();
-        if (dim < ndim)
-            parts[dim] *= sherd_mesh_extent(mesh, a);
-    }
-    for (int d = 0; d < ndim; d++) {
-        int64_t left = shape[d];
-        for (int64_t i = 0; i < parts[d]; i++) {
-            sizes[d][i] =
-                i + 1 < parts[d] ? roll(&s->dice, (int)left + 1) / (1 + roll(&s->dice, 2)) : left;
-            left -= sizes[d][i];
-        }
-        views[d] = roll(&s->dice, 2) ? sizes[d] : NULL;
-    }
-    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placement,
-                                 &(sherd_layout_options){.sizes = views}));
-    return layout;
-}
-
-static double difference(sherd_tensor *a, sherd_tensor *b)
-{
-    const double *x = sherd_tensor_read(sherd_full(a)), *y = sherd_tensor_read(b);
-
-    if (!sherd_layout_boxes(a->layout, sherd_world_rank(a->world)))
-        return 0; /* this rank is not in the mesh */
-    double most = x && y ? 0 : 1e9;
-
-    for (int64_t k = 0; x && y && k < b->count; k++) {
-        double d = x[k] > y[k] ? x[k] - y[k] : y[k] - x[k];
-        most = d > most || d != d ? d : most;
-    }
-    return most;
-}
-
 static void check_layout(scene *s, const sherd_mesh *mesh)
 {
     int ndim = 2 + s->dims;
-    sherd_tensor *plain[3] = {numbers(s, ndim, s->x), numbers(s, ndim, s->w),
-                              numbers(s, 1, &s->bias)};
+    sherd_tensor *plain[3] = {numbers(s->world, &s->dice, ndim, s->x),
+                              numbers(s->world, &s->dice, ndim, s->w),
+                              numbers(s->world, &s->dice, 1, &s->bias)};
     sherd_tensor *spread[3], *leaf[3];
     const int64_t *shape[3] = {s->x, s->w, &s->bias};
 
     for (int i = 0; i < 3; i++) {
-        spread[i] =
-            sherd_distribute(plain[i], draw_layout(s, mesh, i == 2 ? 1 : ndim, shape[i]), -1);
+        spread[i] = sherd_distribute(plain[i],
+                                     draw_layout(&s->dice, mesh, i == 2 ? 1 : ndim, shape[i]), -1);
         leaf[i] = sherd_require_grad(plain[i], true);
         sherd_require_grad(spread[i], true);
     }
@@ -235,7 +170,7 @@ static void check_layout(scene *s, const sherd_mesh *mesh)
     if (!CHECK(!sherd_tensor_failed(y) && !sherd_tensor_failed(want)))
         return;
     bool good = CHECK_NEAR(difference(y, want), 0, 1e-12);
-    sherd_tensor *dy = numbers(s, ndim, want->shape);
+    sherd_tensor *dy = numbers(s->world, &s->dice, ndim, want->shape);
     sherd_backward_with(&want, &dy, 1, NULL);
     sherd_backward_with(&y, &dy, 1, NULL);
     for (int i = 0; i < 3; i++) {
@@ -250,14 +185,11 @@ static void check_layout(scene *s, const sherd_mesh *mesh)
 
 static void every_layout_is_as_plain(sherd_world *world)
 {
-    static const char *const meshes[][3] = {
-        {"1", "1x1", "1"},   {"2", "1x2", "2"},   {"3", "2", "3"},   {"4", "2x2", "2x2"},
-        {"5", "2x2", "1x3"}, {"6", "2x3", "3x2"}, {"7", "2x3", "2"}, {"8", "2x2x2", "2x4"}};
     scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
     int rounds = getenv("SHERD_PROOF") ? 4000 : 60;
 
     for (int i = 0; i < rounds; i++) {
-        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        const sherd_mesh *mesh = draw_mesh(world, i);
         sherd_scope_begin(world);
         draw(&s);
         check_layout(&s, mesh);
@@ -268,11 +200,6 @@ static void every_layout_is_as_plain(sherd_world *world)
 }
 
 /* ---- other dtypes ------------------------------------------------------------------------------ */
-
-static double largest_difference(sherd_tensor *a, sherd_tensor *b)
-{
-    return difference(sherd_cast(a, SHERD_F64), b);
-}
 
 /* The fast f32 and the 16-bit types, which compute in f32: against f64 with the same numbers. */
 static void other_dtypes_are_rounded_f64(sherd_world *world)
@@ -293,7 +220,7 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
         sherd_tensor *narrow[3], *wide[3], *dy[2];
         for (int k = 0; k < 3; k++) {
             int n = k == 2 ? 1 : ndim;
-            narrow[k] = sherd_cast(numbers(&s, n, shape[k]), dtype);
+            narrow[k] = sherd_cast(numbers(s.world, &s.dice, n, shape[k]), dtype);
             wide[k] = sherd_require_grad(sherd_cast(narrow[k], SHERD_F64), true);
             narrow[k] = sherd_require_grad(
                 sherd_distribute(narrow[k], numbered(mesh, n, shape[k], 0), -1), true);
@@ -301,7 +228,8 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
         sherd_tensor *y = apply(&s, narrow[0], narrow[1], narrow[2]);
         sherd_tensor *want = apply(&s, wide[0], wide[1], wide[2]);
         bool good = CHECK_NEAR(largest_difference(y, want), 0, cases[i % 3].tolerance);
-        dy[1] = sherd_cast(dy[0] = sherd_cast(numbers(&s, ndim, want->shape), dtype), SHERD_F64);
+        dy[1] = sherd_cast(dy[0] = sherd_cast(numbers(s.world, &s.dice, ndim, want->shape), dtype),
+                           SHERD_F64);
         sherd_backward_with(&y, &dy[0], 1, NULL);
         sherd_backward_with(&want, &dy[1], 1, NULL);
         for (int k = 0; k < 3; k++)

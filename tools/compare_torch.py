@@ -209,6 +209,79 @@ def nll():
                 {"reduction": reduction, "ignores": ignores, "ignored": ignored}, indices={1: c}, written=(2,))
 
 
+def field():
+    """[batch, channels, space ...]"""
+    return [size(1, 2), size(1, 3)] + [size(1, 9) for _ in range(rng.randint(1, 3))]
+
+
+def pool_sizes(s):
+    kernel = [rng.randint(1, min(n, 4)) for n in s[2:]]
+    return {"kernel": kernel, "stride": [size(1, 4) for _ in kernel], "padding": [rng.randint(0, k // 2) for k in kernel],
+            "ceil": rng.random() < 0.5}
+
+
+def max_pool():
+    s = field()
+    a = dict(pool_sizes(s), mode=6)
+    a["dilation"] = [rng.randint(1, 2) if n + 2 * p > 2 * (k - 1) else 1 for n, k, p in zip(s[2:], a["kernel"], a["padding"])]
+    f = [F.max_pool1d, F.max_pool2d, F.max_pool3d][len(s) - 3]
+    return Case("sherd_max_pool", [s], lambda x: f(x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"],
+                                                   return_indices=True), a)
+
+
+def avg_pool():
+    s = field()
+    a = dict(pool_sizes(s), mode=5, without_padding=rng.random() < 0.5, divisor=rng.choice([0, 0, 3]))
+    if len(s) == 3:
+        a["divisor"] = 0  # torch has none there
+    f = [F.avg_pool1d, F.avg_pool2d, F.avg_pool3d][len(s) - 3]
+    more = [] if len(s) == 3 else [a["divisor"] or None]
+    return Case("sherd_avg_pool", [s], lambda x: f(x, a["kernel"], a["stride"], a["padding"], a["ceil"],
+                                                   not a["without_padding"], *more), a)
+
+
+def adaptive_avg_pool():
+    s = field()
+    to = [size(1, 11) for _ in s[2:]]
+    f = [F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d][len(s) - 3]
+    return Case("sherd_adaptive_avg_pool", [s], lambda x: f(x, to), {"mode": 4, "size": to})
+
+
+def factor(n):
+    """Not one that is not whole and yet makes 1 or 2 times as many: for those torch has other coordinates in backward
+    than forward, and forward by memory format."""
+    f = rng.choice([1.0, 2.0, 3.0, 1.3, 2.7, rng.uniform(1 / n + 1e-3, 3)])
+    return f if f == int(f) or int(n * f) not in (n, 2 * n) else 2.0
+
+
+def interpolate():
+    s = field()
+    mode = rng.randrange(5)
+    if mode == 3:
+        s = s[:2] + [size(1, 9), size(1, 9)]  # torch has cubic in two dims only
+    linear = ["linear", "bilinear", "trilinear"][len(s) - 3]
+    name = ["nearest", "nearest-exact", linear, "bicubic", "area"][mode]
+    a, more = {"mode": mode}, {"mode": name}
+    if mode in (2, 3):
+        a["aligned"] = more["align_corners"] = rng.random() < 0.5
+    if rng.random() < 0.5:
+        a["size"] = more["size"] = [size(1, 20) for _ in s[2:]]
+    else:
+        a["factor"] = more["scale_factor"] = [factor(n) for n in s[2:]]
+    return Case("sherd_interpolate", [s], lambda x: F.interpolate(x, **more), a)
+
+
+def pad_with():
+    s = [size(1, 2), size(1, 3)] + [size(2, 7) for _ in range(rng.randint(1, 3))]
+    border = rng.randint(1, 4)
+    before = [0, 0] + [rng.randint(0, n - 1) for n in s[2:]]
+    after = [0, 0] + [rng.randint(0, n - 1) for n in s[2:]]
+    sides = [w for pair in reversed(list(zip(before[2:], after[2:]))) for w in pair]
+    name = ["constant", "replicate", "reflect", "circular"][border - 1]
+    return Case("sherd_pad_with", [s], lambda x: F.pad(x, sides, name, 0.3) if border == 1 else F.pad(x, sides, name),
+                {"before": before, "after": after, "first": [border] * len(s), "last": [border] * len(s), "value": 0.3})
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -236,7 +309,7 @@ OPERATORS += [
     unary("sherd_scale", lambda x: x * 1.7, factor=1.7), unary("sherd_relu", F.relu),
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
-    cross_entropy, nll,
+    cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
 ]
 
 
@@ -271,10 +344,11 @@ def draw(case, dtype, ranks):
             operands[-1]["placements"] = where
         tensors.append(t)
     y = case.compute(*tensors)
+    y, more = (y[0], y[1:]) if isinstance(y, tuple) else (y, ())
     weights = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
     (y * weights).sum().backward()
     return ({"op": case.op, "attributes": case.attributes, "operands": operands,
-             "weights": weights.double().flatten().tolist()}, y, tensors)
+             "weights": weights.double().flatten().tolist()}, (y,) + more, tensors)
 
 
 def difference(want, got):
@@ -309,7 +383,7 @@ def main():
             cases = [draw(make(), dtype, ranks) for make in OPERATORS for _ in range(CASES)]
             for (given, y, tensors), got in zip(cases, run(cases, ranks)):
                 name = given["op"]
-                gaps = [math.inf] if got["error"] else [difference(y, got["results"][0])]
+                gaps = [math.inf] if got["error"] else [difference(t, r) for t, r in zip(y, got["results"])]
                 gaps += [difference(t.grad, g) for t, g in zip(tensors, got["gradients"])
                          if t is not None and t.requires_grad and not got["error"]]
                 gaps += [difference(t, w) for t, w in zip(tensors, got["written"]) if w and not got["error"]]

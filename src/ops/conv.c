@@ -453,7 +453,20 @@ static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
                a->after[d] >= 0 && a->kernel[d] > 0 && !(a->stride[d] >> 31) &&
                !(a->dilation[d] >> 31) && !(a->before[d] >> 31) && !(a->after[d] >> 31);
     }
-    return good && a->groups > 0;
+    return good && a->groups > 0 && (unsigned)o->border < SHERD_BORDERS;
+}
+
+/* x with what lies beyond its ends; the convolution itself pads no more then. */
+static sherd_tensor *with_border(sherd_tensor *x, sherd__conv_attributes *a, sherd_border border)
+{
+    sherd_pad_options o = {.value = 0};
+
+    for (int d = 0; d < SHERD__CONV_DIMS && FIRST + d < x->ndim; d++) {
+        o.before[FIRST + d] = (sherd_halo_side){a->before[d], border};
+        o.after[FIRST + d] = (sherd_halo_side){a->after[d], border};
+        a->before[d] = a->after[d] = 0;
+    }
+    return sherd_pad_with(x, &o);
 }
 
 static sherd_tensor *convolve(const sherd_op *op, sherd_tensor *x, sherd_tensor *weight,
@@ -466,7 +479,8 @@ static sherd_tensor *convolve(const sherd_op *op, sherd_tensor *x, sherd_tensor 
         return sherd__fail_tensor(
             world, (x && x->layout) || (weight && weight->layout), SHERD_EINVAL,
             "%s: strides, dilations and groups are at least 1, padding is not "
-            "negative, and \"same\" takes neither strides nor padding",
+            "negative, \"same\" takes neither strides nor padding, and a border is one of those "
+            "that there are, of a transposed one zeros",
             op->name);
     return sherd_apply(op, in, bias ? 3 : 2, a);
 }
@@ -477,14 +491,24 @@ sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bi
     sherd__conv_attributes a;
     bool good = read_options(&a, weight, options);
 
-    return convolve(&sherd__conv_op, x, weight, bias, &a, good);
+    if (!good || !options || options->border <= SHERD_BORDER_CONSTANT || sherd_tensor_failed(x) ||
+        sherd_tensor_failed(weight)) /* then the kernel has no size to pad for */
+        return convolve(&sherd__conv_op, x, weight, bias, &a, good);
+    sherd_world *world = x->world;
+    sherd_scope_begin(world);
+    sherd_tensor *y =
+        convolve(&sherd__conv_op, with_border(x, &a, options->border), weight, bias, &a, true);
+    sherd_scope_pass(y);
+    sherd_scope_end(world);
+    return y;
 }
 
 sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                                     const sherd_conv_options *options)
 {
     sherd__conv_attributes a;
-    bool good = read_options(&a, weight, options) && !(options && options->same);
+    bool good = read_options(&a, weight, options) && !(options && options->same) &&
+                !(options && options->border > SHERD_BORDER_CONSTANT);
 
     a.transposed = true;
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain maxima over windows: a walk through each window, in row-major order. */
+#include "pool.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+
+typedef struct span {
+    int64_t first, end, step; /* indices of x */
+} span;
+
+/* What output o looks at, without what lies outside. */
+static span window_of(const sherd__pool *p, int d, int64_t o)
+{
+    int64_t first = o * p->stride[d] - p->before[d], step = p->dilation[d];
+    int64_t end = sherd__min(first + (p->kernel[d] - 1) * step + 1, p->in[d]);
+
+    if (first < 0)
+        first += (-first + step - 1) / step * step;
+    return (span){first, end, step};
+}
+
+static int64_t product(const int64_t *size)
+{
+    return size[0] * size[1] * size[2];
+}
+
+#define REAL    float
+#define NAME(x) f32_##x
+#define TABLE   f32_pool
+#include "pool_body.inc"
+
+#define REAL    double
+#define NAME(x) f64_##x
+#define TABLE   f64_pool
+#include "pool_body.inc"
+
+const sherd__pool_kernels *sherd__pool_kernels_of(sherd_dtype dtype)
+{
+    return dtype == SHERD_F64 ? &f64_pool : &f32_pool;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The largest element of each window, and where it was: a second result, in the order of all of the space, by which backward
+ * knows whose gradient is whose. Backward reads the gradients and positions of the windows that reach over its piece.
+ */
+#include "taps.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/pool.h"
+#include "sherd/ops_stencil.h"
+
+enum { AT = 1 };
+
+static int64_t product(const int64_t *size)
+{
+    return size[0] * size[1] * size[2];
+}
+
+/* The pieces of what is read and made; the dims of space are the last ones. */
+static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const sherd_box *small,
+                            const int64_t *shape)
+{
+    int dims = big->ndim - SHERD__SPACE, skip = SHERD__POOL_DIMS - dims;
+    sherd__pool p = {.outer = big->size[0] * big->size[1]};
+
+    for (int i = 0; i < SHERD__POOL_DIMS; i++) {
+        p.in[i] = p.out[i] = p.kernel[i] = p.stride[i] = p.dilation[i] = p.whole[i] = 1;
+        if (i < skip)
+            continue;
+        int d = SHERD__SPACE + i - skip;
+        sherd__taps t = sherd__taps_of(call->attributes, i - skip, shape[d], 0, SHERD_F64);
+        p.in[i] = big->size[d];
+        p.out[i] = small->size[d];
+        p.kernel[i] = t.kernel;
+        p.stride[i] = t.stride;
+        p.dilation[i] = t.dilation;
+        p.before[i] = t.padding + big->offset[d] - small->offset[d] * t.stride;
+        p.offset[i] = big->offset[d];
+        p.whole[i] = shape[d];
+    }
+    return p;
+}
+
+static bool is_half(sherd_dtype dtype)
+{
+    return dtype == SHERD_BF16 || dtype == SHERD_F16;
+}
+
+/* Elements as f32 or f64: themselves, or widened; NULL: no memory. */
+static const void *widened(sherd_call *call, const void *from, int64_t count)
+{
+    if (!is_half(call->out[0]->dtype))
+        return from;
+    float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
+    if (wide)
+        sherd__kernels_in(call)->widen(count, wide, from);
+    return wide;
+}
+
+static void *room(sherd_call *call, int64_t count)
+{
+    return is_half(call->out[0]->dtype) ? sherd_call_scratch(call, count * (int64_t)sizeof(float))
+                                        : call->to[0];
+}
+
+static void settle(sherd_call *call, const void *made, int64_t count)
+{
+    if (is_half(call->out[0]->dtype))
+        sherd__kernels_in(call)->narrow(count, call->to[0], made);
+}
+
+static bool take_largest(sherd_call *call)
+{
+    const sherd__run *run = (const sherd__run *)(const void *)call;
+    sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
+    sherd__pool p = geometry(call, &big, &small, run->arg[0]->shape);
+    int64_t reads = p.outer * product(p.in), makes = p.outer * product(p.out);
+
+    if (makes == 0)
+        return true;
+    const void *x = widened(call, call->from[0], sherd__max(reads, 1));
+    void *y = room(call, makes);
+    if (!x || !y)
+        return false;
+    sherd__pool_kernels_of(call->out[0]->dtype)->forward(&p, y, call->to[AT], x);
+    settle(call, y, makes);
+    return true;
+}
+
+static bool give_back(sherd_call *call)
+{
+    sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
+    sherd__pool p = geometry(call, &big, &small, call->out[0]->shape);
+    int64_t reads = p.outer * product(p.out), makes = p.outer * product(p.in);
+
+    if (makes == 0)
+        return true;
+    if (reads == 0) {
+        sherd__kernels_in(call)->fill(call->to[0], makes, 0);
+        return true;
+    }
+    const void *dy = widened(call, call->from[0], reads);
+    void *dx = room(call, makes);
+    if (!dy || !dx)
+        return false;
+    sherd__pool_kernels_of(call->out[0]->dtype)->backward(&p, dx, dy, call->from[AT]);
+    settle(call, dx, makes);
+    return true;
+}
+
+/* ---- the operators --------------------------------------------------------------------------- */
+
+static const sherd_op back_op = {.name = "sherd_max_pool backward",
+                                 .operand = {{"dy", SHERD_OP_AROUND},
+                                             {"indices", SHERD_OP_AROUND | SHERD_OP_ANY},
+                                             {"x", SHERD_OP_OPTIONAL}},
+                                 .result = {{"dx", 0}},
+                                 .field = SHERD__TAPS_FIELDS,
+                                 .attributes = sizeof(sherd__taps_attributes),
+                                 .linearity = SHERD_LINEAR,
+                                 .describe = sherd__taps_describe_back,
+                                 .ways = sherd__taps_ways_back,
+                                 .reads = sherd__taps_reads_back,
+                                 .forward = give_back};
+
+static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__taps_attributes a = sherd__taps_back(node);
+    const sherd_layout *like[] = {NULL, NULL, sherd_node_layout(node, 0)};
+    sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, AT), NULL};
+
+    sherd__apply_like(&grad_in[0], &back_op, in, 3, &a, like[2] ? like : NULL);
+}
+
+static const char *describe(sherd_call *call)
+{
+    const sherd__taps_attributes *a = call->attributes;
+
+    call->dtype[AT] = SHERD_I64;
+    return a->mode == SHERD__TAPS_MAXIMUM ? sherd__taps_describe(call) : "the mode is another";
+}
+
+const sherd_op sherd__max_pool_op = {
+    .name = "sherd_max_pool",
+    .summary = "the largest of windows in 1 to 3 dims",
+    .operand = {{"x", SHERD_OP_AROUND}},
+    .result = {{"y", 0}, {"indices", 0}},
+    .field = SHERD__TAPS_FIELDS,
+    .attributes = sizeof(sherd__taps_attributes),
+    .describe = describe,
+    .ways = sherd__taps_ways,
+    .reads = sherd__taps_reads,
+    .forward = take_largest,
+    .backward = differentiate,
+    .takes_pending = true,
+    .needs = {[0] = SHERD_NEEDS_RESULT(AT)},
+    .layouts = "batch, channels and space sharded; sharded space reads what lies around"};
+
+sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
+                             sherd_tensor **indices)
+{
+    static const sherd_pool_options none;
+    const sherd_pool_options *o = options ? options : &none;
+    sherd__taps_attributes a = {.mode = SHERD__TAPS_MAXIMUM, .ceil = o->ceil};
+    sherd_tensor *out[2] = {NULL, NULL};
+
+    for (int d = 0; d < SHERD__SPACE_DIMS; d++) {
+        a.kernel[d] = o->kernel[d];
+        a.stride[d] = o->stride[d];
+        a.padding[d] = o->padding[d];
+        a.dilation[d] = o->dilation[d];
+    }
+    if (o->divisor || o->without_padding)
+        a.divisor = -1;
+    sherd_apply_all(out, &sherd__max_pool_op, &x, 1, &a);
+    if (indices)
+        *indices = out[AT];
+    return out[0];
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Averages over windows and interpolation: each dim of space in its turn, a pass of weighted sums (kernels/taps.h). Ranks that
+ * hold parts of the space read what lies around them; backward reads around the pieces of the gradient. Beside
+ * results, forward takes memory for what lies between two passes, and of 16-bit types for all of it in f32.
+ */
+#include "taps.h"
+
+#include "base/num.h"
+#include "sherd/ops_stencil.h"
+
+static int64_t count_of(int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < ndim; d++)
+        n *= size[d];
+    return n;
+}
+
+/* The rows of a dim of this rank, counted in what it has of that which is read; NULL: no memory. */
+static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_box *big,
+                           const sherd_box *small, int d)
+{
+    sherd__tap *tap = sherd_call_scratch(call, small->size[d] * (int64_t)sizeof *tap);
+
+    for (int64_t o = 0; tap && o < small->size[d]; o++) {
+        tap[o] = sherd__taps_row(t, small->offset[d] + o);
+        tap[o].first -= big->offset[d];
+    }
+    return tap;
+}
+
+/* All passes of f32 or f64, from `from` to `to`, over what lies between them. Forward from big to small. */
+static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, const sherd_box *small,
+                 bool back, void *to, const void *from)
+{
+    const sherd__taps_attributes *a = call->attributes;
+    const sherd__taps_kernels *kernels = sherd__taps_kernels_of(dtype);
+    const sherd_box *first = back ? small : big, *last = back ? big : small;
+    const sherd__run *run = (const sherd__run *)(const void *)call;
+    const int64_t *n = back ? call->out[0]->shape : run->arg[0]->shape;
+    const int64_t *m = back ? run->arg[0]->shape : call->out[0]->shape;
+    int64_t size[SHERD_MAX_DIMS];
+    int ndim = big->ndim;
+
+    for (int d = 0; d < ndim; d++)
+        size[d] = first->size[d];
+    for (int d = SHERD__SPACE; d < ndim; d++) {
+        sherd__taps t = sherd__taps_of(a, d - SHERD__SPACE, n[d], m[d], call->out[0]->dtype);
+        sherd__pass p = {.outer = count_of(d, size),
+                         .in = big->size[d],
+                         .rows = small->size[d],
+                         .inner = count_of(ndim - d - 1, size + d + 1),
+                         .tap = rows_of(call, &t, big, small, d)};
+        size[d] = last->size[d];
+        void *next = d == ndim - 1
+                         ? to
+                         : sherd_call_scratch(call, count_of(ndim, size) * (int64_t)sizeof(double));
+        if (!p.tap || !next)
+            return false;
+        (back ? kernels->backward : kernels->forward)(&p, next, from);
+        from = next;
+    }
+    return true;
+}
+
+/* The same of any dtype; 16 bits are widened and rounded once. */
+static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small, bool back)
+{
+    const sherd_box *first = back ? small : big, *last = back ? big : small;
+    int64_t reads = count_of(big->ndim, first->size), makes = count_of(big->ndim, last->size);
+    const sherd__kernels *kernels = sherd__kernels_in(call);
+    sherd_dtype dtype = call->out[0]->dtype;
+
+    if (makes == 0)
+        return true;
+    if (reads == 0) {
+        kernels->fill(call->to[0], makes, 0);
+        return true;
+    }
+    if (dtype == SHERD_F32 || dtype == SHERD_F64)
+        return pass(call, dtype, big, small, back, call->to[0], call->from[0]);
+    float *from = sherd_call_scratch(call, reads * (int64_t)sizeof *from);
+    float *to = sherd_call_scratch(call, makes * (int64_t)sizeof *to);
+    if (!from || !to)
+        return false;
+    kernels->widen(reads, from, call->from[0]);
+    if (!pass(call, SHERD_F32, big, small, back, to, from))
+        return false;
+    kernels->narrow(makes, call->to[0], to);
+    return true;
+}
+
+static bool resample(sherd_call *call)
+{
+    sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
+
+    return compute(call, &big, &small, false);
+}
+
+static bool resample_back(sherd_call *call)
+{
+    sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
+
+    return compute(call, &big, &small, true);
+}
+
+/* ---- the operators --------------------------------------------------------------------------- */
+
+/* The last operand is its layout alone: that of what was read. */
+static const sherd_op back_op = {.name = "sherd_interpolate backward",
+                                 .operand = {{"dy", SHERD_OP_AROUND}, {"x", SHERD_OP_OPTIONAL}},
+                                 .result = {{"dx", 0}},
+                                 .field = SHERD__TAPS_FIELDS,
+                                 .attributes = sizeof(sherd__taps_attributes),
+                                 .linearity = SHERD_LINEAR,
+                                 .describe = sherd__taps_describe_back,
+                                 .ways = sherd__taps_ways_back,
+                                 .reads = sherd__taps_reads_back,
+                                 .forward = resample_back};
+
+static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__taps_attributes a = sherd__taps_back(node);
+    const sherd_layout *like[] = {NULL, sherd_node_layout(node, 0)};
+    sherd_tensor *in[] = {grad_out[0], NULL};
+
+    sherd__apply_like(&grad_in[0], &back_op, in, 2, &a, like[1] ? like : NULL);
+}
+
+static const char *describe_average(sherd_call *call)
+{
+    const sherd__taps_attributes *a = call->attributes;
+
+    return a->mode == SHERD__TAPS_AVERAGE ? sherd__taps_describe(call) : "the mode is another";
+}
+
+static const char *describe_adaptive(sherd_call *call)
+{
+    const sherd__taps_attributes *a = call->attributes;
+
+    return a->mode == SHERD__TAPS_ADAPTIVE ? sherd__taps_describe(call) : "the mode is another";
+}
+
+static const char *describe_interpolation(sherd_call *call)
+{
+    const sherd__taps_attributes *a = call->attributes;
+
+    if (a->mode < SHERD__TAPS_NEAREST || a->mode > SHERD__TAPS_ADAPTIVE)
+        return "there is no such kind";
+    if (a->aligned && a->mode != SHERD__TAPS_LINEAR && a->mode != SHERD__TAPS_CUBIC)
+        return "corners are aligned only in linear and cubic interpolation";
+    return sherd__taps_describe(call);
+}
+
+#define RESAMPLES                                                                           \
+    .operand = {{"x", SHERD_OP_AROUND}}, .result = {{"y", 0}}, .field = SHERD__TAPS_FIELDS, \
+    .attributes = sizeof(sherd__taps_attributes), .linearity = SHERD_LINEAR,                \
+    .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = resample,              \
+    .backward = differentiate, .takes_pending = true,                                       \
+    .layouts = "batch, channels and space sharded; sharded space reads what lies around"
+
+const sherd_op sherd__avg_pool_op = {.name = "sherd_avg_pool",
+                                     .summary = "averages of windows in 1 to 3 dims",
+                                     .describe = describe_average,
+                                     RESAMPLES};
+const sherd_op sherd__adaptive_avg_pool_op = {.name = "sherd_adaptive_avg_pool",
+                                              .summary = "averages of a number of parts",
+                                              .describe = describe_adaptive,
+                                              RESAMPLES};
+const sherd_op sherd__interpolate_op = {.name = "sherd_interpolate",
+                                        .summary = "another size, by interpolation",
+                                        .describe = describe_interpolation,
+                                        RESAMPLES};
+
+/* ---- what a user says ------------------------------------------------------------------------ */
+
+static const sherd_pool_options no_pool;
+static const sherd_interpolate_options no_size;
+
+sherd_tensor *sherd_avg_pool(sherd_tensor *x, const sherd_pool_options *options)
+{
+    const sherd_pool_options *o = options ? options : &no_pool;
+    sherd__taps_attributes a = {.mode = SHERD__TAPS_AVERAGE,
+                                .ceil = o->ceil,
+                                .without_padding = o->without_padding,
+                                .divisor = o->divisor};
+
+    for (int d = 0; d < SHERD__SPACE_DIMS; d++) {
+        a.kernel[d] = o->kernel[d];
+        a.stride[d] = o->stride[d];
+        a.padding[d] = o->padding[d];
+        if (o->dilation[d] != 0 && o->dilation[d] != 1)
+            a.kernel[d] = -1;
+    }
+    return sherd_apply(&sherd__avg_pool_op, &x, 1, &a);
+}
+
+sherd_tensor *sherd_adaptive_avg_pool(sherd_tensor *x, const int64_t *size)
+{
+    sherd__taps_attributes a = {.mode = SHERD__TAPS_ADAPTIVE};
+
+    for (int d = SHERD__SPACE; size && x && d < x->ndim && d < SHERD__SPACE + SHERD__SPACE_DIMS;
+         d++)
+        a.size[d - SHERD__SPACE] = size[d - SHERD__SPACE];
+    return sherd_apply(&sherd__adaptive_avg_pool_op, &x, 1, &a);
+}
+
+sherd_tensor *sherd_interpolate(sherd_tensor *x, const sherd_interpolate_options *options)
+{
+    static const sherd__taps_mode mode[] = {[SHERD_INTERPOLATE_NEAREST] = SHERD__TAPS_NEAREST,
+                                            [SHERD_INTERPOLATE_NEAREST_EXACT] = SHERD__TAPS_EXACT,
+                                            [SHERD_INTERPOLATE_LINEAR] = SHERD__TAPS_LINEAR,
+                                            [SHERD_INTERPOLATE_CUBIC] = SHERD__TAPS_CUBIC,
+                                            [SHERD_INTERPOLATE_AREA] = SHERD__TAPS_ADAPTIVE};
+    const sherd_interpolate_options *o = options ? options : &no_size;
+    unsigned kind = (unsigned)o->kind;
+    sherd__taps_attributes a = {.mode = kind < SHERD_INTERPOLATIONS ? (int)mode[kind] : -1,
+                                .aligned = o->align_corners};
+
+    for (int d = 0; d < SHERD__SPACE_DIMS; d++) {
+        a.size[d] = o->size[d];
+        a.factor[d] = o->factor[d];
+    }
+    return sherd_apply(&sherd__interpolate_op, &x, 1, &a);
+}
