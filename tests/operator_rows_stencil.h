@@ -90,4 +90,110 @@ static inline bool draw_conv(call_plan *p, uint64_t *dice)
     return x->shape[1] > 0 && product_of(x->shape + 2, x->ndim - 2) > 0;
 }
 
+/* ---- borders, pools, sizes --------------------------------------------------------------------- */
+
+enum { WIDTHS = 0, BORDER = 8 };
+
+static inline sherd_tensor *run_pad_with(act *a)
+{
+    const int64_t *n = a->p->number;
+    sherd_pad_options o = {.value = 2};
+
+    for (int d = 0; d < a->p->in[0].ndim; d++) {
+        o.before[d] = (sherd_halo_side){n[WIDTHS + d], (sherd_border)n[BORDER]};
+        o.after[d] = (sherd_halo_side){n[WIDTHS + 4 + d], (sherd_border)n[BORDER]};
+    }
+    return sherd_pad_with(a->in[0], &o);
+}
+
+/* Narrower than the dims, so that any border fits; constant ones alone are sherd_pad's. */
+static inline bool draw_pad_with(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+
+    p->operands = 1;
+    p->number[BORDER] = x->shape[0] > 1 ? SHERD_BORDER_REPLICATE + roll(dice, 3)
+                                        : SHERD_BORDER_REPLICATE + 2 * roll(dice, 2);
+    for (int d = 0; d < x->ndim; d++)
+        for (int side = 0; side < 2; side++)
+            p->number[WIDTHS + 4 * side + d] =
+                x->shape[d] ? roll(dice, x->shape[d] < 3 ? (int)x->shape[d] : 3) : 0;
+    p->number[WIDTHS] = p->number[WIDTHS] ? p->number[WIDTHS] : 1;
+    for (int d = 0; d < x->ndim; d++)
+        if (x->shape[d] == 0)
+            return false;
+    return true;
+}
+
+/* number: kernel, stride, padding of two dims, and what else there is. */
+static inline sherd_pool_options pool_options(const int64_t *n)
+{
+    return (sherd_pool_options){.kernel = {n[0], n[1], 1},
+                                .stride = {n[2], n[3], 1},
+                                .padding = {n[4], n[5], 0},
+                                .ceil = n[6],
+                                .without_padding = n[7]};
+}
+
+static inline sherd_tensor *run_max_pool(act *a)
+{
+    sherd_pool_options o = pool_options(a->p->number);
+
+    return sherd_max_pool(a->in[0], &o, a->p->number[8] ? &a->more : NULL);
+}
+
+static inline sherd_tensor *run_avg_pool(act *a)
+{
+    sherd_pool_options o = pool_options(a->p->number);
+
+    return sherd_avg_pool(a->in[0], &o);
+}
+
+static inline bool draw_pool(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+
+    p->operands = 1;
+    for (int d = 0; d + 2 < x->ndim; d++) {
+        int64_t n = x->shape[2 + d], k = 1 + (n > 1 ? roll(dice, n < 3 ? (int)n : 3) : 0);
+        if (n == 0)
+            return false;
+        p->number[d] = k;
+        p->number[2 + d] = 1 + roll(dice, 3);
+        p->number[4 + d] = roll(dice, (int)k / 2 + 1);
+    }
+    p->number[6] = roll(dice, 2);
+    p->number[7] = p->row->run == run_avg_pool && roll(dice, 2);
+    p->number[8] = roll(dice, 2);
+    return x->shape[1] > 0;
+}
+
+RUN(run_adaptive_avg_pool, sherd_adaptive_avg_pool(in[0], n))
+
+static inline sherd_tensor *run_interpolate(act *a)
+{
+    const int64_t *n = a->p->number;
+
+    return sherd_interpolate(a->in[0],
+                             &(sherd_interpolate_options){.kind = (sherd_interpolation)n[3],
+                                                          .size = {n[0], n[1], n[2]},
+                                                          .align_corners = n[4]});
+}
+
+/* Sizes of the result, the kind, and whether corners are aligned. */
+static inline bool draw_new_sizes(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+
+    p->operands = 1;
+    for (int d = 0; d + 2 < x->ndim; d++) {
+        p->number[d] = 1 + roll(dice, 6);
+        if (x->shape[2 + d] == 0)
+            return false;
+    }
+    p->number[3] = roll(dice, 3); /* what is cubic has two dims */
+    p->number[4] = p->number[3] == SHERD_INTERPOLATE_LINEAR && roll(dice, 2);
+    return x->shape[1] > 0;
+}
+
 #endif
