@@ -100,6 +100,8 @@ static const row rows[] = {
     ROW(instance_norm, 'x', 3, 4, draw_channels, run_instance_norm),
     ROW(conv, 'x', 3, 4, draw_conv, run_conv),
     ROW(conv_transposed, 'x', 3, 4, draw_conv, run_conv_transposed),
+    ROW(knn, 'd', 2, 2, draw_points, run_knn),
+    ROW(radius_search, 'd', 2, 2, draw_points, run_radius_search),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),
     ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),
     ROW(attention_general, 'x', 4, 4, draw_general, run_attention_general),

@@ -98,8 +98,10 @@ static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 {
     sherd_tensor *y = sherd_node_result(node, DISTANCES), *g = grad_out[DISTANCES];
     sherd_tensor *queries = sherd_node_operand(node, QUERIES);
+    const int64_t *cloud;
 
-    if (!g)
+    sherd_node_shape(node, POINTS, &cloud);
+    if (!g || cloud[0] == 0) /* of no points none was found */
         return;
     sherd_tensor *found = sherd_node_result(node, INDICES);
     sherd_tensor *index = in_a_row(sherd_masked_fill(found, sherd_lt_scalar(found, 0), 0));
