@@ -27,7 +27,7 @@ SHERD_BEGIN
  * @shapes     points [n, d]; queries [m, d]; the result [m, k]; indices: where the i32 [m, k] go, NULL = not wanted
  * @numerics   f64, rounded once; the same bits under every layout. Gradients: order of additions depends on the layout
  * @owns       scope, both
- * @errors     see ops.h; EINVAL k below 1 or above n, no coordinates, or 2^31 - 1 points or more
+ * @errors     see ops.h; EINVAL k below 1 or above n, no coordinates, or 2^31 - 1 points or queries or more
  */
 SHERD_API sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, int64_t k,
                                   sherd_tensor **indices);
@@ -42,7 +42,7 @@ SHERD_API sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, i
  * @numerics   as sherd_knn
  * @owns       scope, all
  * @errors     see ops.h; EINVAL a radius that is negative or not finite, max_points below 1, no coordinates, or 2^31 - 1
- *             points or more
+ *             points or queries or more
  */
 SHERD_API sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *queries,
                                             double radius, int64_t max_points,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    LEAF = 16, /* points of a leaf at most */
+    LEAF = 32, /* points of a leaf at most */
     DIMS = 8   /* more have no tree */
 };
 
@@ -238,11 +238,13 @@ void sherd__found_clear(sherd__found *found)
     }
 }
 
-void sherd__find(sherd__found *found, const sherd__cloud *cloud, const double *query, double most)
+void sherd__find(sherd__found *found, const sherd__cloud *cloud, const sherd__cloud *queries,
+                 double most)
 {
-    for (int64_t i = 0; i < found->m && cloud->n > 0; i++) {
-        asking q = {query + i * cloud->d, most, found->k, found->square + i * found->k,
-                    found->id + i * found->k};
+    for (int64_t i = 0; i < queries->n && cloud->n > 0; i++) {
+        int64_t row = queries->id[i];
+        asking q = {queries->x + i * cloud->d, most, found->k, found->square + row * found->k,
+                    found->id + row * found->k};
         descend(cloud, &q, 1, 0, 0, cloud->n);
     }
 }

@@ -35,8 +35,12 @@ void sherd__cloud_arrange(sherd__cloud *cloud);
 
 void sherd__found_clear(sherd__found *found);
 
-/* Put those points of the cloud that are nearer than what was found in its place; none whose square is beyond `most`. */
-void sherd__find(sherd__found *found, const sherd__cloud *cloud, const double *query, double most);
+/*
+ * Put those points of the cloud that are nearer than what was found in its place; none whose square is beyond `most`. Queries
+ * are a cloud too, arranged, so that what one has touched is at hand for the next; ids are rows of what is found.
+ */
+void sherd__find(sherd__found *found, const sherd__cloud *cloud, const sherd__cloud *queries,
+                 double most);
 
 /* The same with entries that were found elsewhere: parts[parts, m, k]. */
 void sherd__find_among(sherd__found *found, int64_t parts, const double *square, const int32_t *id);

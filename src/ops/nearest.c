@@ -61,8 +61,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 typedef struct hunt {
     sherd_call *call;
     sherd__found found;
-    const double *queries;
-    int d;
+    sherd__cloud queries;
     int64_t shards, mine; /* of points; this rank's */
 } hunt;
 
@@ -76,25 +75,34 @@ static double *widened(sherd_call *call, const sherd_tensor *t, const void *data
     return out;
 }
 
-/* Search a piece whose first point has this index in the whole cloud. False: no memory. */
-static bool search(const hunt *h, const sherd_tensor *piece, const void *data, int64_t first)
+/* A piece as a cloud, whose first point has this index in the whole one. False: no memory. */
+static bool arrange(sherd_call *call, sherd__cloud *cloud, const sherd_tensor *piece,
+                    const void *data, int64_t first)
+{
+    *cloud = (sherd__cloud){.n = piece->count ? piece->local[0] : 0, .d = (int)piece->local[1]};
+    cloud->x = widened(call, piece, data);
+    cloud->id = sherd_call_scratch(call, sherd__max(cloud->n, 1) * (int64_t)sizeof *cloud->id);
+    cloud->box = sherd_call_scratch(call, sherd__cloud_boxes(cloud->n, cloud->d) *
+                                              (int64_t)sizeof *cloud->box);
+    if (!cloud->x || !cloud->id || !cloud->box)
+        return false;
+    for (int64_t i = 0; i < cloud->n; i++)
+        cloud->id[i] = (int32_t)(first + i);
+    sherd__cloud_arrange(cloud);
+    return true;
+}
+
+/* False: no memory. */
+static bool search(hunt *h, const sherd_tensor *piece, const void *data, int64_t first)
 {
     const sherd__nearest *at = h->call->attributes;
-    sherd__cloud cloud = {.n = piece->local[0], .d = h->d};
+    sherd__cloud cloud;
 
-    if (piece->count == 0 || h->found.m == 0)
+    if (piece->count == 0 || h->queries.n == 0)
         return true;
-    cloud.x = widened(h->call, piece, data);
-    cloud.id = sherd_call_scratch(h->call, cloud.n * (int64_t)sizeof *cloud.id);
-    cloud.box = sherd_call_scratch(h->call, sherd__cloud_boxes(cloud.n, cloud.d) *
-                                                (int64_t)sizeof *cloud.box);
-    if (!cloud.x || !cloud.id || !cloud.box)
+    if (!arrange(h->call, &cloud, piece, data, first))
         return false;
-    for (int64_t i = 0; i < cloud.n; i++)
-        cloud.id[i] = (int32_t)(first + i);
-    sherd__cloud_arrange(&cloud);
-    sherd__found found = h->found;
-    sherd__find(&found, &cloud, h->queries, at->most);
+    sherd__find(&h->found, &cloud, &h->queries, at->most);
     return true;
 }
 
@@ -161,15 +169,14 @@ static bool find(sherd_call *call)
 {
     const sherd__nearest *at = call->attributes;
     const sherd_tensor *points = call->in[POINTS], *queries = call->in[QUERIES];
-    hunt h = {.call = call, .d = (int)points->shape[1], .shards = shards_of(points)};
+    hunt h = {.call = call, .shards = shards_of(points)};
     bool good = true;
 
     h.found = (sherd__found){queries->local[0], at->k, call->to[SQUARES], call->to[INDICES]};
     if (call->out[SQUARES]->count == 0)
         h.found.m = 0;
     sherd__found_clear(&h.found);
-    h.queries = widened(call, queries, call->from[QUERIES]);
-    if (!h.queries)
+    if (!arrange(call, &h.queries, queries, call->from[QUERIES], 0))
         return false;
     h.mine = points->layout ? own_shard(points) : 0;
     for (int64_t step = 0; step < (at->apart ? 1 : h.shards) && good; step++) {

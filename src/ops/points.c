@@ -146,8 +146,8 @@ static const char *describe(sherd_call *call)
     if (points->shape[1] != queries->shape[1] || points->shape[1] < 1 ||
         points->shape[1] > INT32_MAX)
         return "points and queries must have the same coordinates, one at least";
-    if (points->shape[0] >= INT32_MAX)
-        return "there are more points than an i32 counts";
+    if (points->shape[0] >= INT32_MAX || queries->shape[0] >= INT32_MAX)
+        return "there are more points or queries than an i32 counts";
     if (at->k < 1 || (is_knn && at->k > points->shape[0]))
         return sherd_call_reason(call, "%lld of %lld points", (long long)at->k,
                                  (long long)points->shape[0]);
