@@ -22,6 +22,7 @@
 #include "sherd/ops_layers.h"
 #include "sherd/ops_shape.h"
 #include "sherd/ops_stencil.h"
+#include "sherd/ops_points.h"
 #include "sherd/module.h"
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"

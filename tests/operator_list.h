@@ -105,6 +105,8 @@ static const row rows[] = {
     ROW(avg_pool, 'x', 3, 4, draw_pool, run_avg_pool),
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
+    ROW(knn, 'd', 2, 2, draw_points, run_knn),
+    ROW(radius_search, 'd', 2, 2, draw_points, run_radius_search),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),
     ROW(attention_with, 'x', 4, 4, draw_attention, run_attention_with),
     ROW(attention_general, 'x', 4, 4, draw_general, run_attention_general),

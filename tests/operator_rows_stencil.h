@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (operator_rows.h) of what normalises channels, and of what reads around. */
+/* Rows (operator_rows.h) of what normalises channels, of what reads around, and of points. */
 #ifndef SHERD_TESTS_OPERATOR_ROWS_STENCIL_H
 #define SHERD_TESTS_OPERATOR_ROWS_STENCIL_H
 
 #include "operator_rows_layers.h"
 
+#include "sherd/ops_points.h"
 #include "sherd/ops_stencil.h"
 
 /* ---- norms of channels ------------------------------------------------------------------------- */
@@ -194,6 +195,26 @@ static inline bool draw_new_sizes(call_plan *p, uint64_t *dice)
     p->number[3] = roll(dice, 3); /* what is cubic has two dims */
     p->number[4] = p->number[3] == SHERD_INTERPOLATE_LINEAR && roll(dice, 2);
     return x->shape[1] > 0;
+}
+
+/* ---- points ------------------------------------------------------------------------------------ */
+
+RUN(run_knn, sherd_knn(in[0], in[1], n[0], &a->more))
+RUN(run_radius_search, sherd_radius_search(in[0], in[1], 0.01 * (double)n[1], n[0], &a->more, NULL))
+
+/* number: how many points at most, the radius in hundredths. */
+static inline bool draw_points(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+    int64_t queries[2] = {roll(dice, 6), x->shape[1]};
+    bool is_knn = p->row->run == run_knn;
+
+    if (x->shape[1] == 0 || (is_knn && x->shape[0] == 0))
+        return false;
+    p->number[0] = 1 + roll(dice, is_knn ? (int)x->shape[0] : 5);
+    p->number[1] = roll(dice, 200);
+    want(p, 1, 'd', 2, queries);
+    return is_fraction(x->dtype);
 }
 
 #endif

@@ -161,7 +161,7 @@ struct sherd_op {
     const char *(*describe)(sherd_call *call);
     /*
      * In the place of a rule: add ways in which distributed operands and results may lie (sherd_way_add); the one
-     * with the cheapest moves is taken, the first on a tie.
+     * with the cheapest moves is taken, the first on a tie. Beside a rule: where none is added, the rule is followed.
      */
     sherd_status (*ways)(const sherd_call *call, sherd_ways *ways);
     /*

@@ -148,8 +148,10 @@ SHERD_API sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *time, int cou
 /* ---- by index: i32 tensors of numbers in [0, size of the dim) ------------------------------- */
 
 /**
- * Some indices of a dim, in any order: `index` [n]. Of a sharded dim each rank takes what it has, and the result is a pending
- * sum; or the dim is made whole, where that is less to move.
+ * Some indices of a dim, in any order: `index` [n]. Of a sharded dim the least that there is to move: ranks tell the owners
+ * what they want, and get that, in three calls, counts, indices and entries (and for each rank that they exchange with a
+ * plan of its own, as what travels depends on the indices: tens of microseconds), and the gradient goes back in two; the result then lies as `a` and the
+ * index do. Or the dim is made whole; or each rank takes what it has, and the result is a pending sum.
  *
  * @collective only if something must move
  * @owns       scope
@@ -183,11 +185,12 @@ SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tenso
                                            double value);
 
 /**
- * `a` with y[.., index[.., j, ..], ..] += source[.., j, ..] along a dim. An index that is sharded along the dim gives a
- * pending sum, in which `a` counts once.
+ * `a` with y[.., index[.., j, ..], ..] += source[.., j, ..] along a dim. An index that is sharded along the dim by axes that
+ * do not shard it in `a` gives a pending sum, in which `a` counts once; by the same axes what is added goes to its owners, or
+ * the index is made whole, whichever is less to move.
  *
  * @collective only if something must move
- * @numerics   in order of j; 16 bits add up in f32
+ * @numerics   in order of j; what owners get in order of their shards, and then of j; 16 bits add up in f32
  * @owns       scope
  * @errors     as sherd_scatter
  */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements taken and put by index along a dim. A rank that holds only some of what an index may mean takes those that it has
- * and zeroes for the others, so that the result is pending; one that is put into takes what falls on it. Indices are checked
- * against the whole dim, whatever part of it is here.
+ * Elements taken and put by index along a dim. Where that is less to move, they come from their owners and go to them
+ * (owners.c). Else a rank that holds only some of what an index may mean takes those that it has and zeroes for the others, so
+ * that the result is pending; one that is put into takes what falls on it. Indices are checked against the whole dim, whatever
+ * part of it is here.
  */
+#include "owners.h"
 #include "sketch.h"
 
 #include <stdio.h>
@@ -60,9 +62,68 @@ static const char *no_dim(sherd_call *call)
                : NULL;
 }
 
+/* ---- owners ----------------------------------------------------------------------------------- */
+
+/* Operands that an exchange with owners is about. */
+typedef struct parties {
+    int a, index, source; /* source < 0: the result is taken */
+} parties;
+
+static int dim_of(const sherd_call *call, const sherd_layout *a)
+{
+    const pick *at = call->attributes;
+
+    return sherd__dim_of(at->dim, a->spec.ndim);
+}
+
+/* The way of an exchange with owners, if it pays. */
+static sherd_status add_owners(const sherd_call *call, sherd_ways *ways, parties p)
+{
+    const pick *at = call->attributes;
+    const sherd_layout *operand[SHERD_OP_SLOTS] = {NULL}, *a = sherd__way_given(ways, p.a);
+    const sherd_layout *source = p.source < 0 ? NULL : sherd__way_given(ways, p.source);
+    sherd__owned owned;
+
+    if (!a || (source && source->pending_axes))
+        return SHERD_OK;
+    sherd_status status = sherd__owned_lie(
+        &owned, &(sherd__owned_question){a, sherd__way_given(ways, p.index), dim_of(call, a),
+                                         at->flat, p.source >= 0});
+    if (status || !owned.index)
+        return status;
+    operand[p.a] = a;
+    operand[p.index] = owned.index;
+    if (source)
+        operand[p.source] = owned.taken;
+    return sherd_way_add(ways, operand, source ? &owned.given : &owned.taken);
+}
+
+/* Whether operands lie for that: a rule has no dim and index sharded by one axis, and leaves pending what is taken of a shard. */
+static bool by_owners(const sherd_call *call, const sherd_layout *a, parties p)
+{
+    const sherd_layout *index = call->in[p.index]->layout, *y = call->out[0]->layout;
+    const pick *at = call->attributes;
+
+    if (!a)
+        return false;
+    int dim = dim_of(call, a);
+    unsigned owners = sherd__dim_bits(&a->spec.dim[dim]);
+    if (sherd__dim_parts(a->spec.mesh, &a->spec.dim[dim]) < 2)
+        return false;
+    return p.source < 0 ? !(y->pending_axes & owners)
+                        : owners & sherd__dim_bits(&index->spec.dim[at->flat ? 0 : dim]);
+}
+
 /* ---- putting: the gradient of taking --------------------------------------------------------- */
 
 enum { B_INDEX, B_GRAD, B_LIKE };
+
+static const parties put_back_parties = {B_LIKE, B_INDEX, B_GRAD};
+
+static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
+{
+    return add_owners(call, ways, put_back_parties);
+}
 
 static const char *describe_back(sherd_call *call)
 {
@@ -100,15 +161,31 @@ static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
     return true;
 }
 
+/* The same where some of it goes to other ranks, and some comes from them. */
+static bool give(sherd_call *call, parties p)
+{
+    const pick *at = call->attributes;
+    const sherd_tensor *y = call->out[0];
+    const sherd__wants w = {.call = call,
+                            .a = y,
+                            .taken = call->in[p.source],
+                            .index = call->from[p.index],
+                            .dim = sherd__dim_of(at->dim, y->ndim),
+                            .flat = at->flat};
+
+    return sherd__give_to_owners(&w, call->to[0], call->from[p.source]);
+}
+
 static bool put_back(sherd_call *call)
 {
     sherd_tensor *y = call->out[0];
     sherd__pick p = pick_of(call, y, B_INDEX);
 
-    if (y->count == 0)
-        return true;
-    sherd__fill(y, 0);
-    return call->in[B_GRAD]->count == 0 || add_picked(call, &p, B_GRAD);
+    if (y->count)
+        sherd__fill(y, 0);
+    if (by_owners(call, y->layout, put_back_parties))
+        return give(call, put_back_parties);
+    return y->count == 0 || call->in[B_GRAD]->count == 0 || add_picked(call, &p, B_GRAD);
 }
 
 /* The last operand is its layout alone: the gradient lies as what was taken from, and is pending where indices are sharded. */
@@ -120,6 +197,7 @@ static const sherd_op back_op = {
     .attributes = sizeof(pick),
     .linearity = SHERD_LINEAR,
     .describe = describe_back,
+    .ways = lie_back,
     .forward = put_back};
 
 sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
@@ -167,14 +245,26 @@ static const char *describe_take(sherd_call *call)
     return NULL;
 }
 
+static const parties take_parties = {A, INDEX, -1}, put_parties = {A, INDEX, SOURCE};
+
+static sherd_status lie_take(const sherd_call *call, sherd_ways *ways)
+{
+    return add_owners(call, ways, take_parties);
+}
+
 static bool take(sherd_call *call)
 {
     const pick *at = call->attributes;
     const sherd_tensor *a = call->in[A];
+    int dim = sherd__dim_of(at->dim, a->ndim);
     sherd__pick p = pick_of(call, a, INDEX);
 
-    if (!sherd__check_indices(call, INDEX, a->shape[sherd__dim_of(at->dim, a->ndim)]))
+    if (!sherd__check_indices(call, INDEX, a->shape[dim]))
         return false;
+    if (by_owners(call, a->layout, take_parties))
+        return sherd__take_from_owners(
+            &(sherd__wants){call, a, call->out[0], call->from[INDEX], dim, at->flat}, call->to[0],
+            call->from[A]);
     if (call->out[0]->count)
         sherd__gather(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A]);
     return true;
@@ -193,7 +283,8 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         .name = label, .summary = text, .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}},  \
         .result = {{"y", 0}}, .field = PICK_FIELDS, .attributes = sizeof(pick),            \
         .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING, .describe = describe_take, \
-        .forward = take, .backward = take_back, .takes_pending = true, .needs = {          \
+        .ways = lie_take, .forward = take, .backward = take_back, .takes_pending = true,   \
+        .needs = {                                                                         \
             [A] = SHERD_NEEDS_OPERAND(INDEX)                                               \
         }                                                                                  \
     }
@@ -280,7 +371,14 @@ static bool put_and_add(sherd_call *call)
 
     if (!begin_put(call))
         return false;
+    if (by_owners(call, call->in[A]->layout, put_parties))
+        return give(call, put_parties);
     return y->count == 0 || call->in[INDEX]->count == 0 || add_picked(call, &p, SOURCE);
+}
+
+static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)
+{
+    return add_owners(call, ways, put_parties);
 }
 
 /* ---- the gradient of what was put: of several at one place, only the last one is there -------- */
@@ -366,6 +464,7 @@ const sherd_op sherd__scatter_add_op = {
     .linearity = SHERD_LINEAR,
     .numbers = SHERD_NUMBERS,
     .describe = describe_put,
+    .ways = lie_add,
     .forward = put_and_add,
     .backward = add_back_of,
     .takes_pending = true,

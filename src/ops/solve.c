@@ -396,9 +396,13 @@ static bool find_answer(answer *a, const question *q)
 {
     sherd__run *run = q->run;
     const sherd_op *op = run->call.op;
-    sherd_status status = op->ways ? sherd__choose_way(&a->placing, run, q->operands)
-                                   : solve_rule(&a->placing, run, q->operands);
+    sherd_status status = SHERD_OK;
+    bool chosen = false;
 
+    if (op->ways)
+        status = sherd__choose_way(&a->placing, run, q->operands, &chosen);
+    if (!status && !chosen)
+        status = solve_rule(&a->placing, run, q->operands);
     if (status != SHERD_OK)
         return false;
     a->placing.once = terms_to_leave_out(run, &a->placing);
@@ -453,7 +457,9 @@ static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
 /* The rule is needed for what is not known yet. Shapes that do not fit have no answer either. */
 static bool compile(sherd__run *run)
 {
-    const char *reason = run->compiled || run->call.op->ways ? NULL : sherd__compile(run);
+    const sherd_op *op = run->call.op;
+    bool needed = !run->compiled && (!op->ways || op->rule || run->call.rule[0]);
+    const char *reason = needed ? sherd__compile(run) : NULL;
 
     if (reason)
         sherd__refuse_diag(&run->call, reason);

@@ -33,9 +33,9 @@ bool sherd__fits(sherd__fit *fit, const sherd__run *run, const sherd_layout *con
 sherd_status sherd__search(sherd__placing *placing, const sherd__run *run,
                            const sherd_layout *const *operands);
 
-/* The same by the operator's own ways; also the results are written. */
+/* The same by the operator's own ways; also the results are written. Not chosen: it has none for these, but a rule. */
 sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
-                               const sherd_layout *const *operands);
+                               const sherd_layout *const *operands, bool *chosen);
 
 /* In ways: the layout in which operand i comes, also of one that is a layout alone (`like`); NULL: it is absent. */
 const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);

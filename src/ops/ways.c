@@ -81,7 +81,7 @@ const sherd_layout *sherd__way_given(const sherd_ways *ways, int i)
 }
 
 sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
-                               const sherd_layout *const *operands)
+                               const sherd_layout *const *operands, bool *chosen)
 {
     sherd_ways ways = {.run = run, .operands = operands, .best = placing};
     sherd_call call = run->call;
@@ -90,7 +90,8 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
     /* Operands as the solver sees them: plain ones are replicated. */
     memcpy(call.in, run->arg, (size_t)call.operands * sizeof *call.in);
     sherd_status status = op->ways(&call, &ways);
-    if (!status && !ways.count)
+    *chosen = ways.count > 0;
+    if (!status && !*chosen && !run->compiled)
         status = sherd__fail(sherd__world_diag(call.world), SHERD_EINVAL,
                              "%s: there is no way for these operands to lie", op->name);
     return status;

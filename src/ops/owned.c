@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether entries of a sharded dim come from their owners, and how operands lie then: what is pointed into stays as it is, the index
+ * and what is taken keep their own shards of the indexed dim. Otherwise the dim is gathered, or every rank makes what it can of all
+ * indices, for a pending sum. What the busiest rank receives decides, with a price for each further call.
+ */
+#include "owners.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "sketch.h"
+
+enum {
+    CALL_ELEMENTS = 4096, /* what could be copied in the time of a call */
+    CODE = 1              /* an index beside an element of 4 bytes, as sherd__price_moves counts */
+};
+
+static sherd__dim without(const sherd__dim *dim, unsigned bits)
+{
+    sherd__dim out = {0};
+
+    for (int i = 0; i < dim->axes; i++)
+        if (!(bits >> dim->axis[i] & 1))
+            out.axis[out.axes++] = dim->axis[i];
+    if (out.axes == dim->axes)
+        out.cuts = dim->cuts;
+    return out;
+}
+
+/* Sizes of the longest shards of all dims but one. */
+static int64_t elements_beside(const sherd__layout_spec *a, int dim)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < a->ndim; d++)
+        n *= d == dim ? 1 : sherd__dim_longest(a->mesh, &a->dim[d], a->shape[d]);
+    return n;
+}
+
+static unsigned axes_beside(const sherd__layout_spec *a, int dim)
+{
+    unsigned bits = 0;
+
+    for (int d = 0; d < a->ndim; d++)
+        bits |= d == dim ? 0 : sherd__dim_bits(&a->dim[d]);
+    return bits;
+}
+
+/* Elements that the busiest rank receives where owners are not asked. */
+static int64_t received_else(const sherd__owned_question *q, const sherd__dim *rows, int64_t n,
+                             int64_t beside)
+{
+    const sherd__layout_spec *a = &q->a->spec;
+    const sherd__dim *dim = &a->dim[q->dim];
+    int64_t parts = sherd__dim_parts(a->mesh, dim), size = a->shape[q->dim];
+
+    if (q->gives)
+        return sherd__dim_bits(rows) & sherd__dim_bits(dim) ? n * (beside + CODE) : 0;
+    /* Of what was summed each rank needs all, twice; a dim that is gathered is one that a shard of it lacks. */
+    return 2 * n > size ? (size - size / parts) * beside : 2 * n * beside;
+}
+
+static bool pays(const sherd__owned_question *q, const sherd__dim *rows, int64_t n)
+{
+    const sherd__layout_spec *a = &q->a->spec;
+    int64_t beside = elements_beside(a, q->dim), mine = sherd__dim_longest(a->mesh, rows, n);
+    int64_t codes = q->flat ? CODE : beside * CODE;
+
+    if (sherd__layout_largest(q->a) >= INT32_MAX || mine * beside >= INT32_MAX)
+        return false;
+    return mine * (beside + codes) + CALL_ELEMENTS * (q->gives ? 1 : 2) <
+           received_else(q, rows, n, beside);
+}
+
+/* `a` with another dim, or the index alone. */
+static sherd_status lay(const sherd_layout **out, const sherd__owned_question *q,
+                        const sherd__dim *rows, int64_t n, bool flat)
+{
+    sherd__layout_spec spec = q->a->spec;
+
+    if (flat)
+        spec.ndim = 1;
+    spec.dim[flat ? 0 : q->dim] = *rows;
+    spec.shape[flat ? 0 : q->dim] = n;
+    return sherd__layout_intern(out, &spec);
+}
+
+sherd_status sherd__owned_lie(sherd__owned *out, const sherd__owned_question *q)
+{
+    const sherd__layout_spec *a = &q->a->spec, *index = &q->index->spec;
+    int at = q->flat ? 0 : q->dim;
+    sherd__dim rows = without(&index->dim[at], axes_beside(a, q->dim));
+    unsigned owners = sherd__dim_bits(&a->dim[q->dim]), givers = sherd__dim_bits(&rows) & ~owners;
+
+    *out = (sherd__owned){.index = NULL};
+    if (sherd__dim_parts(a->mesh, &a->dim[q->dim]) < 2 || q->a->pending_axes ||
+        q->index->pending_axes || a->mesh != index->mesh || !pays(q, &rows, index->shape[at]))
+        return SHERD_OK;
+    sherd__layout_spec given = *a;
+    for (int axis = 0; axis < a->mesh->axes; axis++)
+        if (givers >> axis & 1)
+            given.pending[axis] = SHERD_SUM;
+    sherd_status status = lay(&out->taken, q, &rows, index->shape[at], false);
+    if (!status)
+        status = sherd__layout_intern(&out->given, &given);
+    return status ? status : lay(&out->index, q, &rows, index->shape[at], q->flat);
+}

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exchange with owners: see owners.h. Ranks stand in one line, by all axes of the mesh, those that shard the dim behind the others: so
+ * neighbours of `shards` ranks hold the dim between them, and exchange. What the i-th of them has for the one r behind it is a
+ * shard of the r-th list, a tensor of one dim; that one asks for it by a window on the list. All lists go in one call.
+ */
+#include "owners.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+#include "kernels/pick.h"
+#include "plan/window.h"
+#include "sketch.h"
+
+typedef struct exchange {
+    const sherd__wants *w;
+    const sherd_layout *layout; /* of what owners have */
+    sherd__layout_spec line;    /* one dim, by all axes */
+    int64_t ranks, shards;
+    int64_t me, mine;      /* this rank in the line; its shard */
+    int64_t outer, inner;  /* elements of an entry that is asked for: [outer, inner] */
+    int64_t entries, n;    /* what there is here to ask for; what there is to fill */
+    const int64_t *cut;    /* [shards + 1] of the dim */
+    int32_t *order, *code; /* [n] of each request: its place in what is taken, and at its owner */
+    int64_t *first;        /* [shards + 1]: requests to the owner r behind begin there */
+    const int64_t *count;  /* [ranks, shards + 1]: requests of each to each, and outer * inner */
+} exchange;
+
+static void *scratch(const exchange *x, int64_t count, size_t bytes)
+{
+    return sherd_call_scratch(x->w->call, sherd__max(count, 1) * (int64_t)bytes);
+}
+
+static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
+{
+    return x->count[rank * (x->shards + 1) + shard];
+}
+
+static int64_t shard_behind(const exchange *x, int64_t shard, int64_t step)
+{
+    return (shard + step + x->shards) % x->shards;
+}
+
+/* The line of ranks, and where this one stands. False: it is not in the mesh. */
+static bool stand(exchange *x)
+{
+    const sherd__dim *dim = &x->layout->spec.dim[x->w->dim];
+    const sherd_mesh *mesh = x->layout->spec.mesh;
+    unsigned owners = sherd__dim_bits(dim);
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd__dim *line = &x->line.dim[0];
+
+    x->line = (sherd__layout_spec){.mesh = mesh, .ndim = 1};
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        x->line.pending[a] = -1;
+    for (int a = 0; a < mesh->axes; a++)
+        if (!(owners >> a & 1))
+            line->axis[line->axes++] = a;
+    for (int i = 0; i < dim->axes; i++)
+        line->axis[line->axes++] = dim->axis[i];
+    x->ranks = sherd__dim_parts(mesh, line);
+    x->shards = sherd__dim_parts(mesh, dim);
+    if (!sherd_mesh_coordinate(mesh, sherd_world_rank(x->w->call->world), coordinate))
+        return false;
+    x->me = 0;
+    for (int i = 0; i < line->axes; i++)
+        x->me = x->me * mesh->extent[line->axis[i]] + coordinate[line->axis[i]];
+    x->mine = x->me % x->shards;
+    return true;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static void measure(exchange *x)
+{
+    const sherd_tensor *a = x->w->a, *taken = x->w->taken;
+    bool flat = x->w->flat;
+
+    x->outer = flat ? sherd__local_count(taken, 0, x->w->dim) : 1;
+    x->inner = flat ? sherd__local_count(taken, x->w->dim + 1, taken->ndim) : 1;
+    x->entries = flat ? a->local[x->w->dim] : a->count;
+    x->n = flat ? taken->local[x->w->dim] : taken->count;
+}
+
+static int64_t owner_of(const exchange *x, int64_t index)
+{
+    int64_t lo = 0, hi = x->shards - 1;
+
+    while (lo < hi) {
+        int64_t mid = (lo + hi) / 2;
+        if (x->cut[mid + 1] > index)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* Where request j is in its owner's piece. */
+static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
+{
+    const sherd_tensor *taken = x->w->taken;
+    int64_t at = x->w->index[j] - x->cut[owner];
+
+    if (x->w->flat)
+        return (int32_t)at;
+    int64_t inner = sherd__local_count(taken, x->w->dim + 1, taken->ndim);
+    int64_t outer = j / inner / taken->local[x->w->dim], length = x->cut[owner + 1] - x->cut[owner];
+    return (int32_t)((outer * length + at) * inner + j % inner);
+}
+
+/*
+ * Requests in the order of their owners, beginning with this rank itself. `may` [shards]: who is asked; the others hear of
+ * the same requests from another rank.
+ */
+static bool sort_requests(exchange *x, const bool *may)
+{
+    int64_t *cut = scratch(x, x->shards + 1, sizeof *cut);
+    int64_t *next = scratch(x, x->shards + 1, sizeof *next);
+
+    x->first = scratch(x, x->shards + 2, sizeof *x->first);
+    x->order = scratch(x, x->n, sizeof *x->order);
+    x->code = scratch(x, x->n, sizeof *x->code);
+    if (!cut || !next || !x->first || !x->order || !x->code)
+        return false;
+    const sherd__layout_spec *spec = &x->layout->spec;
+    sherd__dim_cuts(spec->mesh, &spec->dim[x->w->dim], spec->shape[x->w->dim], cut);
+    x->cut = cut;
+    memset(x->first, 0, (size_t)(x->shards + 2) * sizeof *x->first);
+    for (int64_t j = 0; j < x->n; j++) {
+        int64_t owner = owner_of(x, x->w->index[j]);
+        x->first[shard_behind(x, owner, -x->mine) + 1] += may[owner];
+    }
+    for (int64_t r = 0; r < x->shards; r++)
+        x->first[r + 1] += x->first[r];
+    memcpy(next, x->first, (size_t)(x->shards + 1) * sizeof *next);
+    for (int64_t j = 0; j < x->n; j++) {
+        int64_t owner = owner_of(x, x->w->index[j]);
+        if (!may[owner])
+            continue;
+        int64_t at = next[shard_behind(x, owner, -x->mine)]++;
+        x->order[at] = (int32_t)j;
+        x->code[at] = code_of(x, j, owner);
+    }
+    return true;
+}
+
+/* What all ranks ask of all. */
+static bool tell_counts(exchange *x)
+{
+    sherd__layout_spec spec = x->line;
+    const sherd_layout *each, *all;
+
+    spec.ndim = 2;
+    spec.shape[0] = x->ranks;
+    spec.shape[1] = x->shards + 1;
+    if (sherd__layout_intern(&each, &spec) ||
+        sherd__replicated(&all, spec.mesh, spec.ndim, spec.shape)) {
+        sherd__fail_diag(x->w->call->world, true);
+        return false;
+    }
+    sherd_tensor *mine = sherd__new_on(each, SHERD_I64);
+    if (sherd_tensor_failed(mine))
+        return false;
+    int64_t *count = sherd__fresh(mine);
+    for (int64_t r = 0; r < x->shards; r++)
+        count[shard_behind(x, x->mine, r)] = x->first[r + 1] - x->first[r];
+    count[x->shards] = x->outer * x->inner;
+    sherd_tensor *told = sherd__move_to(mine, all, false);
+    x->count = sherd_tensor_failed(told) ? NULL : sherd__data(told);
+    return x->count != NULL;
+}
+
+/* ---- lists -------------------------------------------------------------------------------------- */
+
+/* List r: of each rank what it has for the owner r behind it; or, `back`, for the one r before it that has asked. */
+typedef struct list {
+    const exchange *x;
+    int64_t r;
+    bool back, wide;    /* wide: entries, else their indices */
+    const int64_t *cut; /* [ranks + 1], once it is made */
+} list;
+
+static int64_t length_at(const list *l, int64_t rank)
+{
+    const exchange *x = l->x;
+    int64_t shard = rank % x->shards, head = rank - shard;
+    int64_t asking = l->back ? head + shard_behind(x, shard, -l->r) : rank;
+    int64_t owner = l->back ? shard : shard_behind(x, shard, l->r);
+
+    return counted(x, asking, owner) * (l->wide ? counted(x, asking, x->shards) : 1);
+}
+
+static void ask(const void *what, int d, int64_t rank, int64_t lo, int64_t hi, int64_t *first,
+                int64_t *end)
+{
+    const list *l = what;
+    int64_t shard = rank % l->x->shards, other = rank - shard;
+
+    (void)d, (void)lo, (void)hi;
+    other += shard_behind(l->x, shard, l->back ? l->r : -l->r);
+    *first = l->cut[other];
+    *end = l->cut[other + 1];
+}
+
+/* A new list, of which this rank has its shard to fill, and the window on it. False: failed. */
+static bool make_list(sherd__windowed *out, list *l, sherd_dtype dtype)
+{
+    sherd__layout_spec spec = l->x->line;
+    int64_t *cut = scratch(l->x, l->x->ranks + 1, sizeof *cut);
+    const sherd_layout *layout;
+
+    if (!cut)
+        return false;
+    cut[0] = 0;
+    for (int64_t i = 0; i < l->x->ranks; i++)
+        cut[i + 1] = cut[i] + length_at(l, i);
+    spec.shape[0] = cut[l->x->ranks];
+    spec.dim[0].cuts = l->cut = cut;
+    if (sherd__layout_intern(&layout, &spec) ||
+        sherd__window_create(&out->window, layout, &(sherd__asking){ask, l, NULL})) {
+        sherd__fail_diag(l->x->w->call->world, true);
+        return false;
+    }
+    out->whole = sherd__new_on(layout, dtype);
+    return !sherd_tensor_failed(out->whole);
+}
+
+/* Lists of all steps but 0, at out[1], ... False: failed. */
+static bool make_lists(sherd__windowed *out, const exchange *x, bool back, bool wide,
+                       sherd_dtype dtype)
+{
+    for (int64_t r = 1; r < x->shards; r++)
+        if (!make_list(&out[r], &(list){x, r, back, wide, NULL}, dtype))
+            return false;
+    return true;
+}
+
+static void release_lists(sherd__windowed *lists, int64_t count)
+{
+    for (int64_t i = 0; lists && i < count; i++)
+        sherd__window_release(lists[i].window);
+}
+
+static sherd__windowed *new_lists(const exchange *x, int64_t count)
+{
+    sherd__windowed *lists = scratch(x, count, sizeof *lists);
+
+    if (lists)
+        memset(lists, 0, (size_t)count * sizeof *lists);
+    return lists;
+}
+
+static void fill_codes(const exchange *x, const sherd__windowed *lists)
+{
+    for (int64_t r = 1; r < x->shards; r++) {
+        int64_t count = x->first[r + 1] - x->first[r];
+        if (count)
+            memcpy(sherd__fresh(lists[r].whole), x->code + x->first[r],
+                   (size_t)count * sizeof *x->code);
+    }
+}
+
+/* Data of what has come; *good is false if the alarm has ended the wait. */
+static const void *came(const sherd__windowed *one, bool *good)
+{
+    const void *data = one->piece->count ? sherd__data(one->piece) : NULL;
+
+    *good = *good && (data || one->piece->count == 0);
+    return data;
+}
+
+/* Entries of a list, [outer, count, inner], against places in [outer, entries, inner]. */
+static sherd__pick pick_of(const exchange *x, int64_t count, int64_t entries, const int32_t *places)
+{
+    return (sherd__pick){x->outer, count, x->inner, entries, 0, places, true};
+}
+
+/* ---- both directions ---------------------------------------------------------------------------- */
+
+/* False: failed; *there is false on a rank that has no part in it. */
+static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout, bool gives,
+                  bool *there)
+{
+    const sherd__dim *dim = &layout->spec.dim[w->dim];
+    const sherd__dim *rows = &w->taken->layout->spec.dim[w->dim];
+    const sherd_mesh *mesh = layout->spec.mesh;
+    unsigned alike = sherd__dim_bits(dim) & ~sherd__dim_bits(rows);
+
+    *x = (exchange){.w = w, .layout = layout};
+    sherd__open_in(w->call);
+    *there = stand(x);
+    if (!*there)
+        return true;
+    measure(x);
+    bool *may = scratch(x, x->shards, sizeof *may);
+    if (!may)
+        return false;
+    /* Ranks that want the same give it once: each to the owner that is where it is along those axes. */
+    for (int64_t s = 0; s < x->shards; s++) {
+        int64_t other = s, mine = x->mine;
+        may[s] = true;
+        for (int i = dim->axes - 1; i >= 0; i--) {
+            int64_t extent = mesh->extent[dim->axis[i]];
+            if (gives && alike >> dim->axis[i] & 1)
+                may[s] = may[s] && other % extent == mine % extent;
+            other /= extent;
+            mine /= extent;
+        }
+    }
+    return sort_requests(x, may) && tell_counts(x);
+}
+
+/* What this rank has itself. */
+static bool take_own(const exchange *x, void *taken, const void *a, size_t bytes)
+{
+    int64_t count = x->first[1];
+    void *own = scratch(x, count * x->outer * x->inner, bytes);
+    sherd__pick from = pick_of(x, count, x->entries, x->code);
+    sherd__pick to = pick_of(x, count, x->n, x->order);
+
+    if (!own)
+        return false;
+    if (count * x->outer * x->inner > 0) {
+        sherd__gather(bytes, &from, own, a);
+        sherd__scatter(bytes, &to, taken, own, NULL);
+    }
+    return true;
+}
+
+/* Answer what has come in `asked`. */
+static bool answer(const exchange *x, const sherd__windowed *asked, const sherd__windowed *lists,
+                   const void *a, size_t bytes)
+{
+    bool good = true;
+
+    for (int64_t r = 1; r < x->shards && good; r++) {
+        const int32_t *code = came(&asked[r], &good);
+        sherd__pick from = pick_of(x, asked[r].piece->count, x->entries, code);
+        if (good && lists[r].whole->count)
+            sherd__gather(bytes, &from, sherd__fresh(lists[r].whole), a);
+    }
+    return good;
+}
+
+static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, const void *a)
+{
+    sherd__windowed *asked = lists, *lent = lists + x->shards;
+    int others = (int)x->shards - 1;
+    sherd_dtype dtype = x->w->taken->dtype;
+    size_t bytes = sherd_dtype_bytes(dtype);
+    const char *name = x->w->call->op->name;
+    bool good = make_lists(asked, x, false, false, SHERD_I32);
+
+    if (good)
+        fill_codes(x, asked);
+    good = good && sherd__gather_windows(asked + 1, others, false, name) &&
+           make_lists(lent, x, true, true, dtype) && answer(x, asked, lent, a, bytes) &&
+           sherd__gather_windows(lent + 1, others, false, name);
+
+    for (int64_t r = 1; r < x->shards && good; r++) {
+        const void *data = came(&lent[r], &good);
+        sherd__pick to = pick_of(x, x->first[r + 1] - x->first[r], x->n, x->order + x->first[r]);
+        if (good && data)
+            sherd__scatter(bytes, &to, taken, data, NULL);
+    }
+    return good;
+}
+
+bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
+{
+    exchange x;
+    bool there;
+
+    if (!begin(&x, w, w->a->layout, false, &there))
+        return false;
+    if (!there)
+        return true;
+    sherd__windowed *lists = new_lists(&x, 2 * x.shards);
+    bool good = lists && take_own(&x, taken, a, sherd_dtype_bytes(w->taken->dtype)) &&
+                take_all(&x, lists, taken, a);
+    release_lists(lists, 2 * x.shards);
+    return good;
+}
+
+/* ---- giving ------------------------------------------------------------------------------------- */
+
+/* a += entries [outer, count, inner] at these places, in f32 where they have 16 bits. */
+static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, const void *entries)
+{
+    sherd_dtype dtype = x->w->taken->dtype;
+    sherd__pick to = pick_of(x, count, x->entries, code);
+    int64_t all = count * x->outer * x->inner;
+
+    if (all == 0)
+        return true;
+    if (!sherd__is_half(dtype)) {
+        sherd__scatter_add(dtype, &to, a, entries);
+        return true;
+    }
+    float *wide = scratch(x, all, sizeof *wide);
+    if (!wide)
+        return false;
+    sherd__convert(sherd__world_kernels(x->w->call->world), SHERD_F32, dtype, all, wide, entries);
+    sherd__scatter_add(SHERD_F32, &to, a, wide);
+    return true;
+}
+
+/* Entries that this rank has for the owner r behind it. */
+static void collect(const exchange *x, int64_t r, void *to, const void *taken)
+{
+    int64_t count = x->first[r + 1] - x->first[r];
+    sherd__pick from = pick_of(x, count, x->n, x->order + x->first[r]);
+
+    if (count * x->outer * x->inner > 0)
+        sherd__gather(sherd_dtype_bytes(x->w->taken->dtype), &from, to, taken);
+}
+
+static bool give_all(const exchange *x, sherd__windowed *lists, void *a, const void *taken)
+{
+    sherd__windowed *codes = lists, *entries = lists + x->shards - 1; /* side by side: one call */
+    sherd_dtype dtype = x->w->taken->dtype;
+    void *own = scratch(x, x->first[1] * x->outer * x->inner, sherd_dtype_bytes(dtype));
+    bool good = own && make_lists(codes, x, false, false, SHERD_I32) &&
+                make_lists(entries, x, false, true, dtype);
+
+    if (good)
+        fill_codes(x, codes);
+    for (int64_t r = 1; r < x->shards && good; r++)
+        if (entries[r].whole->count)
+            collect(x, r, sherd__fresh(entries[r].whole), taken);
+    good = good &&
+           sherd__gather_windows(codes + 1, 2 * ((int)x->shards - 1), false, x->w->call->op->name);
+    for (int64_t shard = 0; shard < x->shards && good; shard++) {
+        int64_t r = shard_behind(x, x->mine, -shard);
+        if (r == 0) {
+            collect(x, 0, own, taken);
+            good = add(x, a, x->first[1], x->code, own);
+        } else {
+            const int32_t *code = came(&codes[r], &good);
+            const void *data = came(&entries[r], &good);
+            good = good && add(x, a, codes[r].piece->count, code, data);
+        }
+    }
+    return good;
+}
+
+bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(w->call->world);
+    sherd_dtype dtype = w->taken->dtype;
+    bool there, half = sherd__is_half(dtype);
+    void *total = a;
+    exchange x;
+
+    if (!begin(&x, w, w->a->layout, true, &there))
+        return false;
+    if (!there)
+        return true;
+    sherd__windowed *lists = new_lists(&x, 2 * x.shards);
+    if (half)
+        total = scratch(&x, w->a->count, sizeof(float));
+    if (half && total)
+        sherd__convert(set, SHERD_F32, dtype, w->a->count, total, a);
+    bool good = lists && (total || !half) && give_all(&x, lists, total, taken);
+    release_lists(lists, 2 * x.shards);
+    if (good && half)
+        sherd__convert(set, dtype, SHERD_F32, w->a->count, a, total);
+    return good;
+}

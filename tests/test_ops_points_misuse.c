@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of searches of points: see misuse.h. */
+#include "misuse.h"
+
+#include <math.h>
+
+#include "sherd/ops_points.h"
+
+#define MISUSE(name) MISUSE_WORKS(name, misuse_works)
+
+typedef struct things {
+    sherd_tensor *points, *queries;     /* [9, 3], [4, 3] */
+    sherd_tensor *flat, *plane, *empty; /* [9], [4, 2], [4, 0] */
+    sherd_tensor *other;                /* [4, 3] on another mesh */
+    sherd_tensor *narrow;               /* [4, 3] of f32 */
+} things;
+
+static sherd_tensor *ones(sherd_world *world, int ndim, const int64_t *shape, sherd_dtype dtype,
+                          const char *form)
+{
+    const sherd_layout *layout = NULL;
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, form, sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    const char *placements = strstr(text, ",") ? "S(0)R" : "S(0)";
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL));
+    return sherd_constant_on(layout, dtype, 1);
+}
+
+static things make(sherd_world *world)
+{
+    static const int64_t points[] = {9, 3}, queries[] = {4, 3}, plane[] = {4, 2}, empty[] = {4, 0};
+    things t = {.points = ones(world, 2, points, SHERD_F64, "x=%d")};
+
+    t.queries = ones(world, 2, queries, SHERD_F64, "x=%d");
+    t.flat = ones(world, 1, points, SHERD_F64, "x=%d");
+    t.plane = ones(world, 2, plane, SHERD_F64, "x=%d");
+    t.empty = ones(world, 2, empty, SHERD_F64, "x=%d");
+    t.other = ones(world, 2, queries, SHERD_F64, "x=%d,y=1");
+    t.narrow = ones(world, 2, queries, SHERD_F32, "x=%d");
+    CHECK_OK(sherd_world_check(world));
+    return t;
+}
+
+MISUSE(nearest_points_need_clouds_that_fit)
+{
+    things t = make(m->world);
+    sherd_tensor *index;
+
+    ONLY_SAYS(NULL, sherd_knn(NULL, NULL, 1, NULL));
+    FAILS(SHERD_EINVAL, sherd_knn(NUL(t.points), t.queries, 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, NUL(t.queries), 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(BAD(t.flat, t.points), t.queries, 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, BAD(t.plane, t.queries), 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(BAD(t.empty, t.points), BAD(t.empty, t.queries), 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, BAD(t.other, t.queries), 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, BAD(t.narrow, t.queries), 2, &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, t.queries, BAD(0, 2), &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, t.queries, BAD(10, 2), &index));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_knn(t.points, t.queries, BAD(INT64_MIN, 2), &index));
+    t = make(m->world);
+    FAILS(SHERD_OK, sherd_knn(t.points, t.queries, 2, NUL(&index)));
+}
+
+MISUSE(a_radius_is_a_finite_number)
+{
+    things t = make(m->world);
+    sherd_tensor *index, *counts;
+
+    ONLY_SAYS(NULL, sherd_radius_search(NULL, NULL, 1, 1, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_radius_search(NUL(t.points), t.queries, 1, 2, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_radius_search(t.points, NUL(t.queries), 1, 2, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_radius_search(t.points, t.queries, BAD(-1, 1), 2, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search(t.points, t.queries, BAD((double)NAN, 1), 2, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL,
+          sherd_radius_search(t.points, t.queries, BAD((double)INFINITY, 1), 2, &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_EINVAL, sherd_radius_search(t.points, t.queries, 1, BAD(0, 2), &index, &counts));
+    t = make(m->world);
+    FAILS(SHERD_OK, sherd_radius_search(t.points, t.queries, 1, 100, NUL(&index), NUL(&counts)));
+}
+
+static const check_test tests[] = {
+    {TEST(nearest_points_need_clouds_that_fit), {1, 2, 3}},
+    {TEST(a_radius_is_a_finite_number), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
