@@ -213,7 +213,8 @@ static inline bool draw_points(call_plan *p, uint64_t *dice)
         return false;
     p->number[0] = 1 + roll(dice, is_knn ? (int)x->shape[0] : 5);
     p->number[1] = roll(dice, 200);
-    want(p, 1, 'd', 2, queries);
+    want(p, 1, 'x', 2,
+         queries); /* distances that are equal by chance would be told apart by rounding */
     return is_fraction(x->dtype);
 }
 
