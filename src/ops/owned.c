@@ -16,18 +16,6 @@ enum {
     CODE = 1              /* an index beside an element of 4 bytes, as sherd__price_moves counts */
 };
 
-static sherd__dim without(const sherd__dim *dim, unsigned bits)
-{
-    sherd__dim out = {0};
-
-    for (int i = 0; i < dim->axes; i++)
-        if (!(bits >> dim->axis[i] & 1))
-            out.axis[out.axes++] = dim->axis[i];
-    if (out.axes == dim->axes)
-        out.cuts = dim->cuts;
-    return out;
-}
-
 /* Sizes of the longest shards of all dims but one. */
 static int64_t elements_beside(const sherd__layout_spec *a, int dim)
 {
@@ -90,7 +78,7 @@ sherd_status sherd__owned_lie(sherd__owned *out, const sherd__owned_question *q)
 {
     const sherd__layout_spec *a = &q->a->spec, *index = &q->index->spec;
     int at = q->flat ? 0 : q->dim;
-    sherd__dim rows = without(&index->dim[at], axes_beside(a, q->dim));
+    sherd__dim rows = sherd__dim_without(&index->dim[at], axes_beside(a, q->dim));
     unsigned owners = sherd__dim_bits(&a->dim[q->dim]), givers = sherd__dim_bits(&rows) & ~owners;
 
     *out = (sherd__owned){.index = NULL};

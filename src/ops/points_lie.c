@@ -13,19 +13,6 @@ static const char name[] = "a search of points";
 
 enum { ELEMENT_BYTES = 4 /* of sherd__price_moves */, FOUND_BYTES = 8 + 4 };
 
-/* The axes of a list but those in `bits`. */
-static sherd__dim without(const sherd__dim *dim, unsigned bits)
-{
-    sherd__dim out = {0};
-
-    for (int i = 0; i < dim->axes; i++)
-        if (!(bits >> dim->axis[i] & 1))
-            out.axis[out.axes++] = dim->axis[i];
-    if (out.axes == dim->axes)
-        out.cuts = dim->cuts;
-    return out;
-}
-
 /* Rows as they are, with further axes behind theirs; coordinates whole; nothing pending. */
 static sherd_status divide(const sherd_layout **out, const sherd_layout *from,
                            const sherd__dim *more)
@@ -88,8 +75,8 @@ static sherd_status pass_by(sherd__search_plan *p, const sherd_layout *queries, 
 {
     const sherd__layout_spec *spec = &p->points->spec;
     const sherd_layout *made;
-    sherd__dim more = without(&spec->dim[0], sherd__dim_bits(&queries->spec.dim[0]));
-    sherd__dim rest = without(&queries->spec.dim[1], sherd__dim_bits(&more));
+    sherd__dim more = sherd__dim_without(&spec->dim[0], sherd__dim_bits(&queries->spec.dim[0]));
+    sherd__dim rest = sherd__dim_without(&queries->spec.dim[1], sherd__dim_bits(&more));
 
     for (int i = 0; i < rest.axes; i++)
         more.axis[more.axes++] = rest.axis[i];
@@ -111,14 +98,13 @@ static sherd_status pass_by(sherd__search_plan *p, const sherd_layout *queries, 
 static sherd_status go_there(sherd__search_plan *p, const sherd__search_plan *by,
                              const sherd_layout *queries, int64_t k, size_t bytes, int64_t *cost)
 {
-    const sherd__dim *shards = &p->points->spec.dim[0], none = {0};
-    sherd__dim rows = without(&queries->spec.dim[0], sherd__dim_bits(shards));
+    const sherd__dim *shards = &p->points->spec.dim[0];
+    sherd__dim rows = sherd__dim_without(&queries->spec.dim[0], sherd__dim_bits(shards));
     const sherd_layout *found, *made;
     sherd_status status = lay(&p->queries, queries, NULL, false, &rows, queries->spec.shape[1]);
 
     p->apart = true;
     p->result = by->result;
-    (void)none;
     if (!status)
         status = lay(&found, queries, shards, false, &rows, k);
     if (!status)

@@ -87,6 +87,18 @@ void sherd__sketch_move_axes(sherd__sketch *s, int from, int to)
     home->cuts = cuts;
 }
 
+sherd__dim sherd__dim_without(const sherd__dim *dim, unsigned bits)
+{
+    sherd__dim out = {0};
+
+    for (int i = 0; i < dim->axes; i++)
+        if (!(bits >> dim->axis[i] & 1))
+            out.axis[out.axes++] = dim->axis[i];
+    if (out.axes == dim->axes)
+        out.cuts = dim->cuts;
+    return out;
+}
+
 sherd_status sherd__sketch_end(const sherd_layout **out, sherd__sketch *s, const char *name)
 {
     sherd_status status =

@@ -35,6 +35,9 @@ void sherd__sketch_move_axes(sherd__sketch *s, int from, int to);
 /* Room for the cuts of dim d, which it then has. NULL for lack of memory. */
 int64_t *sherd__sketch_cuts(sherd__sketch *s, int d);
 
+/* A dim sharded by its axes but those in `bits`: as it is, if none of them is among these; else by the default cuts. */
+sherd__dim sherd__dim_without(const sherd__dim *dim, unsigned bits);
+
 /* The layout; the sketch is over. `name` is the operator's. */
 sherd_status sherd__sketch_end(const sherd_layout **out, sherd__sketch *s, const char *name);
 
