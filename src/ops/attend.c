@@ -49,6 +49,8 @@ static sherd__attending problem_of(const sherd_call *call, int q)
                           .width = size[WIDTH],
                           .scale = attributes->scale,
                           .causal = attributes->causal,
+                          .all_queries = size[POSITIONS],
+                          .all_keys = call->in[q + K]->local[POSITIONS],
                           .mask = mask ? call->from[q + MASK] : NULL,
                           .is_bool = mask && mask->dtype == SHERD_BOOL,
                           .p = attributes->p,
