@@ -247,7 +247,7 @@ static double median_time(bench *b, const job *j, const sherd__kernels *k)
 static bool open_bench(bench *b)
 {
     sherd__attention_shape shape = {BATCH, HEADS, CONTEXT, CONTEXT, WIDTH, DIM, 0.1767766952966369,
-                                    true};
+                                    true,  0};
 
     memset(b, 0, sizeof *b);
     b->attention = shape;

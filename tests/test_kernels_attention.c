@@ -127,8 +127,8 @@ static void fast_is_plain_at_every_edge(void)
     for (int l = 0; l < LEN(lengths); l++)
         for (int w = 0; w < LEN(widths); w++)
             for (int causal = 0; causal < 2; causal++) {
-                sherd__attention_shape shape = {1,         1,         lengths[l], lengths[l],
-                                                widths[w], widths[w], 0.4,        causal};
+                sherd__attention_shape shape = {1,         1,   lengths[l], lengths[l], widths[w],
+                                                widths[w], 0.4, causal,     0};
                 try_shape(&plain, &fast, &shape);
                 shape.keys = lengths[(l * 5 + w) % LEN(lengths)];
                 try_shape(&plain, &fast, &shape);
@@ -140,16 +140,16 @@ static void fast_is_plain_at_every_edge(void)
 static void fast_is_plain_with_heads_and_batches(void)
 {
     static const sherd__attention_shape shapes[] = {
-        {2, 3, 50, 50, 8, 24, 0.35, true},
-        {3, 2, 20, 70, 32, 64, 0.2, false},
-        {2, 1, 256, 256, 32, 32, 0.18, true},
-        {1, 2, 7, 9, 5, 16, -0.5, false}, /* a stride with a gap; negative scale */
-        {0, 2, 5, 5, 4, 8, 0.5, true},
-        {2, 0, 5, 5, 4, 0, 0.5, true},
-        {2, 2, 0, 5, 4, 8, 0.5, false},
-        {2, 2, 5, 0, 4, 8, 0.5, false},
-        {2, 2, 5, 5, 0, 0, 0.5, true},
-        {1, 1, 5, 5, 4, 4, 40, true}, /* nearly one-hot */
+        {2, 3, 50, 50, 8, 24, 0.35, true, 0},
+        {3, 2, 20, 70, 32, 64, 0.2, false, 0},
+        {2, 1, 256, 256, 32, 32, 0.18, true, 0},
+        {1, 2, 7, 9, 5, 16, -0.5, false, 0}, /* a stride with a gap; negative scale */
+        {0, 2, 5, 5, 4, 8, 0.5, true, 0},
+        {2, 0, 5, 5, 4, 0, 0.5, true, 0},
+        {2, 2, 0, 5, 4, 8, 0.5, false, 0},
+        {2, 2, 5, 0, 4, 8, 0.5, false, 0},
+        {2, 2, 5, 5, 0, 0, 0.5, true, 0},
+        {1, 1, 5, 5, 4, 4, 40, true, 0}, /* nearly one-hot */
     };
     side plain = open_side(), fast = open_side();
 
@@ -159,11 +159,28 @@ static void fast_is_plain_with_heads_and_batches(void)
     close_side(&fast);
 }
 
+/* Queries behind the keys, before them, and anything between. */
+static void fast_is_plain_of_pieces(void)
+{
+    static const int64_t queries[] = {1, 7, 12, 30, 61}, keys[] = {1, 6, 13, 24, 50};
+    side plain = open_side(), fast = open_side();
+
+    for (int i = 0; i < LEN(queries); i++)
+        for (int j = 0; j < LEN(keys); j++)
+            for (int64_t ahead = -64; ahead <= 52; ahead += 1 + (ahead + 64) % 5) {
+                const sherd__attention_shape shape = {1,  2,   queries[i], keys[j], 5,
+                                                      10, 0.4, true,       ahead};
+                try_shape(&plain, &fast, &shape);
+            }
+    close_side(&plain);
+    close_side(&fast);
+}
+
 /* What has no elements has no memory either. */
 static void empty_tensors_may_be_null(void)
 {
-    const sherd__attention_shape no_keys = {2, 3, 4, 0, 5, 15, 0.5, false};
-    const sherd__attention_shape no_queries = {2, 3, 0, 4, 5, 15, 0.5, false};
+    const sherd__attention_shape no_keys = {2, 3, 4, 0, 5, 15, 0.5, false, 0};
+    const sherd__attention_shape no_queries = {2, 3, 0, 4, 5, 15, 0.5, false, 0};
     sherd__kernels list[3] = {sherd__ref_f32, sherd__ref_f32, sherd__ref_f32};
     int n = 1 + versions(list + 1);
     side s = open_side();
@@ -188,7 +205,7 @@ static void empty_tensors_may_be_null(void)
 /* The weights of a query add up to one, so values that are all alike pass unchanged. */
 static void equal_values_pass_unchanged(void)
 {
-    const sherd__attention_shape shape = {1, 2, 33, 33, 8, 16, 0.5, true};
+    const sherd__attention_shape shape = {1, 2, 33, 33, 8, 16, 0.5, true, 0};
     sherd__kernel_set set;
     side s = open_side();
 
@@ -205,7 +222,7 @@ static void equal_values_pass_unchanged(void)
 /* Outputs of the first queries have the same bits whatever later keys and values hold. */
 static void later_keys_do_not_matter(void)
 {
-    const sherd__attention_shape shape = {1, 1, 60, 60, 8, 8, 0.5, true};
+    const sherd__attention_shape shape = {1, 1, 60, 60, 8, 8, 0.5, true, 0};
     sherd__kernel_set set;
     side s = open_side();
     float before[20 * 8];
@@ -223,8 +240,8 @@ static void later_keys_do_not_matter(void)
 
 static const check_test tests[] = {
     {TEST(fast_is_plain_at_every_edge)}, {TEST(fast_is_plain_with_heads_and_batches)},
-    {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
-    {TEST(later_keys_do_not_matter)},
+    {TEST(fast_is_plain_of_pieces)},     {TEST(empty_tensors_may_be_null)},
+    {TEST(equal_values_pass_unchanged)}, {TEST(later_keys_do_not_matter)},
 };
 
 int main(int argc, char **argv)

@@ -142,11 +142,11 @@ static double attention_loss(problem *p)
 static void attention_grad_is_the_slope(void)
 {
     static const sherd__attention_shape shapes[] = {
-        {2, 2, 5, 5, 3, 6, 0.5, true},
-        {2, 2, 5, 5, 3, 6, 0.5, false},
-        {1, 3, 4, 7, 2, 6, 0.7, false},
-        {1, 1, 7, 4, 2, 2, 0.7, true}, /* later queries see all keys */
-        {1, 1, 1, 1, 4, 4, 0.7, true},
+        {2, 2, 5, 5, 3, 6, 0.5, true, 0},
+        {2, 2, 5, 5, 3, 6, 0.5, false, 0},
+        {1, 3, 4, 7, 2, 6, 0.7, false, 0},
+        {1, 1, 7, 4, 2, 2, 0.7, true, 0}, /* later queries see all keys */
+        {1, 1, 1, 1, 4, 4, 0.7, true, 0},
     };
     problem *p = start();
 

@@ -44,9 +44,9 @@ static void products_are_those_of_f32(void)
 static void attend(const sherd__kernels *k, int type)
 {
     static const sherd__attention_shape shapes[] = {
-        {2, 3, 5, 5, 8, 24, 0.5, true},
-        {1, 2, 7, 20, 16, 32, 0.25, false},
-        {1, 1, 1, 1, 1, 1, 1, false},
+        {2, 3, 5, 5, 8, 24, 0.5, true, 0},
+        {1, 2, 7, 20, 16, 32, 0.25, false, 0},
+        {1, 1, 1, 1, 1, 1, 1, false, 0},
     };
 
     for (int s = 0; s < LEN(shapes); s++) {

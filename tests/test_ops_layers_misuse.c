@@ -197,6 +197,12 @@ MISUSE(attention_has_good_options)
           attended(q, k, (sherd_attention_options){.dropout = 0.5, .generator = NUL(&g)}));
     FAILS(SHERD_EINVAL,
           attended(q, BAD(F(2, 5, 2, 2), k), (sherd_attention_options){.causal = true}));
+    FAILS(SHERD_EINVAL, attended(q, k,
+                                 (sherd_attention_options){
+                                     .way = BAD((sherd_attention_way)4, SHERD_ATTENTION_HEADS)}));
+    FAILS(SHERD_EINVAL, attended(q, k,
+                                 (sherd_attention_options){
+                                     .way = BAD((sherd_attention_way)-1, SHERD_ATTENTION_RING)}));
     FAILS(SHERD_EINVAL, sherd_attention_with(&out, &sums, q, q, NUL(q), NULL));
     CHECK(sherd_tensor_failed(out) == m->wrong && sherd_tensor_failed(sums) == m->wrong);
     sherd_scope_end(m->world);

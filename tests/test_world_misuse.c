@@ -318,6 +318,7 @@ MISUSE(questions_to_no_layout_have_an_answer)
     ANSWERS(sherd_layout_dim_shards(layout, -1) == 0 && sherd_layout_dim_cut(NULL, 0, 0) == -1);
     ANSWERS(sherd_layout_dim_cut(layout, 2, 0) == -1 && sherd_layout_dim_cut(layout, 0, -1) == -1);
     ANSWERS(sherd_layout_dim_cut(layout, 0, INT64_MAX) == -1);
+    ANSWERS(sherd_balanced_cuts(NULL, 4, 2, 1, 1) == SHERD_EINVAL);
     ANSWERS(!sherd_layout_dim_has_cuts(NULL, 0) && !sherd_layout_dim_has_cuts(layout, 9));
     ANSWERS(strcmp(sherd_layout_text(NULL), "") == 0);
     ANSWERS(sherd_layout_retain(NULL) == NULL);

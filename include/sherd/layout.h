@@ -73,6 +73,22 @@ typedef struct sherd_layout_options {
     const int64_t *const *sizes;
 } sherd_layout_options;
 
+/**
+ * Sizes of `shards` shards of n positions of which each has the same work, for sherd_layout_options, where position i, from 0,
+ * costs linear + quadratic (i + 1): as in a causal sequence, whose position i sees i + 1 of them. Only the relation of the
+ * two weights matters: 0 and 1 for causal attention alone, 2 w and 1 with the four products of width w around it, 6 w and 1
+ * for a block with a hidden layer of 4 w too. Both 0 = a linear one.
+ *
+ * With W(x) = linear x + quadratic x (x + 1) / 2, the i-th cut is the x whose W(x) is nearest to W(n) i / shards. So no shard is
+ * farther from the mean than the work of one position, the last.
+ *
+ * @local
+ * @shapes sizes: int64_t[shards], which add up to n; some are 0 where there are fewer positions than shards
+ * @errors EINVAL a NULL, n < 0, shards < 1, a weight that is negative, infinite or NaN; then nothing is written
+ */
+SHERD_CALL sherd_status sherd_balanced_cuts(int64_t *sizes, int64_t n, int64_t shards,
+                                            double linear, double quadratic);
+
 /* A half-open rectangle of global indices. Only the first ndim entries mean anything. */
 typedef struct sherd_box {
     int ndim;

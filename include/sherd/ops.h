@@ -136,6 +136,15 @@ SHERD_API sherd_tensor *sherd_embedding(sherd_tensor *weight, sherd_tensor *ids)
  */
 SHERD_API sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generator);
 
+/* How attention over a sharded sequence goes about it; where no sequence is sharded it does not matter. */
+typedef enum sherd_attention_way {
+    SHERD_ATTENTION_CHEAPEST = 0, /* of these, by the price of their calls */
+    /* each rank keeps its queries, and meets the keys and values of the others half a piece at a time */
+    SHERD_ATTENTION_RING,
+    SHERD_ATTENTION_GATHER, /* each rank keeps its queries, and gets all keys and values that they see by one call */
+    SHERD_ATTENTION_HEADS /* shards go to heads, and the result back */
+} sherd_attention_way;
+
 typedef struct sherd_attention_options {
     bool causal;  /* position s sees positions 0..s */
     double scale; /* 0 = 1/sqrt(width) */
@@ -144,20 +153,29 @@ typedef struct sherd_attention_options {
     double
         dropout; /* each probability is dropped with this one, in [0, 1), and the others scaled */
     sherd_generator *generator; /* of dropout */
+    sherd_attention_way way;
 } sherd_attention_options;
 
 /**
  * softmax(q k^T scale + mask) v per head: q [batch, s, heads, width], k and v [batch, t, heads, width] -> as q. Of k and v
- * there may be fewer heads, a divisor: then as many neighbours of q share one. Batch and heads may be sharded; sequences
- * and width are made whole. A query that sees no key gets zeroes. What dropout drops depends on the generator and the
+ * there may be fewer heads, a divisor: then as many neighbours of q share one. Batch and heads may be sharded; width is made
+ * whole. A query that sees no key gets zeroes. What dropout drops depends on the generator and the
  * global indices only, and backward replays it. Gradients: of q, k, v, and of a mask that is added.
  *
- * @collective see above; where heads that share keys lie on two ranks, they are moved first
+ * Sequences may be sharded too, with any cuts: the result lies as q does (where only k and v are sharded, q is sliced as
+ * they are). Keys that no query of a rank may see, as causal ones go, neither travel nor count; sherd_balanced_cuts makes
+ * the work even. In a ring no rank has more of k and v, its own piece included, than two pieces.
+ *
+ * @collective see above; where heads that share keys lie on two ranks, they are moved first. Sharded sequences, of p pieces:
+ *             a ring has at most 2(p-1) calls forward and twice as many back, one is begun while another is computed with; to
+ *             gather takes one call, and two back; heads four, and as many back
  * @shapes     options: NULL = all zero; causal needs s = t, and goes together with a mask
  * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept. With a mask, dropout or shared
- *             heads all sums are f64, by a plain kernel: about twenty times slower in f32
+ *             heads all sums are f64, by a plain kernel: about twenty times slower in f32. Pieces are joined by their logarithms
+ *             of sums, in an order that depends on layouts only; of 16 bits they stay f32 until the end
  * @owns       scope
- * @errors     see above; EINVAL a mask that does not broadcast, a dropout outside of [0, 1) or without a generator
+ * @errors     see above; EINVAL a mask that does not broadcast, a dropout outside of [0, 1) or without a generator, a way that
+ *             is none
  */
 SHERD_API sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                                         const sherd_attention_options *options);

@@ -4,7 +4,8 @@
  *
  * Who overrides operators (op.h) meets these names: sherd_cross_entropy_mean for the mean over indices, else
  * sherd_cross_entropy_with; sherd_attention_general with a mask, dropout or shared heads, on [batch, positions, groups, heads
- * of a group, width], else sherd_attention, or sherd_attention_with where logarithms are asked for.
+ * of a group, width], else sherd_attention, or sherd_attention_with where logarithms are asked for; of a sequence that is
+ * sharded and stays so sherd_attention_pieces, on the same operands as sherd_attention_general.
  */
 #ifndef SHERD_OPS_LAYERS_H
 #define SHERD_OPS_LAYERS_H

@@ -22,7 +22,9 @@ typedef struct sherd__attention_shape {
     int64_t batch, heads, queries, keys, width;
     int64_t stride; /* from one position to the next of the same head, elements: heads * width */
     double scale;
-    bool causal; /* query i sees keys 0..i */
+    bool causal; /* query i sees keys 0..i + ahead */
+    int64_t
+        ahead; /* where queries and keys are pieces: by how much the first query is behind the first key */
 } sherd__attention_shape;
 
 typedef struct sherd__adamw_step {

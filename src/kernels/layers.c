@@ -23,7 +23,7 @@ static void keep_some(const sherd__attending *s, double *factor, int64_t first)
 /* Where a query is: in q and out, in log_sum, in the mask, and in the whole tensor of scores. */
 typedef struct query {
     int64_t at, row, mask, scores;
-    int64_t i;
+    int64_t ahead; /* the last key that a causal one sees, counted from the first one here */
 } query;
 
 static query query_of(const sherd__attending *s, int64_t b, int64_t g, int64_t r, int64_t i)
@@ -33,9 +33,13 @@ static query query_of(const sherd__attending *s, int64_t b, int64_t g, int64_t r
 
     return (query){.at = (((b * s->queries + i) * s->groups + g) * s->repeat + r) * s->width,
                    .row = ((b * s->groups + g) * s->repeat + r) * s->queries + i,
-                   .mask = b * stride[0] + g * stride[1] + r * stride[2] + i * stride[3],
-                   .scores = (((s->first[0] + b) * s->all_heads + head) * s->queries + i) * s->keys,
-                   .i = i};
+                   .mask = b * stride[0] + g * stride[1] + r * stride[2] + i * stride[3] +
+                           s->first_key * stride[4],
+                   .scores = (((s->first[0] + b) * s->all_heads + head) * s->all_queries +
+                              s->first_query + i) *
+                                 s->all_keys +
+                             s->first_key,
+                   .ahead = s->first_query - s->first_key + i};
 }
 
 #define NAME(x)  x##_f32

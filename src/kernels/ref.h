@@ -88,7 +88,9 @@ void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, doub
 /* Keys that query i sees. */
 static inline int64_t sherd__visible(const sherd__attention_shape *s, int64_t i)
 {
-    return s->causal && i + 1 < s->keys ? i + 1 : s->keys;
+    int64_t end = i + 1 + s->ahead;
+
+    return !s->causal || end > s->keys ? s->keys : end < 0 ? 0 : end;
 }
 
 /* Where head h of batch item b begins in a tensor of so many positions; 0 if it has none, so that

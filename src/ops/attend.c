@@ -14,28 +14,14 @@
 #include "kernels/layers.h"
 #include "sherd/ops_layers.h"
 
-enum { Q, K, V, MASK, OPERANDS };
+enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
 enum { OUT, LOG_SUM };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH, QUERY_DIMS };
-enum { MASK_DIMS = 5 };
+enum { MASK_DIMS = SHERD__MASK_DIMS };
 
-typedef struct attend_attributes {
-    double scale, p;
-    sherd__key key;
-    bool causal, wants_mask;
-} attend_attributes;
+typedef sherd__attend_attributes attend_attributes;
 
-#define ATTEND_FIELDS                                                                             \
-    {                                                                                             \
-        SHERD_FIELD(attend_attributes, scale, DOUBLE), SHERD_FIELD(attend_attributes, p, DOUBLE), \
-            SHERD_FIELDS(attend_attributes, key.word, UINT32, 2),                                 \
-            SHERD_FIELDS(attend_attributes, key.high, UINT32, 2),                                 \
-            SHERD_FIELD(attend_attributes, causal, BOOL),                                         \
-            SHERD_FIELD(attend_attributes, wants_mask, BOOL)                                      \
-    }
-
-/* The problem of this rank; operands from `q` on are q, k, v and the mask. */
-static sherd__attending problem_of(const sherd_call *call, int q)
+sherd__attending sherd__attend_problem(const sherd_call *call, int q)
 {
     const attend_attributes *attributes = call->attributes;
     const sherd_tensor *queries = call->in[q], *mask = call->in[q + MASK];
@@ -49,6 +35,9 @@ static sherd__attending problem_of(const sherd_call *call, int q)
                           .width = size[WIDTH],
                           .scale = attributes->scale,
                           .causal = attributes->causal,
+                          .first_query = box.offset[POSITIONS],
+                          .all_queries = queries->shape[POSITIONS],
+                          .all_keys = call->in[q + K]->shape[POSITIONS],
                           .mask = mask ? call->from[q + MASK] : NULL,
                           .is_bool = mask && mask->dtype == SHERD_BOOL,
                           .p = attributes->p,
@@ -84,19 +73,18 @@ static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 
 enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_LOG_SUM, G_OPERANDS };
 
-static bool add_mask(sherd_call *call, const double *sum)
+void sherd__attend_give_mask(sherd_call *call, const double *sum)
 {
     sherd_tensor *dmask = call->out[MASK];
 
     sherd__convert(sherd__world_kernels(call->world), dmask->dtype, SHERD_F64, dmask->count,
                    call->to[MASK], sum);
-    return true;
 }
 
 static bool attend_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
-    sherd__attending s = problem_of(call, G_Q);
+    sherd__attending s = sherd__attend_problem(call, G_Q);
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
     double *workspace = workspace_of(call, &s), *dmask = sherd_call_scratch(call, bytes);
 
@@ -108,20 +96,26 @@ static bool attend_grad(sherd_call *call)
                       attributes->wants_mask ? dmask : NULL, call->from[G_DOUT],
                       call->from[G_DLOG_SUM], call->from[G_Q], call->from[G_K], call->from[G_V],
                       call->from[G_LOG_SUM], workspace);
-    return add_mask(call, dmask);
+    sherd__attend_give_mask(call, dmask);
+    return true;
 }
 
 /* A mask whose gradient nobody wants has one of one element, which is 0. */
-static const char *describe_grad(sherd_call *call)
+const char *sherd__attend_describe_grad(sherd_call *call, int mask, const char *rest)
 {
     const attend_attributes *attributes = call->attributes;
-    char mask[MASK_DIMS + 1];
+    char label[MASK_DIMS + 1];
 
-    label_mask(call->in[G_MASK], mask);
+    label_mask(call->in[mask], label);
     snprintf(call->rule, sizeof call->rule,
-             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,bgrs->bsgrw,btgw,btgw,%s", mask,
-             attributes->wants_mask ? mask : "1");
+             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,%sbgrs->bsgrw,btgw,btgw,%s", label, rest,
+             attributes->wants_mask ? label : "1");
     return NULL;
+}
+
+static const char *describe_grad(sherd_call *call)
+{
+    return sherd__attend_describe_grad(call, G_MASK, "");
 }
 
 static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
@@ -133,7 +127,7 @@ static const sherd_op attend_grad_op = {.name = "sherd_attention_general backwar
                                                     {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
                                                     {"log_sum", SHERD_OP_ANY}},
                                         .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
-                                        .field = ATTEND_FIELDS,
+                                        .field = SHERD__ATTEND_FIELDS,
                                         .attributes = sizeof(attend_attributes),
                                         .whole = "stw",
                                         .describe = describe_grad,
@@ -194,7 +188,7 @@ void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static const char *describe(sherd_call *call)
+const char *sherd__attend_describe(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
     const sherd_tensor *q = call->in[Q], *k = call->in[K], *mask = call->in[MASK];
@@ -217,7 +211,7 @@ static const char *describe(sherd_call *call)
 
 static bool attend(sherd_call *call)
 {
-    sherd__attending s = problem_of(call, Q);
+    sherd__attending s = sherd__attend_problem(call, Q);
     double *workspace = workspace_of(call, &s);
 
     if (workspace)
@@ -236,10 +230,10 @@ const sherd_op sherd__attention_general_op = {
     .summary = "sherd_attention with a mask, dropout, or heads that share keys",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
-    .field = ATTEND_FIELDS,
+    .field = SHERD__ATTEND_FIELDS,
     .attributes = sizeof(attend_attributes),
     .whole = "stw",
-    .describe = describe,
+    .describe = sherd__attend_describe,
     .forward = attend,
     .backward = general_back,
     .needs = {ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS}};
@@ -256,7 +250,9 @@ static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sher
 bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                               const sherd_attention_options *options)
 {
-    return (options && (options->mask || options->dropout != 0)) || are_grouped(q, k, v);
+    return (options && (options->mask || options->dropout != 0 ||
+                        (unsigned)options->way > SHERD_ATTENTION_HEADS)) ||
+           are_grouped(q, k, v);
 }
 
 /* A mask of up to four dims as [batch,groups,repeat,queries,keys]; what does not fit stays, and is refused. */
@@ -281,17 +277,82 @@ static sherd_tensor *spread_mask(sherd_tensor *mask, int64_t groups, int64_t rep
 }
 
 /* The results with heads as one dim. */
-static void join_heads(sherd_tensor *out[2], const sherd_tensor *q)
+static void join_heads(sherd_tensor *out[2], const sherd_tensor *q, bool summed)
 {
     out[OUT] = sherd_view(out[OUT], q->shape, 4);
-    out[LOG_SUM] = sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
+    if (summed)
+        out[LOG_SUM] =
+            sherd_view(out[LOG_SUM], (int64_t[]){q->shape[0], q->shape[2], q->shape[1]}, 3);
+}
+
+static const char *fault_of(const sherd_attention_options *o)
+{
+    if (o->dropout != 0 && !o->generator)
+        return "dropout without a generator";
+    if (o->mask && o->mask->ndim > 4)
+        return "the mask has more than four dims";
+    return o->way < SHERD_ATTENTION_CHEAPEST || o->way > SHERD_ATTENTION_HEADS
+               ? "there is no such way"
+               : NULL;
+}
+
+/* Sequences are whole, or become so. */
+static bool apply(sherd_tensor *out[2], sherd_tensor *const *in,
+                  const attend_attributes *attributes, bool general)
+{
+    if (general)
+        return sherd_apply_all(out, &sherd__attention_general_op, in, OPERANDS, attributes);
+    return sherd__attend_fast(out, in, attributes->scale, attributes->causal);
+}
+
+/* Shards of the sequence go to heads, and the results back. */
+static bool apply_in_heads(sherd_tensor *out[2], sherd_tensor *const *in,
+                           const attend_attributes *attributes, const sherd__choice *choice,
+                           bool general)
+{
+    const sherd_redistribute_options begin = {.begin = true};
+    sherd_tensor *there[OPERANDS] = {in[Q], in[K], in[V], in[MASK]};
+
+    for (int i = Q; i <= V; i++)
+        if (there[i]->layout)
+            there[i] = sherd_redistribute(there[i], choice->to[i], &begin);
+    if (!apply(out, there, attributes, general))
+        return false;
+    out[OUT] = sherd_redistribute(out[OUT], choice->back, NULL);
+    if (choice->back_sum)
+        out[LOG_SUM] = sherd_redistribute(out[LOG_SUM], choice->back_sum, NULL);
+    return true;
+}
+
+static bool apply_sharded(sherd_tensor *out[2], sherd_tensor *const *in,
+                          const attend_attributes *attributes, sherd_attention_way asked,
+                          bool general, bool summed)
+{
+    attend_attributes mine = *attributes;
+    sherd__choice choice;
+
+    if (sherd_tensor_failed(in[Q]))
+        return apply(out, in, attributes, general);
+    if (sherd__attend_choose(&choice, in, mine.causal, asked)) {
+        out[OUT] = out[LOG_SUM] = sherd__fail_diag(in[Q]->world, true);
+        return false;
+    }
+    if (choice.way == SHERD_ATTENTION_CHEAPEST)
+        return apply(out, in, attributes, general);
+    if (!summed)
+        choice.back_sum = NULL;
+    if (choice.way == SHERD_ATTENTION_HEADS)
+        return apply_in_heads(out, in, attributes, &choice, general);
+    mine.ring = choice.way == SHERD_ATTENTION_RING;
+    return sherd_apply_all(out, &sherd__attention_pieces_op, in, OPERANDS, &mine);
 }
 
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                   const sherd_attention_options *options, double scale)
+                   const sherd_attention_options *options, bool summed)
 {
     const sherd_attention_options o = options ? *options : (sherd_attention_options){0};
-    attend_attributes attributes = {.scale = scale, .causal = o.causal, .p = o.dropout};
+    attend_attributes attributes = {
+        .scale = sherd__attend_scale(q, options), .causal = o.causal, .p = o.dropout};
     sherd_tensor *in[OPERANDS] = {q, k, v, o.mask};
     sherd_world *world = NULL;
 
@@ -300,9 +361,7 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
     if (o.dropout != 0 && o.generator && world)
         attributes.key = sherd__next_key(world, o.generator);
     bool good = q && k && q->ndim == 4 && k->ndim == 4 && !sherd_tensor_failed(q);
-    const char *fault = o.dropout != 0 && !o.generator ? "dropout without a generator"
-                        : o.mask && o.mask->ndim > 4   ? "the mask has more than four dims"
-                                                       : NULL;
+    const char *fault = fault_of(&o);
     if (good && fault) {
         out[OUT] = out[LOG_SUM] =
             sherd__fail_tensor(world, q->layout != NULL, SHERD_EINVAL,
@@ -316,8 +375,11 @@ bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd
             sherd_view(q, (int64_t[]){q->shape[0], q->shape[1], groups, repeat, q->shape[3]}, 5);
         in[MASK] = spread_mask(o.mask, groups, repeat);
     }
-    if (!sherd_apply_all(out, &sherd__attention_general_op, in, OPERANDS, &attributes))
+    bool general = sherd__attend_is_general(q, k, v, options);
+    if (!(sherd__attend_is_sharded(q, k, v)
+              ? apply_sharded(out, in, &attributes, o.way, general, summed)
+              : apply(out, in, &attributes, general)))
         return false;
-    join_heads(out, q);
+    join_heads(out, q, summed);
     return !sherd_tensor_failed(out[OUT]) && !sherd_tensor_failed(out[LOG_SUM]);
 }

@@ -1,20 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention with what the fast kernel can not do: masks, shared heads, dropout, gradients of the logarithms of sums. */
+/* What the files of attention share: heads as groups, masks, and sequences that are sharded. */
 #ifndef SHERD__ATTEND_H
 #define SHERD__ATTEND_H
 
+#include "kernels/layers.h"
 #include "operator.h"
 
-/* Whether these options, or fewer heads of k and v, need it. */
+/* Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth. */
+enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__MASK, SHERD__ATTEND_OPERANDS };
+enum {
+    SHERD__BATCH,
+    SHERD__POSITIONS,
+    SHERD__GROUPS,
+    SHERD__REPEAT,
+    SHERD__WIDTH,
+    SHERD__QUERY_DIMS
+};
+enum { SHERD__MASK_DIMS = 5 }; /* [batch,groups,heads of a group,queries,keys] */
+
+typedef struct sherd__attend_attributes {
+    double scale, p;
+    sherd__key key;
+    bool causal, wants_mask;
+    bool ring; /* of pieces: in the place of a gather */
+} sherd__attend_attributes;
+
+#define SHERD__ATTEND_FIELDS                                             \
+    {                                                                    \
+        SHERD_FIELD(sherd__attend_attributes, scale, DOUBLE),            \
+            SHERD_FIELD(sherd__attend_attributes, p, DOUBLE),            \
+            SHERD_FIELDS(sherd__attend_attributes, key.word, UINT32, 2), \
+            SHERD_FIELDS(sherd__attend_attributes, key.high, UINT32, 2), \
+            SHERD_FIELD(sherd__attend_attributes, causal, BOOL),         \
+            SHERD_FIELD(sherd__attend_attributes, wants_mask, BOOL),     \
+            SHERD_FIELD(sherd__attend_attributes, ring, BOOL)            \
+    }
+
+/* The problem of this rank, all of whose keys are there; operands from `q` on are q, k, v and the mask. */
+sherd__attending sherd__attend_problem(const sherd_call *call, int q);
+
+/* Describe: what q, k, v and the mask must be, and the rule of forward. */
+const char *sherd__attend_describe(sherd_call *call);
+/* And that of backward; rest: "bsgrw,", or nothing, the labels of operands behind the mask. */
+const char *sherd__attend_describe_grad(sherd_call *call, int mask, const char *rest);
+
+/* The gradient of the mask in f64 into result `mask`. */
+void sherd__attend_give_mask(sherd_call *call, const double *sum);
+
+/* Whether these options, or fewer heads of k and v, need more than the fast kernel does. */
 bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                               const sherd_attention_options *options);
 
-/* out[2]: the result and the logarithms of sums. False: failed. */
+/* What scores are multiplied by. */
+double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options);
+
+/* out[2]: the result and, where they are `summed`, the logarithms of sums; else that is anything. False: failed. */
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
-                   const sherd_attention_options *options, double scale);
+                   const sherd_attention_options *options, bool summed);
+
+/* The same of q in groups of one head, on 5 dims, where the fast kernel does. */
+bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 
 /* The backward of an operator whose operands are q, k, v, and whose results are these two. */
 void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
                         double scale, bool causal);
+
+/* ---- sequences that are sharded -------------------------------------------------------------- */
+
+/* Which keys each shard of queries meets when. Pure; equal on all ranks. */
+typedef struct sherd__round {
+    const sherd_layout *q, *k;
+    bool causal, ring;
+    int64_t shards; /* of queries, and of keys */
+    int visits;     /* to keys of other ranks, or of all */
+} sherd__round;
+
+sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k, bool causal, bool ring);
+/* Shard i's keys [*first, *end) of a visit; equal where there are none. */
+void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
+                       int64_t *end);
+/* The window of a visit; NULL: nobody has any keys, or, *status, it has failed. */
+struct sherd__window *sherd__round_window(sherd_status *status, const sherd__round *round,
+                                          int visit);
+
+/* How operands of attention lie whose sequences stay sharded, and how the logarithms of sums do. */
+typedef struct sherd__lying {
+    const sherd_layout *q, *k, *mask, *sum; /* v as k */
+} sherd__lying;
+
+/* For operands that lie so (the mask may be NULL). */
+sherd_status sherd__attend_lie(sherd__lying *out, const sherd_layout *const *operands);
+
+/* Whether q, k or v, which fit each other, have a sharded sequence. */
+bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v);
+
+/*
+ * How to go about it: for `in`, with q in groups, the cheapest way, or the one that is asked for. For heads, where each operand
+ * but the mask goes, and where the result comes back to.
+ */
+typedef struct sherd__choice {
+    sherd_attention_way way; /* CHEAPEST: no sequence is sharded */
+    const sherd_layout *to[SHERD__MASK], *back, *back_sum;
+} sherd__choice;
+
+sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
+                                  sherd_attention_way asked);
 
 #endif

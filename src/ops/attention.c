@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention. Batch and heads may be sharded, each rank computes its own heads; sequences and width are made
- * whole. The scores are never kept: backward computes them again from q, k and the logarithms of their sums.
+ * whole here (attend_pieces.c is for those that stay sharded). The scores are never kept: backward computes them again from q, k and the logarithms of their sums.
  */
 #include "attend.h"
 
@@ -159,34 +159,58 @@ const sherd_op sherd__attention_with_op = {
     .backward = sums_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 
-static double scale_of(const sherd_tensor *q, const sherd_attention_options *options)
+double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options)
 {
     int64_t width = q && q->ndim == 4 ? sherd__max(q->shape[3], 1) : 1;
 
     return options && options->scale != 0 ? options->scale : 1 / sqrt((double)width);
 }
 
+bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal)
+{
+    attention_attributes attributes = {scale, causal};
+    const int64_t *n = in[Q]->shape;
+
+    if (sherd_tensor_failed(in[Q]))
+        return sherd_apply_all(out, &sherd__attention_with_op, in, OPERANDS, &attributes);
+    sherd_tensor *q = sherd_view(in[Q], (int64_t[]){n[0], n[1], n[2], n[4]}, 4);
+    bool good = sherd_apply_all(out, &sherd__attention_with_op, (sherd_tensor *[]){q, in[K], in[V]},
+                                OPERANDS, &attributes);
+    if (good) {
+        out[OUT] = sherd_view(out[OUT], n, 5);
+        out[LOG_SUM] = sherd_view(out[LOG_SUM], (int64_t[]){n[0], n[2], 1, n[1]}, 4);
+    }
+    return good;
+}
+
+/* What the fast kernel alone does, on sequences that are whole. */
+static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
+                      const sherd_attention_options *options)
+{
+    return !sherd__attend_is_general(q, k, v, options) && !sherd__attend_is_sharded(q, k, v);
+}
+
 sherd_tensor *sherd_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                               const sherd_attention_options *options)
 {
-    attention_attributes attributes = {scale_of(q, options), options && options->causal};
+    attention_attributes attributes = {sherd__attend_scale(q, options), options && options->causal};
     sherd_tensor *out[2];
 
-    if (!sherd__attend_is_general(q, k, v, options))
+    if (is_simple(q, k, v, options))
         return sherd_apply(&sherd__attention_op, (sherd_tensor *[]){q, k, v}, 3, &attributes);
-    sherd__attend(out, q, k, v, options, attributes.scale);
+    sherd__attend(out, q, k, v, options, false);
     return out[OUT];
 }
 
 bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, sherd_tensor *q,
                           sherd_tensor *k, sherd_tensor *v, const sherd_attention_options *options)
 {
-    attention_attributes attributes = {scale_of(q, options), options && options->causal};
+    attention_attributes attributes = {sherd__attend_scale(q, options), options && options->causal};
     sherd_tensor *result[2] = {NULL, NULL};
-    bool good = sherd__attend_is_general(q, k, v, options)
-                    ? sherd__attend(result, q, k, v, options, attributes.scale)
-                    : sherd_apply_all(result, &sherd__attention_with_op,
-                                      (sherd_tensor *[]){q, k, v}, 3, &attributes);
+    bool good = is_simple(q, k, v, options)
+                    ? sherd_apply_all(result, &sherd__attention_with_op,
+                                      (sherd_tensor *[]){q, k, v}, 3, &attributes)
+                    : sherd__attend(result, q, k, v, options, log_sum != NULL);
 
     if (out)
         *out = result[OUT];

@@ -45,7 +45,7 @@ static void halo_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         status = sherd__window_of_halo(&w.window, layout, options, name, layout->text);
     if (status)
         grad_in[0] = sherd__fail_diag(world, true);
-    else if (!sherd__fold_windows(&w, 1, name))
+    else if (!sherd__fold_windows(&w, 1, false, name))
         grad_in[0] = sherd__failed(world);
     else
         grad_in[0] = plain ? sherd__local_view(w.whole) : w.whole;

@@ -96,6 +96,7 @@ const sherd_op *const sherd__operators[] = {&sherd__add_op,
                                             &sherd__radius_search_op,
                                             &sherd__attention_with_op,
                                             &sherd__attention_general_op,
+                                            &sherd__attention_pieces_op,
                                             &sherd__cross_entropy_with_op,
                                             &sherd__cross_entropy_mean_op,
                                             NULL};

@@ -89,6 +89,8 @@ bool sherd__step_reduces(const sherd_step *step);
 sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
                               const sherd_layout *to, size_t element_bytes,
                               const sherd_plan_options *options);
+/* Picoseconds of a call on the arena in which next to nothing travels. */
+int64_t sherd__call_time(void);
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);

@@ -60,6 +60,11 @@ static int64_t time_of(int64_t elements, int64_t element_bytes, int rounds)
     return sherd__add_cut(traffic_ps(sherd__mul_cut(elements, element_bytes)), waits);
 }
 
+int64_t sherd__call_time(void)
+{
+    return arena.call_ps;
+}
+
 int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
                           int64_t addends, int64_t element_bytes)
 {

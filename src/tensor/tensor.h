@@ -241,7 +241,7 @@ typedef struct sherd__windowed {
  * adjoint, add what ranks have in their windows. Sets `piece`, or `whole`. Not recorded; `name` is static. False: failed, raised.
  */
 bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name);
-bool sherd__fold_windows(sherd__windowed *list, int count, const char *name);
+bool sherd__fold_windows(sherd__windowed *list, int count, bool begin, const char *name);
 
 /* The layout of a plain tensor as the piece of a mesh that is this rank alone. */
 sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, int ndim,

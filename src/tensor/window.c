@@ -171,7 +171,7 @@ bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const c
     return count <= 0 || run(list, count, SHERD__GATHER, begin, name);
 }
 
-bool sherd__fold_windows(sherd__windowed *list, int count, const char *name)
+bool sherd__fold_windows(sherd__windowed *list, int count, bool begin, const char *name)
 {
-    return count <= 0 || run(list, count, SHERD__FOLD, false, name);
+    return count <= 0 || run(list, count, SHERD__FOLD, begin, name);
 }

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention whose sequences stay sharded. Each rank keeps its queries and meets the keys and values that they see, a
+ * ring of pieces or one window of all (attend_lie.c says when); results over pieces are joined by the logarithms of their sums.
+ * Backward goes the same round again: what a rank finds for the gradients of keys that it met goes back where they came
+ * from, and is added there, visit by visit. What it saves is its own pieces.
+ *
+ * In a ring a visit is begun before the one before it is computed with. Sums of 16 bits are f32 until the end, on their way
+ * too. Equal causal pieces are as fast as attention of whole sequences; masks, dropout and shared heads take the plain kernel.
+ */
+#include "attend_turn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "solve.h"
+
+enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
+enum { OUT, LOG_SUM };
+enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
+enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS };
+
+/* ---- forward ---------------------------------------------------------------------------------- */
+
+static bool attend_piece(sherd__turn *r, const sherd__piece *p)
+{
+    sherd__attention_shape shape = sherd__turn_shape(r, p->first, p->keys);
+    void *out = r->started ? r->more : r->out;
+    void *log_sum = r->started ? r->more_log_sum : r->log_sum;
+    const sherd__layer_kernels *plain = sherd__layer_kernels_of(r->dtype);
+
+    if (!sherd__turn_meets(r, p))
+        return true;
+    r->s.first_key = p->first;
+    r->s.keys = p->keys;
+    if (r->fast)
+        r->kernels->attention(&shape, out, log_sum, r->queries, p->k, p->v, r->workspace);
+    else
+        plain->attend(&r->s, out, log_sum, r->queries, p->k, p->v, r->workspace);
+    if (r->started)
+        plain->attend_join(&r->s, r->out, r->log_sum, out, log_sum);
+    r->started = true;
+    return true;
+}
+
+static bool attend(sherd_call *call)
+{
+    const sherd_tensor *sums = call->out[LOG_SUM];
+    sherd__turn r;
+
+    if (!sherd__turn_prepare(&r, call, Q, false))
+        return false;
+    r.out = sherd__turn_sums(&r, OUT);
+    r.log_sum = call->to[LOG_SUM];
+    r.more_log_sum = sherd_call_scratch(call, sherd__turn_bytes(&r, sums->count));
+    if (!r.out || !r.more_log_sum || !sherd__turn_go(&r, attend_piece))
+        return false;
+    if (!r.started && sums->count)
+        r.kernels->fill(r.log_sum, sums->count, -INFINITY);
+    sherd__turn_give(&r, OUT, r.out);
+    return true;
+}
+
+/* ---- backward --------------------------------------------------------------------------------- */
+
+static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
+{
+    const int64_t one = 1;
+
+    if (n)
+        r->kernels->fold(SHERD_SUM, 1, &n, to, &one, from);
+}
+
+/* Room for the gradients of a piece that was met: of this rank's own, where they are summed up. False: failed. */
+static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void *data[2])
+{
+    const sherd_tensor *k = sherd__turn_keys(r);
+    const int64_t shape[] = {k->local[0], r->mine >= 0 ? p->keys : 0, k->local[2], k->local[3]};
+    sherd_status status;
+
+    *out = (sherd__parcel){.window = NULL};
+    data[0] = r->dk;
+    data[1] = r->dv;
+    if (p->visit < 0)
+        return true;
+    out->window = sherd__round_window(&status, &r->plan, p->visit);
+    if (!out->window) {
+        sherd__fail_diag(r->call->world, true);
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        sherd_tensor *t = sherd__new_plain(r->call->world, r->dtype, 4, shape,
+                                           sherd__varying_axes(out->window->layout));
+        if (sherd_tensor_failed(t)) /* it is plain, but others wait for it */
+            return sherd__stop(r->call->world, (sherd_tensor *[]){t, r->call->in[r->q]}, 2) &&
+                   false;
+        out->list[i] = (sherd__windowed){.window = out->window, .piece = t};
+        data[i] = t->count ? sherd__fresh(t) : NULL;
+        if (t->count && !sherd__turn_meets(r, p))
+            memset(data[i], 0, (size_t)t->count * sherd_dtype_bytes(r->dtype));
+    }
+    return true;
+}
+
+/* Add up what has come back. False: failed. */
+static bool unpack(sherd__turn *r)
+{
+    void *const to[] = {r->dk, r->dv};
+    bool good = true;
+
+    for (int i = 0; i < 2 && r->back.window; i++) {
+        sherd_tensor *t = r->back.list[i].whole;
+        const void *data = good && t->count ? sherd__data(t) : NULL;
+        good = good && (data || !t->count);
+        if (data)
+            add(r, t->count, to[i], data);
+        sherd_tensor_release(t);
+    }
+    sherd__parcel_drop(&r->back);
+    return good;
+}
+
+static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2])
+{
+    sherd__attention_shape shape = sherd__turn_shape(r, p->first, p->keys);
+    const sherd_call *call = r->call;
+    void *dq = r->started ? r->more : r->dq;
+
+    r->s.first_key = p->first;
+    r->s.keys = p->keys;
+    if (r->fast)
+        r->kernels->attention_grad(&shape, dq, data[0], data[1], r->dout, r->queries, p->k, p->v,
+                                   r->s.result, call->from[G_LOG_SUM], r->workspace);
+    else
+        sherd__layer_kernels_of(r->dtype)->attend_grad(
+            &r->s, dq, data[0], data[1], r->dmask, r->dout, call->from[G_DLOG_SUM], r->queries,
+            p->k, p->v, call->from[G_LOG_SUM], r->workspace);
+    if (r->started)
+        add(r, call->in[G_Q]->count, r->dq, dq);
+    r->started = true;
+}
+
+/* What goes back is on its way while the next piece is computed with. */
+static bool meet_back(sherd__turn *r, const sherd__piece *p)
+{
+    sherd__parcel next;
+    void *data[2];
+    bool good = pack(r, p, &next, data);
+
+    if (good && sherd__turn_meets(r, p))
+        grad_piece(r, p, data);
+    good = unpack(r) && good;
+    good = good && (!next.window ||
+                    sherd__fold_windows(next.list, 2, true, sherd__attention_pieces_op.name));
+    if (good)
+        r->back = next;
+    else
+        sherd__parcel_drop(&next);
+    return good;
+}
+
+static bool attend_back(sherd_call *call)
+{
+    const sherd__attend_attributes *a = call->attributes;
+    int64_t mask_bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
+    sherd__turn r;
+
+    if (!sherd__turn_prepare(&r, call, G_Q, call->in[G_DLOG_SUM] || !call->in[G_DOUT]))
+        return false;
+    double *dmask = sherd_call_scratch(call, mask_bytes);
+    r.dq = sherd__turn_sums(&r, Q);
+    r.dk = sherd__turn_sums(&r, K);
+    r.dv = sherd__turn_sums(&r, V);
+    if (!dmask || !r.dq || !r.dk || !r.dv || !sherd__turn_take(&r, &r.dout, G_DOUT) ||
+        !sherd__turn_take(&r, &r.s.result, G_OUT))
+        return false;
+    memset(dmask, 0, (size_t)mask_bytes);
+    r.dmask = a->wants_mask ? dmask : NULL;
+    bool good = sherd__turn_go(&r, meet_back);
+    good = unpack(&r) && good;
+    if (!good)
+        return false;
+    sherd__turn_give(&r, Q, r.dq);
+    sherd__turn_give(&r, K, r.dk);
+    sherd__turn_give(&r, V, r.dv);
+    sherd__attend_give_mask(call, dmask);
+    return true;
+}
+
+/* ---- how they lie ----------------------------------------------------------------------------- */
+
+static sherd_status lie(sherd__lying *out, const sherd_ways *ways, int q)
+{
+    const sherd_layout *operands[OPERANDS];
+
+    for (int i = Q; i < OPERANDS; i++)
+        operands[i] = sherd__way_given(ways, q + i);
+    return sherd__attend_lie(out, operands);
+}
+
+static sherd_status ways_forward(const sherd_call *call, sherd_ways *ways)
+{
+    sherd__lying l;
+    sherd_status status = lie(&l, ways, Q);
+
+    (void)call;
+    return status ? status
+                  : sherd_way_add(ways, (const sherd_layout *[]){l.q, l.k, l.k, l.mask},
+                                  (const sherd_layout *[]){l.q, l.sum});
+}
+
+/* A gradient is pending on these axes. */
+static sherd_status pending_on(const sherd_layout **out, const sherd_layout *layout, unsigned axes)
+{
+    sherd__layout_spec spec = layout->spec;
+
+    for (int a = 0; a < spec.mesh->axes; a++)
+        if (axes >> a & 1)
+            spec.pending[a] = SHERD_SUM;
+    return sherd__layout_intern(out, &spec);
+}
+
+/* A mask whose gradient nobody wants has one of one element. */
+static sherd_status lie_mask_grad(const sherd_layout **out, const sherd__lying *l, bool wanted)
+{
+    const int64_t one = 1;
+    unsigned bits = 0;
+
+    if (!wanted)
+        return sherd__replicated(out, l->q->spec.mesh, 1, &one);
+    for (int d = 0; d < SHERD__MASK_DIMS; d++)
+        bits |= sherd__dim_bits(&l->q->spec.dim[d]) & ~sherd__dim_bits(&l->mask->spec.dim[d]);
+    return pending_on(out, l->mask, bits & ~l->mask->shard_axes);
+}
+
+static sherd_status ways_backward(const sherd_call *call, sherd_ways *ways)
+{
+    const sherd__attend_attributes *a = call->attributes;
+    const sherd_layout *dk = NULL, *dmask = NULL;
+    sherd__lying l;
+    sherd_status status = lie(&l, ways, G_Q);
+
+    if (!status)
+        status = pending_on(&dk, l.k, sherd__dim_bits(&l.q->spec.dim[REPEAT]));
+    if (!status)
+        status = lie_mask_grad(&dmask, &l, a->wants_mask);
+    if (status)
+        return status;
+    return sherd_way_add(ways,
+                         (const sherd_layout *[]){call->in[G_DOUT] ? l.q : NULL,
+                                                  call->in[G_DLOG_SUM] ? l.sum : NULL, l.q, l.k,
+                                                  l.k, l.mask, l.q, l.sum},
+                         (const sherd_layout *[]){l.q, dk, dk, dmask});
+}
+
+/* ---- the operators ---------------------------------------------------------------------------- */
+
+static const char *describe_grad(sherd_call *call)
+{
+    return sherd__attend_describe_grad(call, G_MASK, "bsgrw,");
+}
+
+static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward",
+                                        .operand = {{"dout", SHERD_OP_OPTIONAL},
+                                                    {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
+                                                    {"q", 0},
+                                                    {"k", 0},
+                                                    {"v", 0},
+                                                    {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
+                                                    {"out", 0},
+                                                    {"log_sum", SHERD_OP_ANY}},
+                                        .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
+                                        .field = SHERD__ATTEND_FIELDS,
+                                        .attributes = sizeof(sherd__attend_attributes),
+                                        .describe = describe_grad,
+                                        .ways = ways_backward,
+                                        .forward = attend_back};
+
+static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__attend_attributes attributes =
+        *(const sherd__attend_attributes *)sherd_node_attributes(node);
+    sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
+                                    grad_out[LOG_SUM],
+                                    sherd_node_operand(node, Q),
+                                    sherd_node_operand(node, K),
+                                    sherd_node_operand(node, V),
+                                    sherd_node_operand(node, MASK),
+                                    sherd_node_result(node, OUT),
+                                    sherd_node_result(node, LOG_SUM)};
+    sherd_tensor *grad[OPERANDS];
+
+    attributes.wants_mask = sherd_node_wants(node, MASK);
+    sherd_apply_all(grad, &pieces_grad_op, in, G_OPERANDS, &attributes);
+    for (int i = 0; i < OPERANDS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+#define PIECES_NEEDS                                                            \
+    (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
+     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
+
+const sherd_op sherd__attention_pieces_op = {
+    .name = "sherd_attention_pieces",
+    .summary = "sherd_attention_general over sequences that stay sharded",
+    .layouts = "as q; k and v on the same axes",
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
+    .field = SHERD__ATTEND_FIELDS,
+    .attributes = sizeof(sherd__attend_attributes),
+    .describe = sherd__attend_describe,
+    .ways = ways_forward,
+    .forward = attend,
+    .backward = pieces_back,
+    .needs = {PIECES_NEEDS, PIECES_NEEDS, PIECES_NEEDS, PIECES_NEEDS}};

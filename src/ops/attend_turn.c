@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank's way through the keys and values that its queries see: what it holds for that, and the loop that brings one
+ * piece while another is computed with. Forward and backward (attend_pieces.c) go it alike.
+ */
+#include "attend_turn.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+enum { K = SHERD__K, MASK = SHERD__MASK, BATCH = SHERD__BATCH, POSITIONS = SHERD__POSITIONS };
+
+/* ---- numbers ---------------------------------------------------------------------------------- */
+
+int64_t sherd__turn_bytes(const sherd__turn *r, int64_t n)
+{
+    return sherd__max(n, 1) * (int64_t)sherd_dtype_bytes(r->dtype);
+}
+
+static void widen(const sherd__turn *r, sherd_dtype from, int64_t n, void *to, const void *what)
+{
+    sherd__convert(sherd__world_kernels(r->call->world), r->dtype, from, n, to, what);
+}
+
+/* Operand i as numbers that are computed with. False: failed. */
+bool sherd__turn_take(sherd__turn *r, const void **out, int i)
+{
+    const sherd_tensor *t = r->call->in[i];
+
+    *out = t ? r->call->from[i] : NULL;
+    if (!*out || t->dtype == r->dtype || t->dtype == SHERD_BOOL)
+        return true;
+    void *wide = sherd_call_scratch(r->call, sherd__turn_bytes(r, t->count));
+    if (wide)
+        widen(r, t->dtype, t->count, wide, *out);
+    *out = wide;
+    return wide != NULL;
+}
+
+/* Zeroes where result j is summed up: in itself, unless it has 16 bits. NULL: failed. */
+void *sherd__turn_sums(sherd__turn *r, int j)
+{
+    const sherd_tensor *t = r->call->out[j];
+    void *sums = t->dtype == r->dtype ? r->call->to[j] : NULL;
+
+    if (!sums)
+        sums = sherd_call_scratch(r->call, sherd__turn_bytes(r, t->count));
+    if (sums)
+        memset(sums, 0, (size_t)t->count * sherd_dtype_bytes(r->dtype));
+    return sums;
+}
+
+/* And its elements, at the end. */
+void sherd__turn_give(const sherd__turn *r, int j, const void *sums)
+{
+    const sherd_tensor *t = r->call->out[j];
+
+    if (t->count && sums != r->call->to[j])
+        sherd__convert(sherd__world_kernels(r->call->world), t->dtype, r->dtype, t->count,
+                       r->call->to[j], sums);
+}
+
+/* ---- the round -------------------------------------------------------------------------------- */
+
+const sherd_tensor *sherd__turn_keys(const sherd__turn *r)
+{
+    return r->call->in[r->q + K];
+}
+
+static int64_t keys_at(const sherd__turn *r, int visit, int64_t *first)
+{
+    int64_t end = 0;
+
+    *first = 0;
+    if (r->mine >= 0)
+        sherd__round_keys(&r->plan, visit, r->mine, first, &end);
+    return r->mine >= 0 ? end - *first : 0;
+}
+
+sherd__attention_shape sherd__turn_shape(const sherd__turn *r, int64_t first, int64_t keys)
+{
+    const sherd__attending *s = &r->s;
+
+    return (sherd__attention_shape){.batch = s->batch,
+                                    .heads = s->groups,
+                                    .queries = s->queries,
+                                    .keys = keys,
+                                    .width = s->width,
+                                    .stride = s->groups * s->width,
+                                    .scale = s->scale,
+                                    .causal = s->causal,
+                                    .ahead = s->first_query - first};
+}
+
+static int64_t workspace_bytes(const sherd__turn *r)
+{
+    sherd__attention_shape shape = sherd__turn_shape(r, 0, r->most);
+    sherd__attending s = r->s;
+
+    s.keys = r->most;
+    return r->fast ? sherd__turn_bytes(r, r->kernels->attention_workspace(&shape))
+                   : (int64_t)sizeof(double) * sherd__max(sherd__attend_workspace(&s), 1);
+}
+
+/* Operands from q on; `plain`: more than the fast kernel does is asked for. False: failed. */
+bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain)
+{
+    const sherd__attend_attributes *a = call->attributes;
+    const sherd_tensor *queries = call->in[q], *keys = call->in[q + K];
+    const sherd__layout_spec *spec = &queries->layout->spec;
+    int64_t coordinate[SHERD_MAX_AXES], first, rows = keys->local[BATCH] * keys->local[2];
+
+    *r = (sherd__turn){.call = call, .q = q, .mine = -1};
+    r->dtype = queries->dtype == SHERD_F64 ? SHERD_F64 : SHERD_F32;
+    r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
+    r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);
+    r->s = sherd__attend_problem(call, q);
+    r->fast = !plain && r->s.repeat == 1 && !r->s.mask && a->p == 0;
+    if (sherd_mesh_coordinate(spec->mesh, sherd_world_rank(call->world), coordinate)) {
+        const sherd__dim *dim = &spec->dim[POSITIONS];
+        r->mine = 0;
+        for (int i = 0; i < dim->axes; i++)
+            r->mine = r->mine * spec->mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
+    }
+    r->most = a->ring ? keys->local[POSITIONS] : 0;
+    for (int v = 0; v < r->plan.visits; v++)
+        r->most = sherd__max(r->most, keys_at(r, v, &first));
+    sherd__open_in(call);
+    for (int i = 0; i < 2 && keys->dtype != r->dtype; i++)
+        if (!(r->wide[i] =
+                  sherd_call_scratch(call, sherd__turn_bytes(r, rows * r->most * r->s.width))))
+            return false;
+    r->workspace = sherd_call_scratch(call, workspace_bytes(r));
+    r->more = sherd_call_scratch(call, sherd__turn_bytes(r, queries->count));
+    return r->workspace && r->more && sherd__turn_take(r, &r->queries, q) &&
+           sherd__turn_take(r, &r->s.mask, q + MASK);
+}
+
+/* Begin a visit. False: failed. */
+static bool begin(const sherd__turn *r, int visit, sherd__parcel *to)
+{
+    sherd_status status;
+
+    *to = (sherd__parcel){.window = sherd__round_window(&status, &r->plan, visit)};
+    if (status)
+        sherd__fail_diag(r->call->world, true);
+    for (int i = 0; i < 2; i++)
+        to->list[i] = (sherd__windowed){.window = to->window, .whole = r->call->in[r->q + K + i]};
+    return !status && (!to->window ||
+                       sherd__gather_windows(to->list, 2, true, sherd__attention_pieces_op.name));
+}
+
+void sherd__parcel_drop(sherd__parcel *p)
+{
+    for (int i = 0; i < 2 && p->window; i++)
+        if (p->list[i].piece)
+            sherd_tensor_release(p->list[i].piece);
+    sherd__window_release(p->window);
+    *p = (sherd__parcel){.window = NULL};
+}
+
+/* What a visit has brought; k is NULL where that is nothing. False: failed. */
+static bool open_piece(const sherd__turn *r, const sherd__parcel *from, int visit,
+                       sherd__piece *out)
+{
+    const void *data[2] = {NULL, NULL};
+
+    *out = (sherd__piece){.visit = visit};
+    out->keys = keys_at(r, visit, &out->first);
+    for (int i = 0; i < 2 && from->window; i++) {
+        sherd_tensor *t = from->list[i].piece;
+        if (t->count && !(data[i] = sherd__data(t)))
+            return false;
+        if (t->count && r->wide[i]) {
+            widen(r, t->dtype, t->count, r->wide[i], data[i]);
+            data[i] = r->wide[i];
+        }
+    }
+    out->k = data[0];
+    out->v = data[1];
+    return true;
+}
+
+/* This rank's own piece, in a ring. */
+static void open_own(const sherd__turn *r, sherd__piece *out)
+{
+    const sherd_tensor *k = sherd__turn_keys(r);
+    const void *data[2];
+
+    *out = (sherd__piece){.visit = -1, .keys = k->local[POSITIONS]};
+    out->first = sherd_tensor_box(k).offset[POSITIONS];
+    for (int i = 0; i < 2; i++) {
+        data[i] = r->call->from[r->q + K + i];
+        if (data[i] && r->wide[i]) {
+            widen(r, k->dtype, k->count, r->wide[i], data[i]);
+            data[i] = r->wide[i];
+        }
+    }
+    out->k = data[0];
+    out->v = data[1];
+}
+
+/* Whether anything comes of a piece here. */
+bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
+{
+    const sherd__attending *s = &r->s;
+
+    return p->keys > 0 && s->batch * s->groups * s->repeat * s->queries > 0 &&
+           !(s->causal && p->first >= s->first_query + s->queries);
+}
+
+/* Meet all pieces: one is on its way while another is computed with. False: failed. */
+bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p))
+{
+    sherd__parcel now = {.window = NULL}, next;
+    sherd__piece p;
+    bool good = begin(r, 0, &next);
+
+    if (good && r->plan.ring) {
+        open_own(r, &p);
+        good = meet(r, &p);
+    }
+    for (int v = 0; v < r->plan.visits && good; v++) {
+        now = next;
+        next = (sherd__parcel){.window = NULL};
+        good = (v + 1 == r->plan.visits || begin(r, v + 1, &next)) && open_piece(r, &now, v, &p) &&
+               (!now.window || meet(r, &p));
+        sherd__parcel_drop(&now);
+    }
+    sherd__parcel_drop(&next);
+    return good;
+}

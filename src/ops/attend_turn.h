@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention piece by piece, on one rank (attend_turn.c). */
+#ifndef SHERD__ATTEND_TURN_H
+#define SHERD__ATTEND_TURN_H
+
+#include "attend.h"
+#include "plan/window.h"
+
+/* Keys that this rank computes with, as numbers of the dtype that it computes in. */
+typedef struct sherd__piece {
+    int visit; /* -1 = its own, in a ring */
+    int64_t first, keys;
+    const void *k, *v;
+} sherd__piece;
+
+/* Gradients on their way back. */
+typedef struct sherd__parcel {
+    sherd__window *window; /* NULL = none */
+    sherd__windowed list[2];
+} sherd__parcel;
+
+typedef struct sherd__turn {
+    sherd_call *call;
+    int q;             /* the operand; k, v and the mask follow */
+    sherd_dtype dtype; /* that is computed with */
+    const sherd__kernels *kernels;
+    bool fast;
+    sherd__round plan;
+    int64_t mine; /* shard; -1: this rank is not in the mesh */
+    int64_t most; /* keys that it computes with at once */
+    sherd__attending s;
+    const void *queries;
+    void *wide[2]; /* for visiting k and v of 16 bits */
+    void *workspace;
+    bool started; /* something has been computed */
+    /* forward */
+    void *out, *log_sum, *more, *more_log_sum;
+    /* backward; `more` is for the queries' gradient */
+    const void *dout;
+    void *dq, *dk, *dv;
+    double *dmask;
+    sherd__parcel back; /* begun */
+} sherd__turn;
+
+/* Bytes of n numbers that are computed with, at least of one. */
+int64_t sherd__turn_bytes(const sherd__turn *r, int64_t n);
+/* Operand i as numbers that are computed with. False: failed. */
+bool sherd__turn_take(sherd__turn *r, const void **out, int i);
+/* Zeroes where result j is summed up: in itself, unless it has 16 bits. NULL: failed. */
+void *sherd__turn_sums(sherd__turn *r, int j);
+/* And its elements, at the end. */
+void sherd__turn_give(const sherd__turn *r, int j, const void *sums);
+
+/* Operands from q on; `plain`: more than the fast kernel does is asked for. False: failed. */
+bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain);
+/* Meet all pieces. False: failed. */
+bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p));
+
+/* The operand that is keys. */
+const sherd_tensor *sherd__turn_keys(const sherd__turn *r);
+/* Whether anything comes of a piece here. */
+bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p);
+/* For the fast kernel: keys from `first` on. */
+sherd__attention_shape sherd__turn_shape(const sherd__turn *r, int64_t first, int64_t keys);
+
+/* Let go of what was on its way. */
+void sherd__parcel_drop(sherd__parcel *p);
+
+#endif
