@@ -86,12 +86,6 @@ static double probe(const bench *b)
     return ns;
 }
 
-static double median(double *x, int count)
-{
-    sort_times(x, count);
-    return x[count / 2];
-}
-
 /* The slowest rank's time. */
 static double slowest(const bench *b, double mine)
 {

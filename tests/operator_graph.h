@@ -181,6 +181,31 @@ static inline bool draw_operands(drawing *d, step *s, const row *r)
     return good;
 }
 
+/* Of each query no two points may be about as far, nor one be about as far as the radius, or where the query is. */
+static inline bool is_apart(const drawing *d, const step *s)
+{
+    const need *points = &d->p->value[s->in[0]], *queries = &d->p->value[s->in[1]];
+    double x[MOST_ELEMENTS], q[MOST_ELEMENTS], far[MOST_ELEMENTS];
+    int64_t n = points->shape[0], width = points->shape[1];
+    double least = d->p->narrow ? 1e-3 : 1e-6, radius = 0.01 * (double)s->call.number[1];
+
+    if (load_all(x, d->plain[s->in[0]]) < 0 || load_all(q, d->plain[s->in[1]]) < 0)
+        return false;
+    for (int64_t i = 0; i < queries->shape[0]; i++)
+        for (int64_t k = 0; k < n; k++) {
+            double sum = 0;
+            for (int64_t c = 0; c < width; c++)
+                sum += pow(x[k * width + c] - q[i * width + c], 2);
+            far[k] = sqrt(sum);
+            bool good = far[k] > least && fabs(far[k] - radius) > least;
+            for (int64_t j = 0; j < k && good; j++)
+                good = fabs(far[k] - far[j]) > least;
+            if (!good)
+                return false;
+        }
+    return true;
+}
+
 /* Where two operands are compared, none may be as good as equal: a rounding would decide. */
 static inline bool is_decided(const drawing *d, const step *s)
 {
@@ -188,6 +213,8 @@ static inline bool is_decided(const drawing *d, const step *s)
     bool compares = r->draw == draw_two || r->draw == draw_loss;
     double x[MOST_ELEMENTS];
 
+    if (r->draw == draw_points)
+        return is_apart(d, s);
     if (!compares || s->ins < 2 || !(r->kind == 'd' || r->kind == 'q') ||
         !is_fraction(d->p->value[s->in[0]].dtype))
         return true;
