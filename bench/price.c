@@ -57,7 +57,8 @@ static double force(const bench *b, const sherd_layout *from, const sherd_layout
     return (double)plan->price.picoseconds * 1e-6;
 }
 
-static double median(bench *b, const sherd_layout *from, const sherd_layout *to, int64_t bytes)
+static double median_of_moves(bench *b, const sherd_layout *from, const sherd_layout *to,
+                              int64_t bytes)
 {
     int rounds = bytes <= 64 << 10 ? 1001 : bytes <= 4 << 20 ? 201 : 31;
     sherd_tensor *source[SOURCES];
@@ -100,10 +101,10 @@ static void run_size(bench *b, int64_t kib)
     double price = (double)sherd_plan_price_of(plan)->picoseconds * 1e-6;
     for (int way = 0; way < 2; way++) {
         force(b, pending, whole, way);
-        time[way] = median(b, pending, whole, kib << 10);
+        time[way] = median_of_moves(b, pending, whole, kib << 10);
     }
     double moved = force(b, by_row, by_column, false);
-    time[2] = median(b, by_row, by_column, kib << 10);
+    time[2] = median_of_moves(b, by_row, by_column, kib << 10);
     if (sherd_world_rank(b->world) == 0)
         printf("%6lld KiB  all-reduce: at once %9.2f%s  sliced %9.2f%s  price %9.2f   "
                "S(0)->S(1): %9.2f  price %9.2f us\n",

@@ -204,8 +204,8 @@ static bool pad_back(sherd_call *call)
 
     sherd__open_in(call);
     w.piece = run->arg[0]->layout ? sherd__local_view(run->arg[0]) : run->arg[0];
-    good = good && !sherd_tensor_failed(w.piece) && sherd__fold_windows(&w, 1, false, call->op->name) &&
-           keep(call, w.whole);
+    good = good && !sherd_tensor_failed(w.piece) &&
+           sherd__fold_windows(&w, 1, false, call->op->name) && keep(call, w.whole);
     sherd__window_release(w.window);
     return good;
 }
