@@ -30,6 +30,12 @@ static inline int64_t sherd__max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* Of any a, and b > 0. */
+static inline int64_t sherd__floor_div(int64_t a, int64_t b)
+{
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
 static inline int64_t sherd__ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

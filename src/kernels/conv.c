@@ -20,11 +20,6 @@ static int64_t product(const int64_t *size)
     return size[0] * size[1] * size[2];
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-
 /* Index of x that element k of the kernel reads for output e. */
 static int64_t source(const sherd__conv *c, int d, int64_t e, int64_t k)
 {
@@ -35,8 +30,8 @@ static int64_t source(const sherd__conv *c, int d, int64_t e, int64_t k)
 static span meeting(const sherd__conv *c, int d, int64_t k)
 {
     int64_t at = c->before[d] - k * c->dilation[d];
-    int64_t first = -floor_div(-at, c->stride[d]);
-    int64_t end = floor_div(c->in[d] - 1 + at, c->stride[d]) + 1;
+    int64_t first = -sherd__floor_div(-at, c->stride[d]);
+    int64_t end = sherd__floor_div(c->in[d] - 1 + at, c->stride[d]) + 1;
 
     return (span){sherd__max(first, 0), sherd__min(end, c->out[d])};
 }

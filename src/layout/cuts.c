@@ -33,6 +33,25 @@ int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim)
     return parts_at(mesh, dim, dim->axes);
 }
 
+int64_t sherd__dim_shard(const sherd_mesh *mesh, const sherd__dim *dim, const int64_t *coordinate)
+{
+    int64_t shard = 0;
+
+    for (int i = 0; i < dim->axes; i++)
+        shard = shard * mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
+    return shard;
+}
+
+void sherd__dim_place(const sherd_mesh *mesh, const sherd__dim *dim, int64_t shard,
+                      int64_t *coordinate)
+{
+    for (int i = dim->axes - 1; i >= 0; i--) {
+        int64_t extent = mesh->extent[dim->axis[i]];
+        coordinate[dim->axis[i]] = shard % extent;
+        shard /= extent;
+    }
+}
+
 int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n)
 {
     int64_t parts = sherd__dim_parts(mesh, dim), longest = 0;
@@ -74,9 +93,7 @@ void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t 
                          const int64_t *coordinate, int64_t *lo, int64_t *hi)
 {
     if (dim->cuts) {
-        int64_t number = 0;
-        for (int i = 0; i < dim->axes; i++)
-            number = number * mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
+        int64_t number = sherd__dim_shard(mesh, dim, coordinate);
         *lo = dim->cuts[number];
         *hi = dim->cuts[number + 1];
         return;

@@ -108,6 +108,10 @@ int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b);
 int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n);
 /* Number of shards of a dim: product of its axes' extents. */
 int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim);
+/* Which of them a coordinate of the mesh has; and the converse: sets the dim's axes in a coordinate. */
+int64_t sherd__dim_shard(const sherd_mesh *mesh, const sherd__dim *dim, const int64_t *coordinate);
+void sherd__dim_place(const sherd_mesh *mesh, const sherd__dim *dim, int64_t shard,
+                      int64_t *coordinate);
 /* Interval [*lo, *hi) of a dim of size n at a coordinate of the mesh. */
 void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
                          const int64_t *coordinate, int64_t *lo, int64_t *hi);

@@ -341,12 +341,19 @@ const char *sherd_mesh_text(const sherd_mesh *mesh)
     return mesh ? mesh->text : "";
 }
 
-int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate)
+int64_t sherd__mesh_place(const sherd_mesh *mesh, const int64_t *coordinate)
 {
     int64_t place = 0;
 
     for (int i = 0; i < mesh->axes; i++)
         place = place * mesh->extent[i] + coordinate[i];
+    return place;
+}
+
+int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate)
+{
+    int64_t place = sherd__mesh_place(mesh, coordinate);
+
     return mesh->ranks ? mesh->ranks[place] : sherd__int(place);
 }
 

@@ -27,6 +27,8 @@ sherd_status sherd__mesh_make(const sherd_mesh **out, sherd__space *space, int a
                               const int64_t *extents, const char *const *names, const int *ranks);
 sherd_status sherd__mesh_read(const sherd_mesh **out, sherd__space *space, const char *text);
 
+/* Row-major number of a coordinate. */
+int64_t sherd__mesh_place(const sherd_mesh *mesh, const int64_t *coordinate);
 /* World rank at a coordinate of a root mesh. */
 int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate);
 

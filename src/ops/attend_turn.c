@@ -117,12 +117,8 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain)
     r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);
     r->s = sherd__attend_problem(call, q);
     r->fast = !plain && r->s.repeat == 1 && !r->s.mask && a->p == 0;
-    if (sherd_mesh_coordinate(spec->mesh, sherd_world_rank(call->world), coordinate)) {
-        const sherd__dim *dim = &spec->dim[POSITIONS];
-        r->mine = 0;
-        for (int i = 0; i < dim->axes; i++)
-            r->mine = r->mine * spec->mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
-    }
+    if (sherd__coordinate(queries, coordinate))
+        r->mine = sherd__dim_shard(spec->mesh, &spec->dim[POSITIONS], coordinate);
     r->most = a->ring ? keys->local[POSITIONS] : 0;
     for (int v = 0; v < r->plan.visits; v++)
         r->most = sherd__max(r->most, keys_at(r, v, &first));

@@ -112,11 +112,6 @@ static void read_big(const sherd_call *call, int i, int d, int64_t lo, int64_t h
     *end = (hi - 1) * a->stride[k] - a->before[k] + reach(a, k);
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-
 static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                        int64_t *end)
 {
@@ -126,8 +121,8 @@ static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t
     (void)i;
     if (k < 0)
         return;
-    *first = -floor_div(-(lo + a->before[k] - (reach(a, k) - 1)), a->stride[k]);
-    *end = floor_div(hi - 1 + a->before[k], a->stride[k]) + 1;
+    *first = -sherd__floor_div(-(lo + a->before[k] - (reach(a, k) - 1)), a->stride[k]);
+    *end = sherd__floor_div(hi - 1 + a->before[k], a->stride[k]) + 1;
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */

@@ -50,11 +50,6 @@ static const sherd_layout *layout_of(const lying *l, int operand)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-
 static int64_t clamp(int64_t at, int64_t most)
 {
     return sherd__max(0, sherd__min(at, most));
@@ -67,14 +62,14 @@ int64_t sherd__conv_small_cut(const sherd__conv_attributes *a, int d, int64_t cu
 
     if (cut <= 0 || cut >= n)
         return cut <= 0 ? 0 : m;
-    return clamp(-floor_div(-(cut + a->before[d] - middle), a->stride[d]), m);
+    return clamp(-sherd__floor_div(-(cut + a->before[d] - middle), a->stride[d]), m);
 }
 
 int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut, int64_t n,
                             int64_t m)
 {
     /* rounded so that what a convolution cuts in halves is put together where it was cut */
-    int64_t middle = floor_div(a->dilation[d] * (a->kernel[d] - 1) - a->stride[d] + 2, 2);
+    int64_t middle = sherd__floor_div(a->dilation[d] * (a->kernel[d] - 1) - a->stride[d] + 2, 2);
 
     if (cut <= 0 || cut >= m)
         return cut <= 0 ? 0 : n;
@@ -83,21 +78,12 @@ int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut,
 
 /* ---- letters --------------------------------------------------------------------------------- */
 
-static unsigned axes_of(const sherd__dim *dim)
-{
-    unsigned bits = 0;
-
-    for (int i = 0; i < dim->axes; i++)
-        bits |= 1u << dim->axis[i];
-    return bits;
-}
-
 /* A letter takes what shards a dim of a layout, if it has nothing yet, the axes are free, and no unit is cut. */
 static void take(letters *all, letter *x, const sherd_layout *from, int d, int64_t unit)
 {
     const sherd__layout_spec *spec = from ? &from->spec : NULL;
 
-    if (!spec || x->dim.axes || !spec->dim[d].axes || (axes_of(&spec->dim[d]) & all->used))
+    if (!spec || x->dim.axes || !spec->dim[d].axes || (sherd__dim_bits(&spec->dim[d]) & all->used))
         return;
     int64_t parts = sherd__dim_parts(spec->mesh, &spec->dim[d]);
     for (int64_t i = 0; i <= parts && unit > 1; i++)
@@ -106,7 +92,7 @@ static void take(letters *all, letter *x, const sherd_layout *from, int d, int64
     x->dim = spec->dim[d];
     x->n = spec->shape[d];
     x->unit = unit;
-    all->used |= axes_of(&x->dim);
+    all->used |= sherd__dim_bits(&x->dim);
 }
 
 static void take_place(const lying *l, letters *all)
@@ -260,11 +246,11 @@ static unsigned summed(const lying *l, const letters *all)
     unsigned bits = 0;
 
     if (l->role->weight < 0) {
-        bits = axes_of(&all->batch.dim);
+        bits = sherd__dim_bits(&all->batch.dim);
         for (int d = 0; d < l->dims; d++)
-            bits |= axes_of(&all->space[d].dim);
+            bits |= sherd__dim_bits(&all->space[d].dim);
     } else if (l->a->groups == 1) {
-        bits = axes_of(l->role->big < 0 ? &all->small.dim : &all->big.dim);
+        bits = sherd__dim_bits(l->role->big < 0 ? &all->small.dim : &all->big.dim);
     }
     return bits;
 }

@@ -155,14 +155,11 @@ static bool fetch(hunt *h, int64_t step)
 static int64_t own_shard(const sherd_tensor *points)
 {
     const sherd__layout_spec *spec = &points->layout->spec;
-    int64_t coordinate[SHERD_MAX_AXES], number = 0;
+    int64_t coordinate[SHERD_MAX_AXES];
 
-    if (!sherd__coordinate(points, coordinate))
-        return 0;
-    for (int i = 0; i < spec->dim[0].axes; i++)
-        number =
-            number * spec->mesh->extent[spec->dim[0].axis[i]] + coordinate[spec->dim[0].axis[i]];
-    return number;
+    return sherd__coordinate(points, coordinate)
+               ? sherd__dim_shard(spec->mesh, &spec->dim[0], coordinate)
+               : 0;
 }
 
 static bool find(sherd_call *call)

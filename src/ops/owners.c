@@ -64,9 +64,7 @@ static bool stand(exchange *x)
     x->shards = sherd__dim_parts(mesh, dim);
     if (!sherd_mesh_coordinate(mesh, sherd_world_rank(x->w->call->world), coordinate))
         return false;
-    x->me = 0;
-    for (int i = 0; i < line->axes; i++)
-        x->me = x->me * mesh->extent[line->axis[i]] + coordinate[line->axis[i]];
+    x->me = sherd__dim_shard(mesh, line, coordinate);
     x->mine = x->me % x->shards;
     return true;
 }

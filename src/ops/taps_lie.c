@@ -130,16 +130,6 @@ void sherd__taps_reads_back(const sherd_call *call, int i, int d, int64_t lo, in
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static unsigned axes_of(const sherd__layout_spec *spec)
-{
-    unsigned bits = 0;
-
-    for (int d = 0; d < spec->ndim; d++)
-        for (int i = 0; i < spec->dim[d].axes; i++)
-            bits |= 1u << spec->dim[d].axis[i];
-    return bits;
-}
-
 /* A sketch of x with these axes pending a sum. */
 static void begin(sherd__sketch *s, const sherd_layout *x, unsigned pending)
 {
@@ -227,7 +217,7 @@ sherd_status sherd__taps_ways_back(const sherd_call *call, sherd_ways *ways)
 
     if (status)
         return status;
-    unsigned pending = sums_of(dy) & ~axes_of(&x->spec);
+    unsigned pending = sums_of(dy) & ~x->shard_axes;
     status = lay_big(&big, call, x, pending);
     for (int i = 0; i < last && !status; i++)
         status = lay_small(&operand[i], call, x, call->in[0]->shape, i ? 0 : pending);

@@ -150,17 +150,6 @@ bool sherd__window_equal(const sherd__window *a, const sherd__window *b)
     return same;
 }
 
-static int64_t shard_at(const sherd__layout_spec *spec, int d, const int64_t *coordinate)
-{
-    int64_t number = 0;
-
-    for (int i = 0; i < spec->dim[d].axes; i++) {
-        int axis = spec->dim[d].axis[i];
-        number = number * spec->mesh->extent[axis] + coordinate[axis];
-    }
-    return number;
-}
-
 void sherd__window_box(const sherd__window *window, const int64_t *coordinate, sherd_box *box)
 {
     const sherd__layout_spec *spec = &window->layout->spec;
@@ -168,7 +157,8 @@ void sherd__window_box(const sherd__window *window, const int64_t *coordinate, s
     memset(box, 0, sizeof *box);
     box->ndim = spec->ndim;
     for (int d = 0; d < spec->ndim; d++) {
-        const int64_t *span = &window->reach[d].span[2 * shard_at(spec, d, coordinate)];
+        int64_t shard = sherd__dim_shard(spec->mesh, &spec->dim[d], coordinate);
+        const int64_t *span = &window->reach[d].span[2 * shard];
         box->offset[d] = span[0];
         box->size[d] = span[1] - span[0];
     }

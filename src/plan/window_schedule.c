@@ -194,16 +194,6 @@ static bool tick(int ndim, const int *limit, int *at)
     return false;
 }
 
-/* Axes of a dim's list to the coordinates of its shard. */
-static void set_shard(const sherd__layout_spec *spec, int d, int64_t shard, int64_t *coordinate)
-{
-    for (int i = spec->dim[d].axes - 1; i >= 0; i--) {
-        int axis = spec->dim[d].axis[i];
-        coordinate[axis] = shard % spec->mesh->extent[axis];
-        shard /= spec->mesh->extent[axis];
-    }
-}
-
 static int rank_of(const maker *m, const int64_t *shard)
 {
     const sherd__layout_spec *spec = &m->window->layout->spec;
@@ -211,7 +201,7 @@ static int rank_of(const maker *m, const int64_t *shard)
 
     memcpy(coordinate, m->mine, sizeof coordinate);
     for (int d = 0; d < m->ndim; d++)
-        set_shard(spec, d, shard[d], coordinate);
+        sherd__dim_place(spec->mesh, &spec->dim[d], shard[d], coordinate);
     return sherd__mesh_rank_at(spec->mesh, coordinate);
 }
 
@@ -347,25 +337,13 @@ static void find(sherd__schedule *s, const void *what)
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static int64_t my_shard(const maker *m, int d)
-{
-    const sherd__layout_spec *spec = &m->window->layout->spec;
-    int64_t shard = 0;
-
-    for (int i = 0; i < spec->dim[d].axes; i++) {
-        int axis = spec->dim[d].axis[i];
-        shard = shard * spec->mesh->extent[axis] + m->mine[axis];
-    }
-    return shard;
-}
-
 /* Both directions of a dim. False: no memory. */
 static bool find_cells(maker *m, int d)
 {
     const sherd__layout_spec *spec = &m->window->layout->spec;
     const sherd__reach *reach = &m->window->reach[d];
     sherd__heap *heap = m->window->layout->space->heap;
-    int64_t shard = my_shard(m, d);
+    int64_t shard = sherd__dim_shard(spec->mesh, &spec->dim[d], m->mine);
     bool gathers = m->direction != SHERD__FOLD;
     cells *window = gathers ? &m->target[d] : &m->source[d];
     cells *own = gathers ? &m->source[d] : &m->target[d];

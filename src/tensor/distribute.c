@@ -63,16 +63,14 @@ sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int
     sherd_placement placements[SHERD_MAX_AXES];
     const int64_t *sizes[SHERD_MAX_DIMS] = {NULL};
     sherd_layout_options options = {.sizes = sizes};
-    int64_t *first = sherd__alloc(heap, (size_t)mesh->count, sizeof *first), place = 0;
+    int64_t *first = sherd__alloc(heap, (size_t)mesh->count, sizeof *first);
     sherd_status status;
 
     if (!first)
         return sherd__no_memory(mesh->space->diag, "sherd_distribute");
-    for (int a = 0; a < mesh->axes; a++) {
+    for (int a = 0; a < mesh->axes; a++)
         placements[a] = sherd_shard(0);
-        place = place * mesh->extent[a] + coordinate[a];
-    }
-    first[place] = shape[0];
+    first[sherd__mesh_place(mesh, coordinate)] = shape[0];
     sizes[0] = first;
     status = sherd_layout_create(out, mesh, ndim, shape, placements, &options);
     sherd__free(heap, first);

@@ -30,7 +30,7 @@ static void describe(int64_t *mine, const sherd_tensor *t, const char *text, int
 static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine, int64_t *all)
 {
     sherd_world *world = sherd__space_world(mesh->space);
-    int64_t at[SHERD_MAX_AXES], place = 0;
+    int64_t at[SHERD_MAX_AXES];
 
     if (!sherd__share(world, mesh, name, mine, WORDS, all))
         return NULL;
@@ -40,9 +40,7 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
             return NULL;
         }
     (void)sherd_mesh_coordinate(mesh, root, at);
-    for (int a = 0; a < mesh->axes; a++)
-        place = place * mesh->extent[a] + at[a];
-    return &all[place * WORDS];
+    return &all[sherd__mesh_place(mesh, at) * WORDS];
 }
 
 /* All that was asked for is there. */

@@ -203,12 +203,10 @@ static bool all_fit(const joining *j)
 
 static int64_t shard_number(const joining *j, const sherd__dim *dim, int64_t index)
 {
-    int64_t coordinate[SHERD_MAX_AXES], number = 0;
+    int64_t coordinate[SHERD_MAX_AXES];
 
     coordinate_of(j->mesh, index, coordinate);
-    for (int i = 0; i < dim->axes; i++)
-        number = number * j->mesh->extent[dim->axis[i]] + coordinate[dim->axis[i]];
-    return number;
+    return sherd__dim_shard(j->mesh, dim, coordinate);
 }
 
 /*

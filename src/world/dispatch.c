@@ -82,11 +82,8 @@ static void places(const sherd_world *world, const sherd_mesh *mesh, int16_t *pl
     int64_t at[SHERD_MAX_AXES];
 
     for (int q = 0; q < world->ranks; q++) {
-        int64_t index = 0;
-        if (sherd_mesh_coordinate(mesh, q, at))
-            for (int a = 0; a < mesh->axes; a++)
-                index = index * mesh->extent[a] + at[a];
-        place[q] = (int16_t)index;
+        bool inside = sherd_mesh_coordinate(mesh, q, at);
+        place[q] = inside ? (int16_t)sherd__mesh_place(mesh, at) : 0;
     }
 }
 
