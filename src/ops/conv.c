@@ -135,7 +135,6 @@ static sherd__conv geometry(const sherd_call *call, const sherd_box *big, const 
     sherd__conv c = {
         .batch = big->size[0], .in_channels = big->size[1], .out_channels = small->size[1]};
 
-    /* channels of all ranks, to know how large a group is */
     c.groups = a->groups;
     for (int i = 0; i < SHERD__CONV_DIMS; i++) {
         int d = i - skip;
@@ -171,11 +170,8 @@ static void count_all(const sherd__conv *c, int64_t *count)
 }
 
 /* A kernel of f32 or f64 on arrays {big, weight, small}, of which `made` is the result. */
-static void run(const sherd_call *call, sherd_dtype dtype, const sherd__conv *c, int made,
-                void *const *data)
+static void run(const sherd__conv_kernels *k, const sherd__conv *c, int made, void *const *data)
 {
-    const sherd__conv_kernels *k = sherd__conv_of(sherd__kernels_in(call), dtype);
-
     if (made == 0)
         k->backward_x(c, data[0], data[2], data[1]);
     else if (made == 1)
@@ -185,14 +181,13 @@ static void run(const sherd_call *call, sherd_dtype dtype, const sherd__conv *c,
 }
 
 /* 16 bits compute in f32 and are rounded once. False: no memory. */
-static bool run_half(sherd_call *call, const sherd__conv *c, int made, void *const *data)
+static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *count, int made,
+                     void *const *data)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);
-    const sherd__kernel_set *set = sherd__world_kernels(call->world);
-    int64_t count[3];
+    const sherd__kernels *f32 = sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
     void *wide[3];
 
-    count_all(c, count);
     for (int i = 0; i < 3; i++) {
         wide[i] = sherd_call_scratch(call, sherd__max(count[i], 1) * 4);
         if (!wide[i])
@@ -200,14 +195,7 @@ static bool run_half(sherd_call *call, const sherd__conv *c, int made, void *con
         if (i != made)
             kernels->widen(count[i], wide[i], data[i]);
     }
-    sherd__conv f32 = *c;
-    const sherd__conv_kernels *k = sherd__conv_of(sherd__kernels_of(set, SHERD_F32), SHERD_F32);
-    if (made == 0)
-        k->backward_x(&f32, wide[0], wide[2], wide[1]);
-    else if (made == 1)
-        k->backward_w(&f32, wide[1], wide[0], wide[2]);
-    else
-        k->forward(&f32, wide[2], wide[0], wide[1]);
+    run(sherd__conv_of(f32, SHERD_F32), c, made, wide);
     kernels->narrow(count[made], data[made], wide[made]);
     return true;
 }
@@ -228,8 +216,8 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
         return true;
     }
     if (dtype == SHERD_BF16 || dtype == SHERD_F16)
-        return run_half(call, &c, made, data);
-    run(call, dtype, &c, made, data);
+        return run_half(call, &c, count, made, data);
+    run(sherd__conv_of(sherd__kernels_in(call), dtype), &c, made, data);
     return true;
 }
 
@@ -314,25 +302,25 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
     },                                                                               \
     .attributes = sizeof(sherd__conv_attributes), .linearity = SHERD_LINEAR
 
-/* The same that backward uses: of the field that was read, whose layout stands in the place of operand LIKE, and of the weight. */
+/*
+ * The same that backward uses: of the field that was read, whose layout stands in the place of operand LIKE, and of the
+ * weight.
+ */
+#define OF_WHAT_WAS_READ                     \
+    .operand = {{"dy", SHERD_OP_AROUND},     \
+                {"weight", 0},               \
+                {"bias", SHERD_OP_OPTIONAL}, \
+                {"x", SHERD_OP_OPTIONAL}},   \
+    .result = {{"dx", 0}}, GEOMETRY
+
 static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
-                                    .operand = {{"dy", SHERD_OP_AROUND},
-                                                {"weight", 0},
-                                                {"bias", SHERD_OP_OPTIONAL},
-                                                {"x", SHERD_OP_OPTIONAL}},
-                                    .result = {{"dx", 0}},
-                                    GEOMETRY,
+                                    OF_WHAT_WAS_READ,
                                     .describe = describe_small,
                                     .ways = lie_small,
                                     .reads = read_big,
                                     .forward = make_small};
 static const sherd_op big_like = {.name = "sherd_conv backward",
-                                  .operand = {{"dy", SHERD_OP_AROUND},
-                                              {"weight", 0},
-                                              {"bias", SHERD_OP_OPTIONAL},
-                                              {"x", SHERD_OP_OPTIONAL}},
-                                  .result = {{"dx", 0}},
-                                  GEOMETRY,
+                                  OF_WHAT_WAS_READ,
                                   .describe = describe_big,
                                   .ways = lie_big,
                                   .reads = read_small,

@@ -30,7 +30,6 @@ typedef struct lying {
     const sherd__conv_roles *role;
     const sherd__conv_attributes *a;
     const sherd_mesh *mesh;
-    sherd__space *space;
     int dims;                                                                   /* of space */
     int64_t big[SHERD_MAX_DIMS], small[SHERD_MAX_DIMS], weight[SHERD_MAX_DIMS]; /* shapes */
 } lying;
