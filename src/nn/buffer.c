@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers of modules: state without gradients. They share the names with parameters and children. */
-#include <string.h>
-
 #include "nn/module.h"
 
 int sherd__find_buffer(const sherd_module *module, const char *name)
 {
-    for (int i = 0; module && name && i < module->buffers; i++)
-        if (strcmp(module->buffer[i].name, name) == 0)
-            return i;
-    return -1;
+    return module ? sherd__find_named(module->buffer, module->buffers, name) : -1;
 }
 
 /* Why t can't be a buffer; NULL = it can. */
 static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
 {
-    if (!t)
-        return "the tensor is NULL";
-    if (sherd_tensor_failed(t))
-        return "the tensor has failed";
-    if (t->world != m->world)
-        return "the tensor is of another world";
+    const char *fault = sherd__named_fault(m, t);
+
+    if (fault)
+        return fault;
     if (t->node)
         return "the tensor is the result of a recorded operator";
     if (t->requires_grad)
@@ -28,26 +21,17 @@ static const char *tensor_fault(const sherd_module *m, const sherd_tensor *t)
     return NULL;
 }
 
-static sherd_status no_module(const char *function, const sherd_tensor *t)
-{
-    const sherd__argument need[] = {{"module", NULL}, {NULL, NULL}};
-    return sherd__require(sherd__world_diag(sherd_tensor_world(t)), function, need);
-}
-
 sherd_status sherd_module_add_buffer(sherd_module *module, const char *name, sherd_tensor *t)
 {
     static const char function[] = "sherd_module_add_buffer";
 
     if (!module)
-        return no_module(function, t);
+        return sherd__no_module(function, t);
 
     const char *fault = tensor_fault(module, t);
-    if (!name || !name[0] || strchr(name, '.'))
-        fault = "a name is not empty and has no dot";
-    else if (sherd__name_is_taken(module, name))
-        fault = "the name is taken";
-    if (fault)
-        return sherd__refuse_named(module, function, "buffer", name, fault);
+    const char *wrong = sherd__name_fault(module, name);
+    if (wrong || fault)
+        return sherd__refuse_named(module, function, "buffer", name, wrong ? wrong : fault);
     return sherd__add_named(module, function, &module->buffer, &module->buffers, name, t);
 }
 
@@ -57,7 +41,7 @@ sherd_status sherd_module_set_buffer(sherd_module *module, const char *name, she
     int i = sherd__find_buffer(module, name);
 
     if (!module)
-        return no_module(function, t);
+        return sherd__no_module(function, t);
 
     const char *fault = tensor_fault(module, t);
     if (i < 0)

@@ -183,13 +183,9 @@ static bool adopt(sherd_module *m, const char *name, sherd_module *child)
 
 static sherd_status check_child(const sherd_module *m, const char *name, const sherd_module *child)
 {
-    const char *fault = NULL;
+    const char *fault = sherd__name_fault(m, name);
 
-    if (!name || !name[0] || strchr(name, '.'))
-        fault = "a name is not empty and has no dot";
-    else if (sherd__name_is_taken(m, name))
-        fault = "the name is taken";
-    else if (child->world != m->world)
+    if (!fault && child->world != m->world)
         fault = "the child is of another world";
     if (!fault)
         return SHERD_OK;

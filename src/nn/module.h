@@ -66,6 +66,14 @@ int sherd__find_buffer(const sherd_module *module, const char *name);
 /* Whether a child, a parameter or a buffer has this name. */
 bool sherd__name_is_taken(const sherd_module *module, const char *name);
 
+/* Number in a list; -1 if there is none of this name. */
+int sherd__find_named(const sherd__named_tensor *list, int count, const char *name);
+/* Why a tensor can be held by no name of a module's; why a child or tensor can't have this name. NULL = it can. */
+const char *sherd__named_fault(const sherd_module *m, const sherd_tensor *t);
+const char *sherd__name_fault(const sherd_module *m, const char *name);
+/* EINVAL: the module is NULL. */
+sherd_status sherd__no_module(const char *function, const sherd_tensor *t);
+
 /* Append a tensor to a list of the module's, which retains it. */
 sherd_status sherd__add_named(sherd_module *module, const char *function,
                               sherd__named_tensor **list, int *count, const char *name,
