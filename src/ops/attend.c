@@ -133,9 +133,21 @@ static const sherd_op attend_grad_op = {.name = "sherd_attention_general backwar
                                         .describe = describe_grad,
                                         .forward = attend_grad};
 
-static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *in,
+                             int count, sherd_tensor **grad_in)
 {
     attend_attributes attributes = *(const attend_attributes *)sherd_node_attributes(node);
+    sherd_tensor *grad[OPERANDS];
+
+    attributes.wants_mask = sherd_node_wants(node, MASK);
+    sherd_apply_all(grad, op, in, count, &attributes);
+    for (int i = 0; i < OPERANDS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
     sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
                                     grad_out[LOG_SUM],
                                     sherd_node_operand(node, Q),
@@ -143,13 +155,8 @@ static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
                                     sherd_node_operand(node, V),
                                     sherd_node_operand(node, MASK),
                                     sherd_node_result(node, LOG_SUM)};
-    sherd_tensor *grad[OPERANDS];
 
-    attributes.wants_mask = sherd_node_wants(node, MASK);
-    sherd_apply_all(grad, &attend_grad_op, in, G_OPERANDS, &attributes);
-    for (int i = 0; i < OPERANDS; i++)
-        if (sherd_node_wants(node, i))
-            grad_in[i] = grad[i];
+    sherd__attend_gradients(node, &attend_grad_op, in, G_OPERANDS, grad_in);
 }
 
 /* Heads as groups of one. */

@@ -106,4 +106,8 @@ typedef struct sherd__choice {
 sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
                                   sherd_attention_way asked);
 
+/* In backward: apply the operator of the gradients, with the node's attributes, and hand out those that are wanted. */
+void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *in,
+                             int count, sherd_tensor **grad_in);
+
 #endif

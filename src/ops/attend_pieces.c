@@ -279,8 +279,6 @@ static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward
 
 static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    sherd__attend_attributes attributes =
-        *(const sherd__attend_attributes *)sherd_node_attributes(node);
     sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
                                     grad_out[LOG_SUM],
                                     sherd_node_operand(node, Q),
@@ -289,13 +287,8 @@ static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
                                     sherd_node_operand(node, MASK),
                                     sherd_node_result(node, OUT),
                                     sherd_node_result(node, LOG_SUM)};
-    sherd_tensor *grad[OPERANDS];
 
-    attributes.wants_mask = sherd_node_wants(node, MASK);
-    sherd_apply_all(grad, &pieces_grad_op, in, G_OPERANDS, &attributes);
-    for (int i = 0; i < OPERANDS; i++)
-        if (sherd_node_wants(node, i))
-            grad_in[i] = grad[i];
+    sherd__attend_gradients(node, &pieces_grad_op, in, G_OPERANDS, grad_in);
 }
 
 #define PIECES_NEEDS                                                            \
