@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Time of every f32 kernel at the size of the benchmark GPT (rows 2048, dim 256, MLP 1024, 8 heads
- * of 32, context 256, batch 8, vocabulary 256), beside the plain version and beside what the
+ * of 32, context 256, batch 8, vocabulary 256; and of a long sequence: 4096 positions, 2 heads of 64), beside the plain version and beside what the
  * machine can do. A figure is the median of several runs, the versions in turn; bytes are those
  * that must move, in and out.
  *
@@ -10,6 +10,7 @@
 #include "kernels/fast.h"
 #include "base/num.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,9 @@ enum {
     DIM = HEADS * WIDTH,
     MLP = 4 * DIM,
     VOCABULARY = 256,
+    LONG_CONTEXT = 4096,
+    LONG_HEADS = 2,
+    LONG_WIDTH = 64,
     PARAMETERS = 1 << 20,
     ROOM = ROWS * MLP, /* elements of the largest operand */
     OPERANDS = 8,
@@ -37,7 +41,7 @@ typedef struct bench {
     float *x[OPERANDS];
     int32_t ids[ROWS];
     const sherd__kernels *k;
-    sherd__attention_shape attention;
+    sherd__attending attention, sequence;
 } bench;
 
 typedef struct job {
@@ -155,15 +159,35 @@ static void sgd(bench *b)
     b->k->sgd(PARAMETERS, b->x[0], b->x[1], b->x[3], &step);
 }
 
+static void attend(bench *b, const sherd__attending *s)
+{
+    b->k->attention(s, b->x[0], b->x[4], b->x[1], b->x[2], b->x[3], b->x[7]);
+}
+
+static void attend_back(bench *b, const sherd__attending *s)
+{
+    b->k->attention_grad(s, b->x[6] + 4 * PARAMETERS / 8, b->x[6], b->x[6] + PARAMETERS, NULL,
+                         b->x[5], NULL, b->x[1], b->x[2], b->x[3], b->x[0], b->x[4], b->x[7]);
+}
+
 static void attention(bench *b)
 {
-    b->k->attention(&b->attention, b->x[0], b->x[4], b->x[1], b->x[2], b->x[3], b->x[7]);
+    attend(b, &b->attention);
 }
 
 static void attention_grad(bench *b)
 {
-    b->k->attention_grad(&b->attention, b->x[6] + 4 * PARAMETERS / 8, b->x[6], b->x[6] + PARAMETERS,
-                         b->x[5], b->x[1], b->x[2], b->x[3], b->x[0], b->x[4], b->x[7]);
+    attend_back(b, &b->attention);
+}
+
+static void sequence(bench *b)
+{
+    attend(b, &b->sequence);
+}
+
+static void sequence_grad(bench *b)
+{
+    attend_back(b, &b->sequence);
 }
 
 static void copy_rows(bench *b)
@@ -191,11 +215,15 @@ static void gemm_short(bench *b)
 static const double pairs =
     BATCH * HEADS * CONTEXT * (CONTEXT + 1) / 2.0; /* (query, key) that see each other */
 
+static const double long_pairs = LONG_HEADS * LONG_CONTEXT * (LONG_CONTEXT + 1) / 2.0;
+
 static const job jobs[] = {
     {"gemm", gemm, 0, 2.0 * ROWS *MLP *DIM},
     {"gemm of one row", gemm_short, 4.0 * MLP *DIM, 0},
     {"attention", attention, 0, pairs *WIDTH * 4},
     {"attention_grad", attention_grad, 0, pairs *WIDTH * 10},
+    {"long attention", sequence, 0, long_pairs *LONG_WIDTH * 4},
+    {"long attention_grad", sequence_grad, 0, long_pairs *LONG_WIDTH * 10},
     {"gelu", gelu, 8.0 * ROWS *MLP, 0},
     {"gelu_grad", gelu_grad, 12.0 * ROWS *MLP, 0},
     {"layer_norm", layer_norm, 8.0 * ROWS *DIM, 0},
@@ -244,13 +272,23 @@ static double median_time(bench *b, const job *j, const sherd__kernels *k)
     return time[RUNS / 2];
 }
 
+static sherd__attending causal(int64_t batch, int64_t heads, int64_t positions, int64_t width)
+{
+    return (sherd__attending){.batch = batch,
+                              .groups = heads,
+                              .repeat = 1,
+                              .queries = positions,
+                              .keys = positions,
+                              .width = width,
+                              .scale = 1 / sqrt((double)width),
+                              .causal = true};
+}
+
 static bool open_bench(bench *b)
 {
-    sherd__attention_shape shape = {BATCH, HEADS, CONTEXT, CONTEXT, WIDTH, DIM, 0.1767766952966369,
-                                    true,  0};
-
     memset(b, 0, sizeof *b);
-    b->attention = shape;
+    b->attention = causal(BATCH, HEADS, CONTEXT, WIDTH);
+    b->sequence = causal(1, LONG_HEADS, LONG_CONTEXT, LONG_WIDTH);
     for (int i = 0; i < OPERANDS; i++) {
         b->x[i] = aligned_alloc(64, sizeof(float) * ROOM);
         if (!b->x[i])

@@ -179,7 +179,7 @@ static void dropout(int64_t n, void *dst, const void *src, double p, sherd__key 
     timed(DROPOUT, begin);
 }
 
-static void attention(const sherd__attention_shape *shape, void *out, void *log_sum, const void *q,
+static void attention(const sherd__attending *shape, void *out, void *log_sum, const void *q,
                       const void *k, const void *v, void *workspace)
 {
     double begin = seconds_now();
@@ -187,12 +187,14 @@ static void attention(const sherd__attention_shape *shape, void *out, void *log_
     timed(ATTENTION, begin);
 }
 
-static void attention_grad(const sherd__attention_shape *shape, void *dq, void *dk, void *dv,
-                           const void *dout, const void *q, const void *k, const void *v,
-                           const void *out, const void *log_sum, void *workspace)
+static void attention_grad(const sherd__attending *shape, void *dq, void *dk, void *dv,
+                           double *dmask, const void *dout, const void *dlog_sum, const void *q,
+                           const void *k, const void *v, const void *out, const void *log_sum,
+                           void *workspace)
 {
     double begin = seconds_now();
-    watch.plain.attention_grad(shape, dq, dk, dv, dout, q, k, v, out, log_sum, workspace);
+    watch.plain.attention_grad(shape, dq, dk, dv, dmask, dout, dlog_sum, q, k, v, out, log_sum,
+                               workspace);
     timed(ATTENTION_GRAD, begin);
 }
 

@@ -7,8 +7,10 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernels/fast.h"
+#include "kernels/half.h"
+#include "paper.h"
 
-enum { ROOM = 200000, LINE = 64 };
+enum { ROOM = 300000, LINE = 64 };
 
 /* Inputs q, k, v, dout; results out, log_sum, dq, dk, dv. */
 typedef struct side {
@@ -56,35 +58,65 @@ static void close_inputs(void)
         free(input[i]);
 }
 
+static sherd__attending problem(int64_t batch, int64_t groups, int64_t repeat, int64_t queries,
+                                int64_t keys, int64_t width, double scale)
+{
+    return (sherd__attending){.batch = batch,
+                              .groups = groups,
+                              .repeat = repeat,
+                              .queries = queries,
+                              .keys = keys,
+                              .width = width,
+                              .scale = scale,
+                              .all_queries = queries,
+                              .all_keys = keys,
+                              .all_heads = groups * repeat,
+                              .all_repeat = repeat};
+}
+
+/* Elements of the largest result, and some behind it, which nobody may touch. */
+static int64_t watched(const sherd__attending *s)
+{
+    int64_t queries = s->batch * s->queries * sherd__query_stride(s);
+    int64_t keys = s->batch * s->keys * sherd__key_stride(s);
+    int64_t sums = s->batch * s->groups * s->repeat * s->queries;
+
+    return 64 + sherd__max(queries, sherd__max(keys, sums));
+}
+
 /* Forward and backward; the workspace begins off a cache line, and its end is watched. */
-static void run(side *s, const sherd__attention_shape *shape)
+static void run(side *s, const sherd__attending *shape, const float *dlog_sum)
 {
     int64_t need = s->kernels.attention_workspace(shape);
 
     CHECK(need + 2 < ROOM);
     for (int i = 0; i < 5; i++)
-        for (int j = 0; j < ROOM; j++)
+        for (int64_t j = 0; j < watched(shape); j++)
             s->result[i][j] = 77;
     s->space[1 + need] = 77;
     s->kernels.attention(shape, s->result[0], s->result[1], input[0], input[1], input[2],
                          s->space + 1);
-    s->kernels.attention_grad(shape, s->result[2], s->result[3], s->result[4], input[3], input[0],
-                              input[1], input[2], s->result[0], s->result[1], s->space + 1);
+    s->kernels.attention_grad(shape, s->result[2], s->result[3], s->result[4], NULL, input[3],
+                              dlog_sum, input[0], input[1], input[2], s->result[0], s->result[1],
+                              s->space + 1);
     CHECK_EQ(s->space[1 + need], 77);
 }
 
 /* Gradients are sums of up to 100 terms of size 4 that may cancel to 0: hence 5e-5 there. */
-static void compare(const side *plain, const side *fast, const sherd__attention_shape *s)
+static void compare(const side *plain, const side *fast, const sherd__attending *s)
 {
     for (int i = 0; i < 5; i++)
-        for (int j = 0; j < ROOM; j++) {
+        for (int64_t j = 0; j < watched(s); j++) {
             float x = plain->result[i][j], y = fast->result[i][j];
             if (x == y || fabsf(x - y) <= (i < 2 ? 1e-5f : 5e-5f) * (1 + fabsf(x)))
                 continue;
-            fprintf(stderr,
-                    "%s: b%d h%d q%d k%d w%d causal %d: element %d of result %d: %.9g is %.9g\n",
-                    fast->kernels.name, (int)s->batch, (int)s->heads, (int)s->queries, (int)s->keys,
-                    (int)s->width, s->causal, j, i, (double)x, (double)y);
+            fprintf(
+                stderr,
+                "%s: b%d g%d r%d q%d k%d w%d causal %d mask %d: element %d of result %d: %.9g is "
+                "%.9g\n",
+                fast->kernels.name, (int)s->batch, (int)s->groups, (int)s->repeat, (int)s->queries,
+                (int)s->keys, (int)s->width, s->causal, s->mask ? (int)s->mask_dtype : -1, (int)j,
+                i, (double)x, (double)y);
             CHECK(false);
             return;
         }
@@ -104,17 +136,22 @@ static int versions(sherd__kernels out[2])
     return n;
 }
 
-static void try_shape(side *plain, side *fast, const sherd__attention_shape *shape)
+static void try_with(side *plain, side *fast, const sherd__attending *shape, const float *dlog_sum)
 {
     sherd__kernels list[2] = {sherd__ref_f32, sherd__ref_f32};
     int n = versions(list);
 
-    run(plain, shape);
+    run(plain, shape, dlog_sum);
     for (int i = 0; i < n; i++) {
         fast->kernels = list[i];
-        run(fast, shape);
+        run(fast, shape, dlog_sum);
         compare(plain, fast, shape);
     }
+}
+
+static void try_shape(side *plain, side *fast, const sherd__attending *shape)
+{
+    try_with(plain, fast, shape, NULL);
 }
 
 static void fast_is_plain_at_every_edge(void)
@@ -127,10 +164,10 @@ static void fast_is_plain_at_every_edge(void)
     for (int l = 0; l < LEN(lengths); l++)
         for (int w = 0; w < LEN(widths); w++)
             for (int causal = 0; causal < 2; causal++) {
-                sherd__attention_shape shape = {1,         1,   lengths[l], lengths[l], widths[w],
-                                                widths[w], 0.4, causal,     0};
+                sherd__attending shape = problem(1, 1, 1, lengths[l], lengths[l], widths[w], 0.4);
+                shape.causal = causal;
                 try_shape(&plain, &fast, &shape);
-                shape.keys = lengths[(l * 5 + w) % LEN(lengths)];
+                shape.all_keys = shape.keys = lengths[(l * 5 + w) % LEN(lengths)];
                 try_shape(&plain, &fast, &shape);
             }
     close_side(&plain);
@@ -139,22 +176,30 @@ static void fast_is_plain_at_every_edge(void)
 
 static void fast_is_plain_with_heads_and_batches(void)
 {
-    static const sherd__attention_shape shapes[] = {
-        {2, 3, 50, 50, 8, 24, 0.35, true, 0},
-        {3, 2, 20, 70, 32, 64, 0.2, false, 0},
-        {2, 1, 256, 256, 32, 32, 0.18, true, 0},
-        {1, 2, 7, 9, 5, 16, -0.5, false, 0}, /* a stride with a gap; negative scale */
-        {0, 2, 5, 5, 4, 8, 0.5, true, 0},
-        {2, 0, 5, 5, 4, 0, 0.5, true, 0},
-        {2, 2, 0, 5, 4, 8, 0.5, false, 0},
-        {2, 2, 5, 0, 4, 8, 0.5, false, 0},
-        {2, 2, 5, 5, 0, 0, 0.5, true, 0},
-        {1, 1, 5, 5, 4, 4, 40, true, 0}, /* nearly one-hot */
+    static const struct {
+        int64_t batch, groups, repeat, queries, keys, width;
+        double scale;
+        bool causal;
+    } shapes[] = {
+        {2, 3, 1, 50, 50, 8, 0.35, true},    {3, 2, 1, 20, 70, 32, 0.2, false},
+        {2, 1, 1, 256, 256, 32, 0.18, true}, {1, 2, 1, 7, 9, 5, -0.5, false}, /* negative scale */
+        {0, 2, 1, 5, 5, 4, 0.5, true},       {2, 0, 1, 5, 5, 4, 0.5, true},
+        {2, 2, 0, 5, 5, 4, 0.5, true},       {2, 2, 1, 0, 5, 4, 0.5, false},
+        {2, 2, 1, 5, 0, 4, 0.5, false},      {2, 2, 1, 5, 5, 0, 0.5, true},
+        {1, 1, 1, 5, 5, 4, 40, true},        {2, 2, 3, 17, 31, 9, 0.3, false}, /* one-hot; shared */
+        {1, 1, 4, 100, 100, 16, 0.3, true},  {1, 1, 1, 300, 300, 8, 0.4, true}, /* two blocks */
+        {1, 2, 1, 97, 577, 8, 0.4, false},   {1, 1, 1, 601, 601, 4, 0.4, true},
+        {1, 1, 2, 200, 900, 4, 0.4, false},
     };
     side plain = open_side(), fast = open_side();
 
-    for (int i = 0; i < LEN(shapes); i++)
-        try_shape(&plain, &fast, &shapes[i]);
+    for (int i = 0; i < LEN(shapes); i++) {
+        sherd__attending shape =
+            problem(shapes[i].batch, shapes[i].groups, shapes[i].repeat, shapes[i].queries,
+                    shapes[i].keys, shapes[i].width, shapes[i].scale);
+        shape.causal = shapes[i].causal;
+        try_shape(&plain, &fast, &shape);
+    }
     close_side(&plain);
     close_side(&fast);
 }
@@ -168,10 +213,75 @@ static void fast_is_plain_of_pieces(void)
     for (int i = 0; i < LEN(queries); i++)
         for (int j = 0; j < LEN(keys); j++)
             for (int64_t ahead = -64; ahead <= 52; ahead += 1 + (ahead + 64) % 5) {
-                const sherd__attention_shape shape = {1,  2,   queries[i], keys[j], 5,
-                                                      10, 0.4, true,       ahead};
+                sherd__attending shape = problem(1, 2, 1, queries[i], keys[j], 5, 0.4);
+                shape.causal = true;
+                shape.first_query = 64 + ahead;
+                shape.first_key = 64;
                 try_shape(&plain, &fast, &shape);
             }
+    close_side(&plain);
+    close_side(&fast);
+}
+
+/* A mask that is stretched along random dims, with elements of one of its dtypes. */
+static void give_mask(sherd__attending *s, unsigned char *mask, uint64_t *random)
+{
+    static const sherd_dtype dtypes[] = {SHERD_BOOL, SHERD_F32, SHERD_BF16, SHERD_F16};
+    const int64_t size[] = {s->batch, s->groups, s->repeat, s->queries, s->all_keys};
+    int64_t stride = 1;
+
+    for (int d = 4; d >= 0; d--) {
+        bool stretched = paper_random(random) % 3 == 0;
+        s->mask_stride[d] = stretched ? 0 : stride;
+        stride *= stretched ? 1 : size[d];
+    }
+    s->mask = mask;
+    s->mask_dtype = dtypes[paper_random(random) % LEN(dtypes)];
+    for (int64_t i = 0; i < stride; i++) {
+        float x = (float)(paper_random(random) % 64) / 16 - 2;
+        bool hidden = paper_random(random) % 4 == 0;
+        if (s->mask_dtype == SHERD_BOOL)
+            mask[i] = !hidden;
+        else if (s->mask_dtype == SHERD_F32)
+            ((float *)(void *)mask)[i] = hidden ? -INFINITY : x;
+        else
+            ((uint16_t *)(void *)mask)[i] = s->mask_dtype == SHERD_BF16
+                                                ? sherd__to_bf16(hidden ? -INFINITY : x)
+                                                : sherd__to_f16(hidden ? -INFINITY : x);
+    }
+}
+
+/* Masks, dropout, shared heads, pieces, and gradients of the logarithms of sums, all at once. */
+static void fast_is_plain_in_general(void)
+{
+    side plain = open_side(), fast = open_side();
+    unsigned char *mask = (unsigned char *)array();
+    uint64_t r = 11;
+
+    for (int i = 0; i < 300; i++) {
+        sherd__attending s =
+            problem(1 + (int64_t)(paper_random(&r) % 2), 1 + (int64_t)(paper_random(&r) % 2),
+                    1 + (int64_t)(paper_random(&r) % 3), 1 + (int64_t)(paper_random(&r) % 70),
+                    1 + (int64_t)(paper_random(&r) % (i % 10 ? 70 : 400)),
+                    1 + (int64_t)(paper_random(&r) % 20), 0.4);
+        s.causal = paper_random(&r) % 2;
+        s.first_query = (int64_t)(paper_random(&r) % 50);
+        s.first_key = (int64_t)(paper_random(&r) % 50);
+        s.all_queries += s.first_query + 3;
+        s.all_keys += s.first_key + 3;
+        s.first[0] = (int64_t)(paper_random(&r) % 3);
+        s.first[2] = (int64_t)(paper_random(&r) % 2);
+        s.all_repeat += s.first[2];
+        s.all_heads = (s.groups + 1) * s.all_repeat;
+        if (paper_random(&r) % 2)
+            give_mask(&s, mask, &r);
+        if (paper_random(&r) % 2) {
+            s.p = 0.3;
+            s.key = sherd__philox_key(3, (uint64_t)i, 0);
+        }
+        try_with(&plain, &fast, &s, paper_random(&r) % 2 ? input[2] : NULL);
+    }
+    free(mask);
     close_side(&plain);
     close_side(&fast);
 }
@@ -179,8 +289,8 @@ static void fast_is_plain_of_pieces(void)
 /* What has no elements has no memory either. */
 static void empty_tensors_may_be_null(void)
 {
-    const sherd__attention_shape no_keys = {2, 3, 4, 0, 5, 15, 0.5, false, 0};
-    const sherd__attention_shape no_queries = {2, 3, 0, 4, 5, 15, 0.5, false, 0};
+    const sherd__attending no_keys = problem(2, 3, 1, 4, 0, 5, 0.5);
+    const sherd__attending no_queries = problem(2, 3, 1, 0, 4, 5, 0.5);
     sherd__kernels list[3] = {sherd__ref_f32, sherd__ref_f32, sherd__ref_f32};
     int n = 1 + versions(list + 1);
     side s = open_side();
@@ -190,13 +300,13 @@ static void empty_tensors_may_be_null(void)
         const sherd__kernels *k = &list[i];
         r[0][119] = r[1][23] = r[2][119] = 77;
         k->attention(&no_keys, r[0], r[1], input[0], NULL, NULL, s.space);
-        k->attention_grad(&no_keys, r[2], NULL, NULL, input[3], input[0], NULL, NULL, r[0], r[1],
-                          s.space);
+        k->attention_grad(&no_keys, r[2], NULL, NULL, NULL, input[3], NULL, input[0], NULL, NULL,
+                          r[0], r[1], s.space);
         CHECK(r[0][119] == 0 && r[1][23] == -INFINITY && r[2][119] == 0);
         r[3][119] = r[4][119] = 77;
         k->attention(&no_queries, NULL, NULL, NULL, input[1], input[2], s.space);
-        k->attention_grad(&no_queries, NULL, r[3], r[4], NULL, NULL, input[1], input[2], NULL, NULL,
-                          s.space);
+        k->attention_grad(&no_queries, NULL, r[3], r[4], NULL, input[3], NULL, NULL, input[1],
+                          input[2], NULL, NULL, s.space);
         CHECK(r[3][119] == 0 && r[4][119] == 0);
     }
     close_side(&s);
@@ -205,15 +315,16 @@ static void empty_tensors_may_be_null(void)
 /* The weights of a query add up to one, so values that are all alike pass unchanged. */
 static void equal_values_pass_unchanged(void)
 {
-    const sherd__attention_shape shape = {1, 2, 33, 33, 8, 16, 0.5, true, 0};
+    sherd__attending shape = problem(1, 2, 1, 33, 33, 8, 0.5);
     sherd__kernel_set set;
     side s = open_side();
 
+    shape.causal = true;
     sherd__kernels_choose(&set);
     for (int i = 0; i < 33 * 16; i++)
         input[2][i] = 3;
     s.kernels = set.f32;
-    run(&s, &shape);
+    run(&s, &shape, NULL);
     for (int i = 0; i < 33 * 16; i++)
         CHECK_NEAR(s.result[0][i], 3, 2e-6);
     close_side(&s);
@@ -222,26 +333,28 @@ static void equal_values_pass_unchanged(void)
 /* Outputs of the first queries have the same bits whatever later keys and values hold. */
 static void later_keys_do_not_matter(void)
 {
-    const sherd__attention_shape shape = {1, 1, 60, 60, 8, 8, 0.5, true, 0};
+    sherd__attending shape = problem(1, 1, 1, 60, 60, 8, 0.5);
     sherd__kernel_set set;
     side s = open_side();
     float before[20 * 8];
 
+    shape.causal = true;
     sherd__kernels_choose(&set);
     s.kernels = set.f32;
-    run(&s, &shape);
+    run(&s, &shape, NULL);
     memcpy(before, s.result[0], sizeof before);
     for (int i = 20 * 8; i < 60 * 8; i++)
         input[1][i] = input[2][i] = 50;
-    run(&s, &shape);
+    run(&s, &shape, NULL);
     CHECK_EQ(memcmp(before, s.result[0], sizeof before), 0);
     close_side(&s);
 }
 
 static const check_test tests[] = {
     {TEST(fast_is_plain_at_every_edge)}, {TEST(fast_is_plain_with_heads_and_batches)},
-    {TEST(fast_is_plain_of_pieces)},     {TEST(empty_tensors_may_be_null)},
-    {TEST(equal_values_pass_unchanged)}, {TEST(later_keys_do_not_matter)},
+    {TEST(fast_is_plain_of_pieces)},     {TEST(fast_is_plain_in_general)},
+    {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
+    {TEST(later_keys_do_not_matter)},
 };
 
 int main(int argc, char **argv)

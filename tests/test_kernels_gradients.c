@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/kernels.h"
+#include "kernels/ref.h"
 
 #include <math.h>
 
@@ -23,7 +23,7 @@ typedef struct problem {
     double extra[2][MOST];
     double space[MOST];
     int64_t rows, cols;
-    sherd__attention_shape shape;
+    sherd__attending shape;
     int32_t targets[16];
 } problem;
 
@@ -134,32 +134,33 @@ static void layer_norm_grad_is_the_slope(void)
 
 static double attention_loss(problem *p)
 {
-    const sherd__attention_shape *s = &p->shape;
+    const sherd__attending *s = &p->shape;
     p->k.attention(s, p->y, p->extra[0], p->x[0], p->x[1], p->x[2], p->space);
-    return weigh(p, s->batch * s->queries * s->stride);
+    return weigh(p, s->batch * s->queries * sherd__query_stride(s));
 }
 
 static void attention_grad_is_the_slope(void)
 {
-    static const sherd__attention_shape shapes[] = {
-        {2, 2, 5, 5, 3, 6, 0.5, true, 0},
-        {2, 2, 5, 5, 3, 6, 0.5, false, 0},
-        {1, 3, 4, 7, 2, 6, 0.7, false, 0},
-        {1, 1, 7, 4, 2, 2, 0.7, true, 0}, /* later queries see all keys */
-        {1, 1, 1, 1, 4, 4, 0.7, true, 0},
+    static const sherd__attending shapes[] = {
+        {2, 2, 1, 5, 5, 3, .scale = 0.5, .causal = true},
+        {2, 2, 1, 5, 5, 3, .scale = 0.5},
+        {1, 3, 1, 4, 7, 2, .scale = 0.7},
+        {1, 1, 1, 7, 4, 2, .scale = 0.7, .causal = true}, /* later queries see all keys */
+        {1, 1, 1, 1, 1, 4, .scale = 0.7, .causal = true},
+        {1, 2, 3, 3, 4, 2, .scale = 0.7}, /* shared heads */
     };
     problem *p = start();
 
     for (int i = 0; i < LEN(shapes); i++) {
-        const sherd__attention_shape *s = &shapes[i];
+        const sherd__attending *s = &shapes[i];
         p->shape = *s;
         CHECK(p->k.attention_workspace(s) <= MOST);
         attention_loss(p);
-        p->k.attention_grad(s, p->dx[0], p->dx[1], p->dx[2], p->w, p->x[0], p->x[1], p->x[2], p->y,
-                            p->extra[0], p->space);
-        compare(p, attention_loss, 0, s->batch * s->queries * s->stride);
-        compare(p, attention_loss, 1, s->batch * s->keys * s->stride);
-        compare(p, attention_loss, 2, s->batch * s->keys * s->stride);
+        p->k.attention_grad(s, p->dx[0], p->dx[1], p->dx[2], NULL, p->w, NULL, p->x[0], p->x[1],
+                            p->x[2], p->y, p->extra[0], p->space);
+        compare(p, attention_loss, 0, s->batch * s->queries * sherd__query_stride(s));
+        compare(p, attention_loss, 1, s->batch * s->keys * sherd__key_stride(s));
+        compare(p, attention_loss, 2, s->batch * s->keys * sherd__key_stride(s));
     }
     free(p);
 }

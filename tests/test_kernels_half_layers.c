@@ -3,6 +3,7 @@
  * the optimizer's state are f32 there. */
 #define CHECK_PURE
 #include "halves.h"
+#include "kernels/ref.h"
 
 static void compare_stats(float stats[2][ROOM], int64_t n, double tolerance)
 {
@@ -43,17 +44,18 @@ static void products_are_those_of_f32(void)
 
 static void attend(const sherd__kernels *k, int type)
 {
-    static const sherd__attention_shape shapes[] = {
-        {2, 3, 5, 5, 8, 24, 0.5, true, 0},
-        {1, 2, 7, 20, 16, 32, 0.25, false, 0},
-        {1, 1, 1, 1, 1, 1, 1, false, 0},
+    static const sherd__attending shapes[] = {
+        {2, 3, 1, 5, 5, 8, .scale = 0.5, .causal = true},
+        {1, 2, 1, 7, 20, 16, .scale = 0.25},
+        {2, 2, 3, 4, 9, 8, .scale = 0.5}, /* shared keys */
+        {1, 1, 1, 1, 1, 1, .scale = 1},
     };
 
     for (int s = 0; s < LEN(shapes); s++) {
-        const sherd__attention_shape *shape = &shapes[s];
-        int64_t n = shape->batch * shape->queries * shape->stride;
-        int64_t keys = shape->batch * shape->keys * shape->stride;
-        int64_t sums = shape->batch * shape->heads * shape->queries;
+        const sherd__attending *shape = &shapes[s];
+        int64_t n = shape->batch * shape->queries * sherd__query_stride(shape);
+        int64_t keys = shape->batch * shape->keys * sherd__key_stride(shape);
+        int64_t sums = shape->batch * shape->groups * shape->repeat * shape->queries;
         void *work = aligned_alloc(64, (size_t)(k->attention_workspace(shape) / 32 + 1) * 64);
         float *wide_work = malloc((size_t)(f32->attention_workspace(shape) + 1) * 4);
         start(k, -1, 1);
@@ -66,11 +68,11 @@ static void attend(const sherd__kernels *k, int type)
         uint16_t *out = a->in[1] + ROOM / 2;
         memcpy(out, a->out[0], (size_t)n * 2);
         k->widen(n, a->more[0], out);
-        k->attention_grad(shape, a->out[0], a->out[1], a->out[2], a->in[3], a->in[0], a->in[1],
-                          a->in[2], out, a->stats[1], work);
-        f32->attention_grad(shape, a->wide_out[0], a->wide_out[1], a->wide_out[2], a->wide_in[3],
-                            a->wide_in[0], a->wide_in[1], a->wide_in[2], a->more[0], a->stats[1],
-                            wide_work);
+        k->attention_grad(shape, a->out[0], a->out[1], a->out[2], NULL, a->in[3], NULL, a->in[0],
+                          a->in[1], a->in[2], out, a->stats[1], work);
+        f32->attention_grad(shape, a->wide_out[0], a->wide_out[1], a->wide_out[2], NULL,
+                            a->wide_in[3], NULL, a->wide_in[0], a->wide_in[1], a->wide_in[2],
+                            a->more[0], a->stats[1], wide_work);
         compare(k, type, 0, n, 1e-5, "dq");
         compare(k, type, 1, keys, 1e-5, "dk");
         compare(k, type, 2, keys, 1e-5, "dv");

@@ -18,14 +18,26 @@
 #include "sherd/dtype.h"
 #include "sherd/layout.h"
 
-typedef struct sherd__attention_shape {
-    int64_t batch, heads, queries, keys, width;
-    int64_t stride; /* from one position to the next of the same head, elements: heads * width */
+/*
+ * Attention of q [batch,queries,groups,repeat,width], where `repeat` heads share the keys and values of their group, k, v
+ * [batch,keys,groups,width]. Query i of a causal one sees keys 0..i; a key whose score is -inf is not seen; who sees none
+ * gets zeroes, and -inf as the logarithm. Queries and keys may be pieces: which positions are meant for causality, the mask
+ * and dropout is counted from the first ones of the whole.
+ */
+typedef struct sherd__attending {
+    int64_t batch, groups, repeat, queries, keys, width;
     double scale;
-    bool causal; /* query i sees keys 0..i + ahead */
-    int64_t
-        ahead; /* where queries and keys are pieces: by how much the first query is behind the first key */
-} sherd__attention_shape;
+    bool causal;
+    int64_t first_query, first_key, all_queries, all_keys;
+    const void *mask;       /* of the queries of the piece, and all keys; NULL = none */
+    sherd_dtype mask_dtype; /* bool: false = not seen; else elements that are added to scores */
+    int64_t mask_stride[5]; /* of [batch,groups,repeat,queries,keys]; 0 where it is stretched */
+    double
+        p; /* of dropout; element (b,h,i,j) of the whole tensor of scores decides by its global index: */
+    sherd__key key;
+    int64_t first[3]; /* batch item, group and repeat that are the first here */
+    int64_t all_heads, all_repeat;
+} sherd__attending;
 
 typedef struct sherd__adamw_step {
     double rate, beta1, beta2, eps, decay;
@@ -143,14 +155,21 @@ typedef struct sherd__kernels {
     void (*normal)(int64_t n, void *dst, double mean, double deviation, sherd__key key,
                    int64_t first);
 
-    /* out [batch,queries,heads,width] (as q); log_sum [batch,heads,queries]: log of the sum of exp(scores). */
-    void (*attention)(const sherd__attention_shape *shape, void *out, void *log_sum, const void *q,
+    /* out as q; log_sum [batch,groups,repeat,queries]: log of the sum of exp(scores). */
+    void (*attention)(const sherd__attending *s, void *out, void *log_sum, const void *q,
                       const void *k, const void *v, void *workspace);
-    void (*attention_grad)(const sherd__attention_shape *shape, void *dq, void *dk, void *dv,
-                           const void *dout, const void *q, const void *k, const void *v,
-                           const void *out, const void *log_sum, void *workspace);
+    /*
+     * `out` and log_sum are over all keys, though only a part of them may be here. dout, dlog_sum: NULL = zeroes. dmask, f64, as the
+     * mask lies, is added to; NULL = not wanted.
+     */
+    void (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
+                           const void *dout, const void *dlog_sum, const void *q, const void *k,
+                           const void *v, const void *out, const void *log_sum, void *workspace);
     /* Elements of workspace that attention and attention_grad need. */
-    int64_t (*attention_workspace)(const sherd__attention_shape *shape);
+    int64_t (*attention_workspace)(const sherd__attending *s);
+    /* f32 and f64: results over two sets of keys become that over both, in the place of the first. */
+    void (*attention_join)(const sherd__attending *s, void *out, void *log_sum, const void *more,
+                           const void *more_log_sum);
 
     /* Of logits[rows,cols], the classes first..first+cols: stats[3,rows] = max, sum of exp(l - max), logit of the target
      * (0 if it is not here). An empty range: -inf, 0, 0. */

@@ -3,44 +3,9 @@
 #include "layers.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "half.h"
 #include "ref.h"
-
-/* factor[n] of one row of probabilities: 1 / (1 - p) or 0, as dropout in kernels.h. */
-static void keep_some(const sherd__attending *s, double *factor, int64_t first)
-{
-    uint32_t threshold = sherd__keep_threshold(s->p), block[4];
-
-    for (int64_t j = 0; j < s->keys; j++) {
-        if (j == 0 || (first + j) % 4 == 0)
-            sherd__philox(block, s->key, (uint64_t)(first + j) / 4);
-        factor[j] = block[(first + j) % 4] >> 8 >= threshold ? 1 / (1 - s->p) : 0;
-    }
-}
-
-/* Where a query is: in q and out, in log_sum, in the mask, and in the whole tensor of scores. */
-typedef struct query {
-    int64_t at, row, mask, scores;
-    int64_t ahead; /* the last key that a causal one sees, counted from the first one here */
-} query;
-
-static query query_of(const sherd__attending *s, int64_t b, int64_t g, int64_t r, int64_t i)
-{
-    const int64_t *stride = s->mask_stride;
-    int64_t head = (s->first[1] + g) * s->all_repeat + s->first[2] + r;
-
-    return (query){.at = (((b * s->queries + i) * s->groups + g) * s->repeat + r) * s->width,
-                   .row = ((b * s->groups + g) * s->repeat + r) * s->queries + i,
-                   .mask = b * stride[0] + g * stride[1] + r * stride[2] + i * stride[3] +
-                           s->first_key * stride[4],
-                   .scores = (((s->first[0] + b) * s->all_heads + head) * s->all_queries +
-                              s->first_query + i) *
-                                 s->all_keys +
-                             s->first_key,
-                   .ahead = s->first_query - s->first_key + i};
-}
 
 #define NAME(x)  x##_f32
 #define ELEMENT  float

@@ -39,35 +39,6 @@ typedef struct sherd__rotation {
 void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
                   double base, bool inverse);
 
-/*
- * Attention of q [batch,queries,groups,repeat,width], where `repeat` heads share the keys and values of their group, k, v
- * [batch,keys,groups,width]. Query i of a causal one sees keys 0..i; a key whose score is -inf is not seen; who sees none
- * gets zeroes, and -inf as the logarithm. Queries and keys may be pieces: which positions are meant for causality, the mask
- * and dropout is counted from the first ones of the whole. A mask has the queries of the piece, and all keys.
- */
-typedef struct sherd__attending {
-    int64_t batch, groups, repeat, queries, keys, width;
-    double scale;
-    bool causal;
-    int64_t first_query, first_key, all_queries, all_keys;
-    const void *mask; /* NULL; or bool, false = not seen; or elements that are added to scores */
-    bool is_bool;
-    int64_t mask_stride[5]; /* of [batch,groups,repeat,queries,keys]; 0 where it is stretched */
-    double
-        p; /* of dropout; element (b,h,i,j) of the whole tensor of scores decides by its global index: */
-    sherd__key key;
-    int64_t first[3]; /* batch item, group and repeat that are the first here */
-    int64_t all_heads, all_repeat;
-    /* For attend_grad over a part of the keys: the result over all of them, with the logarithms of all; else NULL. */
-    const void *result;
-} sherd__attending;
-
-/* Elements of workspace, f64. */
-static inline int64_t sherd__attend_workspace(const sherd__attending *s)
-{
-    return 3 * s->keys + s->width + 2 * s->keys * s->width;
-}
-
 typedef struct sherd__layer_kernels {
     /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */
     void (*entropy)(const sherd__entropy *e, void *stats, const void *logits);
@@ -83,16 +54,6 @@ typedef struct sherd__layer_kernels {
     /* Of probabilities: keep weight (log_sum - l) scale[row] */
     void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,
                                 const void *log_sum, const double *scale);
-    /* out as q; log_sum [batch,groups,repeat,queries] */
-    void (*attend)(const sherd__attending *s, void *out, void *log_sum, const void *q,
-                   const void *k, const void *v, double *workspace);
-    /* dout and dlog_sum: NULL = zeroes. dmask, as the mask lies, is added to; NULL = not wanted. */
-    void (*attend_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
-                        const void *dout, const void *dlog_sum, const void *q, const void *k,
-                        const void *v, const void *log_sum, double *workspace);
-    /* Results over two sets of keys become that over both, in the place of the first. */
-    void (*attend_join)(const sherd__attending *s, void *out, void *log_sum, const void *more,
-                        const void *more_log_sum);
     void (*rotate)(const sherd__rotation *r, void *dst, const void *src);
 } sherd__layer_kernels;
 

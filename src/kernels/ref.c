@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "half.h"
+
 /* Word i of the stream of a key. */
 static uint32_t random_word(sherd__key key, int64_t i)
 {
@@ -44,11 +46,65 @@ static double normal(sherd__key key, int64_t i, double mean, double deviation)
     return pair[i % 2];
 }
 
+/* What is added to a score. */
+static double mask_at(const sherd__attending *s, int64_t i)
+{
+    switch (s->mask_dtype) {
+    case SHERD_BOOL:
+        return ((const unsigned char *)s->mask)[i] ? 0 : -INFINITY;
+    case SHERD_F64:
+        return ((const double *)s->mask)[i];
+    case SHERD_BF16:
+        return (double)sherd__from_bf16(((const uint16_t *)s->mask)[i]);
+    case SHERD_F16:
+        return (double)sherd__from_f16(((const uint16_t *)s->mask)[i]);
+    default:
+        return (double)((const float *)s->mask)[i];
+    }
+}
+
+/* factor[keys] of one row of probabilities: 1 / (1 - p) or 0, as dropout in kernels.h. */
+static void keep_some(const sherd__attending *s, double *factor, int64_t first)
+{
+    uint32_t threshold = sherd__keep_threshold(s->p), block[4];
+
+    for (int64_t j = 0; j < s->keys; j++) {
+        if (j == 0 || (first + j) % 4 == 0)
+            sherd__philox(block, s->key, (uint64_t)(first + j) / 4);
+        factor[j] = block[(first + j) % 4] >> 8 >= threshold ? 1 / (1 - s->p) : 0;
+    }
+}
+
+/* Scores become probabilities; returns the logarithm of their sum. */
+static double softmax(int64_t n, double *score)
+{
+    double most = -INFINITY, total = 0;
+
+    for (int64_t j = 0; j < n; j++)
+        most = score[j] <= most ? most : score[j]; /* a NaN stays */
+    if (most == -INFINITY) {
+        memset(score, 0, (size_t)n * sizeof *score);
+        return most;
+    }
+    for (int64_t j = 0; j < n; j++)
+        total += score[j] = exp(score[j] - most);
+    for (int64_t j = 0; j < n; j++)
+        score[j] /= total;
+    return most + log(total);
+}
+
+static double *next_double(void *p)
+{
+    uintptr_t at = (uintptr_t)p, size = sizeof(double);
+    return (double *)((char *)p + (size - at % size) % size);
+}
+
 #define REAL    float
 #define NAME(x) x##_f32
 #define TABLE   sherd__ref_f32
 #include "ref_body.inc"
 #include "ref_matrix.inc"
+#include "ref_attention.inc"
 #include "ref_table.inc"
 
 #define REAL    double
@@ -56,4 +112,5 @@ static double normal(sherd__key key, int64_t i, double mean, double deviation)
 #define TABLE   sherd__ref_f64
 #include "ref_body.inc"
 #include "ref_matrix.inc"
+#include "ref_attention.inc"
 #include "ref_table.inc"

@@ -86,19 +86,49 @@ static inline uint32_t sherd__keep_threshold(double p)
 void sherd__normal_pair(double out[2], const uint32_t word[2], double mean, double deviation);
 
 /* Keys that query i sees. */
-static inline int64_t sherd__visible(const sherd__attention_shape *s, int64_t i)
+static inline int64_t sherd__visible(const sherd__attending *s, int64_t i)
 {
-    int64_t end = i + 1 + s->ahead;
+    int64_t end = i + 1 + s->first_query - s->first_key;
 
     return !s->causal || end > s->keys ? s->keys : end < 0 ? 0 : end;
 }
 
-/* Where head h of batch item b begins in a tensor of so many positions; 0 if it has none, so that
- * it may be NULL. */
-static inline int64_t sherd__head(const sherd__attention_shape *s, int64_t positions, int64_t b,
-                                  int64_t h)
+/* From one query or key of a head to the next, elements. */
+static inline int64_t sherd__query_stride(const sherd__attending *s)
 {
-    return positions ? b * positions * s->stride + h * s->width : 0;
+    return s->groups * s->repeat * s->width;
+}
+
+static inline int64_t sherd__key_stride(const sherd__attending *s)
+{
+    return s->groups * s->width;
+}
+
+/* Where keys of a group begin; 0 if there are none, so that they may be NULL. */
+static inline int64_t sherd__keys_at(const sherd__attending *s, int64_t b, int64_t g)
+{
+    return s->keys ? (b * s->keys * s->groups + g) * s->width : 0;
+}
+
+/* Where a query is: in q and out, in log_sum, in the mask, and in the whole tensor of scores. The last two: with its first
+ * key. */
+typedef struct sherd__query {
+    int64_t at, row, mask, score;
+} sherd__query;
+
+static inline sherd__query sherd__query_of(const sherd__attending *s, int64_t b, int64_t g,
+                                           int64_t r, int64_t i)
+{
+    const int64_t *stride = s->mask_stride;
+    int64_t head = (s->first[1] + g) * s->all_repeat + s->first[2] + r;
+    int64_t heads = (s->first[0] + b) * s->all_heads + head;
+
+    return (sherd__query){.at = (((b * s->queries + i) * s->groups + g) * s->repeat + r) * s->width,
+                          .row = ((b * s->groups + g) * s->repeat + r) * s->queries + i,
+                          .mask = b * stride[0] + g * stride[1] + r * stride[2] + i * stride[3] +
+                                  s->first_key * stride[4],
+                          .score = (heads * s->all_queries + s->first_query + i) * s->all_keys +
+                                   s->first_key};
 }
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * Attention in general. Heads are two dims here, groups and the heads of a group, which share keys and values: a view that
  * leaves sharded heads on groups where cuts allow, or on the heads of the only group; then keys and values are whole there, and
- * their gradients pending. The mask broadcasts, and has dims that are never sharded where it does. One plain kernel computes
- * scores again in backward.
+ * their gradients pending. The mask broadcasts, and has dims that are never sharded where it does.
+ * Backward computes scores again.
  */
 #include "attend.h"
 
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/layers.h"
 #include "sherd/ops_layers.h"
 
 enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
@@ -39,7 +38,7 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
                           .all_queries = queries->shape[POSITIONS],
                           .all_keys = call->in[q + K]->shape[POSITIONS],
                           .mask = mask ? call->from[q + MASK] : NULL,
-                          .is_bool = mask && mask->dtype == SHERD_BOOL,
+                          .mask_dtype = mask ? mask->dtype : SHERD_DTYPE_NONE,
                           .p = attributes->p,
                           .key = attributes->key,
                           .first = {box.offset[BATCH], box.offset[GROUPS], box.offset[REPEAT]},
@@ -54,10 +53,12 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
     return s;
 }
 
-static double *workspace_of(sherd_call *call, const sherd__attending *s)
+void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem)
 {
-    return sherd_call_scratch(call,
-                              (int64_t)sizeof(double) * sherd__max(sherd__attend_workspace(s), 1));
+    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(call->world), dtype);
+    int64_t elements = kernels->attention_workspace(problem);
+
+    return sherd_call_scratch(call, sherd__max(elements, 1) * (int64_t)sherd_dtype_bytes(dtype));
 }
 
 /* "b1rst": the letters of the mask's dims, '1' where it is stretched. */
@@ -71,7 +72,7 @@ static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_LOG_SUM, G_OPERANDS };
+enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS };
 
 void sherd__attend_give_mask(sherd_call *call, const double *sum)
 {
@@ -86,36 +87,30 @@ static bool attend_grad(sherd_call *call)
     const attend_attributes *attributes = call->attributes;
     sherd__attending s = sherd__attend_problem(call, G_Q);
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
-    double *workspace = workspace_of(call, &s), *dmask = sherd_call_scratch(call, bytes);
+    void *workspace = sherd__attend_workspace(call, call->in[G_Q]->dtype, &s);
+    double *dmask = sherd_call_scratch(call, bytes);
 
     if (!workspace || !dmask)
         return false;
     memset(dmask, 0, (size_t)bytes);
-    sherd__layer_kernels_of(call->in[G_Q]->dtype)
-        ->attend_grad(&s, call->to[Q], call->to[K], call->to[V],
-                      attributes->wants_mask ? dmask : NULL, call->from[G_DOUT],
-                      call->from[G_DLOG_SUM], call->from[G_Q], call->from[G_K], call->from[G_V],
-                      call->from[G_LOG_SUM], workspace);
+    sherd__kernels_in(call)->attention_grad(
+        &s, call->to[Q], call->to[K], call->to[V], attributes->wants_mask ? dmask : NULL,
+        call->from[G_DOUT], call->from[G_DLOG_SUM], call->from[G_Q], call->from[G_K],
+        call->from[G_V], call->from[G_OUT], call->from[G_LOG_SUM], workspace);
     sherd__attend_give_mask(call, dmask);
     return true;
 }
 
-/* A mask whose gradient nobody wants has one of one element, which is 0. */
-const char *sherd__attend_describe_grad(sherd_call *call, int mask, const char *rest)
+const char *sherd__attend_describe_grad(sherd_call *call)
 {
     const attend_attributes *attributes = call->attributes;
     char label[MASK_DIMS + 1];
 
-    label_mask(call->in[mask], label);
+    label_mask(call->in[G_MASK], label);
     snprintf(call->rule, sizeof call->rule,
-             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,%sbgrs->bsgrw,btgw,btgw,%s", label, rest,
+             "bsgrw,bgrs,bsgrw,btgw,btgw,%s,bsgrw,bgrs->bsgrw,btgw,btgw,%s", label,
              attributes->wants_mask ? label : "1");
     return NULL;
-}
-
-static const char *describe_grad(sherd_call *call)
-{
-    return sherd__attend_describe_grad(call, G_MASK, "");
 }
 
 static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
@@ -125,12 +120,13 @@ static const sherd_op attend_grad_op = {.name = "sherd_attention_general backwar
                                                     {"k", 0},
                                                     {"v", 0},
                                                     {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
+                                                    {"out", 0},
                                                     {"log_sum", SHERD_OP_ANY}},
                                         .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
                                         .field = SHERD__ATTEND_FIELDS,
                                         .attributes = sizeof(attend_attributes),
                                         .whole = "stw",
-                                        .describe = describe_grad,
+                                        .describe = sherd__attend_describe_grad,
                                         .forward = attend_grad};
 
 void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *in,
@@ -154,6 +150,7 @@ static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
                                     sherd_node_operand(node, K),
                                     sherd_node_operand(node, V),
                                     sherd_node_operand(node, MASK),
+                                    sherd_node_result(node, OUT),
                                     sherd_node_result(node, LOG_SUM)};
 
     sherd__attend_gradients(node, &attend_grad_op, in, G_OPERANDS, grad_in);
@@ -180,6 +177,7 @@ void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
                                     sherd_node_operand(node, K),
                                     sherd_node_operand(node, V),
                                     NULL,
+                                    in_groups(sherd_node_result(node, OUT)),
                                     in_groups(sherd_node_result(node, LOG_SUM))};
     sherd_tensor *grad[OPERANDS];
     const int64_t *shape;
@@ -219,18 +217,17 @@ const char *sherd__attend_describe(sherd_call *call)
 static bool attend(sherd_call *call)
 {
     sherd__attending s = sherd__attend_problem(call, Q);
-    double *workspace = workspace_of(call, &s);
+    void *workspace = sherd__attend_workspace(call, call->in[Q]->dtype, &s);
 
     if (workspace)
-        sherd__layer_kernels_of(call->in[Q]->dtype)
-            ->attend(&s, call->to[OUT], call->to[LOG_SUM], call->from[Q], call->from[K],
-                     call->from[V], workspace);
+        sherd__kernels_in(call)->attention(&s, call->to[OUT], call->to[LOG_SUM], call->from[Q],
+                                           call->from[K], call->from[V], workspace);
     return workspace != NULL;
 }
 
 #define ATTEND_NEEDS                                                            \
     (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
-     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(LOG_SUM))
+     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
 
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",

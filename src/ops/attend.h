@@ -3,7 +3,7 @@
 #ifndef SHERD__ATTEND_H
 #define SHERD__ATTEND_H
 
-#include "kernels/layers.h"
+#include "kernels/kernels.h"
 #include "operator.h"
 
 /* Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth. */
@@ -39,15 +39,19 @@ typedef struct sherd__attend_attributes {
 /* The problem of this rank, all of whose keys are there; operands from `q` on are q, k, v and the mask. */
 sherd__attending sherd__attend_problem(const sherd_call *call, int q);
 
+/* Scratch for the kernels of a dtype. NULL: failed. */
+void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem);
+
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);
-/* And that of backward; rest: "bsgrw,", or nothing, the labels of operands behind the mask. */
-const char *sherd__attend_describe_grad(sherd_call *call, int mask, const char *rest);
+/* Of backward, whose operands are dout, dlog_sum, q, k, v, mask, out and log_sum. A mask whose gradient nobody wants has one of
+ * one element, which is 0. */
+const char *sherd__attend_describe_grad(sherd_call *call);
 
 /* The gradient of the mask in f64 into result `mask`. */
 void sherd__attend_give_mask(sherd_call *call, const double *sum);
 
-/* Whether these options, or fewer heads of k and v, need more than the fast kernel does. */
+/* Whether these options, or fewer heads of k and v, need the general operator. */
 bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                               const sherd_attention_options *options);
 
@@ -58,7 +62,7 @@ double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options 
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                    const sherd_attention_options *options, bool summed);
 
-/* The same of q in groups of one head, on 5 dims, where the fast kernel does. */
+/* The same of q in groups of one head, on 5 dims, by the operator that needs no groups. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 
 /* The backward of an operator whose operands are q, k, v, and whose results are these two. */

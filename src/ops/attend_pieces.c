@@ -6,7 +6,7 @@
  * from, and is added there, visit by visit. What it saves is its own pieces.
  *
  * In a ring a visit is begun before the one before it is computed with. Sums of 16 bits are f32 until the end, on their way
- * too. Equal causal pieces are as fast as attention of whole sequences; masks, dropout and shared heads take the plain kernel.
+ * too.
  */
 #include "attend_turn.h"
 
@@ -25,21 +25,16 @@ enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS }
 
 static bool attend_piece(sherd__turn *r, const sherd__piece *p)
 {
-    sherd__attention_shape shape = sherd__turn_shape(r, p->first, p->keys);
     void *out = r->started ? r->more : r->out;
     void *log_sum = r->started ? r->more_log_sum : r->log_sum;
-    const sherd__layer_kernels *plain = sherd__layer_kernels_of(r->dtype);
 
     if (!sherd__turn_meets(r, p))
         return true;
     r->s.first_key = p->first;
     r->s.keys = p->keys;
-    if (r->fast)
-        r->kernels->attention(&shape, out, log_sum, r->queries, p->k, p->v, r->workspace);
-    else
-        plain->attend(&r->s, out, log_sum, r->queries, p->k, p->v, r->workspace);
+    r->kernels->attention(&r->s, out, log_sum, r->queries, p->k, p->v, r->workspace);
     if (r->started)
-        plain->attend_join(&r->s, r->out, r->log_sum, out, log_sum);
+        r->kernels->attention_join(&r->s, r->out, r->log_sum, out, log_sum);
     r->started = true;
     return true;
 }
@@ -49,7 +44,7 @@ static bool attend(sherd_call *call)
     const sherd_tensor *sums = call->out[LOG_SUM];
     sherd__turn r;
 
-    if (!sherd__turn_prepare(&r, call, Q, false))
+    if (!sherd__turn_prepare(&r, call, Q))
         return false;
     r.out = sherd__turn_sums(&r, OUT);
     r.log_sum = call->to[LOG_SUM];
@@ -123,19 +118,14 @@ static bool unpack(sherd__turn *r)
 
 static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2])
 {
-    sherd__attention_shape shape = sherd__turn_shape(r, p->first, p->keys);
     const sherd_call *call = r->call;
     void *dq = r->started ? r->more : r->dq;
 
     r->s.first_key = p->first;
     r->s.keys = p->keys;
-    if (r->fast)
-        r->kernels->attention_grad(&shape, dq, data[0], data[1], r->dout, r->queries, p->k, p->v,
-                                   r->s.result, call->from[G_LOG_SUM], r->workspace);
-    else
-        sherd__layer_kernels_of(r->dtype)->attend_grad(
-            &r->s, dq, data[0], data[1], r->dmask, r->dout, call->from[G_DLOG_SUM], r->queries,
-            p->k, p->v, call->from[G_LOG_SUM], r->workspace);
+    r->kernels->attention_grad(&r->s, dq, data[0], data[1], r->dmask, r->dout,
+                               call->from[G_DLOG_SUM], r->queries, p->k, p->v, r->result,
+                               call->from[G_LOG_SUM], r->workspace);
     if (r->started)
         add(r, call->in[G_Q]->count, r->dq, dq);
     r->started = true;
@@ -166,14 +156,14 @@ static bool attend_back(sherd_call *call)
     int64_t mask_bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
     sherd__turn r;
 
-    if (!sherd__turn_prepare(&r, call, G_Q, call->in[G_DLOG_SUM] || !call->in[G_DOUT]))
+    if (!sherd__turn_prepare(&r, call, G_Q))
         return false;
     double *dmask = sherd_call_scratch(call, mask_bytes);
     r.dq = sherd__turn_sums(&r, Q);
     r.dk = sherd__turn_sums(&r, K);
     r.dv = sherd__turn_sums(&r, V);
     if (!dmask || !r.dq || !r.dk || !r.dv || !sherd__turn_take(&r, &r.dout, G_DOUT) ||
-        !sherd__turn_take(&r, &r.s.result, G_OUT))
+        !sherd__turn_take(&r, &r.result, G_OUT))
         return false;
     memset(dmask, 0, (size_t)mask_bytes);
     r.dmask = a->wants_mask ? dmask : NULL;
@@ -256,11 +246,6 @@ static sherd_status ways_backward(const sherd_call *call, sherd_ways *ways)
 
 /* ---- the operators ---------------------------------------------------------------------------- */
 
-static const char *describe_grad(sherd_call *call)
-{
-    return sherd__attend_describe_grad(call, G_MASK, "bsgrw,");
-}
-
 static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward",
                                         .operand = {{"dout", SHERD_OP_OPTIONAL},
                                                     {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
@@ -273,7 +258,7 @@ static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward
                                         .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
                                         .field = SHERD__ATTEND_FIELDS,
                                         .attributes = sizeof(sherd__attend_attributes),
-                                        .describe = describe_grad,
+                                        .describe = sherd__attend_describe_grad,
                                         .ways = ways_backward,
                                         .forward = attend_back};
 

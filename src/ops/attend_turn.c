@@ -9,7 +9,7 @@
 
 #include "base/num.h"
 
-enum { K = SHERD__K, MASK = SHERD__MASK, BATCH = SHERD__BATCH, POSITIONS = SHERD__POSITIONS };
+enum { K = SHERD__K, BATCH = SHERD__BATCH, POSITIONS = SHERD__POSITIONS };
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ bool sherd__turn_take(sherd__turn *r, const void **out, int i)
     const sherd_tensor *t = r->call->in[i];
 
     *out = t ? r->call->from[i] : NULL;
-    if (!*out || t->dtype == r->dtype || t->dtype == SHERD_BOOL)
+    if (!*out || t->dtype == r->dtype)
         return true;
     void *wide = sherd_call_scratch(r->call, sherd__turn_bytes(r, t->count));
     if (wide)
@@ -78,33 +78,8 @@ static int64_t keys_at(const sherd__turn *r, int visit, int64_t *first)
     return r->mine >= 0 ? end - *first : 0;
 }
 
-sherd__attention_shape sherd__turn_shape(const sherd__turn *r, int64_t first, int64_t keys)
-{
-    const sherd__attending *s = &r->s;
-
-    return (sherd__attention_shape){.batch = s->batch,
-                                    .heads = s->groups,
-                                    .queries = s->queries,
-                                    .keys = keys,
-                                    .width = s->width,
-                                    .stride = s->groups * s->width,
-                                    .scale = s->scale,
-                                    .causal = s->causal,
-                                    .ahead = s->first_query - first};
-}
-
-static int64_t workspace_bytes(const sherd__turn *r)
-{
-    sherd__attention_shape shape = sherd__turn_shape(r, 0, r->most);
-    sherd__attending s = r->s;
-
-    s.keys = r->most;
-    return r->fast ? sherd__turn_bytes(r, r->kernels->attention_workspace(&shape))
-                   : (int64_t)sizeof(double) * sherd__max(sherd__attend_workspace(&s), 1);
-}
-
-/* Operands from q on; `plain`: more than the fast kernel does is asked for. False: failed. */
-bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain)
+/* Operands from q on. False: failed. */
+bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
 {
     const sherd__attend_attributes *a = call->attributes;
     const sherd_tensor *queries = call->in[q], *keys = call->in[q + K];
@@ -116,7 +91,6 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain)
     r->kernels = sherd__kernels_of(sherd__world_kernels(call->world), r->dtype);
     r->plan = sherd__round_of(queries->layout, keys->layout, a->causal, a->ring);
     r->s = sherd__attend_problem(call, q);
-    r->fast = !plain && r->s.repeat == 1 && !r->s.mask && a->p == 0;
     if (sherd__coordinate(queries, coordinate))
         r->mine = sherd__dim_shard(spec->mesh, &spec->dim[POSITIONS], coordinate);
     r->most = a->ring ? keys->local[POSITIONS] : 0;
@@ -127,10 +101,10 @@ bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain)
         if (!(r->wide[i] =
                   sherd_call_scratch(call, sherd__turn_bytes(r, rows * r->most * r->s.width))))
             return false;
-    r->workspace = sherd_call_scratch(call, workspace_bytes(r));
+    r->s.keys = r->most;
+    r->workspace = sherd__attend_workspace(call, r->dtype, &r->s);
     r->more = sherd_call_scratch(call, sherd__turn_bytes(r, queries->count));
-    return r->workspace && r->more && sherd__turn_take(r, &r->queries, q) &&
-           sherd__turn_take(r, &r->s.mask, q + MASK);
+    return r->workspace && r->more && sherd__turn_take(r, &r->queries, q);
 }
 
 /* Begin a visit. False: failed. */

@@ -24,7 +24,6 @@ typedef struct sherd__turn {
     int q;             /* the operand; k, v and the mask follow */
     sherd_dtype dtype; /* that is computed with */
     const sherd__kernels *kernels;
-    bool fast;
     sherd__round plan;
     int64_t mine; /* shard; -1: this rank is not in the mesh */
     int64_t most; /* keys that it computes with at once */
@@ -36,7 +35,7 @@ typedef struct sherd__turn {
     /* forward */
     void *out, *log_sum, *more, *more_log_sum;
     /* backward; `more` is for the queries' gradient */
-    const void *dout;
+    const void *dout, *result; /* the second is over all keys */
     void *dq, *dk, *dv;
     double *dmask;
     sherd__parcel back; /* begun */
@@ -51,8 +50,8 @@ void *sherd__turn_sums(sherd__turn *r, int j);
 /* And its elements, at the end. */
 void sherd__turn_give(const sherd__turn *r, int j, const void *sums);
 
-/* Operands from q on; `plain`: more than the fast kernel does is asked for. False: failed. */
-bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q, bool plain);
+/* Operands from q on. False: failed. */
+bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q);
 /* Meet all pieces. False: failed. */
 bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p));
 
@@ -60,8 +59,6 @@ bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__pi
 const sherd_tensor *sherd__turn_keys(const sherd__turn *r);
 /* Whether anything comes of a piece here. */
 bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p);
-/* For the fast kernel: keys from `first` on. */
-sherd__attention_shape sherd__turn_shape(const sherd__turn *r, int64_t first, int64_t keys);
 
 /* Let go of what was on its way. */
 void sherd__parcel_drop(sherd__parcel *p);

@@ -18,30 +18,24 @@ typedef struct attention_attributes {
     bool causal;
 } attention_attributes;
 
-/* Of contiguous local pieces. */
-static sherd__attention_shape shape_of(const sherd_call *call, int q, int k)
+/* Of contiguous local pieces: each head is a group. */
+static sherd__attending problem_of(const sherd_call *call, int q, int k)
 {
     const attention_attributes *attributes = call->attributes;
     const int64_t *size = call->in[q]->local;
 
-    return (sherd__attention_shape){.batch = size[0],
-                                    .heads = size[2],
-                                    .queries = size[1],
-                                    .keys = call->in[k]->local[1],
-                                    .width = size[3],
-                                    .stride = size[2] * size[3],
-                                    .scale = attributes->scale,
-                                    .causal = attributes->causal};
-}
-
-/* Scratch for one kernel call, NULL where none is needed; false for lack of memory. */
-static bool take_workspace(void **out, sherd_call *call, const sherd__attention_shape *shape)
-{
-    int64_t bytes = sherd__kernels_in(call)->attention_workspace(shape) *
-                    (int64_t)sherd_dtype_bytes(call->out[0]->dtype);
-
-    *out = bytes ? sherd_call_scratch(call, bytes) : NULL;
-    return !bytes || *out;
+    return (sherd__attending){.batch = size[0],
+                              .groups = size[2],
+                              .repeat = 1,
+                              .queries = size[1],
+                              .keys = call->in[k]->local[1],
+                              .width = size[3],
+                              .scale = attributes->scale,
+                              .causal = attributes->causal,
+                              .all_queries = size[1],
+                              .all_keys = call->in[k]->local[1],
+                              .all_heads = size[2],
+                              .all_repeat = 1};
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -50,15 +44,15 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 
 static bool attend_back(sherd_call *call)
 {
-    sherd__attention_shape shape = shape_of(call, G_Q, G_K);
-    void *workspace;
+    sherd__attending problem = problem_of(call, G_Q, G_K);
+    void *workspace = sherd__attend_workspace(call, call->in[G_Q]->dtype, &problem);
 
-    if (!take_workspace(&workspace, call, &shape))
-        return false;
-    sherd__kernels_in(call)->attention_grad(
-        &shape, call->to[Q], call->to[K], call->to[V], call->from[G_DOUT], call->from[G_Q],
-        call->from[G_K], call->from[G_V], call->from[G_OUT], call->from[G_LOG_SUM], workspace);
-    return true;
+    if (workspace)
+        sherd__kernels_in(call)->attention_grad(&problem, call->to[Q], call->to[K], call->to[V],
+                                                NULL, call->from[G_DOUT], NULL, call->from[G_Q],
+                                                call->from[G_K], call->from[G_V], call->from[G_OUT],
+                                                call->from[G_LOG_SUM], workspace);
+    return workspace != NULL;
 }
 
 static const sherd_op attention_grad_op = {
@@ -104,14 +98,13 @@ static const char *describe(sherd_call *call)
 
 static bool attend(sherd_call *call)
 {
-    sherd__attention_shape shape = shape_of(call, Q, K);
-    void *workspace;
+    sherd__attending problem = problem_of(call, Q, K);
+    void *workspace = sherd__attend_workspace(call, call->in[Q]->dtype, &problem);
 
-    if (!take_workspace(&workspace, call, &shape))
-        return false;
-    sherd__kernels_in(call)->attention(&shape, call->to[OUT], call->to[LOG_SUM], call->from[Q],
-                                       call->from[K], call->from[V], workspace);
-    return true;
+    if (workspace)
+        sherd__kernels_in(call)->attention(&problem, call->to[OUT], call->to[LOG_SUM],
+                                           call->from[Q], call->from[K], call->from[V], workspace);
+    return workspace != NULL;
 }
 
 #define ATTENTION_NEEDS                                                         \
@@ -133,7 +126,7 @@ const sherd_op sherd__attention_op = {
     .backward = attention_back,
     .needs = {ATTENTION_NEEDS, ATTENTION_NEEDS, ATTENTION_NEEDS}};
 
-/* The gradient of the logarithms is the general kernel's. */
+/* The gradient of the logarithms is the general operator's. */
 static void sums_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const attention_attributes *attributes = sherd_node_attributes(node);
@@ -183,7 +176,7 @@ bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double sc
     return good;
 }
 
-/* What the fast kernel alone does, on sequences that are whole. */
+/* Without more options, on sequences that are whole. */
 static bool is_simple(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v,
                       const sherd_attention_options *options)
 {
