@@ -351,7 +351,7 @@ static void the_cheapest_way_is_taken(sherd_world *world)
         int64_t each, heads, width;
         int64_t calls[5]; /* on so many ranks */
     } row[] = {
-        {4, 3, 2, {0, 0, 1, 1, 1}}, {64, 12, 16, {0, 0, 2, 4, 4}}, {512, 65, 16, {0, 0, 2, 4, 6}}};
+        {4, 3, 2, {0, 0, 1, 1, 1}}, {64, 12, 16, {0, 0, 1, 4, 4}}, {512, 65, 16, {0, 0, 2, 4, 6}}};
     const int64_t p = sherd_world_ranks(world);
     scene s = {world, line(world), .dtype = SHERD_F32};
 

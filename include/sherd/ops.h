@@ -138,7 +138,8 @@ SHERD_API sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator
 
 /* How attention over a sharded sequence goes about it; where no sequence is sharded it does not matter. */
 typedef enum sherd_attention_way {
-    SHERD_ATTENTION_CHEAPEST = 0, /* of these, by the price of their calls */
+    SHERD_ATTENTION_CHEAPEST =
+        0, /* of these, by the price of their calls and the work of the busiest rank */
     /* each rank keeps its queries, and meets the keys and values of the others half a piece at a time */
     SHERD_ATTENTION_RING,
     SHERD_ATTENTION_GATHER, /* each rank keeps its queries, and gets all keys and values that they see by one call */
@@ -170,8 +171,8 @@ typedef struct sherd_attention_options {
  *             a ring has at most 2(p-1) calls forward and twice as many back, one is begun while another is computed with; to
  *             gather takes one call, and two back; heads four, and as many back
  * @shapes     options: NULL = all zero; causal needs s = t, and goes together with a mask
- * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept. With a mask, dropout or shared
- *             heads all sums are f64, by a plain kernel: about twenty times slower in f32. Pieces are joined by their logarithms
+ * @numerics   the softmax is computed again in backward; only its logarithm of sums is kept. The gradient of a
+ *             mask is by a plain kernel with f64 sums: about twenty times slower in f32. Pieces are joined by their logarithms
  *             of sums, in an order that depends on layouts only; of 16 bits they stay f32 until the end
  * @owns       scope
  * @errors     see above; EINVAL a mask that does not broadcast, a dropout outside of [0, 1) or without a generator, a way that

@@ -244,6 +244,55 @@ static sherd_status add_visit(int64_t *time, const sherd__round *round, int visi
     return status;
 }
 
+/* What a core takes for four flops of a product, and for a byte that it copies: only their size matters, to compare ways. */
+enum { WORK_PICOSECONDS = 60, BYTE_PICOSECONDS = 100 };
+
+/* Pairs of a query and a key that it sees, of queries [lo, hi). */
+static double pairs_of(const sherd__lying *lying, bool causal, int64_t lo, int64_t hi)
+{
+    double all = (double)(hi - lo) * (double)lying->k->spec.shape[POSITIONS];
+
+    return causal ? 0.5 * ((double)hi * (double)(hi + 1) - (double)lo * (double)(lo + 1)) : all;
+}
+
+/* Heads of all batch items that the busiest rank has. */
+static double heads_of(const sherd_layout *q)
+{
+    static const int dims[] = {BATCH, GROUPS, REPEAT};
+    const sherd__layout_spec *spec = &q->spec;
+    double n = 1;
+
+    for (int i = 0; i < 3; i++)
+        n *= (double)sherd__dim_longest(spec->mesh, &spec->dim[dims[i]], spec->shape[dims[i]]);
+    return n;
+}
+
+/* Products of forward; of so many pairs for each head. */
+static void add_work(int64_t *time, const sherd_layout *q, double pairs)
+{
+    double work = heads_of(q) * pairs * (double)q->spec.shape[WIDTH] * WORK_PICOSECONDS;
+
+    *time += (int64_t)(work < (double)(INT64_MAX / 16) ? work : (double)(INT64_MAX / 16));
+}
+
+/* The rank whose queries see the most pairs; in a ring, it also joins what it has with what each visit gives. */
+static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__round *round)
+{
+    double most = 0, rows = 0;
+
+    for (int64_t i = 0; i < round->shards; i++) {
+        int64_t lo = cut_of(lying->q, i), hi = cut_of(lying->q, i + 1);
+        double pairs = pairs_of(lying, round->causal, lo, hi);
+        most = pairs > most ? pairs : most;
+        rows = (double)(hi - lo) > rows ? (double)(hi - lo) : rows;
+    }
+    add_work(time, lying->q, most);
+    if (round->ring) { /* reads two, writes two, of f32 */
+        double bytes = heads_of(lying->q) * rows * (double)lying->q->spec.shape[WIDTH] * 16;
+        *time += (int64_t)(bytes * round->visits * BYTE_PICOSECONDS);
+    }
+}
+
 /*
  * Queries stay. All visits count: on the arena begun ones hide waits, and their copies are made by the same cores as products.
  * A ring has more calls than a gather, and as many bytes, in pieces that a cache may hold.
@@ -256,6 +305,7 @@ static sherd_status price_staying(int64_t *time, const sherd_layout *const *oper
     sherd_status status = SHERD_OK;
 
     *time = 0;
+    add_rounds(time, lying, &round);
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], to[i], element);
     for (int v = 0; v < round.visits && !status; v++)
@@ -289,11 +339,13 @@ static sherd_status lie_in_heads(sherd__choice *out, const sherd__lying *lying)
 }
 
 static sherd_status price_heads(int64_t *time, const sherd_layout *const *operands,
-                                const sherd__choice *choice, size_t element)
+                                const sherd__choice *choice, const sherd__lying *lying, bool causal,
+                                size_t element)
 {
     sherd_status status = SHERD_OK;
 
     *time = 0;
+    add_work(time, choice->to[Q], pairs_of(lying, causal, 0, lying->q->spec.shape[POSITIONS]));
     for (int i = Q; i <= V && !status; i++)
         status = add_move(time, operands[i], choice->to[i], element);
     return status ? status : add_move(time, choice->to[Q], choice->back, element);
@@ -318,7 +370,7 @@ static sherd_status choose_cheapest(sherd__choice *out, const sherd_layout *cons
     if (!status)
         status = price_staying(&ring, operands, lying, causal, true, element);
     if (!status && shares_heads(out->to[Q]))
-        status = price_heads(&heads, operands, out, element);
+        status = price_heads(&heads, operands, out, lying, causal, element);
     if (status)
         return status;
     out->way = ring < gather ? SHERD_ATTENTION_RING : SHERD_ATTENTION_GATHER;
