@@ -315,19 +315,21 @@ int main(int argc, char **argv)
 
     sherd__kernels_choose(&set);
     if (open_bench(&b)) {
-        double peak = sherd__measure_peak();
+        sherd__rates rates = sherd__measure_rates(&set.f32);
         printf("%s, gemm by %s: peak %.0f GFLOP/s, gemm at 1024^3 %.0f GFLOP/s\n", set.f32.name,
-               set.f32.gemm_name, peak, sherd__measure_gemm(&set.f32));
+               set.f32.gemm_name, rates.peak, rates.gemm);
         printf("%-22s %10s %10s %7s %10s %8s\n", "", "plain us", "us", "times", "GFLOP/s",
                "of peak");
         for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
             const job *j = &jobs[i];
             if (argc > 1 && !strstr(j->name, argv[1]))
                 continue;
+            rates = j->flops > 0 ? sherd__measure_rates(&set.f32) : rates;
             double fast = median_time(&b, j, &set.f32), plain = median_time(&b, j, &sherd__ref_f32);
             printf("%-22s %10.1f %10.1f %7.1f ", j->name, plain * 1e6, fast * 1e6, plain / fast);
             if (j->flops > 0)
-                printf("%10.1f %7.0f%%\n", j->flops / fast * 1e-9, 100e-9 * j->flops / fast / peak);
+                printf("%10.1f %7.0f%%\n", j->flops / fast * 1e-9,
+                       100e-9 * j->flops / fast / rates.peak);
             else
                 printf("%10.1f GB/s\n", j->bytes / fast * 1e-9);
         }

@@ -232,8 +232,12 @@ void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
 
-/* Measured rates of this core, for `sherd info`: register-only FMA, and gemm at 1024^3; 1e9 FLOP/s. */
-double sherd__measure_peak(void);
-double sherd__measure_gemm(const sherd__kernels *kernels);
+/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where those are faster; and of gemm at
+ * 1024^3, 0 if there is no memory. */
+typedef struct sherd__rates {
+    double peak, gemm;
+} sherd__rates;
+
+sherd__rates sherd__measure_rates(const sherd__kernels *kernels);
 
 #endif

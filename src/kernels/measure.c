@@ -41,34 +41,47 @@ static double spin(int64_t rounds)
     return spin_plain(rounds);
 }
 
-/* The best of the runs that fit in 20 ms: the machine's, not a neighbour's, rate. */
-double sherd__measure_peak(void)
+static double larger(double a, double b)
 {
-    double best = 0, begin = seconds();
+    return a > b ? a : b;
+}
 
-    while (seconds() - begin < 0.02) {
+/* Spins of a quarter of a millisecond, until `end`. */
+static double spin_until(double end, double best)
+{
+    do {
         double start = seconds();
-        double rate = spin(20000) / (seconds() - start) * 1e-9;
-        best = rate > best ? rate : best;
-    }
+        best = larger(best, spin(20000) / (seconds() - start) * 1e-9);
+    } while (seconds() < end);
     return best;
 }
 
-/* The best of three products of 1024^3, after one to warm up; 0 if there is no memory. */
-double sherd__measure_gemm(const sherd__kernels *kernels)
+static double multiply(const sherd__kernels *kernels, float *a)
 {
     enum { N = 1024 };
-    float *a = malloc(3 * sizeof(float) * N * N);
-    double best = 0;
+    double begin = seconds();
 
-    if (!a)
-        return 0;
-    kernels->fill(a, 3 * (int64_t)N * N, 0.5);
-    for (int i = 0; i < 4; i++) {
-        double begin = seconds();
-        kernels->gemm(false, false, N, N, N, 1, a, N, a + N * N, N, 0, a + 2 * N * N, N);
-        double rate = 2.0 * N * N * N / (seconds() - begin) * 1e-9;
-        best = i && rate > best ? rate : best;
+    kernels->gemm(false, false, N, N, N, 1, a, N, a + N * N, N, 0, a + 2 * N * N, N);
+    return 2.0 * N * N * N / (seconds() - begin) * 1e-9;
+}
+
+/*
+ * In turns, since cores change their speed from one millisecond to the next, and the best of each: the machine's, not
+ * a neighbour's. What a product reaches the machine can do, whatever spinning says.
+ */
+sherd__rates sherd__measure_rates(const sherd__kernels *kernels)
+{
+    enum { COUNT = 3 * 1024 * 1024, TURNS = 4 };
+    sherd__rates best = {0, 0};
+    float *a = malloc(COUNT * sizeof *a);
+
+    if (a)
+        kernels->fill(a, COUNT, 0.5);
+    for (int i = 0; i < TURNS; i++) {
+        best.peak = spin_until(seconds() + 0.005, best.peak);
+        double rate = a ? multiply(kernels, a) : 0;
+        best.gemm = i ? larger(best.gemm, rate) : 0; /* the first one warms up */
+        best.peak = larger(best.peak, rate);
     }
     free(a);
     return best;
