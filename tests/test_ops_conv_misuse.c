@@ -107,7 +107,7 @@ static void reads(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, 
     (void)call, (void)i, (void)d, (void)lo, (void)hi, (void)first, (void)end;
 }
 
-/* An operator that reads around says what, of at most four operands. */
+/* An operator that reads around says what, and of single operands. */
 #define OPERATOR .name = "around", .result = {{"y", 0}}, .rule = "...->...", .forward = nothing
 MISUSE(what_is_read_around_is_said)
 {
@@ -117,17 +117,9 @@ MISUSE(what_is_read_around_is_said)
                                   .views = true};
     static const sherd_op beside = {OPERATOR, .operand = {{"x", SHERD_OP_AROUND}}, .reads = reads,
                                     .beside = 2};
-    static const sherd_op five = {.name = "around",
-                                  .result = {{"y", 0}},
-                                  .rule = "...,...,...,...,...->...",
-                                  .forward = nothing,
-                                  .operand = {{"a", SHERD_OP_AROUND},
-                                              {"b", SHERD_OP_AROUND},
-                                              {"c", SHERD_OP_AROUND},
-                                              {"d", SHERD_OP_AROUND},
-                                              {"e", SHERD_OP_AROUND}},
-                                  .reads = reads};
-    const sherd_op *const wrong[] = {&silent, &idle, &view, &beside, &five};
+    static const sherd_op repeated = {
+        OPERATOR, .operand = {{"x", SHERD_OP_AROUND | SHERD_OP_REPEATED}}, .reads = reads};
+    const sherd_op *const wrong[] = {&silent, &idle, &view, &beside, &repeated};
 
     for (int i = 0; i < LEN(wrong); i++)
         REFUSES(SHERD_EINVAL, sherd_op_register(m->world, wrong[i]));
