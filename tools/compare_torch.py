@@ -282,6 +282,43 @@ def pad_with():
                 {"before": before, "after": after, "first": [border] * len(s), "last": [border] * len(s), "value": 0.3})
 
 
+def neighbourhood_attention():
+    """As plain operators: scores of all pairs, of which those stay that NATTEN's window has."""
+    dims = rng.randint(1, 3)
+    kernel = [rng.choice([1, 3, 3, 5] if dims < 3 else [1, 3]) for _ in range(dims)]
+    dilation = [rng.randint(1, 2) for _ in kernel]
+    s = [size(1, 2)] + [k * d + rng.randint(0, 4) for k, d in zip(kernel, dilation)] + [size(1, 3), size(1, 6)]
+    scale = rng.uniform(0.2, 1)
+
+    def start(i, n, k, d):
+        """The first of its window, as NATTEN has it."""
+        half, a, rest = k // 2 * d, n // d * d, i % d
+        if i - half < 0:
+            return rest
+        if i + half >= n:
+            return a + rest - 2 * half if rest < n - a else a + rest - k * d
+        return i - half
+
+    def seen(n, k, d):
+        m = torch.zeros(n, n, dtype=torch.bool)
+        for i in range(n):
+            m[i, start(i, n, k, d)::d][:k] = True
+        return m
+
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    for n, k, d in zip(s[1:], kernel, dilation):
+        mask = torch.kron(mask, seen(n, k, d))
+
+    def compute(q, k, v):
+        q, k, v = (x.flatten(1, dims).transpose(1, 2) for x in (q, k, v))
+        scores = (q @ k.transpose(2, 3) * scale).masked_fill(~mask.to(q.device), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(s)
+
+    more = [1] * (3 - dims)
+    return Case("sherd_neighbourhood_attention", [s, s, s], compute,
+                {"kernel": kernel + more, "dilation": dilation + more, "scale": scale})
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -310,6 +347,7 @@ OPERATORS += [
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
     cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
+    neighbourhood_attention,
 ]
 
 
