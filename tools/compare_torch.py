@@ -89,11 +89,17 @@ def einsum():
                 lambda *t: torch.einsum(text, *t), {"text": text})
 
 
+def normed(low):
+    """A shape, and how many of its last dims are normalised."""
+    s = shape() + [size(low, 8)]
+    return s, rng.randint(1, len(s))
+
+
 def layer_norm():
-    s = shape() + [size(5, 8)]  # where few columns are nearly equal, only eps keeps the gradient from noise
+    s, n = normed(5)  # where few columns are nearly equal, only eps keeps the gradient from noise
     eps = 1e-5
-    return Case("sherd_layer_norm", [s, [s[-1]], [s[-1]]], lambda x, w, b: F.layer_norm(x, [s[-1]], w, b, eps),
-                {"eps": eps})
+    return Case("sherd_layer_norm", [s, s[-n:], s[-n:]], lambda x, w, b: F.layer_norm(x, s[-n:], w, b, eps),
+                {"eps": eps, "more": n - 1})
 
 
 def view():
@@ -161,8 +167,8 @@ def permute():
 
 
 def rms_norm():
-    s = shape() + [size(2, 6)]
-    return Case("sherd_rms_norm", [s, [s[-1]]], lambda x, w: F.rms_norm(x, [s[-1]], w, 1e-5), {"eps": 1e-5})
+    s, n = normed(2)
+    return Case("sherd_rms_norm", [s, s[-n:]], lambda x, w: F.rms_norm(x, s[-n:], w, 1e-5), {"eps": 1e-5, "more": n - 1})
 
 
 def weight_and_bias(s):

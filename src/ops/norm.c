@@ -103,7 +103,7 @@ sherd_tensor *sherd_layer_norm_over(sherd_tensor *x, int dims, sherd_tensor *wei
                                     sherd_tensor *bias, double eps)
 {
     return sherd_apply(&sherd__layer_norm_op, (sherd_tensor *[]){x, weight, bias}, 3,
-                       &(sherd__row_norm_attributes){eps, dims > 0 ? dims : -1});
+                       &(sherd__row_norm_attributes){eps, (int64_t)dims - 1});
 }
 
 sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,

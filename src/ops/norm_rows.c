@@ -17,7 +17,7 @@ static int dims_of(const sherd_call *call)
 {
     const sherd__row_norm_attributes *a = call->attributes;
 
-    return a->dims ? (int)a->dims : 1;
+    return (int)a->more + 1;
 }
 
 /* ---- rules and layouts ------------------------------------------------------------------------ */
@@ -27,13 +27,13 @@ const char *sherd__row_norm_describe(sherd_call *call)
     const sherd__row_norm_attributes *a = call->attributes;
     size_t at = 0;
 
-    if (a->dims < 0 || a->dims > SHERD_MAX_DIMS)
+    if (a->more < 0 || a->more >= SHERD_MAX_DIMS)
         return sherd_call_reason(call, "%lld dims to normalise: at least 1, and at most %d",
-                                 (long long)a->dims, SHERD_MAX_DIMS);
-    if (dims_of(call) == 1)
+                                 (long long)a->more + 1, SHERD_MAX_DIMS);
+    if (a->more == 0)
         return NULL;
     for (const char *c = call->op->rule; *c; c++) {
-        size_t n = *c == 'd' ? (size_t)a->dims : 1;
+        size_t n = *c == 'd' ? (size_t)dims_of(call) : 1;
         memcpy(call->rule + at, *c == 'd' ? SHERD__ROW_LETTERS : c, n);
         at += n;
     }

@@ -7,12 +7,12 @@
 
 typedef struct sherd__row_norm_attributes {
     double eps;
-    int64_t dims; /* how many of the last ones; 0 = 1 */
+    int64_t more; /* dims before the last one that are normalised with it */
 } sherd__row_norm_attributes;
 
 #define SHERD__ROW_NORM_ATTRIBUTES                                   \
     .field = {SHERD_FIELD(sherd__row_norm_attributes, eps, DOUBLE),  \
-              SHERD_FIELD(sherd__row_norm_attributes, dims, INT64)}, \
+              SHERD_FIELD(sherd__row_norm_attributes, more, INT64)}, \
     .attributes = sizeof(sherd__row_norm_attributes)
 
 /* The letters of these dims: "d" in the rule of an operator stands for all of them. Whole where x does not shard them. */
@@ -44,7 +44,7 @@ sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
 typedef struct sherd__row_norm {
     int weight, bias; /* operands, which may be absent */
     int mean,
-        scale; /* what was taken from rows, and what they were multiplied by: results of forward, operands of backward */
+        scale; /* taken from rows, multiplied with: results of forward, operands of backward */
 } sherd__row_norm;
 
 /* Where rows are apart. Forward: operand 0 is x, result 0 y. False: failed. */

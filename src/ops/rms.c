@@ -106,7 +106,7 @@ const sherd_op sherd__rms_norm_op = {
 sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight, double eps)
 {
     return sherd_apply(&sherd__rms_norm_op, (sherd_tensor *[]){x, weight}, OPERANDS,
-                       &(sherd__row_norm_attributes){eps, dims > 0 ? dims : -1});
+                       &(sherd__row_norm_attributes){eps, (int64_t)dims - 1});
 }
 
 sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps)
