@@ -299,6 +299,42 @@ static void equal_scores_are_averages(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ShardTensor's own cases. Pieces that are thinner than the window are an error there, or a hang. */
+static void cases_of_natten(sherd_world *world)
+{
+    static const struct {
+        int dims;
+        int64_t length;
+    } fields[] = {{1, 32}, {1, 64}, {2, 16}, {2, 32}};
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", sherd_world_ranks(world));
+    const sherd_mesh *mesh = mesh_of(world, text);
+    for (int i = 0; i < LEN(fields); i++)
+        for (int k = 3; k <= 5; k += 2) {
+            int64_t n = fields[i].length;
+            scene s = {.world = world,
+                       .dice = (uint64_t)i,
+                       .dims = fields[i].dims,
+                       .ndim = fields[i].dims + 3,
+                       .o = {.kernel = {k, k}}};
+            sherd_tensor *plain[OPERANDS], *spread[OPERANDS];
+            sherd_scope_begin(world);
+            memcpy(s.shape, s.dims == 1 ? (int64_t[]){1, n, 2, 8} : (int64_t[]){1, n, n, 2, 8},
+                   (size_t)s.ndim * sizeof *s.shape);
+            for (int o = Q; o <= V; o++) {
+                plain[o] = numbers(world, &s.dice, s.ndim, s.shape);
+                spread[o] =
+                    sherd_distribute(plain[o], layout_of(mesh, s.ndim, s.shape, "S(1)", NULL), -1);
+            }
+            sherd_tensor *out = apply(&s, spread);
+            CHECK(out->layout == spread[Q]->layout);
+            CHECK_NEAR(difference(out, apply(&s, plain)), 0, 0);
+            sherd_scope_end(world);
+        }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- what travels ------------------------------------------------------------------------------ */
 
 /* From the first to the last of the positions that [lo, hi) see, or that see any of them: how many. */
@@ -444,6 +480,7 @@ static const check_test tests[] = {
     {TEST(every_layout_has_the_bits_of_plain), {1, 2, 3, 4, 8}},
     {TEST(other_dtypes_are_rounded_f64), {1, 2}},
     {TEST(equal_scores_are_averages), {3}},
+    {TEST(cases_of_natten), {1, 2, 4, 8}},
     {TEST(only_what_is_missing_travels), {2, 3, 4}},
     {TEST(keys_may_lie_otherwise), {3}},
     {TEST(any_allocation_may_fail), {1, 2, 3}},
