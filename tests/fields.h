@@ -10,7 +10,7 @@
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
 
-enum { FIELD = 5 }; /* dims of a field at most */
+enum { FIELD = 6 }; /* dims of a field at most */
 
 static inline int64_t between(uint64_t *dice, int lo, int hi)
 {
@@ -41,7 +41,7 @@ static inline const sherd_layout *draw_layout(uint64_t *dice, const sherd_mesh *
                                               const int64_t *shape)
 {
     sherd_placement placement[SHERD_MAX_AXES];
-    int64_t sizes[FIELD][8], parts[FIELD] = {1, 1, 1, 1, 1};
+    int64_t sizes[FIELD][8], parts[FIELD] = {1, 1, 1, 1, 1, 1};
     const int64_t *views[FIELD] = {NULL};
     const sherd_layout *layout = NULL;
 

@@ -105,6 +105,7 @@ static const row rows[] = {
     ROW(avg_pool, 'x', 3, 4, draw_pool, run_avg_pool),
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
+    ROW(neighbourhood_attention, 'x', 4, 4, draw_neighbours, run_neighbourhood_attention),
     ROW(knn, 'x', 2, 2, draw_points, run_knn),
     ROW(radius_search, 'x', 2, 2, draw_points, run_radius_search),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),

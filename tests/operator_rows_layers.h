@@ -13,8 +13,8 @@ static inline sherd_tensor *operand(const act *a, int i)
     return i < a->p->operands ? a->in[i] : NULL;
 }
 
-RUN(run_layer_norm, sherd_layer_norm(in[0], operand(a, 1), operand(a, 2), 0.01))
-RUN(run_rms_norm, sherd_rms_norm(in[0], operand(a, 1), 0.01))
+RUN(run_layer_norm, sherd_layer_norm_over(in[0], (int)n[0], operand(a, 1), operand(a, 2), 0.01))
+RUN(run_rms_norm, sherd_rms_norm_over(in[0], (int)n[0], operand(a, 1), 0.01))
 RUN(run_embedding, sherd_embedding(in[0], in[1]))
 RUN(run_dropout, sherd_dropout(in[0], 0.4, a->generator))
 RUN(run_attention,
@@ -46,14 +46,18 @@ static inline sherd_tensor *run_attention_general(act *a)
     return out;
 }
 
+/* number: dims that are normalised. */
 static inline bool draw_norm_layer(call_plan *p, uint64_t *dice)
 {
     const need *x = &p->in[0];
     int more = roll(dice, p->row->run == run_rms_norm ? 2 : 3);
 
+    int dims = 1 + roll(dice, x->ndim);
+
     p->operands = 1;
+    p->number[0] = dims;
     for (int i = 1; i <= more; i++)
-        want(p, i, 'x', 1, &x->shape[x->ndim - 1]);
+        want(p, i, 'x', dims, &x->shape[x->ndim - dims]);
     return true;
 }
 

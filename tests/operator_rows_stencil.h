@@ -197,6 +197,25 @@ static inline bool draw_new_sizes(call_plan *p, uint64_t *dice)
     return x->shape[1] > 0;
 }
 
+/* number: kernel, dilation. */
+RUN(run_neighbourhood_attention,
+    sherd_neighbourhood_attention(in[0], in[1], in[2],
+                                  &(sherd_neighbourhood_options){.kernel = {n[0]},
+                                                                 .dilation = {n[1]}}))
+
+static inline bool draw_neighbours(call_plan *p, uint64_t *dice)
+{
+    int64_t n = p->in[0].shape[1];
+
+    if (n == 0)
+        return false;
+    want_same(p, 1, 'x');
+    want_same(p, 2, 'x');
+    p->number[0] = 1 + 2 * roll(dice, (int)(n + 1) / 2);
+    p->number[1] = 1 + roll(dice, (int)(n / p->number[0]));
+    return true;
+}
+
 /* ---- points ------------------------------------------------------------------------------------ */
 
 RUN(run_knn, sherd_knn(in[0], in[1], n[0], &a->more))

@@ -39,6 +39,17 @@ static things make(sherd_world *world)
     return t;
 }
 
+/* Sharded on all ranks by its dim 1. */
+static sherd_tensor *field(sherd_world *world, int ndim, const int64_t *shape)
+{
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    return ones(mesh, ndim, shape, "S(1)");
+}
+
 static const sherd_conv_options none;
 
 MISUSE(a_convolution_needs_what_fits)
@@ -95,6 +106,68 @@ MISUSE(options_are_in_range)
     }
 }
 
+static const sherd_neighbourhood_options three = {.kernel = {3}};
+
+/* Of a field of six positions. */
+static const sherd_neighbourhood_options bad_windows[] = {
+    {.kernel = {0}},
+    {.kernel = {2}},
+    {.kernel = {-3}},
+    {.kernel = {7}},
+    {.kernel = {3}, .dilation = {3}},
+    {.kernel = {3}, .dilation = {-1}},
+    {.kernel = {3}, .dilation = {INT64_MAX}},
+    {.kernel = {INT64_MAX}, .dilation = {INT64_MAX}},
+};
+
+MISUSE(neighbours_need_a_field_and_an_odd_kernel)
+{
+    static const int64_t shape[] = {2, 6, 3, 4}, wide[] = {2, 6, 3, 5};
+    sherd_tensor *q = field(m->world, 4, shape), *v;
+
+    ONLY_SAYS(NULL, sherd_neighbourhood_attention(NULL, NULL, NULL, &three));
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(q, q, q, NUL(&three)));
+    for (int i = 0; i < LEN(bad_windows); i++) {
+        q = field(m->world, 4, shape);
+        FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(q, q, q, BAD(&bad_windows[i], &three)));
+    }
+    q = field(m->world, 4, shape);
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(NUL(q), q, q, &three));
+    q = field(m->world, 4, shape);
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(q, NUL(q), q, &three));
+    q = field(m->world, 4, shape);
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(q, q, NUL(q), &three));
+    q = field(m->world, 4, shape);
+    v = field(m->world, 4, wide);
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(q, q, BAD(v, q), &three));
+    q = field(m->world, 4, shape);
+    v = field(m->world, 3, shape);
+    FAILS(SHERD_EINVAL, sherd_neighbourhood_attention(BAD(v, q), BAD(v, q), BAD(v, q), &three));
+}
+
+/* The line says which dim, and why. */
+static void a_kernel_that_does_not_fit_is_named(sherd_world *world)
+{
+    static const int64_t shape[] = {2, 6, 3, 4};
+    static const struct {
+        sherd_neighbourhood_options o;
+        const char *line;
+    } cases[] = {
+        {{.kernel = {4}},
+         "sherd_neighbourhood_attention: a kernel of 4 in dim 1: it must be odd: q is f32[2,6"},
+        {{.kernel = {3}, .dilation = {3}},
+         "sherd_neighbourhood_attention: a kernel of 3 with dilation 3 does not fit dim 1 of size "
+         "6: q is f32[2,6"},
+    };
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd_tensor *q = field(world, 4, shape);
+        CHECK(sherd_tensor_failed(sherd_neighbourhood_attention(q, q, q, &cases[i].o)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), cases[i].line) != NULL);
+    }
+}
+
 static bool nothing(sherd_call *call)
 {
     (void)call;
@@ -107,7 +180,7 @@ static void reads(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, 
     (void)call, (void)i, (void)d, (void)lo, (void)hi, (void)first, (void)end;
 }
 
-/* An operator that reads around says what, of at most four operands. */
+/* An operator that reads around says what, and of single operands. */
 #define OPERATOR .name = "around", .result = {{"y", 0}}, .rule = "...->...", .forward = nothing
 MISUSE(what_is_read_around_is_said)
 {
@@ -117,17 +190,9 @@ MISUSE(what_is_read_around_is_said)
                                   .views = true};
     static const sherd_op beside = {OPERATOR, .operand = {{"x", SHERD_OP_AROUND}}, .reads = reads,
                                     .beside = 2};
-    static const sherd_op five = {.name = "around",
-                                  .result = {{"y", 0}},
-                                  .rule = "...,...,...,...,...->...",
-                                  .forward = nothing,
-                                  .operand = {{"a", SHERD_OP_AROUND},
-                                              {"b", SHERD_OP_AROUND},
-                                              {"c", SHERD_OP_AROUND},
-                                              {"d", SHERD_OP_AROUND},
-                                              {"e", SHERD_OP_AROUND}},
-                                  .reads = reads};
-    const sherd_op *const wrong[] = {&silent, &idle, &view, &beside, &five};
+    static const sherd_op repeated = {
+        OPERATOR, .operand = {{"x", SHERD_OP_AROUND | SHERD_OP_REPEATED}}, .reads = reads};
+    const sherd_op *const wrong[] = {&silent, &idle, &view, &beside, &repeated};
 
     for (int i = 0; i < LEN(wrong); i++)
         REFUSES(SHERD_EINVAL, sherd_op_register(m->world, wrong[i]));
@@ -137,6 +202,8 @@ MISUSE(what_is_read_around_is_said)
 static const check_test tests[] = {
     {TEST(a_convolution_needs_what_fits), {1, 2, 3}},
     {TEST(options_are_in_range), {1, 2, 3}},
+    {TEST(neighbours_need_a_field_and_an_odd_kernel), {1, 2, 3}},
+    {TEST(a_kernel_that_does_not_fit_is_named), {1, 2, 3}},
     {TEST(what_is_read_around_is_said), {1}},
 };
 CHECK_MAIN(tests)

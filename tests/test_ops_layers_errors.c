@@ -57,6 +57,10 @@ static void wrong_options_get_one_clear_line(sherd_world *world)
          "label smoothing is 2, not in [0,1]: logits is");
     says(world, sherd_rms_norm(F(3, 4), NULL, -1),
          "sherd_rms_norm: eps is -1, and must not be negative: x is f32[3,4]");
+    says(world, sherd_layer_norm_over(F(3, 4), 0, NULL, NULL, 1),
+         "sherd_layer_norm: 0 dims to normalise: at least 1, and at most 8: x is f32[3,4]");
+    says(world, sherd_rms_norm_over(F(3, 4), 3, NULL, 1),
+         "sherd_rms_norm: x must have at least 3 dims: x is f32[3,4]");
     says(world, sherd_rotary(F(1, 2, 3, 5), NULL, NULL),
          "sherd_rotary: 5 numbers of a head can not turn: an even number, at most the width: x is");
     says(world,
@@ -123,6 +127,7 @@ static void train_norms(const sherd_mesh *mesh, int64_t n)
     sherd_require_grad(w, true);
     sherd_tensor *y = sherd_instance_norm(sherd_group_norm(x, 2, w, w, 1e-5), &o);
     y = sherd_batch_norm(sherd_transpose(y, 1, 2), NULL);
+    y = sherd_rms_norm_over(sherd_layer_norm_over(y, 3, NULL, NULL, 1e-5), 2, NULL, 1e-5);
     sherd_backward(sherd_sum(y));
     sherd_grad(x);
     sherd_grad(w);

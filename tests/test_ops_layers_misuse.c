@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Misuse of layers with options: see misuse.h. */
+#include <limits.h>
 #include <math.h>
 
 #include "misuse.h"
+
 #include "sherd/ops_layers.h"
 
 static sherd_tensor *numbers(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape)
@@ -31,6 +33,8 @@ MISUSE(a_layer_of_nothing_is_nothing)
 {
     ANSWERS(!sherd_cross_entropy_with(NULL, NULL, NULL) && !sherd_rms_norm(NULL, NULL, 0));
     ANSWERS(!sherd_rotary(NULL, NULL, NULL));
+    ANSWERS(!sherd_layer_norm_over(NULL, 1, NULL, NULL, 0) &&
+            !sherd_rms_norm_over(NULL, 1, NULL, 0));
     ANSWERS(!sherd_group_norm(NULL, 1, NULL, NULL, 0));
     ANSWERS(!sherd_batch_norm(NULL, NULL) && !sherd_instance_norm(NULL, NULL));
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
@@ -80,6 +84,14 @@ MISUSE(a_norm_has_a_good_weight)
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), OF(BAD(SHERD_F64, SHERD_F32), 4), 1e-5));
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD(-1, 1)));
     FAILS(SHERD_EINVAL, sherd_rms_norm(F(3, 4), NULL, BAD((double)NAN, 1)));
+    for (int i = 0; i < 4; i++) {
+        const int dims[] = {0, -1, 3, INT_MAX}, bad = dims[i];
+        FAILS(SHERD_EINVAL, sherd_rms_norm_over(F(3, 4), BAD(bad, 2), NULL, 1));
+        FAILS(SHERD_EINVAL, sherd_layer_norm_over(F(3, 4), BAD(bad, 2), NULL, NULL, 1));
+    }
+    FAILS(SHERD_EINVAL, sherd_rms_norm_over(F(3, 4), 2, BAD(F(4), F(3, 4)), 1));
+    FAILS(SHERD_EINVAL, sherd_layer_norm_over(F(3, 4), 2, BAD(F(3, 5), F(3, 4)), NULL, 1));
+    FAILS(SHERD_EINVAL, sherd_layer_norm_over(F(3, 4), 2, NULL, BAD(F(12), F(3, 4)), 1));
     sherd_scope_end(m->world);
 }
 

@@ -33,7 +33,7 @@ static void draw(scene *s)
 {
     int most[] = {24, 9, 6, 4, 3};
 
-    s->ndim = (int)between(&s->dice, 1, FIELD);
+    s->ndim = (int)between(&s->dice, 1, 5);
     memset(&s->o, 0, sizeof s->o);
     s->o.value = roll(&s->dice, 2) ? 0.5 : 0;
     for (int d = 0; d < s->ndim; d++) {

@@ -89,11 +89,17 @@ def einsum():
                 lambda *t: torch.einsum(text, *t), {"text": text})
 
 
+def normed(low):
+    """A shape, and how many of its last dims are normalised."""
+    s = shape() + [size(low, 8)]
+    return s, rng.randint(1, len(s))
+
+
 def layer_norm():
-    s = shape() + [size(5, 8)]  # where few columns are nearly equal, only eps keeps the gradient from noise
+    s, n = normed(5)  # where few columns are nearly equal, only eps keeps the gradient from noise
     eps = 1e-5
-    return Case("sherd_layer_norm", [s, [s[-1]], [s[-1]]], lambda x, w, b: F.layer_norm(x, [s[-1]], w, b, eps),
-                {"eps": eps})
+    return Case("sherd_layer_norm", [s, s[-n:], s[-n:]], lambda x, w, b: F.layer_norm(x, s[-n:], w, b, eps),
+                {"eps": eps, "more": n - 1})
 
 
 def view():
@@ -161,8 +167,8 @@ def permute():
 
 
 def rms_norm():
-    s = shape() + [size(2, 6)]
-    return Case("sherd_rms_norm", [s, [s[-1]]], lambda x, w: F.rms_norm(x, [s[-1]], w, 1e-5), {"eps": 1e-5})
+    s, n = normed(2)
+    return Case("sherd_rms_norm", [s, s[-n:]], lambda x, w: F.rms_norm(x, s[-n:], w, 1e-5), {"eps": 1e-5, "more": n - 1})
 
 
 def weight_and_bias(s):
@@ -282,6 +288,43 @@ def pad_with():
                 {"before": before, "after": after, "first": [border] * len(s), "last": [border] * len(s), "value": 0.3})
 
 
+def neighbourhood_attention():
+    """As plain operators: scores of all pairs, of which those stay that NATTEN's window has."""
+    dims = rng.randint(1, 3)
+    kernel = [rng.choice([1, 3, 3, 5] if dims < 3 else [1, 3]) for _ in range(dims)]
+    dilation = [rng.randint(1, 2) for _ in kernel]
+    s = [size(1, 2)] + [k * d + rng.randint(0, 4) for k, d in zip(kernel, dilation)] + [size(1, 3), size(1, 6)]
+    scale = rng.uniform(0.2, 1)
+
+    def start(i, n, k, d):
+        """The first of its window, as NATTEN has it."""
+        half, a, rest = k // 2 * d, n // d * d, i % d
+        if i - half < 0:
+            return rest
+        if i + half >= n:
+            return a + rest - 2 * half if rest < n - a else a + rest - k * d
+        return i - half
+
+    def seen(n, k, d):
+        m = torch.zeros(n, n, dtype=torch.bool)
+        for i in range(n):
+            m[i, start(i, n, k, d)::d][:k] = True
+        return m
+
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    for n, k, d in zip(s[1:], kernel, dilation):
+        mask = torch.kron(mask, seen(n, k, d))
+
+    def compute(q, k, v):
+        q, k, v = (x.flatten(1, dims).transpose(1, 2) for x in (q, k, v))
+        scores = (q @ k.transpose(2, 3) * scale).masked_fill(~mask.to(q.device), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(s)
+
+    more = [1] * (3 - dims)
+    return Case("sherd_neighbourhood_attention", [s, s, s], compute,
+                {"kernel": kernel + more, "dilation": dilation + more, "scale": scale})
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -310,6 +353,7 @@ OPERATORS += [
     unary("sherd_gelu", lambda x: F.gelu(x, approximate="tanh")), matmul, linear, einsum,
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
     cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
+    neighbourhood_attention,
 ]
 
 

@@ -80,7 +80,7 @@ static void write_layouts(FILE *out, const sherd_op *op)
     } else {
         fputs(op->compose ? " as what it is made of" : " by its attributes", out);
     }
-    if (op->whole)
+    if (op->whole && !op->layouts)
         fprintf(out, "; %s whole", op->whole);
     if (op->joined)
         fprintf(out, "; %s joined", op->joined);

@@ -47,7 +47,7 @@ enum {
     SHERD_OP_STATISTIC = 1 << 6, /* result: f32 where operands have 16 bits */
     SHERD_OP_HIDDEN = 1 << 7,    /* result: only for backward; behind those that are not */
     SHERD_OP_AROUND =
-        1 << 8 /* operand: forward reads around its pieces (see sherd_op.reads); 4 at most */
+        1 << 8 /* operand, not REPEATED: forward reads around its pieces (see sherd_op.reads) */
 };
 
 typedef struct sherd_op_slot {

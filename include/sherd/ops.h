@@ -111,7 +111,8 @@ SHERD_API sherd_tensor *sherd_view(sherd_tensor *a, const int64_t *shape, int nd
 /* ---- layers as functions -------------------------------------------------------------------- */
 
 /**
- * Normalise the last dim: (x - mean) / sqrt(var + eps) * weight + bias. `weight`, `bias` [last] or NULL.
+ * Normalise the last dim: (x - mean) / sqrt(var + eps) * weight + bias. `weight`, `bias` [last] or NULL. Several dims, and
+ * what happens where they are sharded: sherd_layer_norm_over (ops_layers.h).
  *
  * @collective see above   @numerics mean and variance in two passes   @owns scope   @errors see above
  */

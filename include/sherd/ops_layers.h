@@ -61,13 +61,32 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
 /* ---- normalisation -------------------------------------------------------------------------- */
 
 /**
- * x / sqrt(mean of x^2 over the last dim + eps) * weight; `weight` [last] or NULL. The last dim is made whole, others may
- * be sharded.
+ * sherd_layer_norm over the last `dims` dims: (x - mean) / sqrt(var + eps) * weight + bias, with the mean and the variance of
+ * all elements of these dims. Any of them may be sharded: x stays where it is, and ranks that share a row (what these
+ * dims have of one index of the others) exchange two numbers of it, forward and back.
+ *
+ * @collective see ops.h
+ * @shapes     weight, bias: the last `dims` sizes of x, or NULL; dims: at least 1, at most all
+ * @numerics   mean and variance in two passes; those of several ranks are joined by Chan's formula in the order of shards, in
+ *             f64, and are the same on all
+ * @owns       scope
+ * @errors     see ops.h; EINVAL as many dims are not there
+ */
+SHERD_API sherd_tensor *sherd_layer_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight,
+                                              sherd_tensor *bias, double eps);
+
+/**
+ * x / sqrt(mean of x^2 over the last dim + eps) * weight; `weight` [last] or NULL. Any dim may be sharded: of rows that are,
+ * ranks exchange a number each.
  *
  * @collective see ops.h   @shapes eps: >= 0; PyTorch's default is the distance from 1 to the next f32 (f64 of f64)
  * @owns       scope   @errors see ops.h; EINVAL an eps that is negative or NaN
  */
 SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps);
+
+/** The same over the last `dims` dims; `weight` has their sizes. @collective see ops.h @owns scope @errors as sherd_rms_norm; EINVAL as many dims are not there */
+SHERD_API sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight,
+                                            double eps);
 
 /**
  * (x - mean) / sqrt(variance + eps) * weight + bias over groups of channels: x [items, channels, ...], mean and variance of

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that read around: convolutions, padding, pooling, interpolation. A field is [batch, channels, space ...] with one to three dims of space, of which any may
- * be sharded, with any cuts. What a rank makes of a sharded dim belongs to the rank that holds the middle of what it reads,
- * so fields stay where they are, and each rank fetches exactly what its outputs need: for one operator one call, forward
- * and backward. What ops.h says of every operator holds here too.
+ * Operators that read around: convolutions, padding, pooling, interpolation, attention to neighbours. A field is
+ * [batch, channels, space ...] with one to three dims of space, of which any may be sharded, with any cuts. What a rank makes
+ * of a sharded dim belongs to the rank that holds the middle of what it reads, so fields stay where they are, and each
+ * rank fetches exactly what its outputs need: for one operator one call, forward and backward. What ops.h says of every operator holds here too.
  */
 #ifndef SHERD_OPS_STENCIL_H
 #define SHERD_OPS_STENCIL_H
@@ -162,6 +162,33 @@ typedef struct sherd_interpolate_options {
  */
 SHERD_API sherd_tensor *sherd_interpolate(sherd_tensor *x,
                                           const sherd_interpolate_options *options);
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Of each dim of space, in order. */
+typedef struct sherd_neighbourhood_options {
+    int64_t kernel[3];   /* how many positions a query sees: odd, at least 1 */
+    int64_t dilation[3]; /* how far apart they lie; 0 = 1 */
+    double scale;        /* 0 = 1 / sqrt(width) */
+} sherd_neighbourhood_options;
+
+/**
+ * softmax(q k^T scale) v per head, where a query sees the `kernel` keys that are nearest to it in each dim of space, out of
+ * those that lie a multiple of the dilation from it: those around it, and near an end the first or the last ones, so that every
+ * query sees as many. The result lies as q does (a dim of q that is whole is sliced as k or v are).
+ *
+ * @collective see ops.h. Space: a query's rank gets the keys and values that it sees, in one call; in backward, in one
+ *             call too, also the queries that see its keys, with their gradients. Width is made whole
+ * @shapes     q, k, v, and the result [batch, ..., heads, width] with one to three dims of space between; kernel * dilation
+ *             at most the size of the dim
+ * @numerics   the scores are computed again in backward; results and gradients have the same bits in any layout
+ * @owns       scope
+ * @errors     see ops.h; EINVAL shapes that differ, a kernel that is even or below 1, a dilation below 0, a kernel times its
+ *             dilation that is larger than the dim
+ */
+SHERD_API sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_tensor *k,
+                                                      sherd_tensor *v,
+                                                      const sherd_neighbourhood_options *options);
 
 SHERD_END
 

@@ -27,6 +27,18 @@ typedef struct sherd__norm_kernels {
     void (*gradient)(const sherd__norming *n, void *dx, const void *dy, const void *x,
                      const double *mean, const double *scale, const double *shift,
                      const double *slope);
+
+    /* Of x[rows,inner], whose elements have a weight[inner] and bias[inner] each, in f64. */
+    /* y = (x - mean) scale weight + bias */
+    void (*spread_along)(int64_t rows, int64_t inner, void *y, const void *x, const double *mean,
+                         const double *scale, const double *weight, const double *bias);
+    /* sum[rows] += sum of weight dy, by_x[rows] += sum of weight dy (x - mean) */
+    void (*add_along)(int64_t rows, int64_t inner, double *sum, double *by_x, const void *dy,
+                      const void *x, const double *mean, const double *weight);
+    /* dx = weight dy scale - shift - (x - mean) slope; dweight[inner] += dy (x - mean) scale, dbias[inner] += dy */
+    void (*gradient_along)(int64_t rows, int64_t inner, void *dx, double *dweight, double *dbias,
+                           const void *dy, const void *x, const double *mean, const double *scale,
+                           const double *shift, const double *slope, const double *weight);
 } sherd__norm_kernels;
 
 /* NULL of a dtype that does not compute. */

@@ -64,9 +64,11 @@ static const char *fault_of_around(const sherd_op *op, int operands)
 
     if ((around > 0) != (op->reads != NULL))
         return "it needs operands that are read AROUND and reads, or neither";
-    if (around > SHERD__AROUND || (around && op->views))
-        return around > SHERD__AROUND ? "at most 4 operands may be read AROUND"
-                                      : "what views an operand does not read around it";
+    if (around && op->views)
+        return "what views an operand does not read around it";
+    if (op->operand[operands - 1].flags & SHERD_OP_REPEATED &&
+        op->operand[operands - 1].flags & SHERD_OP_AROUND)
+        return "an operand that may be repeated is not read AROUND";
     return op->beside < 0 || op->beside > operands ? "beside is no operand" : NULL;
 }
 

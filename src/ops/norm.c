@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer normalisation over the last dim, which is made whole; rows may be sharded. Mean and 1/deviation of each
- * row are kept for backward. The gradients of weight and bias are sums over the local rows: pending where rows
- * are sharded.
+ * Layer normalisation over the last dims. Mean and 1/deviation of each row are kept for backward. The gradients of
+ * weight and bias are sums over the local rows: pending where rows are sharded. Rows that are sharded themselves: norm_rows.c.
  */
-#include "operator.h"
+#include "norm_rows.h"
+#include "sherd/ops_layers.h"
 
 enum { X, WEIGHT, BIAS, OPERANDS };
 enum { Y, MEAN, RSTD };
-
-typedef struct norm_attributes {
-    double eps;
-} norm_attributes;
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
@@ -20,13 +16,20 @@ enum { G_DX, G_DWEIGHT, G_DBIAS };
 
 static bool layer_norm_grad(sherd_call *call)
 {
-    const sherd_tensor *x = call->in[G_X];
+    static const sherd__row_norm of = {G_WEIGHT, -1, G_MEAN, G_RSTD};
+    const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
+    if (p.apart)
+        return sherd__row_norm_apart_grad(call, &of);
     sherd__kernels_in(call)->layer_norm_grad(
-        call->in[G_MEAN]->count, x->shape[x->ndim - 1], call->to[G_DX], call->to[G_DWEIGHT],
-        call->to[G_DBIAS], call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
-        call->from[G_MEAN], call->from[G_RSTD]);
+        p.rows, p.inner, call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS], call->from[G_DY],
+        call->from[G_X], call->from[G_WEIGHT], call->from[G_MEAN], call->from[G_RSTD]);
     return true;
+}
+
+static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__row_norm_ways(call, ways, G_X, "xxrrw>xww");
 }
 
 static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
@@ -36,8 +39,11 @@ static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
                                                         {"rstd", SHERD_OP_ANY},
                                                         {"weight", SHERD_OP_OPTIONAL}},
                                             .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}},
+                                            SHERD__ROW_NORM_ATTRIBUTES,
                                             .rule = "...d,...d,...,...,d->...d,d,d",
-                                            .whole = "d",
+                                            .whole = SHERD__ROW_LETTERS,
+                                            .describe = sherd__row_norm_describe,
+                                            .ways = lie_back,
                                             .forward = layer_norm_grad};
 
 static void layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -46,7 +52,7 @@ static void layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out, she
                           sherd_node_result(node, RSTD), sherd_node_operand(node, WEIGHT)};
     sherd_tensor *grad[OPERANDS];
 
-    sherd_apply_all(grad, &layer_norm_grad_op, in, 5, NULL);
+    sherd_apply_all(grad, &layer_norm_grad_op, in, 5, sherd_node_attributes(node));
     for (int i = 0; i < OPERANDS; i++)
         if (sherd_node_wants(node, i))
             grad_in[i] = grad[i];
@@ -56,13 +62,21 @@ static void layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out, she
 
 static bool layer_norm(sherd_call *call)
 {
-    const norm_attributes *attributes = call->attributes;
-    const sherd_tensor *x = call->in[X];
+    static const sherd__row_norm of = {WEIGHT, BIAS, MEAN, RSTD};
+    const sherd__row_norm_attributes *attributes = call->attributes;
+    const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
-    sherd__kernels_in(call)->layer_norm(call->out[RSTD]->count, x->shape[x->ndim - 1], call->to[Y],
-                                        call->to[MEAN], call->to[RSTD], call->from[X],
-                                        call->from[WEIGHT], call->from[BIAS], attributes->eps);
+    if (p.apart)
+        return sherd__row_norm_apart(call, &of);
+    sherd__kernels_in(call)->layer_norm(p.rows, p.inner, call->to[Y], call->to[MEAN],
+                                        call->to[RSTD], call->from[X], call->from[WEIGHT],
+                                        call->from[BIAS], attributes->eps);
     return true;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__row_norm_ways(call, ways, X, "xww>xrr");
 }
 
 enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
@@ -72,20 +86,28 @@ enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
 
 const sherd_op sherd__layer_norm_op = {
     .name = "sherd_layer_norm",
-    .summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dim",
+    .summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dims",
+    .layouts = "x stays; ranks that share a row exchange two numbers of it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}, {"bias", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}, {"mean", STATISTIC}, {"rstd", STATISTIC}},
-    .field = {SHERD_FIELD(norm_attributes, eps, DOUBLE)},
-    .attributes = sizeof(norm_attributes),
+    SHERD__ROW_NORM_ATTRIBUTES,
     .rule = "...d,d,d->...d,...,...",
-    .whole = "d",
+    .whole = SHERD__ROW_LETTERS,
+    .describe = sherd__row_norm_describe,
+    .ways = lie,
     .forward = layer_norm,
     .backward = layer_norm_back,
     .needs = {LAYER_NORM_NEEDS, LAYER_NORM_NEEDS, LAYER_NORM_NEEDS}};
 
+sherd_tensor *sherd_layer_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight,
+                                    sherd_tensor *bias, double eps)
+{
+    return sherd_apply(&sherd__layer_norm_op, (sherd_tensor *[]){x, weight, bias}, 3,
+                       &(sherd__row_norm_attributes){eps, (int64_t)dims - 1});
+}
+
 sherd_tensor *sherd_layer_norm(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                                double eps)
 {
-    return sherd_apply(&sherd__layer_norm_op, (sherd_tensor *[]){x, weight, bias}, 3,
-                       &(norm_attributes){eps});
+    return sherd_layer_norm_over(x, 1, weight, bias, eps);
 }

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "kernels/norms.h"
 
 enum { X, WEIGHT, BIAS, GIVEN_MEAN, GIVEN_VAR };
@@ -26,34 +25,9 @@ static const sherd__norm_attributes *attributes_of(const sherd_call *call)
     return call->attributes;
 }
 
-/* For lack of memory NULL, raised; else zeroes. */
-static double *room(sherd_call *call, int64_t n)
-{
-    int64_t bytes = sherd__max(n, 1) * (int64_t)sizeof(double);
-    double *numbers = sherd_call_scratch(call, bytes);
-
-    if (numbers)
-        memset(numbers, 0, (size_t)bytes);
-    return numbers;
-}
-
 /* ---- moments ---------------------------------------------------------------------------------- */
 
 enum { COUNT, CENTRE, SQUARES, MOMENTS };
-
-/* Chan's formula. What has no elements has no mean. */
-static void join_moments(double *to, const double *from)
-{
-    double n = to[COUNT] + from[COUNT], apart = from[CENTRE] - to[CENTRE];
-
-    if (from[COUNT] == 0)
-        return;
-    to[CENTRE] += to[COUNT] == 0 ? from[CENTRE] : apart * (from[COUNT] / n);
-    to[SQUARES] += from[SQUARES];
-    if (to[COUNT] != 0)
-        to[SQUARES] += apart * apart * (to[COUNT] * (from[COUNT] / n));
-    to[COUNT] = n;
-}
 
 /* Elements here of each set. */
 static void count_elements(const sherd__sets *p, double *moments)
@@ -70,7 +44,8 @@ static void count_elements(const sherd__sets *p, double *moments)
 /* Mean and variance of all sets, for each row. A set without elements has zeroes. False: failed. */
 static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, double *var)
 {
-    double *moments = room(call, p->sets * MOMENTS), *sum = room(call, p->rows);
+    double *moments = sherd__norm_room(call, p->sets * MOMENTS),
+           *sum = sherd__norm_room(call, p->rows);
     const void *x = call->from[X];
 
     if (!moments || !sum)
@@ -84,7 +59,7 @@ static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, d
     memset(sum, 0, (size_t)p->rows * sizeof *sum);
     sherd__norm_kernels_of(call->in[X]->dtype)->add_up(&p->n, sum, x, mean);
     sherd__sets_add(p, moments + SQUARES, MOMENTS, sum, NULL);
-    if (!sherd__sets_exchange(call, p, moments, MOMENTS, join_moments))
+    if (!sherd__sets_exchange(call, p, moments, MOMENTS, sherd__join_moments))
         return false;
     for (int64_t i = 0; i < p->sets; i++)
         moments[i * MOMENTS + SQUARES] /= fmax(moments[i * MOMENTS + COUNT], 1);
@@ -94,25 +69,6 @@ static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, d
 }
 
 /* ---- coefficients ----------------------------------------------------------------------------- */
-
-/* `n` numbers of an operand as f64; `value` in all where there is none. NULL: failed. */
-static double *read(sherd_call *call, int operand, int64_t n, double value)
-{
-    const sherd_tensor *t = call->in[operand];
-    double *numbers = room(call, n);
-
-    if (numbers && t)
-        sherd__cast(SHERD_F64, t->dtype, n, numbers, call->from[operand]);
-    for (int64_t i = 0; numbers && !t && i < n; i++)
-        numbers[i] = value;
-    return numbers;
-}
-
-static void write(sherd_call *call, int result, int64_t n, const double *numbers)
-{
-    if (call->to[result])
-        sherd__cast(call->out[result]->dtype, SHERD_F64, n, call->to[result], numbers);
-}
 
 static double reciprocal_deviation(const sherd_call *call, double var)
 {
@@ -135,7 +91,8 @@ static void join_sums(double *to, const double *from)
 static bool write_parameters(sherd_call *call, const sherd__sets *p, const double *sum,
                              const double *by_x, const double *var)
 {
-    double *weight = room(call, p->n.channels), *bias = room(call, p->n.channels);
+    double *weight = sherd__norm_room(call, p->n.channels),
+           *bias = sherd__norm_room(call, p->n.channels);
 
     if (!weight || !bias)
         return false;
@@ -143,8 +100,8 @@ static bool write_parameters(sherd_call *call, const sherd__sets *p, const doubl
         weight[r % p->n.channels] += by_x[r] * reciprocal_deviation(call, var[r]);
         bias[r % p->n.channels] += sum[r];
     }
-    write(call, G_DWEIGHT, p->n.channels, weight);
-    write(call, G_DBIAS, p->n.channels, bias);
+    sherd__norm_write(call, G_DWEIGHT, p->n.channels, weight);
+    sherd__norm_write(call, G_DBIAS, p->n.channels, bias);
     return true;
 }
 
@@ -156,7 +113,7 @@ static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, dou
                         const double *weight, const double *var)
 {
     double n = sherd__norm_together(call->in[G_X], attributes_of(call)->groups);
-    double *sums = room(call, p->sets * SUMS);
+    double *sums = sherd__norm_room(call, p->sets * SUMS);
 
     if (!sums)
         return false;
@@ -177,9 +134,11 @@ static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, dou
 static bool differentiate(sherd_call *call, bool fixed)
 {
     const sherd__sets p = sherd__sets_of(call->in[G_X], attributes_of(call)->groups);
-    double *mean = read(call, G_MEAN, p.rows, 0), *var = read(call, G_VAR, p.rows, 0);
-    double *weight = read(call, G_WEIGHT, p.n.channels, 1);
-    double *sum = room(call, p.rows), *by_x = room(call, p.rows), *scale = room(call, p.rows);
+    double *mean = sherd__norm_read(call, G_MEAN, p.rows, 0),
+           *var = sherd__norm_read(call, G_VAR, p.rows, 0);
+    double *weight = sherd__norm_read(call, G_WEIGHT, p.n.channels, 1);
+    double *sum = sherd__norm_room(call, p.rows), *by_x = sherd__norm_room(call, p.rows),
+           *scale = sherd__norm_room(call, p.rows);
 
     if (!mean || !var || !weight || !sum || !by_x || !scale)
         return false;
@@ -284,14 +243,14 @@ static void fixed_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
 /* From the moments of each row, which are also written. False: failed. */
 static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean, double *var)
 {
-    double *weight = read(call, WEIGHT, p->n.channels, 1),
-           *bias = read(call, BIAS, p->n.channels, 0);
-    double *scale = room(call, p->rows), *shift = room(call, p->rows);
+    double *weight = sherd__norm_read(call, WEIGHT, p->n.channels, 1),
+           *bias = sherd__norm_read(call, BIAS, p->n.channels, 0);
+    double *scale = sherd__norm_room(call, p->rows), *shift = sherd__norm_room(call, p->rows);
 
     if (!weight || !bias || !scale || !shift)
         return false;
-    write(call, MEAN, p->rows, mean);
-    write(call, VAR, p->rows, var);
+    sherd__norm_write(call, MEAN, p->rows, mean);
+    sherd__norm_write(call, VAR, p->rows, var);
     for (int64_t r = 0; r < p->rows; r++) {
         scale[r] = weight[r % p->n.channels] * reciprocal_deviation(call, var[r]);
         shift[r] = bias[r % p->n.channels];
@@ -304,7 +263,7 @@ static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean
 static bool norm(sherd_call *call)
 {
     const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
-    double *mean = room(call, p.rows), *var = room(call, p.rows);
+    double *mean = sherd__norm_room(call, p.rows), *var = sherd__norm_room(call, p.rows);
 
     return mean && var && find_moments(call, &p, mean, var) && normalise(call, &p, mean, var);
 }
@@ -312,7 +271,8 @@ static bool norm(sherd_call *call)
 static bool fixed_norm(sherd_call *call)
 {
     const sherd__sets p = sherd__sets_of(call->in[X], attributes_of(call)->groups);
-    double *mean = read(call, GIVEN_MEAN, p.rows, 0), *var = read(call, GIVEN_VAR, p.rows, 0);
+    double *mean = sherd__norm_read(call, GIVEN_MEAN, p.rows, 0),
+           *var = sherd__norm_read(call, GIVEN_VAR, p.rows, 0);
 
     return mean && var && normalise(call, &p, mean, var);
 }

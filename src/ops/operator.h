@@ -25,7 +25,7 @@ typedef struct sherd__placing {
     unsigned once; /* as in sherd_call */
 } sherd__placing;
 
-enum { SHERD__REASON_BYTES = 192, SHERD__AROUND = 4 };
+enum { SHERD__REASON_BYTES = 192, SHERD__AROUND = SHERD_OP_SLOTS };
 
 typedef struct sherd__run {
     sherd_call call; /* first: functions of operators get a pointer to it */

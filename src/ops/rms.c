@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalisation by the root of the mean of squares over the last dim, which is made whole; rows may be sharded. What each
- * row was multiplied by is kept for backward. The gradient of the weight is a sum over the local rows: pending where
- * rows are sharded.
+ * Normalisation by the root of the mean of squares over the last dims. What each row was multiplied by is kept for backward.
+ * The gradient of the weight is a sum over the local rows: pending where rows are sharded. Rows that are sharded
+ * themselves: norm_rows.c.
  */
-#include "operator.h"
+#include "norm_rows.h"
 #include "sherd/ops_layers.h"
 
 enum { X, WEIGHT, OPERANDS };
 enum { Y, RSTD };
-
-typedef struct rms_attributes {
-    double eps;
-} rms_attributes;
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
@@ -20,20 +16,31 @@ enum { G_DY, G_X, G_RSTD, G_WEIGHT, G_OPERANDS };
 
 static bool rms_norm_grad(sherd_call *call)
 {
-    const sherd_tensor *x = call->in[G_X];
+    static const sherd__row_norm of = {G_WEIGHT, -1, -1, G_RSTD};
+    const sherd__rows p = sherd__rows_of(call, call->in[G_X], call->in[G_RSTD]);
 
-    sherd__kernels_in(call)->rms_norm_grad(
-        call->in[G_RSTD]->count, x->shape[x->ndim - 1], call->to[X], call->to[WEIGHT],
-        call->from[G_DY], call->from[G_X], call->from[G_WEIGHT], call->from[G_RSTD]);
+    if (p.apart)
+        return sherd__row_norm_apart_grad(call, &of);
+    sherd__kernels_in(call)->rms_norm_grad(p.rows, p.inner, call->to[X], call->to[WEIGHT],
+                                           call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
+                                           call->from[G_RSTD]);
     return true;
+}
+
+static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__row_norm_ways(call, ways, G_X, "xxrw>xw");
 }
 
 static const sherd_op rms_norm_grad_op = {
     .name = "sherd_rms_norm backward",
     .operand = {{"dy", 0}, {"x", 0}, {"rstd", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"dx", 0}, {"dweight", 0}},
+    SHERD__ROW_NORM_ATTRIBUTES,
     .rule = "...d,...d,...,d->...d,d",
-    .whole = "d",
+    .whole = SHERD__ROW_LETTERS,
+    .describe = sherd__row_norm_describe,
+    .ways = lie_back,
     .forward = rms_norm_grad};
 
 static void rms_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -43,7 +50,7 @@ static void rms_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
                                     sherd_node_operand(node, WEIGHT)};
     sherd_tensor *grad[OPERANDS];
 
-    sherd_apply_all(grad, &rms_norm_grad_op, in, G_OPERANDS, NULL);
+    sherd_apply_all(grad, &rms_norm_grad_op, in, G_OPERANDS, sherd_node_attributes(node));
     for (int i = 0; i < OPERANDS; i++)
         if (sherd_node_wants(node, i))
             grad_in[i] = grad[i];
@@ -53,22 +60,29 @@ static void rms_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
 
 static const char *describe(sherd_call *call)
 {
-    const rms_attributes *attributes = call->attributes;
+    const sherd__row_norm_attributes *attributes = call->attributes;
 
     return attributes->eps >= 0
-               ? NULL
+               ? sherd__row_norm_describe(call)
                : sherd_call_reason(call, "eps is %g, and must not be negative", attributes->eps);
 }
 
 static bool rms_norm(sherd_call *call)
 {
-    const rms_attributes *attributes = call->attributes;
-    const sherd_tensor *x = call->in[X];
+    static const sherd__row_norm of = {WEIGHT, -1, -1, RSTD};
+    const sherd__row_norm_attributes *attributes = call->attributes;
+    const sherd__rows p = sherd__rows_of(call, call->in[X], call->out[RSTD]);
 
-    sherd__kernels_in(call)->rms_norm(call->out[RSTD]->count, x->shape[x->ndim - 1], call->to[Y],
-                                      call->to[RSTD], call->from[X], call->from[WEIGHT],
-                                      attributes->eps);
+    if (p.apart)
+        return sherd__row_norm_apart(call, &of);
+    sherd__kernels_in(call)->rms_norm(p.rows, p.inner, call->to[Y], call->to[RSTD], call->from[X],
+                                      call->from[WEIGHT], attributes->eps);
     return true;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__row_norm_ways(call, ways, X, "xw>xr");
 }
 
 #define RMS_NORM_NEEDS \
@@ -76,20 +90,26 @@ static bool rms_norm(sherd_call *call)
 
 const sherd_op sherd__rms_norm_op = {
     .name = "sherd_rms_norm",
-    .summary = "x / sqrt(mean of x^2 + eps) * weight over the last dim",
+    .summary = "x / sqrt(mean of x^2 + eps) * weight over the last dims",
+    .layouts = "x stays; ranks that share a row exchange a number of it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}, {"rstd", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
-    .field = {SHERD_FIELD(rms_attributes, eps, DOUBLE)},
-    .attributes = sizeof(rms_attributes),
+    SHERD__ROW_NORM_ATTRIBUTES,
     .rule = "...d,d->...d,...",
-    .whole = "d",
+    .whole = SHERD__ROW_LETTERS,
     .describe = describe,
+    .ways = lie,
     .forward = rms_norm,
     .backward = rms_norm_back,
     .needs = {RMS_NORM_NEEDS, RMS_NORM_NEEDS}};
 
-sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps)
+sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight, double eps)
 {
     return sherd_apply(&sherd__rms_norm_op, (sherd_tensor *[]){x, weight}, OPERANDS,
-                       &(rms_attributes){eps});
+                       &(sherd__row_norm_attributes){eps, (int64_t)dims - 1});
+}
+
+sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, double eps)
+{
+    return sherd_rms_norm_over(x, 1, weight, eps);
 }

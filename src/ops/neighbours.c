@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Neighbourhood attention, in one to three dims of space. Each rank keeps its queries and reads the keys and values around
+ * them that they see, by one call. The scores are never kept. Backward reads what lies around too, by one call: for
+ * its queries keys and values, for its keys the queries that see them, with their gradients. So nothing is added up across
+ * borders, and all sums are those of a plain tensor, in the same order; sending gradients back instead would move
+ * as much, twice.
+ */
+#include "neighbours.h"
+
+#include <math.h>
+
+#include "sherd/ops_stencil.h"
+
+enum { Q, K, V, OPERANDS };
+enum { OUT, LOG_SUM };
+enum { BATCH = SHERD__NEIGHBOURS_BATCH, SPACE = SHERD__NEIGHBOURS_SPACE, BEHIND = 2 };
+enum { DIMS = SHERD__NEIGHBOUR_DIMS };
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static sherd__patch patch_of(sherd_box box)
+{
+    int dims = box.ndim - SPACE - BEHIND;
+    sherd__patch p = {.size = {box.size[BATCH], 1, 1, 1, box.size[SPACE + dims]}};
+
+    p.first[BATCH] = box.offset[BATCH];
+    p.first[SPACE + DIMS] = box.offset[SPACE + dims];
+    for (int d = 0; d < dims; d++) {
+        p.first[SPACE + d] = box.offset[SPACE + d];
+        p.size[SPACE + d] = box.size[SPACE + d];
+    }
+    return p;
+}
+
+/* The problem of this rank; `made` is a result that lies as q, and q, k, v are the operand `q` and those behind it. */
+static sherd__neighbours problem_of(const sherd_call *call, const sherd_tensor *made, int q)
+{
+    const sherd__neighbours_attributes *a = call->attributes;
+    sherd__neighbours n = {.scale = a->scale, .width = made->shape[made->ndim - 1]};
+
+    for (int d = 0; d < DIMS; d++) {
+        bool there = d < made->ndim - SPACE - BEHIND;
+        n.whole[d] = there ? made->shape[SPACE + d] : 1;
+        n.kernel[d] = there ? a->kernel[d] : 1;
+        n.dilation[d] = there ? a->dilation[d] : 1;
+    }
+    n.q = patch_of(sherd_call_box(call, q + Q));
+    n.k = patch_of(sherd_call_box(call, q + K));
+    n.v = patch_of(sherd_call_box(call, q + V));
+    return n;
+}
+
+static bool is_half(sherd_dtype dtype)
+{
+    return dtype == SHERD_BF16 || dtype == SHERD_F16;
+}
+
+/* Operand i as f32 or f64: itself, or widened; NULL: no memory. */
+static const void *read(sherd_call *call, int i)
+{
+    int64_t count = sherd__max(call->in[i]->count, 1);
+
+    if (!is_half(call->in[i]->dtype))
+        return call->from[i];
+    float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
+    if (wide)
+        sherd__kernels_in(call)->widen(call->in[i]->count, wide, call->from[i]);
+    return wide;
+}
+
+/* Room for result j, and what was made there rounded. */
+static void *room(sherd_call *call, int j)
+{
+    return is_half(call->out[j]->dtype)
+               ? sherd_call_scratch(call, call->out[j]->count * (int64_t)sizeof(float))
+               : call->to[j];
+}
+
+static void settle(sherd_call *call, int j, const void *made)
+{
+    if (is_half(call->out[j]->dtype))
+        sherd__kernels_in(call)->narrow(call->out[j]->count, call->to[j], made);
+}
+
+/* ---- what is read around --------------------------------------------------------------------- */
+
+static bool is_space(const sherd_call *call, int d)
+{
+    return d >= SPACE && d < call->out[0]->ndim - BEHIND;
+}
+
+/* Of batch and heads as much as there is of the queries. */
+static void read_keys(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                      int64_t *end)
+{
+    const sherd__neighbours_attributes *a = call->attributes;
+
+    (void)i;
+    *first = lo;
+    *end = hi;
+    if (is_space(call, d))
+        sherd__neighbours_keys(call->out[0]->shape[d], a->kernel[d - SPACE], a->dilation[d - SPACE],
+                               lo, hi, first, end);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+enum { G_DOUT, G_Q, G_K, G_V, G_LOG_SUM, G_DELTA, G_OPERANDS };
+
+static bool add_products(sherd_call *call)
+{
+    const sherd_tensor *dout = call->in[0];
+    int64_t width = dout->shape[dout->ndim - 1];
+
+    if (dout->count == 0)
+        return true;
+    const void *a = read(call, 0), *b = read(call, 1);
+    if (!a || !b)
+        return false;
+    sherd__neighbours_kernels_of(dout->dtype)
+        ->products(call->out[0]->count, width, call->to[0], a, b);
+    return true;
+}
+
+static const sherd_op products_op = {.name = "sherd_neighbourhood_attention backward of sums",
+                                     .operand = {{"dout", 0}, {"out", 0}},
+                                     .result = {{"delta", SHERD_OP_STATISTIC}},
+                                     .rule = "...w,...w->...",
+                                     .whole = "w",
+                                     .forward = add_products};
+
+static void read_back(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
+                      int64_t *end)
+{
+    const sherd__neighbours_attributes *a = call->attributes;
+
+    if (i == G_K || i == G_V)
+        read_keys(call, i, d, lo, hi, first, end);
+    else if (is_space(call, d))
+        sherd__neighbours_queries(call->out[0]->shape[d], a->kernel[d - SPACE],
+                                  a->dilation[d - SPACE], lo, hi, first, end);
+}
+
+static const char *describe_back(sherd_call *call)
+{
+    for (int j = Q; j <= V; j++)
+        sherd_call_shape(call, j, call->in[G_Q]->ndim, call->in[G_Q]->shape);
+    return NULL;
+}
+
+static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
+{
+    sherd__neighbours_lying l;
+    sherd_status status = sherd__neighbours_lie(&l, ways, G_Q);
+    const sherd_layout *operand[G_OPERANDS] = {l.q, l.q, l.k, l.v, l.sum, l.sum};
+    const sherd_layout *result[] = {l.q, l.q, l.q};
+
+    (void)call;
+    return status ? status : sherd_way_add(ways, operand, result);
+}
+
+static bool attend_back(sherd_call *call)
+{
+    sherd__neighbours n = problem_of(call, call->out[Q], G_Q);
+    const void *from[G_OPERANDS];
+    void *to[OPERANDS];
+
+    n.mine = patch_of(sherd_tensor_box(call->out[Q]));
+    if (call->out[Q]->count == 0)
+        return true;
+    void *workspace = sherd_call_scratch(call, sherd__neighbours_workspace(&n));
+    bool good = workspace != NULL;
+    for (int i = 0; i < G_OPERANDS && good; i++)
+        good = (from[i] = read(call, i)) != NULL;
+    for (int j = Q; j <= V && good; j++)
+        good = (to[j] = room(call, j)) != NULL;
+    if (!good)
+        return false;
+    sherd__neighbours_kernels_of(call->out[Q]->dtype)
+        ->backward(&n, to[Q], to[K], to[V], from[G_DOUT], from[G_Q], from[G_K], from[G_V],
+                   from[G_LOG_SUM], from[G_DELTA], workspace);
+    for (int j = Q; j <= V; j++)
+        settle(call, j, to[j]);
+    return true;
+}
+
+#define ATTRIBUTES                                                               \
+    .field = {SHERD_FIELDS(sherd__neighbours_attributes, kernel, INT64, DIMS),   \
+              SHERD_FIELDS(sherd__neighbours_attributes, dilation, INT64, DIMS), \
+              SHERD_FIELD(sherd__neighbours_attributes, scale, DOUBLE)},         \
+    .attributes = sizeof(sherd__neighbours_attributes)
+
+enum { AROUND = SHERD_OP_AROUND, NUMBERS = SHERD_OP_AROUND | SHERD_OP_ANY };
+
+static const sherd_op back_op = {.name = "sherd_neighbourhood_attention backward",
+                                 .operand = {{"dout", AROUND},
+                                             {"q", AROUND},
+                                             {"k", AROUND},
+                                             {"v", AROUND},
+                                             {"log_sum", NUMBERS},
+                                             {"delta", NUMBERS}},
+                                 .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}},
+                                 ATTRIBUTES,
+                                 .describe = describe_back,
+                                 .ways = lie_back,
+                                 .reads = read_back,
+                                 .forward = attend_back};
+
+static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *sums[] = {grad_out[OUT], sherd_node_result(node, OUT)};
+    sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
+                                    sherd_node_operand(node, Q),
+                                    sherd_node_operand(node, K),
+                                    sherd_node_operand(node, V),
+                                    sherd_node_result(node, LOG_SUM),
+                                    sherd_apply(&products_op, sums, 2, NULL)};
+    sherd_tensor *grad[OPERANDS];
+
+    sherd_apply_all(grad, &back_op, in, G_OPERANDS, sherd_node_attributes(node));
+    for (int i = Q; i <= V; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static const char *describe_window(sherd_call *call, int d)
+{
+    const sherd__neighbours_attributes *a = call->attributes;
+    int64_t k = a->kernel[d], dilation = a->dilation[d], n = call->in[Q]->shape[SPACE + d];
+
+    if (k < 1 || k % 2 == 0)
+        return sherd_call_reason(call, "a kernel of %lld in dim %d: it must be odd", (long long)k,
+                                 SPACE + d);
+    if (dilation < 1)
+        return sherd_call_reason(call, "a dilation of %lld in dim %d", (long long)dilation,
+                                 SPACE + d);
+    return k <= n / dilation
+               ? NULL
+               : sherd_call_reason(
+                     call, "a kernel of %lld with dilation %lld does not fit dim %d of size %lld",
+                     (long long)k, (long long)dilation, SPACE + d, (long long)n);
+}
+
+static const char *describe(sherd_call *call)
+{
+    const sherd_tensor *q = call->in[Q];
+    int dims = q->ndim - SPACE - BEHIND;
+    const char *fault = NULL;
+
+    if (dims < 1 || dims > DIMS)
+        return "q must be [batch, ..., heads, width] with one to three dims between";
+    for (int i = K; i <= V; i++) {
+        bool same = call->in[i]->ndim == q->ndim;
+        for (int d = 0; d < q->ndim && same; d++)
+            same = call->in[i]->shape[d] == q->shape[d];
+        if (!same)
+            return "q, k and v must have the same shape";
+    }
+    for (int d = 0; d < dims && !fault; d++)
+        fault = describe_window(call, d);
+    sherd_call_shape(call, OUT, q->ndim, q->shape);
+    sherd_call_shape(call, LOG_SUM, q->ndim - 1, q->shape);
+    return fault;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    sherd__neighbours_lying l;
+    sherd_status status = sherd__neighbours_lie(&l, ways, Q);
+    const sherd_layout *operand[OPERANDS] = {l.q, l.k, l.v}, *result[] = {l.q, l.sum};
+
+    (void)call;
+    return status ? status : sherd_way_add(ways, operand, result);
+}
+
+static bool attend(sherd_call *call)
+{
+    sherd__neighbours n = problem_of(call, call->out[OUT], Q);
+
+    if (call->out[OUT]->count == 0)
+        return true;
+    void *workspace = sherd_call_scratch(call, sherd__neighbours_workspace(&n));
+    const void *q = read(call, Q), *k = read(call, K), *v = read(call, V);
+    void *out = room(call, OUT);
+    if (!workspace || !q || !k || !v || !out)
+        return false;
+    sherd__neighbours_kernels_of(call->out[OUT]->dtype)
+        ->forward(&n, out, call->to[LOG_SUM], q, k, v, workspace);
+    settle(call, OUT, out);
+    return true;
+}
+
+#define NEEDS                                                                   \
+    (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
+     SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
+
+const sherd_op sherd__neighbourhood_attention_op = {
+    .name = "sherd_neighbourhood_attention",
+    .summary = "softmax(q k^T scale) v over the nearest positions in 1 to 3 dims",
+    .layouts = "batch, space and heads as q; sharded space reads the keys and values around",
+    .operand = {{"q", 0}, {"k", AROUND}, {"v", AROUND}},
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
+    ATTRIBUTES,
+    .describe = describe,
+    .ways = lie,
+    .reads = read_keys,
+    .forward = attend,
+    .backward = differentiate,
+    .needs = {NEEDS, NEEDS, NEEDS}};
+
+sherd_tensor *sherd_neighbourhood_attention(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                            const sherd_neighbourhood_options *options)
+{
+    static const sherd_neighbourhood_options none;
+    const sherd_neighbourhood_options *o = options ? options : &none;
+    int64_t width = q && q->ndim > 0 ? q->shape[q->ndim - 1] : 1;
+    sherd__neighbours_attributes a = {.scale = o->scale};
+
+    if (o->scale == 0)
+        a.scale = 1 / sqrt((double)sherd__max(width, 1));
+    for (int d = 0; d < DIMS; d++) {
+        a.kernel[d] = o->kernel[d];
+        a.dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
+    }
+    return sherd_apply(&sherd__neighbourhood_attention_op, (sherd_tensor *[]){q, k, v}, OPERANDS,
+                       &a);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers of norms, in f64 whatever the dtype of elements: where they are kept, and how moments are joined. */
+#include "norms.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/cast.h"
+
+double *sherd__norm_room(sherd_call *call, int64_t n)
+{
+    int64_t bytes = sherd__max(n, 1) * (int64_t)sizeof(double);
+    double *numbers = sherd_call_scratch(call, bytes);
+
+    if (numbers)
+        memset(numbers, 0, (size_t)bytes);
+    return numbers;
+}
+
+double *sherd__norm_read(sherd_call *call, int operand, int64_t n, double value)
+{
+    const sherd_tensor *t = call->in[operand];
+    double *numbers = sherd__norm_room(call, n);
+
+    if (numbers && t)
+        sherd__cast(SHERD_F64, t->dtype, n, numbers, call->from[operand]);
+    for (int64_t i = 0; numbers && !t && i < n; i++)
+        numbers[i] = value;
+    return numbers;
+}
+
+void sherd__norm_write(sherd_call *call, int result, int64_t n, const double *numbers)
+{
+    if (call->to[result])
+        sherd__cast(call->out[result]->dtype, SHERD_F64, n, call->to[result], numbers);
+}
+
+enum { COUNT, CENTRE, SQUARES };
+
+void sherd__join_moments(double *to, const double *from)
+{
+    double n = to[COUNT] + from[COUNT], apart = from[CENTRE] - to[CENTRE];
+
+    if (from[COUNT] == 0)
+        return;
+    to[CENTRE] += to[COUNT] == 0 ? from[CENTRE] : apart * (from[COUNT] / n);
+    to[SQUARES] += from[SQUARES];
+    if (to[COUNT] != 0)
+        to[SQUARES] += apart * apart * (to[COUNT] * (from[COUNT] / n));
+    to[COUNT] = n;
+}

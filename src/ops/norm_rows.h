@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norms over the last dims of x, whose elements make a row: also where these dims are sharded. */
+#ifndef SHERD__NORM_ROWS_H
+#define SHERD__NORM_ROWS_H
+
+#include "norms.h"
+
+typedef struct sherd__row_norm_attributes {
+    double eps;
+    int64_t more; /* dims before the last one that are normalised with it */
+} sherd__row_norm_attributes;
+
+#define SHERD__ROW_NORM_ATTRIBUTES                                   \
+    .field = {SHERD_FIELD(sherd__row_norm_attributes, eps, DOUBLE),  \
+              SHERD_FIELD(sherd__row_norm_attributes, more, INT64)}, \
+    .attributes = sizeof(sherd__row_norm_attributes)
+
+/* The letters of these dims: "d" in the rule of an operator stands for all of them. Whole where x does not shard them. */
+#define SHERD__ROW_LETTERS "defghijk"
+
+/* Describe: writes the rule. NULL, or why these are not dims. */
+const char *sherd__row_norm_describe(sherd_call *call);
+
+/*
+ * Ways: none unless operand `x` has rows that lie on several ranks; then x stays. How the others lie: a letter for each
+ * operand, and behind a '>' for each result: as x 'x'; as a row, the weight, 'w', of results pending for what shards rows apart;
+ * one number a row 'r'.
+ */
+sherd_status sherd__row_norm_ways(const sherd_call *call, sherd_ways *ways, int x, const char *lie);
+
+/* What this rank has of rows. */
+typedef struct sherd__rows {
+    int64_t rows, inner; /* here: rows, and elements of each */
+    double length;       /* of a row, on all ranks */
+    int dims;
+    bool apart; /* rows lie on several ranks */
+} sherd__rows;
+
+/* Of x, and a tensor with one number a row. */
+sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
+                           const sherd_tensor *per_row);
+
+/* Which operands and results of a norm are what; -1 = there is none. Without a mean rows are not centred. */
+typedef struct sherd__row_norm {
+    int weight, bias; /* operands, which may be absent */
+    int mean,
+        scale; /* taken from rows, multiplied with: results of forward, operands of backward */
+} sherd__row_norm;
+
+/* Where rows are apart. Forward: operand 0 is x, result 0 y. False: failed. */
+bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of);
+/* Operands 0 and 1 are dy and x, the results dx and the gradients of weight and, if there is a third, bias. */
+bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of);
+
+#endif
