@@ -3,9 +3,8 @@
  * Convolutions on real ranks: plain ones against the formula, and any layout against the plain ones, forward and all
  * gradients, in f64; and what travels: for each direction one call at most, and each rank gets exactly what it lacks.
  */
-#include "fields.h"
+#include "missing.h"
 
-#include "sherd/comm.h"
 #include "sherd/ops_stencil.h"
 
 typedef struct scene {
@@ -286,6 +285,85 @@ static void convolutions_of_ten(sherd_world *world)
 
 /* ---- what travels ------------------------------------------------------------------------------ */
 
+/* Whether element o of what is small meets element i of what is big. */
+static bool meets(const scene *s, int d, int64_t i, int64_t o)
+{
+    int64_t k = i - o * s->o.stride[d] + s->o.before[d];
+
+    return k >= 0 && k % s->o.dilation[d] == 0 && k / s->o.dilation[d] < s->w[2 + d];
+}
+
+/* What is needed of a tensor of this shape by who has a box of the other; items and channels go with each other. */
+static needs met_by(const scene *s, const sherd_box *box, const int64_t *shape, bool box_is_big)
+{
+    needs n = {.ndim = box->ndim};
+
+    need_own(&n, 0, box);
+    for (int64_t c = 0; c < shape[1]; c++)
+        need(&n, 1, c, shape[1]);
+    for (int d = 0; d < s->dims; d++)
+        for (int64_t i = 0; i < box->size[2 + d]; i++)
+            for (int64_t k = 0, at = box->offset[2 + d] + i; k < shape[2 + d]; k++)
+                if (box_is_big ? meets(s, d, at, k) : meets(s, d, k, at))
+                    need(&n, 2 + d, k, shape[2 + d]);
+    return n;
+}
+
+/* The element in the middle of what output o reads. */
+static int64_t middle(const void *what, int d, int64_t o, int64_t n)
+{
+    const scene *s = what;
+    int64_t at =
+        o * s->o.stride[d - 2] - s->o.before[d - 2] + s->o.dilation[d - 2] * (s->w[d] - 1) / 2;
+
+    return at < 0 ? 0 : at < n ? at : n - 1;
+}
+
+static void check_travel(scene *s, const sherd_mesh *mesh)
+{
+    int ndim = 2 + s->dims;
+    sherd_tensor *plain = numbers(s->world, &s->dice, ndim, s->x);
+    sherd_tensor *w = numbers(s->world, &s->dice, ndim, s->w);
+    sherd_tensor *b = numbers(s->world, &s->dice, 1, &s->bias);
+    sherd_tensor *x = sherd_distribute(plain, draw_layout_of(&s->dice, mesh, ndim, s->x, ~2U),
+                                       -1); /* not the channels */
+
+    sherd_require_grad(x, true);
+    sherd_comm_reset(s->world);
+    sherd_tensor *y = apply(s, x, w, b);
+    if (!CHECK(!sherd_tensor_failed(y)))
+        return;
+    sherd_box held = sherd_tensor_box(x), made = sherd_tensor_box(y);
+    needs forward = met_by(s, &made, s->x, s->transposed);
+    needs backward = met_by(s, &held, y->shape, !s->transposed);
+    bool good = brought(s->world, 8 * lacked(&forward, &held));
+    for (int d = 2; d < ndim && !s->transposed; d++)
+        good = owned(&made, &held, d, s->x[d], y->shape[d], middle, s) && good;
+    sherd_tensor *dy = sherd_distribute(numbers(s->world, &s->dice, ndim, y->shape), y->layout, -1);
+    sherd_comm_reset(s->world);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    good = brought(s->world, 8 * lacked(&backward, &made)) && good;
+    if (!good)
+        fprintf(stderr, "x %s w %s -> %s%s\n", sherd_tensor_text(x), sherd_tensor_text(w),
+                sherd_tensor_text(y), s->transposed ? ", transposed" : "");
+}
+
+/* Any convolution, any shards: one call a direction, and in it each element once that a rank needs and lacks. */
+static void each_rank_gets_what_it_lacks(sherd_world *world)
+{
+    scene s = {.world = world, .dice = 40 + (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 4000 : 60;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = draw_mesh(world, i);
+        sherd_scope_begin(world);
+        draw(&s);
+        check_travel(&s, mesh);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
 /* 12 rows on the ranks, a kernel of 5 rows: two rows from each neighbour, whatever the direction; nothing else but the weight's gradient. */
 static void only_what_is_missing_travels(sherd_world *world)
 {
@@ -317,6 +395,7 @@ static const check_test tests[] = {
     {TEST(every_layout_is_as_plain), {1, 2, 3, 4, 8}},
     {TEST(other_dtypes_are_rounded_f64), {1}},
     {TEST(convolutions_of_ten), {3}},
+    {TEST(each_rank_gets_what_it_lacks), {1, 2, 3, 4, 5, 6, 7, 8}},
     {TEST(only_what_is_missing_travels), {2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -99,17 +99,37 @@ static const char *describe_weight(sherd_call *call)
 
 /* ---- what is read around --------------------------------------------------------------------- */
 
+/* Elements of small that meet [first, last] of big by a tap, of `m` there are; false: none. */
+static bool meet(const sherd__conv_attributes *a, int k, int64_t tap, int64_t m, int64_t *first,
+                 int64_t *last)
+{
+    int64_t shift = tap * a->dilation[k] - a->before[k];
+
+    *first = sherd__max(0, -sherd__floor_div(shift - *first, a->stride[k]));
+    *last = sherd__min(m - 1, sherd__floor_div(*last - shift, a->stride[k]));
+    return *first <= *last;
+}
+
+/* The smallest interval that has all that is read: with a dilation a tap may miss what lies between or beyond an end. */
 static void read_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                      int64_t *end)
 {
     const sherd__conv_attributes *a = call->attributes;
     int k = d - FIRST;
 
-    (void)i;
     if (k < 0)
         return;
-    *first = lo * a->stride[k] - a->before[k];
-    *end = (hi - 1) * a->stride[k] - a->before[k] + reach(a, k);
+    *first = call->in[i]->shape[d];
+    *end = 0;
+    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
+        int64_t from = 0, to = call->in[i]->shape[d] - 1;
+        int64_t shift = tap * a->dilation[k] - a->before[k];
+        if (!meet(a, k, tap, hi, &from, &to) || to < lo)
+            continue;
+        *first = sherd__min(*first, sherd__max(from, lo) * a->stride[k] + shift);
+        *end = sherd__max(*end, to * a->stride[k] + shift + 1);
+    }
+    *end = sherd__max(*first, *end);
 }
 
 static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
@@ -118,11 +138,18 @@ static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t
     const sherd__conv_attributes *a = call->attributes;
     int k = d - FIRST;
 
-    (void)i;
     if (k < 0)
         return;
-    *first = -sherd__floor_div(-(lo + a->before[k] - (reach(a, k) - 1)), a->stride[k]);
-    *end = sherd__floor_div(hi - 1 + a->before[k], a->stride[k]) + 1;
+    *first = call->in[i]->shape[d];
+    *end = 0;
+    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
+        int64_t from = lo, to = hi - 1;
+        if (!meet(a, k, tap, call->in[i]->shape[d], &from, &to))
+            continue;
+        *first = sherd__min(*first, from);
+        *end = sherd__max(*end, to + 1);
+    }
+    *end = sherd__max(*first, *end);
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */
