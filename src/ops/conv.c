@@ -18,140 +18,6 @@ static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE};
 static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE};
 static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1};
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
-static int64_t reach(const sherd__conv_attributes *a, int d)
-{
-    return a->dilation[d] * (a->kernel[d] - 1) + 1;
-}
-
-static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
-                                bool small, int64_t n)
-{
-    int64_t padded = n + a->before[d] + a->after[d];
-    int64_t *size = &call->shape[0][FIRST + d];
-
-    if (a->sized) {
-        *size = a->size[d];
-        return NULL;
-    }
-    if (small && padded < reach(a, d))
-        return sherd_call_reason(
-            call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
-            (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
-    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
-                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
-    if (!small && (n == 0 || *size < 1))
-        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
-                                 FIRST + d);
-    return NULL;
-}
-
-/* For operators with a weight: its channels are those of what they read. */
-static const char *describe_field(sherd_call *call, bool small)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
-    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
-    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
-    const char *fault = NULL;
-
-    if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
-        return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
-               "many dims";
-    if (w->shape[0] % a->groups || x->shape[1] != read)
-        return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
-                                 (long long)x->shape[1], (long long)a->groups);
-    if (call->in[BIAS] && (call->in[BIAS]->ndim != 1 || call->in[BIAS]->shape[0] != made))
-        return sherd_call_reason(call, "bias must be [%lld]", (long long)made);
-    call->shape[0][0] = x->shape[0];
-    call->shape[0][1] = made;
-    for (int d = 0; d + FIRST < x->ndim && !fault; d++)
-        fault = w->shape[FIRST + d] != a->kernel[d]
-                    ? "the kernel has another size"
-                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
-    sherd_call_shape(call, 0, x->ndim, NULL);
-    return fault;
-}
-
-static const char *describe_small(sherd_call *call)
-{
-    return describe_field(call, true);
-}
-
-static const char *describe_big(sherd_call *call)
-{
-    return describe_field(call, false);
-}
-
-static const char *describe_weight(sherd_call *call)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    const sherd_tensor *big = call->in[0], *small = call->in[BEHIND];
-
-    call->shape[0][0] = small->shape[1];
-    call->shape[0][1] = big->shape[1] / a->groups;
-    for (int d = 0; d + FIRST < big->ndim; d++)
-        call->shape[0][FIRST + d] = a->kernel[d];
-    sherd_call_shape(call, 0, big->ndim, NULL);
-    return NULL;
-}
-
-/* ---- what is read around --------------------------------------------------------------------- */
-
-/* Elements of small that meet [first, last] of big by a tap, of `m` there are; false: none. */
-static bool meet(const sherd__conv_attributes *a, int k, int64_t tap, int64_t m, int64_t *first,
-                 int64_t *last)
-{
-    int64_t shift = tap * a->dilation[k] - a->before[k];
-
-    *first = sherd__max(0, -sherd__floor_div(shift - *first, a->stride[k]));
-    *last = sherd__min(m - 1, sherd__floor_div(*last - shift, a->stride[k]));
-    return *first <= *last;
-}
-
-/* The smallest interval that has all that is read: with a dilation a tap may miss what lies between or beyond an end. */
-static void read_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
-                     int64_t *end)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    int k = d - FIRST;
-
-    if (k < 0)
-        return;
-    *first = call->in[i]->shape[d];
-    *end = 0;
-    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
-        int64_t from = 0, to = call->in[i]->shape[d] - 1;
-        int64_t shift = tap * a->dilation[k] - a->before[k];
-        if (!meet(a, k, tap, hi, &from, &to) || to < lo)
-            continue;
-        *first = sherd__min(*first, sherd__max(from, lo) * a->stride[k] + shift);
-        *end = sherd__max(*end, to * a->stride[k] + shift + 1);
-    }
-    *end = sherd__max(*first, *end);
-}
-
-static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
-                       int64_t *end)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    int k = d - FIRST;
-
-    if (k < 0)
-        return;
-    *first = call->in[i]->shape[d];
-    *end = 0;
-    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
-        int64_t from = lo, to = hi - 1;
-        if (!meet(a, k, tap, call->in[i]->shape[d], &from, &to))
-            continue;
-        *first = sherd__min(*first, from);
-        *end = sherd__max(*end, to + 1);
-    }
-    *end = sherd__max(*first, *end);
-}
-
 /* ---- computing ------------------------------------------------------------------------------- */
 
 /* The geometry of pieces: what lies where in the whole decides what the first output reads. */
@@ -342,23 +208,23 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
 
 static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
                                     OF_WHAT_WAS_READ,
-                                    .describe = describe_small,
+                                    .describe = sherd__conv_describe_small,
                                     .ways = lie_small,
-                                    .reads = read_big,
+                                    .reads = sherd__conv_reads_big,
                                     .forward = make_small};
 static const sherd_op big_like = {.name = "sherd_conv backward",
                                   OF_WHAT_WAS_READ,
-                                  .describe = describe_big,
+                                  .describe = sherd__conv_describe_big,
                                   .ways = lie_big,
-                                  .reads = read_small,
+                                  .reads = sherd__conv_reads_small,
                                   .forward = make_big};
 static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
                                    .result = {{"dw", 0}},
                                    GEOMETRY,
-                                   .describe = describe_weight,
+                                   .describe = sherd__conv_describe_weight,
                                    .ways = lie_weight,
-                                   .reads = read_big,
+                                   .reads = sherd__conv_reads_big,
                                    .beside = BEHIND + 1,
                                    .forward = make_weight};
 
@@ -420,17 +286,17 @@ static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .summary = "convolution in 1 to 3 dims",
                                  CONVOLUTION,
-                                 .describe = describe_small,
+                                 .describe = sherd__conv_describe_small,
                                  .ways = lie_small,
-                                 .reads = read_big,
+                                 .reads = sherd__conv_reads_big,
                                  .forward = make_small,
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
                                             .summary = "transposed convolution in 1 to 3 dims",
                                             CONVOLUTION,
-                                            .describe = describe_big,
+                                            .describe = sherd__conv_describe_big,
                                             .ways = lie_big,
-                                            .reads = read_small,
+                                            .reads = sherd__conv_reads_small,
                                             .forward = make_big,
                                             .backward = big_back};

@@ -27,7 +27,18 @@ typedef struct sherd__conv_roles {
     int big, small, weight, bias, like; /* operand numbers; -1: none */
 } sherd__conv_roles;
 
-/* The ways of any of the three (conv_lie.c). */
+/* Shapes: of operators that make small, or big, of the other and a weight; and of the weight of both (conv_lie.c). */
+const char *sherd__conv_describe_small(sherd_call *call);
+const char *sherd__conv_describe_big(sherd_call *call);
+const char *sherd__conv_describe_weight(sherd_call *call);
+
+/* The smallest interval of big that elements of small meet, and the converse: sherd_op.reads. */
+void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                           int64_t *first, int64_t *end);
+void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                             int64_t *first, int64_t *end);
+
+/* The ways of any of the three. */
 sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
                               const sherd__conv_roles *roles);
 

@@ -1,16 +1,152 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How convolutions lie. Batch and space are sharded as the tensor that was given first: where its cuts are, those of
- * the other follow, so that an output belongs to the rank that holds the middle of what it reads and activations stay where they
- * are. Channels are sharded as those of a matrix product, with groups only where no group is cut. An axis that shards
- * what the result lacks leaves a pending sum. Runs once for each new set of layouts.
+ * Shapes of convolutions, what they read, and how they lie. Batch and space are sharded as the tensor that was given first:
+ * where its cuts are, those of the other follow, so that an output belongs to the rank that holds the middle of what it reads
+ * and activations stay where they are. Channels are sharded as those of a matrix product, with groups only where no group is
+ * cut. An axis that shards what the result lacks leaves a pending sum. Ways are found once for each new set of layouts.
  */
 #include "conv.h"
 
 #include "base/num.h"
 #include "sketch.h"
 
-enum { FIRST = 2 }; /* dim of space */
+enum { FIRST = 2, WEIGHT = 1, BIAS = 2, BEHIND = 1 }; /* dim of space; operands */
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static int64_t reach(const sherd__conv_attributes *a, int d)
+{
+    return a->dilation[d] * (a->kernel[d] - 1) + 1;
+}
+
+static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
+                                bool small, int64_t n)
+{
+    int64_t padded = n + a->before[d] + a->after[d];
+    int64_t *size = &call->shape[0][FIRST + d];
+
+    if (a->sized) {
+        *size = a->size[d];
+        return NULL;
+    }
+    if (small && padded < reach(a, d))
+        return sherd_call_reason(
+            call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
+            (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
+    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
+                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
+    if (!small && (n == 0 || *size < 1))
+        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
+                                 FIRST + d);
+    return NULL;
+}
+
+/* For operators with a weight: its channels are those of what they read. */
+static const char *describe_field(sherd_call *call, bool small)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
+    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
+    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
+    const char *fault = NULL;
+
+    if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
+        return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
+               "many dims";
+    if (w->shape[0] % a->groups || x->shape[1] != read)
+        return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
+                                 (long long)x->shape[1], (long long)a->groups);
+    if (call->in[BIAS] && (call->in[BIAS]->ndim != 1 || call->in[BIAS]->shape[0] != made))
+        return sherd_call_reason(call, "bias must be [%lld]", (long long)made);
+    call->shape[0][0] = x->shape[0];
+    call->shape[0][1] = made;
+    for (int d = 0; d + FIRST < x->ndim && !fault; d++)
+        fault = w->shape[FIRST + d] != a->kernel[d]
+                    ? "the kernel has another size"
+                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
+    sherd_call_shape(call, 0, x->ndim, NULL);
+    return fault;
+}
+
+const char *sherd__conv_describe_small(sherd_call *call)
+{
+    return describe_field(call, true);
+}
+
+const char *sherd__conv_describe_big(sherd_call *call)
+{
+    return describe_field(call, false);
+}
+
+const char *sherd__conv_describe_weight(sherd_call *call)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *big = call->in[0], *small = call->in[BEHIND];
+
+    call->shape[0][0] = small->shape[1];
+    call->shape[0][1] = big->shape[1] / a->groups;
+    for (int d = 0; d + FIRST < big->ndim; d++)
+        call->shape[0][FIRST + d] = a->kernel[d];
+    sherd_call_shape(call, 0, big->ndim, NULL);
+    return NULL;
+}
+
+/* ---- what is read around --------------------------------------------------------------------- */
+
+/* Elements of small that meet [first, last] of big by a tap, of `m` there are; false: none. */
+static bool meet(const sherd__conv_attributes *a, int k, int64_t tap, int64_t m, int64_t *first,
+                 int64_t *last)
+{
+    int64_t shift = tap * a->dilation[k] - a->before[k];
+
+    *first = sherd__max(0, -sherd__floor_div(shift - *first, a->stride[k]));
+    *last = sherd__min(m - 1, sherd__floor_div(*last - shift, a->stride[k]));
+    return *first <= *last;
+}
+
+/* The smallest interval that has all that is read: with a dilation a tap may miss what lies between or beyond an end. */
+void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                           int64_t *first, int64_t *end)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    int k = d - FIRST;
+
+    if (k < 0)
+        return;
+    *first = call->in[i]->shape[d];
+    *end = 0;
+    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
+        int64_t from = 0, to = call->in[i]->shape[d] - 1;
+        int64_t shift = tap * a->dilation[k] - a->before[k];
+        if (!meet(a, k, tap, hi, &from, &to) || to < lo)
+            continue;
+        *first = sherd__min(*first, sherd__max(from, lo) * a->stride[k] + shift);
+        *end = sherd__max(*end, to * a->stride[k] + shift + 1);
+    }
+    *end = sherd__max(*first, *end);
+}
+
+void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                             int64_t *first, int64_t *end)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    int k = d - FIRST;
+
+    if (k < 0)
+        return;
+    *first = call->in[i]->shape[d];
+    *end = 0;
+    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
+        int64_t from = lo, to = hi - 1;
+        if (!meet(a, k, tap, call->in[i]->shape[d], &from, &to))
+            continue;
+        *first = sherd__min(*first, from);
+        *end = sherd__max(*end, to + 1);
+    }
+    *end = sherd__max(*first, *end);
+}
+
+/* ---- what lies where --------------------------------------------------------------------------- */
 
 /* What may be sharded. A letter's cuts are counted in its own unit, `factor` of which make one of a dim. */
 typedef struct letter {
