@@ -11,6 +11,7 @@
 #include "sketch.h"
 
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, BEHIND = 1 }; /* dim of space; operands */
+enum { BIG, SMALL, KERNEL };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -91,6 +92,15 @@ const char *sherd__conv_describe_weight(sherd_call *call)
     return NULL;
 }
 
+const char *sherd__conv_describe_both(sherd_call *call)
+{
+    const sherd_tensor *x = call->in[call->operands - 1], *w = call->in[WEIGHT];
+
+    sherd_call_shape(call, 0, x->ndim, x->shape);
+    sherd_call_shape(call, 1, w->ndim, w->shape);
+    return NULL;
+}
+
 /* ---- what is read around --------------------------------------------------------------------- */
 
 /* Elements of small that meet [first, last] of big by a tap, of `m` there are; false: none. */
@@ -166,7 +176,8 @@ typedef struct lying {
     const sherd__conv_roles *role;
     const sherd__conv_attributes *a;
     const sherd_mesh *mesh;
-    int dims;                                                                   /* of space */
+    int made[2], results; /* which of BIG .. */
+    int dims;             /* of space */
     int64_t big[SHERD_MAX_DIMS], small[SHERD_MAX_DIMS], weight[SHERD_MAX_DIMS]; /* shapes */
 } lying;
 
@@ -375,46 +386,71 @@ static unsigned passing(const lying *l, const letters *all, int operand)
     return bits;
 }
 
-/* What shards a factor and not the result. */
-static unsigned summed(const lying *l, const letters *all)
+/* What shards both factors of what is made, and not that. */
+static unsigned summed(const lying *l, const letters *all, int made)
 {
     unsigned bits = 0;
 
-    if (l->role->weight < 0) {
+    if (made == KERNEL) {
         bits = sherd__dim_bits(&all->batch.dim);
         for (int d = 0; d < l->dims; d++)
             bits |= sherd__dim_bits(&all->space[d].dim);
     } else if (l->a->groups == 1) {
-        bits = sherd__dim_bits(l->role->big < 0 ? &all->small.dim : &all->big.dim);
+        bits = sherd__dim_bits(made == BIG ? &all->small.dim : &all->big.dim);
     }
     return bits;
 }
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
+static sherd_status lay(const sherd_layout **out, const lying *l, const letters *all, int which,
+                        unsigned pending)
+{
+    return which == KERNEL ? lay_weight(out, l, all, pending)
+                           : lay_field(out, l, all, which == BIG, pending);
+}
+
 static sherd_status add(const lying *l, const letters *all)
 {
     const sherd__conv_roles *r = l->role;
-    const sherd_layout *operand[SHERD_MAX_OPERANDS] = {NULL}, *result = NULL;
+    const sherd_layout *operand[SHERD_MAX_OPERANDS] = {NULL}, *result[SHERD_MAX_RESULTS] = {NULL};
     const int factor[] = {r->big, r->small, r->weight};
-    unsigned pending = summed(l, all);
+    unsigned sums[] = {0, 0, 0};
     sherd_status status = SHERD_OK;
 
-    for (int i = 0; i < 3 && !status; i++) {
-        unsigned mine = factor[i] < 0 ? 0 : passing(l, all, factor[i]);
-        pending |= mine;
-        if (factor[i] >= 0)
-            status = i == 2 ? lay_weight(&operand[factor[i]], l, all, mine)
-                            : lay_field(&operand[factor[i]], l, all, i == 0, mine);
+    for (int i = BIG; i <= KERNEL && !status; i++) {
+        if (factor[i] < 0)
+            continue;
+        sums[i] = passing(l, all, factor[i]);
+        status = lay(&operand[factor[i]], l, all, i, sums[i]);
     }
     if (!status && given(l, r->bias))
         status = lay_bias(&operand[r->bias], l, all, r->big < 0);
     if (given(l, r->like))
         operand[r->like] = given(l, r->like);
-    if (!status)
-        status = r->weight < 0 ? lay_weight(&result, l, all, pending)
-                               : lay_field(&result, l, all, r->big < 0, pending);
-    return status ? status : sherd_way_add(l->ways, operand, &result);
+    for (int j = 0; j < l->results && !status; j++) {
+        unsigned pending = summed(l, all, l->made[j]);
+        for (int i = BIG; i <= KERNEL; i++)
+            pending |= i != l->made[j] ? sums[i] : 0;
+        status = lay(&result[j], l, all, l->made[j], pending);
+    }
+    return status ? status : sherd_way_add(l->ways, operand, result);
+}
+
+/* What is missing among the operands; or what was read, and the weight. */
+static void find_made(lying *l)
+{
+    const int factor[] = {l->role->big, l->role->small, l->role->weight};
+
+    l->results = 1;
+    for (int i = BIG; i <= KERNEL; i++)
+        if (factor[i] < 0)
+            l->made[0] = i;
+    if (l->role->both) {
+        l->results = 2;
+        l->made[0] = l->a->transposed ? SMALL : BIG;
+        l->made[1] = KERNEL;
+    }
 }
 
 /* Shapes of all three, of which one is that of the result. */
@@ -436,6 +472,7 @@ sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
 
     l.dims = call->in[0]->ndim - FIRST;
     l.mesh = sherd__way_given(ways, 0)->spec.mesh;
+    find_made(&l);
     find_shapes(&l);
     for (int weight_first = 0; weight_first < 2 && !status; weight_first++) {
         letters all = {.used = 0};
