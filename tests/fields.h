@@ -94,6 +94,18 @@ static inline double largest_difference(sherd_tensor *a, sherd_tensor *b)
     return difference(sherd_cast(a, SHERD_F64), b);
 }
 
+/* The same of any dtypes, relative to the largest number if that is more than one. */
+static inline double apart(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *x = sherd_cast(a, SHERD_F64), *y = sherd_cast(b, SHERD_F64);
+    const double *data = sherd_tensor_read(y);
+    double most = 1;
+
+    for (int64_t k = 0; data && k < y->count; k++)
+        most = data[k] > most ? data[k] : -data[k] > most ? -data[k] : most;
+    return difference(x, y) / most;
+}
+
 static inline double dot(sherd_tensor *a, sherd_tensor *b)
 {
     return sherd_item(sherd_sum(sherd_mul(a, b)));

@@ -149,18 +149,6 @@ static void plain_is_the_formula(sherd_world *world)
 
 /* ---- any layout -------------------------------------------------------------------------------- */
 
-/* How far apart, where numbers are of about one, or larger. */
-static double apart(sherd_tensor *a, sherd_tensor *b)
-{
-    sherd_tensor *x = sherd_cast(a, SHERD_F64), *y = sherd_cast(b, SHERD_F64);
-    const double *data = sherd_tensor_read(y);
-    double most = 1;
-
-    for (int64_t k = 0; data && k < y->count; k++)
-        most = data[k] > most ? data[k] : -data[k] > most ? -data[k] : most;
-    return difference(x, y) / most;
-}
-
 static void check_layout(scene *s, const sherd_mesh *mesh, sherd_dtype dtype, double tolerance)
 {
     int ndim = 2 + s->dims;

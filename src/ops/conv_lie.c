@@ -9,6 +9,7 @@
 
 #include "base/num.h"
 #include "sketch.h"
+#include "taps.h"
 
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, BEHIND = 1 }; /* dim of space; operands */
 enum { BIG, SMALL, KERNEL };
@@ -103,57 +104,44 @@ const char *sherd__conv_describe_both(sherd_call *call)
 
 /* ---- what is read around --------------------------------------------------------------------- */
 
-/* Elements of small that meet [first, last] of big by a tap, of `m` there are; false: none. */
-static bool meet(const sherd__conv_attributes *a, int k, int64_t tap, int64_t m, int64_t *first,
-                 int64_t *last)
+/* Of a dim of space; false of another one. */
+static bool windows_of(sherd__taps *out, const sherd__conv_attributes *a, int d)
 {
-    int64_t shift = tap * a->dilation[k] - a->before[k];
-
-    *first = sherd__max(0, -sherd__floor_div(shift - *first, a->stride[k]));
-    *last = sherd__min(m - 1, sherd__floor_div(*last - shift, a->stride[k]));
-    return *first <= *last;
-}
-
-/* The smallest interval that has all that is read: with a dilation a tap may miss what lies between or beyond an end. */
-void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
-                           int64_t *first, int64_t *end)
-{
-    const sherd__conv_attributes *a = call->attributes;
     int k = d - FIRST;
 
     if (k < 0)
+        return false;
+    *out = (sherd__taps){.kernel = a->kernel[k],
+                         .stride = a->stride[k],
+                         .dilation = a->dilation[k],
+                         .padding = a->before[k]};
+    return true;
+}
+
+void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                           int64_t *first, int64_t *end)
+{
+    sherd__taps t;
+
+    if (!windows_of(&t, call->attributes, d))
         return;
-    *first = call->in[i]->shape[d];
-    *end = 0;
-    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
-        int64_t from = 0, to = call->in[i]->shape[d] - 1;
-        int64_t shift = tap * a->dilation[k] - a->before[k];
-        if (!meet(a, k, tap, hi, &from, &to) || to < lo)
-            continue;
-        *first = sherd__min(*first, sherd__max(from, lo) * a->stride[k] + shift);
-        *end = sherd__max(*end, to * a->stride[k] + shift + 1);
-    }
-    *end = sherd__max(*first, *end);
+    t.n = call->in[i]->shape[d];
+    sherd__reading r = sherd__windows_read(&t, lo, hi);
+    *first = r.first;
+    *end = r.end;
 }
 
 void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
                              int64_t *first, int64_t *end)
 {
-    const sherd__conv_attributes *a = call->attributes;
-    int k = d - FIRST;
+    sherd__taps t;
 
-    if (k < 0)
+    if (!windows_of(&t, call->attributes, d))
         return;
-    *first = call->in[i]->shape[d];
-    *end = 0;
-    for (int64_t tap = 0; tap < a->kernel[k]; tap++) {
-        int64_t from = lo, to = hi - 1;
-        if (!meet(a, k, tap, call->in[i]->shape[d], &from, &to))
-            continue;
-        *first = sherd__min(*first, from);
-        *end = sherd__max(*end, to + 1);
-    }
-    *end = sherd__max(*first, *end);
+    t.m = call->in[i]->shape[d];
+    sherd__reading r = sherd__windows_readers(&t, lo, hi);
+    *first = r.first;
+    *end = r.end;
 }
 
 /* ---- what lies where --------------------------------------------------------------------------- */
