@@ -59,12 +59,7 @@ static void sizes_and_offsets_follow_from_the_pieces(sherd_world *world)
         int64_t shape[4], offset[8][2]; /* of dims 1 and 2 */
     } cases[] = {
         {4, "4", "S(1)", "1:4,10,16,22", {5, 52, 3, 2}, {{0}, {4}, {14}, {30}}},
-        {4,
-         "2x2",
-         "S(1)S(2)",
-         "1:4,10;2:8,14",
-         {5, 14, 22, 3},
-         {{0, 0}, {0, 8}, {4, 0}, {4, 8}}},
+        {4, "2x2", "S(1)S(2)", "1:4,10;2:8,14", {5, 14, 22, 3}, {{0, 0}, {0, 8}, {4, 0}, {4, 8}}},
         {8,
          "8",
          "S(1)",
@@ -83,8 +78,8 @@ static void sizes_and_offsets_follow_from_the_pieces(sherd_world *world)
         const sherd_mesh *mesh = mesh_of(world, cases[i].mesh);
         const sherd_layout *layout =
             layout_of(mesh, 4, cases[i].shape, cases[i].placements, cases[i].cuts);
-        sherd_tensor *t = sherd_from_local(piece_of(layout, SHERD_F32), mesh,
-                                           placements_of(layout, p), &infer);
+        sherd_tensor *t =
+            sherd_from_local(piece_of(layout, SHERD_F32), mesh, placements_of(layout, p), &infer);
         if (!CHECK(t->layout == layout))
             continue;
         for (int d = 0; d < 4; d++)
@@ -175,14 +170,12 @@ static void a_shape_is_enough_for_chunks(sherd_world *world)
 
     for (int i = 0; i < LEN(cases); i++) {
         const sherd_mesh *mesh = mesh_of(world, cases[i].mesh);
-        const sherd_layout *layout =
-            layout_of(mesh, 4, cases[i].shape, cases[i].placements, NULL);
+        const sherd_layout *layout = layout_of(mesh, 4, cases[i].shape, cases[i].placements, NULL);
         sherd_tensor *piece = piece_of(layout, SHERD_F32);
         sherd_placement p[SHERD_MAX_AXES];
         sherd_comm_reset(world);
-        sherd_tensor *t =
-            sherd_from_local(piece, mesh, placements_of(layout, p),
-                             &(sherd_from_local_options){.shape = cases[i].shape});
+        sherd_tensor *t = sherd_from_local(piece, mesh, placements_of(layout, p),
+                                           &(sherd_from_local_options){.shape = cases[i].shape});
         CHECK(sherd_comm_bytes(world, NULL) < ROUND); /* what the ranks tell each other */
         check_layout_text(t->layout, cases[i].text);
         CHECK_EQ(count_wrong(sherd_full(t), 1), 0);
@@ -227,8 +220,10 @@ static void pieces_are_refused_by_one_line(sherd_world *world)
     REFUSED(sherd_from_local(piece, mesh, &rows, &foo), "no such mode");
     REFUSED(sherd_from_local(piece, mesh, &rows, &cuts), "sizes without a shape");
     REFUSED(sherd_from_local(piece, mesh, &rows, &both), "inferring takes neither");
-    REFUSED(sherd_from_local(piece, mesh, &rows, &dict), "do not add up to its size 10"); /* sizes of 10 rows */
-    REFUSED(sherd_from_local(piece, mesh, &third, &infer), "S(2) on axis a0: the tensor has 2 dims");
+    REFUSED(sherd_from_local(piece, mesh, &rows, &dict),
+            "do not add up to its size 10"); /* sizes of 10 rows */
+    REFUSED(sherd_from_local(piece, mesh, &third, &infer),
+            "S(2) on axis a0: the tensor has 2 dims");
     REFUSED(sherd_distribute_as(sherd_mark_equal(piece), mesh, "S(0)S(1)", -1), "column");
     /* 10: three rows on each rank, of 10: on all ranks the rank that has other ones */
     REFUSED(sherd_from_local(piece, mesh, &rows, &chunk), "rank 3 has a piece of [3,2]");
@@ -272,17 +267,45 @@ static const move_case moves[] = {
     /* 17 */
     {8, "8", 3, {2, 200, 10}, "S(1)", "1:4,10,16,22,28,34,40,46", "S(2)", "[2,200,10(a0)]"},
     /* 18 to 26; 22 and 24 also with their sizes, which are said here */
-    {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(1)S(2)", "[2,14(a0:4,10),22(a1:8,14),3]"},
+    {4,
+     "2x2",
+     4,
+     {2, 14, 22, 3},
+     "S(1)S(2)",
+     "1:4,10;2:8,14",
+     "S(1)S(2)",
+     "[2,14(a0:4,10),22(a1:8,14),3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "RS(2)", "[2,14,22(a1:8,14),3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(1)R", "[2,14(a0:4,10),22,3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "RR", "[2,14,22,3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "RS(1)", "[2,14(a1),22,3]"},
-    {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "RS(1) 1:4,10", "[2,14(a1:4,10),22,3]"},
+    {4,
+     "2x2",
+     4,
+     {2, 14, 22, 3},
+     "S(1)S(2)",
+     "1:4,10;2:8,14",
+     "RS(1) 1:4,10",
+     "[2,14(a1:4,10),22,3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(2)R", "[2,14,22(a0),3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(2)S(1)", "[2,14(a1),22(a0),3]"},
-    {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(2)S(1) 1:4,10;2:8,14", "[2,14(a1:4,10),22(a0:8,14),3]"},
+    {4,
+     "2x2",
+     4,
+     {2, 14, 22, 3},
+     "S(1)S(2)",
+     "1:4,10;2:8,14",
+     "S(2)S(1) 1:4,10;2:8,14",
+     "[2,14(a1:4,10),22(a0:8,14),3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(3)R", "[2,14,22,3(a0)]"},
-    {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10;2:8,14", "S(3)S(2)", "[2,14,22(a1:8,14),3(a0)]"},
+    {4,
+     "2x2",
+     4,
+     {2, 14, 22, 3},
+     "S(1)S(2)",
+     "1:4,10;2:8,14",
+     "S(3)S(2)",
+     "[2,14,22(a1:8,14),3(a0)]"},
     /* 27, 28 */
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)R", "1:4,10", "S(1)S(2)", "[2,14(a0:4,10),22(a1),3]"},
     {4, "2x2", 4, {2, 14, 22, 3}, "S(1)S(2)", "1:4,10", "S(3)S(2)", "[2,14,22(a1),3(a0)]"},
@@ -369,8 +392,8 @@ static void pieces_go_around_a_ring(sherd_world *world)
             int from = i & 2 ? (rank + step) % 4 : (rank + 4 - step) % 4;
             y = sherd_redistribute(y, layout_of(mesh, 2, shape, "S(0)", cuts), NULL);
             CHECK_EQ(sherd_tensor_size(y, 0), i & 4 ? rows[from] : 4);
-            CHECK_EQ(sherd_tensor_offset(y, 0), i & 4   ? from * 10 + 3 * (from * (from - 1) / 2)
-                                                        : 4 * from);
+            CHECK_EQ(sherd_tensor_offset(y, 0),
+                     i & 4 ? from * 10 + 3 * (from * (from - 1) / 2) : 4 * from);
             if (!(i & 1))
                 CHECK_EQ(count_wrong(y, 1), 0);
         }
