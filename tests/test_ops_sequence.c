@@ -169,19 +169,27 @@ static void check_scene(const scene *s, double forward, double backward)
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/* Causal or not, ways, cuts, masks, heads that share keys or not; not causal with as many keys as queries, or fewer. */
+/*
+ * Causal or not, ways, cuts, masks, as many keys as queries or fewer (not causal), heads that share keys or not. On two axes
+ * each mask has one length.
+ */
 static void run_all(scene *s, double forward, double backward)
 {
+    static const int64_t lengths[] = {POSITIONS, MEMORY};
+
     for (int causal = 0; causal < 2; causal++)
         for (int way = 0; way <= SHERD_ATTENTION_HEADS; way++)
             for (s->cuts = 0; s->cuts < CUTS; s->cuts++)
-                for (s->mask = 0; s->mask < MASKS; s->mask++) {
-                    s->causal = causal;
-                    s->way = (sherd_attention_way)way;
-                    s->keys = causal || s->mask % 2 ? POSITIONS : MEMORY;
-                    for (s->groups = 1; s->groups <= HEADS; s->groups *= 2)
-                        check_scene(s, forward, backward);
-                }
+                for (s->mask = 0; s->mask < MASKS; s->mask++)
+                    for (int i = 0; i < 2 - causal; i++) {
+                        if (s->mesh->axes > 1 && !causal && i == s->mask % 2)
+                            continue;
+                        s->causal = causal;
+                        s->way = (sherd_attention_way)way;
+                        s->keys = lengths[i];
+                        for (s->groups = 1; s->groups <= HEADS; s->groups *= 2)
+                            check_scene(s, forward, backward);
+                    }
 }
 
 static const sherd_mesh *line(sherd_world *world)
