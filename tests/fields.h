@@ -36,9 +36,9 @@ static inline const sherd_mesh *draw_mesh(sherd_world *world, int i)
     return mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
 }
 
-/* Any dims sharded by any axes, half of them with cuts of their own. */
-static inline const sherd_layout *draw_layout(uint64_t *dice, const sherd_mesh *mesh, int ndim,
-                                              const int64_t *shape)
+/* Any of these dims (bits) sharded by any axes, half of them with cuts of their own. */
+static inline const sherd_layout *draw_layout_of(uint64_t *dice, const sherd_mesh *mesh, int ndim,
+                                                 const int64_t *shape, unsigned dims)
 {
     sherd_placement placement[SHERD_MAX_AXES];
     int64_t sizes[FIELD][8], parts[FIELD] = {1, 1, 1, 1, 1, 1};
@@ -47,8 +47,9 @@ static inline const sherd_layout *draw_layout(uint64_t *dice, const sherd_mesh *
 
     for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
         int dim = roll(dice, ndim + 1);
-        placement[a] = dim < ndim ? sherd_shard(dim) : sherd_replicate();
-        if (dim < ndim)
+        bool sharded = dim < ndim && (dims >> dim & 1);
+        placement[a] = sharded ? sherd_shard(dim) : sherd_replicate();
+        if (sharded)
             parts[dim] *= sherd_mesh_extent(mesh, a);
     }
     for (int d = 0; d < ndim; d++) {
@@ -62,6 +63,12 @@ static inline const sherd_layout *draw_layout(uint64_t *dice, const sherd_mesh *
     CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placement,
                                  &(sherd_layout_options){.sizes = views}));
     return layout;
+}
+
+static inline const sherd_layout *draw_layout(uint64_t *dice, const sherd_mesh *mesh, int ndim,
+                                              const int64_t *shape)
+{
+    return draw_layout_of(dice, mesh, ndim, shape, ~0U);
 }
 
 /* The largest difference between a distributed tensor and a plain one. */
@@ -85,6 +92,18 @@ static inline double difference(sherd_tensor *a, sherd_tensor *b)
 static inline double largest_difference(sherd_tensor *a, sherd_tensor *b)
 {
     return difference(sherd_cast(a, SHERD_F64), b);
+}
+
+/* The same of any dtypes, relative to the largest number if that is more than one. */
+static inline double apart(sherd_tensor *a, sherd_tensor *b)
+{
+    sherd_tensor *x = sherd_cast(a, SHERD_F64), *y = sherd_cast(b, SHERD_F64);
+    const double *data = sherd_tensor_read(y);
+    double most = 1;
+
+    for (int64_t k = 0; data && k < y->count; k++)
+        most = data[k] > most ? data[k] : -data[k] > most ? -data[k] : most;
+    return difference(x, y) / most;
 }
 
 static inline double dot(sherd_tensor *a, sherd_tensor *b)

@@ -3,7 +3,7 @@
  * SHERD_VERIFY: what is said to be equal on several ranks is compared at the check, element by element. All tests run with it
  * set; that the others pass with it too is tried by running them with SHERD_VERIFY=1.
  */
-#include "modules.h"
+#include "models.h"
 
 /* Plain data that is not what it is said to be. */
 static sherd_tensor *unequal(sherd_world *world)
@@ -103,11 +103,40 @@ static void no_memory_for_it_fails_on_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is said to be equal is not sent, and is no more equal for that: sherd_module_equalize says so by its name, on all ranks. */
+static void what_was_equal_before_is_compared(sherd_world *world)
+{
+    const sherd_mesh *mesh =
+        sherd_world_ranks(world) == 4 ? mesh_of(world, "dp=2,tp=2") : line_of_ranks(world);
+
+    for (int wrong = 0; wrong < 2; wrong++)
+        for (int way = 0; way < 2; way++) {
+            sherd_module *m = container(world, NULL, NULL), *part = container(world, NULL, NULL);
+            double mine[2] = {sherd_world_rank(world), 3};
+            sherd_tensor *t = sherd_from_data(world, SHERD_F64, SHAPE(2), 1, mine);
+            CHECK_OK(sherd_module_add_parameter(m, "own", t));
+            CHECK_OK(sherd_module_add(m, "part", part));
+            t = wrong ? unequal(world) : wave(world, SHERD_F64, 1, SHAPE(4), 1, 1, 0);
+            CHECK_OK(sherd_module_add_buffer(part, "same", t));
+            bool found = wrong && sherd_world_ranks(world) > 1;
+            CHECK_EQ(sherd_module_equalize(m, mesh, way ? "tp" : NULL, 0),
+                     found ? SHERD_EDIFFER : SHERD_OK);
+            if (found)
+                CHECK(strstr(sherd_world_error(world), "part.same is said to be equal on ranks 0 "
+                                                       "and 1, and is not") != NULL);
+            const double *data = sherd_tensor_read(sherd_module_parameter(m, "own"));
+            CHECK_EQ(data[0], way ? sherd_world_rank(world) / 2 * 2 * (mesh->axes - 1) : 0);
+            sherd_module_destroy(m);
+            CHECK_OK(sherd_world_check(world));
+        }
+}
+
 static const check_test tests[] = {
     {TEST(what_is_marked_equal_must_be), {1, 2, 3, 4}},
     {TEST(a_replica_that_was_written_is_found), {1, 2, 3}},
     {TEST(pieces_are_compared_with_their_replicas), {4}},
     {TEST(no_memory_for_it_fails_on_all), {2, 3}},
+    {TEST(what_was_equal_before_is_compared), {1, 2, 3, 4}},
 };
 
 int main(int argc, char **argv)

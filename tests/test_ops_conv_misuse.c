@@ -2,6 +2,8 @@
 /* Misuse of operators that read around: see misuse.h. */
 #include "misuse.h"
 #include "sherd/op.h"
+#include "sherd/ops.h"
+#include "sherd/ops_points.h"
 #include "sherd/ops_stencil.h"
 #include "tensor/tensor.h"
 
@@ -73,6 +75,35 @@ MISUSE(a_convolution_needs_what_fits)
     FAILS(SHERD_EINVAL, sherd_conv_transposed(NUL(t.x), t.w, NULL, NULL));
     t = make(m->world);
     FAILS(SHERD_EINVAL, sherd_conv_transposed(t.x, BAD(t.w, t.x), NULL, NULL));
+}
+
+/* A mesh of the same ranks is another mesh: nothing is fetched around across meshes. */
+MISUSE(operands_are_on_one_mesh)
+{
+    static const int64_t q[] = {1, 6, 2, 3}, cloud[] = {6, 2}, w[] = {8, 4, 3}, b[] = {8};
+    const sherd_mesh *other = NULL, *mesh;
+    char text[16];
+
+    snprintf(text, sizeof text, "y=%d", sherd_world_ranks(m->world));
+    CHECK_OK(sherd_mesh_parse(&other, m->world, text));
+    for (int way = 0; way < 5; way++) {
+        things t = make(m->world);
+        mesh = sherd_layout_mesh(sherd_tensor_layout(t.x));
+        sherd_tensor *there[] = {ones(other, 3, w, "R"), ones(other, 1, b, "R"),
+                                 ones(other, 4, q, "S(1)"), ones(other, 2, cloud, "S(0)")};
+        sherd_tensor *here[] = {ones(mesh, 4, q, "S(1)"), ones(mesh, 2, cloud, "S(0)")};
+        if (way == 0)
+            FAILS(SHERD_EINVAL, sherd_conv(t.x, BAD(there[0], t.w), t.b, NULL));
+        if (way == 1)
+            FAILS(SHERD_EINVAL, sherd_conv(t.x, t.w, BAD(there[1], t.b), NULL));
+        if (way == 2)
+            FAILS(SHERD_EINVAL, sherd_conv_transposed(BAD(there[0], t.w), t.w, NULL, NULL));
+        if (way == 3)
+            FAILS(SHERD_EINVAL, sherd_attention(here[0], BAD(there[2], here[0]), here[0], NULL));
+        if (way == 4)
+            FAILS(SHERD_EINVAL,
+                  sherd_knn(here[1], BAD(there[3], here[1]), 2, &(sherd_tensor *){NULL}));
+    }
 }
 
 /* Options that no convolution has. */
@@ -201,6 +232,7 @@ MISUSE(what_is_read_around_is_said)
 
 static const check_test tests[] = {
     {TEST(a_convolution_needs_what_fits), {1, 2, 3}},
+    {TEST(operands_are_on_one_mesh), {1, 2, 3}},
     {TEST(options_are_in_range), {1, 2, 3}},
     {TEST(neighbours_need_a_field_and_an_odd_kernel), {1, 2, 3}},
     {TEST(a_kernel_that_does_not_fit_is_named), {1, 2, 3}},

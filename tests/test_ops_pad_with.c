@@ -3,9 +3,8 @@
  * Padding with borders on real ranks: plain against the formula, any layout against plain, forward and gradients, in f64;
  * convolutions with borders; what travels.
  */
-#include "fields.h"
+#include "missing.h"
 
-#include "sherd/comm.h"
 #include "sherd/ops_stencil.h"
 
 typedef struct scene {
@@ -113,6 +112,53 @@ static void plain_is_the_formula(sherd_world *world)
 
 /* ---- any layout -------------------------------------------------------------------------------- */
 
+/* Places of a box of the result that are filled with elements that this box of x has. */
+static int64_t filled(const scene *s, const sherd_box *made, const sherd_box *held, bool inside)
+{
+    int64_t count = 1, places = 0;
+
+    for (int d = 0; d < made->ndim; d++)
+        count *= made->size[d];
+    for (int64_t k = 0; k < count; k++) {
+        int64_t left = k;
+        bool there = true, mine = true;
+        for (int d = s->ndim - 1; d >= 0; d--) {
+            int64_t from = source(s, d, made->offset[d] + left % made->size[d]);
+            there = there && from >= 0;
+            mine = mine && from >= held->offset[d] && from < held->offset[d] + held->size[d];
+            left /= made->size[d];
+        }
+        places += there && mine == inside;
+    }
+    return places;
+}
+
+/* Whether two ranks differ only on axes that shard a layout: then one's gradients are for the other. */
+static bool is_peer(const sherd_layout *layout, int a, int b)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(layout);
+    int64_t x[SHERD_MAX_AXES], y[SHERD_MAX_AXES];
+    bool peer = a != b && sherd_mesh_coordinate(mesh, a, x) && sherd_mesh_coordinate(mesh, b, y);
+
+    for (int i = 0; peer && i < sherd_mesh_axes(mesh); i++)
+        peer = x[i] == y[i] || sherd_layout_placement(layout, i).kind == SHERD_SHARD;
+    return peer;
+}
+
+/* Bytes that come for a result: what is placed there of others. And for a gradient: what others have placed of this rank's. */
+static int64_t fetched(const scene *s, sherd_tensor *x, sherd_tensor *y, bool back)
+{
+    sherd_box held = sherd_tensor_box(x), made = sherd_tensor_box(y);
+    int64_t places = back ? 0 : filled(s, &made, &held, false);
+
+    for (int r = 0; back && r < sherd_world_ranks(s->world); r++)
+        if (is_peer(x->layout, r, sherd_world_rank(s->world))) {
+            made = sherd_layout_box(y->layout, r, 0);
+            places += filled(s, &made, &held, true);
+        }
+    return 8 * places;
+}
+
 static void check_layout(scene *s, const sherd_mesh *mesh)
 {
     sherd_tensor *leaf = numbers(s->world, &s->dice, s->ndim, s->x);
@@ -120,11 +166,19 @@ static void check_layout(scene *s, const sherd_mesh *mesh)
 
     sherd_require_grad(leaf, true);
     sherd_require_grad(spread, true);
-    sherd_tensor *want = sherd_pad_with(leaf, &s->o), *y = sherd_pad_with(spread, &s->o);
-    bool good = CHECK(!sherd_tensor_failed(y)) && CHECK_NEAR(difference(y, want), 0, 0);
+    sherd_tensor *want = sherd_pad_with(leaf, &s->o);
+    sherd_comm_reset(s->world);
+    sherd_tensor *y = sherd_pad_with(spread, &s->o);
+    if (!CHECK(!sherd_tensor_failed(y)))
+        return;
+    bool good = brought(s->world, fetched(s, spread, y, false));
+    good = CHECK_NEAR(difference(y, want), 0, 0) && good;
     sherd_tensor *dy = numbers(s->world, &s->dice, s->ndim, want->shape);
     sherd_backward_with(&want, &dy, 1, NULL);
+    dy = sherd_distribute(dy, y->layout, -1);
+    sherd_comm_reset(s->world);
     sherd_backward_with(&y, &dy, 1, NULL);
+    good = brought(s->world, fetched(s, spread, y, true)) && good;
     good = CHECK(sherd_grad(spread)->layout == spread->layout) && good;
     good = CHECK_NEAR(difference(sherd_grad(spread), sherd_grad(leaf)), 0, 1e-12) && good;
     if (!good)
@@ -308,7 +362,7 @@ static void memory_may_run_out_anywhere(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(plain_is_the_formula), {1}},
-    {TEST(every_layout_is_as_plain), {1, 2, 3, 4, 8}},
+    {TEST(every_layout_is_as_plain), {1, 2, 3, 4, 5, 6, 7, 8}},
     {TEST(convolutions_have_borders), {1, 2, 4}},
     {TEST(paddings_of_ten), {3}},
     {TEST(pending_sums_are_padded), {2}},

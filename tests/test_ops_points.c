@@ -221,28 +221,39 @@ static void every_layout_is_bit_equal(sherd_world *world)
 
 /* ---- cases that have a name ---------------------------------------------------------------------- */
 
-/* 1025 points and 2048 queries, 4 nearest, all combinations of shards (row 84). */
-static void all_combinations_of_shards(sherd_world *world)
+static void check_combinations(scene *s, const sherd_mesh *mesh)
 {
-    scene s = {world, 84, 1025, 2048, 3, 4, -1};
-    const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 4 ? "2x2" : "2");
-    const int64_t shape[2][2] = {{s.n, s.d}, {s.m, s.d}};
-    sherd_tensor *cloud[2] = {draw_cloud(&s, s.n, false), draw_cloud(&s, s.m, false)};
-    answer want = search(&s, cloud[0], cloud[1]);
+    const int64_t shape[2][2] = {{s->n, s->d}, {s->m, s->d}};
+    sherd_tensor *cloud[2] = {draw_cloud(s, s->n, false), draw_cloud(s, s->m, false)};
+    answer want = search(s, cloud[0], cloud[1]);
     int lists = lists_of(mesh, 2);
 
     for (int i = 0; i < lists * lists; i++) {
-        sherd_scope_begin(world);
+        sherd_scope_begin(s->world);
         const sherd_layout *layout[2] = {numbered(mesh, 2, shape[0], i % lists),
                                          numbered(mesh, 2, shape[1], i / lists)};
         if (!layout[0]->pending_axes && !layout[1]->pending_axes) {
-            answer got = search(&s, sherd_distribute(cloud[0], layout[0], -1),
+            answer got = search(s, sherd_distribute(cloud[0], layout[0], -1),
                                 sherd_distribute(cloud[1], layout[1], -1));
             CHECK_EQ(count_different(got.distances, want.distances), 0);
             CHECK_EQ(count_different(got.indices, want.indices), 0);
+            CHECK(!got.counts || count_different(got.counts, want.counts) == 0);
         }
-        sherd_scope_end(world);
+        sherd_scope_end(s->world);
     }
+}
+
+/*
+ * 1025 points and 2048 queries, 4 nearest; 136 points, and those within a radius of the points of a grid: all combinations of
+ * shards (row 84 of ShardTensor's cases).
+ */
+static void all_combinations_of_shards(sherd_world *world)
+{
+    scene nearest = {world, 84, 1025, 2048, 3, 4, -1}, within = {world, 84, 136, 2304, 3, 10, 0.4};
+    const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 4 ? "2x2" : "2");
+
+    check_combinations(&nearest, mesh);
+    check_combinations(&within, mesh);
     CHECK_OK(sherd_world_check(world));
 }
 

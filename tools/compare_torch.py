@@ -325,6 +325,42 @@ def neighbourhood_attention():
                 {"kernel": kernel + more, "dilation": dilation + more, "scale": scale})
 
 
+def windows(dims):
+    """Kernel, stride, dilation of each dim, and over how much a kernel reaches."""
+    kernel = [rng.randint(1, [7, 5, 3][dims - 1]) for _ in range(dims)]
+    dilation = [rng.choice([1, 1, 2, 3]) for _ in kernel]
+    return kernel, [size(1, 4) for _ in kernel], dilation, [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
+
+
+def conv():
+    dims, groups = rng.randint(1, 3), rng.choice([1, 1, 2, 3])
+    kernel, stride, dilation, reach = windows(dims)
+    before, after = ([rng.randint(0, k) for k in kernel] for _ in range(2))
+    space = [max(size(1, [24, 11, 6][dims - 1]), r - p - q) for r, p, q in zip(reach, before, after)]
+    read, made = size(1, 3), groups * size(1, 3)
+    sides = [w for pair in reversed(list(zip(before, after))) for w in pair]
+    f = [F.conv1d, F.conv2d, F.conv3d][dims - 1]
+    return Case("sherd_conv", [[size(1, 2), groups * read] + space, [made, read] + kernel, rng.choice([[made], None])],
+                lambda x, w, b: f(F.pad(x, sides), w, b, stride, 0, dilation, groups),
+                {"groups": groups, "stride": stride, "dilation": dilation, "before": before, "after": after,
+                 "kernel": kernel})
+
+
+def conv_transposed():
+    dims, groups = rng.randint(1, 3), rng.choice([1, 1, 2, 3])
+    kernel, stride, dilation, reach = windows(dims)
+    space = [size(1, [16, 7, 4][dims - 1]) for _ in kernel]
+    padding = [rng.randint(0, ((n - 1) * s + r - 1) // 2) for n, s, r in zip(space, stride, reach)]
+    extra = [rng.randrange(max(s, d)) for s, d in zip(stride, dilation)]
+    read, made = groups * size(1, 3), size(1, 3)
+    f = [F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d][dims - 1]
+    return Case("sherd_conv_transposed",
+                [[size(1, 2), read] + space, [read, made] + kernel, rng.choice([[groups * made], None])],
+                lambda x, w, b: f(x, w, b, stride, padding, extra, groups, dilation),
+                {"groups": groups, "transposed": True, "stride": stride, "dilation": dilation, "before": padding,
+                 "after": padding, "extra": extra, "kernel": kernel})
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -354,6 +390,7 @@ OPERATORS += [
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
     cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
     neighbourhood_attention,
+    conv, conv_transposed,
 ]
 
 

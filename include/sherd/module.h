@@ -236,14 +236,16 @@ SHERD_CALL sherd_status sherd_module_load(sherd_module *module, const char *name
 /**
  * Make plain parameters and buffers that may differ between ranks equal: all ranks of a mesh get those of one of them, in
  * one round for all. Those that are known to be equal stay, and need not travel. For parameters that only one rank has
- * read, or that each has drawn for itself; before sherd_parallelize.
+ * read, or that each has drawn for itself; before sherd_parallelize. With SHERD_VERIFY=1 all plain ones are compared then,
+ * those that were known to be equal too.
  *
  * @collective the world; ranks outside of the mesh only agree
  * @shapes     axis: the name of one axis, along which the ranks of each line get the parameters of the one at coordinate
  *             `rank`; or NULL: all get those of the rank with that number in the order of the whole mesh
  * @numerics   values are copied bit for bit
  * @owns       the module keeps its tensors; they get new values
- * @errors     EINVAL no such axis or rank, the mesh is not of the module's world; EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL no such axis or rank, the mesh is not of the module's world; EDIFFER also names, dtypes or shapes that
+ *             differ, or what was said to be equal and is not (SHERD_VERIFY=1); ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
                                               const char *axis, int64_t rank);

@@ -168,7 +168,8 @@ struct sherd_op {
      * For operands that are read AROUND: which indices of dim d of operand i forward needs for the indices [lo, hi) of the same
      * dim of result 0, or of operand `beside` - 1 where `beside` is set. *first and *end are the operand's own piece when
      * it is called, and stay so if it does nothing; what it says is cut off at the ends of the dim. Asked for each shard
-     * of a dim that both have sharded by the same axes. Forward then has that much of the operand: see sherd_call_box.
+     * of a dim that both have sharded by the same axes, and once of one that neither has sharded. Forward then has that
+     * much of the operand: see sherd_call_box.
      * Pure: the same on all ranks.
      */
     void (*reads)(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,

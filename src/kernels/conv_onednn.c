@@ -18,10 +18,15 @@
 
 enum { X, W, Y, ARRAYS };
 
-/* The operands as they lie in sherd, and as the primitive wants them. */
+/*
+ * The operands as they lie in sherd, and as the primitive wants them. Gradients of weights are fast only with padding of
+ * at most half a kernel: with more of it, as where y is what lies around a piece, x is laid out with its zeros.
+ */
 typedef struct job {
     sherd__conv_kind kind;
     const sherd__conv *c;
+    dnnl_dims_t x,
+        zeros; /* sizes of what the primitive sees of x, and how many of them come before its own */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_desc_t desc;
@@ -71,6 +76,29 @@ static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
     return true;
 }
 
+/* What is padded too much by its zeros in memory; padding goes down to nothing there. */
+static void lay_zeros(job *j, int64_t *before, int64_t *after)
+{
+    const sherd__conv *c = j->c;
+
+    j->x[0] = c->batch;
+    j->x[1] = c->in_channels;
+    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
+        int64_t half = (c->kernel[d] - 1) * c->dilation[d] / 2;
+        j->x[2 + d] = c->in[d];
+        if (j->kind != SHERD__CONV_BACKWARD_W || (before[d] <= half && after[d] <= half))
+            continue;
+        j->x[2 + d] += before[d] + after[d];
+        j->zeros[2 + d] = before[d];
+        before[d] = after[d] = 0;
+    }
+}
+
+static bool has_zeros(const job *j)
+{
+    return j->x[2] != j->c->in[0] || j->x[3] != j->c->in[1] || j->x[4] != j->c->in[2];
+}
+
 /* The primitive for operands in whatever layout it likes. */
 static bool describe(job *j)
 {
@@ -82,6 +110,7 @@ static bool describe(job *j)
 
     if (!find_padding(c, before, after) || !describe_plain(j))
         return false;
+    lay_zeros(j, before, after);
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
         dilation[d] = c->dilation[d] - 1;
         stride[d] = c->stride[d];
@@ -90,6 +119,9 @@ static bool describe(job *j)
         any[i] = j->plain[i];
         any[i].format_kind = dnnl_format_kind_any;
     }
+    if (has_zeros(j) &&
+        !good(dnnl_memory_desc_init_by_tag(&any[X], 5, j->x, dnnl_f32, dnnl_format_tag_any)))
+        return false;
     dnnl_prop_kind_t prop =
         j->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
     if (!good(dnnl_dilated_convolution_forward_desc_init(&forward, prop, dnnl_convolution_direct,
@@ -152,6 +184,25 @@ static bool reorder(job *j, dnnl_memory_t from, dnnl_memory_t to)
     return done;
 }
 
+/* x amid its zeros, as the primitive wants it. */
+static bool embed(job *j, const dnnl_memory_desc_t *wanted)
+{
+    dnnl_memory_desc_t inner;
+    dnnl_memory_t part = NULL;
+    void *data = NULL;
+
+    bool done = good(dnnl_memory_create(&j->wanted[X], wanted, j->engine, DNNL_MEMORY_ALLOCATE)) &&
+                good(dnnl_memory_get_data_handle(j->wanted[X], &data)) &&
+                good(dnnl_memory_desc_init_submemory(&inner, wanted, j->plain[X].dims, j->zeros)) &&
+                good(dnnl_memory_create(&part, &inner, j->engine, data));
+    if (done) {
+        memset(data, 0, dnnl_memory_desc_get_size(wanted));
+        done = reorder(j, j->given[X], part);
+    }
+    dnnl_memory_destroy(part);
+    return done;
+}
+
 static bool make_memory(job *j, int i, void *data)
 {
     const dnnl_memory_desc_t *wanted =
@@ -159,6 +210,8 @@ static bool make_memory(job *j, int i, void *data)
 
     if (!good(dnnl_memory_create(&j->given[i], &j->plain[i], j->engine, data)))
         return false;
+    if (i == X && has_zeros(j))
+        return embed(j, wanted);
     if (dnnl_memory_desc_equal(wanted, &j->plain[i])) {
         j->wanted[i] = j->given[i];
         return true;

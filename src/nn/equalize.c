@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Making plain parameters equal on all ranks. Each is looked at as a row of which the source holds all and the
- * others nothing, and moved to where all hold it: one round for all of them, since moves of a list go together.
+ * others nothing, and moved to where all hold it: one round for all of them, since moves of a list go together. With
+ * SHERD_VERIFY ranks then tell each other hashes of all that they have, also of what was known to be equal.
  */
 #include "base/hash.h"
 #include "nn/module.h"
@@ -198,6 +199,76 @@ static sherd_status spread(job *j)
     return good ? SHERD_OK : diag->status ? diag->status : SHERD_ENOMEM;
 }
 
+/* ---- SHERD_VERIFY --------------------------------------------------------------------------- */
+
+/* Where the line of a rank begins along which values have spread; both by their numbers in the root mesh. */
+static int64_t first_of_line(const job *j, int64_t rank)
+{
+    int64_t stride = 1;
+
+    for (int a = j->root->axes - 1; a >= 0; a--) {
+        if (j->bits >> a & 1)
+            rank -= rank / stride % j->root->extent[a] * stride;
+        stride *= j->root->extent[a];
+    }
+    return rank;
+}
+
+static int rank_at(const sherd_mesh *mesh, int64_t number)
+{
+    int64_t at[SHERD_MAX_AXES];
+
+    for (int a = mesh->axes - 1; a >= 0; a--) {
+        at[a] = number % mesh->extent[a];
+        number /= mesh->extent[a];
+    }
+    return sherd__mesh_rank_at(mesh, at);
+}
+
+/* All ranks see all hashes, and find the same first one that is another than that of the beginning of its line. */
+static sherd_status compare(const job *j, const int64_t *hash)
+{
+    char name[256];
+
+    for (int i = 0; i < j->all; i++)
+        for (int64_t q = 0; q < j->root->count; q++) {
+            int64_t p = first_of_line(j, q);
+            if (hash[q * j->all + i] == hash[p * j->all + i])
+                continue;
+            sherd_state_name(&j->state[i], name, sizeof name);
+            return sherd__fail(sherd__world_diag(j->world), SHERD_EDIFFER,
+                               "sherd_module_equalize: SHERD_VERIFY: %s is said to be equal on "
+                               "ranks %d and %d, and is not",
+                               name, rank_at(j->root, p), rank_at(j->root, q));
+        }
+    return SHERD_OK;
+}
+
+static sherd_status verify(const job *j)
+{
+    sherd__heap *heap = sherd__world_heap(j->world);
+    sherd_status status = SHERD_OK;
+
+    if (!sherd__verifies(j->world) || !sherd__in_mesh(j->world, j->root) || j->all == 0)
+        return SHERD_OK;
+    int64_t *mine = sherd__alloc(heap, (size_t)j->all, sizeof *mine);
+    int64_t *every = sherd__alloc(heap, (size_t)j->all * (size_t)j->root->count, sizeof *every);
+    for (int i = 0; mine && i < j->all; i++)
+        if (!j->state[i].tensor->layout)
+            mine[i] = (int64_t)sherd__content(j->state[i].tensor);
+    if (!mine || !every) {
+        status = sherd__no_memory(sherd__world_diag(j->world), "sherd_module_equalize");
+        sherd__raise_diag(j->world); /* the peers wait for what is here */
+    } else if (sherd__share(j->world, j->root, "sherd_module_equalize", mine, j->all, every)) {
+        status = compare(j, every);
+    } else {
+        status = sherd__world_diag(j->world)->status;
+    }
+    sherd__free(heap, mine);
+    sherd__free(heap, every);
+    return status;
+}
+
 /* ---- what was asked ------------------------------------------------------------------------- */
 
 /* Which axes, and whether this rank is a source; EINVAL for what is not there. */
@@ -226,6 +297,21 @@ static sherd_status aim(job *j, const sherd_module *m, const sherd_mesh *mesh, c
     return SHERD_OK;
 }
 
+/* Of names, dtypes and shapes of what travels. */
+static uint64_t hash_of_state(const job *j, uint64_t hash)
+{
+    for (int i = 0; i < j->all; i++) {
+        const sherd_tensor *t = j->state[i].tensor;
+        if (!spreads(j, t))
+            continue;
+        hash = sherd__hash_text(sherd__hash_text(hash, j->state[i].path), j->state[i].name);
+        hash = sherd__hash_word(hash, (uint64_t)t->dtype);
+        for (int d = 0; d < t->ndim; d++)
+            hash = sherd__hash_word(hash, (uint64_t)t->shape[d] + 1);
+    }
+    return sherd__hash_word(hash, j->bits);
+}
+
 sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh, const char *axis,
                                    int64_t rank)
 {
@@ -246,10 +332,13 @@ sherd_status sherd_module_equalize(sherd_module *module, const sherd_mesh *mesh,
     if (!status)
         status = collect(&j, module);
     /* Nobody moves anything unless all do, and the same. */
-    hash = sherd__hash_word(sherd__hash_word(hash, (uint64_t)j.count), j.bits);
+    if (!status)
+        hash = hash_of_state(&j, hash);
     status = sherd__agree(world, status, hash, function);
     if (!status)
         status = sherd__agree(world, spread(&j), 1, function);
+    if (!status && sherd__verifies(world))
+        status = sherd__agree(world, verify(&j), 1, function);
     drop(&j);
     return status;
 }

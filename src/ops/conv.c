@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolutions and transposed ones, in one to three dims. Ranks that hold parts of the space read what lies around them,
- * exactly what their outputs need. Backward is made of the same three operators: the gradient of what was read reads the
- * gradient of what was made around its pieces, so nothing is added up across borders; that of the weight is a pending sum.
+ * exactly what their outputs need. Backward is made of such operators too: the gradient of what was read reads the gradient
+ * of what was made around its pieces, so nothing is added up across borders; that of the weight is a pending sum, which who needs
+ * both makes of the same pieces.
  */
 #include "conv.h"
 
@@ -11,119 +12,15 @@
 #include "base/num.h"
 #include "sherd/ops_reductions.h"
 
-enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1 };
+enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1, READ = 2 };
 
 /* Of an operator that makes small, big, or the weight. */
-static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE};
-static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE};
-static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1};
-
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
-static int64_t reach(const sherd__conv_attributes *a, int d)
-{
-    return a->dilation[d] * (a->kernel[d] - 1) + 1;
-}
-
-static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
-                                bool small, int64_t n)
-{
-    int64_t padded = n + a->before[d] + a->after[d];
-    int64_t *size = &call->shape[0][FIRST + d];
-
-    if (a->sized) {
-        *size = a->size[d];
-        return NULL;
-    }
-    if (small && padded < reach(a, d))
-        return sherd_call_reason(
-            call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
-            (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
-    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
-                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
-    if (!small && (n == 0 || *size < 1))
-        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
-                                 FIRST + d);
-    return NULL;
-}
-
-/* For operators with a weight: its channels are those of what they read. */
-static const char *describe_field(sherd_call *call, bool small)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
-    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
-    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
-    const char *fault = NULL;
-
-    if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
-        return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
-               "many dims";
-    if (w->shape[0] % a->groups || x->shape[1] != read)
-        return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
-                                 (long long)x->shape[1], (long long)a->groups);
-    if (call->in[BIAS] && (call->in[BIAS]->ndim != 1 || call->in[BIAS]->shape[0] != made))
-        return sherd_call_reason(call, "bias must be [%lld]", (long long)made);
-    call->shape[0][0] = x->shape[0];
-    call->shape[0][1] = made;
-    for (int d = 0; d + FIRST < x->ndim && !fault; d++)
-        fault = w->shape[FIRST + d] != a->kernel[d]
-                    ? "the kernel has another size"
-                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
-    sherd_call_shape(call, 0, x->ndim, NULL);
-    return fault;
-}
-
-static const char *describe_small(sherd_call *call)
-{
-    return describe_field(call, true);
-}
-
-static const char *describe_big(sherd_call *call)
-{
-    return describe_field(call, false);
-}
-
-static const char *describe_weight(sherd_call *call)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    const sherd_tensor *big = call->in[0], *small = call->in[BEHIND];
-
-    call->shape[0][0] = small->shape[1];
-    call->shape[0][1] = big->shape[1] / a->groups;
-    for (int d = 0; d + FIRST < big->ndim; d++)
-        call->shape[0][FIRST + d] = a->kernel[d];
-    sherd_call_shape(call, 0, big->ndim, NULL);
-    return NULL;
-}
-
-/* ---- what is read around --------------------------------------------------------------------- */
-
-static void read_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
-                     int64_t *end)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    int k = d - FIRST;
-
-    (void)i;
-    if (k < 0)
-        return;
-    *first = lo * a->stride[k] - a->before[k];
-    *end = (hi - 1) * a->stride[k] - a->before[k] + reach(a, k);
-}
-
-static void read_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
-                       int64_t *end)
-{
-    const sherd__conv_attributes *a = call->attributes;
-    int k = d - FIRST;
-
-    (void)i;
-    if (k < 0)
-        return;
-    *first = -sherd__floor_div(-(lo + a->before[k] - (reach(a, k) - 1)), a->stride[k]);
-    *end = sherd__floor_div(hi - 1 + a->before[k], a->stride[k]) + 1;
-}
+static const sherd__conv_roles makes_small = {0, -1, WEIGHT, BIAS, LIKE, false};
+static const sherd__conv_roles makes_big = {-1, 0, WEIGHT, BIAS, LIKE, false};
+static const sherd__conv_roles makes_weight = {0, BEHIND, -1, -1, -1, false};
+/* Of an operator that makes the weight and small, or big, out of all three. */
+static const sherd__conv_roles makes_small_too = {0, READ, WEIGHT, -1, -1, true};
+static const sherd__conv_roles makes_big_too = {READ, 0, WEIGHT, -1, -1, true};
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
@@ -269,6 +166,30 @@ static bool make_weight(sherd_call *call)
     return compute(call, &big, &small, a->groups * call->out[0]->shape[1], 1, data);
 }
 
+/* The gradients of what was read, of what lies around of dy, and of the weight. */
+static bool make_big_too(sherd_call *call)
+{
+    sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
+    int64_t channels = call->out[0]->shape[1];
+    void *dy = data_of(call->from[0]), *w = data_of(call->from[WEIGHT]);
+    void *dx[] = {call->to[0], w, dy}, *dw[] = {data_of(call->from[READ]), call->to[1], dy};
+
+    return compute(call, &big, &small, channels, 0, dx) &&
+           compute(call, &big, &small, channels, 1, dw);
+}
+
+static bool make_small_too(sherd_call *call)
+{
+    sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
+    const sherd__conv_attributes *a = call->attributes;
+    int64_t channels = a->groups * call->in[WEIGHT]->shape[1];
+    void *dy = data_of(call->from[0]), *w = data_of(call->from[WEIGHT]);
+    void *dx[] = {dy, w, call->to[0]}, *dw[] = {dy, call->to[1], data_of(call->from[READ])};
+
+    return compute(call, &big, &small, channels, 2, dx) &&
+           compute(call, &big, &small, channels, 1, dw);
+}
+
 /* ---- the operators --------------------------------------------------------------------------- */
 
 static sherd_status lie_small(const sherd_call *call, sherd_ways *ways)
@@ -284,6 +205,16 @@ static sherd_status lie_big(const sherd_call *call, sherd_ways *ways)
 static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
 {
     return sherd__conv_ways(call, ways, &makes_weight);
+}
+
+static sherd_status lie_small_too(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__conv_ways(call, ways, &makes_small_too);
+}
+
+static sherd_status lie_big_too(const sherd_call *call, sherd_ways *ways)
+{
+    return sherd__conv_ways(call, ways, &makes_big_too);
 }
 
 #define GEOMETRY                                                                     \
@@ -315,25 +246,41 @@ static sherd_status lie_weight(const sherd_call *call, sherd_ways *ways)
 
 static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
                                     OF_WHAT_WAS_READ,
-                                    .describe = describe_small,
+                                    .describe = sherd__conv_describe_small,
                                     .ways = lie_small,
-                                    .reads = read_big,
+                                    .reads = sherd__conv_reads_big,
                                     .forward = make_small};
 static const sherd_op big_like = {.name = "sherd_conv backward",
                                   OF_WHAT_WAS_READ,
-                                  .describe = describe_big,
+                                  .describe = sherd__conv_describe_big,
                                   .ways = lie_big,
-                                  .reads = read_small,
+                                  .reads = sherd__conv_reads_small,
                                   .forward = make_big};
 static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
                                    .result = {{"dw", 0}},
                                    GEOMETRY,
-                                   .describe = describe_weight,
+                                   .describe = sherd__conv_describe_weight,
                                    .ways = lie_weight,
-                                   .reads = read_big,
+                                   .reads = sherd__conv_reads_big,
                                    .beside = BEHIND + 1,
                                    .forward = make_weight};
+
+/* What was read and the weight have their gradients of one and the same window of dy: one call brings it. */
+#define BOTH                                                       \
+    .operand = {{"dy", SHERD_OP_AROUND}, {"weight", 0}, {"x", 0}}, \
+    .result = {{"dx", 0}, {"dw", 0}}, GEOMETRY, .describe = sherd__conv_describe_both
+
+static const sherd_op small_too = {.name = "sherd_conv_transposed backward of both",
+                                   BOTH,
+                                   .ways = lie_small_too,
+                                   .reads = sherd__conv_reads_big,
+                                   .forward = make_small_too};
+static const sherd_op big_too = {.name = "sherd_conv backward of both",
+                                 BOTH,
+                                 .ways = lie_big_too,
+                                 .reads = sherd__conv_reads_small,
+                                 .forward = make_big_too};
 
 /* The gradient of what was read: of the node's operand 0, in its layout and shape. */
 static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_tensor *dy)
@@ -351,15 +298,30 @@ static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_
     return out;
 }
 
+/* The same, and that of the weight. */
+static void both_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *dy,
+                           sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {dy, sherd_node_operand(node, WEIGHT), sherd_node_operand(node, 0)};
+    sherd_tensor *out[2];
+
+    sherd_apply_all(out, op, in, 3, sherd_node_attributes(node));
+    grad_in[0] = out[0];
+    grad_in[WEIGHT] = out[1];
+}
+
 static void differentiate(sherd_node *node, sherd_tensor *dy, sherd_tensor **grad_in,
-                          const sherd_op *op)
+                          const sherd_op *op, const sherd_op *both)
 {
     const sherd__conv_attributes *a = sherd_node_attributes(node);
+    bool wants_read = sherd_node_wants(node, 0), wants_weight = sherd_node_wants(node, WEIGHT);
     int others[SHERD_MAX_DIMS], count = 0;
 
-    if (sherd_node_wants(node, 0))
+    if (wants_read && wants_weight) {
+        both_gradients(node, both, dy, grad_in);
+    } else if (wants_read) {
         grad_in[0] = field_gradient(node, op, dy);
-    if (sherd_node_wants(node, WEIGHT)) {
+    } else if (wants_weight) {
         sherd_tensor *x = sherd_node_operand(node, 0);
         grad_in[WEIGHT] = sherd_apply(
             &weight_op, a->transposed ? (sherd_tensor *[]){dy, x} : (sherd_tensor *[]){x, dy}, 2,
@@ -374,12 +336,12 @@ static void differentiate(sherd_node *node, sherd_tensor *dy, sherd_tensor **gra
 
 static void small_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    differentiate(node, grad_out[0], grad_in, &big_like);
+    differentiate(node, grad_out[0], grad_in, &big_like, &big_too);
 }
 
 static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    differentiate(node, grad_out[0], grad_in, &small_like);
+    differentiate(node, grad_out[0], grad_in, &small_like, &small_too);
 }
 
 #define CONVOLUTION                                                                  \
@@ -393,17 +355,17 @@ static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .summary = "convolution in 1 to 3 dims",
                                  CONVOLUTION,
-                                 .describe = describe_small,
+                                 .describe = sherd__conv_describe_small,
                                  .ways = lie_small,
-                                 .reads = read_big,
+                                 .reads = sherd__conv_reads_big,
                                  .forward = make_small,
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
                                             .summary = "transposed convolution in 1 to 3 dims",
                                             CONVOLUTION,
-                                            .describe = describe_big,
+                                            .describe = sherd__conv_describe_big,
                                             .ways = lie_big,
-                                            .reads = read_small,
+                                            .reads = sherd__conv_reads_small,
                                             .forward = make_big,
                                             .backward = big_back};

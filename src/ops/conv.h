@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions, three operators of one geometry. `big` [batch, big channels, ...] is what a convolution reads, `small` [batch, small
+ * Convolutions, operators of one geometry. `big` [batch, big channels, ...] is what a convolution reads, `small` [batch, small
  * channels, ...] what it makes, the weight is [small channels, big channels / groups, ...]; element e of small meets elements
  * e stride - before + k dilation of big. A transposed convolution reads small and makes big.
  */
@@ -25,9 +25,25 @@ typedef struct sherd__conv_attributes {
 /* Where operands stand, and which is missing because it is the result. */
 typedef struct sherd__conv_roles {
     int big, small, weight, bias, like; /* operand numbers; -1: none */
+    bool both; /* none is missing: results are the gradients of what was read and of the weight */
 } sherd__conv_roles;
 
-/* The ways of any of the three (conv_lie.c). */
+/*
+ * Shapes (conv_lie.c): of operators that make small, or big, of the other and a weight; of the weight of both; of what was read
+ * and the weight.
+ */
+const char *sherd__conv_describe_small(sherd_call *call);
+const char *sherd__conv_describe_big(sherd_call *call);
+const char *sherd__conv_describe_weight(sherd_call *call);
+const char *sherd__conv_describe_both(sherd_call *call);
+
+/* The smallest interval of big that elements of small meet, and the converse: sherd_op.reads. */
+void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                           int64_t *first, int64_t *end);
+void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                             int64_t *first, int64_t *end);
+
+/* The ways of any of them. */
 sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
                               const sherd__conv_roles *roles);
 

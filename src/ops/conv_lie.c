@@ -1,16 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How convolutions lie. Batch and space are sharded as the tensor that was given first: where its cuts are, those of
- * the other follow, so that an output belongs to the rank that holds the middle of what it reads and activations stay where they
- * are. Channels are sharded as those of a matrix product, with groups only where no group is cut. An axis that shards
- * what the result lacks leaves a pending sum. Runs once for each new set of layouts.
+ * Shapes of convolutions, what they read, and how they lie. Batch and space are sharded as the tensor that was given first:
+ * where its cuts are, those of the other follow, so that an output belongs to the rank that holds the middle of what it reads
+ * and activations stay where they are. Channels are sharded as those of a matrix product, with groups only where no group is
+ * cut. An axis that shards what the result lacks leaves a pending sum. Ways are found once for each new set of layouts.
  */
 #include "conv.h"
 
 #include "base/num.h"
 #include "sketch.h"
+#include "taps.h"
 
-enum { FIRST = 2 }; /* dim of space */
+enum { FIRST = 2, WEIGHT = 1, BIAS = 2, BEHIND = 1 }; /* dim of space; operands */
+enum { BIG, SMALL, KERNEL };
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static int64_t reach(const sherd__conv_attributes *a, int d)
+{
+    return a->dilation[d] * (a->kernel[d] - 1) + 1;
+}
+
+static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
+                                bool small, int64_t n)
+{
+    int64_t padded = n + a->before[d] + a->after[d];
+    int64_t *size = &call->shape[0][FIRST + d];
+
+    if (a->sized) {
+        *size = a->size[d];
+        return NULL;
+    }
+    if (small && padded < reach(a, d))
+        return sherd_call_reason(
+            call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
+            (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
+    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
+                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
+    if (!small && (n == 0 || *size < 1))
+        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
+                                 FIRST + d);
+    return NULL;
+}
+
+/* For operators with a weight: its channels are those of what they read. */
+static const char *describe_field(sherd_call *call, bool small)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
+    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
+    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
+    const char *fault = NULL;
+
+    if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
+        return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
+               "many dims";
+    if (w->shape[0] % a->groups || x->shape[1] != read)
+        return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
+                                 (long long)x->shape[1], (long long)a->groups);
+    if (call->in[BIAS] && (call->in[BIAS]->ndim != 1 || call->in[BIAS]->shape[0] != made))
+        return sherd_call_reason(call, "bias must be [%lld]", (long long)made);
+    call->shape[0][0] = x->shape[0];
+    call->shape[0][1] = made;
+    for (int d = 0; d + FIRST < x->ndim && !fault; d++)
+        fault = w->shape[FIRST + d] != a->kernel[d]
+                    ? "the kernel has another size"
+                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
+    sherd_call_shape(call, 0, x->ndim, NULL);
+    return fault;
+}
+
+const char *sherd__conv_describe_small(sherd_call *call)
+{
+    return describe_field(call, true);
+}
+
+const char *sherd__conv_describe_big(sherd_call *call)
+{
+    return describe_field(call, false);
+}
+
+const char *sherd__conv_describe_weight(sherd_call *call)
+{
+    const sherd__conv_attributes *a = call->attributes;
+    const sherd_tensor *big = call->in[0], *small = call->in[BEHIND];
+
+    call->shape[0][0] = small->shape[1];
+    call->shape[0][1] = big->shape[1] / a->groups;
+    for (int d = 0; d + FIRST < big->ndim; d++)
+        call->shape[0][FIRST + d] = a->kernel[d];
+    sherd_call_shape(call, 0, big->ndim, NULL);
+    return NULL;
+}
+
+const char *sherd__conv_describe_both(sherd_call *call)
+{
+    const sherd_tensor *x = call->in[call->operands - 1], *w = call->in[WEIGHT];
+
+    sherd_call_shape(call, 0, x->ndim, x->shape);
+    sherd_call_shape(call, 1, w->ndim, w->shape);
+    return NULL;
+}
+
+/* ---- what is read around --------------------------------------------------------------------- */
+
+/* Of a dim of space; false of another one. */
+static bool windows_of(sherd__taps *out, const sherd__conv_attributes *a, int d)
+{
+    int k = d - FIRST;
+
+    if (k < 0)
+        return false;
+    *out = (sherd__taps){.kernel = a->kernel[k],
+                         .stride = a->stride[k],
+                         .dilation = a->dilation[k],
+                         .padding = a->before[k]};
+    return true;
+}
+
+void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                           int64_t *first, int64_t *end)
+{
+    sherd__taps t;
+
+    if (!windows_of(&t, call->attributes, d))
+        return;
+    t.n = call->in[i]->shape[d];
+    sherd__reading r = sherd__windows_read(&t, lo, hi);
+    *first = r.first;
+    *end = r.end;
+}
+
+void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
+                             int64_t *first, int64_t *end)
+{
+    sherd__taps t;
+
+    if (!windows_of(&t, call->attributes, d))
+        return;
+    t.m = call->in[i]->shape[d];
+    sherd__reading r = sherd__windows_readers(&t, lo, hi);
+    *first = r.first;
+    *end = r.end;
+}
+
+/* ---- what lies where --------------------------------------------------------------------------- */
 
 /* What may be sharded. A letter's cuts are counted in its own unit, `factor` of which make one of a dim. */
 typedef struct letter {
@@ -30,7 +164,8 @@ typedef struct lying {
     const sherd__conv_roles *role;
     const sherd__conv_attributes *a;
     const sherd_mesh *mesh;
-    int dims;                                                                   /* of space */
+    int made[2], results; /* which of BIG .. */
+    int dims;             /* of space */
     int64_t big[SHERD_MAX_DIMS], small[SHERD_MAX_DIMS], weight[SHERD_MAX_DIMS]; /* shapes */
 } lying;
 
@@ -239,46 +374,71 @@ static unsigned passing(const lying *l, const letters *all, int operand)
     return bits;
 }
 
-/* What shards a factor and not the result. */
-static unsigned summed(const lying *l, const letters *all)
+/* What shards both factors of what is made, and not that. */
+static unsigned summed(const lying *l, const letters *all, int made)
 {
     unsigned bits = 0;
 
-    if (l->role->weight < 0) {
+    if (made == KERNEL) {
         bits = sherd__dim_bits(&all->batch.dim);
         for (int d = 0; d < l->dims; d++)
             bits |= sherd__dim_bits(&all->space[d].dim);
     } else if (l->a->groups == 1) {
-        bits = sherd__dim_bits(l->role->big < 0 ? &all->small.dim : &all->big.dim);
+        bits = sherd__dim_bits(made == BIG ? &all->small.dim : &all->big.dim);
     }
     return bits;
 }
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
+static sherd_status lay(const sherd_layout **out, const lying *l, const letters *all, int which,
+                        unsigned pending)
+{
+    return which == KERNEL ? lay_weight(out, l, all, pending)
+                           : lay_field(out, l, all, which == BIG, pending);
+}
+
 static sherd_status add(const lying *l, const letters *all)
 {
     const sherd__conv_roles *r = l->role;
-    const sherd_layout *operand[SHERD_MAX_OPERANDS] = {NULL}, *result = NULL;
+    const sherd_layout *operand[SHERD_MAX_OPERANDS] = {NULL}, *result[SHERD_MAX_RESULTS] = {NULL};
     const int factor[] = {r->big, r->small, r->weight};
-    unsigned pending = summed(l, all);
+    unsigned sums[] = {0, 0, 0};
     sherd_status status = SHERD_OK;
 
-    for (int i = 0; i < 3 && !status; i++) {
-        unsigned mine = factor[i] < 0 ? 0 : passing(l, all, factor[i]);
-        pending |= mine;
-        if (factor[i] >= 0)
-            status = i == 2 ? lay_weight(&operand[factor[i]], l, all, mine)
-                            : lay_field(&operand[factor[i]], l, all, i == 0, mine);
+    for (int i = BIG; i <= KERNEL && !status; i++) {
+        if (factor[i] < 0)
+            continue;
+        sums[i] = passing(l, all, factor[i]);
+        status = lay(&operand[factor[i]], l, all, i, sums[i]);
     }
     if (!status && given(l, r->bias))
         status = lay_bias(&operand[r->bias], l, all, r->big < 0);
     if (given(l, r->like))
         operand[r->like] = given(l, r->like);
-    if (!status)
-        status = r->weight < 0 ? lay_weight(&result, l, all, pending)
-                               : lay_field(&result, l, all, r->big < 0, pending);
-    return status ? status : sherd_way_add(l->ways, operand, &result);
+    for (int j = 0; j < l->results && !status; j++) {
+        unsigned pending = summed(l, all, l->made[j]);
+        for (int i = BIG; i <= KERNEL; i++)
+            pending |= i != l->made[j] ? sums[i] : 0;
+        status = lay(&result[j], l, all, l->made[j], pending);
+    }
+    return status ? status : sherd_way_add(l->ways, operand, result);
+}
+
+/* What is missing among the operands; or what was read, and the weight. */
+static void find_made(lying *l)
+{
+    const int factor[] = {l->role->big, l->role->small, l->role->weight};
+
+    l->results = 1;
+    for (int i = BIG; i <= KERNEL; i++)
+        if (factor[i] < 0)
+            l->made[0] = i;
+    if (l->role->both) {
+        l->results = 2;
+        l->made[0] = l->a->transposed ? SMALL : BIG;
+        l->made[1] = KERNEL;
+    }
 }
 
 /* Shapes of all three, of which one is that of the result. */
@@ -300,6 +460,7 @@ sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
 
     l.dims = call->in[0]->ndim - FIRST;
     l.mesh = sherd__way_given(ways, 0)->spec.mesh;
+    find_made(&l);
     find_shapes(&l);
     for (int weight_first = 0; weight_first < 2 && !status; weight_first++) {
         letters all = {.used = 0};

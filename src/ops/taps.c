@@ -85,6 +85,8 @@ static sherd__reading read_between(const sherd__taps *t, int64_t o)
     double behind;
     int64_t i = before(t, o, &behind);
 
+    if (t->mode == SHERD__TAPS_LINEAR && t->n == t->m)
+        return (sherd__reading){o, o + 1, o}; /* a copy */
     return (sherd__reading){clamp(i - cubic, t->n - 1), clamp(i + 1 + cubic, t->n - 1) + 1,
                             clamp(i + (behind > 0.5), t->n - 1)};
 }
@@ -180,8 +182,61 @@ sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o)
     return tap;
 }
 
+/*
+ * Of windows with gaps each tap for itself; else all of a window at once. Narrows [first, last] of the result to those of which tap
+ * i reads some of [lo, hi); false: none.
+ */
+static bool meet(const sherd__taps *t, int64_t i, int64_t lo, int64_t hi, int64_t *first,
+                 int64_t *last)
+{
+    int64_t at = i * t->dilation - t->padding, width = t->dilation > 1 ? 1 : t->kernel;
+
+    *first = sherd__max(*first, -sherd__floor_div(at + width - 1 - lo, t->stride));
+    *last = sherd__min(*last, sherd__floor_div(hi - 1 - at, t->stride));
+    return *first <= *last;
+}
+
+sherd__reading sherd__windows_read(const sherd__taps *t, int64_t lo, int64_t hi)
+{
+    int64_t taps = t->dilation > 1 ? t->kernel : 1, width = t->dilation > 1 ? 1 : t->kernel;
+    sherd__reading r = {t->n, 0, 0};
+
+    for (int64_t i = 0; i < taps; i++) {
+        int64_t first = lo, last = hi - 1, at = i * t->dilation - t->padding;
+        if (!meet(t, i, 0, t->n, &first, &last))
+            continue;
+        r.first = sherd__min(r.first, sherd__max(0, first * t->stride + at));
+        r.end = sherd__max(r.end, sherd__min(t->n, last * t->stride + at + width));
+    }
+    r.end = sherd__max(r.first, r.end);
+    return r;
+}
+
+sherd__reading sherd__windows_readers(const sherd__taps *t, int64_t lo, int64_t hi)
+{
+    int64_t taps = t->dilation > 1 ? t->kernel : 1;
+    sherd__reading r = {t->m, 0, 0};
+
+    for (int64_t i = 0; i < taps; i++) {
+        int64_t first = 0, last = t->m - 1;
+        if (!meet(t, i, lo, hi, &first, &last))
+            continue;
+        r.first = sherd__min(r.first, first);
+        r.end = sherd__max(r.end, last + 1);
+    }
+    r.end = sherd__max(r.first, r.end);
+    return r;
+}
+
+static bool is_window(const sherd__taps *t)
+{
+    return t->mode == SHERD__TAPS_AVERAGE || t->mode == SHERD__TAPS_MAXIMUM;
+}
+
 sherd__reading sherd__taps_around(const sherd__taps *t, int64_t lo, int64_t hi)
 {
+    if (is_window(t))
+        return sherd__windows_read(t, lo, hi);
     return (sherd__reading){sherd__taps_read(t, lo).first, sherd__taps_read(t, hi - 1).end, 0};
 }
 
@@ -205,6 +260,8 @@ static int64_t find(const sherd__taps *t, number which, int64_t at)
 
 sherd__reading sherd__taps_readers(const sherd__taps *t, int64_t lo, int64_t hi)
 {
+    if (is_window(t))
+        return sherd__windows_readers(t, lo, hi);
     int64_t first = find(t, END, lo + 1);
 
     return (sherd__reading){first, sherd__max(first, find(t, FIRST, hi)), 0};

@@ -74,6 +74,9 @@ sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o);
 /* What is read for the elements [lo, hi), and the elements that read any of [lo, hi): both with lo < hi. */
 sherd__reading sherd__taps_around(const sherd__taps *t, int64_t lo, int64_t hi);
 sherd__reading sherd__taps_readers(const sherd__taps *t, int64_t lo, int64_t hi);
+/* The same of windows: of what t has only kernel, stride, padding and dilation count, and n, or m. Not more than some tap meets. */
+sherd__reading sherd__windows_read(const sherd__taps *t, int64_t lo, int64_t hi);
+sherd__reading sherd__windows_readers(const sherd__taps *t, int64_t lo, int64_t hi);
 /* The cut of the result that follows from one of what is read. */
 int64_t sherd__taps_cut(const sherd__taps *t, int64_t cut);
 
