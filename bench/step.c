@@ -66,6 +66,8 @@ static const char *const part_name[PARTS] = {
 /* Kernels have no context, so this is static; each rank is a process of its own. */
 static struct {
     sherd__kernels plain; /* the table as it was */
+    sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias);
     double seconds[PARTS];
     double flops; /* of GEMM */
 } watch;
@@ -84,6 +86,17 @@ static void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha
     watch.plain.gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     watch.flops += 2.0 * (double)m * (double)n * (double)k;
     timed(GEMM, begin);
+}
+
+static sherd__done product(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias)
+{
+    double begin = seconds_now();
+    sherd__done done = watch.product(engine, p, c, a, b, bias);
+    if (done == SHERD__DONE)
+        watch.flops += 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    timed(GEMM, begin);
+    return done;
 }
 
 static void reduce(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
@@ -232,9 +245,13 @@ static void adamw(int64_t n, void *p, void *m, void *v, const void *grad,
 /* Let the f32 kernels of a world take their time. The table lies in the world, which is no constant. */
 static void install(const sherd_world *world)
 {
-    sherd__kernels *table = (sherd__kernels *)(uintptr_t)&sherd__world_kernels(world)->f32;
+    sherd__kernel_set *set = (sherd__kernel_set *)(uintptr_t)sherd__world_kernels(world);
+    sherd__kernels *table = &set->f32;
 
     watch.plain = *table;
+    watch.product = set->product;
+    if (set->product)
+        set->product = product;
     table->gemm = gemm;
     table->reduce = reduce;
     table->binary = binary;

@@ -42,6 +42,23 @@ typedef struct sherd__sgd_step {
     bool nesterov;
 } sherd__sgd_step;
 
+/* What a rank keeps of oneDNN: engine.h. */
+typedef struct sherd__engine sherd__engine;
+
+typedef enum sherd__done {
+    SHERD__DONE,
+    SHERD__CANNOT,   /* nothing was computed: the plain way must */
+    SHERD__NO_MEMORY /* likewise */
+} sherd__done;
+
+/* c[m,n] = op(a) op(b) + bias[n], row-major without gaps, sums in f32; ta: a is stored [k,m], tb: b is stored [n,k]. */
+typedef struct sherd__product {
+    sherd_dtype dtype;  /* of a, b and bias */
+    sherd_dtype result; /* of c: the same, or f32 where that has 16 bits */
+    bool ta, tb, bias;
+    int64_t m, n, k;
+} sherd__product;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "onednn", "tiles", "reference" */
@@ -174,6 +191,9 @@ typedef struct sherd__kernels {
  * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
+    /* Products by what keeps something for each shape (engine.h); NULL where there is none. */
+    sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias);
 } sherd__kernel_set;
 
 /* Fill a set for this machine and this thread (oneDNN is told to use one thread). */

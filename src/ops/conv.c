@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "kernels/engine.h"
 #include "sherd/ops_reductions.h"
 
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1 };
@@ -169,23 +170,31 @@ static void count_all(const sherd__conv *c, int64_t *count)
     count[2] = c->batch * c->out_channels * product(c->out);
 }
 
-/* A kernel of f32 or f64 on arrays {big, weight, small}, of which `made` is the result. */
-static void run(const sherd__conv_kernels *k, const sherd__conv *c, int made, void *const *data)
+/* In the order of arrays {big, weight, small}: which is made. */
+static const sherd__conv_kind kind_of[] = {SHERD__CONV_BACKWARD_X, SHERD__CONV_BACKWARD_W,
+                                           SHERD__CONV_FORWARD};
+
+/* In f32 or f64. False: failed. */
+static bool run(sherd_call *call, const sherd__conv *c, int made, sherd_dtype dtype,
+                void *const *data)
 {
-    if (made == 0)
-        k->backward_x(c, data[0], data[2], data[1]);
-    else if (made == 1)
-        k->backward_w(c, data[1], data[0], data[2]);
-    else
-        k->forward(c, data[2], data[0], data[1]);
+    sherd__engine *engine = dtype == SHERD_F32 ? sherd__engine_in(call) : NULL;
+    sherd__done done = engine
+                           ? sherd__conv_onednn(engine, kind_of[made], c, data[0], data[1], data[2])
+                           : SHERD__CANNOT;
+
+    if (done == SHERD__NO_MEMORY)
+        return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a convolution");
+    if (done == SHERD__CANNOT)
+        sherd__conv_plain(kind_of[made], dtype, c, data[0], data[1], data[2]);
+    return true;
 }
 
-/* 16 bits compute in f32 and are rounded once. False: no memory. */
+/* 16 bits compute in f32 and are rounded once. False: failed. */
 static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *count, int made,
                      void *const *data)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);
-    const sherd__kernels *f32 = sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
     void *wide[3];
 
     for (int i = 0; i < 3; i++) {
@@ -195,7 +204,8 @@ static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *coun
         if (i != made)
             kernels->widen(count[i], wide[i], data[i]);
     }
-    run(sherd__conv_of(f32, SHERD_F32), c, made, wide);
+    if (!run(call, c, made, SHERD_F32, wide))
+        return false;
     kernels->narrow(count[made], data[made], wide[made]);
     return true;
 }
@@ -215,10 +225,8 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
         sherd__kernels_in(call)->fill(data[made], count[made], 0);
         return true;
     }
-    if (dtype == SHERD_BF16 || dtype == SHERD_F16)
-        return run_half(call, &c, count, made, data);
-    run(sherd__conv_of(sherd__kernels_in(call), dtype), &c, made, data);
-    return true;
+    return sherd__is_half(dtype) ? run_half(call, &c, count, made, data)
+                                 : run(call, &c, made, dtype, data);
 }
 
 /* Adds the bias of each channel to its plane. */

@@ -120,6 +120,16 @@ static inline void sherd__open_in(sherd_call *call)
     sherd__open((sherd__run *)(void *)call);
 }
 
+/*
+ * `times` products, one behind the other in all of a, b and c, in the fastest way there is; bias (or NULL) is for each. What
+ * is to be computed is in `p`, but p->bias. False: failed.
+ */
+bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
+                     const void *b, const void *bias);
+
+/* Primitives of oneDNN that this rank keeps; NULL: none are to be used. */
+sherd__engine *sherd__engine_in(const sherd_call *call);
+
 /* Whether every element of this rank's piece of the i32 operand i is in [0, limit); else the call has failed. */
 bool sherd__check_indices(sherd_call *call, int i, int64_t limit);
 /* The same; *also is good too. */

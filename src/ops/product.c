@@ -30,15 +30,6 @@ static matrix matrix_of(const sherd_tensor *t, int batch)
     return (matrix){sherd__local_count(t, batch, t->ndim - 1), t->local[t->ndim - 1]};
 }
 
-static void add_bias(const sherd_call *call, int64_t rows, int64_t cols)
-{
-    int64_t size[] = {rows, cols}, whole[] = {cols, 1}, stretched[] = {0, 1};
-
-    if (rows && cols)
-        sherd__kernels_in(call)->binary(SHERD__ADD, 2, size, call->to[0], call->to[0], whole,
-                                        call->from[2], stretched);
-}
-
 static bool multiply(sherd_call *call, product how)
 {
     int batch = how.batched ? call->in[0]->ndim - 2 : 0;
@@ -46,21 +37,18 @@ static bool multiply(sherd_call *call, product how)
     int64_t m = how.ta ? a.cols : a.rows, k = how.ta ? a.rows : a.cols;
     int64_t n = how.tb ? b.rows : b.cols;
     int64_t times = sherd__local_count(call->in[0], 0, batch);
-    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
+    bool biased = call->operands > 2 && call->in[2] && !(call->once >> 2 & 1);
+    const sherd__product one = {.dtype = call->in[0]->dtype,
+                                .result = call->out[0]->dtype,
+                                .ta = how.ta,
+                                .tb = how.tb,
+                                .m = m,
+                                .n = n,
+                                .k = k};
 
-    if (call->out[0]->count == 0)
-        return true;
-    for (int64_t i = 0; i < times; i++) {
-        /* With no inner length the operands have no data to point into. */
-        const char *x = k ? (const char *)call->from[0] + sherd__bytes(i * m * k) * element : NULL;
-        const char *w = k ? (const char *)call->from[1] + sherd__bytes(i * k * n) * element : NULL;
-        char *y = (char *)call->to[0] + sherd__bytes(i * m * n) * element;
-        sherd__kernels_in(call)->gemm(how.ta, how.tb, m, n, k, 1, x, sherd__max(a.cols, 1), w,
-                                      sherd__max(b.cols, 1), 0, y, n);
-    }
-    if (call->operands > 2 && call->in[2] && !(call->once >> 2 & 1))
-        add_bias(call, m, n);
-    return true;
+    return call->out[0]->count == 0 ||
+           sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1],
+                           biased ? call->from[2] : NULL);
 }
 
 static bool rows_by_matrix(sherd_call *call)
