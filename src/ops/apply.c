@@ -263,6 +263,11 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op;
     bool plain = !run->like;
+    sherd_dtype low = sherd__low(run->call.world);
+
+    if (low != SHERD_DTYPE_NONE && op != &sherd__cast_op && !sherd__autocast(run, low))
+        return false;
+
     const char *reason = check_dtypes(run);
 
     for (int i = 0; i < run->call.operands && plain; i++)
@@ -271,6 +276,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         reason = describe(run, plain);
     if (reason) {
         sherd__refuse(&run->call, SHERD_EINVAL, "%s", reason);
+        sherd__close(run, false);
         return false;
     }
     if (op->compose)

@@ -234,6 +234,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention with a mask, dropout, or heads that share keys",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},

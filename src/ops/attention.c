@@ -120,6 +120,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_op = {
     .name = "sherd_attention",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "softmax(q k^T scale) v for each head",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
@@ -146,6 +147,7 @@ static void sums_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 
 const sherd_op sherd__attention_with_op = {
     .name = "sherd_attention_with",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention, and the logarithms of its sums",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},

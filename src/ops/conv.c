@@ -399,6 +399,7 @@ static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
     .layouts = "batch, space and channels sharded; sharded space reads what lies around"
 
 const sherd_op sherd__conv_op = {.name = "sherd_conv",
+                                 .autocast = SHERD_AUTOCAST_LOW,
                                  .summary = "convolution in 1 to 3 dims",
                                  CONVOLUTION,
                                  .describe = describe_small,
@@ -408,6 +409,7 @@ const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
+                                            .autocast = SHERD_AUTOCAST_LOW,
                                             .summary = "transposed convolution in 1 to 3 dims",
                                             CONVOLUTION,
                                             .describe = describe_big,

@@ -61,6 +61,9 @@ const char *sherd__compile(sherd__run *run);
 /* The hash of the attributes, for the solver and for the ledger. */
 uint64_t sherd__attributes_hash(sherd__run *run);
 
+/* Bring operands to what suits the operator, where products are of this dtype. False: failed, raised. */
+bool sherd__autocast(sherd__run *run, sherd_dtype low);
+
 /* The mesh of the first distributed operand, or of the layout that stands for one; NULL: all are plain. */
 const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands);
 

@@ -67,10 +67,10 @@ static bool rows_by_rows(sherd_call *call)
 }
 
 /* Products that only a backward needs. */
-#define GRADIENT(label, text, run)                                                          \
+#define GRADIENT(label, text, ...)                                                          \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
-        .linearity = SHERD_LINEAR, .forward = run                                           \
+        .linearity = SHERD_LINEAR, .forward = __VA_ARGS__                                   \
     }
 
 static sherd_tensor *multiplied(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
@@ -82,24 +82,45 @@ static sherd_tensor *multiplied(const sherd_op *op, sherd_tensor *a, sherd_tenso
 
 enum { X, WEIGHT, BIAS };
 
+/* What autocast has cast need not be rounded to 16 bits: the product adds up in f32 anyway. */
+static const char *into_f32(sherd_call *call)
+{
+    call->dtype[0] = SHERD_F32;
+    return NULL;
+}
+
 static const sherd_op linear_dx =
     GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix);
+static const sherd_op linear_dx_wide =
+    GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix, .describe = into_f32);
 static const sherd_op linear_dw = GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows);
+static const sherd_op linear_dw_wide =
+    GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows, .describe = into_f32);
+
+/* Whether the gradient of operand i is f32 where the operand has 16 bits. */
+static bool is_wide(const sherd_node *node, int i)
+{
+    return sherd__is_half(sherd__node_dtype(node, i)) &&
+           sherd__gradient_dtype(node, i) == SHERD_F32;
+}
 
 static void linear_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *dy = grad_out[0];
 
     if (sherd_node_wants(node, X))
-        grad_in[X] = multiplied(&linear_dx, dy, sherd_node_operand(node, WEIGHT));
+        grad_in[X] = multiplied(is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
+                                sherd_node_operand(node, WEIGHT));
     if (sherd_node_wants(node, WEIGHT))
-        grad_in[WEIGHT] = multiplied(&linear_dw, dy, sherd_node_operand(node, X));
+        grad_in[WEIGHT] = multiplied(is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
+                                     sherd_node_operand(node, X));
     if (sherd_node_wants(node, BIAS))
         grad_in[BIAS] = sherd__sum_to_operand(node, BIAS, dy);
 }
 
 const sherd_op sherd__linear_op = {
     .name = "sherd_linear",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "x W^T + b",
     .operand = {{"x", 0}, {"weight", 0}, {"bias", SHERD_OP_OPTIONAL | SHERD_OP_TERM}},
     .result = {{"y", 0}},
@@ -215,6 +236,7 @@ static const char *describe_matmul(sherd_call *call)
 
 const sherd_op sherd__matmul_op = {
     .name = "sherd_matmul",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "a b",
     .layouts = "`...mk,...kn->...mn`; sums k; leading dims broadcast, vectors lack m or n",
     .operand = {{"a", 0}, {"b", 0}},

@@ -76,6 +76,7 @@ static bool rms_norm(sherd_call *call)
 
 const sherd_op sherd__rms_norm_op = {
     .name = "sherd_rms_norm",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "x / sqrt(mean of x^2 + eps) * weight over the last dim",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}, {"rstd", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
