@@ -103,8 +103,8 @@ static int try_shape(sherd__engine *engine, int64_t m, int64_t n, int64_t k)
 static void products_are_sums_of_products(void)
 {
     static const int64_t edges[] = {1, 2, 3, 7, 16, 17, 31, 32, 33, 64, 65};
-    static const int64_t large[][3] = {
-        {97, 65, 257}, {256, 33, 256}, {5, 280, 20}, {280, 3, 64}, {130, 130, 130}};
+    static const int64_t large[][3] = {{97, 65, 257},   {256, 33, 256}, {5, 280, 20}, {280, 3, 64},
+                                       {130, 130, 130}, {65, 33, 63},   {68, 58, 63}};
     sherd__heap heap = {0};
     int done = 0;
 

@@ -25,6 +25,20 @@ enum { SHERD__PRIMITIVES = 256 };
 sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p, void *c,
                                   const void *a, const void *b, const void *bias);
 
+/*
+ * Attention of bf16 out of such products, some queries at a time: contract of `attention` and `attention_grad` in kernels.h, of even
+ * queries, keys and width, and whole sequences (`ahead` 0). workspace: so many bytes.
+ */
+int64_t sherd__attention_products_bytes(const sherd__attention_shape *shape);
+sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                      const sherd__attention_shape *shape, void *out,
+                                      float *log_sum, const void *q, const void *k, const void *v,
+                                      void *workspace);
+sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                           const sherd__attention_shape *shape, void *dq, void *dk,
+                                           void *dv, const void *dout, const void *q, const void *k,
+                                           const void *v, const float *log_sum, void *workspace);
+
 /* f32; of x, w and y the one that `kind` makes is written. Those of bf16 are not trusted: see docs/decisions/037. */
 sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
                                void *x, void *w, void *y);

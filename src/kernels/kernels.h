@@ -51,12 +51,15 @@ typedef enum sherd__done {
     SHERD__NO_MEMORY /* likewise */
 } sherd__done;
 
-/* c[m,n] = op(a) op(b) + bias[n], row-major without gaps, sums in f32; ta: a is stored [k,m], tb: b is stored [n,k]. */
+/* c[m,n] = op(a) op(b) + bias[n], row-major, sums in f32; ta: a is stored [k,m], tb: b is stored [n,k]. */
 typedef struct sherd__product {
     sherd_dtype dtype;  /* of a, b and bias */
     sherd_dtype result; /* of c: the same, or f32 where that has 16 bits */
     bool ta, tb, bias;
+    bool adds; /* c += */
     int64_t m, n, k;
+    int64_t a_row, b_row,
+        c_row; /* from one row as stored to the next, elements; 0 = without gaps */
 } sherd__product;
 
 typedef struct sherd__kernels {
@@ -166,6 +169,14 @@ typedef struct sherd__kernels {
     void (*attention_grad)(const sherd__attention_shape *shape, void *dq, void *dk, void *dv,
                            const void *dout, const void *q, const void *k, const void *v,
                            const void *out, const void *log_sum, void *workspace);
+    /*
+     * What lies between the products of attention, of 16-bit types only. Scores of one query, f32, to probabilities: p[j] = exp(scale
+     * score[j]) / their sum for j < n, 0 up to `keys`; returns the logarithm of the sum, -infinity of nothing. score is used up.
+     */
+    float (*attention_row)(int64_t n, int64_t keys, void *p, float *score, float scale);
+    /* p[j] = exp(scale score[j] - log_sum) and ds[j] = p (dp[j] - sum of p dp) scale, 0 from n up to `keys`. score is used up. */
+    void (*attention_grad_row)(int64_t n, int64_t keys, void *p, void *ds, float *score,
+                               const float *dp, float scale, float log_sum);
     /* Elements of workspace that attention and attention_grad need. */
     int64_t (*attention_workspace)(const sherd__attention_shape *shape);
 

@@ -30,14 +30,16 @@ static void destroy(void *thing)
 /* Arrays that are not there are left out. */
 static bool describe(sherd__lying *lying, int *made, const sherd__product *p)
 {
+    int64_t a_row = p->a_row ? p->a_row : p->ta ? p->m : p->k;
+    int64_t b_row = p->b_row ? p->b_row : p->tb ? p->k : p->n;
     const struct {
         dnnl_dims_t size, stride; /* two of them; oneDNN's declarations want room for all */
         sherd_dtype dtype;
     } array[ARRAYS] = {
-        [A] = {{p->m, p->k}, {p->ta ? 1 : p->k, p->ta ? p->m : 1}, p->dtype},
-        [B] = {{p->k, p->n}, {p->tb ? 1 : p->n, p->tb ? p->k : 1}, p->dtype},
+        [A] = {{p->m, p->k}, {p->ta ? 1 : a_row, p->ta ? a_row : 1}, p->dtype},
+        [B] = {{p->k, p->n}, {p->tb ? 1 : b_row, p->tb ? b_row : 1}, p->dtype},
         [BIAS] = {{1, p->n}, {p->n, 1}, p->dtype},
-        [C] = {{p->m, p->n}, {p->n, 1}, p->result},
+        [C] = {{p->m, p->n}, {p->c_row ? p->c_row : p->n, 1}, p->result},
     };
 
     for (*made = 0; *made < ARRAYS; ++*made)
@@ -55,7 +57,7 @@ static bool make(sherd__engine *e, const sherd__product *p, kept *k)
     int made;
     bool good = describe(lying, &made, p) &&
                 sherd__describe_matmul(&desc, e->engine, &lying[A], &lying[B],
-                                       p->bias ? &lying[BIAS] : NULL, &lying[C]) &&
+                                       p->bias ? &lying[BIAS] : NULL, &lying[C], p->adds) &&
                 sherd__good(dnnl_primitive_create(&k->primitive, desc));
 
     for (int i = 0; i < ARRAYS && good; i++)
@@ -74,9 +76,11 @@ static bool make(sherd__engine *e, const sherd__product *p, kept *k)
 /* The primitive of a shape, made if there is none yet; NULL: out of memory. */
 static kept *find(sherd__engine *e, const sherd__product *p)
 {
-    const int64_t key[] = {p->m, p->n, p->k,
-                           (int64_t)p->dtype | (int64_t)p->result << 8 | (int64_t)p->ta << 16 |
-                               (int64_t)p->tb << 17 | (int64_t)p->bias << 18};
+    const int64_t key[] = {
+        p->m,     p->n,
+        p->k,     p->a_row,
+        p->b_row, p->c_row,
+        p->dtype, (int64_t)p->result | p->ta << 8 | p->tb << 9 | p->bias << 10 | p->adds << 11};
     kept *k = sherd__shapes_find(&e->shapes, key, sizeof key);
 
     if (k)
@@ -99,11 +103,12 @@ static kept *find(sherd__engine *e, const sherd__product *p)
  */
 static bool is_worth_it(const sherd__engine *e, const sherd__product *p)
 {
-    enum { FEW = 1 << 12, SMALL = 1 << 16, PAGE = 1024, NARROW = 512 };
+    enum { FEW = 1 << 12, SMALL = 1 << 16, PAGE = 1024, NARROW = 512, SHORT = 64 };
     int64_t columns = p->n * p->k;
 
+    /* oneDNN 2.6.3 dies of an illegal instruction at k = 63 on AMX, for some m and n */
     if (p->dtype == SHERD_BF16)
-        return e->has_bf16;
+        return e->has_bf16 && (p->k % 2 == 0 || p->k == 1 || p->k > SHORT);
     if (p->dtype != SHERD_F32 || p->m == 1 || p->m * columns < FEW)
         return false;
     /* b fits into the second cache; or sgemm would pack a down columns that lie pages apart, in the same cache sets */

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "kernels/engine.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };
@@ -44,6 +45,21 @@ static bool take_workspace(void **out, sherd_call *call, const sherd__attention_
     return !bytes || *out;
 }
 
+/* The same for the way by products, tried first where there may be one: NULL = it is not to be. */
+static bool take_products(sherd__engine **engine, void **workspace, sherd_call *call,
+                          const sherd__attention_shape *shape)
+{
+    *engine = call->out[0]->dtype == SHERD_BF16 ? sherd__engine_in(call) : NULL;
+    if (*engine)
+        *workspace = sherd_call_scratch(call, sherd__attention_products_bytes(shape));
+    return !*engine || *workspace;
+}
+
+static bool no_memory(sherd_call *call)
+{
+    return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a product");
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
@@ -51,8 +67,19 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 static bool attend_back(sherd_call *call)
 {
     sherd__attention_shape shape = shape_of(call, G_Q, G_K);
+    sherd__engine *engine;
+    sherd__done done = SHERD__CANNOT;
     void *workspace;
 
+    if (!take_products(&engine, &workspace, call, &shape))
+        return false;
+    if (engine)
+        done = sherd__attention_grad_products(engine, sherd__world_kernels(call->world), &shape,
+                                              call->to[Q], call->to[K], call->to[V],
+                                              call->from[G_DOUT], call->from[G_Q], call->from[G_K],
+                                              call->from[G_V], call->from[G_LOG_SUM], workspace);
+    if (done != SHERD__CANNOT)
+        return done == SHERD__DONE || no_memory(call);
     if (!take_workspace(&workspace, call, &shape))
         return false;
     sherd__kernels_in(call)->attention_grad(
@@ -105,8 +132,18 @@ static const char *describe(sherd_call *call)
 static bool attend(sherd_call *call)
 {
     sherd__attention_shape shape = shape_of(call, Q, K);
+    sherd__engine *engine;
+    sherd__done done = SHERD__CANNOT;
     void *workspace;
 
+    if (!take_products(&engine, &workspace, call, &shape))
+        return false;
+    if (engine)
+        done = sherd__attention_products(engine, sherd__world_kernels(call->world), &shape,
+                                         call->to[OUT], call->to[LOG_SUM], call->from[Q],
+                                         call->from[K], call->from[V], workspace);
+    if (done != SHERD__CANNOT)
+        return done == SHERD__DONE || no_memory(call);
     if (!take_workspace(&workspace, call, &shape))
         return false;
     sherd__kernels_in(call)->attention(&shape, call->to[OUT], call->to[LOG_SUM], call->from[Q],

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention of bf16 out of matrix products that are kept by shape: on CPUs that multiply bf16 several times as fast as f32 the
+ * products are what counts, and oneDNN has the best there are (AMX, AVX512_BF16). A block of queries at a time, so that scores stay in
+ * the second cache; causal, a block sees the keys up to its last query, in steps, so that shapes are few. Heads are copied out and
+ * back, because oneDNN has its fast products for rows without gaps only. Scores, their gradients and sums over blocks are f32;
+ * probabilities and slopes are rounded to bf16 for the products that they go into.
+ */
+#include "engine.h"
+#include "ref.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+enum { LEAST_ROWS = 64, MOST_ROWS = 128, SCORES = 1 << 15, STEPS = 8, LINE = 16 };
+
+/* Queries of a block: as many as keep its scores in the second cache, because small products are slow ones. */
+static int64_t rows_of(const sherd__attention_shape *s)
+{
+    int64_t rows =
+        sherd__min(sherd__max(SCORES / sherd__max(s->keys, 1) / 2 * 2, LEAST_ROWS), MOST_ROWS);
+
+    return sherd__min(rows, s->queries);
+}
+
+/* One head of one batch item. */
+typedef struct head {
+    const sherd__attention_shape *s;
+    const sherd__kernel_set *set;
+    sherd__engine *engine;
+    uint16_t *q, *k, *v, *dout; /* [queries or keys,width], copies */
+    uint16_t *out;              /* out, or dq */
+    float *score, *slope;       /* [rows,keys] */
+    int64_t rows;               /* of a block */
+    uint16_t *p, *ds;           /* the same rounded */
+    float *dk, *dv;             /* [keys,width], what has come so far */
+    sherd__done done;           /* of the first product that was not done */
+} head;
+
+static int64_t padded(int64_t n)
+{
+    return sherd__ceil_div(n, LINE) * LINE;
+}
+
+int64_t sherd__attention_products_bytes(const sherd__attention_shape *s)
+{
+    int64_t block = padded(rows_of(s) * s->keys), keys = padded(s->keys * s->width);
+    int64_t queries = padded(s->queries * s->width);
+
+    return 4 * (2 * block + 2 * keys) + 2 * (2 * block + 2 * keys + 3 * queries);
+}
+
+static void lay_out(head *h, float *workspace)
+{
+    int64_t keys = padded(h->s->keys * h->s->width), queries = padded(h->s->queries * h->s->width);
+
+    h->rows = rows_of(h->s);
+    int64_t block = padded(h->rows * h->s->keys);
+    h->score = workspace;
+    h->slope = h->score + block;
+    h->dk = h->slope + block;
+    h->dv = h->dk + keys;
+    h->p = (uint16_t *)(void *)(h->dv + keys);
+    h->ds = h->p + block;
+    h->k = h->ds + block;
+    h->v = h->k + keys;
+    h->q = h->v + keys;
+    h->dout = h->q + queries;
+    h->out = h->dout + queries;
+}
+
+/* A head between its tensor, whose rows lie `stride` apart, and a copy. */
+static void copy_in(const head *h, uint16_t *to, const void *from, int64_t at, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * h->s->width, (const uint16_t *)from + at + i * h->s->stride,
+               (size_t)h->s->width * sizeof *to);
+}
+
+static void copy_out(const head *h, void *to, int64_t at, const uint16_t *from, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((uint16_t *)to + at + i * h->s->stride, from + i * h->s->width,
+               (size_t)h->s->width * sizeof *from);
+}
+
+/* Keys that queries up to i see, rounded up to a step. */
+static int64_t seen(const sherd__attention_shape *s, int64_t i)
+{
+    int64_t step = sherd__max(2 * sherd__ceil_div(s->keys, 2 * STEPS), LEAST_ROWS);
+
+    return sherd__min(sherd__ceil_div(sherd__visible(s, i), step) * step, s->keys);
+}
+
+static void multiply(head *h, sherd__product p, void *c, const void *a, const void *b)
+{
+    p.dtype = SHERD_BF16;
+    if (h->done == SHERD__DONE)
+        h->done = h->set->product(h->engine, &p, c, a, b, NULL);
+}
+
+/* to[rows,keys] = x y^T, of rows of a head. */
+static void scores(head *h, float *to, const uint16_t *x, const uint16_t *y, int64_t rows,
+                   int64_t keys)
+{
+    const sherd__attention_shape *s = h->s;
+
+    multiply(h,
+             (sherd__product){.result = SHERD_F32, .tb = true, .m = rows, .n = keys, .k = s->width},
+             to, x, y);
+}
+
+/* to[rows,width] = w[rows,keys] y, into a head. */
+static void weigh(head *h, uint16_t *to, const uint16_t *w, const uint16_t *y, int64_t rows,
+                  int64_t keys)
+{
+    const sherd__attention_shape *s = h->s;
+
+    multiply(h, (sherd__product){.result = SHERD_BF16, .m = rows, .n = s->width, .k = keys}, to, w,
+             y);
+}
+
+/* to[keys,width] += w[rows,keys]^T x. */
+static void gather(head *h, float *to, const uint16_t *w, const uint16_t *x, int64_t rows,
+                   int64_t keys)
+{
+    const sherd__attention_shape *s = h->s;
+
+    multiply(
+        h,
+        (sherd__product){
+            .result = SHERD_F32, .ta = true, .adds = true, .m = keys, .n = s->width, .k = rows},
+        to, w, x);
+}
+
+static void attend(head *h, float *log_sum)
+{
+    const sherd__attention_shape *s = h->s;
+
+    for (int64_t i = 0; i < s->queries; i += h->rows) {
+        int64_t rows = sherd__min(h->rows, s->queries - i), keys = seen(s, i + rows - 1);
+        scores(h, h->score, h->q + i * s->width, h->k, rows, keys);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t n = sherd__visible(s, i + r), at = r * keys;
+            log_sum[i + r] =
+                h->set->bf16.attention_row(n, keys, h->p + at, h->score + at, (float)s->scale);
+        }
+        weigh(h, h->out + i * s->width, h->p, h->v, rows, keys);
+    }
+}
+
+static void attend_back(head *h, const float *log_sum)
+{
+    const sherd__attention_shape *s = h->s;
+
+    memset(h->dk, 0, (size_t)(s->keys * s->width) * sizeof *h->dk);
+    memset(h->dv, 0, (size_t)(s->keys * s->width) * sizeof *h->dv);
+    for (int64_t i = 0; i < s->queries; i += h->rows) {
+        int64_t rows = sherd__min(h->rows, s->queries - i), keys = seen(s, i + rows - 1);
+        const uint16_t *q = h->q + i * s->width, *dout = h->dout + i * s->width;
+        scores(h, h->score, q, h->k, rows, keys);
+        scores(h, h->slope, dout, h->v, rows, keys);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t n = sherd__visible(s, i + r), at = r * keys;
+            h->set->bf16.attention_grad_row(n, keys, h->p + at, h->ds + at, h->score + at,
+                                            h->slope + at, (float)s->scale, log_sum[i + r]);
+        }
+        weigh(h, h->out + i * s->width, h->ds, h->k, rows, keys);
+        gather(h, h->dv, h->p, dout, rows, keys);
+        gather(h, h->dk, h->ds, q, rows, keys);
+    }
+}
+
+/* Even sizes, as products want them. */
+static bool is_possible(const sherd__kernel_set *set, const sherd__attention_shape *s)
+{
+    bool even = (s->queries | s->keys | s->width) % 2 == 0;
+
+    return set->product && s->ahead == 0 && s->queries > 0 && s->keys > 0 && s->width > 0 && even;
+}
+
+sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                      const sherd__attention_shape *s, void *out, float *log_sum,
+                                      const void *q, const void *k, const void *v, void *workspace)
+{
+    head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
+
+    if (!is_possible(set, s))
+        return SHERD__CANNOT;
+    lay_out(&h, workspace);
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t n = 0; n < s->heads && h.done == SHERD__DONE; n++) {
+            int64_t at_q = sherd__head(s, s->queries, b, n), at_k = sherd__head(s, s->keys, b, n);
+            copy_in(&h, h.q, q, at_q, s->queries);
+            copy_in(&h, h.k, k, at_k, s->keys);
+            copy_in(&h, h.v, v, at_k, s->keys);
+            attend(&h, log_sum + (b * s->heads + n) * s->queries);
+            copy_out(&h, out, at_q, h.out, s->queries);
+        }
+    return h.done;
+}
+
+/* What was added up, rounded into a head. */
+static void round_head(const head *h, uint16_t *to, const float *from)
+{
+    for (int64_t j = 0; j < h->s->keys; j++)
+        h->set->bf16.narrow(h->s->width, to + j * h->s->stride, from + j * h->s->width);
+}
+
+sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                           const sherd__attention_shape *s, void *dq, void *dk,
+                                           void *dv, const void *dout, const void *q, const void *k,
+                                           const void *v, const float *log_sum, void *workspace)
+{
+    head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
+
+    if (!is_possible(set, s))
+        return SHERD__CANNOT;
+    lay_out(&h, workspace);
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t n = 0; n < s->heads && h.done == SHERD__DONE; n++) {
+            int64_t at_q = sherd__head(s, s->queries, b, n), at_k = sherd__head(s, s->keys, b, n);
+            copy_in(&h, h.q, q, at_q, s->queries);
+            copy_in(&h, h.dout, dout, at_q, s->queries);
+            copy_in(&h, h.k, k, at_k, s->keys);
+            copy_in(&h, h.v, v, at_k, s->keys);
+            attend_back(&h, log_sum + (b * s->heads + n) * s->queries);
+            copy_out(&h, dq, at_q, h.out, s->queries);
+            round_head(&h, (uint16_t *)dk + at_k, h.dk);
+            round_head(&h, (uint16_t *)dv + at_k, h.dv);
+        }
+    return h.done;
+}
