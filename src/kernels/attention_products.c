@@ -70,19 +70,30 @@ static void lay_out(head *h, float *workspace)
     h->out = h->dout + queries;
 }
 
+/* Rows of `width` between arrays; most widths are a few cache lines, which need no call for each. */
+static void copy_rows(uint16_t *restrict to, int64_t to_row, const uint16_t *restrict from,
+                      int64_t from_row, int64_t rows, int64_t width)
+{
+    enum { PIECE = 16 };
+    bool whole = width % PIECE == 0;
+
+    for (int64_t i = 0; i < rows; i++, to += to_row, from += from_row)
+        if (whole)
+            for (int64_t x = 0; x < width; x += PIECE)
+                memcpy(to + x, from + x, PIECE * sizeof *to);
+        else
+            memcpy(to, from, (size_t)width * sizeof *to);
+}
+
 /* A head between its tensor, whose rows lie `stride` apart, and a copy. */
 static void copy_in(const head *h, uint16_t *to, const void *from, int64_t at, int64_t rows)
 {
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(to + i * h->s->width, (const uint16_t *)from + at + i * h->s->stride,
-               (size_t)h->s->width * sizeof *to);
+    copy_rows(to, h->s->width, (const uint16_t *)from + at, h->s->stride, rows, h->s->width);
 }
 
 static void copy_out(const head *h, void *to, int64_t at, const uint16_t *from, int64_t rows)
 {
-    for (int64_t i = 0; i < rows; i++)
-        memcpy((uint16_t *)to + at + i * h->s->stride, from + i * h->s->width,
-               (size_t)h->s->width * sizeof *from);
+    copy_rows((uint16_t *)to + at, h->s->stride, from, h->s->width, rows, h->s->width);
 }
 
 /* Keys that queries up to i see, rounded up to a step. */
@@ -201,11 +212,11 @@ sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel
     return h.done;
 }
 
-/* What was added up, rounded into a head. */
-static void round_head(const head *h, uint16_t *to, const float *from)
+/* What was added up, rounded into a head; the copy of keys has done its work. */
+static void round_head(const head *h, void *to, int64_t at, const float *from)
 {
-    for (int64_t j = 0; j < h->s->keys; j++)
-        h->set->bf16.narrow(h->s->width, to + j * h->s->stride, from + j * h->s->width);
+    h->set->bf16.narrow(h->s->keys * h->s->width, h->k, from);
+    copy_out(h, to, at, h->k, h->s->keys);
 }
 
 sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__kernel_set *set,
@@ -227,8 +238,8 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
             copy_in(&h, h.v, v, at_k, s->keys);
             attend_back(&h, log_sum + (b * s->heads + n) * s->queries);
             copy_out(&h, dq, at_q, h.out, s->queries);
-            round_head(&h, (uint16_t *)dk + at_k, h.dk);
-            round_head(&h, (uint16_t *)dv + at_k, h.dv);
+            round_head(&h, dk, at_k, h.dk);
+            round_head(&h, dv, at_k, h.dv);
         }
     return h.done;
 }
