@@ -110,9 +110,11 @@ static double learning_rate(const gpt_options *o, int64_t step)
 
 sherd_dtype train_dtype(const gpt_options *o)
 {
-    return strcmp(o->dtype, "bf16") == 0  ? SHERD_BF16
-           : strcmp(o->dtype, "f16") == 0 ? SHERD_F16
-                                          : SHERD_DTYPE_NONE;
+    const char *name = o->dtype ? o->dtype : "f32";
+
+    return strcmp(name, "bf16") == 0  ? SHERD_BF16
+           : strcmp(name, "f16") == 0 ? SHERD_F16
+                                      : SHERD_DTYPE_NONE;
 }
 
 static bool is_scaled(const trainer *t)

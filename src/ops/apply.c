@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one door: every operator, the library's own and a user's, comes through here, and all that is the same for them is
- * done here, in this order: operands that failed or are missing, a handler above the tape, dtypes, what the operator says
+ * done here, in this order: operands that failed or are missing, a handler above the tape, autocast, dtypes, what the operator says
  * of the call, layouts and moves (place.c), forward or the handler in its place, the record, the note in the ledger.
  * About a hundred nanoseconds above the results and the kernel.
  */
