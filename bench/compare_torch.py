@@ -3,9 +3,12 @@
 """The GPT example beside the same training step in PyTorch, where torch is installed.
 
 Rounds are interleaved (sherd with 1 and 2 ranks; torch with 1 thread, with 2 threads, and tensor-parallel in 2 processes over
-gloo), because cores of a virtual machine change their places while a benchmark runs. Medians of rounds are compared.
+gloo; both in bf16 too), because cores of a virtual machine change their places while a benchmark runs. Medians of rounds are
+compared. MKL refuses its fast kernels on CPUs that are not Intel's: rows "unlocked" have a library of one line in front
+of it that says the CPU is. Rows "compiled" are torch.compile's. AdamW is fused wherever torch can. A row that fails is left out,
+with a line that says why.
 
-    bench/compare_torch.py [--gpt build/examples/gpt] [--rounds 5] [--steps 12]
+    bench/compare_torch.py [--gpt build/examples/gpt] [--rounds 5] [--steps 12] [--layers 6] [--dim 256] [--only bf16]
 """
 import argparse
 import json
@@ -18,8 +21,9 @@ import time
 
 from torch_ranks import run_ranks
 
-LAYERS, DIM, HEADS, CONTEXT, BATCH, VOCABULARY = 6, 256, 8, 256, 8, 256
+LAYERS, DIM, HEADS, CONTEXT, BATCH, VOCABULARY = 6, 256, 8, 256, 8, 256  # the first two by option
 WARM = 3
+UNLOCK = "int mkl_serv_intel_cpu_true(void) { return 1; }\n"
 
 
 def gpt_model(torch):
@@ -124,6 +128,7 @@ def worker(args):
 
     torch.set_num_threads(args.threads)
     model, scope = gpt_model(torch), contextlib.nullcontext
+    run = torch.compile(model) if args.compile else model
     if args.ranks > 1:
         import torch.distributed as dist
         from torch.distributed.tensor.parallel import loss_parallel
@@ -131,14 +136,16 @@ def worker(args):
         dist.init_process_group("gloo", rank=args.rank, world_size=args.ranks,
                                 init_method=f"tcp://127.0.0.1:{args.port}")
         model, scope = split(torch, model, args.ranks), loss_parallel
+        run = model
     optimizer = optimizer_of(torch, model, fused=args.ranks == 1)
     seconds = []
     for _ in range(args.steps):
         ids = torch.randint(0, VOCABULARY, (BATCH, CONTEXT + 1))
         begin = time.monotonic()
         with scope():
-            logits = model(ids[:, :-1])
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+            with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+                logits = run(ids[:, :-1])
+                loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
             loss.backward()
         clip(torch, model, args.ranks).item()
         optimizer.step()
@@ -151,33 +158,104 @@ def worker(args):
         torch.distributed.destroy_process_group()
 
 
-def run_torch(ranks, threads, steps):
-    output = run_ranks(__file__, ranks, threads, ["--ranks", str(ranks), "--threads", str(threads), "--steps", str(steps)])
+def build_unlock(folder):
+    """The library that says the CPU is Intel's; None where there is no compiler."""
+    source, library = os.path.join(folder, "unlock.c"), os.path.join(folder, "unlock.so")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(UNLOCK)
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"no rows with MKL unlocked: {error}")
+        return None
+    return library
+
+
+def run_torch(args, ranks, threads, flags=(), preload=None):
+    output = run_ranks(__file__, ranks, threads,
+                       ["--ranks", str(ranks), "--threads", str(threads), "--steps", str(args.steps),
+                        "--layers", str(args.layers), "--dim", str(args.dim), *flags], preload)
     return float(output.split()[-1])
 
 
-def run_sherd(gpt, ranks, steps):
+def run_sherd(args, ranks, dtype):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         subprocess.run(
-            [gpt, "-n", str(ranks), "--layers", str(LAYERS), "--dim", str(DIM), "--heads", str(HEADS),
-             "--context", str(CONTEXT), "--batch", str(BATCH), "--steps", str(steps), "--sample", "0",
-             "--json", path], check=True, stdout=subprocess.DEVNULL)
+            [args.gpt, "-n", str(ranks), "--layers", str(args.layers), "--dim", str(args.dim), "--heads",
+             str(HEADS), "--context", str(CONTEXT), "--batch", str(BATCH), "--steps", str(args.steps),
+             "--sample", "0", "--dtype", dtype, "--json", path], check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:
             return BATCH * CONTEXT / json.load(file)["tokens_per_s"]
 
 
+def rows(args, unlock):
+    """What is compared: a name and how to run it, seconds of a step."""
+    ways = {
+        "sherd, 1 rank": lambda: run_sherd(args, 1, "f32"),
+        "sherd, tp=2": lambda: run_sherd(args, 2, "f32"),
+        "sherd bf16, 1 rank": lambda: run_sherd(args, 1, "bf16"),
+        "sherd bf16, tp=2": lambda: run_sherd(args, 2, "bf16"),
+        "torch, 1 thread": lambda: run_torch(args, 1, 1),
+        "torch, 2 threads": lambda: run_torch(args, 1, 2),
+        "torch compiled, 2 threads": lambda: run_torch(args, 1, 2, ["--compile"]),
+        "torch bf16, 2 threads": lambda: run_torch(args, 1, 2, ["--bf16"]),
+        "torch bf16 compiled, 2 threads": lambda: run_torch(args, 1, 2, ["--bf16", "--compile"]),
+        "torch, TP=2, gloo": lambda: run_torch(args, 2, 1),
+    }
+    if unlock:
+        ways |= {
+            "torch unlocked, 2 threads": lambda: run_torch(args, 1, 2, preload=unlock),
+            "torch unlocked compiled, 2 threads": lambda: run_torch(args, 1, 2, ["--compile"], unlock),
+            "torch unlocked bf16, 2 threads": lambda: run_torch(args, 1, 2, ["--bf16"], unlock),
+            "torch unlocked, TP=2, gloo": lambda: run_torch(args, 2, 1, preload=unlock),
+        }
+    return {name: run for name, run in ways.items() if args.only in name}
+
+
+def measure(args, ways):
+    """Rounds of all rows; one that fails is left out from then on."""
+    seconds = {name: [] for name in ways}
+    for i in range(args.rounds):
+        for name in list(seconds):
+            try:
+                seconds[name].append(ways[name]())
+            except (OSError, RuntimeError, ValueError, IndexError, subprocess.SubprocessError) as error:
+                print(f"{name}: left out: {str(error).splitlines()[-1] if str(error) else error!r}", flush=True)
+                del seconds[name]
+        print(f"round {i + 1}: " + ", ".join(f"{1e3 * s[-1]:.0f} ms" for s in seconds.values()),
+              flush=True)
+    return seconds
+
+
+def print_table(torch, seconds):
+    ours = [name for name in ("sherd, tp=2", "sherd bf16, tp=2") if name in seconds]
+    print(f"\ntorch {torch.__version__}; times of a step, and against\n{'median':36} {'ms':>8} {'tokens/s':>10}"
+          + "".join(f" {name:>18}" for name in ours))
+    for name, values in seconds.items():
+        step = statistics.median(values)
+        ratios = [statistics.median(v / b for v, b in zip(values, seconds[best])) for best in ours]
+        print(f"{name:36} {1e3 * step:8.1f} {BATCH * CONTEXT / step:10.0f}"
+              + "".join(f" {ratio:17.2f}x" for ratio in ratios))
+
+
 def main():
+    global LAYERS, DIM
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpt", default=os.path.join(here, "..", "build", "examples", "gpt"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--layers", type=int, default=LAYERS)
+    parser.add_argument("--dim", type=int, default=DIM)
+    parser.add_argument("--only", default="", help="rows whose name has this word")
     for name in ("ranks", "rank", "threads", "port"):
         parser.add_argument("--" + name, type=int, default=0 if name == "rank" else 1,
                             help=argparse.SUPPRESS)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    for name in ("worker", "bf16", "compile"):
+        parser.add_argument("--" + name, action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    LAYERS, DIM = args.layers, args.dim
     try:
         import torch
     except ImportError:
@@ -186,27 +264,8 @@ def main():
         return worker(args)
     if not os.access(args.gpt, os.X_OK):
         sys.exit(f"compare_torch.py: {args.gpt} is not there: run make first, or give --gpt")
-
-    ways = {
-        "sherd, 1 rank": lambda: run_sherd(args.gpt, 1, args.steps),
-        "sherd, 2 ranks (tp=2)": lambda: run_sherd(args.gpt, 2, args.steps),
-        f"torch {torch.__version__}, 1 thread": lambda: run_torch(1, 1, args.steps),
-        f"torch {torch.__version__}, 2 threads": lambda: run_torch(1, 2, args.steps),
-        f"torch {torch.__version__}, TP=2, gloo": lambda: run_torch(2, 1, args.steps),
-    }
-    seconds = {name: [] for name in ways}
-    for i in range(args.rounds):
-        for name, run in ways.items():
-            seconds[name].append(run())
-        print(f"round {i + 1}: " + ", ".join(f"{1e3 * s[-1]:.0f} ms" for s in seconds.values()),
-              flush=True)
-
-    best = seconds["sherd, 2 ranks (tp=2)"]
-    print(f"\n{'median of a step':32} {'ms':>8} {'tokens/s':>10}   against sherd with 2 ranks")
-    for name, values in seconds.items():
-        ratio = statistics.median(v / b for v, b in zip(values, best))
-        step = statistics.median(values)
-        print(f"{name:32} {1e3 * step:8.1f} {BATCH * CONTEXT / step:10.0f}   {ratio:.2f}x")
+    with tempfile.TemporaryDirectory() as folder:
+        print_table(torch, measure(args, rows(args, build_unlock(folder))))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ typedef enum part {
     EMBEDDING,
     LOSS,
     ADAMW,
+    CAST,
     REDUCE,
     PARTS
 } part;
@@ -58,6 +59,7 @@ static const char *const part_name[PARTS] = {
     [EMBEDDING] = "embedding, both ways",
     [LOSS] = "cross-entropy, both ways",
     [ADAMW] = "AdamW",
+    [CAST] = "casts",
     [REDUCE] = "(of the moves: adding up)",
 };
 
@@ -65,7 +67,9 @@ static const char *const part_name[PARTS] = {
 
 /* Kernels have no context, so this is static; each rank is a process of its own. */
 static struct {
-    sherd__kernels plain; /* the table as it was */
+    sherd__kernels f32, low; /* the tables as they were */
+    sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias);
     double seconds[PARTS];
     double flops; /* of GEMM */
 } watch;
@@ -77,185 +81,37 @@ static double timed(part p, double begin)
     return now;
 }
 
-static void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
-                 int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+static sherd__done product(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias)
 {
     double begin = seconds_now();
-    watch.plain.gemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    watch.flops += 2.0 * (double)m * (double)n * (double)k;
+    sherd__done done = watch.product(engine, p, c, a, b, bias);
+    if (done == SHERD__DONE)
+        watch.flops += 2.0 * (double)p->m * (double)p->n * (double)p->k;
     timed(GEMM, begin);
+    return done;
 }
 
-static void reduce(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
-                   double divisor)
-{
-    double begin = seconds_now();
-    watch.plain.reduce(op, dst, src, count, n, divisor);
-    timed(REDUCE, begin);
-}
+#define NAME(x) f32_##x
+#define PLAIN   f32
+#include "step_watch.inc"
 
-static void binary(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, const void *a,
-                   const int64_t *a_stride, const void *b, const int64_t *b_stride)
-{
-    double begin = seconds_now();
-    watch.plain.binary(kind, ndim, size, dst, a, a_stride, b, b_stride);
-    timed(POINTWISE, begin);
-}
+#define NAME(x) low_##x
+#define PLAIN   low
+#include "step_watch.inc"
 
-static void unary(sherd__unary_kind kind, int64_t n, void *dst, const void *src,
-                  const double *parameter)
+/* Let the kernels of a world take their time, those of f32 and of what products are cast to. The tables lie in the world, which is no
+ * constant. */
+static void install(const sherd_world *world, sherd_dtype low)
 {
-    double begin = seconds_now();
-    watch.plain.unary(kind, n, dst, src, parameter);
-    timed(kind == SHERD__GELU ? GELU : POINTWISE, begin);
-}
+    sherd__kernel_set *set = (sherd__kernel_set *)(uintptr_t)sherd__world_kernels(world);
 
-static void unary_grad(sherd__unary_kind kind, int64_t n, void *dx, const void *at, const void *dy,
-                       const double *parameter)
-{
-    double begin = seconds_now();
-    watch.plain.unary_grad(kind, n, dx, at, dy, parameter);
-    timed(kind == SHERD__GELU ? GELU_GRAD : POINTWISE, begin);
-}
-
-static void fill(void *dst, int64_t n, double value)
-{
-    double begin = seconds_now();
-    watch.plain.fill(dst, n, value);
-    timed(POINTWISE, begin);
-}
-
-static void sum(void *dst, const void *src, int64_t outer, int64_t mid, int64_t inner, bool add)
-{
-    double begin = seconds_now();
-    watch.plain.sum(dst, src, outer, mid, inner, add);
-    timed(SUMS, begin);
-}
-
-static double sum_squares(const void *src, int64_t n)
-{
-    double begin = seconds_now(), result = watch.plain.sum_squares(src, n);
-    timed(SUMS, begin);
-    return result;
-}
-
-static void layer_norm(int64_t rows, int64_t cols, void *y, void *mean, void *rstd, const void *x,
-                       const void *weight, const void *bias, double eps)
-{
-    double begin = seconds_now();
-    watch.plain.layer_norm(rows, cols, y, mean, rstd, x, weight, bias, eps);
-    timed(NORM, begin);
-}
-
-static void layer_norm_grad(int64_t rows, int64_t cols, void *dx, void *dweight, void *dbias,
-                            const void *dy, const void *x, const void *weight, const void *mean,
-                            const void *rstd)
-{
-    double begin = seconds_now();
-    watch.plain.layer_norm_grad(rows, cols, dx, dweight, dbias, dy, x, weight, mean, rstd);
-    timed(NORM_GRAD, begin);
-}
-
-static void embedding(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
-                      int64_t first, int64_t entries)
-{
-    double begin = seconds_now();
-    watch.plain.embedding(n, width, y, weight, ids, first, entries);
-    timed(EMBEDDING, begin);
-}
-
-static void embedding_grad(int64_t n, int64_t width, void *dweight, const void *dy,
-                           const int32_t *ids, int64_t first, int64_t entries)
-{
-    double begin = seconds_now();
-    watch.plain.embedding_grad(n, width, dweight, dy, ids, first, entries);
-    timed(EMBEDDING, begin);
-}
-
-static void dropout(int64_t n, void *dst, const void *src, double p, sherd__key key, int64_t first)
-{
-    double begin = seconds_now();
-    watch.plain.dropout(n, dst, src, p, key, first);
-    timed(DROPOUT, begin);
-}
-
-static void attention(const sherd__attending *shape, void *out, void *log_sum, const void *q,
-                      const void *k, const void *v, void *workspace)
-{
-    double begin = seconds_now();
-    watch.plain.attention(shape, out, log_sum, q, k, v, workspace);
-    timed(ATTENTION, begin);
-}
-
-static void attention_grad(const sherd__attending *shape, void *dq, void *dk, void *dv,
-                           double *dmask, const void *dout, const void *dlog_sum, const void *q,
-                           const void *k, const void *v, const void *out, const void *log_sum,
-                           void *workspace)
-{
-    double begin = seconds_now();
-    watch.plain.attention_grad(shape, dq, dk, dv, dmask, dout, dlog_sum, q, k, v, out, log_sum,
-                               workspace);
-    timed(ATTENTION_GRAD, begin);
-}
-
-static void cross_entropy(int64_t rows, int64_t cols, void *stats, const void *logits,
-                          const int32_t *targets, int64_t first)
-{
-    double begin = seconds_now();
-    watch.plain.cross_entropy(rows, cols, stats, logits, targets, first);
-    timed(LOSS, begin);
-}
-
-static double cross_entropy_join(int64_t parts, int64_t rows, void *log_sum, const void *stats)
-{
-    double begin = seconds_now();
-    double result = watch.plain.cross_entropy_join(parts, rows, log_sum, stats);
-    timed(LOSS, begin);
-    return result;
-}
-
-static void cross_entropy_grad(int64_t rows, int64_t cols, void *dlogits, const void *logits,
-                               const int32_t *targets, int64_t first, const void *log_sum,
-                               double scale)
-{
-    double begin = seconds_now();
-    watch.plain.cross_entropy_grad(rows, cols, dlogits, logits, targets, first, log_sum, scale);
-    timed(LOSS, begin);
-}
-
-static void adamw(int64_t n, void *p, void *m, void *v, const void *grad,
-                  const sherd__adamw_step *step)
-{
-    double begin = seconds_now();
-    watch.plain.adamw(n, p, m, v, grad, step);
-    timed(ADAMW, begin);
-}
-
-/* Let the f32 kernels of a world take their time. The table lies in the world, which is no constant. */
-static void install(const sherd_world *world)
-{
-    sherd__kernels *table = (sherd__kernels *)(uintptr_t)&sherd__world_kernels(world)->f32;
-
-    watch.plain = *table;
-    table->gemm = gemm;
-    table->reduce = reduce;
-    table->binary = binary;
-    table->unary = unary;
-    table->unary_grad = unary_grad;
-    table->fill = fill;
-    table->sum = sum;
-    table->sum_squares = sum_squares;
-    table->layer_norm = layer_norm;
-    table->layer_norm_grad = layer_norm_grad;
-    table->embedding = embedding;
-    table->embedding_grad = embedding_grad;
-    table->dropout = dropout;
-    table->attention = attention;
-    table->attention_grad = attention_grad;
-    table->cross_entropy = cross_entropy;
-    table->cross_entropy_join = cross_entropy_join;
-    table->cross_entropy_grad = cross_entropy_grad;
-    table->adamw = adamw;
+    f32_install(&set->f32);
+    if (low != SHERD_DTYPE_NONE)
+        low_install(low == SHERD_BF16 ? &set->bf16 : &set->f16);
+    watch.product = set->product;
+    if (set->product)
+        set->product = product;
 }
 
 /* ---- a round -------------------------------------------------------------------------------- */
@@ -313,7 +169,7 @@ static int body(sherd_world *world, void *payload)
 
     j->peaks[sherd_world_rank(world)] = sherd_world_info(world).peak;
     status = trainer_create(&t, world, &j->options, &j->text);
-    install(world);
+    install(world, train_dtype(&j->options));
     for (int i = 0; !status && i < WARM; i++)
         status = train_step(&t, i, &one);
     start_watch(world);
@@ -487,9 +343,9 @@ int main(int argc, char **argv)
         return 1;
     j.peaks = (double *)(j.result + 1);
     ranks = j.options.ranks ? (int)j.options.ranks : 2;
-    printf("%lld layers, dim %lld, %lld heads, context %lld, batch %lld: %.1f GFLOP a step\n",
-           (long long)j.options.layers, (long long)j.options.dim, (long long)j.options.heads,
-           (long long)j.options.context, (long long)j.options.batch,
+    printf("%s, %lld layers, dim %lld, %lld heads, context %lld, batch %lld: %.1f GFLOP a step\n",
+           j.options.dtype, (long long)j.options.layers, (long long)j.options.dim,
+           (long long)j.options.heads, (long long)j.options.context, (long long)j.options.batch,
            1e-9 * model_flops(&j.options));
     failed = all_rounds(&j, ranks);
     text_free(&j.text);

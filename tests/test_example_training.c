@@ -87,6 +87,35 @@ static void every_mesh_trains_like_one_rank(void)
     json_decref(one);
 }
 
+/* To what 16 bits round: bf16 has 8 bits, f16 11. */
+static void sixteen_bits_train_as_f32_does_on_every_mesh(void)
+{
+    static const char *const how[] = {"-n 1", "--mesh tp=2", "--mesh dp=2",
+                                      "--mesh dp=2,tp=2 --sequence-parallel",
+                                      "--mesh dp=2,tp=2 --shard-parameters"};
+    static const char *const dtype[] = {"bf16", "f16"};
+    static const double within[] = {4e-3, 1e-3};
+    json_t *exact = train("-n 1");
+
+    for (int d = 0; d < LEN(dtype); d++) {
+        json_t *alone = NULL;
+        for (int i = 0; exact && i < (d ? 2 : LEN(how)); i++) {
+            char options[128];
+            snprintf(options, sizeof options, "%s --dtype %s", how[i], dtype[d]);
+            json_t *report = train(options);
+            bool same = CHECK_NEAR(report ? difference(exact, report, "losses") : 1, 0, within[d]);
+            alone = alone ? alone : json_incref(report);
+            same &= CHECK_NEAR(report ? difference(alone, report, "losses") : 1, 0, within[d]);
+            CHECK_TEXT(json_string_value(json_object_get(report, "dtype")), dtype[d]);
+            if (!same)
+                fprintf(stderr, "with %s\n", options);
+            json_decref(report);
+        }
+        json_decref(alone);
+    }
+    json_decref(exact);
+}
+
 static void training_learns(void)
 {
     json_t *report = train("--mesh tp=2 --dropout 0");
@@ -214,6 +243,7 @@ static void sherd_run_starts_the_same_training(void)
 
 static const check_test tests[] = {
     {TEST(every_mesh_trains_like_one_rank)},
+    {TEST(sixteen_bits_train_as_f32_does_on_every_mesh)},
     {TEST(training_learns)},
     {TEST(heads_that_do_not_divide_move_nothing_more)},
     {TEST(input_reshard_changes_no_bit_and_saves_memory)},

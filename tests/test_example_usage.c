@@ -23,6 +23,8 @@ typedef struct bad {
 static const bad calls[] = {
     {GPT " --frobnicate", 2, "\"--frobnicate\""},
     {GPT " stray", 2, "\"stray\""},
+    {GPT " --dtype", 2, "--dtype"},
+    {GPT " --dtype f64", 2, "\"f64\""},
     {GPT " --steps", 2, "--steps"},
     {GPT " --steps many", 2, "\"many\""},
     {GPT " --steps 10x", 2, "\"10x\""},

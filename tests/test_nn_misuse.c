@@ -6,6 +6,7 @@
 #include "sherd/layers.h"
 #include "sherd/ops.h"
 #include "sherd/optimizer.h"
+#include "sherd/scaler.h"
 
 static const sherd_layer_options biased = {.name = "layer", .bias = true};
 
@@ -352,6 +353,31 @@ MISUSE(clipping_needs_a_bound_that_is_not_negative)
     sherd_module_destroy(layer);
 }
 
+MISUSE(a_scaler_has_a_factor_that_is_a_number)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+    sherd_scaler good = {0},
+                 bad[] = {{.scale = -1},    {.scale = HUGE_VAL},    {.scale = (double)NAN},
+                          {.growth = 0.5},  {.backoff = 1.5},       {.backoff = -0.5},
+                          {.interval = -1}, {.growth = (double)NAN}};
+    sherd_tensor *loss = sherd_constant(m->world, SHERD_F32, NULL, 0, 1);
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    ANSWERS(!sherd_scaler_step(&good, NULL, 1, 0, NULL));
+    ANSWERS(sherd_scaler_scale(&good, NULL) == NULL);
+    FAILS(SHERD_EINVAL, sherd_scaler_scale(NUL(&good), loss));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(NUL(&good), o, 1, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD(-1, 0), NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD((double)NAN, 0), NULL));
+    for (int i = 0; i < LEN(bad); i++) {
+        FAILS(SHERD_EINVAL, sherd_scaler_scale(m->wrong ? &bad[i] : &good, loss));
+        FAILS(SHERD_EINVAL, sherd_scaler_step(m->wrong ? &bad[i] : &good, o, 1, 0, NULL));
+    }
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
 MISUSE(schedules_answer_whatever_is_asked)
 {
     ANSWERS(sherd_schedule_constant(-1, -1, 0.5) == 1 && sherd_schedule_warmup(-1, -1) == 1);
@@ -500,6 +526,7 @@ static const check_test tests[] = {
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
     {TEST(schedules_answer_whatever_is_asked), {1}},
     {TEST(an_optimizer_needs_a_module), {1, 2}},
+    {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},
     {TEST(a_call_needs_a_module_arguments_and_a_place_for_outputs), {1, 2}},
     {TEST(a_forward_ends_no_scope_but_its_own), {1, 2}},
     {TEST(a_module_is_not_destroyed_in_its_own_call), {1, 2}},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Misuse of operators as values: see misuse.h. */
 #include "misuse.h"
+#include "sherd/autocast.h"
 #include "sherd/op.h"
 #include "sherd/ops.h"
 
@@ -62,6 +63,19 @@ MISUSE(a_null_is_no_operator)
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, "nobody", SHERD_ABOVE_TAPE, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, "sherd_relu", (sherd_op_level)7, &handler));
     REFUSES(SHERD_EINVAL, sherd_op_override(m->world, "sherd_relu", SHERD_ABOVE_TAPE, &none));
+}
+
+MISUSE(autocast_is_to_16_bits)
+{
+    ANSWERS(sherd_set_autocast(NULL, SHERD_BF16) == SHERD_DTYPE_NONE);
+    ANSWERS(sherd_autocast(NULL) == SHERD_DTYPE_NONE);
+    for (int dtype = -1; dtype < 100; dtype++) {
+        if (dtype == SHERD_DTYPE_NONE || dtype == SHERD_BF16 || dtype == SHERD_F16)
+            continue;
+        FAILS(SHERD_EINVAL,
+              sherd_set_autocast(m->world, BAD((sherd_dtype)dtype, SHERD_DTYPE_NONE)));
+        ANSWERS(sherd_autocast(m->world) == SHERD_DTYPE_NONE);
+    }
 }
 
 MISUSE(a_wrong_number_of_operands_is_refused)
@@ -150,6 +164,7 @@ MISUSE(functions_of_an_operator_may_ask_for_what_is_not_there)
 
 static const check_test tests[] = {
     {TEST(a_null_is_no_operator), {1, 2, 3}},
+    {TEST(autocast_is_to_16_bits), {1, 2}},
     {TEST(a_wrong_number_of_operands_is_refused), {1, 2, 3}},
     {TEST(no_call_and_no_node_have_answers), {1, 2}},
     {TEST(functions_of_an_operator_may_ask_for_what_is_not_there), {1, 2, 3}},

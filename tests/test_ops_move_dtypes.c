@@ -22,6 +22,14 @@ static const sherd_mesh *line_of_ranks(sherd_world *world)
     return mesh;
 }
 
+static const sherd_layout *row_of(const sherd_mesh *mesh, int64_t n, const char *placements)
+{
+    const sherd_layout *layout = NULL;
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, 1, &n, placements, NULL));
+    return layout;
+}
+
 static const sherd_layout *layout_of(const sherd_mesh *mesh, const int64_t *shape,
                                      const char *placements)
 {
@@ -254,6 +262,41 @@ static void pending_sums_move_in_another_dtype(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* All addends are added in f32 and the sum is rounded, however large it is and over however many axes: one by one none would count. */
+static void a_sum_of_16_bits_is_rounded_once(sherd_world *world)
+{
+    static const int64_t sizes[] = {3, 5000, 300000};
+    static const char *const pending[] = {"P(sum)", "P(sum)P(sum)"};
+    static const char *const targets[][2] = {{"R", "S(0)"}, {"RR", "S(0)S(0)"}};
+    int ranks = sherd_world_ranks(world);
+    bool first = sherd_world_rank(world) == 0;
+
+    for (int axes = 1; axes <= (ranks == 4 ? 2 : 1); axes++) {
+        const sherd_mesh *mesh = line_of_ranks(world);
+        if (axes == 2)
+            CHECK_OK(sherd_mesh_parse(&mesh, world, "x=2,y=2"));
+        for (int i = 0; i < LEN(sizes); i++)
+            for (int to = 0; to < 2; to++) {
+                sherd_scope_begin(world);
+                sherd_tensor *t =
+                    sherd_constant_on(row_of(mesh, sizes[i], pending[axes - 1]), SHERD_BF16, 0);
+                uint16_t *x = sherd_tensor_write(t);
+                for (int64_t e = 0; x && e < sizes[i]; e++)
+                    x[e] =
+                        first ? 0x3F80 : 0x3B00; /* 1, and 2^-9: half of what would still count */
+                sherd_tensor *y =
+                    sherd_redistribute(t, row_of(mesh, sizes[i], targets[axes - 1][to]), NULL);
+                CHECK_EQ(sherd_tensor_dtype(y), SHERD_BF16);
+                const void *sum = sherd_tensor_read(y);
+                for (int64_t e = 0; sum && e < y->count; e += 97)
+                    CHECK(number_at(sum, SHERD_BF16, e) ==
+                          rounded(1 + (double)(ranks - 1) / 512, SHERD_BF16));
+                sherd_scope_end(world);
+            }
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* What an operator saves of the result is the cast source; moved again in backward it has the same bits. */
 static void a_saved_result_is_moved_again(sherd_world *world)
 {
@@ -316,6 +359,7 @@ static const check_test tests[] = {
     {TEST(moves_round_where_they_are_told), {1, 2, 3, 4}},
     {TEST(gradients_add_up_in_their_dtype), {1, 2, 3, 4}},
     {TEST(pending_sums_move_in_another_dtype), {1, 2, 3, 4, 8}},
+    {TEST(a_sum_of_16_bits_is_rounded_once), {1, 2, 3, 4, 8}},
     {TEST(a_saved_result_is_moved_again), {1, 2, 3, 4}},
     {TEST(dtypes_that_cannot_be_are_refused), {1, 2}},
 };

@@ -33,6 +33,8 @@ static const option table[] = {
     {"batch", 0, COUNT, FIELD(batch), 1, 1 << 24, "N", "sequences in a step, over all ranks"},
     {"steps", 0, COUNT, FIELD(steps), 1, 1 << 30, "N", "training steps"},
     {"lr", 0, REAL, FIELD(rate), 0, 1000, "X", "highest learning rate; warm-up, then cosine"},
+    {"dtype", 0, NAME, FIELD(dtype), 0, 0, "T",
+     "of products and attention: f32, bf16, or f16 with loss scaling [f32]"},
     {"dropout", 0, REAL, FIELD(dropout), 0, 1, "P", "probability, from 0 to below 1"},
     {"seed", 0, COUNT, FIELD(seed), 0, INT64_MAX, "N",
      "of first values, batches, dropout and sample"},
@@ -62,6 +64,7 @@ static const gpt_options defaults = {
     .seed = 1,
     .sample = 240,
     .rate = 3e-3,
+    .dtype = "f32",
 };
 
 /* ---- one option ----------------------------------------------------------------------------- */
@@ -209,6 +212,16 @@ static int take(gpt_options *out, char *const *argument, char *error)
 
 static bool check(const gpt_options *o, char *error)
 {
+    static const char *const dtypes[] = {"f32", "bf16", "f16"};
+    bool known = false;
+
+    for (int i = 0; i < 3; i++)
+        known |= strcmp(o->dtype, dtypes[i]) == 0;
+    if (!known) {
+        snprintf(error, LINE_BYTES, "--dtype: \"%.100s\" is neither f32 nor bf16 nor f16",
+                 o->dtype);
+        return false;
+    }
     if (o->dim % o->heads != 0) {
         snprintf(error, LINE_BYTES, "--dim %lld is not a multiple of --heads %lld",
                  (long long)o->dim, (long long)o->heads);

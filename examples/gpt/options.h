@@ -12,6 +12,7 @@ typedef struct gpt_options {
     int64_t layers, dim, heads, context;
     int64_t batch, steps, seed, sample;
     double rate, dropout;
+    const char *dtype; /* what products compute with: f32 (or NULL), bf16 or f16 */
     bool sequence_parallel, shard_parameters, input_reshard, threads, help;
     char *const *text; /* [texts] files; NULL = the default text */
     int texts;

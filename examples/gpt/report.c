@@ -55,7 +55,7 @@ static json_t *report(const trainer *t, const figures *f)
     json_object_set_new(root, "ranks", json_integer(sherd_world_ranks(t->world)));
     json_object_set_new(root, "mesh", json_string(sherd_mesh_text(t->mesh)));
     json_object_set_new(root, "transport", json_string(sherd_world_transport(t->world)));
-    json_object_set_new(root, "dtype", json_string(sherd_dtype_name(SHERD_F32)));
+    json_object_set_new(root, "dtype", json_string(o->dtype));
     json_object_set_new(root, "steps", json_integer(f->steps));
     json_object_set_new(root, "seed", json_integer(o->seed));
     json_object_set_new(root, "losses", numbers(f->loss, f->steps));

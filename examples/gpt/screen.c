@@ -53,8 +53,8 @@ void screen_begin(const trainer *t, const figures *f)
            sherd_mesh_text(t->mesh), transport, o->sequence_parallel ? ", sequence parallel" : "",
            o->shard_parameters ? ", sharded parameters" : "",
            o->input_reshard ? ", input reshard" : "");
-    printf("compute  f32, kernels %s; GEMM by %s: %s of %s a core, %.0f %% of its peak\n\n",
-           info.kernels, info.gemm, amount(a, info.gemm_rate, "FLOP/s"),
+    printf("compute  %s, kernels %s; f32 GEMM by %s: %s of %s a core, %.0f %% of its peak\n\n",
+           o->dtype, info.kernels, info.gemm, amount(a, info.gemm_rate, "FLOP/s"),
            amount(b, info.peak, "FLOP/s"), info.peak > 0 ? 100 * info.gemm_rate / info.peak : 0);
     fflush(stdout);
 }

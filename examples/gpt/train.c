@@ -108,6 +108,20 @@ static double learning_rate(const gpt_options *o, int64_t step)
            sherd_schedule_cosine(step - warm, o->steps - warm + 1, 0.1);
 }
 
+sherd_dtype train_dtype(const gpt_options *o)
+{
+    const char *name = o->dtype ? o->dtype : "f32";
+
+    return strcmp(name, "bf16") == 0  ? SHERD_BF16
+           : strcmp(name, "f16") == 0 ? SHERD_F16
+                                      : SHERD_DTYPE_NONE;
+}
+
+static bool is_scaled(const trainer *t)
+{
+    return train_dtype(t->options) == SHERD_F16;
+}
+
 void train_gradients(trainer *t, int64_t step, step_figures *out)
 {
     sherd_world *world = t->world;
@@ -117,12 +131,24 @@ void train_gradients(trainer *t, int64_t step, step_figures *out)
     sherd_scope_begin(world);
     sherd_tensor *ids = spread_ids(world, t->batch, t->ids);
     sherd_tensor *targets = spread_ids(world, t->batch, t->targets);
+    sherd_dtype before = sherd_set_autocast(world, train_dtype(t->options));
     sherd_tensor *logits = sherd_module_call(t->model, ids);
     sherd_tensor *loss = sherd_cross_entropy(logits, targets);
+    sherd_set_autocast(world, before);
     out->saved_bytes = sherd_saved_bytes(world);
-    sherd_backward(loss);
+    sherd_backward(is_scaled(t) ? sherd_scaler_scale(&t->scaler, loss) : loss);
     out->loss = sherd_item(loss);
     sherd_scope_end(world);
+}
+
+/* The update; false: it was skipped, because the scaled gradients were too large. */
+static bool update(trainer *t, double rate, double *norm)
+{
+    if (is_scaled(t))
+        return sherd_scaler_step(&t->scaler, t->optimizer, rate, most_norm, norm);
+    *norm = sherd_optimizer_grad_norm(t->optimizer);
+    sherd_optimizer_step(t->optimizer, rate, *norm > most_norm ? most_norm / *norm : 1);
+    return true;
 }
 
 sherd_status train_step(trainer *t, int64_t step, step_figures *out)
@@ -132,12 +158,11 @@ sherd_status train_step(trainer *t, int64_t step, step_figures *out)
     sherd_status status;
 
     train_gradients(t, step, out);
-    out->norm = sherd_optimizer_grad_norm(t->optimizer);
-    sherd_optimizer_step(t->optimizer, rate, out->norm > most_norm ? most_norm / out->norm : 1);
+    bool taken = update(t, rate, &out->norm);
     sherd_optimizer_clear(t->optimizer);
 
     status = sherd_world_check(t->world);
-    if (!status && !isfinite(out->loss + out->norm)) {
+    if (!status && !isfinite(out->loss + (taken ? out->norm : 0))) {
         sherd_world_fail(t->world, SHERD_EINVAL,
                          "the loss is no finite number any more; try a smaller --lr");
         status = sherd_world_check(t->world);

@@ -17,6 +17,7 @@ typedef struct trainer {
     sherd_module *model;
     sherd_optimizer *optimizer;
     int32_t *ids, *targets; /* [batch * context], the whole batch */
+    sherd_scaler scaler;    /* of f16 */
 } trainer;
 
 /* What one step showed; losses and norms are equal on all ranks. */
@@ -32,7 +33,10 @@ sherd_status trainer_create(trainer *t, sherd_world *world, const gpt_options *o
                             const corpus *text);
 void trainer_destroy(trainer *t);
 
-/* Forward and backward: the gradients of all parameters, and a step's loss and saved bytes. Collective; errors by the alarm. */
+/* What products compute with, as sherd_set_autocast wants it. */
+sherd_dtype train_dtype(const gpt_options *o);
+
+/* Forward and backward: the gradients of all parameters (of f16 times the scaler's factor), and a step's loss and saved bytes. Collective; errors by the alarm. */
 void train_gradients(trainer *t, int64_t step, step_figures *out);
 
 /* That, and the update. Collective; all ranks get the same status. */

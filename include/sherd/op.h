@@ -71,6 +71,13 @@ typedef enum sherd_op_numbers {
     SHERD_EVERYTHING     /* bool too */
 } sherd_op_numbers;
 
+/* What becomes of operands of f32, bf16 and f16 while a 16-bit dtype is set: see autocast.h. */
+typedef enum sherd_op_autocast {
+    SHERD_AUTOCAST_WIDEST = 0, /* where they differ, f32 */
+    SHERD_AUTOCAST_LOW,        /* that dtype */
+    SHERD_AUTOCAST_FULL        /* f32 */
+} sherd_op_autocast;
+
 /* A member of an operator's attributes: by it they are compared between ranks, and written in messages. */
 typedef enum sherd_field_kind {
     SHERD_FIELD_INT,
@@ -149,6 +156,7 @@ struct sherd_op {
     unsigned addends;
     sherd_linearity linearity;
     sherd_op_numbers numbers;
+    sherd_op_autocast autocast;
     bool broadcasts; /* what "..." stands for broadcasts; else it must be equal */
     bool strided;    /* forward takes operands with strides */
     bool views; /* results share the storage of operand 0: forward says how (sherd_call_view) */

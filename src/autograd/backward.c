@@ -276,7 +276,8 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
         sherd__raise_failed(node->world);
         return false;
     }
-    if (grad->ndim == in->ndim && grad->dtype == in->dtype &&
+    if (grad->ndim == in->ndim &&
+        (grad->dtype == in->dtype || grad->dtype == sherd__gradient_dtype(node, i)) &&
         (grad->layout != NULL) == (in->layout != NULL) &&
         memcmp(grad->shape, in->shape, (size_t)in->ndim * sizeof *in->shape) == 0)
         return true;
@@ -339,7 +340,9 @@ static bool run_op(sherd__pass *p, sherd_node *node)
     }
     sherd__where_set(p->world, sherd__where_at(node->place, true));
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
+    sherd_dtype low = sherd__set_low(p->world, SHERD_DTYPE_NONE);
     node->op->backward(node, grad_out, grad_in);
+    sherd__set_low(p->world, low);
     return !sherd__alarmed(p->world) && deliver(p, node, grad_in);
 }
 

@@ -94,6 +94,7 @@ struct sherd_node {
     sherd__replay
         *replay;     /* counted; what is run again to have what this one saved; NULL = it is kept */
     int member;      /* its number there */
+    bool wide;       /* a cast: gradients of its result may be as wide as the operand */
     bool again;      /* made while that is run again, and only then there */
     bool lacks;      /* what was to be saved and was not */
     uint64_t filled; /* bits of the slots that running again has filled */
@@ -111,6 +112,7 @@ typedef struct sherd__tape {
     sherd__replay *replay; /* the innermost; not counted */
     int again;             /* how many are run again, inside of each other */
     bool paused;           /* not recording */
+    sherd_dtype low;       /* that products are cast to; SHERD_DTYPE_NONE = they are not */
     uint64_t order;
     int64_t saved_bytes;
     sherd_saved_hooks *hooks; /* stack */

@@ -22,6 +22,7 @@ struct sherd__replay {
     sherd__replay *outer; /* while it runs */
     sherd_node *keeper;   /* counted */
     uint64_t wanting;     /* bits of the kept tensors that want a gradient */
+    sherd_dtype low;      /* as sherd__low was */
     sherd_node **node;    /* not counted; NULL once it is gone */
     int nodes, room;
     int undone; /* nodes that are there, and whose backward has not run for good */
@@ -91,6 +92,7 @@ sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__r
     r->what = *what;
     r->keeper = keeper;
     r->draws.world = world;
+    r->low = tape->low;
     sherd__replay_join(keeper); /* of the one around */
     r->outer = tape->replay;
     tape->replay = r;
@@ -314,11 +316,13 @@ static void fill(sherd__replay *r)
     r->at = 0;
     tape->replay = r;
     tape->again++;
+    sherd_dtype low = sherd__set_low(world, r->low);
     sherd__draws_enter(&r->draws, true);
     run_again(r);
     if (!sherd__draws_leave(&r->draws))
         (void)differ(r, "with other random numbers", "something else");
     tape->again--;
+    sherd__set_low(world, low);
     tape->replay = r->outer;
     r->state = WAITS;
     tape->hooked = hooked;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "sherd/autocast.h"
+
 /* The tensors still hold nodes, and nodes need this state to go: so the tensors are emptied first. */
 static void destroy(sherd_world *world, void *memory)
 {
@@ -39,6 +41,39 @@ bool sherd_set_recording(sherd_world *world, bool on)
 
     tape->paused = !on;
     return before;
+}
+
+sherd_dtype sherd__low(sherd_world *world)
+{
+    return sherd__tape_of(world)->low;
+}
+
+sherd_dtype sherd__set_low(sherd_world *world, sherd_dtype dtype)
+{
+    sherd__tape *tape = sherd__tape_of(world);
+    sherd_dtype before = tape->low;
+
+    tape->low = dtype;
+    return before;
+}
+
+sherd_dtype sherd_set_autocast(sherd_world *world, sherd_dtype dtype)
+{
+    if (!world)
+        return SHERD_DTYPE_NONE;
+    if (dtype == SHERD_DTYPE_NONE || sherd__is_half(dtype))
+        return sherd__set_low(world, dtype);
+    sherd__raise(world, SHERD_EINVAL,
+                 "sherd_set_autocast: %s (%d) is neither bf16 nor f16: SHERD_DTYPE_NONE ends it",
+                 sherd_dtype_name(dtype), (int)dtype);
+    return sherd__low(world);
+}
+
+sherd_dtype sherd_autocast(const sherd_world *world)
+{
+    const sherd__tape *tape = world ? sherd__world_state(world, SHERD__ROOM_AUTOGRAD) : NULL;
+
+    return tape ? tape->low : SHERD_DTYPE_NONE;
 }
 
 /* It stays the tensor that it is, made when it was. */
@@ -258,6 +293,19 @@ const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j)
 sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
 {
     return node->in[i].dtype;
+}
+
+void sherd__take_wide(sherd_tensor *cast)
+{
+    if (cast->node)
+        ((sherd_node *)cast->node)->wide = true;
+}
+
+sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i)
+{
+    const sherd__edge *in = &node->in[i];
+
+    return in->node && in->node->wide ? in->node->in[0].dtype : in->dtype;
 }
 
 int sherd_node_operands(const sherd_node *node)

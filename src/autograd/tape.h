@@ -26,6 +26,18 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
                                int ins, sherd_tensor *const *out, int outs, const void *attrs,
                                size_t attrs_bytes);
 
+/* sherd_autocast of a world that is there, and setting it unchecked. */
+sherd_dtype sherd__low(sherd_world *world);
+sherd_dtype sherd__set_low(sherd_world *world, sherd_dtype dtype);
+
+/*
+ * The node of a tensor (if it has one) is a cast whose result one operator alone will read: that may give a gradient of the dtype
+ * that the cast began with, and need not round it.
+ */
+void sherd__take_wide(sherd_tensor *cast);
+/* Which dtype the gradient of operand i may have: that of the operand, or the one that it was cast from. */
+sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i);
+
 /*
  * Save a tensor into a slot of the node, from 0 to below ins + SHERD_MAX_RESULTS (a NULL node is a no-op). sherd_node_operand
  * and sherd_node_result read slots 0.. and ins.. . The result of a move that is smaller before

@@ -4,6 +4,7 @@
  * and thread. The environment can choose less (SHERD_KERNELS, SHERD_GEMM), so that a user can
  * bisect a failure.
  */
+#include "engine.h"
 #include "fast.h"
 #include "gemm.h"
 
@@ -82,8 +83,11 @@ static void install_half_gemm(sherd__kernel_set *set)
 
 /* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by
  * name. */
-static void install_gemm(sherd__kernels *table)
+static void install_gemm(sherd__kernel_set *set)
 {
+    sherd__kernels *table = &set->f32;
+
+    set->product = NULL;
     if (!wanted("SHERD_GEMM", table->gemm_name)) {
         table->gemm = sherd__ref_f32.gemm;
         table->gemm_name = sherd__ref_f32.gemm_name;
@@ -93,6 +97,7 @@ static void install_gemm(sherd__kernels *table)
         sherd__onednn_one_thread();
         table->gemm = sherd__gemm_onednn;
         table->gemm_name = "onednn";
+        set->product = sherd__product_onednn;
     }
 #endif
 }
@@ -103,7 +108,7 @@ void sherd__kernels_choose(sherd__kernel_set *set)
     set->f64 = sherd__ref_f64;
     sherd__install_half_ref(&set->bf16, &set->f16);
     install_fast(set);
-    install_gemm(&set->f32);
+    install_gemm(set);
     install_half_gemm(set);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plain convolutions: for each product of an element of the kernel with a plane of the input, rows that run along
- * the innermost dim. They are right for every geometry and run at some GFLOP/s; f32 that oneDNN can do goes there.
+ * the innermost dim. They are right for every geometry and run at some GFLOP/s; what oneDNN can do goes there.
  */
 #include "conv.h"
 
@@ -46,39 +46,15 @@ static span meeting(const sherd__conv *c, int d, int64_t k)
 #define TABLE   sherd__conv_f64
 #include "conv_body.inc"
 
-#ifdef SHERD_HAVE_DNNL
-
-static void fast_forward(const sherd__conv *c, void *y, const void *x, const void *w)
+void sherd__conv_plain(sherd__conv_kind kind, sherd_dtype dtype, const sherd__conv *c, void *x,
+                       void *w, void *y)
 {
-    if (!sherd__conv_onednn(SHERD__CONV_FORWARD, c, (void *)(uintptr_t)x, (void *)(uintptr_t)w, y))
-        f32_forward(c, y, x, w);
-}
+    const sherd__conv_kernels *k = dtype == SHERD_F64 ? &sherd__conv_f64 : &sherd__conv_f32;
 
-static void fast_backward_x(const sherd__conv *c, void *dx, const void *dy, const void *w)
-{
-    if (!sherd__conv_onednn(SHERD__CONV_BACKWARD_X, c, dx, (void *)(uintptr_t)w,
-                            (void *)(uintptr_t)dy))
-        f32_backward_x(c, dx, dy, w);
-}
-
-static void fast_backward_w(const sherd__conv *c, void *dw, const void *x, const void *dy)
-{
-    if (!sherd__conv_onednn(SHERD__CONV_BACKWARD_W, c, (void *)(uintptr_t)x, dw,
-                            (void *)(uintptr_t)dy))
-        f32_backward_w(c, dw, x, dy);
-}
-
-#endif
-
-const sherd__conv_kernels *sherd__conv_of(const sherd__kernels *kernels, sherd_dtype dtype)
-{
-#ifdef SHERD_HAVE_DNNL
-    static const sherd__conv_kernels fast = {fast_forward, fast_backward_x, fast_backward_w};
-
-    if (dtype == SHERD_F32 && strcmp(kernels->gemm_name, "onednn") == 0)
-        return &fast;
-#else
-    (void)kernels;
-#endif
-    return dtype == SHERD_F64 ? &sherd__conv_f64 : &sherd__conv_f32;
+    if (kind == SHERD__CONV_BACKWARD_X)
+        k->backward_x(c, x, y, w);
+    else if (kind == SHERD__CONV_BACKWARD_W)
+        k->backward_w(c, w, x, y);
+    else
+        k->forward(c, y, x, w);
 }

@@ -3,7 +3,7 @@
  * Convolutions of one rank's pieces: y[n, o, e] = sum over c, k of w[o, c, k] x[n, g(o) c, e stride - before + k dilation], where
  * what lies outside of x is 0. All arrays are row-major: x[batch, in_channels, in], y[batch, out_channels, out],
  * w[out_channels, in_channels / groups, kernel]. Dims beyond those that there are have size 1. `before` may be of any sign,
- * so that x and y may be any pieces of larger ones. Plain versions in conv.c; f32 by oneDNN where it is.
+ * so that x and y may be any pieces of larger ones. Plain versions in conv.c; those of oneDNN in engine.h.
  */
 #ifndef SHERD__CONV_H
 #define SHERD__CONV_H
@@ -26,17 +26,14 @@ typedef struct sherd__conv_kernels {
 
 extern const sherd__conv_kernels sherd__conv_f32, sherd__conv_f64;
 
-/* The fastest there is for f32 (or f64): by oneDNN, if the gemm of the table is. */
-const sherd__conv_kernels *sherd__conv_of(const sherd__kernels *kernels, sherd_dtype dtype);
-
-#ifdef SHERD_HAVE_DNNL
-/* False: it does not do this one, or is out of memory; nothing was computed. */
 typedef enum sherd__conv_kind {
     SHERD__CONV_FORWARD,
     SHERD__CONV_BACKWARD_X,
     SHERD__CONV_BACKWARD_W
 } sherd__conv_kind;
-bool sherd__conv_onednn(sherd__conv_kind kind, const sherd__conv *c, void *x, void *w, void *y);
-#endif
+
+/* The plain kernels, of f32 or f64: of x, w and y the one that `kind` makes is written. */
+void sherd__conv_plain(sherd__conv_kind kind, sherd_dtype dtype, const sherd__conv *c, void *x,
+                       void *w, void *y);
 
 #endif

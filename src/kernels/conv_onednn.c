@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels) and generates code. What
- * is brought into its layouts and back costs a pass over each array. Making a primitive takes a while the first time; oneDNN keeps
- * it by its shape. Engine, stream and memory objects are made for each call: some microseconds.
+ * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels) and generates
+ * code. What is brought into its layouts and back costs a pass over each array. Primitives are kept by shape; memory objects
+ * are made for each call, because what they hold in its layouts would be as much again as the arrays.
  */
-#include "conv.h"
+#include "engine.h"
 
 #ifdef SHERD_HAVE_DNNL
 
-#include <oneapi/dnnl/dnnl.h>
+#include "onednn.h"
 
 #if DNNL_VERSION_MAJOR == 2
 
@@ -17,47 +17,59 @@
 #include "base/num.h"
 
 enum { X, W, Y, ARRAYS };
+enum { LINE = 64 };
 
 /*
- * The operands as they lie in sherd, and as the primitive wants them. Gradients of weights are fast only with padding of
- * at most half a kernel: with more of it, as where y is what lies around a piece, x is laid out with its zeros.
+ * A convolution as it is kept. Gradients of weights are fast only with padding of at most half a kernel: with more of
+ * it, as where y is what lies around a piece, x is laid out with its zeros.
  */
+typedef struct kept {
+    sherd__heap *heap;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive; /* NULL: oneDNN does not do this one */
+    dnnl_memory_desc_t plain[ARRAYS];
+    dnnl_dims_t x, zeros; /* sizes of what it sees of x, and how many of them come before x's own */
+} kept;
+
+/* The operands as they lie in sherd, and as the primitive wants them. */
 typedef struct job {
     sherd__conv_kind kind;
-    const sherd__conv *c;
-    dnnl_dims_t x,
-        zeros; /* sizes of what the primitive sees of x, and how many of them come before its own */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_desc_t desc;
-    dnnl_primitive_t primitive;
-    dnnl_memory_desc_t plain[ARRAYS];
+    const kept *kept;
+    unsigned char *room;                         /* what is left of the workspace */
     dnnl_memory_t given[ARRAYS], wanted[ARRAYS]; /* the same one where the layout is */
 } job;
 
+/* What is to be made: the key by which it is kept. */
+typedef struct wish {
+    int64_t kind;
+    sherd__conv conv;
+} wish;
+
 static bool good(dnnl_status_t status)
 {
-    return status == dnnl_success;
+    return sherd__good(status);
 }
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-static bool describe_plain(job *j)
+static bool describe_plain(dnnl_memory_desc_t *plain, const wish *w)
 {
-    const sherd__conv *c = j->c;
+    const sherd__conv *c = &w->conv;
     int64_t inputs = c->in_channels / c->groups, outputs = c->out_channels / c->groups;
     dnnl_dims_t x = {c->batch, c->in_channels, c->in[0], c->in[1], c->in[2]};
     dnnl_dims_t y = {c->batch, c->out_channels, c->out[0], c->out[1], c->out[2]};
     /* one more than dims, so that what begins behind the groups is as long too */
-    dnnl_dim_t w[DNNL_MAX_NDIMS + 1] = {c->groups,    outputs,      inputs,
-                                        c->kernel[0], c->kernel[1], c->kernel[2]};
+    dnnl_dim_t weight[DNNL_MAX_NDIMS + 1] = {c->groups,    outputs,      inputs,
+                                             c->kernel[0], c->kernel[1], c->kernel[2]};
     bool grouped = c->groups > 1;
 
-    return good(dnnl_memory_desc_init_by_tag(&j->plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
-           good(dnnl_memory_desc_init_by_tag(&j->plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
+    return good(dnnl_memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
+           good(dnnl_memory_desc_init_by_tag(&plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
            good(grouped
-                    ? dnnl_memory_desc_init_by_tag(&j->plain[W], 6, w, dnnl_f32, dnnl_goidhw)
-                    : dnnl_memory_desc_init_by_tag(&j->plain[W], 5, w + 1, dnnl_f32, dnnl_oidhw));
+                    ? dnnl_memory_desc_init_by_tag(&plain[W], 6, weight, dnnl_f32, dnnl_goidhw)
+                    : dnnl_memory_desc_init_by_tag(&plain[W], 5, weight + 1, dnnl_f32, dnnl_oidhw));
 }
 
 /* Behind the input as much as the last output reads; false: oneDNN takes no negative padding. */
@@ -77,72 +89,101 @@ static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
 }
 
 /* What is padded too much by its zeros in memory; padding goes down to nothing there. */
-static void lay_zeros(job *j, int64_t *before, int64_t *after)
+static void lay_zeros(kept *k, const wish *w, int64_t *before, int64_t *after)
 {
-    const sherd__conv *c = j->c;
+    const sherd__conv *c = &w->conv;
 
-    j->x[0] = c->batch;
-    j->x[1] = c->in_channels;
+    k->x[0] = c->batch;
+    k->x[1] = c->in_channels;
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
         int64_t half = (c->kernel[d] - 1) * c->dilation[d] / 2;
-        j->x[2 + d] = c->in[d];
-        if (j->kind != SHERD__CONV_BACKWARD_W || (before[d] <= half && after[d] <= half))
+        k->x[2 + d] = c->in[d];
+        if (w->kind != SHERD__CONV_BACKWARD_W || (before[d] <= half && after[d] <= half))
             continue;
-        j->x[2 + d] += before[d] + after[d];
-        j->zeros[2 + d] = before[d];
+        k->x[2 + d] += before[d] + after[d];
+        k->zeros[2 + d] = before[d];
         before[d] = after[d] = 0;
     }
 }
 
-static bool has_zeros(const job *j)
+static bool has_zeros(const kept *k)
 {
-    return j->x[2] != j->c->in[0] || j->x[3] != j->c->in[1] || j->x[4] != j->c->in[2];
+    return memcmp(k->x, k->plain[X].dims, 5 * sizeof *k->x) != 0;
 }
 
 /* The primitive for operands in whatever layout it likes. */
-static bool describe(job *j)
+static bool describe(kept *k, dnnl_engine_t engine, const wish *w)
 {
-    const sherd__conv *c = j->c;
+    const sherd__conv *c = &w->conv;
     dnnl_memory_desc_t any[ARRAYS];
     dnnl_dims_t before = {0}, after = {0}, dilation = {0}, stride = {0};
     dnnl_primitive_desc_t hint = NULL;
     dnnl_convolution_desc_t forward, backward;
 
-    if (!find_padding(c, before, after) || !describe_plain(j))
+    if (!find_padding(c, before, after) || !describe_plain(k->plain, w))
         return false;
-    lay_zeros(j, before, after);
+    lay_zeros(k, w, before, after);
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
         dilation[d] = c->dilation[d] - 1;
         stride[d] = c->stride[d];
     }
     for (int i = 0; i < ARRAYS; i++) {
-        any[i] = j->plain[i];
+        any[i] = k->plain[i];
         any[i].format_kind = dnnl_format_kind_any;
     }
-    if (has_zeros(j) &&
-        !good(dnnl_memory_desc_init_by_tag(&any[X], 5, j->x, dnnl_f32, dnnl_format_tag_any)))
+    if (has_zeros(k) &&
+        !good(dnnl_memory_desc_init_by_tag(&any[X], 5, k->x, dnnl_f32, dnnl_format_tag_any)))
         return false;
     dnnl_prop_kind_t prop =
-        j->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
+        w->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
     if (!good(dnnl_dilated_convolution_forward_desc_init(&forward, prop, dnnl_convolution_direct,
                                                          &any[X], &any[W], NULL, &any[Y], stride,
                                                          dilation, before, after)) ||
-        !good(dnnl_primitive_desc_create(&hint, &forward, NULL, j->engine, NULL)))
+        !good(dnnl_primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
         return false;
-    if (j->kind == SHERD__CONV_FORWARD) {
-        j->desc = hint;
+    if (w->kind == SHERD__CONV_FORWARD) {
+        k->desc = hint;
         return true;
     }
-    bool made = good(j->kind == SHERD__CONV_BACKWARD_X
+    bool made = good(w->kind == SHERD__CONV_BACKWARD_X
                          ? dnnl_dilated_convolution_backward_data_desc_init(
                                &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
                                stride, dilation, before, after)
                          : dnnl_dilated_convolution_backward_weights_desc_init(
                                &backward, dnnl_convolution_direct, &any[X], &any[W], NULL, &any[Y],
                                stride, dilation, before, after)) &&
-                good(dnnl_primitive_desc_create(&j->desc, &backward, NULL, j->engine, hint));
+                good(dnnl_primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
     dnnl_primitive_desc_destroy(hint);
     return made;
+}
+
+static void destroy(void *thing)
+{
+    kept *k = thing;
+
+    dnnl_primitive_destroy(k->primitive);
+    dnnl_primitive_desc_destroy(k->desc);
+    sherd__free(k->heap, k);
+}
+
+/* The primitive of a shape, made if there is none yet; NULL: out of memory. */
+static const kept *find(sherd__engine *e, const wish *w)
+{
+    kept *k = sherd__shapes_find(&e->shapes, w, sizeof *w);
+
+    if (k)
+        return k;
+    k = sherd__alloc(e->heap, 1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->heap = e->heap;
+    if (describe(k, e->engine, w) && !good(dnnl_primitive_create(&k->primitive, k->desc)))
+        k->primitive = NULL;
+    if (!sherd__shapes_add(&e->shapes, w, sizeof *w, k, destroy)) {
+        destroy(k);
+        return NULL;
+    }
+    return k;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -184,56 +225,67 @@ static bool reorder(job *j, dnnl_memory_t from, dnnl_memory_t to)
     return done;
 }
 
-/* x amid its zeros, as the primitive wants it. */
-static bool embed(job *j, const dnnl_memory_desc_t *wanted)
+static const dnnl_memory_desc_t *wanted_of(const kept *k, sherd__conv_kind kind, int i)
 {
+    return dnnl_primitive_desc_query_md(k->desc, queries[kind][i], 0);
+}
+
+static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
+{
+    return !(i == X && has_zeros(k)) && dnnl_memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
+}
+
+static size_t room_of(const dnnl_memory_desc_t *wanted)
+{
+    size_t bytes = dnnl_memory_desc_get_size(wanted);
+
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* x amid its zeros, as the primitive wants it. */
+static bool embed(job *j, const dnnl_memory_desc_t *wanted, void *data)
+{
+    const kept *k = j->kept;
     dnnl_memory_desc_t inner;
     dnnl_memory_t part = NULL;
-    void *data = NULL;
 
-    bool done = good(dnnl_memory_create(&j->wanted[X], wanted, j->engine, DNNL_MEMORY_ALLOCATE)) &&
-                good(dnnl_memory_get_data_handle(j->wanted[X], &data)) &&
-                good(dnnl_memory_desc_init_submemory(&inner, wanted, j->plain[X].dims, j->zeros)) &&
-                good(dnnl_memory_create(&part, &inner, j->engine, data));
-    if (done) {
-        memset(data, 0, dnnl_memory_desc_get_size(wanted));
-        done = reorder(j, j->given[X], part);
-    }
+    memset(data, 0, dnnl_memory_desc_get_size(wanted));
+    bool done = good(dnnl_memory_desc_init_submemory(&inner, wanted, k->plain[X].dims, k->zeros)) &&
+                good(dnnl_memory_create(&part, &inner, j->engine, data)) &&
+                reorder(j, j->given[X], part);
     dnnl_memory_destroy(part);
     return done;
 }
 
 static bool make_memory(job *j, int i, void *data)
 {
-    const dnnl_memory_desc_t *wanted =
-        dnnl_primitive_desc_query_md(j->desc, queries[j->kind][i], 0);
+    const dnnl_memory_desc_t *wanted = wanted_of(j->kept, j->kind, i);
+    void *room = j->room;
 
-    if (!good(dnnl_memory_create(&j->given[i], &j->plain[i], j->engine, data)))
+    if (!good(dnnl_memory_create(&j->given[i], &j->kept->plain[i], j->engine, data)))
         return false;
-    if (i == X && has_zeros(j))
-        return embed(j, wanted);
-    if (dnnl_memory_desc_equal(wanted, &j->plain[i])) {
+    if (is_plain(j->kept, j->kind, i)) {
         j->wanted[i] = j->given[i];
         return true;
     }
-    return good(dnnl_memory_create(&j->wanted[i], wanted, j->engine, DNNL_MEMORY_ALLOCATE)) &&
-           (is_result(j, i) || reorder(j, j->given[i], j->wanted[i]));
+    j->room += room_of(wanted);
+    if (!good(dnnl_memory_create(&j->wanted[i], wanted, j->engine, room)))
+        return false;
+    if (i == X && has_zeros(j->kept))
+        return embed(j, wanted, room);
+    return is_result(j, i) || reorder(j, j->given[i], j->wanted[i]);
 }
 
 static bool run(job *j, void *const *data)
 {
     dnnl_exec_arg_t list[ARRAYS];
 
-    if (!good(dnnl_engine_create(&j->engine, dnnl_cpu, 0)) ||
-        !good(dnnl_stream_create(&j->stream, j->engine, dnnl_stream_default_flags)) ||
-        !describe(j) || !good(dnnl_primitive_create(&j->primitive, j->desc)))
-        return false;
     for (int i = 0; i < ARRAYS; i++) {
         if (!make_memory(j, i, data[i]))
             return false;
         list[i] = (dnnl_exec_arg_t){arguments[j->kind][i], j->wanted[i]};
     }
-    if (!good(dnnl_primitive_execute(j->primitive, j->stream, ARRAYS, list)) ||
+    if (!good(dnnl_primitive_execute(j->kept->primitive, j->stream, ARRAYS, list)) ||
         !good(dnnl_stream_wait(j->stream)))
         return false;
     for (int i = 0; i < ARRAYS; i++)
@@ -242,34 +294,57 @@ static bool run(job *j, void *const *data)
     return true;
 }
 
-bool sherd__conv_onednn(sherd__conv_kind kind, const sherd__conv *c, void *x, void *w, void *y)
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *e, sherd__conv_kind kind,
+                                     const sherd__conv *c)
 {
-    void *data[] = {x, w, y};
-    job j;
+    const wish wanted = {(int64_t)kind, *c};
+    const kept *k = sherd__engine_start(e) ? find(e, &wanted) : NULL;
 
-    memset(&j, 0, sizeof j);
-    j.kind = kind;
-    j.c = c;
+    *bytes = 0;
+    if (!e->stream)
+        return SHERD__CANNOT;
+    if (!k)
+        return SHERD__NO_MEMORY;
+    for (int i = 0; i < ARRAYS && k->primitive; i++)
+        *bytes += is_plain(k, kind, i) ? 0 : (int64_t)room_of(wanted_of(k, kind, i));
+    return k->primitive ? SHERD__DONE : SHERD__CANNOT;
+}
+
+sherd__done sherd__conv_onednn(sherd__engine *e, sherd__conv_kind kind, const sherd__conv *c,
+                               void *x, void *w, void *y, void *workspace)
+{
+    const wish wanted = {(int64_t)kind, *c};
+    void *data[] = {x, w, y};
+    job j = {.kind = kind, .engine = e->engine, .stream = e->stream, .room = workspace};
+
+    j.kept = find(e, &wanted);
+    if (!j.kept)
+        return SHERD__NO_MEMORY;
     bool done = run(&j, data);
     for (int i = 0; i < ARRAYS; i++) {
         if (j.wanted[i] != j.given[i])
             dnnl_memory_destroy(j.wanted[i]);
         dnnl_memory_destroy(j.given[i]);
     }
-    dnnl_primitive_destroy(j.primitive);
-    dnnl_primitive_desc_destroy(j.desc);
-    dnnl_stream_destroy(j.stream);
-    dnnl_engine_destroy(j.engine);
-    return done;
+    return done ? SHERD__DONE : SHERD__CANNOT;
 }
 
 #else
 
 /* Later versions describe primitives otherwise; until that is written here the plain version computes. */
-bool sherd__conv_onednn(sherd__conv_kind kind, const sherd__conv *c, void *x, void *w, void *y)
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
+                                     const sherd__conv *c)
 {
-    (void)kind, (void)c, (void)x, (void)w, (void)y;
-    return false;
+    (void)engine, (void)kind, (void)c;
+    *bytes = 0;
+    return SHERD__CANNOT;
+}
+
+sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
+                               void *x, void *w, void *y, void *workspace)
+{
+    (void)engine, (void)kind, (void)c, (void)x, (void)w, (void)y, (void)workspace;
+    return SHERD__CANNOT;
 }
 
 #endif

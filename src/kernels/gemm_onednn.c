@@ -2,7 +2,7 @@
 /*
  * f32 matrix products by oneDNN, which generates code for the machine: 80 to 95 % of peak from 64^3
  * up, on one thread. A call costs 0.1 us; plain loops win below 8^3 only, which is not worth a
- * second path. This is the only file that knows oneDNN; without SHERD_HAVE_DNNL it holds nothing.
+ * second path. The primitives of oneDNN are in engine.h. Without SHERD_HAVE_DNNL this file holds nothing.
  *
  * dnnl_sgemm is row-major, takes the leading dimension as the row stride, and gives its status back
  * only for arguments that cannot come from here.

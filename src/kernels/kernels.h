@@ -54,6 +54,26 @@ typedef struct sherd__sgd_step {
     bool nesterov;
 } sherd__sgd_step;
 
+/* What a rank keeps of oneDNN: engine.h. */
+typedef struct sherd__engine sherd__engine;
+
+typedef enum sherd__done {
+    SHERD__DONE,
+    SHERD__CANNOT,   /* nothing was computed: the plain way must */
+    SHERD__NO_MEMORY /* likewise */
+} sherd__done;
+
+/* c[m,n] = op(a) op(b) + bias[n], row-major, sums in f32; ta: a is stored [k,m], tb: b is stored [n,k]. */
+typedef struct sherd__product {
+    sherd_dtype dtype;  /* of a, b and bias */
+    sherd_dtype result; /* of c: the same, or f32 where that has 16 bits */
+    bool ta, tb, bias;
+    bool adds; /* c += */
+    int64_t m, n, k;
+    int64_t a_row, b_row,
+        c_row; /* from one row as stored to the next, elements; 0 = without gaps */
+} sherd__product;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "onednn", "tiles", "reference" */
@@ -165,6 +185,14 @@ typedef struct sherd__kernels {
     void (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
                            const void *dout, const void *dlog_sum, const void *q, const void *k,
                            const void *v, const void *out, const void *log_sum, void *workspace);
+    /*
+     * What lies between the products of attention, of 16-bit types only. Scores of one query, f32, to probabilities: p[j] = exp(scale
+     * score[j]) / their sum for j < n, 0 up to `keys`; returns the logarithm of the sum, -infinity of nothing. score is used up.
+     */
+    float (*attention_row)(int64_t n, int64_t keys, void *p, float *score, float scale);
+    /* p[j] = exp(scale score[j] - log_sum) and ds[j] = p (dp[j] - sum of p dp) scale, 0 from n up to `keys`. score is used up. */
+    void (*attention_grad_row)(int64_t n, int64_t keys, void *p, void *ds, float *score,
+                               const float *dp, float scale, float log_sum);
     /* Elements of workspace that attention and attention_grad need. */
     int64_t (*attention_workspace)(const sherd__attending *s);
     /* f32 and f64: results over two sets of keys become that over both, in the place of the first. */
@@ -193,6 +221,9 @@ typedef struct sherd__kernels {
  * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
+    /* Products by what keeps something for each shape (engine.h); NULL where there is none. */
+    sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias);
 } sherd__kernel_set;
 
 /* Fill a set for this machine and this thread (oneDNN is told to use one thread). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one door: every operator, the library's own and a user's, comes through here, and all that is the same for them is
- * done here, in this order: operands that failed or are missing, a handler above the tape, dtypes, what the operator says
+ * done here, in this order: operands that failed or are missing, a handler above the tape, autocast, dtypes, what the operator says
  * of the call, layouts and moves (place.c), forward or the handler in its place, the record, the note in the ledger.
  * About a hundred nanoseconds above the results and the kernel.
  */
@@ -263,6 +263,11 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op;
     bool plain = !run->like;
+    sherd_dtype low = sherd__low(run->call.world);
+
+    if (low != SHERD_DTYPE_NONE && op != &sherd__cast_op && !sherd__autocast(run, low))
+        return false;
+
     const char *reason = check_dtypes(run);
 
     for (int i = 0; i < run->call.operands && plain; i++)
@@ -271,6 +276,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         reason = describe(run, plain);
     if (reason) {
         sherd__refuse(&run->call, SHERD_EINVAL, "%s", reason);
+        sherd__close(run, false);
         return false;
     }
     if (op->compose)

@@ -53,14 +53,6 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
     return s;
 }
 
-void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem)
-{
-    const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(call->world), dtype);
-    int64_t elements = kernels->attention_workspace(problem);
-
-    return sherd_call_scratch(call, sherd__max(elements, 1) * (int64_t)sherd_dtype_bytes(dtype));
-}
-
 /* "b1rst": the letters of the mask's dims, '1' where it is stretched. */
 static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 {
@@ -87,18 +79,22 @@ static bool attend_grad(sherd_call *call)
     const attend_attributes *attributes = call->attributes;
     sherd__attending s = sherd__attend_problem(call, G_Q);
     int64_t bytes = sherd__max(call->out[MASK]->count, 1) * (int64_t)sizeof(double);
-    void *workspace = sherd__attend_workspace(call, call->in[G_Q]->dtype, &s);
     double *dmask = sherd_call_scratch(call, bytes);
 
-    if (!workspace || !dmask)
+    if (!dmask)
         return false;
     memset(dmask, 0, (size_t)bytes);
-    sherd__kernels_in(call)->attention_grad(
-        &s, call->to[Q], call->to[K], call->to[V], attributes->wants_mask ? dmask : NULL,
-        call->from[G_DOUT], call->from[G_DLOG_SUM], call->from[G_Q], call->from[G_K],
-        call->from[G_V], call->from[G_OUT], call->from[G_LOG_SUM], workspace);
+    bool done = sherd__attend_run_back(
+        call, &s,
+        &(sherd__attend_arrays){.out = call->to,
+                                .dmask = attributes->wants_mask ? dmask : NULL,
+                                .q = call->from + G_Q,
+                                .dout = call->from[G_DOUT],
+                                .dlog_sum = call->from[G_DLOG_SUM],
+                                .result = call->from[G_OUT],
+                                .log_sum = call->from[G_LOG_SUM]});
     sherd__attend_give_mask(call, dmask);
-    return true;
+    return done;
 }
 
 const char *sherd__attend_describe_grad(sherd_call *call)
@@ -217,12 +213,8 @@ const char *sherd__attend_describe(sherd_call *call)
 static bool attend(sherd_call *call)
 {
     sherd__attending s = sherd__attend_problem(call, Q);
-    void *workspace = sherd__attend_workspace(call, call->in[Q]->dtype, &s);
 
-    if (workspace)
-        sherd__kernels_in(call)->attention(&s, call->to[OUT], call->to[LOG_SUM], call->from[Q],
-                                           call->from[K], call->from[V], workspace);
-    return workspace != NULL;
+    return sherd__attend_run(call, &s, call->to, call->from + Q);
 }
 
 #define ATTEND_NEEDS                                                            \
@@ -231,6 +223,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention with a mask, dropout, or heads that share keys",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},

@@ -42,6 +42,20 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q);
 /* Scratch for the kernels of a dtype. NULL: failed. */
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem);
 
+/* q, k and v, and what backward has besides; out is dq, dk and dv. NULL where there is none. */
+typedef struct sherd__attend_arrays {
+    void *const *out;
+    double *dmask;
+    const void *const *q;
+    const void *dout, *dlog_sum, *result, *log_sum;
+} sherd__attend_arrays;
+
+/* By the fastest kernels that do it; out is the result and the logarithms of sums. False: failed. */
+bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
+                       const void *const *q);
+bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
+                            const sherd__attend_arrays *arrays);
+
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);
 /* Of backward, whose operands are dout, dlog_sum, q, k, v, mask, out and log_sum. A mask whose gradient nobody wants has one of

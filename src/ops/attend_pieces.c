@@ -282,6 +282,7 @@ static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 const sherd_op sherd__attention_pieces_op = {
     .name = "sherd_attention_pieces",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention_general over sequences that stay sharded",
     .layouts = "as q; k and v on the same axes",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},

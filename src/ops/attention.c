@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "kernels/engine.h"
 #include "sherd/ops_layers.h"
 
 enum { Q, K, V, OPERANDS };
@@ -45,14 +46,13 @@ enum { G_DOUT, G_Q, G_K, G_V, G_OUT, G_LOG_SUM, G_OPERANDS };
 static bool attend_back(sherd_call *call)
 {
     sherd__attending problem = problem_of(call, G_Q, G_K);
-    void *workspace = sherd__attend_workspace(call, call->in[G_Q]->dtype, &problem);
 
-    if (workspace)
-        sherd__kernels_in(call)->attention_grad(&problem, call->to[Q], call->to[K], call->to[V],
-                                                NULL, call->from[G_DOUT], NULL, call->from[G_Q],
-                                                call->from[G_K], call->from[G_V], call->from[G_OUT],
-                                                call->from[G_LOG_SUM], workspace);
-    return workspace != NULL;
+    return sherd__attend_run_back(call, &problem,
+                                  &(sherd__attend_arrays){.out = call->to,
+                                                          .q = call->from + G_Q,
+                                                          .dout = call->from[G_DOUT],
+                                                          .result = call->from[G_OUT],
+                                                          .log_sum = call->from[G_LOG_SUM]});
 }
 
 static const sherd_op attention_grad_op = {
@@ -99,12 +99,8 @@ static const char *describe(sherd_call *call)
 static bool attend(sherd_call *call)
 {
     sherd__attending problem = problem_of(call, Q, K);
-    void *workspace = sherd__attend_workspace(call, call->in[Q]->dtype, &problem);
 
-    if (workspace)
-        sherd__kernels_in(call)->attention(&problem, call->to[OUT], call->to[LOG_SUM],
-                                           call->from[Q], call->from[K], call->from[V], workspace);
-    return workspace != NULL;
+    return sherd__attend_run(call, &problem, call->to, call->from + Q);
 }
 
 #define ATTENTION_NEEDS                                                         \
@@ -113,6 +109,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__attention_op = {
     .name = "sherd_attention",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "softmax(q k^T scale) v for each head",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
@@ -139,6 +136,7 @@ static void sums_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 
 const sherd_op sherd__attention_with_op = {
     .name = "sherd_attention_with",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention, and the logarithms of its sums",
     .operand = {{"q", 0}, {"k", 0}, {"v", 0}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},

@@ -142,19 +142,17 @@ static bool read_matrix(matrix *out, sherd_call *call, int i, const product *p, 
     return copy != NULL;
 }
 
-static void multiply(const sherd_call *call, const product *p, const matrix *a, const matrix *b,
-                     char *y)
+static bool multiply(sherd_call *call, const product *p, const matrix *a, const matrix *b, void *y)
 {
-    int64_t m = p->rows.count, n = p->columns.count, k = p->inner.count;
-    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
+    const sherd__product one = {.dtype = call->in[0]->dtype,
+                                .result = call->out[0]->dtype,
+                                .ta = a->turned,
+                                .tb = b->turned,
+                                .m = p->rows.count,
+                                .n = p->columns.count,
+                                .k = p->inner.count};
 
-    for (int64_t i = 0; i < p->batch.count; i++)
-        sherd__kernels_in(call)->gemm(a->turned, b->turned, m, n, k, 1,
-                                      k ? a->data + sherd__bytes(i * m * k) * element : NULL,
-                                      sherd__max(a->turned ? m : k, 1),
-                                      k ? b->data + sherd__bytes(i * k * n) * element : NULL,
-                                      sherd__max(b->turned ? k : n, 1), 0,
-                                      y + sherd__bytes(i * m * n) * element, n);
+    return sherd__multiply(call, one, p->batch.count, y, a->data, b->data, NULL);
 }
 
 bool sherd__contract_pieces(sherd_call *call)
@@ -173,14 +171,11 @@ bool sherd__contract_pieces(sherd_call *call)
         !read_matrix(&b, call, 1, &p, &p.inner, &p.columns))
         return false;
     snprintf(wanted, sizeof wanted, "%s%s%s", p.batch.letter, p.rows.letter, p.columns.letter);
-    if (strcmp(wanted, p.label[2]) == 0) {
-        multiply(call, &p, &a, &b, call->to[0]);
-        return true;
-    }
+    if (strcmp(wanted, p.label[2]) == 0)
+        return multiply(call, &p, &a, &b, call->to[0]);
     char *y = sherd_call_scratch(call, out->count * (int64_t)element);
-    if (!y)
+    if (!y || !multiply(call, &p, &a, &b, y))
         return false;
-    multiply(call, &p, &a, &b, y);
     for (int d = 0; wanted[d]; d++)
         size[d] = size_of(p.label[2], out, wanted[d]);
     strides_for(wanted, p.label[2], out, stride);

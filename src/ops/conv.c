@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "kernels/engine.h"
 #include "sherd/ops_reductions.h"
 
 enum { FIRST = 2, WEIGHT = 1, BIAS = 2, LIKE = 3, BEHIND = 1, READ = 2 };
@@ -66,23 +67,46 @@ static void count_all(const sherd__conv *c, int64_t *count)
     count[2] = c->batch * c->out_channels * product(c->out);
 }
 
-/* A kernel of f32 or f64 on arrays {big, weight, small}, of which `made` is the result. */
-static void run(const sherd__conv_kernels *k, const sherd__conv *c, int made, void *const *data)
+/* In the order of arrays {big, weight, small}: which is made. */
+static const sherd__conv_kind kind_of[] = {SHERD__CONV_BACKWARD_X, SHERD__CONV_BACKWARD_W,
+                                           SHERD__CONV_FORWARD};
+
+/* By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a fifth of the time. */
+static sherd__done run_onednn(sherd_call *call, const sherd__conv *c, sherd__conv_kind kind,
+                              void *const *data)
 {
-    if (made == 0)
-        k->backward_x(c, data[0], data[2], data[1]);
-    else if (made == 1)
-        k->backward_w(c, data[1], data[0], data[2]);
-    else
-        k->forward(c, data[2], data[0], data[1]);
+    sherd__engine *engine = sherd__engine_in(call);
+    int64_t bytes = 0;
+
+    if (!engine)
+        return SHERD__CANNOT;
+    sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, kind, c);
+    if (done != SHERD__DONE)
+        return done;
+    void *workspace = sherd_call_scratch(call, sherd__max(bytes, 1));
+    return workspace ? sherd__conv_onednn(engine, kind, c, data[0], data[1], data[2], workspace)
+                     : SHERD__NO_MEMORY;
 }
 
-/* 16 bits compute in f32 and are rounded once. False: no memory. */
+/* In f32 or f64. False: failed. */
+static bool run(sherd_call *call, const sherd__conv *c, int made, sherd_dtype dtype,
+                void *const *data)
+{
+    sherd__done done =
+        dtype == SHERD_F32 ? run_onednn(call, c, kind_of[made], data) : SHERD__CANNOT;
+
+    if (done == SHERD__NO_MEMORY)
+        return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a convolution");
+    if (done == SHERD__CANNOT)
+        sherd__conv_plain(kind_of[made], dtype, c, data[0], data[1], data[2]);
+    return true;
+}
+
+/* 16 bits compute in f32 and are rounded once. False: failed. */
 static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *count, int made,
                      void *const *data)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);
-    const sherd__kernels *f32 = sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
     void *wide[3];
 
     for (int i = 0; i < 3; i++) {
@@ -92,7 +116,8 @@ static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *coun
         if (i != made)
             kernels->widen(count[i], wide[i], data[i]);
     }
-    run(sherd__conv_of(f32, SHERD_F32), c, made, wide);
+    if (!run(call, c, made, SHERD_F32, wide))
+        return false;
     kernels->narrow(count[made], data[made], wide[made]);
     return true;
 }
@@ -112,10 +137,8 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
         sherd__kernels_in(call)->fill(data[made], count[made], 0);
         return true;
     }
-    if (dtype == SHERD_BF16 || dtype == SHERD_F16)
-        return run_half(call, &c, count, made, data);
-    run(sherd__conv_of(sherd__kernels_in(call), dtype), &c, made, data);
-    return true;
+    return sherd__is_half(dtype) ? run_half(call, &c, count, made, data)
+                                 : run(call, &c, made, dtype, data);
 }
 
 /* Adds the bias of each channel to its plane. */
@@ -353,6 +376,7 @@ static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
     .layouts = "batch, space and channels sharded; sharded space reads what lies around"
 
 const sherd_op sherd__conv_op = {.name = "sherd_conv",
+                                 .autocast = SHERD_AUTOCAST_LOW,
                                  .summary = "convolution in 1 to 3 dims",
                                  CONVOLUTION,
                                  .describe = sherd__conv_describe_small,
@@ -362,6 +386,7 @@ const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .backward = small_back};
 
 const sherd_op sherd__conv_transposed_op = {.name = "sherd_conv_transposed",
+                                            .autocast = SHERD_AUTOCAST_LOW,
                                             .summary = "transposed convolution in 1 to 3 dims",
                                             CONVOLUTION,
                                             .describe = sherd__conv_describe_big,

@@ -21,6 +21,7 @@ typedef struct sherd__timed {
 
 typedef struct sherd__ops {
     sherd__answers *answers;
+    sherd__engine *engine;
     const sherd_op **registered;
     int registers, register_room;
     sherd__override *override;

@@ -302,6 +302,7 @@ static bool einsum(sherd_call *call)
 
 const sherd_op sherd__einsum_op = {
     .name = "sherd_einsum",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sum of products, by an index string",
     .layouts = "by its text; sums what the result lacks",
     .operand = {{"operand", SHERD_OP_REPEATED}},

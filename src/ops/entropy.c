@@ -372,6 +372,7 @@ enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
 
 const sherd_op sherd__cross_entropy_with_op = {
     .name = "sherd_cross_entropy_with",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "cross-entropy with options, of each position or their sum",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}},
@@ -386,6 +387,7 @@ const sherd_op sherd__cross_entropy_with_op = {
 /* Its loss is no pending sum: what it is divided by is known only when all positions are. */
 const sherd_op sherd__cross_entropy_mean_op = {
     .name = "sherd_cross_entropy_mean",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "cross-entropy with options, mean over the targets that count",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}, {"counted", STATISTIC}},

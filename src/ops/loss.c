@@ -96,6 +96,7 @@ static const char *describe(sherd_call *call)
 
 const sherd_op sherd__cross_entropy_op = {
     .name = "sherd_cross_entropy",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "mean of -log softmax(logits)[target]",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_INDEX}},
     .result = {{"loss", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},

@@ -12,10 +12,10 @@ typedef struct loss_attributes {
     bool logarithm;
 } loss_attributes;
 
-#define LOSS(name_, text, made)                                               \
-    {                                                                         \
-        .name = name_, .summary = text, .operand = {{"x", 0}, {"target", 0}}, \
-        .result = {{"loss", 0}}, LOSS_FIELDS, .compose = made                 \
+#define LOSS(name_, text, made)                                                                \
+    {                                                                                          \
+        .name = name_, .summary = text, .operand = {{"x", 0}, {"target", 0}},                  \
+        .autocast = SHERD_AUTOCAST_FULL, .result = {{"loss", 0}}, LOSS_FIELDS, .compose = made \
     }
 #define LOSS_FIELDS                                            \
     .field = {SHERD_FIELD(loss_attributes, reduction, INT),    \
@@ -134,6 +134,7 @@ static bool bce(sherd_call *call)
 }
 
 const sherd_op sherd__bce_with_logits_op = {.name = "sherd_bce_with_logits",
+                                            .autocast = SHERD_AUTOCAST_FULL,
                                             .summary = "binary cross-entropy of logits",
                                             .operand = {{"x", 0},
                                                         {"target", 0},

@@ -55,6 +55,7 @@ static bool mean_over(sherd_call *call)
 }
 
 const sherd_op sherd__mean_over_op = {.name = "sherd_mean_over",
+                                      .autocast = SHERD_AUTOCAST_FULL,
                                       .summary = "mean over dims",
                                       .operand = {{"a", 0}},
                                       .result = {{"y", 0}},
@@ -107,6 +108,7 @@ static bool std(sherd_call *call)
 }
 
 const sherd_op sherd__var_op = {.name = "sherd_var",
+                                .autocast = SHERD_AUTOCAST_FULL,
                                 .summary = "variance over dims",
                                 .operand = {{"a", 0}},
                                 .result = {{"y", 0}},
@@ -114,6 +116,7 @@ const sherd_op sherd__var_op = {.name = "sherd_var",
                                 .compose = var};
 
 const sherd_op sherd__std_op = {.name = "sherd_std",
+                                .autocast = SHERD_AUTOCAST_FULL,
                                 .summary = "standard deviation over dims",
                                 .operand = {{"a", 0}},
                                 .result = {{"y", 0}},
@@ -164,6 +167,7 @@ static bool norm(sherd_call *call)
 }
 
 const sherd_op sherd__norm_op = {.name = "sherd_norm",
+                                 .autocast = SHERD_AUTOCAST_FULL,
                                  .summary = "(sum of |a|^p)^(1/p) over dims",
                                  .operand = {{"a", 0}},
                                  .result = {{"y", 0}},

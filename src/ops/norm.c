@@ -86,6 +86,7 @@ enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
 
 const sherd_op sherd__layer_norm_op = {
     .name = "sherd_layer_norm",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dims",
     .layouts = "x stays; ranks that share a row exchange two numbers of it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}, {"bias", SHERD_OP_OPTIONAL}},

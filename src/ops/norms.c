@@ -310,10 +310,10 @@ static const char *describe(sherd_call *call)
 #define NORM_NEEDS                                                                     \
     (SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(WEIGHT) | SHERD_NEEDS_RESULT(MEAN) | \
      SHERD_NEEDS_RESULT(VAR))
-#define NORM(name_, joined_, backward_, moments_)                                    \
-    .name = name_, .result = {{"y", 0}, {"mean", moments_}, {"variance", moments_}}, \
-    NORM_ATTRIBUTES, .joined = joined_, .describe = describe, .backward = backward_, \
-    .needs = {NORM_NEEDS, NORM_NEEDS, NORM_NEEDS}
+#define NORM(name_, joined_, backward_, moments_)                                              \
+    .name = name_, .result = {{"y", 0}, {"mean", moments_}, {"variance", moments_}},           \
+    NORM_ATTRIBUTES, .autocast = SHERD_AUTOCAST_FULL, .joined = joined_, .describe = describe, \
+    .backward = backward_, .needs = {NORM_NEEDS, NORM_NEEDS, NORM_NEEDS}
 #define NORM_OPERANDS                        \
     {"x", 0}, {"weight", SHERD_OP_OPTIONAL}, \
     {                                        \

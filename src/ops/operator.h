@@ -61,6 +61,9 @@ const char *sherd__compile(sherd__run *run);
 /* The hash of the attributes, for the solver and for the ledger. */
 uint64_t sherd__attributes_hash(sherd__run *run);
 
+/* Bring operands to what suits the operator, where products are of this dtype. False: failed, raised. */
+bool sherd__autocast(sherd__run *run, sherd_dtype low);
+
 /* The mesh of the first distributed operand, or of the layout that stands for one; NULL: all are plain. */
 const sherd_mesh *sherd__mesh_of(const sherd__run *run, sherd_tensor *const *operands);
 
@@ -119,6 +122,16 @@ static inline void sherd__open_in(sherd_call *call)
 {
     sherd__open((sherd__run *)(void *)call);
 }
+
+/*
+ * `times` products, one behind the other in all of a, b and c, in the fastest way there is; bias (or NULL) is for each. What
+ * is to be computed is in `p`, but p->bias. False: failed.
+ */
+bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
+                     const void *b, const void *bias);
+
+/* Primitives of oneDNN that this rank keeps; NULL: none are to be used. */
+sherd__engine *sherd__engine_in(const sherd_call *call);
 
 /* Whether every element of this rank's piece of the i32 operand i is in [0, limit); else the call has failed. */
 bool sherd__check_indices(sherd_call *call, int i, int64_t limit);

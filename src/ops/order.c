@@ -177,6 +177,7 @@ static void add_up_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 }
 
 const sherd_op sherd__cumsum_op = {.name = "sherd_cumsum",
+                                   .autocast = SHERD_AUTOCAST_FULL,
                                    .summary = "running sums of a dim",
                                    .operand = {{"a", 0}},
                                    .result = {{"y", 0}},

@@ -30,15 +30,6 @@ static matrix matrix_of(const sherd_tensor *t, int batch)
     return (matrix){sherd__local_count(t, batch, t->ndim - 1), t->local[t->ndim - 1]};
 }
 
-static void add_bias(const sherd_call *call, int64_t rows, int64_t cols)
-{
-    int64_t size[] = {rows, cols}, whole[] = {cols, 1}, stretched[] = {0, 1};
-
-    if (rows && cols)
-        sherd__kernels_in(call)->binary(SHERD__ADD, 2, size, call->to[0], call->to[0], whole,
-                                        call->from[2], stretched);
-}
-
 static bool multiply(sherd_call *call, product how)
 {
     int batch = how.batched ? call->in[0]->ndim - 2 : 0;
@@ -46,21 +37,18 @@ static bool multiply(sherd_call *call, product how)
     int64_t m = how.ta ? a.cols : a.rows, k = how.ta ? a.rows : a.cols;
     int64_t n = how.tb ? b.rows : b.cols;
     int64_t times = sherd__local_count(call->in[0], 0, batch);
-    size_t element = sherd_dtype_bytes(call->out[0]->dtype);
+    bool biased = call->operands > 2 && call->in[2] && !(call->once >> 2 & 1);
+    const sherd__product one = {.dtype = call->in[0]->dtype,
+                                .result = call->out[0]->dtype,
+                                .ta = how.ta,
+                                .tb = how.tb,
+                                .m = m,
+                                .n = n,
+                                .k = k};
 
-    if (call->out[0]->count == 0)
-        return true;
-    for (int64_t i = 0; i < times; i++) {
-        /* With no inner length the operands have no data to point into. */
-        const char *x = k ? (const char *)call->from[0] + sherd__bytes(i * m * k) * element : NULL;
-        const char *w = k ? (const char *)call->from[1] + sherd__bytes(i * k * n) * element : NULL;
-        char *y = (char *)call->to[0] + sherd__bytes(i * m * n) * element;
-        sherd__kernels_in(call)->gemm(how.ta, how.tb, m, n, k, 1, x, sherd__max(a.cols, 1), w,
-                                      sherd__max(b.cols, 1), 0, y, n);
-    }
-    if (call->operands > 2 && call->in[2] && !(call->once >> 2 & 1))
-        add_bias(call, m, n);
-    return true;
+    return call->out[0]->count == 0 ||
+           sherd__multiply(call, one, times, call->to[0], call->from[0], call->from[1],
+                           biased ? call->from[2] : NULL);
 }
 
 static bool rows_by_matrix(sherd_call *call)
@@ -79,10 +67,10 @@ static bool rows_by_rows(sherd_call *call)
 }
 
 /* Products that only a backward needs. */
-#define GRADIENT(label, text, run)                                                          \
+#define GRADIENT(label, text, ...)                                                          \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
-        .linearity = SHERD_LINEAR, .forward = run                                           \
+        .linearity = SHERD_LINEAR, .forward = __VA_ARGS__                                   \
     }
 
 static sherd_tensor *multiplied(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
@@ -94,24 +82,45 @@ static sherd_tensor *multiplied(const sherd_op *op, sherd_tensor *a, sherd_tenso
 
 enum { X, WEIGHT, BIAS };
 
+/* What autocast has cast need not be rounded to 16 bits: the product adds up in f32 anyway. */
+static const char *into_f32(sherd_call *call)
+{
+    call->dtype[0] = SHERD_F32;
+    return NULL;
+}
+
 static const sherd_op linear_dx =
     GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix);
+static const sherd_op linear_dx_wide =
+    GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix, .describe = into_f32);
 static const sherd_op linear_dw = GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows);
+static const sherd_op linear_dw_wide =
+    GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows, .describe = into_f32);
+
+/* Whether the gradient of operand i is f32 where the operand has 16 bits. */
+static bool is_wide(const sherd_node *node, int i)
+{
+    return sherd__is_half(sherd__node_dtype(node, i)) &&
+           sherd__gradient_dtype(node, i) == SHERD_F32;
+}
 
 static void linear_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *dy = grad_out[0];
 
     if (sherd_node_wants(node, X))
-        grad_in[X] = multiplied(&linear_dx, dy, sherd_node_operand(node, WEIGHT));
+        grad_in[X] = multiplied(is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
+                                sherd_node_operand(node, WEIGHT));
     if (sherd_node_wants(node, WEIGHT))
-        grad_in[WEIGHT] = multiplied(&linear_dw, dy, sherd_node_operand(node, X));
+        grad_in[WEIGHT] = multiplied(is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
+                                     sherd_node_operand(node, X));
     if (sherd_node_wants(node, BIAS))
         grad_in[BIAS] = sherd__sum_to_operand(node, BIAS, dy);
 }
 
 const sherd_op sherd__linear_op = {
     .name = "sherd_linear",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "x W^T + b",
     .operand = {{"x", 0}, {"weight", 0}, {"bias", SHERD_OP_OPTIONAL | SHERD_OP_TERM}},
     .result = {{"y", 0}},
@@ -227,6 +236,7 @@ static const char *describe_matmul(sherd_call *call)
 
 const sherd_op sherd__matmul_op = {
     .name = "sherd_matmul",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "a b",
     .layouts = "`...mk,...kn->...mn`; sums k; leading dims broadcast, vectors lack m or n",
     .operand = {{"a", 0}, {"b", 0}},

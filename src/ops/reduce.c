@@ -238,6 +238,7 @@ static bool sum(sherd_call *call)
 }
 
 const sherd_op sherd__sum_op = {.name = "sherd_sum",
+                                .autocast = SHERD_AUTOCAST_FULL,
                                 .summary = "sum of all elements",
                                 .operand = {{"a", 0}},
                                 .result = {{"y", 0}},
@@ -267,6 +268,7 @@ static bool mean(sherd_call *call)
 }
 
 const sherd_op sherd__mean_op = {.name = "sherd_mean",
+                                 .autocast = SHERD_AUTOCAST_FULL,
                                  .summary = "mean of all elements",
                                  .operand = {{"a", 0}},
                                  .result = {{"y", 0}},

@@ -101,6 +101,7 @@ static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 }
 
 const sherd_op sherd__sum_over_op = {.name = "sherd_sum_over",
+                                     .autocast = SHERD_AUTOCAST_FULL,
                                      .summary = "sum over dims",
                                      .operand = {{"a", 0}},
                                      .result = {{"y", 0}},
@@ -247,8 +248,8 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
 const sherd_op sherd__fold_ops[FOLDS + 1] = {
     FOLD(FOLD_MAX, "sherd_max", "the largest over dims", EXTREME),
     FOLD(FOLD_MIN, "sherd_min", "the least over dims", EXTREME),
-    FOLD(FOLD_PROD, "sherd_prod", "product over dims", .result = {{"y", 0}},
-         .backward = product_back, .needs = {SHERD_NEEDS_OPERAND(0)}),
+    FOLD(FOLD_PROD, "sherd_prod", "product over dims", .autocast = SHERD_AUTOCAST_FULL,
+         .result = {{"y", 0}}, .backward = product_back, .needs = {SHERD_NEEDS_OPERAND(0)}),
     FOLD(FOLD_ANY, "sherd_any", "whether one over dims is not 0", .result = {{"y", SHERD_OP_BOOL}}),
     FOLD(FOLD_ALL, "sherd_all", "whether none over dims is 0", .result = {{"y", SHERD_OP_BOOL}}),
 };

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/engine.h"
+
 /* ---- the state ------------------------------------------------------------------------------ */
 
 static void destroy(sherd_world *world, void *state)
@@ -17,6 +19,7 @@ static void destroy(sherd_world *world, void *state)
     sherd__heap *heap = sherd__world_heap(world);
 
     sherd__answers_destroy(ops->answers);
+    sherd__engine_destroy(ops->engine);
     sherd__free(heap, ops->registered);
     sherd__free(heap, ops->override);
     sherd__free(heap, ops->timed);
@@ -29,10 +32,13 @@ static sherd__ops *create(sherd_world *world)
     sherd__heap *heap = sherd__world_heap(world);
     sherd__ops *ops = sherd__alloc(heap, 1, sizeof *ops);
 
-    if (ops)
+    if (ops) {
         ops->answers = sherd__answers_create(heap);
-    if (!ops || !ops->answers) {
-        sherd__free(heap, ops);
+        ops->engine = sherd__engine_create(heap);
+    }
+    if (!ops || !ops->answers || !ops->engine) {
+        if (ops)
+            destroy(world, ops);
         sherd__no_memory(sherd__world_diag(world), "operators");
         return NULL;
     }
@@ -45,6 +51,13 @@ sherd__ops *sherd__ops_of(sherd_world *world)
     sherd__ops *ops = sherd__world_state(world, SHERD__ROOM_OPS);
 
     return ops ? ops : create(world);
+}
+
+sherd__engine *sherd__engine_in(const sherd_call *call)
+{
+    sherd__ops *ops = sherd__world_state(call->world, SHERD__ROOM_OPS);
+
+    return sherd__world_kernels(call->world)->product ? ops->engine : NULL;
 }
 
 enum { FIRST_ROOM = 16 };

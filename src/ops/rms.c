@@ -90,6 +90,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 
 const sherd_op sherd__rms_norm_op = {
     .name = "sherd_rms_norm",
+    .autocast = SHERD_AUTOCAST_FULL,
     .summary = "x / sqrt(mean of x^2 + eps) * weight over the last dims",
     .layouts = "x stays; ranks that share a row exchange a number of it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}},

@@ -131,20 +131,21 @@ static bool instance_norm(sherd_call *call)
     return normalise(call, &sherd__instance_moments_op, sherd__max(call->in[X]->shape[1], 1));
 }
 
-#define WITH_AVERAGES(name_, text, made)                                                \
-    {                                                                                   \
-        .name = name_, .summary = text,                                                 \
-        .layouts = "x stays; ranks that share a channel exchange three numbers of it",  \
-        .operand = {{"x", 0},                                                           \
-                    {"weight", SHERD_OP_OPTIONAL},                                      \
-                    {"bias", SHERD_OP_OPTIONAL},                                        \
-                    {"running_mean", SHERD_OP_OPTIONAL | SHERD_OP_ANY},                 \
-                    {"running_variance", SHERD_OP_OPTIONAL | SHERD_OP_ANY}},            \
-        .result = {{"y", 0}},                                                           \
-        .field = {SHERD_FIELD(running_attributes, fixed, BOOL),                         \
-                  SHERD_FIELD(running_attributes, momentum, DOUBLE),                    \
-                  SHERD_FIELD(running_attributes, eps, DOUBLE)},                        \
-        .attributes = sizeof(running_attributes), .describe = describe, .compose = made \
+#define WITH_AVERAGES(name_, text, made)                                               \
+    {                                                                                  \
+        .name = name_, .summary = text,                                                \
+        .layouts = "x stays; ranks that share a channel exchange three numbers of it", \
+        .operand = {{"x", 0},                                                          \
+                    {"weight", SHERD_OP_OPTIONAL},                                     \
+                    {"bias", SHERD_OP_OPTIONAL},                                       \
+                    {"running_mean", SHERD_OP_OPTIONAL | SHERD_OP_ANY},                \
+                    {"running_variance", SHERD_OP_OPTIONAL | SHERD_OP_ANY}},           \
+        .result = {{"y", 0}},                                                          \
+        .field = {SHERD_FIELD(running_attributes, fixed, BOOL),                        \
+                  SHERD_FIELD(running_attributes, momentum, DOUBLE),                   \
+                  SHERD_FIELD(running_attributes, eps, DOUBLE)},                       \
+        .attributes = sizeof(running_attributes), .autocast = SHERD_AUTOCAST_FULL,     \
+        .describe = describe, .compose = made                                          \
     }
 
 const sherd_op sherd__batch_norm_op =

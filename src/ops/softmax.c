@@ -217,10 +217,11 @@ static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 
 /* ---- operators --------------------------------------------------------------------------------- */
 
-#define SOFT(name_, text, ...)                                                     \
-    {                                                                              \
-        .name = name_, .summary = text, .operand = {{"a", 0}}, SHERD__DIMS_FIELDS, \
-        .joined = SHERD__REDUCED, .describe = describe, __VA_ARGS__                \
+#define SOFT(name_, text, ...)                                                           \
+    {                                                                                    \
+        .name = name_, .summary = text, .operand = {{"a", 0}}, SHERD__DIMS_FIELDS,       \
+        .autocast = SHERD_AUTOCAST_FULL, .joined = SHERD__REDUCED, .describe = describe, \
+        __VA_ARGS__                                                                      \
     }
 
 const sherd_op sherd__softmax_op =

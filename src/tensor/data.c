@@ -118,6 +118,7 @@ static void *writable(sherd_tensor *t, bool strided)
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
     t->storage->version++;
+    sherd__drop_image(t->storage);
     return first(t);
 }
 

@@ -10,12 +10,25 @@
 #include "base/num.h"
 #include "base/text.h"
 
+static void storage_release(sherd__storage *storage);
+
+void sherd__drop_image(sherd__storage *storage)
+{
+    sherd__storage *image = storage ? storage->image : NULL;
+
+    if (!image)
+        return;
+    storage->image = NULL;
+    storage_release(image);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static void storage_release(sherd__storage *storage)
 {
     if (!storage || --storage->refs > 0)
         return;
+    sherd__drop_image(storage);
     sherd__block_give(storage->world, storage->block);
     sherd__free(sherd__world_heap(storage->world), storage->later);
     sherd__free(sherd__world_heap(storage->world), storage);
@@ -271,6 +284,50 @@ sherd_tensor *sherd__new_view(sherd_tensor *t)
         return sherd__fail_tensor(t->world, t->layout != NULL, SHERD_ENOMEM,
                                   "out of memory for a tensor");
     return sherd__scope_add(view) ? view : sherd__failed(t->world);
+}
+
+/* ---- images --------------------------------------------------------------------------------- */
+
+/* Whether the storage holds nothing but this tensor's elements, in their order. */
+static bool is_all(const sherd_tensor *t)
+{
+    return t->offset == 0 && sherd__is_contiguous(t) &&
+           t->count * (int64_t)sherd_dtype_bytes(t->dtype) == t->storage->bytes;
+}
+
+sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype)
+{
+    sherd__storage *image = t->storage->image;
+    sherd_tensor *view;
+
+    if (!image || t->storage->image_dtype != dtype || !is_all(t))
+        return NULL;
+    view = sherd__new_view(t);
+    if (!view->storage)
+        return view;
+    storage_release(view->storage);
+    view->storage = image;
+    image->refs++;
+    view->dtype = dtype;
+    view->made = view->identity = 0;
+    view->of_leaf = false;
+    sherd__layout_set(&view->was, NULL);
+    if (view->count > 0)
+        sherd__row_major(view->ndim, view->local, view->stride);
+    view->strided = false;
+    return view;
+}
+
+void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy)
+{
+    sherd__storage *of = t->storage;
+
+    if (!is_all(t) || !is_all(copy) || of->image == copy->storage)
+        return;
+    sherd__drop_image(of);
+    of->image = copy->storage;
+    of->image->refs++;
+    of->image_dtype = copy->dtype;
 }
 
 /* ---- what a tensor says of itself ----------------------------------------------------------- */

@@ -41,6 +41,9 @@ typedef struct sherd__storage {
     sherd__values *later; /* memory is not taken yet: what it will hold */
     int64_t bytes;
     int64_t version;
+    /* The same numbers in a 16-bit dtype, as long as they are not written; counted; NULL = nobody has made them. */
+    struct sherd__storage *image;
+    sherd_dtype image_dtype;
     int saved; /* how often the tape holds it; records of a leaf's storage do not count */
     /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
     bool leaf;
@@ -182,6 +185,16 @@ uint64_t sherd__values_hash(const sherd__values *values);
 bool sherd__make_now(sherd_tensor *t);
 /* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
 sherd_tensor *sherd__new_view(sherd_tensor *t);
+
+/*
+ * A tensor like t (its own layout, shape and place in the ledger are still to be noted) out of the image of t's storage; NULL: there is
+ * none of this dtype. In the current scope; the failed tensor for lack of memory.
+ */
+sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype);
+/* Keep the storage of `copy`, all of whose elements are those of t in another dtype, as the image of t's, if t is all of it. */
+void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy);
+/* A storage is written: its image is none. NULL is a no-op. */
+void sherd__drop_image(sherd__storage *storage);
 
 /* The same in no scope: the caller holds its one count. NULL for lack of memory (nothing is reported). */
 sherd_tensor *sherd__detached(sherd_tensor *t);

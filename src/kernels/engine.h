@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank keeps of oneDNN: an engine, a stream, and the primitives that it has made, by shape (a new one costs 0.1 to
+ * 0.4 ms, a kept one about a microsecond a call). Whoever applies operators owns one; kernels get it handed in. Without
+ * oneDNN it is empty, and everything in it says that it can not.
+ */
+#ifndef SHERD__ENGINE_H
+#define SHERD__ENGINE_H
+
+#include "base/alloc.h"
+#include "conv.h"
+
+/* NULL: out of memory. Nothing of oneDNN is made before it is needed. */
+sherd__engine *sherd__engine_create(sherd__heap *heap);
+void sherd__engine_destroy(sherd__engine *engine);
+
+/* How many primitives are kept, and the most there may be. For tests. */
+int sherd__engine_kept(const sherd__engine *engine);
+enum { SHERD__PRIMITIVES = 256 };
+
+/*
+ * f32 and bf16, where the machine multiplies bf16 itself. Of f32 only shapes of which dnnl_sgemm is slower: see
+ * docs/decisions/037. bias is NULL where the product has none.
+ */
+sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p, void *c,
+                                  const void *a, const void *b, const void *bias);
+
+/*
+ * Attention of bf16 out of such products, some queries at a time: contract of `attention` and `attention_grad` in kernels.h, of even
+ * queries, keys and width, whole sequences, and without masks or dropout. workspace: so many bytes.
+ */
+int64_t sherd__attention_products_bytes(const sherd__attending *s);
+sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                      const sherd__attending *s, void *out, float *log_sum,
+                                      const void *q, const void *k, const void *v, void *workspace);
+sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__kernel_set *set,
+                                           const sherd__attending *s, void *dq, void *dk, void *dv,
+                                           const void *dout, const void *q, const void *k,
+                                           const void *v, const float *log_sum, void *workspace);
+
+/*
+ * f32; of x, w and y the one that `kind` makes is written. Those of bf16 are not trusted: see docs/decisions/037. First the
+ * bytes of workspace that it needs, if it can; operands go there as oneDNN wants them to lie.
+ */
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
+                                     const sherd__conv *c);
+sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
+                               void *x, void *w, void *y, void *workspace);
+
+#endif

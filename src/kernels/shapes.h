@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is dear to make and depends on a shape alone, kept by it: so many items, then the one that was not used for longest goes. */
+#ifndef SHERD__SHAPES_H
+#define SHERD__SHAPES_H
+
+#include "base/map.h"
+
+typedef struct sherd__shape_item sherd__shape_item;
+
+/* All zero but `heap` and `most` to begin with. */
+typedef struct sherd__shapes {
+    sherd__heap *heap;
+    size_t most; /* items, at least 1 */
+    sherd__map map;
+    sherd__shape_item *newest, *oldest;
+} sherd__shapes;
+
+/* What was kept for a key; NULL: nothing. Keys are compared byte by byte. */
+void *sherd__shapes_find(sherd__shapes *shapes, const void *key, size_t bytes);
+
+/* Keep a thing for a key that has none; it is destroyed when it goes. False for lack of memory: it is still the caller's. */
+bool sherd__shapes_add(sherd__shapes *shapes, const void *key, size_t bytes, void *thing,
+                       void (*destroy)(void *thing));
+
+/* Destroy all that is kept. */
+void sherd__shapes_clear(sherd__shapes *shapes);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operands brought to the precision that suits an operator, before anything else is done with them. A copy in 16 bits is kept with the
+ * storage that it is of (sherd__image_of), until that is written or gone; each use of it records a cast of its own, so that gradients
+ * of uses come as wide as the operand is and add up there.
+ */
+#include "operator.h"
+
+#include "door.h"
+
+typedef struct cast_attributes {
+    int dtype;
+} cast_attributes;
+
+/* What is cast, if anything: f64 and what has no fractions is left alone. */
+static bool is_eligible(sherd_dtype dtype)
+{
+    return dtype == SHERD_F32 || sherd__is_half(dtype);
+}
+
+/* The copy is used once more: what sherd_cast would have left in ledger and tape. */
+static void record_use(sherd_tensor *t, sherd_tensor *copy)
+{
+    const cast_attributes attributes = {(int)copy->dtype};
+    uint64_t hash = t->layout ? sherd__hash_fields(&sherd__cast_op, &attributes) : 0;
+
+    sherd__note(sherd__cast_op.name, &t, 1, hash, &copy, 1);
+    copy->requires_grad = false;
+    sherd__record_node(t->world, &sherd__cast_op, &t, 1, &copy, 1, &attributes, sizeof attributes);
+}
+
+/* A leaf's copy lives as long as the leaf is not written, so that saving it costs nothing. */
+static void share_life(const sherd_tensor *t, sherd_tensor *copy)
+{
+    copy->of_leaf = t->requires_grad && !t->node;
+    copy->storage->leaf |= copy->of_leaf;
+}
+
+static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
+{
+    sherd_tensor *copy = sherd__image_of(t, dtype);
+
+    if (copy && sherd_tensor_failed(copy))
+        return copy;
+    if (copy) {
+        record_use(t, copy);
+    } else {
+        copy = sherd_cast(t, dtype);
+        if (sherd_tensor_failed(copy))
+            return copy;
+        sherd__keep_image(t, copy);
+    }
+    share_life(t, copy);
+    sherd__take_wide(copy);
+    return copy;
+}
+
+/* The dtype that operands go to; SHERD_DTYPE_NONE: they stay. */
+static sherd_dtype goal(const sherd__run *run, sherd_dtype low)
+{
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+    const sherd_call *call = &run->call;
+    sherd_dtype first = SHERD_DTYPE_NONE;
+    bool differ = false;
+
+    for (int i = 0; i < call->operands; i++) {
+        const sherd_tensor *t = call->in[i];
+        if (!t || (sherd__slot(call->op, i)->flags & APART))
+            continue;
+        if (t->dtype == SHERD_F64)
+            return SHERD_DTYPE_NONE;
+        if (!is_eligible(t->dtype))
+            continue;
+        differ |= first != SHERD_DTYPE_NONE && t->dtype != first;
+        first = t->dtype;
+    }
+    if (call->op->autocast == SHERD_AUTOCAST_LOW)
+        return low;
+    return differ || call->op->autocast == SHERD_AUTOCAST_FULL ? SHERD_F32 : SHERD_DTYPE_NONE;
+}
+
+bool sherd__autocast(sherd__run *run, sherd_dtype low)
+{
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+    sherd_call *call = &run->call;
+    sherd_dtype dtype = goal(run, low);
+
+    if (dtype == SHERD_DTYPE_NONE)
+        return true;
+    for (int i = 0; i < call->operands; i++) {
+        sherd_tensor *t = call->in[i];
+        if (!t || (sherd__slot(call->op, i)->flags & APART) || t->dtype == dtype ||
+            !is_eligible(t->dtype))
+            continue;
+        sherd__open(run);
+        call->in[i] = dtype == low ? to_low(t, dtype) : sherd_cast(t, dtype);
+        if (sherd_tensor_failed(call->in[i])) {
+            sherd__close(run, false);
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrix products, by the fastest of what there is: a primitive of oneDNN that is kept for the shape (engine.h); else the
+ * table's gemm, of 16 bits the one of f32 on copies, so that sums are f32 and each element is rounded once.
+ */
+#include "kernels/engine.h"
+#include "operator.h"
+
+#include "base/num.h"
+
+static int64_t bytes_of(int64_t count, sherd_dtype dtype)
+{
+    return count * (int64_t)sherd_dtype_bytes(dtype);
+}
+
+static void add_bias(const sherd__kernels *k, const sherd__product *p, void *c, const void *bias)
+{
+    int64_t size[] = {p->m, p->n}, whole[] = {p->n, 1}, stretched[] = {0, 1};
+
+    k->binary(SHERD__ADD, 2, size, c, c, whole, bias, stretched);
+}
+
+static void multiply_plain(const sherd__kernels *k, const sherd__product *p, void *c, const void *a,
+                           const void *b, const void *bias)
+{
+    int64_t lda = p->ta ? p->m : p->k, ldb = p->tb ? p->k : p->n;
+
+    k->gemm(p->ta, p->tb, p->m, p->n, p->k, 1, a, sherd__max(lda, 1), b, sherd__max(ldb, 1), 0, c,
+            p->n);
+    if (p->bias)
+        add_bias(k, p, c, bias);
+}
+
+/* By the set's product, where it does this one. */
+static sherd__done try_product(sherd_call *call, const sherd__product *p, void *c, const void *a,
+                               const void *b, const void *bias)
+{
+    sherd__engine *engine = p->k ? sherd__engine_in(call) : NULL;
+
+    return engine ? sherd__world_kernels(call->world)->product(engine, p, c, a, b, bias)
+                  : SHERD__CANNOT;
+}
+
+static bool no_memory(sherd_call *call)
+{
+    return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a product");
+}
+
+/* ---- 16 bits through f32 -------------------------------------------------------------------- */
+
+/* Room for one product in f32, NULL where it is not needed: a, b, bias, c. */
+typedef struct wide {
+    float *a, *b, *bias, *c;
+} wide;
+
+static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
+{
+    int64_t a = p->m * p->k, b = p->k * p->n, bias = p->bias ? p->n : 0;
+    int64_t c = p->result == SHERD_F32 ? 0 : p->m * p->n;
+
+    w->a = sherd_call_scratch(call, bytes_of(a + b + bias + c, SHERD_F32));
+    if (!w->a)
+        return false;
+    w->b = w->a + a;
+    w->bias = w->b + b;
+    w->c = w->bias + bias;
+    return true;
+}
+
+static bool multiply_wide(sherd_call *call, const sherd__product *p, const wide *w, void *c,
+                          const void *a, const void *b, const void *bias)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    const sherd__kernels *half = sherd__kernels_of(set, p->dtype);
+    bool rounds = p->result != SHERD_F32;
+    sherd__product f32 = *p;
+    void *to = rounds ? w->c : c;
+
+    f32.dtype = f32.result = SHERD_F32;
+    half->widen(p->m * p->k, w->a, a);
+    half->widen(p->k * p->n, w->b, b);
+    if (p->bias)
+        half->widen(p->n, w->bias, bias);
+    sherd__done done = try_product(call, &f32, to, w->a, w->b, w->bias);
+    if (done == SHERD__NO_MEMORY)
+        return no_memory(call);
+    if (done == SHERD__CANNOT)
+        multiply_plain(&set->f32, &f32, to, w->a, w->b, w->bias);
+    if (rounds)
+        half->narrow(p->m * p->n, c, to);
+    return true;
+}
+
+/* ---- the products --------------------------------------------------------------------------- */
+
+bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
+                     const void *b, const void *bias)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    /* Where plain products are asked for by name, they are those of the table. */
+    bool half = sherd__is_half(p.dtype) && (set->product || p.result != p.dtype);
+    wide w = {NULL, NULL, NULL, NULL};
+
+    p.bias = bias != NULL;
+    for (int64_t i = 0; i < times; i++) {
+        /* With no inner length the operands have no data to point into. */
+        const char *x = p.k ? (const char *)a + bytes_of(i * p.m * p.k, p.dtype) : NULL;
+        const char *y = p.k ? (const char *)b + bytes_of(i * p.k * p.n, p.dtype) : NULL;
+        char *to = (char *)c + bytes_of(i * p.m * p.n, p.result);
+        sherd__done done = try_product(call, &p, to, x, y, bias);
+        if (done == SHERD__NO_MEMORY)
+            return no_memory(call);
+        if (done == SHERD__DONE)
+            continue;
+        if (!half) {
+            multiply_plain(sherd__kernels_of(set, p.dtype), &p, to, x, y, bias);
+            continue;
+        }
+        if ((!w.a && !take_room(call, &p, &w)) || !multiply_wide(call, &p, &w, to, x, y, bias))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bf16 attention out of products against the plain f32 kernel on the same numbers, forward and backward: shapes around blocks
+ * of queries and steps of keys, causal or not, heads and batches; what lies around results and workspace stays as it was. The rows
+ * between products, of both 16-bit types, fast against plain. Products with gaps between rows, added to what is there.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "kernels/engine.h"
+#include "kernels/half.h"
+#include "kernels/ref.h"
+
+enum { ROOM = 120000, TENSORS = 5, RESULTS = 4, WATCHED = 0x4242 };
+enum { Q, K, V, DOUT, OUT };
+
+static sherd__kernel_set set;
+static float *wide[TENSORS], *want[RESULTS], *log_sum, *log_want;
+static uint16_t *half[TENSORS], *got[RESULTS];
+static char *space;
+
+static void *room(size_t bytes)
+{
+    void *x = calloc(ROOM, bytes);
+    if (!x)
+        abort();
+    return x;
+}
+
+static void open_all(void)
+{
+    sherd__kernels_choose(&set);
+    for (int i = 0; i < TENSORS; i++) {
+        wide[i] = room(4);
+        half[i] = room(2);
+        sherd__ref_f32.uniform(ROOM, wide[i], -1, 1, sherd__philox_key(5, 1, (uint64_t)i), 0);
+        set.bf16.narrow(ROOM, half[i], wide[i]);
+        set.bf16.widen(ROOM, wide[i], half[i]);
+    }
+    for (int i = 0; i < RESULTS; i++) {
+        want[i] = room(4);
+        got[i] = room(2);
+    }
+    log_sum = room(4);
+    log_want = room(4);
+    space = room(64);
+}
+
+static void close_all(void)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        free(wide[i]);
+        free(half[i]);
+    }
+    for (int i = 0; i < RESULTS; i++) {
+        free(want[i]);
+        free(got[i]);
+    }
+    free(log_sum);
+    free(log_want);
+    free(space);
+}
+
+/* A rounding of each of the numbers that are multiplied, and of the result: relative to the largest. */
+static void compare(const char *what, const sherd__attending *s, const uint16_t *is,
+                    const float *exact, int64_t n)
+{
+    double largest = 0, worst = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)sherd__from_bf16(is[i]) - (double)exact[i]);
+        largest = fmax(largest, fabs((double)exact[i]));
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    if (!CHECK(worst <= 4.0 / 256 * largest))
+        fprintf(stderr, "%s of %d queries, %d keys, width %d%s: off by %g of %g\n", what,
+                (int)s->queries, (int)s->keys, (int)s->width, s->causal ? ", causal" : "", worst,
+                largest);
+    CHECK_EQ(is[n], WATCHED);
+}
+
+static void try_attention(sherd__engine *engine, const sherd__attending *s)
+{
+    int64_t queries = s->batch * s->queries * sherd__query_stride(s);
+    int64_t keys = s->batch * s->keys * sherd__key_stride(s);
+    int64_t rows = s->batch * s->groups * s->repeat * s->queries;
+    int64_t bytes = sherd__attention_products_bytes(s);
+    const int64_t count[RESULTS] = {queries, queries, keys, keys};
+    static const char *const name[RESULTS] = {"out", "dq", "dk", "dv"};
+
+    CHECK(queries < ROOM && keys < ROOM && bytes + 1 < ROOM * 64);
+    for (int i = 0; i < RESULTS; i++)
+        got[i][count[i]] = WATCHED;
+    sherd__ref_f32.attention(s, want[0], log_want, wide[Q], wide[K], wide[V], space);
+    sherd__ref_f32.attention_grad(s, want[1], want[2], want[3], NULL, wide[DOUT], NULL, wide[Q],
+                                  wide[K], wide[V], want[0], log_want, space);
+    space[bytes] = 77;
+    CHECK_EQ(sherd__attention_products(engine, &set, s, got[0], log_sum, half[Q], half[K], half[V],
+                                       space),
+             SHERD__DONE);
+    for (int64_t i = 0; i < rows; i++)
+        CHECK_NEAR(log_sum[i], log_want[i], 1e-4);
+    CHECK_EQ(sherd__attention_grad_products(engine, &set, s, got[1], got[2], got[3], half[DOUT],
+                                            half[Q], half[K], half[V], log_sum, space),
+             SHERD__DONE);
+    for (int i = 0; i < RESULTS; i++)
+        compare(name[i], s, got[i], want[i], count[i]);
+    CHECK_EQ(space[bytes], 77);
+}
+
+static bool multiplies_bf16(sherd__engine *engine)
+{
+    const sherd__product one = {.dtype = SHERD_BF16, .result = SHERD_BF16, .m = 1, .n = 1, .k = 1};
+
+    return set.product && set.product(engine, &one, got[0], half[0], half[1], NULL) == SHERD__DONE;
+}
+
+static void attention_of_products_is_attention(void)
+{
+    static const int64_t shapes[][3] = {/* queries, keys, width */
+                                        {2, 2, 2},     {8, 6, 4},      {64, 64, 32},
+                                        {66, 62, 34},  {128, 128, 16}, {130, 300, 64},
+                                        {300, 130, 8}, {258, 258, 24}, {6, 1100, 4}};
+    sherd__heap heap = {0};
+    sherd__engine *engine = sherd__engine_create(&heap);
+
+    open_all();
+    for (int i = 0; i < LEN(shapes) && multiplies_bf16(engine); i++)
+        for (int causal = 0; causal < 2; causal++)
+            for (int heads = 1; heads <= 3; heads++) {
+                const int64_t *n = shapes[i];
+                sherd__attending s = {.batch = heads % 2 + 1,
+                                      .groups = heads % 2 + 1,
+                                      .repeat = heads,
+                                      .queries = n[0],
+                                      .keys = n[1],
+                                      .width = n[2],
+                                      .scale = 0.7,
+                                      .causal = causal};
+                try_attention(engine, &s);
+            }
+    close_all();
+    sherd__engine_destroy(engine);
+    CHECK_EQ(heap.live, 0);
+}
+
+/* Pieces of longer sequences, or nothing at all: for the table's kernel. */
+static void what_can_not_be_done_is_said(void)
+{
+    sherd__heap heap = {0};
+    sherd__engine *engine = sherd__engine_create(&heap);
+    sherd__attending s = {.batch = 1,
+                          .groups = 1,
+                          .repeat = 1,
+                          .queries = 4,
+                          .keys = 4,
+                          .width = 2,
+                          .scale = 1,
+                          .causal = true,
+                          .first_query = 3};
+
+    open_all();
+    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
+                                       space),
+             SHERD__CANNOT);
+    s.first_query = 0;
+    s.p = 0.5;
+    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
+                                       space),
+             SHERD__CANNOT);
+    s.p = 0;
+    s.keys = 3;
+    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
+                                       space),
+             SHERD__CANNOT);
+    s.keys = 0;
+    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
+                                       space),
+             SHERD__CANNOT);
+    close_all();
+    sherd__engine_destroy(engine);
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static void try_row(const sherd__kernels *fast, const sherd__kernels *plain, double rounding, int n,
+                    int keys)
+{
+    float score[2][64], dp[64];
+    uint16_t p[2][65], ds[2][65];
+    const sherd__kernels *k[] = {fast, plain};
+    float sum[2];
+
+    for (int j = 0; j < 64; j++)
+        dp[j] = wide[1][j];
+    for (int grad = 0; grad < 2; grad++) {
+        for (int v = 0; v < 2; v++) {
+            memcpy(score[v], wide[0], sizeof score[v]);
+            p[v][keys] = ds[v][keys] = WATCHED;
+            if (grad)
+                k[v]->attention_grad_row(n, keys, p[v], ds[v], score[v], dp, 3, sum[1]);
+            else
+                sum[v] = k[v]->attention_row(n, keys, p[v], score[v], 3);
+            CHECK_EQ(p[v][keys], WATCHED);
+            CHECK_EQ(ds[v][keys], WATCHED);
+        }
+        for (int j = 0; j < keys; j++)
+            for (int which = 0; which <= grad; which++) {
+                float x, y;
+                fast->widen(1, &x, which ? &ds[0][j] : &p[0][j]);
+                fast->widen(1, &y, which ? &ds[1][j] : &p[1][j]);
+                CHECK_NEAR(x, y, rounding * fabs((double)y) + 1e-6);
+                CHECK(j < n || x == 0);
+            }
+    }
+    CHECK(n ? fabsf(sum[0] - sum[1]) < 1e-4f : isinf(sum[0]) && sum[0] < 0);
+}
+
+static void fast_rows_are_plain_ones(void)
+{
+    sherd__kernels bf16, f16;
+
+    open_all();
+    sherd__install_half_ref(&bf16, &f16);
+    for (int n = 0; n <= 60; n++)
+        for (int more = 0; more <= 4; more += 2) {
+            try_row(&set.bf16, &bf16, 1.0 / 128, n, n + more);
+            try_row(&set.f16, &f16, 1.0 / 1024, n, n + more);
+        }
+    close_all();
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+/* c[2,3] += a[2,4] b[4,3] in arrays whose rows are longer. */
+static void rows_with_gaps_are_added_to(void)
+{
+    sherd__heap heap = {0};
+    sherd__engine *engine = sherd__engine_create(&heap);
+    const sherd__product p = {.dtype = SHERD_BF16,
+                              .result = SHERD_F32,
+                              .adds = true,
+                              .m = 2,
+                              .n = 3,
+                              .k = 4,
+                              .a_row = 7,
+                              .b_row = 5,
+                              .c_row = 4};
+    float c[8];
+
+    open_all();
+    for (int i = 0; i < 8; i++)
+        c[i] = (float)i;
+    if (multiplies_bf16(engine)) {
+        CHECK_EQ(set.product(engine, &p, c, half[0], half[1], NULL), SHERD__DONE);
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < 3; j++) {
+                double sum = i * 4 + j;
+                for (int x = 0; x < 4; x++)
+                    sum += (double)wide[0][i * 7 + x] * (double)wide[1][x * 5 + j];
+                CHECK_NEAR(c[i * 4 + j], sum, 1e-5);
+            }
+        CHECK(c[3] == 3 && c[7] == 7);
+    }
+    close_all();
+    sherd__engine_destroy(engine);
+}
+
+static const check_test tests[] = {
+    {TEST(attention_of_products_is_attention)},
+    {TEST(what_can_not_be_done_is_said)},
+    {TEST(fast_rows_are_plain_ones)},
+    {TEST(rows_with_gaps_are_added_to)},
+};
+CHECK_MAIN(tests)
