@@ -299,6 +299,7 @@ static bool attend(sherd_call *call)
 
 const sherd_op sherd__neighbourhood_attention_op = {
     .name = "sherd_neighbourhood_attention",
+    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "softmax(q k^T scale) v over the nearest positions in 1 to 3 dims",
     .layouts = "batch, space and heads as q; sharded space reads the keys and values around",
     .operand = {{"q", 0}, {"k", AROUND}, {"v", AROUND}},
