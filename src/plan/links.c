@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The price of links: latency alpha per message, beta per byte received, gamma per byte added, each for an
- * axis of the mesh.
+ * The price of links: latency alpha per message, beta per byte, gamma per byte added, each for an axis of
+ * the mesh.
  *
  * A message between ranks whose coordinates differ on several axes goes over the slowest of them (larger
- * beta, then alpha, then number). A step's messages fall into classes by that axis, and the classes follow
- * one another: each takes alpha times the messages of the rank that gets most of them, and beta times the
- * bytes of the rank that receives most. Then comes gamma of the slowest axis reduced, for what the busiest
- * rank adds. Messages and bytes are counted from boxes, as in amounts.c, and cost as much per class. An
- * all-reduce is the cheaper of its two variants; of the sliced one the group with the largest boxes counts.
- * What is local is free. Between two meshes all messages count as one, over the link "*".
+ * beta, then alpha, then number). A step's messages fall into classes by that axis, and a rank sends and
+ * receives one at a time in each class. So a class takes alpha times the most messages, and beta times the
+ * most bytes, that any rank receives or sends; what replicas hold they send in turns, as far as that
+ * makes no message slower. The classes follow one another, or, as the price says, go side by side. Then
+ * comes gamma of the slowest axis reduced, for what the busiest rank adds. All is counted from boxes, as
+ * in amounts.c, and costs four times as much per class.
+ *
+ * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
+ * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. What is
+ * local is free. Between two meshes all messages count as one, over the link "*".
  */
+#include "links.h"
 #include "front.h"
 #include "base/num.h"
 
@@ -18,25 +23,30 @@
 
 enum { FEMTO = 1000 }; /* of a picosecond */
 
-/* Time so far. Each term is cut, so that their sum fits. */
-typedef struct cost {
-    sherd__wide femtoseconds;
-} cost;
+/* ---- time ----------------------------------------------------------------------------------- */
 
-static void add_term(cost *sum, int64_t a, int64_t b, int64_t unit)
+sherd__span sherd__span_of(int64_t a, int64_t b, int64_t unit)
 {
     const sherd__wide most = (sherd__wide)SHERD__MOST * FEMTO;
     sherd__wide term = (sherd__wide)a * b;
 
-    sum->femtoseconds += term < most / unit ? term * unit : most;
+    return term < most / unit ? term * unit : most;
 }
 
-/* Picoseconds, rounded up. */
-static int64_t time_of(const cost *sum)
+sherd__span sherd__span_sent(const sherd_link *link, int64_t messages, int64_t bytes)
 {
-    sherd__wide picoseconds = (sum->femtoseconds + FEMTO - 1) / FEMTO;
+    return sherd__span_of(messages, link->alpha_picoseconds, FEMTO) +
+           sherd__span_of(bytes, link->beta_femtoseconds, 1);
+}
 
-    return sherd__cut(picoseconds);
+sherd__span sherd__span_added(const sherd_link *link, int64_t bytes)
+{
+    return sherd__span_of(bytes, link->gamma_femtoseconds, 1);
+}
+
+int64_t sherd__span_time(sherd__span span)
+{
+    return sherd__cut((span + FEMTO - 1) / FEMTO);
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */
@@ -67,14 +77,7 @@ static sherd_link link_of(const sherd__problem *problem, const char *axis)
     return other;
 }
 
-/* The axes of a set and their links, fastest first. */
-typedef struct route {
-    int axes;
-    int axis[SHERD_MAX_AXES];
-    sherd_link link[SHERD_MAX_AXES];
-} route;
-
-static void find_route(route *r, const sherd__problem *problem, const sherd_mesh *mesh,
+void sherd__route_find(sherd__route *r, const sherd__problem *problem, const sherd_mesh *mesh,
                        unsigned axes)
 {
     r->axes = 0;
@@ -94,175 +97,140 @@ static void find_route(route *r, const sherd__problem *problem, const sherd_mesh
 
 /* ---- steps that pull straight --------------------------------------------------------------- */
 
-static void add_class(cost *sum, const sherd_link *link, int64_t messages, int64_t bytes)
+/* A step seen class by class. */
+typedef struct classes {
+    const sherd__change *change;
+    const sherd__route *route;
+    sherd__grid grid;
+    unsigned faster;  /* axes, than the class that is looked at */
+    unsigned sharers; /* replicated in the source, and of use: where they are, the target is cut */
+} classes;
+
+/* Of a class, the most that a rank receives: k addends, k the coordinates of the reduced axes among its own. */
+static int64_t most_received(const classes *c, unsigned through, sherd__question_kind kind)
 {
-    add_term(sum, messages, link->alpha_picoseconds, FEMTO);
-    add_term(sum, bytes, link->beta_femtoseconds, 1);
+    const sherd__question q = {&c->grid, kind, SHERD__TARGET, through, c->faster};
+
+    return sherd__most(&q, sherd__extent_of(c->change->mesh, through & c->change->reduced),
+                       sherd__extent_of(c->change->mesh, c->faster & c->change->reduced));
+}
+
+/*
+ * The most that a rank sends. Whoever has other coordinates on crossed axes that do not cut the target asks
+ * for the same. Replicas that faster links join are asked in turns.
+ */
+static int64_t most_sent(const classes *c, unsigned through, sherd__question_kind kind)
+{
+    const sherd_mesh *mesh = c->change->mesh;
+    unsigned sharers = c->sharers & c->faster, crossed = c->change->gathered | c->change->reduced;
+    const sherd__question q = {&c->grid, kind, SHERD__SOURCE, (through & crossed) | sharers,
+                               (c->faster & crossed) | sharers};
+    int64_t asked = sherd__most(&q, sherd__extent_of(mesh, through & crossed & ~c->change->cut),
+                                sherd__extent_of(mesh, c->faster & crossed & ~c->change->cut));
+    return sherd__ceil_div(asked, sherd__extent_of(mesh, sharers));
+}
+
+static sherd__span time_class(const classes *c, const sherd_link *link, unsigned through,
+                              int64_t element_bytes)
+{
+    int64_t elements = sherd__max(most_received(c, through, SHERD__ELEMENTS),
+                                  most_sent(c, through, SHERD__ELEMENTS));
+    int64_t messages = 0;
+
+    if (elements > 0 && link->alpha_picoseconds > 0)
+        messages = sherd__max(most_received(c, through, SHERD__MESSAGES),
+                              most_sent(c, through, SHERD__MESSAGES));
+    return sherd__span_sent(link, messages, sherd__mul_cut(elements, element_bytes));
 }
 
 /* Of the slowest axis reduced. */
-static void add_additions(cost *sum, const route *r, unsigned reduced, int64_t bytes)
+static sherd__span time_added(const sherd__route *r, const sherd__change *change,
+                              int64_t target_max, int64_t element_bytes)
 {
+    int64_t added = sherd__mul_cut(target_max, change->addends - 1);
+
     for (int j = r->axes - 1; j >= 0; j--)
-        if (reduced >> r->axis[j] & 1) {
-            add_term(sum, bytes, r->link[j].gamma_femtoseconds, 1);
-            return;
-        }
+        if (change->reduced >> r->axis[j] & 1)
+            return sherd__span_added(&r->link[j], sherd__mul_cut(added, element_bytes));
+    return 0;
 }
 
-/*
- * Each class receives what lies within reach of its axis and the faster ones, but not of the faster ones
- * alone; k addends of it, k being the coordinates of the reduced axes among them.
- */
-static int64_t time_straight(const sherd__priced *p, const sherd__problem *problem, const route *r)
+/* Axes that are crossed, and those of replicas, which messages may cross too. */
+static sherd__span time_straight(const sherd__priced *p, const sherd__problem *problem,
+                                 const sherd__route *crossed)
 {
     const sherd__change *change = &p->change;
     int64_t element_bytes = (int64_t)problem->element_bytes;
-    unsigned own = 0;
-    sherd__grid grid;
-    cost sum = {0};
+    classes c = {.change = change};
+    sherd__span sum = 0, longest = 0;
+    sherd__route r;
 
-    sherd__grid_make(&grid, change, p->step.from->spec.shape);
-    for (int j = 0; j < r->axes; j++) {
-        unsigned through = own | 1u << r->axis[j];
-        int64_t times = sherd__extent_of(change->mesh, through & change->reduced);
-        int64_t less = sherd__extent_of(change->mesh, own & change->reduced);
-        const sherd__question elements = {&grid, SHERD__ELEMENTS, SHERD__TARGET, through, own};
-        const sherd__question messages = {&grid, SHERD__MESSAGES, SHERD__TARGET, through, own};
-        int64_t received = sherd__most(&elements, times, less);
-        if (received > 0)
-            add_class(&sum, &r->link[j], sherd__most(&messages, times, less),
-                      sherd__mul_cut(received, element_bytes));
-        own = through;
-    }
-    int64_t added = sherd__mul_cut(p->amounts.target_max, change->addends - 1);
-    add_additions(&sum, r, change->reduced, sherd__mul_cut(added, element_bytes));
-    return time_of(&sum);
-}
-
-/* ---- sliced all-reduces --------------------------------------------------------------------- */
-
-/*
- * The slices of one box over a group: the first `full` ranks have `slice` elements, the next one `rest`,
- * the others none. A rank's number is read off its coordinates as digits.
- */
-typedef struct slices {
-    int axes;
-    int axis[SHERD_MAX_AXES];                              /* in mesh order */
-    int64_t extent[SHERD_MAX_AXES], digit[SHERD_MAX_AXES]; /* of `full` */
-    int64_t slice, rest;
-    bool all_full;
-    int64_t at[SHERD_MAX_AXES];
-    int64_t elements[SHERD_MAX_AXES], messages[SHERD_MAX_AXES]; /* per class, most of a rank */
-} slices;
-
-static void make_slices(slices *s, const sherd__priced *p)
-{
-    const sherd_mesh *mesh = p->change.mesh;
-    int64_t n = p->amounts.target_max, lo;
-
-    memset(s, 0, sizeof *s);
-    sherd__slice_of(n, p->change.addends, 0, &lo, &s->slice);
-    int64_t full = n / s->slice;
-    s->rest = n % s->slice;
-    s->all_full = full == p->change.addends;
-    for (int a = 0; a < mesh->axes; a++)
-        if (p->change.reduced >> a & 1) {
-            s->axis[s->axes] = a;
-            s->extent[s->axes++] = mesh->extent[a];
+    c.sharers = change->cut & ~(change->gathered | change->reduced);
+    sherd__route_find(&r, problem, change->mesh, p->step.axes | c.sharers);
+    sherd__grid_make(&c.grid, change, p->step.from->spec.shape);
+    for (int j = 0; j < r.axes; j++) {
+        unsigned through = c.faster | 1u << r.axis[j];
+        if (p->step.axes >> r.axis[j] & 1) {
+            sherd__span each = time_class(&c, &r.link[j], through, element_bytes);
+            sum += each;
+            longest = each > longest ? each : longest;
         }
-    for (int i = s->axes - 1; i >= 0; i--) {
-        s->digit[i] = full % s->extent[i];
-        full /= s->extent[i];
+        c.faster = through;
     }
-}
-
-/* Elements, or slices that are not empty, of the ranks that differ from `at` in `free` axes at most. */
-static int64_t slices_of(const slices *s, unsigned free, bool counting)
-{
-    int64_t below = 1, less = 0;
-    bool equal = !s->all_full;
-
-    for (int i = 0; i < s->axes; i++)
-        below *= free >> s->axis[i] & 1 ? s->extent[i] : 1;
-    if (s->all_full)
-        less = below;
-    for (int i = 0; i < s->axes && equal; i++) { /* those whose number is below `full` */
-        bool any = free >> s->axis[i] & 1;
-        below /= any ? s->extent[i] : 1;
-        less += any ? s->digit[i] * below : s->at[i] < s->digit[i] ? below : 0;
-        equal = any || s->at[i] == s->digit[i];
-    }
-    if (counting)
-        return less + (equal && s->rest);
-    return sherd__add_cut(sherd__mul_cut(less, s->slice), equal ? s->rest : 0);
-}
-
-/* A rank pulls its slice from each other one, and gets theirs. */
-static void count_rank(slices *s, const route *r, const sherd_mesh *mesh)
-{
-    unsigned own = 0;
-    int64_t mine = slices_of(s, 0, false);
-
-    for (int j = 0; j < r->axes; j++) {
-        unsigned through = own | 1u << r->axis[j];
-        int64_t peers = sherd__extent_of(mesh, through) - sherd__extent_of(mesh, own);
-        int64_t written = slices_of(s, through, false) - slices_of(s, own, false);
-        int64_t writes = slices_of(s, through, true) - slices_of(s, own, true);
-        s->elements[j] =
-            sherd__max(s->elements[j], sherd__add_cut(sherd__mul_cut(peers, mine), written));
-        s->messages[j] = sherd__max(s->messages[j], (mine ? peers : 0) + writes);
-        own = through;
-    }
-}
-
-/* Digits matter only by how they compare with those of `full`. */
-static void count_ranks(slices *s, const route *r, const sherd_mesh *mesh, int i)
-{
-    if (i == s->axes) {
-        count_rank(s, r, mesh);
-        return;
-    }
-    const int64_t tried[] = {0, s->digit[i], s->digit[i] + 1};
-    for (int k = s->digit[i] == 0 ? 1 : 0; k < 3; k++) {
-        s->at[i] = tried[k];
-        if (tried[k] < s->extent[i])
-            count_ranks(s, r, mesh, i + 1);
-    }
-}
-
-static int64_t time_sliced(const sherd__priced *p, const sherd__problem *problem, const route *r)
-{
-    int64_t element_bytes = (int64_t)problem->element_bytes;
-    cost sum = {0};
-    slices s;
-
-    make_slices(&s, p);
-    count_ranks(&s, r, p->change.mesh, 0);
-    for (int j = 0; j < r->axes; j++)
-        add_class(&sum, &r->link[j], s.messages[j], sherd__mul_cut(s.elements[j], element_bytes));
-    int64_t added = sherd__mul_cut(s.slice, p->change.addends - 1);
-    add_additions(&sum, r, p->change.reduced, sherd__mul_cut(added, element_bytes));
-    return time_of(&sum);
+    return (problem->request->price.overlap ? longest : sum) +
+           time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-static int64_t time_across(const sherd__priced *p, const sherd__problem *problem)
+static sherd__span time_across(const sherd__priced *p, const sherd__problem *problem)
 {
     int64_t element_bytes = (int64_t)problem->element_bytes;
     const sherd_link link = link_of(problem, "*");
+    int64_t elements = sherd__max(p->amounts.receive_max, p->amounts.send_max);
     int64_t added = sherd__mul_cut(p->amounts.target_max, p->change.addends - 1);
-    cost sum = {0};
 
-    add_class(&sum, &link, 1, sherd__mul_cut(p->amounts.receive_max, element_bytes));
-    add_term(&sum, sherd__mul_cut(added, element_bytes), link.gamma_femtoseconds, 1);
-    return time_of(&sum);
+    return sherd__span_sent(&link, 1, sherd__mul_cut(elements, element_bytes)) +
+           sherd__span_added(&link, sherd__mul_cut(added, element_bytes));
+}
+
+static bool has_cuts(const sherd__dim *dim, int ndim)
+{
+    for (int d = 0; d < ndim; d++)
+        if (dim[d].cuts)
+            return true;
+    return false;
+}
+
+/* Straight is better than by stages only where classes go side by side; and stages overrate explicit cuts. */
+static sherd__span time_collective(const sherd__priced *p, const sherd__problem *problem,
+                                   const sherd__route *r)
+{
+    const sherd__change *change = &p->change;
+    sherd__span staged =
+        sherd__stages_time(change, p->step.from->spec.shape, (int64_t)problem->element_bytes, r);
+
+    if (!problem->request->price.overlap &&
+        !has_cuts(change->reduced ? change->target : change->source, change->ndim))
+        return staged;
+    sherd__span straight = time_straight(p, problem, r);
+    return straight < staged ? straight : staged;
+}
+
+static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__route *r)
+{
+    sherd__span straight = time_straight(p, problem, r);
+    sherd__span sliced = sherd__stages_time_sliced(&p->change, p->amounts.target_max,
+                                                   (int64_t)problem->element_bytes, r);
+
+    p->step.sliced = sliced < straight;
+    p->rounds = p->step.sliced ? 2 : 1;
+    p->step.picoseconds = sherd__span_time(p->step.sliced ? sliced : straight);
 }
 
 static void price_links(sherd__priced *p, const sherd__problem *problem)
 {
-    route r;
+    sherd__route r;
 
     p->step.sliced = false;
     p->rounds = 0;
@@ -271,58 +239,69 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
         return;
     p->rounds = 1;
     if (p->change.across) {
-        p->step.picoseconds = time_across(p, problem);
+        p->step.picoseconds = sherd__span_time(time_across(p, problem));
         return;
     }
-    find_route(&r, problem, p->change.mesh, p->step.axes);
-    p->step.picoseconds = time_straight(p, problem, &r);
-    if (p->step.kind != SHERD_STEP_ALL_REDUCE)
-        return;
-    int64_t sliced = time_sliced(p, problem, &r);
-    if (sliced < p->step.picoseconds) {
-        p->step.sliced = true;
-        p->step.picoseconds = sliced;
-        p->rounds = 2;
-    }
+    sherd__route_find(&r, problem, p->change.mesh, p->step.axes);
+    if (p->step.kind == SHERD_STEP_ALL_REDUCE)
+        price_all_reduce(p, problem, &r);
+    else if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER)
+        p->step.picoseconds = sherd__span_time(time_collective(p, problem, &r));
+    else
+        p->step.picoseconds = sherd__span_time(time_straight(p, problem, &r));
 }
 
-/* The best of all links that a step may use, each constant for itself. */
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+/* The best of all links that a step may use, each constant for itself; side by side they share the bytes. */
 static sherd_link best_link(const sherd__problem *problem)
 {
     const sherd_mesh *mesh = problem->from->spec.mesh;
     sherd_link best = {"", SHERD__MOST, SHERD__MOST, SHERD__MOST};
+    int64_t used_links = 0;
 
     for (int a = 0; a <= mesh->axes; a++) {
         bool used = a < mesh->axes ? mesh->extent[a] > 1 : problem->to->spec.mesh != mesh;
         const sherd_link link = link_of(problem, a < mesh->axes ? mesh->name[a] : "*");
         if (!used)
             continue;
+        used_links++;
         best.alpha_picoseconds = sherd__min(best.alpha_picoseconds, link.alpha_picoseconds);
         best.beta_femtoseconds = sherd__min(best.beta_femtoseconds, link.beta_femtoseconds);
         best.gamma_femtoseconds = sherd__min(best.gamma_femtoseconds, link.gamma_femtoseconds);
     }
+    if (problem->request->price.overlap && used_links)
+        best.beta_femtoseconds /= used_links;
     return best;
 }
 
+static int64_t rounds_of(int64_t ranks)
+{
+    int64_t rounds = 0;
+
+    while (rounds < 62 && (int64_t)1 << rounds < ranks)
+        rounds++;
+    return rounds;
+}
+
 /*
- * Of k addends of n elements the rank with the largest box receives k - 1 from as many ranks; sliced, the
- * first rank of its group adds a slice of n / k or more, and receives 2 (k - 1) n / k. Without a
- * reduction a single element may be all.
+ * Of k addends of n elements a sliced all-reduce receives 2 (k - 1) n / k and adds half of that, in 2 log k
+ * rounds; all else receives and adds more, in (log k) rounds or k - 1 messages. Without a reduction a
+ * single element may be all.
  */
 static int64_t floor_links(const sherd__problem *problem, int64_t target_max, int64_t addends)
 {
     const sherd_link link = best_link(problem);
     int64_t element_bytes = (int64_t)problem->element_bytes, k = addends;
-    int64_t slice = sherd__ceil_div(target_max, k);
-    sherd__wide doubled = (sherd__wide)target_max * 2 * (k - 1);
-    sherd__wide received = k == 1 ? 1 : (doubled + k - 1) / k;
-    int64_t messages = k == 1 || problem->to->spec.mesh != problem->from->spec.mesh ? 1 : k - 1;
-    cost sum = {0};
+    bool straight =
+        problem->request->price.overlap || problem->to->spec.mesh != problem->from->spec.mesh;
+    sherd__wide share = (sherd__wide)target_max * (k - 1) / k;
+    int64_t received = sherd__max(sherd__cut(2 * share), 1);
+    int64_t messages = k == 1 || straight ? 1 : rounds_of(k);
 
-    add_class(&sum, &link, messages, sherd__mul_cut(sherd__cut(received), element_bytes));
-    add_term(&sum, sherd__mul_cut(sherd__mul_cut(slice, k - 1), element_bytes),
-             link.gamma_femtoseconds, 1);
-    return time_of(&sum);
+    return sherd__span_time(
+        sherd__span_sent(&link, messages, sherd__mul_cut(received, element_bytes)) +
+        sherd__span_added(&link, sherd__mul_cut(sherd__cut(share), element_bytes)));
 }
 
 const sherd__price_model sherd__price_links = {"links", price_links, floor_links, best_link, false};
