@@ -91,6 +91,9 @@ typedef struct sherd__priced {
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to);
 
+/* Kind and axes of a step whose change is known, and whether anything is received. */
+void sherd__step_name(sherd__priced *step);
+
 /* What the change is called; `amounts` decide only whether anything travels. */
 sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amounts *amounts);
 

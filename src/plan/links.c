@@ -4,50 +4,17 @@
  * the mesh.
  *
  * A message between ranks whose coordinates differ on several axes goes over the slowest of them (larger
- * beta, then alpha, then number). A step's messages fall into classes by that axis, and a rank sends and
- * receives one at a time in each class. So a class takes alpha times the most messages, and beta times the
- * most bytes, that any rank receives or sends; what replicas hold they send in turns, as far as that
- * makes no message slower. The classes follow one another, or, as the price says, go side by side. Then
- * comes gamma of the slowest axis reduced, for what the busiest rank adds. All is counted from boxes, as
- * in amounts.c, and costs four times as much per class.
+ * beta, then alpha, then number): so messages fall into classes. Steps that go straight take as long as
+ * the busiest rank (straight.c), and gamma of the slowest axis reduced, for what it adds.
  *
  * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
  * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. What is
  * local is free. Between two meshes all messages count as one, over the link "*".
  */
 #include "links.h"
-#include "front.h"
 #include "base/num.h"
 
 #include <string.h>
-
-enum { FEMTO = 1000 }; /* of a picosecond */
-
-/* ---- time ----------------------------------------------------------------------------------- */
-
-sherd__span sherd__span_of(int64_t a, int64_t b, int64_t unit)
-{
-    const sherd__wide most = (sherd__wide)SHERD__MOST * FEMTO;
-    sherd__wide term = (sherd__wide)a * b;
-
-    return term < most / unit ? term * unit : most;
-}
-
-sherd__span sherd__span_sent(const sherd_link *link, int64_t messages, int64_t bytes)
-{
-    return sherd__span_of(messages, link->alpha_picoseconds, FEMTO) +
-           sherd__span_of(bytes, link->beta_femtoseconds, 1);
-}
-
-sherd__span sherd__span_added(const sherd_link *link, int64_t bytes)
-{
-    return sherd__span_of(bytes, link->gamma_femtoseconds, 1);
-}
-
-int64_t sherd__span_time(sherd__span span)
-{
-    return sherd__cut((span + FEMTO - 1) / FEMTO);
-}
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
@@ -77,7 +44,7 @@ static sherd_link link_of(const sherd__problem *problem, const char *axis)
     return other;
 }
 
-void sherd__route_find(sherd__route *r, const sherd__problem *problem, const sherd_mesh *mesh,
+void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
                        unsigned axes)
 {
     r->axes = 0;
@@ -97,54 +64,8 @@ void sherd__route_find(sherd__route *r, const sherd__problem *problem, const she
 
 /* ---- steps that pull straight --------------------------------------------------------------- */
 
-/* A step seen class by class. */
-typedef struct classes {
-    const sherd__change *change;
-    const sherd__route *route;
-    sherd__grid grid;
-    unsigned faster;  /* axes, than the class that is looked at */
-    unsigned sharers; /* replicated in the source, and of use: where they are, the target is cut */
-} classes;
-
-/* Of a class, the most that a rank receives: k addends, k the coordinates of the reduced axes among its own. */
-static int64_t most_received(const classes *c, unsigned through, sherd__question_kind kind)
-{
-    const sherd__question q = {&c->grid, kind, SHERD__TARGET, through, c->faster};
-
-    return sherd__most(&q, sherd__extent_of(c->change->mesh, through & c->change->reduced),
-                       sherd__extent_of(c->change->mesh, c->faster & c->change->reduced));
-}
-
-/*
- * The most that a rank sends. Whoever has other coordinates on crossed axes that do not cut the target asks
- * for the same. Replicas that faster links join are asked in turns.
- */
-static int64_t most_sent(const classes *c, unsigned through, sherd__question_kind kind)
-{
-    const sherd_mesh *mesh = c->change->mesh;
-    unsigned sharers = c->sharers & c->faster, crossed = c->change->gathered | c->change->reduced;
-    const sherd__question q = {&c->grid, kind, SHERD__SOURCE, (through & crossed) | sharers,
-                               (c->faster & crossed) | sharers};
-    int64_t asked = sherd__most(&q, sherd__extent_of(mesh, through & crossed & ~c->change->cut),
-                                sherd__extent_of(mesh, c->faster & crossed & ~c->change->cut));
-    return sherd__ceil_div(asked, sherd__extent_of(mesh, sharers));
-}
-
-static sherd__span time_class(const classes *c, const sherd_link *link, unsigned through,
-                              int64_t element_bytes)
-{
-    int64_t elements = sherd__max(most_received(c, through, SHERD__ELEMENTS),
-                                  most_sent(c, through, SHERD__ELEMENTS));
-    int64_t messages = 0;
-
-    if (elements > 0 && link->alpha_picoseconds > 0)
-        messages = sherd__max(most_received(c, through, SHERD__MESSAGES),
-                              most_sent(c, through, SHERD__MESSAGES));
-    return sherd__span_sent(link, messages, sherd__mul_cut(elements, element_bytes));
-}
-
 /* Of the slowest axis reduced. */
-static sherd__span time_added(const sherd__route *r, const sherd__change *change,
+static sherd__span time_added(const sherd__lanes *r, const sherd__change *change,
                               int64_t target_max, int64_t element_bytes)
 {
     int64_t added = sherd__mul_cut(target_max, change->addends - 1);
@@ -155,29 +76,16 @@ static sherd__span time_added(const sherd__route *r, const sherd__change *change
     return 0;
 }
 
-/* Axes that are crossed, and those of replicas, which messages may cross too. */
 static sherd__span time_straight(const sherd__priced *p, const sherd__problem *problem,
-                                 const sherd__route *crossed)
+                                 const sherd__lanes *crossed)
 {
     const sherd__change *change = &p->change;
     int64_t element_bytes = (int64_t)problem->element_bytes;
-    classes c = {.change = change};
-    sherd__span sum = 0, longest = 0;
-    sherd__route r;
+    sherd__lanes all;
 
-    c.sharers = change->cut & ~(change->gathered | change->reduced);
-    sherd__route_find(&r, problem, change->mesh, p->step.axes | c.sharers);
-    sherd__grid_make(&c.grid, change, p->step.from->spec.shape);
-    for (int j = 0; j < r.axes; j++) {
-        unsigned through = c.faster | 1u << r.axis[j];
-        if (p->step.axes >> r.axis[j] & 1) {
-            sherd__span each = time_class(&c, &r.link[j], through, element_bytes);
-            sum += each;
-            longest = each > longest ? each : longest;
-        }
-        c.faster = through;
-    }
-    return (problem->request->price.overlap ? longest : sum) +
+    sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
+    return sherd__straight_time(change, p->step.from->spec.shape, element_bytes, &all,
+                                problem->request->price.overlap) +
            time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
 
@@ -204,7 +112,7 @@ static bool has_cuts(const sherd__dim *dim, int ndim)
 
 /* Straight is better than by stages only where classes go side by side; and stages overrate explicit cuts. */
 static sherd__span time_collective(const sherd__priced *p, const sherd__problem *problem,
-                                   const sherd__route *r)
+                                   const sherd__lanes *r)
 {
     const sherd__change *change = &p->change;
     sherd__span staged =
@@ -217,7 +125,7 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
     return straight < staged ? straight : staged;
 }
 
-static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__route *r)
+static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__lanes *r)
 {
     sherd__span straight = time_straight(p, problem, r);
     sherd__span sliced = sherd__stages_time_sliced(&p->change, p->amounts.target_max,
@@ -230,7 +138,7 @@ static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, co
 
 static void price_links(sherd__priced *p, const sherd__problem *problem)
 {
-    sherd__route r;
+    sherd__lanes r;
 
     p->step.sliced = false;
     p->rounds = 0;
@@ -242,7 +150,7 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
         p->step.picoseconds = sherd__span_time(time_across(p, problem));
         return;
     }
-    sherd__route_find(&r, problem, p->change.mesh, p->step.axes);
+    sherd__lanes_find(&r, problem, p->change.mesh, p->step.axes);
     if (p->step.kind == SHERD_STEP_ALL_REDUCE)
         price_all_reduce(p, problem, &r);
     else if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER)

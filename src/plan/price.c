@@ -155,6 +155,15 @@ void sherd__step_bytes(sherd__priced *p, size_t element_bytes)
     p->send_max_bytes = sherd__mul_cut(p->amounts.send_max, bytes);
 }
 
+void sherd__step_name(sherd__priced *p)
+{
+    p->step.kind = sherd__step_kind(&p->change, &p->amounts);
+    p->step.axes = 0;
+    if (p->step.kind != SHERD_STEP_SLICE && p->step.kind != SHERD_STEP_PARTITION &&
+        !p->change.across)
+        p->step.axes = p->change.gathered | p->change.reduced;
+}
+
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to)
 {
@@ -170,10 +179,7 @@ sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem
     }
     out->step.from = from;
     out->step.to = to;
-    out->step.kind = sherd__step_kind(&out->change, &out->amounts);
-    if (out->step.kind != SHERD_STEP_SLICE && out->step.kind != SHERD_STEP_PARTITION &&
-        !out->change.across)
-        out->step.axes = out->change.gathered | out->change.reduced;
+    sherd__step_name(out);
     sherd__price_model_of(problem->request->price.kind)->price(out, problem);
     sherd__step_bytes(out, problem->element_bytes);
     return SHERD_OK;

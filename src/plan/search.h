@@ -7,15 +7,19 @@
 #define SHERD__PLAN_SEARCH_H
 
 #include "inside.h"
+#include "links.h"
 
 /* What plans are compared by, in this order; bytes are received by all ranks together. */
 typedef struct sherd__cost {
     int64_t picoseconds, bytes, steps;
 } sherd__cost;
 
+enum { SHERD__REACHED = 4 };
+
 /* One way to cut a dim: a list of axes, outermost first, and its cuts. */
 typedef struct sherd__way {
-    int64_t longest; /* of its intervals, in elements */
+    int64_t longest,
+        shortest;    /* of its intervals, in elements; the shortest only of default cuts */
     int64_t *cuts;   /* own memory; NULL = default */
     uint64_t word;   /* a byte an axis, number + 1, the outermost lowest */
     uint64_t before; /* byte i: the first i axes as bits */
@@ -23,7 +27,21 @@ typedef struct sherd__way {
     int axes;
     bool hollow; /* some interval is empty */
     bool ruled;  /* states have these cuts; not only the goal */
+    bool even;   /* all intervals are equally long */
+    /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
+     * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
+    int64_t reach[1 << SHERD__REACHED];
 } sherd__way;
+
+/* What a look under the price of links asks of two ways of a dim, before and after a step. */
+typedef struct sherd__pair {
+    bool known;
+    uint8_t gathered, cut; /* axes */
+    int8_t lead;           /* the first axis gathered, where others are cut; -1 = none */
+    int64_t one; /* elements that an interval before and one after have in common at most */
+    /* of the longest interval after, what the ranks that links before the j-th join have before; and the other way */
+    int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
+} sherd__pair;
 
 typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
@@ -50,6 +68,7 @@ typedef struct sherd__field {
     int64_t bytes;    /* of an element */
     int ndim;
     bool across;      /* the goal is on another mesh */
+    bool listed;      /* some cuts are explicit */
     bool whole;       /* the nodes are all states there are */
     bool plain;       /* arena prices and no limits: without a reduction the direct step is best */
     unsigned movable; /* axes that may cut dims: extent > 1, not pending in source and goal */
@@ -57,11 +76,15 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
+    sherd__pair *pair[SHERD_MAX_DIMS]; /* [ways * ways], or NULL */
     int nodes, room;
     sherd__node *node;
-    int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
-    int64_t arrival;             /* picoseconds of any step that brings something */
-    sherd_link link;             /* the price's least link; 0 if it has none */
+    int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
+    int64_t arrival;               /* picoseconds of any step that brings something */
+    sherd_link link;               /* the price's least link; 0 if it has none */
+    sherd__lanes lanes;            /* of the price of links: all axes */
+    int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
+    int pace[SHERD_MAX_AXES];      /* the class of an axis */
 } sherd__field;
 
 /* ---- field.c: which states there are ---------------------------------------------------------- */
@@ -91,6 +114,8 @@ typedef struct sherd__edge {
     bool sure_kind;  /* whether anything travels is known */
 } sherd__edge;
 
+/* How many outermost axes two ways of a dim share with equal cuts. */
+int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 /* From lengths and lists alone, in tens of nanoseconds. */
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
 /* The least time of steps that bring all ranks together so many bytes. */
@@ -108,6 +133,29 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
 int sherd__cost_compare(sherd__cost a, sherd__cost b);
 sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
 
+/* ---- look.c: the same under the price of links -------------------------------------------------- */
+
+void sherd__links_start(sherd__field *field);
+/* Once all ways are known. */
+void sherd__links_pairs(sherd__field *field);
+/* What the first ranks of a way reach. */
+void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
+/* What an edge takes at least: exact for most even collectives and all-to-alls. */
+void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b);
+
+/* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
+
+typedef struct sherd__route {
+    int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
+    sherd__cost cost;
+} sherd__route;
+
+/*
+ * Fill `left` of all nodes with the least that looks allow from there to the goal, exact where it is less than
+ * the source's; `route` gets a route of that cost from the source. ENOMEM.
+ */
+sherd_status sherd__left_find(sherd__route *route, sherd__field *field);
+
 /* ---- least.c: what any plan costs -------------------------------------------------------------- */
 
 /* Fill field->least, from the smallest boxes of the nodes, or of any shards where there are no nodes. */
@@ -116,11 +164,6 @@ void sherd__least_find(sherd__field *field);
 int64_t sherd__least_beside_direct(const sherd__field *field);
 
 /* ---- search.c --------------------------------------------------------------------------------- */
-
-typedef struct sherd__route {
-    int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
-    sherd__cost cost;
-} sherd__route;
 
 /*
  * The cheapest route of cost `limit` at most; ties go by the state keys along the way. Rough: costs are

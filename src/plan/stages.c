@@ -48,6 +48,17 @@ static int64_t part_with_cuts(const taken *t, const sherd__dim *dim, int64_t n)
     return sherd__min(length, n);
 }
 
+int64_t sherd__stages_part(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
+                           unsigned crossed)
+{
+    taken t;
+
+    take_own(&t, mesh);
+    for (int i = 0; i < mesh->axes; i++)
+        t.count[i] = crossed >> i & 1 ? mesh->extent[i] : 1;
+    return dim->cuts ? part_with_cuts(&t, dim, n) : part_of(&t, dim, 0, n);
+}
+
 /* ---- what is gathered or scattered ---------------------------------------------------------- */
 
 typedef struct boxes {
@@ -129,7 +140,7 @@ static sherd__span time_axis(taken *t, volume_fn *volume, const void *what, int 
 }
 
 sherd__span sherd__stages_time(const sherd__change *change, const int64_t *shape,
-                               int64_t element_bytes, const sherd__route *route)
+                               int64_t element_bytes, const sherd__lanes *lanes)
 {
     bool reduces = change->reduced;
     const boxes b = {reduces ? change->target : change->source, shape, change->ndim};
@@ -137,14 +148,14 @@ sherd__span sherd__stages_time(const sherd__change *change, const int64_t *shape
     taken t;
 
     take_own(&t, change->mesh);
-    for (int j = route->axes - 1; j >= 0; j--)
-        sum += time_axis(&t, volume_of_boxes, &b, route->axis[j], &route->link[j], element_bytes,
+    for (int j = lanes->axes - 1; j >= 0; j--)
+        sum += time_axis(&t, volume_of_boxes, &b, lanes->axis[j], &lanes->link[j], element_bytes,
                          !reduces, reduces);
     return sum;
 }
 
 sherd__span sherd__stages_time_sliced(const sherd__change *change, int64_t n, int64_t element_bytes,
-                                      const sherd__route *route)
+                                      const sherd__lanes *lanes)
 {
     slices s = {.axes = change->reduced};
     sherd__span sum = 0;
@@ -155,8 +166,8 @@ sherd__span sherd__stages_time_sliced(const sherd__change *change, int64_t n, in
     s.full = n / s.slice;
     s.rest = n % s.slice;
     take_own(&t, change->mesh);
-    for (int j = route->axes - 1; j >= 0; j--)
-        sum += time_axis(&t, volume_of_slices, &s, route->axis[j], &route->link[j], element_bytes,
+    for (int j = lanes->axes - 1; j >= 0; j--)
+        sum += time_axis(&t, volume_of_slices, &s, lanes->axis[j], &lanes->link[j], element_bytes,
                          true, true);
     return sum;
 }
