@@ -41,24 +41,6 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b)
-{
-    uint64_t differ = a->word ^ b->word;
-    int same = differ ? __builtin_ctzll(differ) / 8 : a->axes;
-    const sherd__way *both[2] = {a, b};
-    sherd__dim dim[2];
-
-    if (!a->cuts && !b->cuts)
-        return same;
-    for (int k = 0; k < 2; k++) {
-        dim[k].axes = both[k]->axes;
-        dim[k].cuts = both[k]->cuts;
-        for (int i = 0; i < both[k]->axes; i++)
-            dim[k].axis[i] = (int)(both[k]->word >> 8 * i & 0xff) - 1;
-    }
-    return sherd__dim_common(field->mesh, &dim[0], &dim[1], field->shape[d]);
-}
-
 /* Whether axes stop to cut a dim as they did, so that ranks lack something. */
 static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {

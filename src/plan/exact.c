@@ -204,6 +204,8 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
     sherd__cost cost;
 
     if (links)
+        sherd__links_pairs(field);
+    if (links)
         status = sherd__left_find(&route, field);
     else
         sherd__least_find(field);
@@ -224,6 +226,8 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     sherd__path path;
 
     sherd_status status = sherd__field_fill(field);
+    if (status == SHERD_OK && !field->whole)
+        status = sherd__field_choose(field);
     if (status == SHERD_OK)
         status = look_ahead(&limit, field);
     if (status == SHERD_OK)

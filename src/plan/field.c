@@ -350,13 +350,10 @@ sherd_status sherd__field_fill(sherd__field *field)
         sherd__dim none = {.axes = 0};
         status = list_ways(field, d, &none, 0);
     }
-    if (status == SHERD_OK)
-        status = field->whole ? list_nodes(field, 0, &node, 0) : sherd__field_choose(field);
-    if (status != SHERD_OK)
-        return sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
-    if (field->price == &sherd__price_links)
-        sherd__links_pairs(field);
-    return SHERD_OK;
+    if (status == SHERD_OK && field->whole)
+        status = list_nodes(field, 0, &node, 0);
+    return status == SHERD_OK ? SHERD_OK
+                              : sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
 }
 
 /* ---- nodes as layouts ------------------------------------------------------------------------- */

@@ -160,6 +160,7 @@ sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
 void sherd__schedule_region(sherd__schedule *s, const int64_t *offset, const int64_t *size);
 void sherd__schedule_pull(sherd__schedule *s, int me, int rank, const int64_t *offset);
 void sherd__schedule_reader(sherd__schedule *s, int rank);
+void sherd__schedule_sharer(sherd__schedule *s, int rank);
 
 /* ---- two meshes ----------------------------------------------------------------------------- */
 

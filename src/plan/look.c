@@ -13,93 +13,6 @@
 #include "search.h"
 #include "base/num.h"
 
-void sherd__links_start(sherd__field *field)
-{
-    int64_t least = SHERD__MOST;
-
-    sherd__lanes_find(&field->lanes, field->problem, field->mesh, field->movable | field->frozen);
-    for (int j = field->lanes.axes - 1; j >= 0; j--) {
-        least = sherd__min(least, field->lanes.link[j].alpha_picoseconds);
-        field->alpha[j] = least;
-        field->pace[field->lanes.axis[j]] = j;
-    }
-}
-
-/* Pairs are kept where there are not too many; without memory for them they are found each time. */
-void sherd__links_pairs(sherd__field *field)
-{
-    enum { WAYS = 96 };
-
-    for (int d = 0; d < field->ndim; d++)
-        if (field->ways[d] <= WAYS)
-            field->pair[d] = sherd__alloc(field->problem->space->heap,
-                                          (size_t)field->ways[d] * (size_t)field->ways[d],
-                                          sizeof *field->pair[d]);
-}
-
-void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
-{
-    int64_t n = field->shape[d];
-
-    for (unsigned number = 0; number < 1u << dim->axes; number++) {
-        unsigned joined = 0;
-        for (int i = 0; i < dim->axes; i++)
-            joined |= (number >> i & 1) << dim->axis[i];
-        way->reach[number] =
-            field->listed
-                ? sherd__min(n, sherd__mul_cut(way->longest, sherd__extent_of(field->mesh, joined)))
-                : sherd__stages_part(field->mesh, dim, n, joined);
-    }
-}
-
-/* The same for any axes; of long lists as much as there may be. */
-static int64_t reach_of(const sherd__field *field, int d, const sherd__way *way, unsigned joined)
-{
-    unsigned number = 0;
-
-    if (way->axes > SHERD__REACHED)
-        return joined & way->mask ? field->shape[d] : way->longest;
-    for (int i = 0; i < way->axes; i++)
-        number |= (joined >> ((way->word >> 8 * i & 0xff) - 1) & 1) << i;
-    return way->reach[number];
-}
-
-static unsigned first_axes(const sherd__way *way, int depth)
-{
-    return depth == way->axes ? way->mask : (unsigned)(way->before >> 8 * depth & 0xff);
-}
-
-/* What two ways of a dim are to each other; ways of the source and of the target. */
-static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sherd__way *x,
-                      const sherd__way *y)
-{
-    int depth = x == y ? x->axes : sherd__ways_shared(field, d, x, y);
-    unsigned kept = first_axes(x, depth), faster = 0;
-
-    p->known = true;
-    p->gathered = (uint8_t)(x->mask & ~kept);
-    p->cut = (uint8_t)(y->mask & ~kept);
-    p->lead = -1;
-    if (depth < x->axes && depth < y->axes && !field->listed)
-        p->lead = (int8_t)((int)(x->word >> 8 * depth & 0xff) - 1);
-    p->one = sherd__min(x->longest, y->longest);
-    for (int j = 0; j < field->lanes.axes; j++) {
-        p->receive[j] = sherd__min(y->longest, reach_of(field, d, x, p->gathered & faster));
-        p->send[j] = sherd__min(x->longest, reach_of(field, d, y, p->cut & faster));
-        faster |= 1u << field->lanes.axis[j];
-    }
-}
-
-static const sherd__pair *find_pair(const sherd__field *field, int d, int x, int y,
-                                    sherd__pair *room)
-{
-    sherd__pair *p = field->pair[d] ? &field->pair[d][x * field->ways[d] + y] : room;
-
-    if (!p->known)
-        fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
-    return p;
-}
-
 /* A step as its lists say. */
 typedef struct step {
     const sherd__field *field;
@@ -152,7 +65,7 @@ static void compare(step *s, sherd__pair *rooms)
     s->one = 1;
     s->reduced = s->a->pending & ~s->b->pending;
     for (int d = 0; d < s->field->ndim; d++) {
-        s->dim[d] = find_pair(s->field, d, s->a->way[d], s->b->way[d], &rooms[d]);
+        s->dim[d] = sherd__links_pair(s->field, d, s->a->way[d], s->b->way[d], &rooms[d]);
         s->gathered |= s->dim[d]->gathered;
         s->cut |= s->dim[d]->cut;
         s->one *= s->dim[d]->one;

@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-enum { SLICE_GRAIN = 16 }; /* elements: a slice begins on a cache line, for 4-byte elements */
-
 /*
  * The arena's constants, measured with bench/price and bench/moves on two cores that share 32 MiB of
  * cache, buffers rotating: 19 to 28 ps per byte of traffic up to 4 MiB a rank, 45 (copies) to 70
@@ -25,15 +23,6 @@ static const struct {
     int64_t cache_ps, memory_ps; /* per byte of traffic, within cache_bytes and beyond */
     int64_t call_ps, again_ps;   /* the first round of a step, and each further one */
 } arena = {4 << 20, 20, 50, 1000000, 250000};
-
-void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi)
-{
-    int64_t grains = sherd__ceil_div(n, SLICE_GRAIN);
-    int64_t slice = sherd__ceil_div(grains, p) * SLICE_GRAIN;
-
-    *lo = sherd__min(sherd__mul_cut(slice, i), n);
-    *hi = sherd__min(*lo + slice, n);
-}
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
@@ -120,11 +109,6 @@ const sherd__price_model *sherd__price_model_of(sherd_price_kind kind)
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
-
-bool sherd__boxes_stay(const sherd__change *change)
-{
-    return change->gathered == 0 && change->cut == 0;
-}
 
 /*
  * A sliced all-reduce receives k - 1 addends of its slice, and the other slices done; it sends as

@@ -87,23 +87,39 @@ typedef struct sherd__field {
     int pace[SHERD_MAX_AXES];      /* the class of an axis */
 } sherd__field;
 
+/* ---- ways.c: ways two by two ------------------------------------------------------------------ */
+
+/* How many outermost axes two ways of a dim share with equal cuts. */
+int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
+
+/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs, once all ways are known. */
+void sherd__links_start(sherd__field *field);
+void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
+void sherd__links_pairs(sherd__field *field);
+/* A pair of ways, in `room` if it is not kept; `room->known` is false. */
+const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
+                                     sherd__pair *room);
+
 /* ---- field.c: which states there are ---------------------------------------------------------- */
 
 /* What follows from the problem alone; allocates nothing. */
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal);
-/* All nodes, or, where these are too many, some that plans are made of. ENOMEM. */
+/* All nodes; where these are too many, only the two ends, and `whole` is false. ENOMEM. */
 sherd_status sherd__field_fill(sherd__field *field);
 void sherd__field_clear(sherd__field *field);
 
 /* Add the state if it is not there; ENOMEM. */
 sherd_status sherd__field_add(sherd__field *field, const sherd__state *state);
-/* Some states where there are too many; ENOMEM. */
-sherd_status sherd__field_choose(sherd__field *field);
 
 /* A node's layout in `room`, not interned; its cuts are the field's. Or the problem's own. */
 const sherd_layout *sherd__field_layout(const sherd__field *field, int node, sherd_layout *room);
 void sherd__field_state(sherd__state *out, const sherd__field *field, int node);
+
+/* ---- choose.c: some states --------------------------------------------------------------------- */
+
+/* Where there are too many, those that plans are mostly made of; ENOMEM. */
+sherd_status sherd__field_choose(sherd__field *field);
 
 /* ---- edge.c: what a step between two nodes costs ----------------------------------------------- */
 
@@ -114,8 +130,6 @@ typedef struct sherd__edge {
     bool sure_kind;  /* whether anything travels is known */
 } sherd__edge;
 
-/* How many outermost axes two ways of a dim share with equal cuts. */
-int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 /* From lengths and lists alone, in tens of nanoseconds. */
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
 /* The least time of steps that bring all ranks together so many bytes. */
@@ -135,11 +149,6 @@ sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
 
 /* ---- look.c: the same under the price of links -------------------------------------------------- */
 
-void sherd__links_start(sherd__field *field);
-/* Once all ways are known. */
-void sherd__links_pairs(sherd__field *field);
-/* What the first ranks of a way reach. */
-void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 /* What an edge takes at least: exact for most even collectives and all-to-alls. */
 void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b);
 
