@@ -4,7 +4,7 @@
  * again; and each of its numbers is near what the C library makes of the same word.
  */
 #include "fuzz.h"
-#include "plan/price_text.h"
+#include "price/price_text.h"
 
 #include <math.h>
 

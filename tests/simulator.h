@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/inside.h"
+#include "search/planners.h"
 
 typedef struct sim_message {
     int from, to, axis, turn;

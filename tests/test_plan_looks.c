@@ -2,7 +2,7 @@
 /* What the search takes a step of links to cost at least, against its price: never more, and mostly as much. */
 #define CHECK_PURE
 #include "scenes.h"
-#include "plan/search.h"
+#include "search/search.h"
 
 typedef struct tally {
     int64_t steps, near;

@@ -5,7 +5,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "plan/price_text.h"
+#include "price/price_text.h"
 
 static sherd_status read_price(sherd_price *out, sherd__diag *diag, const char *text)
 {

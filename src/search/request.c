@@ -3,7 +3,7 @@
  * Options of a plan as a plain value: checked, defaults filled in, compared by content. Plans made
  * without options never come here.
  */
-#include "inside.h"
+#include "planners.h"
 #include "base/hash.h"
 
 #include <string.h>

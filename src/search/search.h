@@ -3,11 +3,11 @@
  * The states between two layouts as a graph, and the search in it. Only the files of the exact
  * planner know it.
  */
-#ifndef SHERD__PLAN_SEARCH_H
-#define SHERD__PLAN_SEARCH_H
+#ifndef SHERD__SEARCH_H
+#define SHERD__SEARCH_H
 
-#include "inside.h"
-#include "links.h"
+#include "planners.h"
+#include "price/links.h"
 
 /* What plans are compared by, in this order; bytes are received by all ranks together. */
 typedef struct sherd__cost {

@@ -7,7 +7,7 @@
  * and written once), plus a wait per round; the busiest rank decides. There is no term per peer: a
  * peer's memory is read in place. bench/price measures what the constants stand for.
  */
-#include "inside.h"
+#include "price.h"
 #include "base/num.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links as classes of messages, and times on them. Only the files of this price and the searches know it. */
-#ifndef SHERD__PLAN_LINKS_H
-#define SHERD__PLAN_LINKS_H
+#ifndef SHERD__LINKS_H
+#define SHERD__LINKS_H
 
-#include "inside.h"
+#include "price.h"
 #include "base/num.h"
 
 /* The axes of a set and their links, fastest first: a class each. */

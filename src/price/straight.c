@@ -12,7 +12,7 @@
  * in all for each way. Costs some tens of nanoseconds for each class, dim and rank.
  */
 #include "links.h"
-#include "pieces.h"
+#include "plan/pieces.h"
 #include "base/num.h"
 
 #include <string.h>
