@@ -346,6 +346,12 @@ static inline int sim_turn(const simulator *s, int from, int to)
     return (int)turn;
 }
 
+/* What ranks are asked to send, over an axis if those overlap, else in all. */
+static inline int64_t *sim_loads(const simulator *s, int axis)
+{
+    return s->load + (s->overlap ? axis : 0) * s->ranks;
+}
+
 static inline void sim_send(simulator *s, int from, int to, int axis, int64_t bytes)
 {
     if (s->messages == s->room) {
@@ -353,7 +359,7 @@ static inline void sim_send(simulator *s, int from, int to, int axis, int64_t by
         s->message = realloc(s->message, (size_t)s->room * sizeof *s->message);
     }
     s->message[s->messages++] = (sim_message){from, to, axis, 0, bytes, 0};
-    s->load[axis * s->ranks + from] += sim_time(&s->link[axis], bytes, false);
+    sim_loads(s, axis)[from] += sim_time(&s->link[axis], bytes, false);
 }
 
 static inline int64_t sim_meet(const sherd_box *a, const sherd_box *b)
@@ -383,7 +389,8 @@ static inline int sim_apart(const simulator *s, int rank, const int64_t *at)
 /* Of the replicas of what a message brings, equally near, the one that has to send least. */
 static inline int sim_least(const simulator *s, const sim_message *m, unsigned spare)
 {
-    int64_t at[SHERD_MAX_AXES], *load = s->load + m->axis * s->ranks;
+    int64_t at[SHERD_MAX_AXES];
+    const int64_t *load = sim_loads(s, m->axis);
     int best = m->from;
 
     for (int i = 0; i < s->mesh->axes; i++)
@@ -405,15 +412,16 @@ static inline void sim_share(simulator *s, unsigned spare)
 
     for (int i = 0; i < s->messages; i++) {
         const sim_message *m = &s->message[i];
-        int64_t *sum = &asked[m->axis * s->ranks + m->to];
+        int64_t *sum = &asked[(s->overlap ? m->axis : 0) * s->ranks + m->to];
         *sum += sim_time(&s->link[m->axis], m->bytes, false);
-        most[m->axis] = *sum > most[m->axis] ? *sum : most[m->axis];
+        int64_t *top = &most[s->overlap ? m->axis : 0];
+        *top = *sum > *top ? *sum : *top;
     }
-    for (int i = 0; i < s->messages; i++) {
-        sim_message *m = &s->message[i];
-        int64_t *load = s->load + m->axis * s->ranks,
-                size = sim_time(&s->link[m->axis], m->bytes, false);
-        int least = load[m->from] > most[m->axis] ? sim_least(s, m, spare) : m->from;
+    for (int i = 0; i < 3 * s->messages; i++) { /* a second time round others have less */
+        sim_message *m = &s->message[i % s->messages];
+        int64_t *load = sim_loads(s, m->axis), size = sim_time(&s->link[m->axis], m->bytes, false);
+        int least =
+            load[m->from] > most[s->overlap ? m->axis : 0] ? sim_least(s, m, spare) : m->from;
         if (load[least] + size >= load[m->from])
             continue;
         load[m->from] -= size;
