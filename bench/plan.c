@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What planning costs, on paper: no ranks, one core. Cold times of the exact planner over random pairs of
- * layouts (median, p90 and worst), a find in the cache, meshes of a million ranks, and how time grows with axes,
- * dims and ranks. One figure a line: a name, a number, a unit. Nothing is asserted.
+ * layouts (median, p90, p99 and worst), a find in the cache, meshes of a million ranks, how time grows with axes, dims and
+ * ranks, and meshes of clusters under all prices; for links also plans played message by message (tests/simulator.h)
+ * beside their price and beside the other planners'. One figure a line: a name, a number, a unit. Nothing is asserted.
+ * `plan WORD` runs only the parts whose name begins so: cold, cached, million, growth, cluster, played.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +12,10 @@
 
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "simulator.h"
 #include "timing.h"
 
-enum { PAIRS = 2000, GROWTH_PAIRS = 200, SCALE_ROUNDS = 15 };
+enum { PAIRS = 2000, GROWTH_PAIRS = 200, SCALE_ROUNDS = 15, CLUSTER_PAIRS = 60, PLAYED = 200 };
 
 typedef struct place {
     sherd__heap heap;
@@ -100,6 +103,7 @@ static void print_times(const char *name, double *times, int count)
     sort_times(times, count);
     printf("%s median %.2f us\n", name, times[count / 2]);
     printf("%s p90 %.2f us\n", name, times[count * 9 / 10]);
+    printf("%s p99 %.2f us\n", name, times[count * 99 / 100]);
     printf("%s worst %.2f us\n", name, times[count - 1]);
 }
 
@@ -218,10 +222,93 @@ static void time_growth(void)
     }
 }
 
-int main(void)
+/* ---- clusters ------------------------------------------------------------------------------- */
+
+static const char *const clusters[][2] = {
+    {"64", "dp=4,pp=4,tp=4"}, {"4096", "dp=64,pp=8,tp=8"}, {"1024", "dp=16,pp=4,cp=2,tp=8"}};
+
+static const int64_t cluster_shape[] = {4096, 12288, 768};
+
+static const sherd_price cluster_links = {
+    SHERD_PRICE_LINKS, 2, {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}}, 0, false};
+
+/* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's model. */
+static void time_clusters(void)
+{
+    const sherd_price overlap = {SHERD_PRICE_LINKS,
+                                 cluster_links.links,
+                                 {cluster_links.link[0], cluster_links.link[1]},
+                                 0,
+                                 true};
+    const sherd_price torch = {.kind = SHERD_PRICE_TORCH, .per_host = 8};
+    const sherd_price *const prices[] = {NULL, &cluster_links, &overlap, &torch};
+    static const char *const names[] = {"arena", "links", "overlap", "torch"};
+    char name[64];
+
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 4; k++)
+            for (int ndim = 1; ndim <= 3; ndim++) {
+                const sherd_plan_options options = {.price = prices[k]};
+                snprintf(name, sizeof name, "cluster %s %s dims %d", clusters[i][0], names[k],
+                         ndim);
+                time_pairs(name, clusters[i][1], ndim, cluster_shape, false, &options,
+                           CLUSTER_PAIRS);
+            }
+}
+
+/* What plans take message by message, over their price, and exact over the other planners. */
+static void play_clusters(int which, int pairs)
+{
+    double *ratio = calloc((size_t)pairs, sizeof *ratio), behind = 0;
+    uint64_t state = 11;
+    int near = 0, slower = 0;
+    simulator s;
+    place p;
+
+    place_open(&p);
+    const sherd_mesh *mesh = mesh_of(&p, clusters[which][1]);
+    sim_open(&s, mesh, &cluster_links);
+    for (int i = 0; i < pairs;) {
+        int ndim = 1 + i % 3;
+        const sherd_layout *from = draw_layout(&p, mesh, ndim, cluster_shape, true, &state);
+        const sherd_layout *to = draw_layout(&p, mesh, ndim, cluster_shape, false, &state);
+        double time[3] = {0};
+        if (from == to)
+            continue;
+        for (int k = 0; k < 3; k++) {
+            const sherd_plan_options options = {.planner = (sherd_planner)k,
+                                                .price = &cluster_links};
+            const sherd_plan *plan;
+            if (sherd_plan_create(&plan, from, to, SHERD_F32, &options) != SHERD_OK)
+                fail(&p);
+            time[k] = (double)sim_plan(&s, plan);
+            if (k == 0)
+                ratio[i] = time[k] > 0 ? 1000 * (double)plan->price.picoseconds / time[k] : 1;
+        }
+        near += ratio[i] > 0.9 && ratio[i] < 1.1;
+        double other = time[1] < time[2] ? time[1] : time[2];
+        slower += time[0] > 1.02 * other;
+        behind = other > 0 && time[0] / other > behind ? time[0] / other : behind;
+        i++;
+    }
+    sort_times(ratio, pairs);
+    printf("played %s price_over_time median %.3f\n", clusters[which][0], ratio[pairs / 2]);
+    printf("played %s price_over_time least %.3f\n", clusters[which][0], ratio[0]);
+    printf("played %s price_over_time most %.3f\n", clusters[which][0], ratio[pairs - 1]);
+    printf("played %s within_a_tenth %d of %d\n", clusters[which][0], near, pairs);
+    printf("played %s slower_than_others %d of %d\n", clusters[which][0], slower, pairs);
+    printf("played %s worst_over_others %.3f\n", clusters[which][0], behind);
+    sim_close(&s);
+    place_close(&p);
+    free(ratio);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static void time_cold(void)
 {
     static const int64_t large[] = {1024, 768, 512}, small[] = {16, 12, 8}, prime[] = {67, 31, 13};
-    const sherd_price links = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000}}, 0};
+    const sherd_price links = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000}}, 0, false};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH};
     const sherd_plan_options by_links = {.price = &links}, by_torch = {.price = &torch};
 
@@ -231,10 +318,26 @@ int main(void)
     time_pairs("cold 2x3x2", "2x3x2", 3, large, false, NULL, PAIRS);
     time_pairs("cold 2x3x2 prime", "2x3x2", 3, prime, false, NULL, PAIRS);
     time_pairs("cold 8x4x8 pending", "8x4x8", 3, large, true, NULL, PAIRS);
-    time_cached();
-    time_million();
-    time_growth();
-    time_pairs("links 2x2x2", "2x2x2", 3, large, false, &by_links, GROWTH_PAIRS);
-    time_pairs("torch 2x2x2", "2x2x2", 3, large, false, &by_torch, GROWTH_PAIRS);
+    time_pairs("cold links 2x2x2", "2x2x2", 3, large, false, &by_links, GROWTH_PAIRS);
+    time_pairs("cold torch 2x2x2", "2x2x2", 3, large, false, &by_torch, GROWTH_PAIRS);
+}
+
+static void play_all(void)
+{
+    play_clusters(0, PLAYED);
+    play_clusters(2, PLAYED / 4);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"cold", time_cold},     {"cached", time_cached},    {"million", time_million},
+                 {"growth", time_growth}, {"cluster", time_clusters}, {"played", play_all}};
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (argc < 2 || strncmp(parts[i].name, argv[1], strlen(argv[1])) == 0)
+            parts[i].run();
     return 0;
 }

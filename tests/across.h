@@ -9,7 +9,7 @@
 
 #include "paper.h"
 #include "boxes.h"
-#include "plan/inside.h"
+#include "search/planners.h"
 #include "base/num.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #define SHERD_MOVES_H
 
 #include "paper.h"
-#include "plan/inside.h"
+#include "search/planners.h"
 
 enum { MOVE_RANKS = 64 };
 

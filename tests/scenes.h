@@ -7,7 +7,7 @@
 #define SHERD_SCENES_H
 
 #include "moves.h"
-#include "plan/inside.h"
+#include "search/planners.h"
 
 enum { RANKS = 128, DIMS = 3 };
 

@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
-#include "plan/torch.h"
+#include "search/series.h"
 
 #include <math.h>
 

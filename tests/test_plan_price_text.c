@@ -5,7 +5,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "plan/price_text.h"
+#include "price/price_text.h"
 
 static sherd_status read_price(sherd_price *out, sherd__diag *diag, const char *text)
 {
@@ -45,6 +45,20 @@ static void a_file_is_one_line_an_axis(void)
     CHECK_EQ(find(&price, "*")->alpha_picoseconds, 3000000000000);
     CHECK_EQ(find(&price, "*")->beta_femtoseconds, 1500000000000);
     CHECK_EQ(find(&price, "*")->gamma_femtoseconds, 0);
+}
+
+/* The word alone says that classes overlap; with numbers it is an axis. */
+static void overlap_is_a_line_of_its_own(void)
+{
+    sherd_price price;
+    sherd__diag diag;
+
+    CHECK_OK(read_price(&price, &diag, "x 1 1 1\n\t overlap # all of them\r\ny 2 2 2"));
+    CHECK(price.overlap && price.links == 2);
+    CHECK_OK(read_price(&price, &diag, "overlap 1 1 1"));
+    CHECK(!price.overlap && price.links == 1);
+    CHECK_OK(read_price(&price, &diag, "overlap\noverlap 1 1 1\noverlaps 2 1 1\noverlap"));
+    CHECK(price.overlap && price.links == 2);
 }
 
 /* Alpha of a file with this number, in picoseconds; -1 if it was refused. */
@@ -152,6 +166,8 @@ static void what_is_wrong_names_line_and_column(void)
         {"x-1 1 1", 1, 2, "a blank and alpha"},
         {"*1 1 1", 1, 2, "a blank and alpha"},
         {"2 1 1 1", 1, 1, "name of an axis"},
+        {"overlap 1", 1, 10, "beta"},
+        {"overlap", 1, 1, "a line: axis alpha"},
         {"-", 1, 1, "name of an axis"},
         {"abcdefghijklmnopqrstuvwxyzabcdef 1 1 1", 1, 1, "at most 31"},
         {"x 1 1 1\ny 1 1 1\n x 1 1 1", 3, 2, "new axis"},
@@ -216,8 +232,9 @@ static void the_file_of_the_manual_is_good(void)
 }
 
 static const check_test tests[] = {
-    {TEST(a_file_is_one_line_an_axis)},        {TEST(numbers_are_rounded_once_to_nearest)},
-    {TEST(the_point_may_stand_anywhere)},      {TEST(what_is_wrong_names_line_and_column)},
-    {TEST(a_long_line_is_cut_in_the_message)}, {TEST(the_file_of_the_manual_is_good)},
+    {TEST(a_file_is_one_line_an_axis)},          {TEST(overlap_is_a_line_of_its_own)},
+    {TEST(numbers_are_rounded_once_to_nearest)}, {TEST(the_point_may_stand_anywhere)},
+    {TEST(what_is_wrong_names_line_and_column)}, {TEST(a_long_line_is_cut_in_the_message)},
+    {TEST(the_file_of_the_manual_is_good)},
 };
 CHECK_MAIN(tests)

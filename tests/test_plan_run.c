@@ -3,7 +3,7 @@
 #define CHECK_PURE
 #include "check.h"
 #include "kernels/cast.h"
-#include "plan/inside.h"
+#include "search/planners.h"
 
 enum { MOST = 2500, WIDTH = 7 };
 

@@ -5,7 +5,7 @@
  */
 #define CHECK_PURE
 #include "moves.h"
-#include "plan/inside.h"
+#include "search/planners.h"
 
 #include <sys/resource.h>
 

@@ -5,7 +5,7 @@
  */
 #include "tensors.h"
 
-#include "plan/inside.h"
+#include "search/planners.h"
 #include "sherd/comm.h"
 
 enum { STOPS = 5 };

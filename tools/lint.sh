@@ -36,6 +36,7 @@ run readme tools/lint_readme.sh
 run docs tools/lint_docs.sh
 run misuse tools/lint_misuse.sh
 run symbols tools/lint_symbols.sh "$build"
+run circles tools/lint_circles.sh "$build"
 run format check_format
-[ $bad -eq 0 ] || { echo "lint: $bad of 10 failed"; exit 1; }
+[ $bad -eq 0 ] || { echo "lint: $bad of 11 failed"; exit 1; }
 echo "lint: clean"

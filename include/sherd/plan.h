@@ -97,11 +97,12 @@ typedef enum sherd_price_kind {
 } sherd_price_kind;
 
 /*
- * One axis of a price: a message costs alpha, a byte received beta, a byte added gamma. A message goes over the slowest
- * axis (largest beta, then alpha, then number) on which its two ranks differ. Of each such class a step takes the time of
- * the rank with the most messages and of the rank with the most bytes, one class after the other, then gamma of the
- * slowest axis reduced. Between two meshes all is one message over "*". An axis without a line, where there is no "*"
- * either, has the slowest line.
+ * One axis of a price: a message costs alpha, a byte beta, a byte added gamma. A message goes over the slowest axis (largest
+ * beta, then alpha, then number) on which its two ranks differ. A step that goes straight takes as long as the rank with most
+ * to receive or to send takes for that, message after message; replicas that faster links join share what is sent; then
+ * comes gamma of the slowest axis reduced, for what is added. All-gathers, reduce-scatters and sliced all-reduces go axis by
+ * axis instead, in ceil(log2 p) rounds each, gathering the slowest axis first and reducing it last. Between two meshes all
+ * is one message over "*". An axis without a line, where there is no "*" either, has the slowest line.
  */
 typedef struct sherd_link {
     char axis[32]; /* name; "*" = the axes that have no line of their own */
@@ -115,6 +116,9 @@ typedef struct sherd_price {
     int links; /* of SHERD_PRICE_LINKS */
     sherd_link link[SHERD_MAX_AXES + 1];
     int64_t per_host; /* of SHERD_PRICE_TORCH: devices per host; 0 = 1 */
+    /* of SHERD_PRICE_LINKS: what a rank sends or receives over different axes in a step that goes straight is under way at
+     * the same time: the axis that takes longest counts */
+    bool overlap;
 } sherd_price;
 
 /* All zero = exact, arena, no limits. */
@@ -181,7 +185,7 @@ SHERD_API const char *sherd_plan_trace(const sherd_plan *plan);
 
 /**
  * Read a price from the text of a price file: one line an axis, `NAME alpha_seconds beta_seconds_per_byte
- * gamma_seconds_per_byte`, `*` for the other axes; `#` begins a comment.
+ * gamma_seconds_per_byte`, `*` for the other axes; a line `overlap` sets that; `#` begins a comment.
  *
  * @local
  * @errors EINVAL with line, column and what was expected; the same axis twice; a number that is negative or too large

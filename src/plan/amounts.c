@@ -11,25 +11,6 @@
 
 #include <string.h>
 
-int64_t sherd__cut(sherd__wide value)
-{
-    return value < SHERD__MOST ? (int64_t)value : SHERD__MOST;
-}
-
-int64_t sherd__mul_cut(int64_t a, int64_t b)
-{
-    int64_t product;
-
-    return sherd__mul(a, b, &product) ? product : SHERD__MOST;
-}
-
-int64_t sherd__add_cut(int64_t a, int64_t b)
-{
-    int64_t sum;
-
-    return sherd__add(a, b, &sum) ? sum : SHERD__MOST;
-}
-
 /* ---- totals --------------------------------------------------------------------------------- */
 
 static void add_kept(sherd__sweep *w, int64_t times)

@@ -90,3 +90,8 @@ void sherd__change_find(sherd__change *change, const sherd_layout *from, const s
     }
     find_reduction(change, from, to);
 }
+
+bool sherd__boxes_stay(const sherd__change *change)
+{
+    return change->gathered == 0 && change->cut == 0;
+}

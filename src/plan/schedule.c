@@ -11,7 +11,6 @@
 #include "inside.h"
 #include "base/num.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct maker {
@@ -27,46 +26,6 @@ static void clear_axes(int64_t *coordinate, const int64_t *from, unsigned axes)
 {
     for (int i = 0; i < SHERD_MAX_AXES; i++)
         coordinate[i] = axes >> i & 1 ? 0 : from[i];
-}
-
-/* ---- lists: counted first, then written ------------------------------------------------------ */
-
-void sherd__schedule_region(sherd__schedule *s, const int64_t *offset, const int64_t *size)
-{
-    if (s->region) {
-        sherd__region *region = &s->region[s->regions];
-        memcpy(region->offset, offset, sizeof region->offset);
-        memcpy(region->size, size, sizeof region->size);
-        region->first = s->pulls;
-    }
-    s->regions++;
-}
-
-void sherd__schedule_pull(sherd__schedule *s, int me, int rank, const int64_t *offset)
-{
-    if (s->pull) {
-        s->pull[s->pulls].rank = rank;
-        memcpy(s->pull[s->pulls].offset, offset, sizeof s->pull[0].offset);
-        s->region[s->regions - 1].count++;
-    }
-    s->pulls++;
-    if (rank == me)
-        return;
-    if (s->source)
-        s->source[s->sources] = rank;
-    s->sources++;
-}
-
-static void add_rank(int *list, int *count, int rank)
-{
-    if (list)
-        list[*count] = rank;
-    ++*count;
-}
-
-void sherd__schedule_reader(sherd__schedule *s, int rank)
-{
-    add_rank(s->reader, &s->readers, rank);
 }
 
 /* ---- what is in them ------------------------------------------------------------------------- */
@@ -145,7 +104,7 @@ static void find_slices(const maker *m, sherd__schedule *s)
             sherd__schedule_reader(s, rank);
         }
         if (rank != m->rank && n > 0)
-            add_rank(s->sharer, &s->sharers, rank);
+            sherd__schedule_sharer(s, rank);
     } while (sherd__next(mesh, m->reduced, at));
 }
 
@@ -168,29 +127,6 @@ static void find_keepers(const maker *m, sherd__schedule *s)
     sherd__schedule_region(s, none, m->target.size);
     if (keeps)
         sherd__schedule_pull(s, m->rank, m->rank, none);
-}
-
-static int by_rank(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void sort(int *list, int count)
-{
-    if (count > 1)
-        qsort(list, (size_t)count, sizeof *list, by_rank);
-}
-
-static bool allocate(sherd__schedule *s, sherd__heap *heap)
-{
-    s->region = sherd__alloc(heap, (size_t)s->regions, sizeof *s->region);
-    s->pull = sherd__alloc(heap, (size_t)s->pulls, sizeof *s->pull);
-    s->source = sherd__alloc(heap, (size_t)s->sources, sizeof *s->source);
-    s->reader = sherd__alloc(heap, (size_t)s->readers, sizeof *s->reader);
-    s->sharer = sherd__alloc(heap, (size_t)s->sharers, sizeof *s->sharer);
-    return s->region && s->pull && s->source && s->reader && s->sharer;
 }
 
 static void set_sizes(const maker *m, sherd__schedule *s)
@@ -225,45 +161,6 @@ static void find(sherd__schedule *s, const void *what)
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-/* Parts that others hold, and, of an all-reduce, the slices that others write. */
-static int64_t received(const sherd__schedule *s, int rank)
-{
-    int64_t elements = 0, written = 0;
-
-    for (int i = 0; i < s->regions; i++) {
-        int64_t count = 1;
-        for (int d = 0; d < s->ndim; d++)
-            count *= s->region[i].size[d];
-        written += count;
-        for (int j = s->region[i].first; j < s->region[i].first + s->region[i].count; j++)
-            elements = sherd__add_cut(elements, s->pull[j].rank == rank ? 0 : count);
-    }
-    return s->sharers ? elements + s->target_size[0] - written : elements;
-}
-
-sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
-                                  void (*find_all)(sherd__schedule *s, const void *what),
-                                  const void *what, int rank, size_t element_bytes)
-{
-    sherd__schedule *s = sherd__alloc(space->heap, 1, sizeof *s);
-
-    *out = NULL;
-    if (s)
-        find_all(s, what);
-    if (!s || !allocate(s, space->heap)) {
-        sherd__schedule_destroy(space, s);
-        return sherd__no_memory(space->diag, "sherd_plan_create");
-    }
-    s->regions = s->pulls = s->sources = s->readers = s->sharers = 0;
-    find_all(s, what);
-    sort(s->source, s->sources);
-    sort(s->reader, s->readers);
-    sort(s->sharer, s->sharers);
-    s->recv_bytes = sherd__mul_cut(received(s, rank), (int64_t)element_bytes);
-    *out = s;
-    return SHERD_OK;
-}
-
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
                                     const sherd_step *step, size_t element_bytes, int rank)
 {
@@ -280,37 +177,4 @@ sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
     sherd__layout_box(step->from, m.mine, &m.source);
     sherd__layout_box(step->to, m.mine, &m.target);
     return sherd__schedule_make(out, space, find, &m, rank, element_bytes);
-}
-
-static void add(int64_t *sum, int64_t bytes)
-{
-    *sum = sherd__add_cut(*sum, bytes);
-}
-
-void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,
-                              int64_t *sent)
-{
-    for (int i = 0; schedule && i < schedule->regions; i++) {
-        const sherd__region *region = &schedule->region[i];
-        int64_t count = 1, bytes;
-        for (int d = 0; d < schedule->ndim; d++)
-            count *= region->size[d];
-        bytes = sherd__mul_cut(count, (int64_t)element_bytes);
-        for (int j = region->first; j < region->first + region->count; j++)
-            if (schedule->pull[j].rank != rank)
-                add(&sent[schedule->pull[j].rank], bytes);
-        add(&sent[rank], sherd__mul_cut(bytes, schedule->sharers));
-    }
-}
-
-void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule)
-{
-    if (!schedule)
-        return;
-    sherd__free(space->heap, schedule->region);
-    sherd__free(space->heap, schedule->pull);
-    sherd__free(space->heap, schedule->source);
-    sherd__free(space->heap, schedule->reader);
-    sherd__free(space->heap, schedule->sharer);
-    sherd__free(space->heap, schedule);
 }

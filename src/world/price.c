@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What reads a price file needs of the world: where its errors go. */
 #include "world.h"
-#include "plan/price_text.h"
+#include "price/price_text.h"
 
 sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text)
 {

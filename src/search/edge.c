@@ -7,6 +7,8 @@
 #include "search.h"
 #include "base/num.h"
 
+#include <string.h>
+
 /* ---- costs ------------------------------------------------------------------------------------ */
 
 int sherd__cost_compare(sherd__cost a, sherd__cost b)
@@ -39,31 +41,12 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-/* How many outermost axes two ways share with equal cuts. */
-static int shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b)
-{
-    uint64_t differ = a->word ^ b->word;
-    int same = differ ? __builtin_ctzll(differ) / 8 : a->axes;
-    const sherd__way *both[2] = {a, b};
-    sherd__dim dim[2];
-
-    if (!a->cuts && !b->cuts)
-        return same;
-    for (int k = 0; k < 2; k++) {
-        dim[k].axes = both[k]->axes;
-        dim[k].cuts = both[k]->cuts;
-        for (int i = 0; i < both[k]->axes; i++)
-            dim[k].axis[i] = (int)(both[k]->word >> 8 * i & 0xff) - 1;
-    }
-    return sherd__dim_common(field->mesh, &dim[0], &dim[1], field->shape[d]);
-}
-
 /* Whether axes stop to cut a dim as they did, so that ranks lack something. */
 static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
     for (int d = 0; d < field->ndim; d++) {
         const sherd__way *x = &field->way[d][a->way[d]], *y = &field->way[d][b->way[d]];
-        if (x != y && shared(field, d, x, y) < x->axes)
+        if (x != y && sherd__ways_shared(field, d, x, y) < x->axes)
             return true;
     }
     return false;
@@ -179,6 +162,8 @@ void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b)
     *out = (sherd__edge){.cost = {0, 0, 1}};
     if (field->across && b == SHERD__GOAL)
         look_across(out, field, &field->node[a], &field->node[b]);
+    else if (field->price == &sherd__price_links)
+        sherd__links_look(out, field, a, b);
     else
         look(out, field, &field->node[a], &field->node[b]);
 }
@@ -280,15 +265,34 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
             sherd__max(edge->cost.picoseconds, sherd__carry_time(field, edge->cost.bytes));
 }
 
+/* Under links, which ask for no more than this: whether anything travels, and the largest target. */
+static void price_lightly(sherd__priced *step, const sherd__field *field, int b)
+{
+    memset(&step->amounts, 0, sizeof step->amounts);
+    sherd__change_find(&step->change, step->step.from, step->step.to);
+    step->amounts.target_max = field->node[b].longest;
+    step->amounts.target_total = field->node[b].total;
+    step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
+    step->amounts.receive_max = step->amounts.receive_total > 0;
+    sherd__step_name(step);
+    field->price->price(step, field->problem);
+    sherd__step_bytes(step, field->problem->element_bytes);
+}
+
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b)
 {
+    bool lightly = field->price == &sherd__price_links && !(field->across && b == SHERD__GOAL);
+    sherd_status status = SHERD_OK;
     sherd_layout rooms[2];
-    sherd__priced step;
+    sherd__priced step = {.rounds = 0};
 
-    sherd_status status =
-        sherd__step_price(&step, field->problem, sherd__field_layout(field, a, &rooms[0]),
-                          sherd__field_layout(field, b, &rooms[1]));
+    step.step.from = sherd__field_layout(field, a, &rooms[0]);
+    step.step.to = sherd__field_layout(field, b, &rooms[1]);
+    if (lightly)
+        price_lightly(&step, field, b);
+    else
+        status = sherd__step_price(&step, field->problem, step.step.from, step.step.to);
     *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);
     *out = (sherd__edge){.cost = {step.step.picoseconds, step.step.recv_total_bytes, 1},
                          .sure_time = true,

@@ -10,7 +10,7 @@
  * replica becomes a pending reduction only once no other reduction is pending that does not go
  * with it; upstream mixes them.
  */
-#include "torch.h"
+#include "series.h"
 
 typedef struct greedy {
     sherd__series *series;

@@ -3,7 +3,7 @@
  * Options of a plan as a plain value: checked, defaults filled in, compared by content. Plans made
  * without options never come here.
  */
-#include "inside.h"
+#include "planners.h"
 #include "base/hash.h"
 
 #include <string.h>
@@ -92,6 +92,7 @@ static uint64_t price_hash(uint64_t hash, const sherd_price *price)
 {
     hash = sherd__hash_word(hash, (uint64_t)price->kind);
     hash = sherd__hash_word(hash, (uint64_t)price->per_host);
+    hash = sherd__hash_word(hash, price->overlap);
     for (int i = 0; i < price->links; i++) {
         hash = sherd__hash_text(hash, price->link[i].axis);
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
@@ -131,7 +132,8 @@ uint64_t sherd__request_hash(const sherd__request *r)
 
 static bool same_price(const sherd_price *a, const sherd_price *b)
 {
-    bool same = a->kind == b->kind && a->links == b->links && a->per_host == b->per_host;
+    bool same = a->kind == b->kind && a->links == b->links && a->per_host == b->per_host &&
+                a->overlap == b->overlap;
 
     for (int i = 0; same && i < a->links; i++) {
         const sherd_link *x = &a->link[i], *y = &b->link[i];

@@ -3,7 +3,7 @@
  * Walks from state to state, one axis at a time, as PyTorch plans; and their way into a path of
  * layouts. Arithmetic on a few bytes, but for the layouts, which are interned.
  */
-#include "torch.h"
+#include "series.h"
 #include "base/num.h"
 
 #include <string.h>

@@ -4,7 +4,8 @@
  * dims, and the busiest rank is found by going through the shards of all dims together: it costs the number of ranks, once
  * for each new window.
  */
-#include "window_schedule.h"
+#include "planners.h"
+#include "plan/window_schedule.h"
 
 #include <string.h>
 

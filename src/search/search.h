@@ -3,19 +3,23 @@
  * The states between two layouts as a graph, and the search in it. Only the files of the exact
  * planner know it.
  */
-#ifndef SHERD__PLAN_SEARCH_H
-#define SHERD__PLAN_SEARCH_H
+#ifndef SHERD__SEARCH_H
+#define SHERD__SEARCH_H
 
-#include "inside.h"
+#include "planners.h"
+#include "price/links.h"
 
 /* What plans are compared by, in this order; bytes are received by all ranks together. */
 typedef struct sherd__cost {
     int64_t picoseconds, bytes, steps;
 } sherd__cost;
 
+enum { SHERD__REACHED = 4 };
+
 /* One way to cut a dim: a list of axes, outermost first, and its cuts. */
 typedef struct sherd__way {
-    int64_t longest; /* of its intervals, in elements */
+    int64_t longest,
+        shortest;    /* of its intervals, in elements; the shortest only of default cuts */
     int64_t *cuts;   /* own memory; NULL = default */
     uint64_t word;   /* a byte an axis, number + 1, the outermost lowest */
     uint64_t before; /* byte i: the first i axes as bits */
@@ -23,7 +27,21 @@ typedef struct sherd__way {
     int axes;
     bool hollow; /* some interval is empty */
     bool ruled;  /* states have these cuts; not only the goal */
+    bool even;   /* all intervals are equally long */
+    /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
+     * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
+    int64_t reach[1 << SHERD__REACHED];
 } sherd__way;
+
+/* What a look under the price of links asks of two ways of a dim, before and after a step. */
+typedef struct sherd__pair {
+    bool known;
+    uint8_t gathered, cut; /* axes */
+    int8_t lead;           /* the first axis gathered, where others are cut; -1 = none */
+    int64_t one; /* elements that an interval before and one after have in common at most */
+    /* of the longest interval after, what the ranks that links before the j-th join have before; and the other way */
+    int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
+} sherd__pair;
 
 typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
@@ -50,6 +68,7 @@ typedef struct sherd__field {
     int64_t bytes;    /* of an element */
     int ndim;
     bool across;      /* the goal is on another mesh */
+    bool listed;      /* some cuts are explicit */
     bool whole;       /* the nodes are all states there are */
     bool plain;       /* arena prices and no limits: without a reduction the direct step is best */
     unsigned movable; /* axes that may cut dims: extent > 1, not pending in source and goal */
@@ -57,30 +76,50 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
+    sherd__pair *pair[SHERD_MAX_DIMS]; /* [ways * ways], or NULL */
     int nodes, room;
     sherd__node *node;
-    int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
-    int64_t arrival;             /* picoseconds of any step that brings something */
-    sherd_link link;             /* the price's least link; 0 if it has none */
+    int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
+    int64_t arrival;               /* picoseconds of any step that brings something */
+    sherd_link link;               /* the price's least link; 0 if it has none */
+    sherd__lanes lanes;            /* of the price of links: all axes */
+    int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
+    int pace[SHERD_MAX_AXES];      /* the class of an axis */
 } sherd__field;
+
+/* ---- ways.c: ways two by two ------------------------------------------------------------------ */
+
+/* How many outermost axes two ways of a dim share with equal cuts. */
+int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
+
+/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs, once all ways are known. */
+void sherd__links_start(sherd__field *field);
+void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
+void sherd__links_pairs(sherd__field *field);
+/* A pair of ways, in `room` if it is not kept; `room->known` is false. */
+const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
+                                     sherd__pair *room);
 
 /* ---- field.c: which states there are ---------------------------------------------------------- */
 
 /* What follows from the problem alone; allocates nothing. */
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal);
-/* All nodes, or, where these are too many, some that plans are made of. ENOMEM. */
+/* All nodes; where these are too many, only the two ends, and `whole` is false. ENOMEM. */
 sherd_status sherd__field_fill(sherd__field *field);
 void sherd__field_clear(sherd__field *field);
 
 /* Add the state if it is not there; ENOMEM. */
 sherd_status sherd__field_add(sherd__field *field, const sherd__state *state);
-/* Some states where there are too many; ENOMEM. */
-sherd_status sherd__field_choose(sherd__field *field);
 
 /* A node's layout in `room`, not interned; its cuts are the field's. Or the problem's own. */
 const sherd_layout *sherd__field_layout(const sherd__field *field, int node, sherd_layout *room);
 void sherd__field_state(sherd__state *out, const sherd__field *field, int node);
+
+/* ---- choose.c: some states --------------------------------------------------------------------- */
+
+/* Where there are too many, those that plans are mostly made of; ENOMEM. */
+sherd_status sherd__field_choose(sherd__field *field);
 
 /* ---- edge.c: what a step between two nodes costs ----------------------------------------------- */
 
@@ -108,6 +147,24 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
 int sherd__cost_compare(sherd__cost a, sherd__cost b);
 sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
 
+/* ---- look.c: the same under the price of links -------------------------------------------------- */
+
+/* What an edge takes at least: exact for most even collectives and all-to-alls. */
+void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b);
+
+/* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
+
+typedef struct sherd__route {
+    int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
+    sherd__cost cost;
+} sherd__route;
+
+/*
+ * Fill `left` of all nodes with the least that looks allow from there to the goal, exact where it is less than
+ * the source's; `route` gets a route of that cost from the source. ENOMEM.
+ */
+sherd_status sherd__left_find(sherd__route *route, sherd__field *field);
+
 /* ---- least.c: what any plan costs -------------------------------------------------------------- */
 
 /* Fill field->least, from the smallest boxes of the nodes, or of any shards where there are no nodes. */
@@ -116,11 +173,6 @@ void sherd__least_find(sherd__field *field);
 int64_t sherd__least_beside_direct(const sherd__field *field);
 
 /* ---- search.c --------------------------------------------------------------------------------- */
-
-typedef struct sherd__route {
-    int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
-    sherd__cost cost;
-} sherd__route;
 
 /*
  * The cheapest route of cost `limit` at most; ties go by the state keys along the way. Rough: costs are

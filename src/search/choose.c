@@ -189,5 +189,6 @@ sherd_status sherd__field_choose(sherd__field *field)
         if (done == 0)
             break;
     }
-    return status;
+    return status == SHERD_OK ? SHERD_OK
+                              : sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
 }

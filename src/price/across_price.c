@@ -7,7 +7,8 @@
  * replicas, the pairs of ranks whose boxes meet, up to MOST_PAIRS; beyond them what the busiest
  * sender sends is an upper bound.
  */
-#include "across.h"
+#include "price.h"
+#include "plan/across.h"
 #include "base/num.h"
 
 #include <stdlib.h>

@@ -20,6 +20,12 @@ typedef struct link {
     sherd__cost spent; /* up to `to` */
 } link;
 
+/* A step that was looked at: what the whole may cost with it at least, and from which place. */
+typedef struct hope {
+    sherd__cost whole, spent, step;
+    int from, to;
+} hope;
+
 typedef struct finder {
     sherd__field *field;
     sherd__cost best; /* what the goal may cost at most */
@@ -29,6 +35,9 @@ typedef struct finder {
     int opens;
     int links, link_room;
     link *link;
+    bool lazy; /* steps are priced when nothing else looks cheaper */
+    int hopes, hope_room;
+    hope *hope; /* a heap */
 } finder;
 
 static const sherd__cost nothing = {0, 0, 0}, unknown = {INT64_MAX, INT64_MAX, INT64_MAX};
@@ -40,7 +49,10 @@ static sherd__cost whole_cost(const finder *f, int node)
     return sherd__cost_add(f->field->node[node].spent, f->field->node[node].left);
 }
 
-/* The open node from which the whole may be cheapest, taken off the list; -1 if none is good enough. */
+/*
+ * The open node from which the whole may be cheapest, taken off the list; -1 if none is good enough, or none as good
+ * as the most hopeful step.
+ */
 static int next_node(finder *f)
 {
     int best = -1;
@@ -58,6 +70,8 @@ static int next_node(finder *f)
         return -1;
     int order = sherd__cost_compare(least, f->best);
     if (order > 0 || (order == 0 && f->rough))
+        return -1;
+    if (f->hopes && sherd__cost_compare(f->hope[0].whole, least) < 0)
         return -1;
     int node = f->open[best];
     f->open[best] = f->open[--f->opens];
@@ -78,6 +92,53 @@ static bool note_link(finder *f, int from, int to, sherd__cost spent)
     }
     f->link[f->links++] = (link){from, to, spent};
     return true;
+}
+
+/* ---- hopes ------------------------------------------------------------------------------------- */
+
+/* By cost, then by number: what is taken first must not depend on the heap. */
+static bool goes_before(const hope *a, const hope *b)
+{
+    int order = sherd__cost_compare(a->whole, b->whole);
+
+    if (order != 0)
+        return order < 0;
+    return a->from != b->from ? a->from < b->from : a->to < b->to;
+}
+
+static bool push_hope(finder *f, const hope *step)
+{
+    if (f->hopes == f->hope_room) {
+        int more = f->hope_room ? 2 * f->hope_room : 256;
+        hope *list = sherd__grow(f->field->problem->space->heap, f->hope, (size_t)f->hope_room,
+                                 (size_t)more, sizeof *list);
+        if (!list)
+            return false;
+        f->hope = list;
+        f->hope_room = more;
+    }
+    int i = f->hopes++;
+    for (; i > 0 && goes_before(step, &f->hope[(i - 1) / 2]); i = (i - 1) / 2)
+        f->hope[i] = f->hope[(i - 1) / 2];
+    f->hope[i] = *step;
+    return true;
+}
+
+static hope pop_hope(finder *f)
+{
+    hope first = f->hope[0], last = f->hope[--f->hopes];
+    int i = 0;
+
+    for (int child = 1; child < f->hopes; child = 2 * i + 1) {
+        if (child + 1 < f->hopes && goes_before(&f->hope[child + 1], &f->hope[child]))
+            child++;
+        if (!goes_before(&f->hope[child], &last))
+            break;
+        f->hope[i] = f->hope[child];
+        i = child;
+    }
+    f->hope[i] = last;
+    return first;
 }
 
 /* ---- steps -------------------------------------------------------------------------------------- */
@@ -121,18 +182,15 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
     return sherd__edge_price(edge, allowed, field, from, to);
 }
 
-static sherd_status try_step(finder *f, int from, int to)
+/* A step that was looked at. */
+static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
 {
     sherd__cost before = f->field->node[from].spent;
     sherd__node *node = &f->field->node[to];
-    sherd__edge edge;
     bool allowed;
 
-    sherd__edge_look(&edge, f->field, from, to);
-    if (!hopeful(f, to, sherd__cost_add(before, edge.cost)))
-        return SHERD_OK;
-    sherd_status status = settle(f, &edge, &allowed, from, to);
-    sherd__cost spent = sherd__cost_add(before, edge.cost);
+    sherd_status status = settle(f, edge, &allowed, from, to);
+    sherd__cost spent = sherd__cost_add(before, edge->cost);
     if (status != SHERD_OK || !allowed || !hopeful(f, to, spent))
         return status;
     if (!note_link(f, from, to, spent))
@@ -147,6 +205,36 @@ static sherd_status try_step(finder *f, int from, int to)
         f->open[f->opens++] = to;
     }
     return SHERD_OK;
+}
+
+static sherd_status try_step(finder *f, int from, int to)
+{
+    sherd__cost spent = f->field->node[from].spent;
+    sherd__edge edge;
+
+    sherd__edge_look(&edge, f->field, from, to);
+    sherd__cost then = sherd__cost_add(spent, edge.cost);
+    if (!hopeful(f, to, then))
+        return SHERD_OK;
+    if (!f->lazy || (edge.sure_time && edge.sure_bytes))
+        return take_step(f, &edge, from, to);
+    const hope step = {sherd__cost_add(then, f->field->node[to].left), spent, edge.cost, from, to};
+    if (!push_hope(f, &step))
+        return sherd__no_memory(f->field->problem->space->diag, "sherd_plan_create");
+    return SHERD_OK;
+}
+
+/* Price the most hopeful step, unless its place was reached cheaper since. */
+static sherd_status try_hope(finder *f)
+{
+    const hope step = pop_hope(f);
+    sherd__edge edge;
+
+    if (sherd__cost_compare(step.spent, f->field->node[step.from].spent) != 0 ||
+        !hopeful(f, step.to, sherd__cost_add(step.spent, step.step)))
+        return SHERD_OK;
+    sherd__edge_look(&edge, f->field, step.from, step.to);
+    return take_step(f, &edge, step.from, step.to);
 }
 
 /* A step never makes a reduction pending; under plain prices what follows the last one is the direct step. */
@@ -248,9 +336,9 @@ static sherd_status run(finder *f)
     f->open[f->opens++] = SHERD__SOURCE;
     while (status == SHERD_OK && !f->cut) {
         int node = next_node(f);
-        if (node < 0)
+        if (node < 0 && f->hopes == 0)
             break;
-        status = expand(f, node);
+        status = node < 0 ? try_hope(f) : expand(f, node);
     }
     return status;
 }
@@ -259,7 +347,10 @@ sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *
                                sherd__cost limit, bool rough)
 {
     sherd__heap *heap = field->problem->space->heap;
-    finder f = {.field = field, .best = limit, .rough = rough};
+    finder f = {.field = field,
+                .best = limit,
+                .rough = rough,
+                .lazy = field->price == &sherd__price_links && !rough};
     sherd_status status = SHERD_OK;
 
     out->stops = 0;
@@ -274,6 +365,7 @@ sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *
     *complete = !f.cut && field->whole;
     sherd__free(heap, f.open);
     sherd__free(heap, f.link);
+    sherd__free(heap, f.hope);
     sherd__free(heap, on_route);
     return status;
 }

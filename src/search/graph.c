@@ -12,7 +12,7 @@
  * reduction, and take about 20 us; four have 1,240, six 85,000, seven 819,000: the search ends after
  * 200,000.
  */
-#include "torch.h"
+#include "series.h"
 #include "base/hash.h"
 
 #include <string.h>

@@ -4,7 +4,8 @@
  * numbers that lie ready and compares two pointers: tens of nanoseconds. The table is bounded; the
  * plan that was not asked for the longest goes. A plan that runs is kept by a count.
  */
-#include "window_schedule.h"
+#include "planners.h"
+#include "plan/window_schedule.h"
 
 #include "base/hash.h"
 

@@ -169,29 +169,51 @@ static sherd_status path_of(sherd__path *path, const sherd__field *field, const 
     return status;
 }
 
+/* What the steps of a route cost; *allowed is false if the options rule one out. */
+static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__field *field,
+                                const sherd__route *route)
+{
+    sherd_status status = SHERD_OK;
+    bool good = true;
+    sherd__edge edge;
+
+    *cost = (sherd__cost){0, 0, 0};
+    *allowed = route->stops > 0;
+    for (int i = 1; i < route->stops && status == SHERD_OK; i++) {
+        sherd__edge_look(&edge, field, route->stop[i - 1], route->stop[i]);
+        if (!edge.sure_time || !field->plain)
+            status = sherd__edge_price(&edge, &good, field, route->stop[i - 1], route->stop[i]);
+        else if (!edge.sure_bytes)
+            sherd__edge_total(&edge, field, route->stop[i - 1], route->stop[i]);
+        *cost = sherd__cost_add(*cost, edge.cost);
+        *allowed = *allowed && good;
+    }
+    return status;
+}
+
 /*
- * Under the arena first a rough search: its path, priced, is a limit that leaves little to price to the
- * search that decides. A limit found so is of a path of the field, so the search finds one again.
+ * Find what is left to the goal from everywhere. Under the arena and under links also a route that looks cheapest:
+ * its cost, priced, is a limit that leaves little to price to the search that decides. It is of a path of
+ * the field, so the search finds one again.
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
 {
-    sherd__route route;
-    sherd__edge edge;
-    bool complete, allowed;
-    sherd__cost cost = {0, 0, 0};
+    bool links = field->price == &sherd__price_links && !field->across, complete, allowed;
+    sherd__route route = {.stops = 0};
+    sherd_status status = SHERD_OK;
+    sherd__cost cost;
 
-    if (field->price != &sherd__price_arena || !field->plain)
-        return SHERD_OK;
-    sherd_status status = sherd__search_run(&route, &complete, field, *limit, true);
-    for (int i = 1; i < route.stops && status == SHERD_OK; i++) {
-        sherd__edge_look(&edge, field, route.stop[i - 1], route.stop[i]);
-        if (!edge.sure_time)
-            status = sherd__edge_price(&edge, &allowed, field, route.stop[i - 1], route.stop[i]);
-        else if (!edge.sure_bytes)
-            sherd__edge_total(&edge, field, route.stop[i - 1], route.stop[i]);
-        cost = sherd__cost_add(cost, edge.cost);
-    }
-    if (status == SHERD_OK && route.stops && sherd__cost_compare(cost, *limit) < 0)
+    if (links)
+        sherd__links_pairs(field);
+    if (links)
+        status = sherd__left_find(&route, field);
+    else
+        sherd__least_find(field);
+    if (field->price == &sherd__price_arena && field->plain)
+        status = sherd__search_run(&route, &complete, field, *limit, true);
+    if (status == SHERD_OK)
+        status = price_route(&cost, &allowed, field, &route);
+    if (status == SHERD_OK && allowed && sherd__cost_compare(cost, *limit) < 0)
         *limit = cost;
     return status;
 }
@@ -204,6 +226,8 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     sherd__path path;
 
     sherd_status status = sherd__field_fill(field);
+    if (status == SHERD_OK && !field->whole)
+        status = sherd__field_choose(field);
     if (status == SHERD_OK)
         status = look_ahead(&limit, field);
     if (status == SHERD_OK)

@@ -7,12 +7,10 @@
  * and written once), plus a wait per round; the busiest rank decides. There is no term per peer: a
  * peer's memory is read in place. bench/price measures what the constants stand for.
  */
-#include "inside.h"
+#include "price.h"
 #include "base/num.h"
 
 #include <string.h>
-
-enum { SLICE_GRAIN = 16 }; /* elements: a slice begins on a cache line, for 4-byte elements */
 
 /*
  * The arena's constants, measured with bench/price and bench/moves on two cores that share 32 MiB of
@@ -25,15 +23,6 @@ static const struct {
     int64_t cache_ps, memory_ps; /* per byte of traffic, within cache_bytes and beyond */
     int64_t call_ps, again_ps;   /* the first round of a step, and each further one */
 } arena = {4 << 20, 20, 50, 1000000, 250000};
-
-void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi)
-{
-    int64_t grains = sherd__ceil_div(n, SLICE_GRAIN);
-    int64_t slice = sherd__ceil_div(grains, p) * SLICE_GRAIN;
-
-    *lo = sherd__min(sherd__mul_cut(slice, i), n);
-    *hi = sherd__min(*lo + slice, n);
-}
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
@@ -121,11 +110,6 @@ const sherd__price_model *sherd__price_model_of(sherd_price_kind kind)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-bool sherd__boxes_stay(const sherd__change *change)
-{
-    return change->gathered == 0 && change->cut == 0;
-}
-
 /*
  * A sliced all-reduce receives k - 1 addends of its slice, and the other slices done; it sends as
  * much. The first slice of the largest box is the largest, and for k = 2 any slice is the same.
@@ -155,6 +139,15 @@ void sherd__step_bytes(sherd__priced *p, size_t element_bytes)
     p->send_max_bytes = sherd__mul_cut(p->amounts.send_max, bytes);
 }
 
+void sherd__step_name(sherd__priced *p)
+{
+    p->step.kind = sherd__step_kind(&p->change, &p->amounts);
+    p->step.axes = 0;
+    if (p->step.kind != SHERD_STEP_SLICE && p->step.kind != SHERD_STEP_PARTITION &&
+        !p->change.across)
+        p->step.axes = p->change.gathered | p->change.reduced;
+}
+
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to)
 {
@@ -170,10 +163,7 @@ sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem
     }
     out->step.from = from;
     out->step.to = to;
-    out->step.kind = sherd__step_kind(&out->change, &out->amounts);
-    if (out->step.kind != SHERD_STEP_SLICE && out->step.kind != SHERD_STEP_PARTITION &&
-        !out->change.across)
-        out->step.axes = out->change.gathered | out->change.reduced;
+    sherd__step_name(out);
     sherd__price_model_of(problem->request->price.kind)->price(out, problem);
     sherd__step_bytes(out, problem->element_bytes);
     return SHERD_OK;

@@ -35,6 +35,8 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     field->arrival = field->price->floor(problem, 1, 1);
     if (field->price->least_link)
         field->link = field->price->least_link(problem);
+    for (int d = 0; d < from->ndim; d++)
+        field->listed = field->listed || from->dim[d].cuts || field->other->spec.dim[d].cuts;
     field->elements = 1;
     for (int d = 0; d < from->ndim; d++) {
         field->shape[d] = from->shape[d];
@@ -50,6 +52,8 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
         if (from->pending[i] >= 0 && field->movable >> i & 1)
             field->reduced |= 1u << i;
     }
+    if (field->price == &sherd__price_links)
+        sherd__links_start(field);
 }
 
 void sherd__field_clear(sherd__field *field)
@@ -60,6 +64,7 @@ void sherd__field_clear(sherd__field *field)
         for (int i = 0; i < field->ways[d]; i++)
             sherd__free(heap, field->way[d][i].cuts);
         sherd__free(heap, field->way[d]);
+        sherd__free(heap, field->pair[d]);
     }
     sherd__free(heap, field->node);
     field->node = NULL;
@@ -98,6 +103,9 @@ static void measure(const sherd__field *field, int d, const sherd__dim *dim, she
         way->hollow = n == 0 || (n < parts * parts && runs_dry(field->mesh, dim, 0, n));
     for (int64_t i = 0; dim->cuts && i < parts; i++)
         way->hollow = way->hollow || dim->cuts[i] == dim->cuts[i + 1];
+    way->even = !dim->cuts && way->longest * parts == n;
+    if (field->price == &sherd__price_links && dim->axes <= SHERD__REACHED)
+        sherd__links_reach(field, d, dim, way);
 }
 
 /* The number of the way that cuts dim d so; makes it if need be. `dim` has no axes of extent 1; -1 = no memory. */
@@ -342,12 +350,10 @@ sherd_status sherd__field_fill(sherd__field *field)
         sherd__dim none = {.axes = 0};
         status = list_ways(field, d, &none, 0);
     }
-    if (status == SHERD_OK)
-        status = field->whole ? list_nodes(field, 0, &node, 0) : sherd__field_choose(field);
-    if (status != SHERD_OK)
-        return sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
-    sherd__least_find(field);
-    return SHERD_OK;
+    if (status == SHERD_OK && field->whole)
+        status = list_nodes(field, 0, &node, 0);
+    return status == SHERD_OK ? SHERD_OK
+                              : sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
 }
 
 /* ---- nodes as layouts ------------------------------------------------------------------------- */

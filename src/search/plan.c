@@ -3,8 +3,8 @@
  * Making a plan: what may be asked for, the planner's path, and from it the steps with their
  * prices, the totals, the trace and this rank's schedules.
  */
-#include "window.h"
-#include "inside.h"
+#include "plan/window.h"
+#include "planners.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/text.h"

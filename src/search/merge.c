@@ -9,7 +9,7 @@
  * Upstream's merged gather takes an uneven dim for an even one and returns wrong rows. Here a merged
  * step is a step between two layouts like any other: boxes move, so it is right.
  */
-#include "torch.h"
+#include "series.h"
 
 /* A collective that merges with others of its kind, or NEVER. */
 static sherd__collective mergeable(const sherd__hop *hop)

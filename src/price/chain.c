@@ -14,7 +14,8 @@
  * ends after MOST_POINTS (some tenths of a second); then the answer is the sum of the steps' extremes, which
  * no rank exceeds. Up to as many ranks it is exact.
  */
-#include "pieces.h"
+#include "price.h"
+#include "plan/pieces.h"
 #include "base/num.h"
 
 #include <string.h>

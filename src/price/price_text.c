@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Price files read: one line an axis, "tp 1e-6 2.5e-12 0", "*" for the others, # for comments.
+ * Price files read: one line an axis, "tp 1e-6 2.5e-12 0", "*" for the others, "overlap" alone where
+ * classes go side by side, # for comments.
  * Prices must be the same integers on all ranks and machines, so numbers are not read through a
  * floating type (nor by the locale's rules): the decimal digits are scaled to picoseconds, or to
  * femtoseconds per byte, by moving the point, and rounded once, to nearest, ties to even. Costs
@@ -172,13 +173,29 @@ static sherd_status scan_axis(reader *r, char *out, size_t room)
     return SHERD_OK;
 }
 
+/* The word alone; with numbers it is an axis. */
+static bool take_overlap(reader *r)
+{
+    static const char word[] = "overlap";
+    const char *start = r->s.at;
+
+    if (strncmp(start, word, sizeof word - 1) != 0)
+        return false;
+    r->s.at += sizeof word - 1;
+    skip_blanks(r);
+    r->price.overlap = r->price.overlap || at_end(r);
+    if (!at_end(r))
+        r->s.at = start;
+    return at_end(r);
+}
+
 static sherd_status scan_line(reader *r)
 {
     enum { ROOM = sizeof r->price.link / sizeof r->price.link[0] };
     sherd_link *link = &r->price.link[r->price.links];
 
     skip_blanks(r);
-    if (at_end(r))
+    if (at_end(r) || take_overlap(r))
         return SHERD_OK;
     if (r->price.links == ROOM)
         return expected(r, r->s.at, "no more lines: a mesh has at most 8 axes");
@@ -187,8 +204,7 @@ static sherd_status scan_line(reader *r)
         status =
             scan_seconds(r, 12, "alpha: seconds a message, like 1e-6", &link->alpha_picoseconds);
     if (status == SHERD_OK)
-        status = scan_seconds(r, 15, "beta: seconds a byte received, like 1e-11",
-                              &link->beta_femtoseconds);
+        status = scan_seconds(r, 15, "beta: seconds a byte, like 1e-11", &link->beta_femtoseconds);
     if (status == SHERD_OK)
         status = scan_seconds(r, 15, "gamma: seconds a byte added, like 1e-11",
                               &link->gamma_femtoseconds);

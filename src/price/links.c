@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The price of links: latency alpha per message, beta per byte, gamma per byte added, each for an axis of
+ * the mesh.
+ *
+ * A message between ranks whose coordinates differ on several axes goes over the slowest of them (larger
+ * beta, then alpha, then number): so messages fall into classes. Steps that go straight take as long as
+ * the busiest rank (straight.c), and gamma of the slowest axis reduced, for what it adds.
+ *
+ * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
+ * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. What is
+ * local is free. Between two meshes all messages count as one, over the link "*".
+ */
+#include "links.h"
+#include "base/num.h"
+
+#include <string.h>
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+static bool slower(const sherd_link *a, const sherd_link *b)
+{
+    if (a->beta_femtoseconds != b->beta_femtoseconds)
+        return a->beta_femtoseconds > b->beta_femtoseconds;
+    return a->alpha_picoseconds > b->alpha_picoseconds;
+}
+
+/* The line of an axis, else that of "*", else the slowest there is; nothing costs where there are none. */
+static sherd_link link_of(const sherd__problem *problem, const char *axis)
+{
+    const sherd_price *price = &problem->request->price;
+    sherd_link other = {"", 0, 0, 0};
+    bool starred = false;
+
+    for (int i = 0; i < price->links; i++) {
+        const sherd_link *link = &price->link[i];
+        bool star = strcmp(link->axis, "*") == 0;
+        if (strcmp(link->axis, axis) == 0)
+            return *link;
+        if (star || (!starred && (i == 0 || slower(link, &other))))
+            other = *link;
+        starred = starred || star;
+    }
+    return other;
+}
+
+void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
+                       unsigned axes)
+{
+    r->axes = 0;
+    for (int a = 0; a < mesh->axes; a++) {
+        if (!(axes >> a & 1))
+            continue;
+        sherd_link link = link_of(problem, mesh->name[a]);
+        int i = r->axes++;
+        for (; i > 0 && slower(&r->link[i - 1], &link); i--) {
+            r->axis[i] = r->axis[i - 1];
+            r->link[i] = r->link[i - 1];
+        }
+        r->axis[i] = a;
+        r->link[i] = link;
+    }
+}
+
+/* ---- steps that pull straight --------------------------------------------------------------- */
+
+/* Of the slowest axis reduced. */
+static sherd__span time_added(const sherd__lanes *r, const sherd__change *change,
+                              int64_t target_max, int64_t element_bytes)
+{
+    int64_t added = sherd__mul_cut(target_max, change->addends - 1);
+
+    for (int j = r->axes - 1; j >= 0; j--)
+        if (change->reduced >> r->axis[j] & 1)
+            return sherd__span_added(&r->link[j], sherd__mul_cut(added, element_bytes));
+    return 0;
+}
+
+static sherd__span time_straight(const sherd__priced *p, const sherd__problem *problem,
+                                 const sherd__lanes *crossed)
+{
+    const sherd__change *change = &p->change;
+    int64_t element_bytes = (int64_t)problem->element_bytes;
+    sherd__lanes all;
+
+    sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
+    return sherd__straight_time(change, p->step.from->spec.shape, element_bytes, &all,
+                                problem->request->price.overlap) +
+           time_added(crossed, change, p->amounts.target_max, element_bytes);
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
+static sherd__span time_across(const sherd__priced *p, const sherd__problem *problem)
+{
+    int64_t element_bytes = (int64_t)problem->element_bytes;
+    const sherd_link link = link_of(problem, "*");
+    int64_t elements = sherd__max(p->amounts.receive_max, p->amounts.send_max);
+    int64_t added = sherd__mul_cut(p->amounts.target_max, p->change.addends - 1);
+
+    return sherd__span_sent(&link, 1, sherd__mul_cut(elements, element_bytes)) +
+           sherd__span_added(&link, sherd__mul_cut(added, element_bytes));
+}
+
+static bool has_cuts(const sherd__dim *dim, int ndim)
+{
+    for (int d = 0; d < ndim; d++)
+        if (dim[d].cuts)
+            return true;
+    return false;
+}
+
+/* Straight is better than by stages only where classes go side by side; and stages overrate explicit cuts. */
+static sherd__span time_collective(const sherd__priced *p, const sherd__problem *problem,
+                                   const sherd__lanes *r)
+{
+    const sherd__change *change = &p->change;
+    sherd__span staged =
+        sherd__stages_time(change, p->step.from->spec.shape, (int64_t)problem->element_bytes, r);
+
+    if (!problem->request->price.overlap &&
+        !has_cuts(change->reduced ? change->target : change->source, change->ndim))
+        return staged;
+    sherd__span straight = time_straight(p, problem, r);
+    return straight < staged ? straight : staged;
+}
+
+static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__lanes *r)
+{
+    sherd__span straight = time_straight(p, problem, r);
+    sherd__span sliced = sherd__stages_time_sliced(&p->change, p->amounts.target_max,
+                                                   (int64_t)problem->element_bytes, r);
+
+    p->step.sliced = sliced < straight;
+    p->rounds = p->step.sliced ? 2 : 1;
+    p->step.picoseconds = sherd__span_time(p->step.sliced ? sliced : straight);
+}
+
+static void price_links(sherd__priced *p, const sherd__problem *problem)
+{
+    sherd__lanes r;
+
+    p->step.sliced = false;
+    p->rounds = 0;
+    p->step.picoseconds = 0;
+    if (p->step.kind == SHERD_STEP_SLICE || p->step.kind == SHERD_STEP_PARTITION)
+        return;
+    p->rounds = 1;
+    if (p->change.across) {
+        p->step.picoseconds = sherd__span_time(time_across(p, problem));
+        return;
+    }
+    sherd__lanes_find(&r, problem, p->change.mesh, p->step.axes);
+    if (p->step.kind == SHERD_STEP_ALL_REDUCE)
+        price_all_reduce(p, problem, &r);
+    else if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER)
+        p->step.picoseconds = sherd__span_time(time_collective(p, problem, &r));
+    else
+        p->step.picoseconds = sherd__span_time(time_straight(p, problem, &r));
+}
+
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+/* The best of all links that a step may use, each constant for itself; side by side they share the bytes. */
+static sherd_link best_link(const sherd__problem *problem)
+{
+    const sherd_mesh *mesh = problem->from->spec.mesh;
+    sherd_link best = {"", SHERD__MOST, SHERD__MOST, SHERD__MOST};
+    int64_t used_links = 0;
+
+    for (int a = 0; a <= mesh->axes; a++) {
+        bool used = a < mesh->axes ? mesh->extent[a] > 1 : problem->to->spec.mesh != mesh;
+        const sherd_link link = link_of(problem, a < mesh->axes ? mesh->name[a] : "*");
+        if (!used)
+            continue;
+        used_links++;
+        best.alpha_picoseconds = sherd__min(best.alpha_picoseconds, link.alpha_picoseconds);
+        best.beta_femtoseconds = sherd__min(best.beta_femtoseconds, link.beta_femtoseconds);
+        best.gamma_femtoseconds = sherd__min(best.gamma_femtoseconds, link.gamma_femtoseconds);
+    }
+    if (problem->request->price.overlap && used_links)
+        best.beta_femtoseconds /= used_links;
+    return best;
+}
+
+static int64_t rounds_of(int64_t ranks)
+{
+    int64_t rounds = 0;
+
+    while (rounds < 62 && (int64_t)1 << rounds < ranks)
+        rounds++;
+    return rounds;
+}
+
+/*
+ * Of k addends of n elements a sliced all-reduce receives 2 (k - 1) n / k and adds half of that, in 2 log k
+ * rounds; all else receives and adds more, in (log k) rounds or k - 1 messages. Without a reduction a
+ * single element may be all.
+ */
+static int64_t floor_links(const sherd__problem *problem, int64_t target_max, int64_t addends)
+{
+    const sherd_link link = best_link(problem);
+    int64_t element_bytes = (int64_t)problem->element_bytes, k = addends;
+    bool straight =
+        problem->request->price.overlap || problem->to->spec.mesh != problem->from->spec.mesh;
+    sherd__wide share = (sherd__wide)target_max * (k - 1) / k;
+    int64_t received = sherd__max(sherd__cut(2 * share), 1);
+    int64_t messages = k == 1 || straight ? 1 : rounds_of(k);
+
+    return sherd__span_time(
+        sherd__span_sent(&link, messages, sherd__mul_cut(received, element_bytes)) +
+        sherd__span_added(&link, sherd__mul_cut(sherd__cut(share), element_bytes)));
+}
+
+const sherd__price_model sherd__price_links = {"links", price_links, floor_links, best_link, false};

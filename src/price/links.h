@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links as classes of messages, and times on them. Only the files of this price and the searches know it. */
+#ifndef SHERD__LINKS_H
+#define SHERD__LINKS_H
+
+#include "price.h"
+#include "base/num.h"
+
+/* The axes of a set and their links, fastest first: a class each. */
+typedef struct sherd__lanes {
+    int axes;
+    int axis[SHERD_MAX_AXES];
+    sherd_link link[SHERD_MAX_AXES];
+} sherd__lanes;
+
+void sherd__lanes_find(sherd__lanes *lanes, const sherd__problem *problem, const sherd_mesh *mesh,
+                       unsigned axes);
+
+/* Femtoseconds. Each term is cut, so that some thousands of them fit. */
+typedef sherd__wide sherd__span;
+
+enum { SHERD__FEMTO = 1000 }; /* of a picosecond */
+
+/* Messages and bytes on a link. */
+static inline sherd__span sherd__span_sent(const sherd_link *link, int64_t messages, int64_t bytes)
+{
+    const sherd__wide most = (sherd__wide)SHERD__MOST * SHERD__FEMTO;
+    sherd__wide first = (sherd__wide)messages * link->alpha_picoseconds;
+    sherd__wide rest = (sherd__wide)bytes * link->beta_femtoseconds;
+
+    return (first < SHERD__MOST ? first * SHERD__FEMTO : most) + (rest < most ? rest : most);
+}
+
+/* Bytes that are added. */
+static inline sherd__span sherd__span_added(const sherd_link *link, int64_t bytes)
+{
+    const sherd_link rate = {"", 0, link->gamma_femtoseconds, 0};
+
+    return sherd__span_sent(&rate, 0, bytes);
+}
+
+/* Picoseconds, rounded up. */
+static inline int64_t sherd__span_time(sherd__span span)
+{
+    if (span < INT64_MAX - SHERD__FEMTO)
+        return ((int64_t)span + SHERD__FEMTO - 1) / SHERD__FEMTO;
+    return sherd__cut((span + SHERD__FEMTO - 1) / SHERD__FEMTO);
+}
+
+/* ---- straight.c: each from each ----------------------------------------------------------------- */
+
+/* Without what is added. The lanes are of the axes crossed and those that cut the target. */
+sherd__span sherd__straight_time(const sherd__change *change, const int64_t *shape,
+                                 int64_t element_bytes, const sherd__lanes *lanes, bool overlap);
+
+/* ---- stages.c: collectives, axis by axis ------------------------------------------------------ */
+
+/* An all-gather, or a reduce-scatter. */
+sherd__span sherd__stages_time(const sherd__change *change, const int64_t *shape,
+                               int64_t element_bytes, const sherd__lanes *lanes);
+/* An all-reduce of boxes of n elements: a reduce-scatter of slices, and an all-gather of them. */
+sherd__span sherd__stages_time_sliced(const sherd__change *change, int64_t n, int64_t element_bytes,
+                                      const sherd__lanes *lanes);
+
+/*
+ * What ranks at coordinate 0, or at any coordinate of the axes `crossed`, have of a dim of n elements together; with
+ * explicit cuts as much as any such ranks have at most.
+ */
+int64_t sherd__stages_part(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
+                           unsigned crossed);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step with its price, the prices as tables, and what a chain of steps amounts to. */
+#ifndef SHERD__PRICE_H
+#define SHERD__PRICE_H
+
+#include "plan/inside.h"
+
+/* What is to be planned. */
+typedef struct sherd__problem {
+    sherd__space *space;
+    const sherd_layout *from, *to;
+    size_t element_bytes;
+    const sherd__request *request;
+} sherd__problem;
+
+/* A step with everything that its price knows, in bytes. */
+typedef struct sherd__priced {
+    sherd_step step;
+    sherd__change change;
+    sherd__amounts amounts;
+    int64_t send_max_bytes;
+    int rounds;
+} sherd__priced;
+
+/* The step between two layouts of the problem's shape, named and priced. */
+sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
+                               const sherd_layout *from, const sherd_layout *to);
+
+/* Kind and axes of a step whose change is known, and whether anything is received. */
+void sherd__step_name(sherd__priced *step);
+
+/*
+ * A price as a table: picoseconds and rounds of a step whose kind and amounts are known, and
+ * whether its all-reduce is sliced. Pure, integer (torch's model: rounded), equal on all ranks.
+ */
+typedef struct sherd__price_model {
+    const char *name;
+    void (*price)(sherd__priced *step, const sherd__problem *problem);
+    /*
+     * A lower bound, in picoseconds, of any one step that brings something from another rank into
+     * boxes of which the largest has target_max elements, and adds `addends` addends there (1 =
+     * none). It does not fall when either grows. Searches leave out what cannot get below it.
+     */
+    int64_t (*floor)(const sherd__problem *problem, int64_t target_max, int64_t addends);
+    /*
+     * A link so that steps which together bring one rank some bytes take its alpha and its beta for
+     * these bytes at least. NULL: no such is known.
+     */
+    sherd_link (*least_link)(const sherd__problem *problem);
+    /* Of the amounts `price` asks only for target_max and whether anything is received. */
+    bool of_kinds;
+} sherd__price_model;
+
+const sherd__price_model *sherd__price_model_of(sherd_price_kind kind);
+extern const sherd__price_model sherd__price_arena;
+extern const sherd__price_model sherd__price_links;
+extern const sherd__price_model sherd__price_torch;
+
+/*
+ * The arena's price of a step from nothing but its kind, whether the boxes stay, the largest target
+ * box and how many addends it has (1 = none); an all-reduce is the cheaper of the two, and *sliced
+ * says which.
+ */
+int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
+                          int64_t addends, int64_t element_bytes);
+
+/* Bytes that a step receives on the worst rank and in all, once `sliced` is known. */
+void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
+
+/*
+ * Of a chain of steps: maxima over ranks of sums over steps, and what a rank holds at most: the
+ * source, and input and output of a step, each once. Bytes.
+ */
+typedef struct sherd__chain {
+    int64_t receive_max, send_max, peak;
+} sherd__chain;
+
+sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
+                               const sherd__priced *steps, int count);
+
+/* What the step between layouts on two meshes changes and amounts to. Costs the ranks of both. */
+sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, sherd__space *space,
+                                const sherd_layout *from, const sherd_layout *to);
+
+/* As sherd__chain_find for a chain of several steps whose last one goes to another mesh. */
+sherd_status sherd__across_chain(sherd__chain *out, const sherd__problem *problem,
+                                 const sherd__priced *steps, int count);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step costs on links where each rank gets what it lacks straight from who has it: the busiest of some ranks.
+ *
+ * A message goes over the slowest axis that it crosses. A rank sends one message after the other, and receives
+ * likewise: the sum over its messages of alpha, and of beta for each byte, is its time, the larger of both ways.
+ * Where classes overlap, the longest class is. Whoever has a part that others have too, no further away than itself,
+ * shares with them what is asked of that part.
+ *
+ * Not all ranks are looked at. Where intervals of the two sides nest, only whether they meet matters: at the first
+ * and at the last coordinate of an axis they do and do not. Else some between are looked at too, up to 64 ranks
+ * in all for each way. Costs some tens of nanoseconds for each class, dim and rank.
+ */
+#include "links.h"
+#include "plan/pieces.h"
+#include "base/num.h"
+
+#include <string.h>
+
+enum { RANKS = 64, MIDDLES = 9, LONG = 8, SHORT = 64 };
+
+typedef struct walk {
+    const sherd__change *change;
+    const sherd__lanes *lanes; /* of the axes crossed and of the sharers */
+    const int64_t *shape;
+    int64_t element_bytes;
+    bool overlap;
+    unsigned crossed, sharers;
+    unsigned copied[2]; /* axes along which each rank asks for the same, and those of addends */
+    int8_t dim_of[2][SHERD_MAX_AXES];    /* whose list has the axis; -1 = none */
+    sherd__list list[2][SHERD_MAX_DIMS]; /* source, target */
+    unsigned listed[2];                  /* axes in them */
+    unsigned placed,
+        odd; /* those beyond what the lists share; those of intervals that do not nest */
+    int64_t longest[2][SHERD_MAX_AXES]; /* coordinates of the longest shards */
+    sherd__span each[SHERD_MAX_AXES],
+        most; /* per class, and of a rank in all; of the ranks so far */
+} walk;
+
+/* ---- where to look -------------------------------------------------------------------------- */
+
+static int64_t shards_of(const sherd__list *list)
+{
+    return list->levels ? list->below[0] * list->extent[0] : 1;
+}
+
+/* Default cuts: the first shard. Else the longest, the first of such. */
+static void find_longest(walk *w, int side, const sherd__list *list)
+{
+    int64_t best = 0, count = shards_of(list);
+
+    for (int64_t i = 1; list->cuts && i < count; i++)
+        if (list->cuts[i + 1] - list->cuts[i] > list->cuts[best + 1] - list->cuts[best])
+            best = i;
+    for (int i = 0; i < list->levels; i++)
+        w->longest[side][list->axis[i]] = best / list->below[i] % list->extent[i];
+}
+
+static void make_lists(walk *w)
+{
+    memset(w->dim_of, -1, sizeof w->dim_of);
+    for (int side = 0; side < 2; side++)
+        for (int d = 0; d < w->change->ndim; d++) {
+            const sherd__dim *dim = side ? &w->change->target[d] : &w->change->source[d];
+            sherd__list *list = &w->list[side][d];
+            sherd__list_make(list, w->change->mesh, dim, 0, w->shape[d]);
+            find_longest(w, side, list);
+            for (int i = 0; i < list->levels; i++) {
+                w->listed[side] |= 1u << list->axis[i];
+                w->dim_of[side][list->axis[i]] = (int8_t)d;
+            }
+        }
+}
+
+/* ---- one rank ------------------------------------------------------------------------------- */
+
+/*
+ * A rank, from the one side, and what of its box the other side has at all coordinates of some axes, at its own of the
+ * others: elements and boxes, per dim.
+ */
+typedef struct place {
+    int near;
+    int64_t at[SHERD_MAX_AXES];
+    unsigned crossed;
+    int64_t elements[SHERD_MAX_DIMS], messages[SHERD_MAX_DIMS];
+    int64_t lo[SHERD_MAX_DIMS], hi[SHERD_MAX_DIMS];
+    int64_t times, shares; /* copies or addends, and replicas that take turns, among those axes */
+} place;
+
+static void find_in(const walk *w, place *p, int d)
+{
+    const sherd__list *far = &w->list[1 - p->near][d];
+    const sherd__place whole = {0, 0, w->shape[d], 0};
+    const sherd__look length = {p->crossed, p->at, false}, count = {p->crossed, p->at, true};
+
+    p->elements[d] = sherd__place_gather(far, whole, p->lo[d], p->hi[d], &length);
+    p->messages[d] = sherd__place_gather(far, whole, p->lo[d], p->hi[d], &count);
+}
+
+static void stand(const walk *w, place *p)
+{
+    p->crossed = 0;
+    p->times = p->shares = 1;
+    for (int d = 0; d < w->change->ndim; d++) {
+        sherd__place whole = {0, 0, w->shape[d], 0};
+        sherd__place_descend(&w->list[p->near][d], &whole, p->at, ~0u, 0);
+        p->lo[d] = whole.lo;
+        p->hi[d] = whole.hi;
+        find_in(w, p, d);
+    }
+}
+
+/* One axis more. */
+static void cross(const walk *w, place *p, int axis)
+{
+    int d = w->dim_of[1 - p->near][axis];
+
+    p->crossed |= 1u << axis;
+    if (w->copied[p->near] >> axis & 1)
+        p->times *= w->change->mesh->extent[axis];
+    if (d >= 0)
+        find_in(w, p, d);
+}
+
+/* All that is found, each copy or addend of it. */
+typedef struct load {
+    sherd__wide elements, messages;
+} load;
+
+static load load_of(const walk *w, const place *p)
+{
+    int64_t elements = 1, messages = 1; /* no more than the tensor has */
+
+    for (int d = 0; d < w->change->ndim; d++) {
+        elements *= p->elements[d];
+        messages *= p->messages[d];
+    }
+    return (load){(sherd__wide)elements * p->times, (sherd__wide)messages * p->times};
+}
+
+static int64_t share_of(sherd__wide n, int64_t shares)
+{
+    return sherd__cut(shares == 1 ? n : (n + shares - 1) / shares);
+}
+
+/* What comes with one axis more goes over its link. */
+static sherd__span time_class(const walk *w, place *p, int j)
+{
+    load less = load_of(w, p);
+
+    cross(w, p, w->lanes->axis[j]);
+    load all = load_of(w, p);
+    int64_t elements = share_of(all.elements - less.elements, p->shares);
+    int64_t messages = elements ? share_of(all.messages - less.messages, p->shares) : 0;
+    return sherd__span_sent(&w->lanes->link[j], messages,
+                            sherd__mul_cut(elements, w->element_bytes));
+}
+
+static void look_at(walk *w, place *p)
+{
+    const sherd__lanes *lanes = w->lanes;
+    sherd__span sum = 0;
+
+    stand(w, p);
+    for (int j = 0; j < lanes->axes; j++) {
+        int axis = lanes->axis[j];
+        if (w->crossed >> axis & 1) {
+            sherd__span each = time_class(w, p, j);
+            w->each[j] = each > w->each[j] ? each : w->each[j];
+            sum += each;
+        } else if (p->near == SHERD__SOURCE && w->sharers >> axis & 1) {
+            cross(w, p, axis);
+            p->shares *= w->change->mesh->extent[axis];
+        }
+    }
+    w->most = sum > w->most ? sum : w->most;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static bool is_even(const walk *w, int d)
+{
+    for (int side = 0; side < 2; side++) {
+        const sherd__list *list = &w->list[side][d];
+        if (list->cuts || w->shape[d] % shards_of(list))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Whether each interval of one side lies in one of the other: each depth's shards divide those of the other side, or
+ * are divided. Of long dims that may be uneven, since chunks then differ by little.
+ */
+static bool is_nested(const walk *w, int d)
+{
+    const sherd__list *list[2] = {&w->list[0][d], &w->list[1][d]};
+    int64_t n = w->shape[d], parts = 1, most = shards_of(list[1]);
+
+    for (int i = 0; i < list[0]->levels; i++) {
+        int64_t other = 1;
+        parts *= list[0]->extent[i];
+        for (int j = 0; j < list[1]->levels; j++) {
+            other *= list[1]->extent[j];
+            if (parts % other && other % parts)
+                return false;
+        }
+    }
+    most = sherd__max(parts, most);
+    return is_even(w, d) || (n >= LONG * most && !list[0]->cuts && !list[1]->cuts);
+}
+
+/* Where only one list of a dim goes on behind what both share, lengths are all that counts, and may be the same. */
+static void find_positions(walk *w)
+{
+    for (int d = 0; d < w->change->ndim; d++) {
+        unsigned axes = 0;
+        int common = w->change->common[d];
+        bool both = w->list[0][d].levels > common && w->list[1][d].levels > common;
+        for (int side = 0; side < 2; side++)
+            for (int i = common; i < w->list[side][d].levels; i++)
+                axes |= 1u << w->list[side][d].axis[i];
+        if ((both || w->shape[d] < SHORT) && !is_nested(w, d))
+            w->odd |= axes;
+        if (both || !is_even(w, d))
+            w->placed |= axes;
+    }
+}
+
+/*
+ * Coordinates of an axis to look at: the longest shard, and where positions count the last, and if intervals do not nest
+ * also some between.
+ */
+static int choose(const walk *w, int near, int axis, int64_t *out)
+{
+    int64_t last = w->change->mesh->extent[axis] - 1, step;
+    bool mine = w->listed[near] >> axis & 1;
+    int count = 0;
+
+    out[count++] = w->longest[mine ? near : 1 - near][axis];
+    if (!(w->placed >> axis & 1) || last == 0)
+        return count;
+    out[count++] = last;
+    step = last < MIDDLES ? 1 : last / MIDDLES;
+    for (int64_t at = step; w->odd >> axis & 1 && at < last && count < MIDDLES; at += step)
+        out[count++] = at;
+    return count;
+}
+
+/* At all chosen coordinates of all axes from one on; `room` is how many ranks may be looked at. */
+static void look_around(walk *w, place *p, int axis, int64_t room)
+{
+    int64_t at[MIDDLES];
+
+    if (axis == w->change->mesh->axes) {
+        look_at(w, p);
+        return;
+    }
+    int count = choose(w, p->near, axis, at);
+    int64_t used = count > 2 ? sherd__max(sherd__min(count, room), 2) : count;
+    for (int64_t i = 0; i < used; i++) {
+        p->at[axis] = at[i];
+        look_around(w, p, axis + 1, room / used);
+    }
+}
+
+sherd__span sherd__straight_time(const sherd__change *change, const int64_t *shape,
+                                 int64_t element_bytes, const sherd__lanes *lanes, bool overlap)
+{
+    walk w = {.change = change,
+              .lanes = lanes,
+              .shape = shape,
+              .element_bytes = element_bytes,
+              .overlap = overlap};
+    sherd__span longest = 0;
+
+    w.crossed = change->gathered | change->reduced;
+    w.sharers = change->cut & ~w.crossed;
+    w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;
+    w.copied[SHERD__TARGET] = change->reduced;
+    make_lists(&w);
+    find_positions(&w);
+    for (int near = 0; near < 2; near++) {
+        place p = {.near = near};
+        look_around(&w, &p, 0, RANKS);
+    }
+    for (int j = 0; j < lanes->axes; j++)
+        longest = w.each[j] > longest ? w.each[j] : longest;
+    return overlap ? longest : w.most;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step between two states takes at least under the price of links, from lists and longest intervals.
+ *
+ * Straight: take the rank whose target box is the largest. What it lacks of that, if links before the j-th cost
+ * nothing, comes over the j-th and slower ones: it is all but what the ranks that the others join hold of it. A message
+ * brings no more than the longest intervals of both have in common. So bytes and messages over these links
+ * are known at least, for each j, and the cheapest way to spread them takes each over the fastest that it may.
+ * Likewise for the rank with the largest source, and for one whose source lies far from its target.
+ * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is together at its end.
+ * Mostly that is what the price finds, where shards are even. Costs some tens of nanoseconds.
+ */
+#include "search.h"
+#include "base/num.h"
+
+/* A step as its lists say. */
+typedef struct step {
+    const sherd__field *field;
+    const sherd__node *a, *b;
+    const sherd__pair *dim[SHERD_MAX_DIMS];
+    unsigned gathered, cut, reduced;
+    /* a class: its axis leads what is gathered of a dim where another one leads what is cut, so some rank has the
+     * last shard by it and the first one of the target, which has so many elements; -1 = none */
+    int apart;
+    int64_t apart_target;
+    int64_t
+        one; /* elements that source and target of a rank may have in common, or a message brings */
+    int64_t addends, copies; /* how many want the same of a rank */
+    int64_t sharers;         /* replicas that may share what is sent */
+} step;
+
+/* The interval that is last by one axis, and first by the others. */
+static int64_t last_by(const step *s, int d, int axis)
+{
+    const sherd__way *way = &s->field->way[d][s->b->way[d]];
+    int64_t n = s->field->shape[d];
+
+    for (int i = 0; i < way->axes; i++) {
+        int at = (int)(way->word >> 8 * i & 0xff) - 1;
+        int64_t p = s->field->mesh->extent[at], chunk = sherd__ceil_div(n, p);
+        n = at == axis ? sherd__max(n - chunk * (p - 1), 0) : chunk;
+    }
+    return n;
+}
+
+/* The target of a rank that is last by this axis, and first by all others. The slowest such axis is kept. */
+static void note_apart(step *s, int axis)
+{
+    int d = s->b->home[axis];
+    int64_t n = s->b->longest;
+
+    if (d >= 0 && n > 0 && !s->field->way[d][s->b->way[d]].even)
+        n = n / s->field->way[d][s->b->way[d]].longest * last_by(s, d, axis);
+    if (n == 0 || s->field->pace[axis] < s->apart)
+        return;
+    s->apart = s->field->pace[axis];
+    s->apart_target = n;
+}
+
+/* `rooms` are for pairs that are not kept. */
+static void compare(step *s, sherd__pair *rooms)
+{
+    const sherd_mesh *mesh = s->field->mesh;
+
+    s->one = 1;
+    s->reduced = s->a->pending & ~s->b->pending;
+    for (int d = 0; d < s->field->ndim; d++) {
+        s->dim[d] = sherd__links_pair(s->field, d, s->a->way[d], s->b->way[d], &rooms[d]);
+        s->gathered |= s->dim[d]->gathered;
+        s->cut |= s->dim[d]->cut;
+        s->one *= s->dim[d]->one;
+    }
+    for (int d = 0; d < s->field->ndim; d++)
+        if (s->dim[d]->lead >= 0)
+            note_apart(s, s->dim[d]->lead);
+    unsigned crossed = s->gathered | s->reduced;
+    s->addends = s->reduced ? sherd__extent_of(mesh, s->reduced) : 1;
+    s->copies = crossed & ~s->cut ? sherd__extent_of(mesh, crossed & ~s->cut) : 1;
+    s->sharers = s->cut & ~crossed ? sherd__extent_of(mesh, s->cut & ~crossed) : 1;
+}
+
+/* ---- by stages ------------------------------------------------------------------------------ */
+
+static int64_t rounds_of(int64_t p)
+{
+    return 64 - __builtin_clzll((unsigned long long)p - 1);
+}
+
+/* `n` elements, of which each rank has its block before, or after; `times` over. */
+static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
+{
+    const sherd__lanes *lanes = &s->field->lanes;
+    sherd__span sum = 0;
+
+    for (int j = 0; j < lanes->axes; j++) {
+        int64_t p = s->field->mesh->extent[lanes->axis[j]];
+        if (!(axes >> lanes->axis[j] & 1))
+            continue;
+        int64_t bytes = sherd__mul_cut(n - sherd__ceil_div(n, p), s->field->bytes);
+        sum += times * sherd__span_sent(&lanes->link[j], rounds_of(p), bytes);
+        sum += s->reduced ? sherd__span_added(&lanes->link[j], bytes) : 0;
+        n = n / p;
+    }
+    return sum;
+}
+
+/* ---- straight ------------------------------------------------------------------------------- */
+
+/* How many addends and copies the crossed axes join whose links come before the j-th. */
+typedef struct joined {
+    int64_t addends, copies;
+} joined;
+
+/* What the rank with the largest target lacks at least, if links before the j-th cost nothing. */
+static int64_t lacked(const step *s, int j, const joined *by)
+{
+    sherd__wide found = by->addends;
+
+    for (int d = 0; d < s->field->ndim; d++)
+        found *= s->dim[d]->receive[j];
+    return sherd__cut((sherd__wide)s->b->longest * s->addends - found);
+}
+
+static int64_t lacked_apart(const step *s, int j, const joined *by)
+{
+    (void)by;
+    return j <= s->apart ? sherd__cut((sherd__wide)s->apart_target * s->addends) : 0;
+}
+
+/*
+ * What the rank with the largest source is asked for at least, by ranks that those links do not join with it. Where
+ * replicas share, its column wants only a part of what it has.
+ */
+static int64_t asked(const step *s, int j, const joined *by)
+{
+    sherd__wide found = by->copies;
+
+    if (s->cut & ~(s->gathered | s->reduced))
+        return s->field->listed ? 0 : sherd__mul_cut(s->one, s->copies - by->copies) / s->sharers;
+    for (int d = 0; d < s->field->ndim; d++)
+        found *= s->dim[d]->send[j];
+    return sherd__cut((sherd__wide)s->a->longest * s->copies - found);
+}
+
+static sherd__span added(const step *s)
+{
+    const sherd__lanes *lanes = &s->field->lanes;
+    int64_t elements = sherd__mul_cut(s->b->longest, s->addends - 1);
+
+    for (int j = lanes->axes - 1; j >= 0; j--)
+        if (s->reduced >> lanes->axis[j] & 1)
+            return sherd__span_added(&lanes->link[j], sherd__mul_cut(elements, s->field->bytes));
+    return 0;
+}
+
+static void join(joined *by, const step *s, int axis)
+{
+    int64_t p = s->field->mesh->extent[axis];
+
+    by->addends *= s->reduced >> axis & 1 ? p : 1;
+    by->copies *= (s->gathered | s->reduced) & ~s->cut & 1u << axis ? p : 1;
+}
+
+/* The time of a rank of which it is known what it has to do over the j-th and slower links. */
+static sherd__span time_of_rank(const step *s,
+                                int64_t (*needs)(const step *s, int j, const joined *by))
+{
+    const sherd__field *field = s->field;
+    const sherd__lanes *lanes = &field->lanes;
+    unsigned crossed = s->gathered | s->reduced;
+    bool overlap = field->problem->request->price.overlap;
+    int64_t alpha = 0, beta = 0, classes = 0;
+    joined by = {1, 1};
+    sherd__span sum = 0;
+
+    for (int j = 0; overlap && j < lanes->axes; j++)
+        classes += crossed >> lanes->axis[j] & 1;
+    for (int j = 0; j < lanes->axes; j++) {
+        if (crossed >> lanes->axis[j] & 1) {
+            int64_t n = needs(s, j, &by);
+            const sherd_link rest = {"", field->alpha[j] - alpha,
+                                     lanes->link[j].beta_femtoseconds - beta, 0};
+            if (n <= 0)
+                break;
+            sherd__span each = sherd__span_sent(&rest, sherd__ceil_div(n, s->one),
+                                                sherd__mul_cut(n, field->bytes));
+            if (overlap) { /* the links from here on share it */
+                each /= classes--;
+                sum = each > sum ? each : sum;
+            } else {
+                sum += each;
+                alpha = field->alpha[j];
+                beta = lanes->link[j].beta_femtoseconds;
+            }
+            join(&by, s, lanes->axis[j]);
+        }
+    }
+    return sum;
+}
+
+static sherd__span straight(const step *s)
+{
+    sherd__span best = time_of_rank(s, lacked), other = time_of_rank(s, asked);
+
+    best = other > best ? other : best;
+    other = s->apart >= 0 ? time_of_rank(s, lacked_apart) : 0;
+    return (other > best ? other : best) + added(s);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+/* The kind follows from the lists where the first rank surely lacks something. */
+static sherd__span time_of(const step *s, bool collective)
+{
+    bool overlap = s->field->problem->request->price.overlap;
+    bool all_reduce = s->reduced && !s->gathered && !s->cut;
+    sherd__span by_stages, direct;
+
+    if (collective && !overlap)
+        return staged(s, s->gathered | s->reduced, s->reduced ? s->a->longest : s->b->longest, 1);
+    direct = straight(s);
+    if (!collective && !all_reduce)
+        return direct;
+    by_stages = staged(s, s->gathered | s->reduced, s->reduced ? s->a->longest : s->b->longest,
+                       all_reduce ? 2 : 1);
+    return direct < by_stages ? direct : by_stages;
+}
+
+void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, int to)
+{
+    step s = {.field = field, .a = &field->node[from], .b = &field->node[to], .apart = -1};
+    sherd__pair rooms[SHERD_MAX_DIMS];
+
+    for (int d = 0; d < field->ndim; d++)
+        rooms[d].known = false;
+    compare(&s, rooms);
+    out->sure_time = out->sure_bytes = !s.reduced && !s.gathered;
+    out->open_bytes = s.gathered | s.cut;
+    if (out->sure_time || s.b->longest == 0)
+        return;
+    if (!s.reduced && s.apart < 0 && s.one == s.b->longest && s.a->total >= s.b->total)
+        return; /* perhaps nothing travels */
+    bool collective = s.reduced ? !s.gathered && s.cut == s.reduced : !s.cut;
+    out->cost.picoseconds = sherd__span_time(time_of(&s, collective));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The planners, what they are asked and what they answer, and plans made of that. */
+#ifndef SHERD__PLANNERS_H
+#define SHERD__PLANNERS_H
+
+#include "plan/state.h"
+#include "price/price.h"
+
+typedef struct sherd__answer {
+    sherd__path path; /* its last stop may differ from the target in cuts alone */
+    double cost;
+    bool proven;
+    bool has_direct; /* whether the planner priced the step from source to target on its way */
+    sherd__priced direct;
+} sherd__answer;
+
+/* One file each. The path begins at the problem's source. Layouts differ; EXACT also takes two meshes. */
+sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem);
+sherd_status sherd__greedy_find(sherd__answer *out, const sherd__problem *problem);
+sherd_status sherd__graph_find(sherd__answer *out, const sherd__problem *problem);
+
+/* `options` as a value; EINVAL for what is out of range. `from` names the axes. */
+sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
+                                 const sherd_layout *to, const sherd_plan_options *options);
+/* 0 only for options that are all default. */
+uint64_t sherd__request_hash(const sherd__request *request);
+bool sherd__request_equal(const sherd__request *a, const sherd__request *b);
+
+sherd_status sherd__plan_make(sherd_plan **out, const sherd_layout *from, const sherd_layout *to,
+                              size_t element_bytes, const sherd__request *request);
+void sherd__plan_destroy(sherd_plan *plan);
+
+#endif

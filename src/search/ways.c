@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ways to cut a dim, two by two: what they share, and what a look at a step of links asks of them. Kept where there are
+ * not too many; some hundred nanoseconds a pair.
+ */
+#include "search.h"
+#include "base/num.h"
+
+int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b)
+{
+    uint64_t differ = a->word ^ b->word;
+    int same = differ ? __builtin_ctzll(differ) / 8 : a->axes;
+    const sherd__way *both[2] = {a, b};
+    sherd__dim dim[2];
+
+    if (!a->cuts && !b->cuts)
+        return same;
+    for (int k = 0; k < 2; k++) {
+        dim[k].axes = both[k]->axes;
+        dim[k].cuts = both[k]->cuts;
+        for (int i = 0; i < both[k]->axes; i++)
+            dim[k].axis[i] = (int)(both[k]->word >> 8 * i & 0xff) - 1;
+    }
+    return sherd__dim_common(field->mesh, &dim[0], &dim[1], field->shape[d]);
+}
+
+void sherd__links_start(sherd__field *field)
+{
+    int64_t least = SHERD__MOST;
+
+    sherd__lanes_find(&field->lanes, field->problem, field->mesh, field->movable | field->frozen);
+    for (int j = field->lanes.axes - 1; j >= 0; j--) {
+        least = sherd__min(least, field->lanes.link[j].alpha_picoseconds);
+        field->alpha[j] = least;
+        field->pace[field->lanes.axis[j]] = j;
+    }
+}
+
+/* Pairs are kept where there are not too many; without memory for them they are found each time. */
+void sherd__links_pairs(sherd__field *field)
+{
+    enum { WAYS = 96 };
+
+    for (int d = 0; d < field->ndim; d++)
+        if (field->ways[d] <= WAYS)
+            field->pair[d] = sherd__alloc(field->problem->space->heap,
+                                          (size_t)field->ways[d] * (size_t)field->ways[d],
+                                          sizeof *field->pair[d]);
+}
+
+void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
+{
+    int64_t n = field->shape[d];
+
+    for (unsigned number = 0; number < 1u << dim->axes; number++) {
+        unsigned joined = 0;
+        for (int i = 0; i < dim->axes; i++)
+            joined |= (number >> i & 1) << dim->axis[i];
+        way->reach[number] =
+            field->listed
+                ? sherd__min(n, sherd__mul_cut(way->longest, sherd__extent_of(field->mesh, joined)))
+                : sherd__stages_part(field->mesh, dim, n, joined);
+    }
+}
+
+/* The same for any axes; of long lists as much as there may be. */
+static int64_t reach_of(const sherd__field *field, int d, const sherd__way *way, unsigned joined)
+{
+    unsigned number = 0;
+
+    if (way->axes > SHERD__REACHED)
+        return joined & way->mask ? field->shape[d] : way->longest;
+    for (int i = 0; i < way->axes; i++)
+        number |= (joined >> ((way->word >> 8 * i & 0xff) - 1) & 1) << i;
+    return way->reach[number];
+}
+
+static unsigned first_axes(const sherd__way *way, int depth)
+{
+    return depth == way->axes ? way->mask : (unsigned)(way->before >> 8 * depth & 0xff);
+}
+
+/* What two ways of a dim are to each other; ways of the source and of the target. */
+static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sherd__way *x,
+                      const sherd__way *y)
+{
+    int depth = x == y ? x->axes : sherd__ways_shared(field, d, x, y);
+    unsigned kept = first_axes(x, depth), faster = 0;
+
+    p->known = true;
+    p->gathered = (uint8_t)(x->mask & ~kept);
+    p->cut = (uint8_t)(y->mask & ~kept);
+    p->lead = -1;
+    if (depth < x->axes && depth < y->axes && !field->listed)
+        p->lead = (int8_t)((int)(x->word >> 8 * depth & 0xff) - 1);
+    p->one = sherd__min(x->longest, y->longest);
+    for (int j = 0; j < field->lanes.axes; j++) {
+        p->receive[j] = sherd__min(y->longest, reach_of(field, d, x, p->gathered & faster));
+        p->send[j] = sherd__min(x->longest, reach_of(field, d, y, p->cut & faster));
+        faster |= 1u << field->lanes.axis[j];
+    }
+}
+
+const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
+                                     sherd__pair *room)
+{
+    sherd__pair *p = field->pair[d] ? &field->pair[d][x * field->ways[d] + y] : room;
+
+    if (!p->known)
+        fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
+    return p;
+}

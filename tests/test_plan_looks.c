@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the search takes a step of links to cost at least, against its price: never more, and mostly as much. */
+#define CHECK_PURE
+#include "scenes.h"
+#include "search/search.h"
+
+typedef struct tally {
+    int64_t steps, near;
+} tally;
+
+/* Some steps between the states of a problem. */
+static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
+{
+    sherd__field field;
+
+    sherd__field_start(&field, problem, problem->to);
+    CHECK_OK(sherd__field_fill(&field));
+    for (int i = 0; i < 300; i++) {
+        int a = roll(dice, field.nodes), b = 1 + roll(dice, field.nodes - 1);
+        sherd__edge look, price;
+        bool allowed;
+        if (a == b || field.node[b].pending & ~field.node[a].pending)
+            continue;
+        sherd__edge_look(&look, &field, a, b);
+        CHECK_OK(sherd__edge_price(&price, &allowed, &field, a, b));
+        if (!CHECK(sherd__cost_compare(look.cost, price.cost) <= 0))
+            fprintf(stderr, "%s -> %s: nodes %d and %d: %lld, but %lld\n", problem->from->text,
+                    problem->to->text, a, b, (long long)look.cost.picoseconds,
+                    (long long)price.cost.picoseconds);
+        t->steps++;
+        t->near += 10 * look.cost.picoseconds >= 9 * price.cost.picoseconds;
+    }
+    sherd__field_clear(&field);
+}
+
+static void looks_are_at_most_the_price(void)
+{
+    static const char *const small[] = {"7x9", "4x4x4", "3x2x5", "x=8,y=16", "1x13x1x4", "2x2x4x2"};
+    scene s = {.dice = 21};
+    tally t = {0, 0};
+
+    paper_open(&s.p, RANKS);
+    for (int k = 0; k < 240; k++) {
+        scene_draw(&s, k);
+        s.mesh = paper_mesh(&s.p, small[k % LEN(small)]);
+        sherd__request request = {
+            .price = {SHERD_PRICE_LINKS,
+                      2,
+                      {{"a1", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
+                      0,
+                      k % 5 == 4}};
+        const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
+        const sherd_layout *to = draw_layout(&s, 0);
+        const sherd__problem problem = {&s.p.space, from, to, 4, &request};
+        if (from != to)
+            compare(&t, &problem, &s.dice);
+    }
+    printf("       %lld steps, %lld with at least 0.9 of the price\n", (long long)t.steps,
+           (long long)t.near);
+    CHECK(t.near > t.steps / 3);
+    move_paper_close(&s.p);
+}
+
+static const check_test tests[] = {
+    {TEST(looks_are_at_most_the_price)},
+};
+CHECK_MAIN(tests)

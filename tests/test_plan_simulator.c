@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans under the price of links, played message by message: what a plan is said to take is what it takes, and the
+ * exact planner's are not slower than the others'.
+ */
+#define CHECK_PURE
+#include "moves.h"
+#include "simulator.h"
+
+typedef struct sample {
+    const char *mesh;
+    int every; /* one of so many rounds */
+} sample;
+
+static const sample samples[] = {
+    {"dp=4,tp=4", 1},      {"dp=2,pp=2,tp=4", 1},      {"dp=8,tp=8", 1},
+    {"dp=3,pp=5,tp=8", 2}, {"dp=4,pp=2,cp=2,tp=2", 2}, {"dp=32", 1},
+    {"dp=16,tp=16", 8},    {"dp=16,pp=8,tp=8", 24},    {"dp=16,pp=4,cp=2,tp=8", 24},
+    {"dp=128,tp=8", 48},
+};
+
+static const int64_t sizes[] = {1, 3, 8, 17, 64, 131, 1000, 1024, 4096, 12288, 50257};
+
+/* Any placements in any order. */
+static const sherd_layout *any_layout(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                                      bool partial, uint64_t *state)
+{
+    sherd_placement placement[SHERD_MAX_AXES];
+    int rank_of[SHERD_MAX_AXES] = {0}, order[SHERD_MAX_AXES];
+    const sherd_layout *layout = NULL;
+
+    for (int i = 0; i < mesh->axes; i++) {
+        int choice = (int)(paper_random(state) % (uint64_t)(ndim + 1 + partial));
+        placement[i] = choice < ndim    ? sherd_shard(choice)
+                       : choice == ndim ? sherd_replicate()
+                                        : sherd_partial(SHERD_SUM);
+    }
+    paper_permutation((int64_t)(paper_random(state) % 24), mesh->axes, rank_of);
+    paper_order(placement, rank_of, mesh->axes, order);
+    const sherd_layout_options options = {order, NULL};
+    CHECK_OK(sherd_layout_create(&layout, mesh, ndim, shape, placement, &options));
+    return layout;
+}
+
+/* Links of a cluster, with tp inside a node; or all alike. */
+static sherd_price price_of(int k)
+{
+    const sherd_price cluster = {
+        SHERD_PRICE_LINKS, 2, {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}}, 0, false};
+    const sherd_price tiers = {
+        SHERD_PRICE_LINKS,
+        3,
+        {{"tp", 600000, 10620, 1000}, {"pp", 2700000, 20000, 1000}, {"*", 5000000, 48270, 2000}},
+        0,
+        false};
+    const sherd_price alike = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 1000}}, 0, false};
+
+    return k % 3 == 0 ? cluster : k % 3 == 1 ? tiers : alike;
+}
+
+typedef struct tally {
+    int plans, near, moves, slower;
+} tally;
+
+/* All planners' plans of one move, played. */
+static void play(tally *t, simulator *s, const sherd_layout *from, const sherd_layout *to,
+                 const sherd_price *price)
+{
+    int64_t exact = 0;
+
+    for (int i = 0; i < 3; i++) {
+        const sherd_plan_options options = {.planner = (sherd_planner)i, .price = price};
+        const sherd_plan *plan;
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
+        int64_t time = sim_plan(s, plan), said = 1000 * plan->price.picoseconds;
+        exact = i ? exact : time;
+        t->plans++;
+        t->near += 10 * said >= 9 * time && 10 * said <= 11 * time;
+        if (!i || 100 * exact <= 102 * time)
+            continue;
+        t->slower++;
+        printf("       %s: %.3f us, %s %.3f us\n", plan->what, 1e-9 * (double)exact,
+               sherd_planner_name(plan->planner), 1e-9 * (double)time);
+    }
+}
+
+static void play_move(tally *t, const sample *drawn, int k)
+{
+    uint64_t state = (uint64_t)k * 977 + 5;
+    int ndim = 1 + (int)(paper_random(&state) % 3);
+    const sherd_price price = price_of(k);
+    int64_t shape[3];
+    simulator s;
+    paper p;
+
+    for (int d = 0; d < ndim; d++)
+        shape[d] = sizes[paper_random(&state) % LEN(sizes)];
+    paper_open(&p, 1024);
+    const sherd_mesh *mesh = paper_mesh(&p, drawn->mesh);
+    const sherd_layout *from = any_layout(mesh, ndim, shape, true, &state);
+    const sherd_layout *to = any_layout(mesh, ndim, shape, false, &state);
+    sim_open(&s, mesh, &price);
+    if (from != to) {
+        t->moves++;
+        play(t, &s, from, to, &price);
+    }
+    sim_close(&s);
+    move_paper_close(&p);
+}
+
+static void exact_plans_take_what_they_cost_and_not_more_than_others(void)
+{
+    int rounds = getenv("SHERD_PROOF") ? 1900 : 48;
+    tally t = {0, 0, 0, 0};
+
+    for (int k = 0; k < rounds; k++)
+        for (int i = 0; i < LEN(samples); i++)
+            if (k % samples[i].every == 0)
+                play_move(&t, &samples[i], k * LEN(samples) + i);
+    printf("       %d moves; the price is within 10 %% for %d of %d plans; %d are slower by 2 %%\n",
+           t.moves, t.near, t.plans, t.slower);
+    CHECK(t.near >= t.plans * 95 / 100);
+    CHECK(t.slower <=
+          t.moves / 50); /* two planners each; where dims are shorter than their ranks */
+}
+
+/* ---- the simulator itself --------------------------------------------------------------------- */
+
+/* Femtoseconds of the direct step from one layout to the other, 4 bytes an element. */
+static int64_t step_time(paper *p, const char *from, const char *to, const sherd_price *price)
+{
+    const sherd_layout *a = paper_layout(p, from), *b = paper_layout(p, to);
+    sherd__request request = {.price = *price};
+    const sherd__problem problem = {&p->space, a, b, 4, &request};
+    sherd__priced step;
+    simulator s;
+
+    CHECK_OK(sherd__step_price(&step, &problem, a, b));
+    sim_open(&s, a->spec.mesh, price);
+    int64_t time = sim_step(&s, &step.step, 4);
+    sim_close(&s);
+    return time;
+}
+
+/* Times that one can find with pencil and paper: alpha 1 us, beta 1 ps, gamma 0.5 ps. */
+static void known_steps_take_what_is_known(void)
+{
+    static const struct {
+        const char *from, *to;
+        int64_t messages, bytes, added;
+    } cases[] = {
+        {"[64(x)] on (x=8)", "[64] on (x=8)", 3, 7 * 32, 0},
+        {"[5(x)] on (x=5)", "[5] on (x=5)", 3, 4 * 4, 0},
+        {"[64] P(sum:x) on (x=8)", "[64(x)] on (x=8)", 3, 7 * 32, 7 * 32},
+        {"[1024] P(sum:x) on (x=8)", "[1024] on (x=8)", 6, 14 * 512, 7 * 512},
+        {"[8] P(sum:x) on (x=2)", "[8] on (x=2)", 1, 32, 32},
+        {"[64(x),64] on (x=8)", "[64,64(x)] on (x=8)", 7, 7 * 256, 0},
+        {"[8(x)] on (x=2,y=2)", "[8(y)] on (x=2,y=2)", 1, 16, 0},
+        /* three ranks want the same of one: replicas take turns, but not over a slower axis */
+        {"[16(x)] on (y=4,x=4)", "[16(y)] on (y=4,x=4)", 1, 16, 0},
+        {"[16(x)] on (x=4,y=4)", "[16(y)] on (x=4,y=4)", 3, 3 * 16, 0},
+        {"[8(x)] on (x=4)", "[8] on (x=4)", 2, 3 * 8, 0},
+        /* one block for eight: it doubles */
+        {"[1(x)] on (x=8)", "[1] on (x=8)", 3, 3 * 4, 0},
+        {"[8] on (x=4)", "[8(x)] on (x=4)", 0, 0, 0},
+    };
+    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000000, 1000, 500}}, 0, false};
+    paper p;
+
+    paper_open(&p, 16);
+    for (int i = 0; i < LEN(cases); i++)
+        if (!CHECK_EQ(step_time(&p, cases[i].from, cases[i].to, &price),
+                      cases[i].messages * 1000000000 + cases[i].bytes * 1000 +
+                          cases[i].added * 500))
+            fprintf(stderr, "%s -> %s\n", cases[i].from, cases[i].to);
+    move_paper_close(&p);
+}
+
+/* On a slow and a fast axis: one after the other, or side by side. */
+static void classes_follow_one_another_or_overlap(void)
+{
+    sherd_price price = {
+        SHERD_PRICE_LINKS, 2, {{"x", 1000000, 1000, 0}, {"y", 2000000, 3000, 0}}, 0, false};
+    const char *from = "[8(x,y),8] on (x=2,y=2)", *to = "[8,8(x,y)] on (x=2,y=2)";
+    paper p;
+
+    paper_open(&p, 4);
+    int64_t sum = step_time(&p, from, to, &price);
+    price.overlap = true;
+    int64_t longest = step_time(&p, from, to, &price);
+    CHECK_EQ(longest, (int64_t)2 * (2000000000 + 16 * 3000));
+    CHECK_EQ(sum, 1000000000 + 16 * 1000 + longest);
+    move_paper_close(&p);
+}
+
+static const check_test tests[] = {
+    {TEST(exact_plans_take_what_they_cost_and_not_more_than_others)},
+    {TEST(known_steps_take_what_is_known)},
+    {TEST(classes_follow_one_another_or_overlap)},
+};
+CHECK_MAIN(tests)
