@@ -92,9 +92,10 @@ static int64_t length(int i)
 
 static void unary_is_the_same(void)
 {
-    static const float odd[] = {INFINITY, NAN, 0.0f, -0.0f, 1e-30f, 30, -30, 1e-42f};
-    static const sherd__unary_kind kinds[] = {SHERD__SCALE, SHERD__RELU, SHERD__GELU, SHERD__NEG};
-    static const float tolerance[] = {0, 0, 1e-6f, 0};
+    static const float odd[] = {INFINITY, NAN, -200, 0.0f, -0.0f, 1e-30f, 30, -30, 1e-42f};
+    static const sherd__unary_kind kinds[] = {SHERD__SCALE, SHERD__RELU, SHERD__GELU, SHERD__SILU,
+                                              SHERD__NEG};
+    static const float tolerance[] = {0, 0, 1e-6f, 1e-6f, 0};
     const double factor = 0.3;
 
     EACH_VERSION(k)
@@ -116,9 +117,10 @@ static void unary_is_the_same(void)
         }
 }
 
-/* GELU and its slope over a wide range, with the errors that kernels/fast_math.inc states. */
-static void gelu_is_accurate(void)
+/* GELU, SiLU and their slopes over a wide range. */
+static void curves_are_accurate(void)
 {
+    static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__SILU};
     const int64_t n = 9600;
 
     EACH_VERSION(k)
@@ -128,12 +130,14 @@ static void gelu_is_accurate(void)
             a->in[0][i] = (float)((double)i / (double)n * 24 - 12);
             a->in[1][i] = 1;
         }
-        sherd__ref_f32.unary(SHERD__GELU, n, a->plain[0], a->in[0], NULL);
-        k->unary(SHERD__GELU, n, a->fast[0], a->in[0], NULL);
-        compare(k->name, 0, 5e-7f);
-        sherd__ref_f32.unary_grad(SHERD__GELU, n, a->plain[1], a->in[0], a->in[1], NULL);
-        k->unary_grad(SHERD__GELU, n, a->fast[1], a->in[0], a->in[1], NULL);
-        compare(k->name, 1, 5e-7f);
+        for (int i = 0; i < LEN(kinds); i++) {
+            sherd__ref_f32.unary(kinds[i], n, a->plain[0], a->in[0], NULL);
+            k->unary(kinds[i], n, a->fast[0], a->in[0], NULL);
+            compare(k->name, 0, 5e-7f);
+            sherd__ref_f32.unary_grad(kinds[i], n, a->plain[1], a->in[0], a->in[1], NULL);
+            k->unary_grad(kinds[i], n, a->fast[1], a->in[0], a->in[1], NULL);
+            compare(k->name, 1, 5e-7f);
+        }
     }
 }
 
@@ -467,7 +471,7 @@ static void sgd_is_the_same(void)
 
 static const check_test tests[] = {
     {TEST(unary_is_the_same)},
-    {TEST(gelu_is_accurate)},
+    {TEST(curves_are_accurate)},
     {TEST(binary_is_the_same)},
     {TEST(binary_broadcasts_like_the_plain_one)},
     {TEST(results_may_lie_on_operands)},
