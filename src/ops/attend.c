@@ -64,7 +64,7 @@ static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS };
+enum { G_DOUT = SHERD__G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS };
 
 void sherd__attend_give_mask(sherd_call *call, const double *sum)
 {
@@ -110,36 +110,14 @@ const char *sherd__attend_describe_grad(sherd_call *call)
 }
 
 static const sherd_op attend_grad_op = {.name = "sherd_attention_general backward",
-                                        .operand = {{"dout", SHERD_OP_OPTIONAL},
-                                                    {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
-                                                    {"q", 0},
-                                                    {"k", 0},
-                                                    {"v", 0},
-                                                    {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
-                                                    {"out", 0},
-                                                    {"log_sum", SHERD_OP_ANY}},
-                                        .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
-                                        .field = SHERD__ATTEND_FIELDS,
-                                        .attributes = sizeof(attend_attributes),
+                                        SHERD__ATTEND_BACKWARD,
                                         .whole = "stw",
-                                        .describe = sherd__attend_describe_grad,
                                         .forward = attend_grad};
 
-void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *in,
-                             int count, sherd_tensor **grad_in)
+void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
+                             sherd_tensor **grad_in)
 {
     attend_attributes attributes = *(const attend_attributes *)sherd_node_attributes(node);
-    sherd_tensor *grad[OPERANDS];
-
-    attributes.wants_mask = sherd_node_wants(node, MASK);
-    sherd_apply_all(grad, op, in, count, &attributes);
-    for (int i = 0; i < OPERANDS; i++)
-        if (sherd_node_wants(node, i))
-            grad_in[i] = grad[i];
-}
-
-static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
     sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
                                     grad_out[LOG_SUM],
                                     sherd_node_operand(node, Q),
@@ -148,8 +126,18 @@ static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
                                     sherd_node_operand(node, MASK),
                                     sherd_node_result(node, OUT),
                                     sherd_node_result(node, LOG_SUM)};
+    sherd_tensor *grad[OPERANDS];
 
-    sherd__attend_gradients(node, &attend_grad_op, in, G_OPERANDS, grad_in);
+    attributes.wants_mask = sherd_node_wants(node, MASK);
+    sherd_apply_all(grad, op, in, G_OPERANDS, &attributes);
+    for (int i = 0; i < OPERANDS; i++)
+        if (sherd_node_wants(node, i))
+            grad_in[i] = grad[i];
+}
+
+static void general_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__attend_gradients(node, &attend_grad_op, grad_out, grad_in);
 }
 
 /* Heads as groups of one. */
@@ -217,23 +205,13 @@ static bool attend(sherd_call *call)
     return sherd__attend_run(call, &s, call->to, call->from + Q);
 }
 
-#define ATTEND_NEEDS                                                            \
-    (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
-     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
-
 const sherd_op sherd__attention_general_op = {
     .name = "sherd_attention_general",
-    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention with a mask, dropout, or heads that share keys",
-    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
-    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
-    .field = SHERD__ATTEND_FIELDS,
-    .attributes = sizeof(attend_attributes),
+    SHERD__ATTEND_FORWARD,
     .whole = "stw",
-    .describe = sherd__attend_describe,
     .forward = attend,
-    .backward = general_back,
-    .needs = {ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS, ATTEND_NEEDS}};
+    .backward = general_back};
 
 /* ---- from the public options ------------------------------------------------------------------ */
 

@@ -124,8 +124,47 @@ typedef struct sherd__choice {
 sherd_status sherd__attend_choose(sherd__choice *out, sherd_tensor *const *in, bool causal,
                                   sherd_attention_way asked);
 
+/* ---- the operators --------------------------------------------------------------------------- */
+
+/* Operands of backward. */
+enum {
+    SHERD__G_DOUT,
+    SHERD__G_DLOG_SUM,
+    SHERD__G_Q,
+    SHERD__G_K,
+    SHERD__G_V,
+    SHERD__G_MASK,
+    SHERD__G_OUT,
+    SHERD__G_LOG_SUM
+};
+
+#define SHERD__ATTEND_NEEDS                                                                     \
+    (SHERD_NEEDS_OPERAND(SHERD__Q) | SHERD_NEEDS_OPERAND(SHERD__K) |                            \
+     SHERD_NEEDS_OPERAND(SHERD__V) | SHERD_NEEDS_OPERAND(SHERD__MASK) | SHERD_NEEDS_RESULT(0) | \
+     SHERD_NEEDS_RESULT(1))
+
+/* What operators of whole sequences and of pieces have in common, forward and backward. */
+#define SHERD__ATTEND_FORWARD                                                               \
+    .autocast = SHERD_AUTOCAST_LOW,                                                         \
+    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},  \
+    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}}, .field = SHERD__ATTEND_FIELDS, \
+    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe,     \
+    .needs = {SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS, SHERD__ATTEND_NEEDS}
+
+#define SHERD__ATTEND_BACKWARD                                                                \
+    .operand = {{"dout", SHERD_OP_OPTIONAL},                                                  \
+                {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                               \
+                {"q", 0},                                                                     \
+                {"k", 0},                                                                     \
+                {"v", 0},                                                                     \
+                {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},                                   \
+                {"out", 0},                                                                   \
+                {"log_sum", SHERD_OP_ANY}},                                                   \
+    .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}}, .field = SHERD__ATTEND_FIELDS, \
+    .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe_grad
+
 /* In backward: apply the operator of the gradients, with the node's attributes, and hand out those that are wanted. */
-void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *in,
-                             int count, sherd_tensor **grad_in);
+void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
+                             sherd_tensor **grad_in);
 
 #endif

@@ -267,12 +267,15 @@ static double heads_of(const sherd_layout *q)
     return n;
 }
 
+static void add_time(int64_t *time, double more)
+{
+    *time += (int64_t)(more < (double)(INT64_MAX / 16) ? more : (double)(INT64_MAX / 16));
+}
+
 /* Products of forward; of so many pairs for each head. */
 static void add_work(int64_t *time, const sherd_layout *q, double pairs)
 {
-    double work = heads_of(q) * pairs * (double)q->spec.shape[WIDTH] * WORK_PICOSECONDS;
-
-    *time += (int64_t)(work < (double)(INT64_MAX / 16) ? work : (double)(INT64_MAX / 16));
+    add_time(time, heads_of(q) * pairs * (double)q->spec.shape[WIDTH] * WORK_PICOSECONDS);
 }
 
 /* The rank whose queries see the most pairs; in a ring, it also joins what it has with what each visit gives. */
@@ -289,7 +292,7 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
     add_work(time, lying->q, most);
     if (round->ring) { /* reads two, writes two, of f32 */
         double bytes = heads_of(lying->q) * rows * (double)lying->q->spec.shape[WIDTH] * 16;
-        *time += (int64_t)(bytes * round->visits * BYTE_PICOSECONDS);
+        add_time(time, bytes * round->visits * BYTE_PICOSECONDS);
     }
 }
 

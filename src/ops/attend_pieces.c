@@ -19,7 +19,7 @@
 enum { Q = SHERD__Q, K, V, MASK, OPERANDS };
 enum { OUT, LOG_SUM };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
-enum { G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM, G_OPERANDS };
+enum { G_DOUT = SHERD__G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM };
 
 /* ---- forward ---------------------------------------------------------------------------------- */
 
@@ -247,50 +247,20 @@ static sherd_status ways_backward(const sherd_call *call, sherd_ways *ways)
 /* ---- the operators ---------------------------------------------------------------------------- */
 
 static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward",
-                                        .operand = {{"dout", SHERD_OP_OPTIONAL},
-                                                    {"dlog_sum", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
-                                                    {"q", 0},
-                                                    {"k", 0},
-                                                    {"v", 0},
-                                                    {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL},
-                                                    {"out", 0},
-                                                    {"log_sum", SHERD_OP_ANY}},
-                                        .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}},
-                                        .field = SHERD__ATTEND_FIELDS,
-                                        .attributes = sizeof(sherd__attend_attributes),
-                                        .describe = sherd__attend_describe_grad,
+                                        SHERD__ATTEND_BACKWARD,
                                         .ways = ways_backward,
                                         .forward = attend_back};
 
 static void pieces_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    sherd_tensor *in[G_OPERANDS] = {grad_out[OUT],
-                                    grad_out[LOG_SUM],
-                                    sherd_node_operand(node, Q),
-                                    sherd_node_operand(node, K),
-                                    sherd_node_operand(node, V),
-                                    sherd_node_operand(node, MASK),
-                                    sherd_node_result(node, OUT),
-                                    sherd_node_result(node, LOG_SUM)};
-
-    sherd__attend_gradients(node, &pieces_grad_op, in, G_OPERANDS, grad_in);
+    sherd__attend_gradients(node, &pieces_grad_op, grad_out, grad_in);
 }
-
-#define PIECES_NEEDS                                                            \
-    (SHERD_NEEDS_OPERAND(Q) | SHERD_NEEDS_OPERAND(K) | SHERD_NEEDS_OPERAND(V) | \
-     SHERD_NEEDS_OPERAND(MASK) | SHERD_NEEDS_RESULT(OUT) | SHERD_NEEDS_RESULT(LOG_SUM))
 
 const sherd_op sherd__attention_pieces_op = {
     .name = "sherd_attention_pieces",
-    .autocast = SHERD_AUTOCAST_LOW,
     .summary = "sherd_attention_general over sequences that stay sharded",
     .layouts = "as q; k and v on the same axes",
-    .operand = {{"q", 0}, {"k", 0}, {"v", 0}, {"mask", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},
-    .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC}},
-    .field = SHERD__ATTEND_FIELDS,
-    .attributes = sizeof(sherd__attend_attributes),
-    .describe = sherd__attend_describe,
+    SHERD__ATTEND_FORWARD,
     .ways = ways_forward,
     .forward = attend,
-    .backward = pieces_back,
-    .needs = {PIECES_NEEDS, PIECES_NEEDS, PIECES_NEEDS, PIECES_NEEDS}};
+    .backward = pieces_back};
