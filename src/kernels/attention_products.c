@@ -195,6 +195,15 @@ static const uint16_t *at(const void *p, int64_t i)
     return (const uint16_t *)p + i;
 }
 
+/* Keys and values of a group. */
+static void copy_keys(const head *h, const void *k, const void *v, int64_t first)
+{
+    int64_t row = sherd__key_stride(h->s);
+
+    copy_in(h, h->k, at(k, first), row, h->s->keys);
+    copy_in(h, h->v, at(v, first), row, h->s->keys);
+}
+
 static void attend_group(head *h, int64_t b, int64_t g, uint16_t *out, float *log_sum,
                          const void *q)
 {
@@ -214,16 +223,13 @@ sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel
                                       const void *q, const void *k, const void *v, void *workspace)
 {
     head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
-    int64_t row = sherd__key_stride(s);
 
     if (!is_possible(set, s))
         return SHERD__CANNOT;
     lay_out(&h, workspace);
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t g = 0; g < s->groups && h.done == SHERD__DONE; g++) {
-            int64_t keys = sherd__keys_at(s, b, g);
-            copy_in(&h, h.k, at(k, keys), row, s->keys);
-            copy_in(&h, h.v, at(v, keys), row, s->keys);
+            copy_keys(&h, k, v, sherd__keys_at(s, b, g));
             attend_group(&h, b, g, out, log_sum, q);
         }
     return h.done;
@@ -259,7 +265,6 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
                                            const void *v, const float *log_sum, void *workspace)
 {
     head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
-    int64_t row = sherd__key_stride(s);
 
     if (!is_possible(set, s))
         return SHERD__CANNOT;
@@ -267,8 +272,7 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t g = 0; g < s->groups && h.done == SHERD__DONE; g++) {
             int64_t keys = sherd__keys_at(s, b, g);
-            copy_in(&h, h.k, at(k, keys), row, s->keys);
-            copy_in(&h, h.v, at(v, keys), row, s->keys);
+            copy_keys(&h, k, v, keys);
             grad_group(&h, b, g, dq, dout, q, log_sum);
             round_head(&h, (uint16_t *)dk + keys, h.dk);
             round_head(&h, (uint16_t *)dv + keys, h.dv);

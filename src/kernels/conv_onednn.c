@@ -7,10 +7,10 @@
 #include "engine.h"
 
 #ifdef SHERD_HAVE_DNNL
-
 #include "onednn.h"
+#endif
 
-#if DNNL_VERSION_MAJOR == 2
+#if defined(SHERD_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
 
 #include <string.h>
 
@@ -331,7 +331,7 @@ sherd__done sherd__conv_onednn(sherd__engine *e, sherd__conv_kind kind, const sh
 
 #else
 
-/* Later versions describe primitives otherwise; until that is written here the plain version computes. */
+/* Without oneDNN, and with later versions, which describe primitives otherwise, the plain version computes. */
 sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
                                      const sherd__conv *c)
 {
@@ -346,7 +346,5 @@ sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, con
     (void)engine, (void)kind, (void)c, (void)x, (void)w, (void)y, (void)workspace;
     return SHERD__CANNOT;
 }
-
-#endif
 
 #endif

@@ -90,19 +90,4 @@ sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p
     return SHERD__CANNOT;
 }
 
-sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
-                                     const sherd__conv *c)
-{
-    (void)engine, (void)kind, (void)c;
-    *bytes = 0;
-    return SHERD__CANNOT;
-}
-
-sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
-                               void *x, void *w, void *y, void *workspace)
-{
-    (void)engine, (void)kind, (void)c, (void)x, (void)w, (void)y, (void)workspace;
-    return SHERD__CANNOT;
-}
-
 #endif
