@@ -18,6 +18,14 @@ static bool is_eligible(sherd_dtype dtype)
     return dtype == SHERD_F32 || sherd__is_half(dtype);
 }
 
+/* Operand i if its dtype counts here: no index, no condition, nothing that may be of any dtype. Else NULL. */
+static sherd_tensor *counted(const sherd_call *call, int i)
+{
+    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
+
+    return sherd__slot(call->op, i)->flags & APART ? NULL : call->in[i];
+}
+
 /* The copy is used once more: what sherd_cast would have left in ledger and tape. */
 static void record_use(sherd_tensor *t, sherd_tensor *copy)
 {
@@ -58,18 +66,15 @@ static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
 /* The dtype that operands go to; SHERD_DTYPE_NONE: they stay. */
 static sherd_dtype goal(const sherd__run *run, sherd_dtype low)
 {
-    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
     const sherd_call *call = &run->call;
     sherd_dtype first = SHERD_DTYPE_NONE;
     bool differ = false;
 
     for (int i = 0; i < call->operands; i++) {
-        const sherd_tensor *t = call->in[i];
-        if (!t || (sherd__slot(call->op, i)->flags & APART))
-            continue;
-        if (t->dtype == SHERD_F64)
+        const sherd_tensor *t = counted(call, i);
+        if (t && t->dtype == SHERD_F64)
             return SHERD_DTYPE_NONE;
-        if (!is_eligible(t->dtype))
+        if (!t || !is_eligible(t->dtype))
             continue;
         differ |= first != SHERD_DTYPE_NONE && t->dtype != first;
         first = t->dtype;
@@ -81,16 +86,14 @@ static sherd_dtype goal(const sherd__run *run, sherd_dtype low)
 
 bool sherd__autocast(sherd__run *run, sherd_dtype low)
 {
-    enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
     sherd_call *call = &run->call;
     sherd_dtype dtype = goal(run, low);
 
     if (dtype == SHERD_DTYPE_NONE)
         return true;
     for (int i = 0; i < call->operands; i++) {
-        sherd_tensor *t = call->in[i];
-        if (!t || (sherd__slot(call->op, i)->flags & APART) || t->dtype == dtype ||
-            !is_eligible(t->dtype))
+        sherd_tensor *t = counted(call, i);
+        if (!t || t->dtype == dtype || !is_eligible(t->dtype))
             continue;
         sherd__open(run);
         call->in[i] = dtype == low ? to_low(t, dtype) : sherd_cast(t, dtype);

@@ -43,15 +43,10 @@ static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const 
     return p;
 }
 
-static bool is_half(sherd_dtype dtype)
-{
-    return dtype == SHERD_BF16 || dtype == SHERD_F16;
-}
-
 /* Elements as f32 or f64: themselves, or widened; NULL: no memory. */
 static const void *widened(sherd_call *call, const void *from, int64_t count)
 {
-    if (!is_half(call->out[0]->dtype))
+    if (!sherd__is_half(call->out[0]->dtype))
         return from;
     float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
     if (wide)
@@ -61,13 +56,14 @@ static const void *widened(sherd_call *call, const void *from, int64_t count)
 
 static void *room(sherd_call *call, int64_t count)
 {
-    return is_half(call->out[0]->dtype) ? sherd_call_scratch(call, count * (int64_t)sizeof(float))
-                                        : call->to[0];
+    return sherd__is_half(call->out[0]->dtype)
+               ? sherd_call_scratch(call, count * (int64_t)sizeof(float))
+               : call->to[0];
 }
 
 static void settle(sherd_call *call, const void *made, int64_t count)
 {
-    if (is_half(call->out[0]->dtype))
+    if (sherd__is_half(call->out[0]->dtype))
         sherd__kernels_in(call)->narrow(count, call->to[0], made);
 }
 

@@ -51,17 +51,12 @@ static sherd__neighbours problem_of(const sherd_call *call, const sherd_tensor *
     return n;
 }
 
-static bool is_half(sherd_dtype dtype)
-{
-    return dtype == SHERD_BF16 || dtype == SHERD_F16;
-}
-
 /* Operand i as f32 or f64: itself, or widened; NULL: no memory. */
 static const void *read(sherd_call *call, int i)
 {
     int64_t count = sherd__max(call->in[i]->count, 1);
 
-    if (!is_half(call->in[i]->dtype))
+    if (!sherd__is_half(call->in[i]->dtype))
         return call->from[i];
     float *wide = sherd_call_scratch(call, count * (int64_t)sizeof *wide);
     if (wide)
@@ -72,14 +67,14 @@ static const void *read(sherd_call *call, int i)
 /* Room for result j, and what was made there rounded. */
 static void *room(sherd_call *call, int j)
 {
-    return is_half(call->out[j]->dtype)
+    return sherd__is_half(call->out[j]->dtype)
                ? sherd_call_scratch(call, call->out[j]->count * (int64_t)sizeof(float))
                : call->to[j];
 }
 
 static void settle(sherd_call *call, int j, const void *made)
 {
-    if (is_half(call->out[j]->dtype))
+    if (sherd__is_half(call->out[j]->dtype))
         sherd__kernels_in(call)->narrow(call->out[j]->count, call->to[j], made);
 }
 
