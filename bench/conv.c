@@ -154,20 +154,13 @@ static int body(sherd_world *world, void *payload)
     return apart < most_apart ? 0 : 1;
 }
 
-static int64_t number(int count, char **text, int i, int64_t otherwise)
-{
-    long long n = i < count ? atoll(text[i]) : otherwise;
-
-    return n > 0 ? n : otherwise;
-}
-
 int main(int argc, char **argv)
 {
-    job j = {.ranks = (int)number(argc, argv, 1, 2),
-             .side = number(argc, argv, 2, 512),
-             .channels = number(argc, argv, 3, 64),
-             .kernel = number(argc, argv, 4, 3),
-             .rounds = (int)number(argc, argv, 5, 7)};
+    job j = {.ranks = (int)numbered_word(argc, argv, 1, 2),
+             .side = numbered_word(argc, argv, 2, 512),
+             .channels = numbered_word(argc, argv, 3, 64),
+             .kernel = numbered_word(argc, argv, 4, 3),
+             .rounds = (int)numbered_word(argc, argv, 5, 7)};
     int exit_status = 1;
 
     if (j.rounds > MOST_ROUNDS)

@@ -134,17 +134,10 @@ static int body(sherd_world *world, void *payload)
     return 0;
 }
 
-static int64_t number(int count, char **text, int i, int64_t otherwise)
-{
-    long long n = i < count ? atoll(text[i]) : otherwise;
-
-    return n > 0 ? n : otherwise;
-}
-
 int main(int argc, char **argv)
 {
-    job j = {(int)number(argc, argv, 1, 2), number(argc, argv, 2, 8192), number(argc, argv, 3, 8),
-             number(argc, argv, 4, 64)};
+    job j = {(int)numbered_word(argc, argv, 1, 2), numbered_word(argc, argv, 2, 8192),
+             numbered_word(argc, argv, 3, 8), numbered_word(argc, argv, 4, 64)};
     int exit_status = 1;
 
     if (j.ranks > MOST_RANKS)
