@@ -46,14 +46,15 @@ static span meeting(const sherd__conv *c, int d, int64_t k)
 #define TABLE   sherd__conv_f64
 #include "conv_body.inc"
 
-void sherd__conv_plain(sherd__conv_kind kind, sherd_dtype dtype, const sherd__conv *c, void *x,
-                       void *w, void *y)
+void sherd__conv_plain(const sherd__conv *c, sherd_dtype dtype, const sherd__conv_task *task)
 {
     const sherd__conv_kernels *k = dtype == SHERD_F64 ? &sherd__conv_f64 : &sherd__conv_f32;
+    void *x = task->array[SHERD__CONV_X], *w = task->array[SHERD__CONV_W];
+    void *y = task->array[SHERD__CONV_Y];
 
-    if (kind == SHERD__CONV_BACKWARD_X)
+    if (task->kind == SHERD__CONV_BACKWARD_X)
         k->backward_x(c, x, y, w);
-    else if (kind == SHERD__CONV_BACKWARD_W)
+    else if (task->kind == SHERD__CONV_BACKWARD_W)
         k->backward_w(c, w, x, y);
     else
         k->forward(c, y, x, w);

@@ -32,8 +32,15 @@ typedef enum sherd__conv_kind {
     SHERD__CONV_BACKWARD_W
 } sherd__conv_kind;
 
-/* The plain kernels, of f32 or f64: of x, w and y the one that `kind` makes is written. */
-void sherd__conv_plain(sherd__conv_kind kind, sherd_dtype dtype, const sherd__conv *c, void *x,
-                       void *w, void *y);
+enum { SHERD__CONV_X, SHERD__CONV_W, SHERD__CONV_Y, SHERD__CONV_ARRAYS };
+
+/* Something to be made of pieces: of the arrays the one that `kind` makes is written, the others are read. */
+typedef struct sherd__conv_task {
+    sherd__conv_kind kind;
+    void *array[SHERD__CONV_ARRAYS];
+} sherd__conv_task;
+
+/* The plain kernels, of f32 or f64. */
+void sherd__conv_plain(const sherd__conv *c, sherd_dtype dtype, const sherd__conv_task *task);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels) and generates
- * code. What is brought into its layouts and back costs a pass over each array. Primitives are kept by shape; memory objects
- * are made for each call, because what they hold in its layouts would be as much again as the arrays.
+ * code. What is brought into its layouts and back costs a pass over each array, so an operand of two tasks is brought there
+ * once. Primitives are kept by shape; memory objects are made for each call, because what they hold in its layouts would be as
+ * much again as the arrays.
  */
 #include "engine.h"
 
@@ -16,8 +17,9 @@
 
 #include "base/num.h"
 
-enum { X, W, Y, ARRAYS };
-enum { LINE = 64 };
+enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
+enum { BIAS = ARRAYS, OPERANDS };
+enum { LINE = 64, TASKS = 2 };
 
 /*
  * A convolution as it is kept. Gradients of weights are fast only with padding of at most half a kernel: with more of
@@ -27,23 +29,23 @@ typedef struct kept {
     sherd__heap *heap;
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive; /* NULL: oneDNN does not do this one */
-    dnnl_memory_desc_t plain[ARRAYS];
+    dnnl_memory_desc_t plain[OPERANDS];
     dnnl_dims_t x, zeros; /* sizes of what it sees of x, and how many of them come before x's own */
 } kept;
 
-/* The operands as they lie in sherd, and as the primitive wants them. */
-typedef struct job {
+/* A task: its operands as they lie in sherd, and as the primitive wants them. */
+typedef struct run {
     sherd__conv_kind kind;
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
+    sherd__engine *engine;
     const kept *kept;
-    unsigned char *room;                         /* what is left of the workspace */
-    dnnl_memory_t given[ARRAYS], wanted[ARRAYS]; /* the same one where the layout is */
-} job;
+    unsigned char *room;                             /* what is left of the workspace */
+    bool biased, borrowed[OPERANDS];                 /* borrowed: of the task before */
+    dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* the same one where the layout is */
+} run;
 
 /* What is to be made: the key by which it is kept. */
 typedef struct wish {
-    int64_t kind;
+    int64_t kind, biased;
     sherd__conv conv;
 } wish;
 
@@ -63,9 +65,11 @@ static bool describe_plain(dnnl_memory_desc_t *plain, const wish *w)
     /* one more than dims, so that what begins behind the groups is as long too */
     dnnl_dim_t weight[DNNL_MAX_NDIMS + 1] = {c->groups,    outputs,      inputs,
                                              c->kernel[0], c->kernel[1], c->kernel[2]};
+    dnnl_dims_t channels = {c->out_channels};
     bool grouped = c->groups > 1;
 
-    return good(dnnl_memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
+    return good(dnnl_memory_desc_init_by_tag(&plain[BIAS], 1, channels, dnnl_f32, dnnl_x)) &&
+           good(dnnl_memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
            good(dnnl_memory_desc_init_by_tag(&plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
            good(grouped
                     ? dnnl_memory_desc_init_by_tag(&plain[W], 6, weight, dnnl_f32, dnnl_goidhw)
@@ -136,9 +140,9 @@ static bool describe(kept *k, dnnl_engine_t engine, const wish *w)
         return false;
     dnnl_prop_kind_t prop =
         w->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
-    if (!good(dnnl_dilated_convolution_forward_desc_init(&forward, prop, dnnl_convolution_direct,
-                                                         &any[X], &any[W], NULL, &any[Y], stride,
-                                                         dilation, before, after)) ||
+    if (!good(dnnl_dilated_convolution_forward_desc_init(
+            &forward, prop, dnnl_convolution_direct, &any[X], &any[W],
+            w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before, after)) ||
         !good(dnnl_primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
         return false;
     if (w->kind == SHERD__CONV_FORWARD) {
@@ -200,14 +204,14 @@ static const int arguments[][ARRAYS] = {
     [SHERD__CONV_BACKWARD_X] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
     [SHERD__CONV_BACKWARD_W] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
 
-static bool is_result(const job *j, int i)
+static bool is_result(sherd__conv_kind kind, int i)
 {
     static const int result[] = {Y, X, W};
 
-    return result[j->kind] == i;
+    return result[kind] == i;
 }
 
-static bool reorder(job *j, dnnl_memory_t from, dnnl_memory_t to)
+static bool reorder(sherd__engine *e, dnnl_memory_t from, dnnl_memory_t to)
 {
     const dnnl_memory_desc_t *a, *b;
     dnnl_primitive_desc_t desc = NULL;
@@ -216,10 +220,10 @@ static bool reorder(job *j, dnnl_memory_t from, dnnl_memory_t to)
 
     bool done = good(dnnl_memory_get_memory_desc(from, &a)) &&
                 good(dnnl_memory_get_memory_desc(to, &b)) &&
-                good(dnnl_reorder_primitive_desc_create(&desc, a, j->engine, b, j->engine, NULL)) &&
+                good(dnnl_reorder_primitive_desc_create(&desc, a, e->engine, b, e->engine, NULL)) &&
                 good(dnnl_primitive_create(&primitive, desc)) &&
-                good(dnnl_primitive_execute(primitive, j->stream, 2, list)) &&
-                good(dnnl_stream_wait(j->stream));
+                good(dnnl_primitive_execute(primitive, e->stream, 2, list)) &&
+                good(dnnl_stream_wait(e->stream));
     dnnl_primitive_destroy(primitive);
     dnnl_primitive_desc_destroy(desc);
     return done;
@@ -235,115 +239,188 @@ static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
     return !(i == X && has_zeros(k)) && dnnl_memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
 }
 
-static size_t room_of(const dnnl_memory_desc_t *wanted)
+static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
 {
-    size_t bytes = dnnl_memory_desc_get_size(wanted);
+    size_t bytes = is_plain(k, kind, i) ? 0 : dnnl_memory_desc_get_size(wanted_of(k, kind, i));
 
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* x amid its zeros, as the primitive wants it. */
-static bool embed(job *j, const dnnl_memory_desc_t *wanted, void *data)
+/* Whether two tasks read the same array in the same layout, which is not the plain one. */
+static bool is_shared(const kept *const *k, const sherd__conv_task *t, int i)
 {
-    const kept *k = j->kept;
+    return t[0].array[i] == t[1].array[i] && !is_result(t[0].kind, i) && !is_result(t[1].kind, i) &&
+           !(i == X && (has_zeros(k[0]) || has_zeros(k[1]))) && !is_plain(k[0], t[0].kind, i) &&
+           dnnl_memory_desc_equal(wanted_of(k[0], t[0].kind, i), wanted_of(k[1], t[1].kind, i));
+}
+
+/* x amid its zeros, as the primitive wants it. */
+static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *data)
+{
+    const kept *k = r->kept;
     dnnl_memory_desc_t inner;
     dnnl_memory_t part = NULL;
 
     memset(data, 0, dnnl_memory_desc_get_size(wanted));
     bool done = good(dnnl_memory_desc_init_submemory(&inner, wanted, k->plain[X].dims, k->zeros)) &&
-                good(dnnl_memory_create(&part, &inner, j->engine, data)) &&
-                reorder(j, j->given[X], part);
+                good(dnnl_memory_create(&part, &inner, r->engine->engine, data)) &&
+                reorder(r->engine, r->given[X], part);
     dnnl_memory_destroy(part);
     return done;
 }
 
-static bool make_memory(job *j, int i, void *data)
+static bool make_memory(run *r, int i, void *data)
 {
-    const dnnl_memory_desc_t *wanted = wanted_of(j->kept, j->kind, i);
-    void *room = j->room;
+    const dnnl_memory_desc_t *wanted = wanted_of(r->kept, r->kind, i);
+    dnnl_engine_t engine = r->engine->engine;
+    void *room = r->room;
 
-    if (!good(dnnl_memory_create(&j->given[i], &j->kept->plain[i], j->engine, data)))
+    if (!good(dnnl_memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
         return false;
-    if (is_plain(j->kept, j->kind, i)) {
-        j->wanted[i] = j->given[i];
+    if (is_plain(r->kept, r->kind, i)) {
+        r->wanted[i] = r->given[i];
         return true;
     }
-    j->room += room_of(wanted);
-    if (!good(dnnl_memory_create(&j->wanted[i], wanted, j->engine, room)))
+    r->room += room_of(r->kept, r->kind, i);
+    if (!good(dnnl_memory_create(&r->wanted[i], wanted, engine, room)))
         return false;
-    if (i == X && has_zeros(j->kept))
-        return embed(j, wanted, room);
-    return is_result(j, i) || reorder(j, j->given[i], j->wanted[i]);
+    if (i == X && has_zeros(r->kept))
+        return embed(r, wanted, room);
+    return is_result(r->kind, i) || reorder(r->engine, r->given[i], r->wanted[i]);
 }
 
-static bool run(job *j, void *const *data)
+static bool make_bias(run *r, const void *bias)
 {
-    dnnl_exec_arg_t list[ARRAYS];
-
-    for (int i = 0; i < ARRAYS; i++) {
-        if (!make_memory(j, i, data[i]))
-            return false;
-        list[i] = (dnnl_exec_arg_t){arguments[j->kind][i], j->wanted[i]};
-    }
-    if (!good(dnnl_primitive_execute(j->kept->primitive, j->stream, ARRAYS, list)) ||
-        !good(dnnl_stream_wait(j->stream)))
+    r->biased = bias;
+    if (bias && !good(dnnl_memory_create(&r->given[BIAS], &r->kept->plain[BIAS], r->engine->engine,
+                                         (void *)(uintptr_t)bias)))
         return false;
-    for (int i = 0; i < ARRAYS; i++)
-        if (is_result(j, i) && j->wanted[i] != j->given[i])
-            return reorder(j, j->wanted[i], j->given[i]);
+    r->wanted[BIAS] = r->given[BIAS];
     return true;
 }
 
-sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *e, sherd__conv_kind kind,
-                                     const sherd__conv *c)
+static bool execute(run *r)
 {
-    const wish wanted = {(int64_t)kind, *c};
-    const kept *k = sherd__engine_start(e) ? find(e, &wanted) : NULL;
+    dnnl_exec_arg_t list[OPERANDS] = {[BIAS] = {DNNL_ARG_BIAS, r->wanted[BIAS]}};
 
-    *bytes = 0;
-    if (!e->stream)
-        return SHERD__CANNOT;
-    if (!k)
-        return SHERD__NO_MEMORY;
-    for (int i = 0; i < ARRAYS && k->primitive; i++)
-        *bytes += is_plain(k, kind, i) ? 0 : (int64_t)room_of(wanted_of(k, kind, i));
-    return k->primitive ? SHERD__DONE : SHERD__CANNOT;
+    for (int i = 0; i < ARRAYS; i++)
+        list[i] = (dnnl_exec_arg_t){arguments[r->kind][i], r->wanted[i]};
+    if (!good(dnnl_primitive_execute(r->kept->primitive, r->engine->stream,
+                                     r->biased ? OPERANDS : ARRAYS, list)) ||
+        !good(dnnl_stream_wait(r->engine->stream)))
+        return false;
+    for (int i = 0; i < ARRAYS; i++)
+        if (is_result(r->kind, i) && r->wanted[i] != r->given[i])
+            return reorder(r->engine, r->wanted[i], r->given[i]);
+    return true;
 }
 
-sherd__done sherd__conv_onednn(sherd__engine *e, sherd__conv_kind kind, const sherd__conv *c,
-                               void *x, void *w, void *y, void *workspace)
+static void release(run *r)
 {
-    const wish wanted = {(int64_t)kind, *c};
-    void *data[] = {x, w, y};
-    job j = {.kind = kind, .engine = e->engine, .stream = e->stream, .room = workspace};
-
-    j.kept = find(e, &wanted);
-    if (!j.kept)
-        return SHERD__NO_MEMORY;
-    bool done = run(&j, data);
-    for (int i = 0; i < ARRAYS; i++) {
-        if (j.wanted[i] != j.given[i])
-            dnnl_memory_destroy(j.wanted[i]);
-        dnnl_memory_destroy(j.given[i]);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (r->borrowed[i])
+            continue;
+        if (r->wanted[i] != r->given[i])
+            dnnl_memory_destroy(r->wanted[i]);
+        dnnl_memory_destroy(r->given[i]);
     }
+}
+
+/* The primitives of all tasks; CANNOT if one has none. */
+static sherd__done find_all(const kept **out, sherd__engine *e, const sherd__conv_job *job)
+{
+    for (int t = 0; t < job->tasks; t++) {
+        wish wanted = {(int64_t)job->task[t].kind, job->bias != NULL, *job->conv};
+        out[t] = find(e, &wanted);
+        if (!out[t])
+            return SHERD__NO_MEMORY;
+        if (!out[t]->primitive)
+            return SHERD__CANNOT;
+    }
+    return SHERD__DONE;
+}
+
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *e, const sherd__conv_job *job)
+{
+    const kept *k[TASKS];
+    int64_t shared = 0, own[TASKS] = {0};
+
+    *bytes = 0;
+    if (!sherd__engine_start(e))
+        return SHERD__CANNOT;
+    sherd__done found = find_all(k, e, job);
+    if (found != SHERD__DONE)
+        return found;
+    for (int i = 0; i < ARRAYS; i++) {
+        bool both = job->tasks == TASKS && is_shared(k, job->task, i);
+        for (int t = 0; t < (both ? 1 : job->tasks); t++)
+            *(both ? &shared : &own[t]) += (int64_t)room_of(k[t], job->task[t].kind, i);
+    }
+    *bytes = shared + sherd__max(own[0], own[1]);
+    return SHERD__DONE;
+}
+
+/* What both read comes first in the workspace, and stays there for the second. */
+static bool lay_shared(run *r, const sherd__conv_job *job)
+{
+    const kept *k[] = {r[0].kept, r[1].kept};
+
+    for (int i = 0; i < ARRAYS && job->tasks == TASKS; i++) {
+        if (!is_shared(k, job->task, i))
+            continue;
+        if (!make_memory(&r[0], i, job->task[0].array[i]))
+            return false;
+        r[1].wanted[i] = r[0].wanted[i];
+        r[1].borrowed[i] = true;
+    }
+    return true;
+}
+
+static bool run_task(run *r, unsigned char *room, const sherd__conv_task *task, const void *bias)
+{
+    r->room = room;
+    for (int i = 0; i < ARRAYS; i++)
+        if (!r->wanted[i] && !make_memory(r, i, task->array[i]))
+            return false;
+    return make_bias(r, bias) && execute(r);
+}
+
+sherd__done sherd__conv_onednn(sherd__engine *e, const sherd__conv_job *job, void *workspace)
+{
+    run r[TASKS] = {{.room = workspace}};
+    const kept *k[TASKS];
+
+    sherd__done found = find_all(k, e, job);
+    if (found != SHERD__DONE)
+        return found;
+    for (int t = 0; t < job->tasks; t++) {
+        r[t].kind = job->task[t].kind;
+        r[t].engine = e;
+        r[t].kept = k[t];
+    }
+    bool done = lay_shared(r, job);
+    unsigned char *room = r[0].room;
+    for (int t = 0; t < job->tasks; t++)
+        done = done && run_task(&r[t], room, &job->task[t], job->bias);
+    for (int t = 0; t < job->tasks; t++)
+        release(&r[t]);
     return done ? SHERD__DONE : SHERD__CANNOT;
 }
 
 #else
 
 /* Without oneDNN, and with later versions, which describe primitives otherwise, the plain version computes. */
-sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
-                                     const sherd__conv *c)
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine,
+                                     const sherd__conv_job *job)
 {
-    (void)engine, (void)kind, (void)c;
+    (void)engine, (void)job;
     *bytes = 0;
     return SHERD__CANNOT;
 }
 
-sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
-                               void *x, void *w, void *y, void *workspace)
+sherd__done sherd__conv_onednn(sherd__engine *engine, const sherd__conv_job *job, void *workspace)
 {
-    (void)engine, (void)kind, (void)c, (void)x, (void)w, (void)y, (void)workspace;
+    (void)engine, (void)job, (void)workspace;
     return SHERD__CANNOT;
 }
 

@@ -39,12 +39,19 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
                                            const void *v, const float *log_sum, void *workspace);
 
 /*
- * f32; of x, w and y the one that `kind` makes is written. Those of bf16 are not trusted: see docs/decisions/037. First the
- * bytes of workspace that it needs, if it can; operands go there as oneDNN wants them to lie.
+ * f32; one task of a geometry, or two, which share operands that they both read: those are laid out once, as oneDNN wants them.
+ * All or none can be done. Convolutions of bf16 are not trusted: see docs/decisions/037.
  */
-sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine, sherd__conv_kind kind,
-                                     const sherd__conv *c);
-sherd__done sherd__conv_onednn(sherd__engine *engine, sherd__conv_kind kind, const sherd__conv *c,
-                               void *x, void *w, void *y, void *workspace);
+typedef struct sherd__conv_job {
+    const sherd__conv *conv;
+    const sherd__conv_task *task;
+    int tasks;        /* 1 or 2 */
+    const void *bias; /* [out_channels], added to what one FORWARD makes; NULL: none */
+} sherd__conv_job;
+
+/* First the bytes of workspace that it needs, if it can. */
+sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine,
+                                     const sherd__conv_job *job);
+sherd__done sherd__conv_onednn(sherd__engine *engine, const sherd__conv_job *job, void *workspace);
 
 #endif

@@ -67,91 +67,127 @@ static void count_all(const sherd__conv *c, int64_t *count)
     count[2] = c->batch * c->out_channels * product(c->out);
 }
 
-/* In the order of arrays {big, weight, small}: which is made. */
-static const sherd__conv_kind kind_of[] = {SHERD__CONV_BACKWARD_X, SHERD__CONV_BACKWARD_W,
-                                           SHERD__CONV_FORWARD};
+static const int made_by[] = {[SHERD__CONV_FORWARD] = SHERD__CONV_Y,
+                              [SHERD__CONV_BACKWARD_X] = SHERD__CONV_X,
+                              [SHERD__CONV_BACKWARD_W] = SHERD__CONV_W};
 
 /* By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a fifth of the time. */
-static sherd__done run_onednn(sherd_call *call, const sherd__conv *c, sherd__conv_kind kind,
-                              void *const *data)
+static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
 {
     sherd__engine *engine = sherd__engine_in(call);
     int64_t bytes = 0;
 
     if (!engine)
         return SHERD__CANNOT;
-    sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, kind, c);
+    sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, job);
     if (done != SHERD__DONE)
         return done;
     void *workspace = sherd_call_scratch(call, sherd__max(bytes, 1));
-    return workspace ? sherd__conv_onednn(engine, kind, c, data[0], data[1], data[2], workspace)
-                     : SHERD__NO_MEMORY;
+    return workspace ? sherd__conv_onednn(engine, job, workspace) : SHERD__NO_MEMORY;
 }
 
-/* In f32 or f64. False: failed. */
-static bool run(sherd_call *call, const sherd__conv *c, int made, sherd_dtype dtype,
-                void *const *data)
+/* One task in f32 or f64. False: failed. */
+static bool run_one(sherd_call *call, const sherd__conv *c, const sherd__conv_task *task,
+                    sherd_dtype dtype)
 {
-    sherd__done done =
-        dtype == SHERD_F32 ? run_onednn(call, c, kind_of[made], data) : SHERD__CANNOT;
+    const sherd__conv_job alone = {c, task, 1, NULL};
+    sherd__done done = dtype == SHERD_F32 ? run_onednn(call, &alone) : SHERD__CANNOT;
 
     if (done == SHERD__NO_MEMORY)
         return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a convolution");
     if (done == SHERD__CANNOT)
-        sherd__conv_plain(kind_of[made], dtype, c, data[0], data[1], data[2]);
+        sherd__conv_plain(c, dtype, task);
     return true;
 }
 
 /* 16 bits compute in f32 and are rounded once. False: failed. */
-static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *count, int made,
-                     void *const *data)
+static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *count,
+                     const sherd__conv_task *task)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);
-    void *wide[3];
+    sherd__conv_task wide = {.kind = task->kind};
+    int made = made_by[task->kind];
 
-    for (int i = 0; i < 3; i++) {
-        wide[i] = sherd_call_scratch(call, sherd__max(count[i], 1) * 4);
-        if (!wide[i])
+    for (int i = 0; i < SHERD__CONV_ARRAYS; i++) {
+        wide.array[i] = sherd_call_scratch(call, sherd__max(count[i], 1) * 4);
+        if (!wide.array[i])
             return false;
         if (i != made)
-            kernels->widen(count[i], wide[i], data[i]);
+            kernels->widen(count[i], wide.array[i], task->array[i]);
     }
-    if (!run(call, c, made, SHERD_F32, wide))
+    if (!run_one(call, c, &wide, SHERD_F32))
         return false;
-    kernels->narrow(count[made], data[made], wide[made]);
+    kernels->narrow(count[made], task->array[made], wide.array[made]);
     return true;
 }
 
-static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small,
-                    int64_t channels, int made, void *const *data)
+/* Each task by itself: where they can not be done together. */
+static bool run_apart(sherd_call *call, const sherd__conv_job *job, const int64_t *count)
 {
     sherd_dtype dtype = call->out[0]->dtype;
+
+    for (int t = 0; t < job->tasks; t++)
+        if (!(sherd__is_half(dtype) ? run_half(call, job->conv, count, &job->task[t])
+                                    : run_one(call, job->conv, &job->task[t], dtype)))
+            return false;
+    return true;
+}
+
+/* Whether the bias is in the result, or still to be added. False: failed. */
+static bool run(sherd_call *call, const sherd__conv_job *job, const int64_t *count, bool *biased)
+{
+    bool together = call->out[0]->dtype == SHERD_F32 && (job->bias || job->tasks > 1);
+    sherd__done done = together ? run_onednn(call, job) : SHERD__CANNOT;
+
+    *biased = job->bias && done == SHERD__DONE;
+    if (done == SHERD__NO_MEMORY)
+        return sherd_call_fail(call, SHERD_ENOMEM, "out of memory for a convolution");
+    return done == SHERD__DONE || run_apart(call, job, count);
+}
+
+/* Tasks on pieces of `big` and `small`. `bias`: of a forward one; set to NULL once it is in the result. */
+static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small,
+                    int64_t channels, const sherd__conv_task *task, int tasks, const void **bias)
+{
     sherd__conv c = geometry(call, big, small);
-    int64_t count[3];
+    int64_t count[SHERD__CONV_ARRAYS];
+    bool biased = false;
 
     c.groups = local_groups(c.groups, channels, big->size[1]);
     count_all(&c, count);
-    if (count[made] == 0)
-        return true;
-    if (count[0] == 0 || count[1] == 0 || count[2] == 0) {
-        sherd__kernels_in(call)->fill(data[made], count[made], 0);
-        return true;
+    if (count[0] && count[1] && count[2]) {
+        const sherd__conv_job job = {&c, task, tasks, bias ? *bias : NULL};
+        bool good = run(call, &job, count, &biased);
+        if (biased)
+            *bias = NULL;
+        return good;
     }
-    return sherd__is_half(dtype) ? run_half(call, &c, count, made, data)
-                                 : run(call, &c, made, dtype, data);
+    for (int t = 0; t < tasks; t++) {
+        int made = made_by[task[t].kind];
+        sherd__kernels_in(call)->fill(task[t].array[made], count[made], 0);
+    }
+    return true;
 }
 
-/* Adds the bias of each channel to its plane. */
-static void add_bias(const sherd_call *call)
+/* The bias that this rank adds; NULL: none. */
+static const void *bias_of(const sherd_call *call)
+{
+    bool has = call->operands > BIAS && call->in[BIAS] && !(call->once >> BIAS & 1);
+
+    return has && call->out[0]->count ? call->from[BIAS] : NULL;
+}
+
+/* Adds the bias of each channel to its plane. NULL is a no-op. */
+static void add_bias(const sherd_call *call, const void *bias)
 {
     const sherd_tensor *y = call->out[0];
     int64_t space = sherd__local_count(y, FIRST, y->ndim);
     int64_t size[] = {y->local[0], y->local[1], space}, whole[] = {y->local[1] * space, space, 1};
     int64_t stretched[] = {0, 1, 0};
 
-    if (y->count && call->operands > BIAS && call->in[BIAS] && !(call->once >> BIAS & 1))
-        sherd__kernels_in(call)->binary(SHERD__ADD, 3, size, call->to[0], call->to[0], whole,
-                                        call->from[BIAS], stretched);
+    if (bias)
+        sherd__kernels_in(call)->binary(SHERD__ADD, 3, size, call->to[0], call->to[0], whole, bias,
+                                        stretched);
 }
 
 static void *data_of(const void *from)
@@ -162,21 +198,25 @@ static void *data_of(const void *from)
 static bool make_small(sherd_call *call)
 {
     sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->out[0]);
-    void *data[] = {data_of(call->from[0]), data_of(call->from[WEIGHT]), call->to[0]};
     const sherd__conv_attributes *a = call->attributes;
-    bool good = compute(call, &big, &small, a->groups * call->in[WEIGHT]->shape[1], 2, data);
+    int64_t channels = a->groups * call->in[WEIGHT]->shape[1];
+    const void *bias = bias_of(call);
+    const sherd__conv_task forward = {
+        SHERD__CONV_FORWARD, {data_of(call->from[0]), data_of(call->from[WEIGHT]), call->to[0]}};
+    bool good = compute(call, &big, &small, channels, &forward, 1, &bias);
 
-    add_bias(call);
+    add_bias(call, bias);
     return good;
 }
 
 static bool make_big(sherd_call *call)
 {
     sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
-    void *data[] = {call->to[0], data_of(call->from[WEIGHT]), data_of(call->from[0])};
-    bool good = compute(call, &big, &small, call->out[0]->shape[1], 0, data);
+    const sherd__conv_task backward = {
+        SHERD__CONV_BACKWARD_X, {call->to[0], data_of(call->from[WEIGHT]), data_of(call->from[0])}};
+    bool good = compute(call, &big, &small, call->out[0]->shape[1], &backward, 1, NULL);
 
-    add_bias(call);
+    add_bias(call, bias_of(call));
     return good;
 }
 
@@ -184,21 +224,22 @@ static bool make_weight(sherd_call *call)
 {
     const sherd__conv_attributes *a = call->attributes;
     sherd_box big = sherd_call_box(call, 0), small = sherd_tensor_box(call->in[BEHIND]);
-    void *data[] = {data_of(call->from[0]), call->to[0], data_of(call->from[BEHIND])};
+    const sherd__conv_task of_weight = {
+        SHERD__CONV_BACKWARD_W, {data_of(call->from[0]), call->to[0], data_of(call->from[BEHIND])}};
 
-    return compute(call, &big, &small, a->groups * call->out[0]->shape[1], 1, data);
+    return compute(call, &big, &small, a->groups * call->out[0]->shape[1], &of_weight, 1, NULL);
 }
 
 /* The gradients of what was read, of what lies around of dy, and of the weight. */
 static bool make_big_too(sherd_call *call)
 {
     sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
-    int64_t channels = call->out[0]->shape[1];
     void *dy = data_of(call->from[0]), *w = data_of(call->from[WEIGHT]);
-    void *dx[] = {call->to[0], w, dy}, *dw[] = {data_of(call->from[READ]), call->to[1], dy};
+    const sherd__conv_task both[] = {
+        {SHERD__CONV_BACKWARD_X, {call->to[0], w, dy}},
+        {SHERD__CONV_BACKWARD_W, {data_of(call->from[READ]), call->to[1], dy}}};
 
-    return compute(call, &big, &small, channels, 0, dx) &&
-           compute(call, &big, &small, channels, 1, dw);
+    return compute(call, &big, &small, call->out[0]->shape[1], both, 2, NULL);
 }
 
 static bool make_small_too(sherd_call *call)
@@ -207,10 +248,11 @@ static bool make_small_too(sherd_call *call)
     const sherd__conv_attributes *a = call->attributes;
     int64_t channels = a->groups * call->in[WEIGHT]->shape[1];
     void *dy = data_of(call->from[0]), *w = data_of(call->from[WEIGHT]);
-    void *dx[] = {dy, w, call->to[0]}, *dw[] = {dy, call->to[1], data_of(call->from[READ])};
+    const sherd__conv_task both[] = {
+        {SHERD__CONV_FORWARD, {dy, w, call->to[0]}},
+        {SHERD__CONV_BACKWARD_W, {dy, call->to[1], data_of(call->from[READ])}}};
 
-    return compute(call, &big, &small, channels, 2, dx) &&
-           compute(call, &big, &small, channels, 1, dw);
+    return compute(call, &big, &small, channels, both, 2, NULL);
 }
 
 /* ---- the operators --------------------------------------------------------------------------- */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions by oneDNN against the plain ones: a bias that is added with the product, and two gradients that share what
+ * both read, in less workspace than each by itself. Behind the workspace nothing is written; where memory ends, nothing is lost.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "kernels/engine.h"
+#include "kernels/ref.h"
+
+enum { ROOM = 1 << 16, WORKSPACE = 1 << 20, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
+
+static float x[ROOM], w[ROOM], y[ROOM], bias[ROOM], made[2][ROOM], plain[2][ROOM];
+static _Alignas(64) unsigned char workspace[WORKSPACE + 64];
+
+static const sherd__conv geometries[] = {
+    /* batch, groups, channels in and out, sizes in and out, kernel, stride, dilation, before */
+    {2, 1, 16, 32, {1, 9, 11}, {1, 9, 11}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+    {1, 1, 32, 16, {1, 12, 7}, {1, 6, 4}, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}},
+    {1, 2, 32, 32, {1, 8, 8}, {1, 6, 6}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}},
+    {1, 1, 3, 5, {1, 1, 17}, {1, 1, 17}, {1, 1, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 2}},
+    {1, 1, 16, 16, {5, 6, 7}, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+};
+
+static int64_t product(const int64_t *size)
+{
+    return size[0] * size[1] * size[2];
+}
+
+static int64_t count_of(const sherd__conv *c, int i)
+{
+    int64_t count[] = {c->batch * c->in_channels * product(c->in),
+                       c->out_channels * (c->in_channels / c->groups) * product(c->kernel),
+                       c->batch * c->out_channels * product(c->out)};
+    return count[i];
+}
+
+static void draw(void)
+{
+    float *all[] = {x, w, y, bias};
+
+    for (int i = 0; i < LEN(all); i++)
+        sherd__ref_f32.uniform(ROOM, all[i], -1, 1, sherd__philox_key(1, 1, (uint32_t)i), 0);
+    memset(workspace, 0x42, sizeof workspace);
+}
+
+static void compare(const float *is, const float *want, int64_t n, int64_t addends, int which)
+{
+    int64_t wrong = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        wrong += !(fabs((double)is[i] - (double)want[i]) <= 1e-6 * (2 + (double)addends));
+    if (!CHECK_EQ(wrong, 0))
+        fprintf(stderr, "geometry %d\n", which);
+}
+
+/* The bytes of workspace; -1: it can not. Nothing lies behind them. */
+static int64_t run(sherd__engine *engine, const sherd__conv_job *job)
+{
+    int64_t bytes;
+
+    if (sherd__conv_onednn_bytes(&bytes, engine, job) != SHERD__DONE)
+        return -1;
+    CHECK(bytes <= WORKSPACE);
+    CHECK(sherd__conv_onednn(engine, job, workspace) == SHERD__DONE);
+    CHECK_EQ(workspace[bytes], 0x42);
+    return bytes;
+}
+
+static int try_bias(sherd__engine *engine, int which)
+{
+    const sherd__conv *c = &geometries[which];
+    const sherd__conv_task task = {SHERD__CONV_FORWARD, {x, w, made[0]}};
+    const sherd__conv_task slow = {SHERD__CONV_FORWARD, {x, w, plain[0]}};
+    int64_t space = product(c->out);
+
+    draw();
+    if (run(engine, &(sherd__conv_job){c, &task, 1, bias}) < 0)
+        return 0;
+    sherd__conv_plain(c, SHERD_F32, &slow);
+    for (int64_t i = 0; i < count_of(c, Y); i++)
+        plain[0][i] += bias[i / space % c->out_channels];
+    compare(made[0], plain[0], count_of(c, Y), count_of(c, W) / c->out_channels, which);
+    return 1;
+}
+
+static int try_both(sherd__engine *engine, int which)
+{
+    const sherd__conv *c = &geometries[which];
+    const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
+                                     {SHERD__CONV_BACKWARD_W, {x, made[1], y}}};
+    const sherd__conv_task slow[] = {{SHERD__CONV_BACKWARD_X, {plain[0], w, y}},
+                                     {SHERD__CONV_BACKWARD_W, {x, plain[1], y}}};
+    int64_t apart[2];
+
+    for (int t = 0; t < 2; t++) {
+        draw();
+        apart[t] = run(engine, &(sherd__conv_job){c, &both[t], 1, NULL});
+        if (apart[t] < 0)
+            return 0;
+        sherd__conv_plain(c, SHERD_F32, &slow[t]);
+    }
+    memset(made, 0, sizeof made);
+    draw();
+    int64_t together = run(engine, &(sherd__conv_job){c, both, 2, NULL});
+    CHECK(together >= apart[0] && together >= apart[1]);
+    CHECK(together <= apart[0] + apart[1]);
+    compare(made[0], plain[0], count_of(c, X), count_of(c, W) / c->in_channels * c->groups, which);
+    compare(made[1], plain[1], count_of(c, W), c->batch * product(c->out), which);
+    return 1 + (together < apart[0] + apart[1]);
+}
+
+static void they_are_as_the_plain_ones(void)
+{
+    sherd__heap heap = {0};
+    int biased = 0, both = 0;
+
+    sherd__engine *engine = sherd__engine_create(&heap);
+    if (!CHECK(engine))
+        return;
+    for (int g = 0; g < LEN(geometries); g++) {
+        biased += try_bias(engine, g);
+        both += try_both(engine, g);
+    }
+    sherd__engine_destroy(engine);
+    CHECK_EQ(heap.live, 0);
+    fprintf(stderr, "%d of %d by oneDNN\n", biased, LEN(geometries));
+    CHECK(biased == 0 || both > biased); /* what both read is shared somewhere */
+}
+
+static void no_memory_is_said_and_nothing_is_lost(void)
+{
+    const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
+                                     {SHERD__CONV_BACKWARD_W, {x, made[1], y}}};
+    const sherd__conv_job job = {&geometries[0], both, 2, NULL};
+
+    for (int64_t n = 1; n < 40; n++) {
+        sherd__heap heap = {0};
+        sherd__engine *engine = sherd__engine_create(&heap);
+        int64_t bytes;
+        if (!CHECK(engine))
+            return;
+        heap.allocations = 0;
+        heap.fail_at = n;
+        sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, &job);
+        CHECK(done != SHERD__DONE || n > heap.allocations);
+        heap.fail_at = 0;
+        sherd__engine_destroy(engine);
+        CHECK_EQ(heap.live, 0);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(they_are_as_the_plain_ones)},
+    {TEST(no_memory_is_said_and_nothing_is_lost)},
+};
+CHECK_MAIN(tests)
