@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by oneDNN against the plain ones: a bias that is added with the product, and two gradients that share what
+ * Convolutions by oneDNN against the plain ones: a bias that is added with the product, two gradients that share what
  * both read, in less workspace than each by itself. Behind the workspace nothing is written; where memory ends, nothing is lost.
  */
 #define CHECK_PURE
@@ -20,6 +20,10 @@ static const sherd__conv geometries[] = {
     {1, 2, 32, 32, {1, 8, 8}, {1, 6, 6}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}},
     {1, 1, 3, 5, {1, 1, 17}, {1, 1, 17}, {1, 1, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 2}},
     {1, 1, 16, 16, {5, 6, 7}, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    /* padding of more than half a kernel */
+    {1, 1, 16, 16, {1, 9, 11}, {1, 12, 11}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {2, 1, 32, 16, {4, 6, 5}, {7, 8, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 3, 2}},
+    {1, 1, 3, 5, {1, 6, 5}, {1, 8, 8}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 3}},
 };
 
 static int64_t product(const int64_t *size)

@@ -19,7 +19,7 @@
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = ARRAYS, OPERANDS };
-enum { LINE = 64, TASKS = 2 };
+enum { DIMS = 5, LINE = 64, TASKS = 2 };
 
 /*
  * A convolution as it is kept. Gradients of weights are fast only with padding of at most half a kernel: with more of
@@ -112,7 +112,7 @@ static void lay_zeros(kept *k, const wish *w, int64_t *before, int64_t *after)
 
 static bool has_zeros(const kept *k)
 {
-    return memcmp(k->x, k->plain[X].dims, 5 * sizeof *k->x) != 0;
+    return memcmp(k->x, k->plain[X].dims, DIMS * sizeof *k->x) != 0;
 }
 
 /* The primitive for operands in whatever layout it likes. */
@@ -239,11 +239,31 @@ static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
     return !(i == X && has_zeros(k)) && dnnl_memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
 }
 
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* The elements of the thickest slab of zeros around x. */
+static int64_t slab_count(const kept *k)
+{
+    int64_t most = 0;
+
+    for (int d = 2; d < DIMS; d++) {
+        int64_t before = k->zeros[d], after = k->x[d] - before - k->plain[X].dims[d], area = 1;
+        for (int i = 0; i < DIMS; i++)
+            area *= i == d ? 1 : k->x[i];
+        most = sherd__max(most, area * sherd__max(before, after));
+    }
+    return most;
+}
+
 static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
 {
     size_t bytes = is_plain(k, kind, i) ? 0 : dnnl_memory_desc_get_size(wanted_of(k, kind, i));
+    size_t slab = i == X && has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
 
-    return (bytes + LINE - 1) / LINE * LINE;
+    return round_up(bytes) + round_up(slab);
 }
 
 /* Whether two tasks read the same array in the same layout, which is not the plain one. */
@@ -254,19 +274,57 @@ static bool is_shared(const kept *const *k, const sherd__conv_task *t, int i)
            dnnl_memory_desc_equal(wanted_of(k[0], t[0].kind, i), wanted_of(k[1], t[1].kind, i));
 }
 
-/* x amid its zeros, as the primitive wants it. */
-static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *data)
+/* A box of x's room as the primitive lays it out, from an array in plain order. */
+static bool lay_box(run *r, const dnnl_memory_desc_t *wanted, void *room, const dnnl_dims_t size,
+                    const dnnl_dims_t offset, const void *array)
+{
+    dnnl_memory_desc_t plain, inner;
+    dnnl_memory_t from = NULL, to = NULL;
+    bool done =
+        good(dnnl_memory_desc_init_by_tag(&plain, DIMS, size, dnnl_f32, dnnl_ncdhw)) &&
+        good(dnnl_memory_desc_init_submemory(&inner, wanted, size, offset)) &&
+        good(dnnl_memory_create(&from, &plain, r->engine->engine, (void *)(uintptr_t)array)) &&
+        good(dnnl_memory_create(&to, &inner, r->engine->engine, room)) &&
+        reorder(r->engine, from, to);
+
+    dnnl_memory_destroy(from);
+    dnnl_memory_destroy(to);
+    return done;
+}
+
+/* Zeros before and behind x in every dim: thin slabs, since a pass over all of it would cost as much as laying x out. */
+static bool lay_slabs(run *r, const dnnl_memory_desc_t *wanted, void *room, float *slab)
 {
     const kept *k = r->kept;
-    dnnl_memory_desc_t inner;
-    dnnl_memory_t part = NULL;
 
-    memset(data, 0, dnnl_memory_desc_get_size(wanted));
-    bool done = good(dnnl_memory_desc_init_submemory(&inner, wanted, k->plain[X].dims, k->zeros)) &&
-                good(dnnl_memory_create(&part, &inner, r->engine->engine, data)) &&
-                reorder(r->engine, r->given[X], part);
-    dnnl_memory_destroy(part);
-    return done;
+    memset(slab, 0, (size_t)slab_count(k) * sizeof *slab);
+    for (int d = 2; d < DIMS; d++) {
+        int64_t before = k->zeros[d], after = k->x[d] - before - k->plain[X].dims[d];
+        dnnl_dims_t size, offset = {0};
+        memcpy(size, k->x, sizeof size);
+        size[d] = before;
+        if (before && !lay_box(r, wanted, room, size, offset, slab))
+            return false;
+        size[d] = after;
+        offset[d] = k->x[d] - after;
+        if (after && !lay_box(r, wanted, room, size, offset, slab))
+            return false;
+    }
+    return true;
+}
+
+/* x amid its zeros, as the primitive wants it. Where channels are filled up to blocks, those are zeros too. */
+static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const void *x)
+{
+    const kept *k = r->kept;
+    size_t bytes = dnnl_memory_desc_get_size(wanted);
+
+    if (memcmp(wanted->dims, wanted->padded_dims, DIMS * sizeof *wanted->dims) != 0)
+        memset(room, 0, bytes);
+    else if (!lay_slabs(r, wanted, room,
+                        (float *)(void *)((unsigned char *)room + round_up(bytes))))
+        return false;
+    return lay_box(r, wanted, room, k->plain[X].dims, k->zeros, x);
 }
 
 static bool make_memory(run *r, int i, void *data)
@@ -285,7 +343,7 @@ static bool make_memory(run *r, int i, void *data)
     if (!good(dnnl_memory_create(&r->wanted[i], wanted, engine, room)))
         return false;
     if (i == X && has_zeros(r->kept))
-        return embed(r, wanted, room);
+        return embed(r, wanted, room, data);
     return is_result(r->kind, i) || reorder(r->engine, r->given[i], r->wanted[i]);
 }
 
