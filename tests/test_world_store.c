@@ -262,7 +262,7 @@ static void a_growing_block_does_not_leave_its_past_behind(sherd_world *world)
 {
     for (int64_t bytes = 64 * KB; bytes <= 64 * MB; bytes += 64 * KB) {
         sherd__block *block = sherd__block_take(world, bytes, false);
-        CHECK((int64_t)world->store.used <= bytes + bytes / 8 + 2 * MB);
+        CHECK((int64_t)world->store.used <= bytes + bytes / 32 + 2 * MB);
         sherd__block_give(world, block);
     }
     CHECK((int64_t)world->store.held <= 80 * MB);

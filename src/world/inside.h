@@ -65,10 +65,11 @@ typedef struct sherd__store {
     size_t taken, spell; /* bytes taken in this spell; it ends when they are more than this */
     size_t turns;        /* a spell is so many times what is held */
     size_t held;         /* bytes of the chunks whose pages the kernel has given, perhaps */
-    size_t left_held; /* after chunks were given back at the end of the last spell; 0 = none were */
-    uint64_t *chunk;  /* bits of those chunks */
-    bool scarce;      /* a check has said that memory is out, and none was passed since */
-    bool refused;     /* memory that the last taking asked for would have gone beyond the limit */
+    size_t left_held;    /* after chunks were last given back */
+    int regret;          /* more spells in which that may still turn out to have been wrong */
+    uint64_t *chunk;     /* bits of those chunks */
+    bool scarce;         /* a check has said that memory is out, and none was passed since */
+    bool refused; /* memory that the last taking asked for would have gone beyond the limit */
     sherd_memory memory;
 } sherd__store;
 

@@ -5,9 +5,9 @@
  * What is given back stays as it is, *warm*, for the next that asks for about its size: some ten nanoseconds, the last
  * one first, so that caches stay warm too. It may carry tickets, and is passed over until they are settled. Sizes that
  * never come again would fill the region so. Therefore, where no warm block fits, a larger one is cut that is *joined*
- * already; else, while the region reaches no further than nine eighths of the most that was lent of late, new memory is
+ * already; else, while the region reaches less than a thirtieth beyond the most that was lent of late, new memory is
  * used; else all warm blocks that are settled are joined with what lies free beside them (each at most once for each time
- * that it is given back), and cut. New memory beyond those nine eighths comes after that; where the limit lets no more
+ * that it is given back), and cut. New memory beyond that comes after it; where the limit lets no more
  * (held.c), pages that lie idle elsewhere are given back for it. Last comes waiting for peers that still read what is
  * warm.
  *
@@ -32,6 +32,8 @@ enum {
     LITTLE = 1 << 22, /* bytes that are not worth giving back */
     TURNS = 16,       /* how often what is held is taken in a spell: at first, and at most */
     MOST_TURNS = 1 << 16,
+    REGRET =
+        8, /* spells after which it was right to give pages back, even if they are needed again */
     SHORTEST_SPELL = 64 << 20 /* bytes */
 };
 
@@ -346,7 +348,7 @@ static sherd__block *find(sherd_world *world, size_t room, bool *stopped)
     size_t reach = store->used + HEADER + room;
     sherd__block *block = cut_joined(world, room);
 
-    if (!block && reach <= crest + (crest >> 3) + SLACK)
+    if (!block && reach <= crest + (crest >> 5) + SLACK)
         block = cut_new(world, room);
     if (block)
         return block;
@@ -377,13 +379,16 @@ static void end_spell(sherd_world *world)
     sherd__store *store = &world->store;
     size_t crest = store->crest > store->former_crest ? store->crest : store->former_crest;
 
-    if (store->left_held && store->held > store->left_held && store->turns < MOST_TURNS)
-        store->turns *= 2;
-    store->left_held = 0;
+    if (store->regret && store->held > store->left_held) {
+        store->turns *= store->turns < MOST_TURNS ? 2 : 1;
+        store->regret = 0;
+    }
+    store->regret -= store->regret > 0;
     if (store->held > 2 * crest + LITTLE) {
         join_warm(world, true);
         give_pages(world, store->held - crest - crest / 4);
         store->left_held = store->held;
+        store->regret = REGRET;
     }
     store->former_crest = store->crest;
     store->crest = store->lent;
