@@ -10,10 +10,10 @@
 #include "check.h"
 #include "program.h"
 
-enum { STEPS = 20 };
+enum { STEPS = 12 };
 
 #define SMALL                                                                            \
-    GPT " --layers 2 --dim 48 --heads 4 --context 17 --batch 8 --steps 20 --dropout 0.1" \
+    GPT " --layers 2 --dim 48 --heads 4 --context 17 --batch 8 --steps 12 --dropout 0.1" \
         " --sample 0 --text " SHERD_SOURCE_DIR "/README.md --json "
 
 /* Run the small model with some options; its report, or NULL. */

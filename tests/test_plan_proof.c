@@ -5,7 +5,7 @@
  * shorter than the mesh and empty, and random explicit cuts. All ranks are simulated and each
  * element is compared; received bytes are compared with the bound for every rank, and the price
  * with counts. SHERD_PROOF=1 adds meshes, ten times the random pairs, and all pairs where a sum
- * stays pending (otherwise every fifth).
+ * stays pending (otherwise every fifth), or between layouts on three axes (otherwise every third).
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -46,6 +46,14 @@ static bool may_become(const sherd_layout *from, const sherd_layout *to)
     return (to->pending_axes & ~from->pending_axes) == 0;
 }
 
+/* Whether the j-th target of the i-th source is tried; the choice goes through all sources and all targets. */
+static bool is_tried(const sherd_layout *to, int i, int j)
+{
+    int apart = to->pending_axes ? 5 : sherd_mesh_axes(sherd_layout_mesh(to)) > 2 ? 3 : 1;
+
+    return whole() || (i + j) % apart == 0;
+}
+
 static void prove_all(paper *p, const sherd_mesh *mesh, const shape *s,
                       const sherd__kernels *kernels, int64_t *pairs, int64_t *wrong)
 {
@@ -54,8 +62,7 @@ static void prove_all(paper *p, const sherd_mesh *mesh, const shape *s,
 
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j++)
-            if (may_become(list[i], list[j]) &&
-                (whole() || list[j]->pending_axes == 0 || (i + j) % 5 == 0)) {
+            if (may_become(list[i], list[j]) && is_tried(list[j], i, j)) {
                 *wrong += move_prove(p, list[i], list[j], kernels);
                 ++*pairs;
             }
@@ -75,7 +82,7 @@ static void every_pair_of_layouts_is_exact(void)
             move_paper_close(&p);
         }
     CHECK_EQ(wrong, 0);
-    CHECK(pairs > 200000);
+    CHECK(pairs > 100000);
     printf("       %lld pairs of layouts with default cuts, %lld wrong elements\n",
            (long long)pairs, (long long)wrong);
 }
