@@ -7,6 +7,7 @@
  * probabilities and slopes are rounded to bf16 for the products that they go into.
  */
 #include "engine.h"
+#include "fetch.h"
 #include "ref.h"
 
 #include <string.h>
@@ -36,6 +37,7 @@ typedef struct head {
     uint16_t *p, *ds;           /* the same rounded */
     float *dk, *dv;             /* [keys,width], what has come so far */
     sherd__done done;           /* of the first product that was not done */
+    sherd__fetching next;
 } head;
 
 static int64_t padded(int64_t n)
@@ -154,6 +156,7 @@ static void attend(head *h, float *log_sum)
         scores(h, h->score, h->q + i * s->width, h->k, rows, keys);
         for (int64_t r = 0; r < rows; r++) {
             int64_t n = sherd__visible(s, i + r), at = r * keys;
+            sherd__fetch_row(&h->next);
             log_sum[i + r] =
                 h->set->bf16.attention_row(n, keys, h->p + at, h->score + at, (float)s->scale);
         }
@@ -172,6 +175,7 @@ static void attend_back(head *h, const float *log_sum)
         scores(h, h->slope, dout, h->v, rows, keys);
         for (int64_t r = 0; r < rows; r++) {
             int64_t n = sherd__visible(s, i + r), at = r * keys;
+            sherd__fetch_row(&h->next);
             h->set->bf16.attention_grad_row(n, keys, h->p + at, h->ds + at, h->score + at,
                                             h->slope + at, (float)s->scale, log_sum[i + r]);
         }
@@ -223,12 +227,14 @@ sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel
                                       const void *q, const void *k, const void *v, void *workspace)
 {
     head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
+    const void *const arrays[] = {k, v, q, out};
 
     if (!is_possible(set, s))
         return SHERD__CANNOT;
     lay_out(&h, workspace);
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t g = 0; g < s->groups && h.done == SHERD__DONE; g++) {
+            sherd__fetch_group(&h.next, s, b * s->groups + g + 1, sizeof *h.q, arrays, 4);
             copy_keys(&h, k, v, sherd__keys_at(s, b, g));
             attend_group(&h, b, g, out, log_sum, q);
         }
@@ -265,6 +271,7 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
                                            const void *v, const float *log_sum, void *workspace)
 {
     head h = {.s = s, .set = set, .engine = engine, .done = SHERD__DONE};
+    const void *const arrays[] = {k, v, q, dout, dq, dk, dv};
 
     if (!is_possible(set, s))
         return SHERD__CANNOT;
@@ -272,6 +279,7 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t g = 0; g < s->groups && h.done == SHERD__DONE; g++) {
             int64_t keys = sherd__keys_at(s, b, g);
+            sherd__fetch_group(&h.next, s, b * s->groups + g + 1, sizeof *h.q, arrays, 7);
             copy_keys(&h, k, v, keys);
             grad_group(&h, b, g, dq, dout, q, log_sum);
             round_head(&h, (uint16_t *)dk + keys, h.dk);
