@@ -12,7 +12,12 @@
  * Sources that are added at once; more are added onto the result, in the same order. 16-bit types are rounded once for
  * each time, so this is well beyond the ranks of a machine; its room, 72 kB of stack, is only touched as far as it is used.
  */
-enum { ADDENDS = 1024, SHORT_ROW = 8 /* elements */ };
+enum {
+    ADDENDS = 1024,
+    FEW_ADDENDS = 64,
+    SHORT_ROW = 8,        /* elements */
+    SHORT_COPY = 64 << 10 /* bytes */
+};
 
 /* A region that is added up, and one batch of it in its simplest form. */
 typedef struct sum {
@@ -181,19 +186,69 @@ void sherd__region_add(const sherd__schedule *schedule, const sherd__region *reg
         first += add_batch(&s, dst, target.stride, first);
 }
 
+/* Where a region begins in a box, elements; false if it does not lie there in one piece. */
+static bool lies_dense(int ndim, const int64_t *size, const int64_t *offset, const int64_t *stride,
+                       int64_t *at)
+{
+    int64_t n = 1;
+
+    *at = 0;
+    for (int d = ndim - 1; d >= 0; d--) {
+        *at += offset[d] * stride[d];
+        if (size[d] == 1)
+            continue;
+        if (stride[d] != n)
+            return false;
+        n *= size[d];
+    }
+    return true;
+}
+
+/* What most small calls are: a copy, or a sum of few, where all lies in one piece. False: it is something else. */
+static bool run_dense(const sherd__schedule *schedule, const sherd__region *region, char *result,
+                      const int64_t *target_stride, const sherd__source *sources,
+                      size_t element_bytes, const sherd__kernels *kernels)
+{
+    const sherd__pull *pull = schedule->pull + region->first;
+    int64_t bytes = (int64_t)element_bytes, n = 1, at;
+    const void *src[FEW_ADDENDS];
+
+    if (region->count < 1 || region->count > FEW_ADDENDS ||
+        !lies_dense(schedule->ndim, region->size, region->offset, target_stride, &at))
+        return false;
+    char *dst = result + at * bytes;
+    for (int i = 0; i < region->count; i++) {
+        if (!lies_dense(schedule->ndim, region->size, pull[i].offset, sources[i].stride, &at))
+            return false;
+        src[i] = (const char *)sources[i].data + at * bytes;
+    }
+    for (int d = 0; d < schedule->ndim; d++)
+        n *= region->size[d];
+    if (region->count > 1)
+        kernels->reduce(schedule->op, dst, src, region->count, n, schedule->divisor);
+    else if (n * bytes <= SHORT_COPY)
+        memcpy(dst, src[0], (size_t)(n * bytes));
+    else
+        return false;
+    return true;
+}
+
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
 {
     int ndim = schedule->ndim;
-    sherd__source target = {result, {0}};
+    sherd__source target;
 
+    target.data = result;
+    sherd__row_major(ndim, schedule->target_size, target.stride);
+    if (run_dense(schedule, region, result, target.stride, sources, element_bytes, kernels))
+        return;
     if (region->count > 1) {
         sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
                           kernels);
         return;
     }
-    sherd__row_major(ndim, schedule->target_size, target.stride);
     char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
     if (region->count == 0) {
         fill_rows(schedule, region, dst, target.stride, element_bytes, kernels);
