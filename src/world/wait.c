@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+enum { EAGER = 64, MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
 enum {
     ROBBED_NS =
         1000 *
@@ -166,7 +166,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         if (++round > longest)
             longest = round;
         if (round <= patience->spins) {
-            pause_core();
+            if (round > EAGER)
+                pause_core();
             continue;
         }
         int64_t now = sherd__now();
