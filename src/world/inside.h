@@ -5,80 +5,27 @@
 
 #include "arena.h"
 #include "base/map.h"
+#include "blocks.h"
 #include "layout/mesh.h"
 #include "limit.h"
 #include "transport.h"
 #include "where.h"
 #include "world.h"
 
-enum { SHERD__TICKETS = 6 };
-
-/* A block may be written again when `ranks` have left the call with this number. */
-typedef struct sherd__ticket {
-    int lane;
-    uint64_t number;
-    uint64_t ranks;
-} sherd__ticket;
-
-/* Where a block is in its life. */
-typedef enum sherd__use {
-    SHERD__LENT, /* somebody has it */
-    SHERD__WARM, /* given back as it is: to be taken again in one piece; calls may still be open on it */
-    SHERD__JOINED /* settled, and one with all that lay free beside it: to be cut */
-} sherd__use;
-
-/* What lies before the data of a block; its peers in the region lie before this, and behind the data. */
-struct sherd__block {
-    sherd__block *prev, *next; /* in its list */
-    sherd__block *before;      /* in the region; NULL of the first */
-    unsigned char *data;
-    size_t room;   /* bytes behind data */
-    int64_t bytes; /* asked for */
-    int class;     /* the largest that has a place in it */
-    sherd__use use;
-    int reading;   /* own open calls that read it */
-    int filling;   /* own open calls that write it: a result in flight */
-    uint64_t made; /* the deed whose result came or comes here, on this mesh; NULL = of no call */
-    const sherd_mesh *made_on;
-    bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
-    int tickets;
-    sherd__ticket ticket[SHERD__TICKETS];
-};
-
-enum { SHERD__CLASSES = 320, SHERD__CLASS_WORDS = SHERD__CLASSES / 64 };
-
-/* Blocks that nobody has, by class; the last one put in is the head. */
-typedef struct sherd__shelf {
-    sherd__block *head[SHERD__CLASSES], *tail[SHERD__CLASSES];
-    uint64_t some[SHERD__CLASS_WORDS]; /* bits of the classes that are not empty */
-} sherd__shelf;
-
-/* The memory of this rank's region. */
-typedef struct sherd__store {
-    unsigned char *base;
-    size_t used, room;  /* blocks lie one behind the other in [0, used) */
-    sherd__block *last; /* the one that ends at `used` */
-    sherd__shelf warm, joined;
-    int64_t given, kept; /* blocks that became warm since the last joining; those that it left */
-    size_t lent; /* bytes of blocks that somebody has, what lies before their data included */
-    size_t crest, former_crest; /* the most that was lent in this spell and in the one before */
-    size_t taken, spell; /* bytes taken in this spell; it ends when they are more than this */
-    size_t turns;        /* a spell is so many times what is held */
-    size_t held;         /* bytes of the chunks whose pages the kernel has given, perhaps */
-    size_t left_held;    /* after chunks were last given back */
-    int regret;          /* more spells in which that may still turn out to have been wrong */
-    uint64_t *chunk;     /* bits of those chunks */
-    bool scarce;         /* a check has said that memory is out, and none was passed since */
-    bool refused; /* memory that the last taking asked for would have gone beyond the limit */
-    sherd_memory memory;
-} sherd__store;
-
 /* One row of the comm log. */
 typedef struct sherd__tally {
     const char *op;
     char *axes; /* shared by the rows of all ops */
     int64_t calls, bytes, nanoseconds;
+    int64_t
+        usual; /* ns of the last little call that was timed, without waiting long; 0 = none was */
 } sherd__tally;
+
+/* When a call began. */
+typedef struct sherd__timing {
+    int64_t start;  /* 0 = it is not timed */
+    int64_t waited; /* ns, of all long waits before */
+} sherd__timing;
 
 /* One move in the list of the last ones. */
 typedef struct sherd__moved {
@@ -96,6 +43,12 @@ typedef struct sherd__moves {
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
+/* What this rank has put into a slot of its ring; kept here too, since reading the record itself would wait for its line. */
+typedef struct sherd__entry {
+    uint64_t number, fingerprint;
+    uint64_t readers; /* ranks that read the record: the slot is used again when they have left */
+} sherd__entry;
+
 /* The ranks that differ from this one only in some axes of a mesh. */
 typedef struct sherd__group {
     const sherd_mesh *mesh; /* NULL: the world */
@@ -108,6 +61,7 @@ typedef struct sherd__group {
     uint64_t base;    /* what follows counts in the epoch of this base */
     uint64_t sequence, history;
     sherd__lane *own;
+    sherd__entry entry[SHERD__DEPTH];
     sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
     int tally;                           /* its first of SHERD__OPS rows in the log */
     sherd__claim *claim;                 /* SHERD_VERIFY: what this rank claims at the next check */
@@ -145,6 +99,7 @@ typedef struct sherd__task {
 typedef struct sherd__call_state {
     struct sherd__call_state *next;
     sherd__group *group;
+    sherd__record *record;
     uint64_t number, fingerprint, history;
     uint64_t awaited; /* ranks whose record is not seen yet */
     uint64_t sharers; /* ranks that write into my results: it ends when they have left */
@@ -155,8 +110,16 @@ typedef struct sherd__call_state {
     int count, room;
     sherd__task *task;
     const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
-    sherd__block *words_block;
 } sherd__call_state;
+
+/* What a record shows: see there. */
+typedef struct sherd__shown {
+    uint64_t number, history;
+    sherd_status status;
+    uint64_t parcels; /* 0 = in the record */
+    size_t carried, bytes;
+    const void *few; /* [bytes] */
+} sherd__shown;
 
 typedef struct sherd__patience {
     int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
@@ -200,10 +163,13 @@ struct sherd_world {
     sherd__group whole; /* all ranks: lane 0; steps between two meshes are its calls */
     sherd__member *mesh;
     int meshes, mesh_room, lanes;
+    uint64_t *seen; /* [seen_lanes][ranks]: `left` as it was seen last; it never falls */
+    int seen_lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    int64_t waited; /* ns, in all waits that went beyond spinning */
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
@@ -227,6 +193,19 @@ static inline int sherd__next_rank(uint64_t *ranks)
 static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
 {
     return sherd__arena_lane(&world->arena, rank, lane);
+}
+
+/*
+ * Whether a rank has left a call. That it has left a later one was mostly seen before, so its line, which it writes in each
+ * call, is read only where that does not say.
+ */
+static inline bool sherd__has_left(const sherd_world *world, int lane, int rank, uint64_t number)
+{
+    uint64_t *seen = &world->seen[(size_t)lane * (size_t)world->ranks + (size_t)rank];
+
+    if (*seen <= number)
+        *seen = sherd__look(&sherd__lane_of(world, rank, lane)->left);
+    return *seen > number;
 }
 
 /* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
@@ -371,9 +350,11 @@ bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, 
 /* The label of a rank's call into out[room]; "a call" if it is no longer there. */
 void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
                         size_t room);
-/* The record is filled: store its number, count it, wake its readers. */
+/* Fill what peers read of a record, its number last, and count it; nobody is woken yet. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
-                           uint64_t number, uint64_t history);
+                           const sherd__shown *shown);
+/* After publishing: wake those that sleep and read the record. */
+void sherd__record_ring(sherd_world *world, sherd__record *record, uint64_t readers);
 /* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
 /* Whether a rank has made another call in its place, or failed: its record of this one never comes. */
@@ -390,6 +371,8 @@ bool sherd__progress(sherd_world *world);
 /* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in no list. */
 sherd__call_state *sherd__call_take(sherd_world *world, int count);
 void sherd__call_give(sherd_world *world, sherd__call_state *call);
+/* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung whom its record wakes too. */
+bool sherd__end_at_once(sherd_world *world, sherd__call_state *call);
 /* Drop all open calls: what they would have filled is spoiled. */
 void sherd__drop_calls(sherd_world *world);
 /* Run the regions of a task whose sources are in `ranks`; only those of one source. */
@@ -449,6 +432,8 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped);
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
                                 const char *name);
+/* Room in `seen` for so many lanes; false for lack of memory. */
+bool sherd__seen_reserve(sherd_world *world, int lanes);
 /* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */
 bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                        sherd__group **out);
@@ -461,9 +446,11 @@ void sherd__log_clear(sherd_world *world);
 bool sherd__log_add(sherd_world *world, sherd__group *group);
 /* The name of an op, one of SHERD__OPS. */
 const char *sherd__log_op(int op);
-/* One more call of an op of a group, that began at `start`. */
-void sherd__log_count(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
-                      int64_t start);
+/* Before and after a call of an op of a group. */
+sherd__timing sherd__log_begin(const sherd_world *world, const sherd__group *group, int op,
+                               int64_t bytes);
+void sherd__log_end(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
+                    sherd__timing timing);
 /* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+enum { EAGER = 64, MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
 enum {
     ROBBED_NS =
         1000 *
@@ -152,7 +152,7 @@ static int yields_of(const sherd__patience *patience)
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 {
     sherd__patience *patience = &world->patience;
-    int64_t last = 0, waited = 0;
+    int64_t first = 0, last = 0, waited = 0;
     bool good = true, moved, robbed = false;
     int round = 0, longest = 0, yields = yields_of(patience);
 
@@ -166,10 +166,12 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         if (++round > longest)
             longest = round;
         if (round <= patience->spins) {
-            pause_core();
+            if (round > EAGER)
+                pause_core();
             continue;
         }
         int64_t now = sherd__now();
+        first = first ? first : now;
         waited += last ? sherd__min(now - last, patience->sleep_ns) : 0;
         last = now;
         if (round <= patience->spins + yields && !robbed) {
@@ -182,6 +184,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         if (slow_round(world, wait, &good))
             break;
     }
+    if (first)
+        world->waited += sherd__now() - first;
     learn(patience, longest, yields, robbed);
     if (!good)
         sherd__post_cut(world);
