@@ -101,6 +101,10 @@ static const option table[CLI_KEYS] = {
                         "write the flight record as JSON too. It is told where ranks lost each "
                         "other, or did different things; and when this launcher gets SIGUSR1",
                         "record.json"},
+    [CLI_RUN_TRACE] = {"trace", CLI_OF_RUN, 0, NULL, "FILE",
+                       "write what each rank does and waits for into FILE, for ui.perfetto.dev: "
+                       "operators, calls with their bytes, axes and plans, waits [SHERD_TRACE]",
+                       "trace.json"},
 };
 
 const char *cli_key_name(cli_key key)

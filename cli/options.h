@@ -43,6 +43,7 @@ typedef enum cli_key {
     CLI_RUN_PREFIX,
     CLI_RUN_LOGS,
     CLI_RUN_RECORD,
+    CLI_RUN_TRACE,
     CLI_KEYS
 } cli_key;
 

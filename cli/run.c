@@ -60,6 +60,7 @@ static int64_t read_size(const char *text)
 static bool set_environment(const cli_values *values)
 {
     const char *grace = values->of[CLI_RUN_GRACE], *memory = values->of[CLI_RUN_MEMORY];
+    const char *trace = values->of[CLI_RUN_TRACE];
     int64_t bytes = memory ? read_size(memory) : 0;
     char text[32];
 
@@ -68,6 +69,8 @@ static bool set_environment(const cli_values *values)
     snprintf(text, sizeof text, "%lld", (long long)bytes);
     if (grace && read_number(grace, 0, 1000000) < 0)
         return cli_refuse("run", "--grace: \"%.100s\" is no number of seconds", grace) == 0;
+    if (trace && (setenv("SHERD_TRACE", trace, 1) || unsetenv("SHERD_TRACE_BEGUN")))
+        return false;
     return (!grace || setenv("SHERD_GRACE", grace, 1) == 0) &&
            (!memory || setenv("SHERD_ARENA_BYTES", text, 1) == 0);
 }

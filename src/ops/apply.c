@@ -288,6 +288,25 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
     return good;
 }
 
+static bool evaluate_traced(sherd__run *run, sherd__ops *ops)
+{
+    sherd_world *world = run->call.world;
+    int64_t start = sherd__trace_start(world);
+    bool good = evaluate(run, ops);
+
+    if (!start || !good)
+        return good;
+    const sherd_tensor *out = run->call.out[0];
+    sherd__trace_add(
+        world, &(sherd__event){"op",
+                               run->call.op->name,
+                               start,
+                               {{.key = "result",
+                                 .text = out->layout ? sherd_layout_text(out->layout) : "plain"},
+                                {.key = "dtype", .text = sherd_dtype_name(out->dtype)}}});
+    return good;
+}
+
 /* ---- a handler above the tape --------------------------------------------------------------- */
 
 static bool handle(sherd__run *run, const sherd_op_handler *handler)
@@ -406,7 +425,7 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     }
     sherd_op_handler handler;
     if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
-        return evaluate(run, ops);
+        return evaluate_traced(run, ops);
     bool good = handle(run, &handler);
     end_handler(ops, run->call.op, SHERD_ABOVE_TAPE);
     return good;

@@ -45,7 +45,11 @@ sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *n
         return say_closed(world);
     if (!sherd__claims_make(world))
         sherd__raise(world, SHERD_ENOMEM, "%s: out of memory for SHERD_VERIFY", name);
+    int64_t start = sherd__trace_start(world);
     sherd_status status = world->transport->meet(world, (int)kind, SHERD_OK, 0, name);
+    if (start)
+        sherd__trace_add(world, &(sherd__event){"call", name, start, {{NULL, NULL, 0}}});
+    sherd__trace_flush(world);
     /* What one rank lacks, another may have lying idle. */
     if (kind == SHERD__CHECK)
         sherd__store_scarce(world, status == SHERD_ENOMEM);

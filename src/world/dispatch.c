@@ -36,6 +36,22 @@ static int64_t bytes_received(const sherd__move *moves, int count)
     return bytes;
 }
 
+static void trace_call(sherd_world *world, const sherd__group *group, const char *name,
+                       const sherd__move *moves, int count, int64_t start)
+{
+    const sherd_plan *plan = moves[0].plan;
+
+    sherd__trace_add(
+        world, &(sherd__event){"call",
+                               sherd_step_kind_name(plan->step[moves[0].step].kind),
+                               start,
+                               {{.key = "of", .text = name},
+                                {.key = "axes", .text = group->name},
+                                {.key = "bytes received", .number = bytes_received(moves, count)},
+                                {.key = "tensors", .number = count},
+                                {.key = "plan", .text = plan->what}}});
+}
+
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin)
 {
@@ -56,11 +72,13 @@ bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves,
             good = good && sherd__slice(world, &moves[i]);
         return good;
     }
-    int64_t bytes = bytes_received(moves, count);
+    int64_t bytes = bytes_received(moves, count), start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, (int)step->kind, bytes);
     if (!world->transport->call(world, group, name, moves, count, begin))
         return false;
     sherd__log_end(world, group, (int)step->kind, bytes, timing);
+    if (start)
+        trace_call(world, group, name, moves, count, start);
     return true;
 }
 
@@ -106,11 +124,18 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
     }
     places(world, mesh, place);
     sherd__sharing numbers = {mine, words, all, place};
-    int64_t bytes = (int64_t)(group->count - 1) * words * 8;
+    int64_t bytes = (int64_t)(group->count - 1) * words * 8, start = sherd__trace_start(world);
     sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);
     if (!world->transport->share(world, group, name, &numbers))
         return false;
     sherd__log_end(world, group, SHERD__SHARE, bytes, timing);
+    if (start)
+        sherd__trace_add(world, &(sherd__event){"call",
+                                                sherd__log_op(SHERD__SHARE),
+                                                start,
+                                                {{.key = "of", .text = name},
+                                                 {.key = "axes", .text = group->name},
+                                                 {.key = "bytes received", .number = bytes}}});
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "blocks.h"
 #include "layout/mesh.h"
 #include "limit.h"
+#include "trace.h"
 #include "transport.h"
 #include "where.h"
 #include "world.h"
@@ -169,7 +170,8 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
-    int64_t waited; /* ns, in all waits that went beyond spinning */
+    int64_t waited;      /* ns, in all waits that went beyond spinning */
+    sherd__trace *trace; /* NULL: none is kept */
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;

@@ -147,7 +147,7 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
         return sherd__no_memory(diag, "sherd run");
     if (sherd__grace_read(&l->watch.grace_ns, diag) || open_arena(l, diag) ||
         sherd__output_open(&l->output, o->ranks, o->prefix, o->logs, diag) ||
-        (o->cores && sherd__cores_confine(o->cores, diag)))
+        sherd__trace_begin(diag) || (o->cores && sherd__cores_confine(o->cores, diag)))
         return diag->status;
     sherd__cores_take(&l->cores, l->arena.control);
     return SHERD_OK;

@@ -130,6 +130,8 @@ static sherd_status spawn(int *exit_status, sherd__launch_plan *plan, sherd__dia
     sherd_status status = choose(plan, &threads, diag);
 
     if (!status)
+        status = sherd__trace_begin(diag);
+    if (!status)
         status =
             sherd__arena_create(&plan->arena, plan->ranks, plan->options->region_bytes, NULL, diag);
     if (status)

@@ -155,6 +155,7 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
     int64_t first = 0, last = 0, waited = 0;
     bool good = true, moved, robbed = false;
     int round = 0, longest = 0, yields = yields_of(patience);
+    sherd__waiting slow;
 
     if (wait->done(world, wait->what))
         return true;
@@ -171,6 +172,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
             continue;
         }
         int64_t now = sherd__now();
+        if (world->trace)
+            sherd__trace_waiting(world, wait, &slow, !first);
         first = first ? first : now;
         waited += last ? sherd__min(now - last, patience->sleep_ns) : 0;
         last = now;
@@ -186,6 +189,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
     }
     if (first)
         world->waited += sherd__now() - first;
+    if (first && world->trace)
+        sherd__trace_waited(world, &slow);
     learn(patience, longest, yields, robbed);
     if (!good)
         sherd__post_cut(world);

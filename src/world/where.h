@@ -36,7 +36,5 @@ bool sherd__counts_reserve(sherd_world *world, int tallies, int places);
 void sherd__counts_add(sherd_world *world, int row, int64_t bytes);
 void sherd__counts_reset(sherd_world *world);
 void sherd__counts_clear(sherd_world *world);
-/* The path of a place; NULL if it is none. */
-const char *sherd__place_path(const sherd_world *world, sherd__where where);
 
 #endif

@@ -65,6 +65,7 @@ static void destroy(sherd_world *world)
     sherd__arena arena = world->arena;
     bool owns = world->owns_arena;
 
+    sherd__trace_close(world);
     sherd__drop_calls(world);
     for (int room = SHERD__ROOMS - 1; room >= 0; room--)
         if (world->destroy[room])
@@ -128,6 +129,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         arena->base + control->regions + (size_t)world->rank * (size_t)control->region_bytes;
     sherd_status status = read_patience(world);
     if (!status)
+        status = sherd__trace_open(world);
+    if (!status)
         status = sherd__limit_join(world);
     if (status)
         return status;
@@ -185,7 +188,8 @@ sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *opt
     if (sherd__require(&diag, "sherd_world_alone", (sherd__argument[]){{"out", out}, {NULL, NULL}}))
         return tell(options, &diag);
     *out = NULL;
-    if (sherd__arena_create(&arena, 1, options ? options->region_bytes : 0, NULL, &diag))
+    if (sherd__trace_begin(&diag) ||
+        sherd__arena_create(&arena, 1, options ? options->region_bytes : 0, NULL, &diag))
         return tell(options, &diag);
     arena.cores = 1;
     if (!sherd__world_join(out, &arena, true, 0, options, &diag))

@@ -192,7 +192,27 @@ sherd__where sherd__where_now(const sherd_world *world);
 sherd__where sherd__where_set(sherd_world *world, sherd__where where);
 /* The number of a path, the same for equal paths: to be asked once for each module. 0: there are too many; -1: no memory. */
 int sherd__place_find(sherd_world *world, const char *path);
+/* The path of a place; NULL if it is none. */
+const char *sherd__place_path(const sherd_world *world, sherd__where where);
 
+/* ---- the trace ------------------------------------------------------------------------------- */
+
+enum { SHERD__EVENT_WORDS = 6 };
+
+/* Something that a rank has done. It is put into the trace when it ends, with the module that runs. */
+typedef struct sherd__event {
+    const char *kind, *name; /* kind: op, call, wait */
+    int64_t start;
+    struct {
+        const char *key, *text; /* text NULL: the number; key NULL: no more */
+        int64_t number;
+    } word[SHERD__EVENT_WORDS];
+} sherd__event;
+
+/* sherd__now, if there is a trace; else 0. */
+int64_t sherd__trace_start(const sherd_world *world);
+/* It ends now. */
+void sherd__trace_add(sherd_world *world, const sherd__event *event);
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 /* One tensor in a call. The source is strided; the result is contiguous and has the schedule's target box. */

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The trace: what each rank does and waits for, as events of Chrome's JSON format, which Perfetto and chrome://tracing show.
+ * Every rank appends whole lines to one file, when a buffer is full and at checks, so nothing has to be put together at the
+ * end, and after a crash the file has all up to the last check; the format does not want its list to be closed. Clocks are
+ * those of one machine. An event costs about a microsecond; without a trace it is a look at one word.
+ *
+ * Who starts the ranks (the launcher, sherd_spawn, or a program that is its only rank) empties the file, once: that is noted in the
+ * environment, so that later worlds of the same job go on with the same file.
+ */
+#include "trace.h"
+#include "inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUFFER = 64 << 10, LONGEST = 4 << 10 /* of an event */ };
+static const int64_t most_bytes = INT64_C(1) << 30; /* that a rank writes */
+
+static const char asked_name[] = "SHERD_TRACE", begun_name[] = "SHERD_TRACE_BEGUN";
+
+struct sherd__trace {
+    int file;
+    int64_t written;
+    size_t used;
+    char text[BUFFER];
+};
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+static const char *asked_path(void)
+{
+    const char *path = getenv(asked_name);
+
+    return path && *path ? path : NULL;
+}
+
+static sherd_status can_not(sherd__diag *diag, const char *path)
+{
+    return sherd__fail(diag, SHERD_EINVAL, "%s=%.300s: can not write it: %s", asked_name, path,
+                       strerror(errno));
+}
+
+sherd_status sherd__trace_begin(sherd__diag *diag)
+{
+    const char *path = asked_path(), *begun = getenv(begun_name);
+
+    if (!path || (begun && strcmp(begun, path) == 0))
+        return SHERD_OK;
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool good = file >= 0 && write(file, "[\n", 2) == 2;
+    int error = errno;
+    if (file >= 0)
+        close(file);
+    errno = error;
+    if (!good)
+        return can_not(diag, path);
+    return setenv(begun_name, path, 1) ? sherd__no_memory(diag, "SHERD_TRACE") : SHERD_OK;
+}
+
+/* A trace that can not go on says so, once, and ends: it is no reason to stop the program. */
+static void end_trace(sherd_world *world, const char *why)
+{
+    char line[128];
+    int n = snprintf(line, sizeof line, "sherd: rank %d: the trace ends here: %.60s\n", world->rank,
+                     why);
+
+    if (n > 0 && write(2, line, (size_t)n) < 0)
+        return;
+    close(world->trace->file);
+    world->trace->file = -1;
+}
+
+void sherd__trace_flush(sherd_world *world)
+{
+    sherd__trace *t = world->trace;
+
+    if (!t || t->file < 0 || t->used == 0)
+        return;
+    /* In one go, so that lines of other ranks come before or behind, and not between. */
+    ssize_t n = write(t->file, t->text, t->used);
+    if (n != (ssize_t)t->used)
+        end_trace(world, n < 0 ? strerror(errno) : "the disk is full");
+    t->written += (int64_t)t->used;
+    t->used = 0;
+    if (t->file >= 0 && t->written > most_bytes)
+        end_trace(world, "this rank has written a gigabyte");
+}
+
+sherd_status sherd__trace_open(sherd_world *world)
+{
+    const char *path = asked_path();
+
+    if (!path)
+        return SHERD_OK;
+    sherd__trace *t = sherd__alloc(&world->heap, 1, sizeof *t);
+    if (!t)
+        return sherd__no_memory(&world->diag, "sherd_world_open");
+    t->file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (t->file < 0) {
+        sherd__free(&world->heap, t);
+        return can_not(&world->diag, path);
+    }
+    world->trace = t;
+    int n = snprintf(t->text, BUFFER,
+                     "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{"
+                     "\"name\":\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,"
+                     "\"tid\":0,\"args\":{\"sort_index\":%d}},\n",
+                     world->rank, world->rank, world->rank, world->rank);
+    t->used = (size_t)n;
+    return SHERD_OK;
+}
+
+void sherd__trace_close(sherd_world *world)
+{
+    sherd__trace *t = world->trace;
+
+    if (!t)
+        return;
+    if (world->process == (int)getpid())
+        sherd__trace_flush(world);
+    if (t->file >= 0)
+        close(t->file);
+    sherd__free(&world->heap, t);
+    world->trace = NULL;
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+/* A text as JSON has it, cut where it is long. */
+static void write_text(sherd__writer *w, const char *text)
+{
+    enum { MOST = 512 };
+
+    sherd__write(w, "\"");
+    for (int i = 0; text[i] && i < MOST; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\')
+            sherd__write(w, "\\%c", c);
+        else if (c < ' ' || c == 0x7F)
+            sherd__write(w, "\\u%04x", c);
+        else
+            sherd__write(w, "%c", c);
+    }
+    sherd__write(w, "\"");
+}
+
+static void write_words(sherd__writer *w, const sherd_world *world, const sherd__event *e)
+{
+    const char *module = sherd__place_path(world, world->counts.now);
+
+    for (int i = 0; i < SHERD__EVENT_WORDS && e->word[i].key; i++) {
+        sherd__write(w, "\"%s\":", e->word[i].key);
+        if (e->word[i].text)
+            write_text(w, e->word[i].text);
+        else
+            sherd__write(w, "%" PRId64, e->word[i].number);
+        sherd__write(w, ",");
+    }
+    sherd__write(w, "\"backward\":%s,\"module\":",
+                 world->counts.now & SHERD__BACKWARD ? "true" : "false");
+    write_text(w, module ? module : "");
+}
+
+void sherd__trace_add(sherd_world *world, const sherd__event *e)
+{
+    sherd__trace *t = world->trace;
+    int64_t end = sherd__now(), took = end - e->start;
+
+    if (!t || t->file < 0)
+        return;
+    if (BUFFER - t->used < LONGEST)
+        sherd__trace_flush(world);
+    sherd__writer w = {t->text + t->used, BUFFER - t->used, 0};
+    sherd__write(&w, "{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":", world->rank,
+                 e->kind);
+    write_text(&w, e->name);
+    sherd__write(&w,
+                 ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{", e->start / 1000,
+                 (int)(e->start % 1000), took / 1000, (int)(took % 1000));
+    write_words(&w, world, e);
+    sherd__write(&w, "}},\n");
+    if (w.length < BUFFER - t->used)
+        t->used += w.length;
+}
+
+int64_t sherd__trace_start(const sherd_world *world)
+{
+    return world->trace ? sherd__now() : 0;
+}
+
+/* ---- waits ------------------------------------------------------------------------------------ */
+
+/* Ranks of a set as "0,3". */
+static void ranks_text(uint64_t ranks, char *out, size_t room)
+{
+    sherd__writer w = {out, room, 0};
+    bool first = true;
+
+    while (ranks) {
+        sherd__write(&w, "%s%d", first ? "" : ",", sherd__next_rank(&ranks));
+        first = false;
+    }
+}
+
+/* Ranks that have not come to the meeting that this one is at. */
+static uint64_t not_arrived(const sherd_world *world)
+{
+    uint64_t out = 0;
+
+    for (int q = 0; q < world->ranks; q++)
+        if (sherd__look(&world->arena.control->post[q].arrived) <= world->round)
+            out |= sherd__bit(q);
+    return out;
+}
+
+/* For these ranks from now on. What it was for longest stays. */
+static void wait_for_ranks(sherd__waiting *w, uint64_t ranks)
+{
+    int64_t now = sherd__now();
+
+    if (now - w->since > w->longest) {
+        w->longest = now - w->since;
+        w->whom = w->now;
+    }
+    w->since = now;
+    w->now = ranks;
+}
+
+void sherd__trace_waiting(sherd_world *world, const sherd__wait *wait, sherd__waiting *w,
+                          bool begins)
+{
+    uint32_t waits, needs;
+    char label[160];
+
+    if (begins) {
+        w->start = w->since = sherd__now();
+        w->now = w->whom = 0;
+        w->longest = 0;
+        snprintf(w->name, sizeof w->name, "wait%s%s", world->arrived ? " in " : "",
+                 world->arrived ? world->post->name : "");
+    }
+    if (world->arrived) {
+        wait_for_ranks(w, not_arrived(world));
+        return;
+    }
+    sherd__post_announce(world, wait);
+    sherd__post_counts(world, world->rank, &waits, &needs);
+    sherd__said said = {0};
+    if (waits)
+        said = sherd__post_read(world, world->rank, 0);
+    wait_for_ranks(w, said.ranks);
+    if (!begins || !waits)
+        return;
+    sherd__record_text(world, world->rank, said.lane, said.number, label, sizeof label);
+    snprintf(w->name, sizeof w->name, "wait %s %.150s",
+             said.lack == SHERD__LEFT ? "for the end of" : "for", label);
+}
+
+void sherd__trace_waited(sherd_world *world, sherd__waiting *w)
+{
+    char ranks[SHERD_MAX_RANKS * 3 + 1] = "";
+
+    wait_for_ranks(w, 0);
+    ranks_text(w->whom, ranks, sizeof ranks);
+    sherd__trace_add(
+        world, &(sherd__event){"wait", w->name, w->start, {{.key = "for ranks", .text = ranks}}});
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The trace is what was done: its calls and bytes are those of the comm log, its events lie in each other or beside each other,
+ * waits name whom they were for; and it is one file for a job, also of several worlds and of ranks that die.
+ */
+#define CHECK_PURE
+#include <jansson.h>
+#include <sherd.h>
+
+#include "check.h"
+#include "program.h"
+
+enum { STEPS = 5, RANKS = 3 };
+
+static char path[] = "/tmp/sherd-trace-XXXXXX";
+
+/* ---- the ranks --------------------------------------------------------------------------------- */
+
+typedef struct scene {
+    int late, dying; /* ranks; -1 = none */
+    double calls[SHERD_MAX_RANKS], bytes[SHERD_MAX_RANKS];
+} scene;
+
+static scene *shared(void)
+{
+    scene *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(s != MAP_FAILED);
+    *s = (scene){.late = -1, .dying = -1};
+    return s;
+}
+
+static void count_calls(sherd_world *world, scene *s)
+{
+    int rank = sherd_world_rank(world);
+
+    for (int i = 0; i < sherd_comm_count(world); i++) {
+        sherd_comm_entry e = sherd_comm_get(world, i);
+        s->calls[rank] += (double)e.calls;
+        s->bytes[rank] += (double)e.bytes_received;
+    }
+}
+
+/* Pending sums become whole, again and again. */
+static int work(sherd_world *world, void *payload)
+{
+    scene *s = payload;
+    const sherd_mesh *mesh = NULL;
+    const sherd_layout *pending = NULL, *whole = NULL;
+    const sherd_placement sum = sherd_partial(SHERD_SUM), all = sherd_replicate();
+    const int64_t shape[] = {60, 50};
+    char text[32];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    if (sherd_mesh_parse(&mesh, world, text) ||
+        sherd_layout_create(&pending, mesh, 2, shape, &sum, NULL) ||
+        sherd_layout_create(&whole, mesh, 2, shape, &all, NULL))
+        return 1;
+    for (int i = 0; i < STEPS; i++) {
+        sherd_tensor *t = sherd_constant_on(pending, SHERD_F32, 1);
+        if (s->late == sherd_world_rank(world) && i == 2)
+            program_pause(0.1);
+        if (s->dying == sherd_world_rank(world) && i == 3)
+            _exit(9);
+        sherd_tensor_read(sherd_add(sherd_redistribute(t, whole, NULL), t));
+        if (sherd_world_check(world))
+            return 2;
+    }
+    count_calls(world, s);
+    return 0;
+}
+
+static int run(scene *s, int ranks, int as)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    int exit_status = 0;
+    sherd_status status = sherd_spawn(
+        &exit_status, &(sherd_world_options){.ranks = ranks, .as = (sherd_ranks_as)as, .error = error}, work, s);
+
+    if (status)
+        fprintf(stderr, "%s\n", error);
+    return exit_status;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+static void begin_trace(void)
+{
+    int file = mkstemp(path);
+
+    CHECK(file >= 0);
+    close(file);
+    setenv("SHERD_TRACE", path, 1);
+    unsetenv("SHERD_TRACE_BEGUN");
+}
+
+static void end_trace(void)
+{
+    unlink(path);
+    memcpy(path + strlen(path) - 6, "XXXXXX", 6);
+    unsetenv("SHERD_TRACE");
+}
+
+/* All events; the list is closed here, as viewers do. */
+static json_t *read_trace(void)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+    json_error_t error;
+
+    if (!CHECK(file))
+        return NULL;
+    size_t n = fread(text, 1, sizeof text - 2, file);
+    fclose(file);
+    while (n && (text[n - 1] == '\n' || text[n - 1] == ','))
+        n--;
+    snprintf(text + n, 2, "]");
+    json_t *events = json_loads(text, 0, &error);
+    if (!CHECK(events))
+        fprintf(stderr, "line %d: %s\n", error.line, error.text);
+    return events;
+}
+
+static const char *text_of(const json_t *event, const char *key)
+{
+    const char *text = json_string_value(json_object_get(event, key));
+    return text ? text : "";
+}
+
+static double number_of(const json_t *event, const char *key)
+{
+    return json_number_value(json_object_get(event, key));
+}
+
+static bool is_call(const json_t *event)
+{
+    return strcmp(text_of(event, "cat"), "call") == 0 && strncmp(text_of(event, "name"), "sherd_", 6) != 0;
+}
+
+/* Events that are begun in each other end in each other, to the microsecond's part that a double keeps. */
+static void check_nesting(const json_t *events, int rank)
+{
+    size_t n = json_array_size(events);
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++) {
+            const json_t *a = json_array_get(events, i), *b = json_array_get(events, j);
+            double begin = number_of(a, "ts"), end = begin + number_of(a, "dur");
+            double inner = number_of(b, "ts"), after = inner + number_of(b, "dur");
+            if ((int)number_of(a, "pid") == rank && (int)number_of(b, "pid") == rank && i != j &&
+                inner > begin && inner < end)
+                CHECK(after <= end + 0.01);
+        }
+}
+
+/* Of one rank: calls and bytes as in the comm log. */
+static void compare_rank(const json_t *events, const scene *s, int rank)
+{
+    double calls = 0, bytes = 0, operators = 0, checks = 0;
+
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *e = json_array_get(events, i), *args = json_object_get(e, "args");
+        if ((int)number_of(e, "pid") != rank)
+            continue;
+        calls += is_call(e);
+        bytes += is_call(e) ? number_of(args, "bytes received") : 0;
+        operators += strcmp(text_of(e, "name"), "sherd_add") == 0;
+        checks += strcmp(text_of(e, "name"), "sherd_world_check") == 0;
+    }
+    CHECK_EQ(calls, s->calls[rank]);
+    CHECK_EQ(bytes, s->bytes[rank]);
+    CHECK_EQ(operators, STEPS);
+    CHECK(checks >= STEPS);
+}
+
+/* ---- the tests --------------------------------------------------------------------------------- */
+
+static void the_trace_is_what_was_done(void)
+{
+    const int ranks[] = {1, 2, 3, 8};
+
+    for (int k = 0; k < 2 * LEN(ranks); k++) {
+        scene *s = shared();
+        begin_trace();
+        CHECK_EQ(run(s, ranks[k / 2], k % 2 ? SHERD_PROCESSES : SHERD_THREADS), 0);
+        json_t *events = read_trace();
+        for (int r = 0; events && r < ranks[k / 2]; r++) {
+            compare_rank(events, s, r);
+            check_nesting(events, r);
+        }
+        json_decref(events);
+        end_trace();
+        munmap(s, sizeof *s);
+    }
+}
+
+static void a_wait_names_whom_it_was_for(void)
+{
+    scene *s = shared();
+    double longest = 0;
+    char ranks[8] = "", name[80] = "";
+
+    begin_trace();
+    s->late = 1;
+    CHECK_EQ(run(s, RANKS, SHERD_PROCESSES), 0);
+    json_t *events = read_trace();
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *e = json_array_get(events, i);
+        if (strcmp(text_of(e, "cat"), "wait") != 0 || (int)number_of(e, "pid") == 1 ||
+            number_of(e, "dur") < longest)
+            continue;
+        longest = number_of(e, "dur");
+        snprintf(ranks, sizeof ranks, "%s", text_of(json_object_get(e, "args"), "for ranks"));
+        snprintf(name, sizeof name, "%s", text_of(e, "name"));
+    }
+    CHECK(longest > 20000);
+    CHECK_TEXT(ranks, "1");
+    CHECK_TEXT(name, "wait for sherd_redistribute [60,50] P(sum:x) -> [60,50] on (x=3)");
+    json_decref(events);
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
+/* Two worlds of a job are one trace; the next job begins anew. */
+static void a_job_has_one_trace(void)
+{
+    scene *s = shared();
+    double once;
+
+    begin_trace();
+    CHECK_EQ(run(s, 2, SHERD_PROCESSES), 0);
+    json_t *events = read_trace();
+    once = (double)json_array_size(events);
+    json_decref(events);
+    CHECK_EQ(run(s, 2, SHERD_PROCESSES), 0);
+    events = read_trace();
+    CHECK((double)json_array_size(events) > 1.5 * once);
+    json_decref(events);
+    unsetenv("SHERD_TRACE_BEGUN");
+    CHECK_EQ(run(s, 2, SHERD_THREADS), 0);
+    events = read_trace();
+    CHECK((double)json_array_size(events) < 1.5 * once);
+    json_decref(events);
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
+/* What was done up to the last check is there. */
+static void a_rank_that_dies_leaves_its_trace(void)
+{
+    scene *s = shared();
+    int checks = 0;
+
+    begin_trace();
+    s->dying = 2;
+    CHECK(run(s, RANKS, SHERD_PROCESSES) != 0);
+    json_t *events = read_trace();
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *e = json_array_get(events, i);
+        checks += (int)number_of(e, "pid") == 2 && strcmp(text_of(e, "name"), "sherd_world_check") == 0;
+    }
+    CHECK(checks >= 3);
+    json_decref(events);
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
+static void a_file_that_can_not_be_written_is_an_error(void)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    int exit_status = 0;
+    sherd_world *world = NULL;
+    const sherd_world_options options = {.ranks = 2, .error = error};
+
+    setenv("SHERD_TRACE", "/nowhere/trace.json", 1);
+    CHECK_EQ(sherd_spawn(&exit_status, &options, work, NULL), SHERD_EINVAL);
+    CHECK_TEXT(error, "SHERD_TRACE=/nowhere/trace.json: can not write it: No such file or directory");
+    CHECK_EQ(sherd_world_open(&world, &options), SHERD_EINVAL);
+    CHECK(!world);
+    unsetenv("SHERD_TRACE");
+    const program_end *end =
+        program_run(SHERD " run -n 2 --trace /nowhere/trace.json -- /bin/true");
+    CHECK_EQ(end->status, 1);
+    CHECK_TEXT(end->err, "sherd run: SHERD_TRACE=/nowhere/trace.json: can not write it: No such file or directory\n");
+}
+
+static void sherd_run_writes_it(void)
+{
+    char line[256];
+
+    begin_trace();
+    unsetenv("SHERD_TRACE");
+    snprintf(line, sizeof line, SHERD " run -n 2 --trace %s -- " GPT " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 2 --sample 0", path);
+    for (int turn = 0; turn < 2; turn++) {
+        const program_end *end = program_run(line);
+        double operators[2] = {0};
+        CHECK_EQ(end->status, 0);
+        json_t *events = read_trace();
+        for (size_t i = 0; i < json_array_size(events); i++) {
+            const json_t *e = json_array_get(events, i), *args = json_object_get(e, "args");
+            int rank = (int)number_of(e, "pid");
+            if (CHECK(rank >= 0 && rank < 2) && strcmp(text_of(e, "name"), "sherd_attention") == 0 &&
+                strcmp(text_of(args, "module"), "") != 0)
+                operators[rank]++;
+        }
+        CHECK_EQ(operators[1], 2);
+        CHECK(operators[0] >= 2); /* and the comparison with one rank */
+        json_decref(events);
+    }
+    end_trace();
+}
+
+static const check_test tests[] = {
+    {TEST(the_trace_is_what_was_done)},
+    {TEST(a_wait_names_whom_it_was_for)},
+    {TEST(a_job_has_one_trace)},
+    {TEST(a_rank_that_dies_leaves_its_trace)},
+    {TEST(a_file_that_can_not_be_written_is_an_error)},
+    {TEST(sherd_run_writes_it)},
+};
+CHECK_MAIN(tests)
