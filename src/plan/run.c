@@ -12,7 +12,12 @@
  * Sources that are added at once; more are added onto the result, in the same order. 16-bit types are rounded once for
  * each time, so this is well beyond the ranks of a machine; its room, 72 kB of stack, is only touched as far as it is used.
  */
-enum { ADDENDS = 1024, SHORT_ROW = 8 /* elements */ };
+enum {
+    ADDENDS = 1024,
+    FEW_ADDENDS = 64,
+    SHORT_ROW = 8,        /* elements */
+    SHORT_COPY = 64 << 10 /* bytes */
+};
 
 /* A region that is added up, and one batch of it in its simplest form. */
 typedef struct sum {
@@ -181,18 +186,78 @@ void sherd__region_add(const sherd__schedule *schedule, const sherd__region *reg
         first += add_batch(&s, dst, target.stride, first);
 }
 
+/* Where a region begins in the target, elements, and how many it has; 0: it does not lie there in one piece. */
+static int64_t dense_in_target(const sherd__schedule *schedule, const sherd__region *region,
+                               int64_t *at)
+{
+    int64_t n = 1, step = 1;
+
+    *at = 0;
+    for (int d = schedule->ndim - 1; d >= 0; d--) {
+        *at += region->offset[d] * step;
+        if (region->size[d] != 1 && step != n)
+            return 0;
+        n *= region->size[d];
+        step *= schedule->target_size[d];
+    }
+    return n;
+}
+
+/* The same in a source; NULL: it does not lie there in one piece. */
+static const void *dense_in_source(const sherd__source *source, int ndim, const int64_t *size,
+                                   const int64_t *offset, int64_t element_bytes)
+{
+    int64_t n = 1, at = 0;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        at += offset[d] * source->stride[d];
+        if (size[d] != 1 && source->stride[d] != n)
+            return NULL;
+        n *= size[d];
+    }
+    return (const char *)source->data + at * element_bytes;
+}
+
+/* What most small calls are: a copy, or a sum of few, where all lies in one piece. False: it is something else. */
+static bool run_dense(const sherd__schedule *schedule, const sherd__region *region, char *result,
+                      const sherd__source *sources, size_t element_bytes,
+                      const sherd__kernels *kernels)
+{
+    const sherd__pull *pull = schedule->pull + region->first;
+    int64_t bytes = (int64_t)element_bytes, at, n;
+    const void *src[FEW_ADDENDS];
+
+    if (region->count < 1 || region->count > FEW_ADDENDS ||
+        !(n = dense_in_target(schedule, region, &at)) ||
+        (region->count == 1 && n * bytes > SHORT_COPY))
+        return false;
+    for (int i = 0; i < region->count; i++)
+        if (!(src[i] = dense_in_source(&sources[i], schedule->ndim, region->size, pull[i].offset,
+                                       bytes)))
+            return false;
+    if (region->count == 1)
+        memcpy(result + at * bytes, src[0], (size_t)(n * bytes));
+    else
+        kernels->reduce(schedule->op, result + at * bytes, src, region->count, n,
+                        schedule->divisor);
+    return true;
+}
+
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
 {
     int ndim = schedule->ndim;
-    sherd__source target = {result, {0}};
+    sherd__source target;
 
+    if (run_dense(schedule, region, result, sources, element_bytes, kernels))
+        return;
     if (region->count > 1) {
         sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
                           kernels);
         return;
     }
+    target.data = result;
     sherd__row_major(ndim, schedule->target_size, target.stride);
     char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
     if (region->count == 0) {
