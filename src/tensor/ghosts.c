@@ -157,12 +157,13 @@ static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, b
 {
     sherd_world *world = list[0]->world;
     bool good = true;
+    int done = 0;
 
-    for (int i = 0; i < count && good; i++) {
-        const sherd_step *step = sherd_plan_step(list[i]->plan, 0);
+    for (int i = 0; done < count && good; i++) {
+        const sherd_step *step = &list[i]->plan->step[0];
         int n = 0;
         for (int k = 0; k < count; k++) {
-            bool same = sherd_plan_step(list[k]->plan, 0)->axes == step->axes;
+            bool same = list[k]->plan->step[0].axes == step->axes;
             if (same && k < i)
                 break;
             if (same)
@@ -172,6 +173,7 @@ static bool fill_all(sherd_ghosts *const *list, int count, sherd__move *moves, b
             good = sherd__call(world, fill_name, moves, n, begin);
         for (int k = 0; n && k < n && good && step->kind == SHERD_STEP_SLICE; k++)
             good = sherd__slice(world, &moves[k]);
+        done += n;
     }
     return good;
 }
