@@ -3,6 +3,9 @@
 #include "check.h"
 #include "world/inside.h"
 
+#include <string.h>
+#include <time.h>
+
 static void ever_new_paths_take_no_more_memory(sherd_world *world)
 {
     int64_t live = 0;
@@ -88,8 +91,44 @@ static void a_table_that_grows_keeps_its_counts(sherd_world *world)
     }
 }
 
+/* Nanoseconds of all that was shared. */
+static int64_t sharing_time(const sherd_world *world)
+{
+    int64_t time = 0;
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        if (strcmp(sherd_comm_get(world, i).op, "share") == 0)
+            time += sherd_comm_get(world, i).nanoseconds;
+    return time;
+}
+
+/* Of 16 little calls one is timed, here the first of a turn; who is kept waiting in another one sees that too. */
+static void long_waits_are_in_the_log(sherd_world *world)
+{
+    const struct timespec long_time = {0, 20 * 1000 * 1000};
+    int64_t mine = 1, all[SHERD_MAX_RANKS], waited = 0;
+    const sherd_mesh *mesh;
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){world->ranks}, NULL, NULL));
+    for (int turn = 0; turn < 20 && waited < 10 * 1000 * 1000; turn++) {
+        for (int i = 0; i < 14; i++)
+            CHECK(sherd__share(world, mesh, "numbers", &mine, 1, all));
+        int64_t before = sharing_time(world);
+        if (world->rank == 1)
+            nanosleep(&long_time, NULL);
+        CHECK(sherd__share(world, mesh, "numbers", &mine, 1, all));
+        waited = sharing_time(world) - before;
+        /* All make as many turns, and each is of 16 calls. */
+        CHECK(sherd__share(world, mesh, "waited", &waited, 1, all));
+        waited = all[0];
+    }
+    CHECK(waited >= 10 * 1000 * 1000);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(ever_new_paths_take_no_more_memory), {1, 2}},
+    {TEST(long_waits_are_in_the_log), {2}},
     {TEST(no_call_is_lost_where_rows_are_short), {2, 3}},
     {TEST(a_table_that_grows_keeps_its_counts), {1}},
 };

@@ -56,10 +56,11 @@ bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves,
             good = good && sherd__slice(world, &moves[i]);
         return good;
     }
-    int64_t start = sherd__now();
+    int64_t bytes = bytes_received(moves, count);
+    sherd__timing timing = sherd__log_begin(world, group, (int)step->kind, bytes);
     if (!world->transport->call(world, group, name, moves, count, begin))
         return false;
-    sherd__log_count(world, group, (int)step->kind, bytes_received(moves, count), start);
+    sherd__log_end(world, group, (int)step->kind, bytes, timing);
     return true;
 }
 
@@ -105,10 +106,11 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
     }
     places(world, mesh, place);
     sherd__sharing numbers = {mine, words, all, place};
-    int64_t start = sherd__now();
+    int64_t bytes = (int64_t)(group->count - 1) * words * 8;
+    sherd__timing timing = sherd__log_begin(world, group, SHERD__SHARE, bytes);
     if (!world->transport->share(world, group, name, &numbers))
         return false;
-    sherd__log_count(world, group, SHERD__SHARE, (int64_t)(group->count - 1) * words * 8, start);
+    sherd__log_end(world, group, SHERD__SHARE, bytes, timing);
     return true;
 }
 

@@ -17,7 +17,15 @@ typedef struct sherd__tally {
     const char *op;
     char *axes; /* shared by the rows of all ops */
     int64_t calls, bytes, nanoseconds;
+    int64_t
+        usual; /* ns of the last little call that was timed, without waiting long; 0 = none was */
 } sherd__tally;
+
+/* When a call began. */
+typedef struct sherd__timing {
+    int64_t start;  /* 0 = it is not timed */
+    int64_t waited; /* ns, of all long waits before */
+} sherd__timing;
 
 /* One move in the list of the last ones. */
 typedef struct sherd__moved {
@@ -143,6 +151,7 @@ struct sherd_world {
     int opens;
     sherd__tally *tally;
     int tallies, tally_room;
+    int64_t waited; /* ns, in all waits that went beyond spinning */
     sherd__counts counts;
     sherd__moves moves;
     sherd__watcher watcher;
@@ -400,9 +409,11 @@ void sherd__log_clear(sherd_world *world);
 bool sherd__log_add(sherd_world *world, sherd__group *group);
 /* The name of an op, one of SHERD__OPS. */
 const char *sherd__log_op(int op);
-/* One more call of an op of a group, that began at `start`. */
-void sherd__log_count(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
-                      int64_t start);
+/* Before and after a call of an op of a group. */
+sherd__timing sherd__log_begin(const sherd_world *world, const sherd__group *group, int op,
+                               int64_t bytes);
+void sherd__log_end(sherd_world *world, const sherd__group *group, int op, int64_t bytes,
+                    sherd__timing timing);
 /* The row of an op (a sherd_step_kind, or SHERD__SHARE). */
 sherd__tally *sherd__log_row(sherd_world *world, const sherd__group *group, int op);
 

@@ -152,7 +152,7 @@ static int yields_of(const sherd__patience *patience)
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 {
     sherd__patience *patience = &world->patience;
-    int64_t last = 0, waited = 0;
+    int64_t first = 0, last = 0, waited = 0;
     bool good = true, moved, robbed = false;
     int round = 0, longest = 0, yields = yields_of(patience);
 
@@ -170,6 +170,7 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
             continue;
         }
         int64_t now = sherd__now();
+        first = first ? first : now;
         waited += last ? sherd__min(now - last, patience->sleep_ns) : 0;
         last = now;
         if (round <= patience->spins + yields && !robbed) {
@@ -182,6 +183,8 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         if (slow_round(world, wait, &good))
             break;
     }
+    if (first)
+        world->waited += sherd__now() - first;
     learn(patience, longest, yields, robbed);
     if (!good)
         sherd__post_cut(world);
