@@ -76,11 +76,12 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     sherd__word *sleepers = &world->arena.control->sleepers;
     bool moved;
 
-    sherd__post_announce(world, wait);
     /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
-     * misses finds this rank asleep and rings. */
+     * misses finds this rank asleep and rings. What is announced is such a look too: a record that misfits may never be told
+     * of otherwise. */
     atomic_fetch_or(sleepers, sherd__bit(world->rank));
     uint32_t bell = atomic_load(&world->post->bell);
+    sherd__post_announce(world, wait);
     if (!world->arrived)
         sherd__look_for_the_impossible(world);
     bool over = is_over(world, wait, good, &moved);
