@@ -26,7 +26,7 @@ static bool slot_is_free(sherd_world *world, void *what)
 
     while (rest) {
         int q = sherd__next_rank(&rest);
-        if (sherd__look(&sherd__lane_of(world, q, slot->group->lane)->left) > slot->number)
+        if (sherd__has_left(world, slot->group->lane, q, slot->number))
             slot->readers &= ~sherd__bit(q);
     }
     return slot->readers == 0;

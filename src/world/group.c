@@ -9,6 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
+bool sherd__seen_reserve(sherd_world *world, int lanes)
+{
+    size_t ranks = (size_t)world->ranks;
+
+    if (lanes <= world->seen_lanes)
+        return true;
+    uint64_t *grown = sherd__grow(&world->heap, world->seen, (size_t)world->seen_lanes * ranks,
+                                  (size_t)lanes * ranks, sizeof *grown);
+    if (!grown)
+        return false;
+    world->seen = grown;
+    world->seen_lanes = lanes;
+    return true;
+}
+
 static unsigned wide_axes(const sherd_mesh *mesh)
 {
     unsigned bits = 0;
@@ -104,7 +119,7 @@ static sherd_status prepare(sherd_world *world, const sherd_mesh *mesh, sherd__m
         return SHERD_OK;
     out->group = sherd__alloc(&world->heap, (size_t)out->lanes, sizeof *out->group);
     out->ledger = sherd__ledger_create(world);
-    if (!out->group || !out->ledger) {
+    if (!out->group || !out->ledger || !sherd__seen_reserve(world, world->lanes + out->lanes)) {
         give_up(world, out);
         return sherd__no_memory(&world->diag, "sherd_mesh_create");
     }

@@ -147,6 +147,8 @@ struct sherd_world {
     sherd__group whole; /* all ranks: lane 0; steps between two meshes are its calls */
     sherd__member *mesh;
     int meshes, mesh_room, lanes;
+    uint64_t *seen; /* [seen_lanes][ranks]: `left` as it was seen last; it never falls */
+    int seen_lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */
     int opens;
     sherd__tally *tally;
@@ -175,6 +177,19 @@ static inline int sherd__next_rank(uint64_t *ranks)
 static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
 {
     return sherd__arena_lane(&world->arena, rank, lane);
+}
+
+/*
+ * Whether a rank has left a call. That it has left a later one was mostly seen before, so its line, which it writes in each
+ * call, is read only where that does not say.
+ */
+static inline bool sherd__has_left(const sherd_world *world, int lane, int rank, uint64_t number)
+{
+    uint64_t *seen = &world->seen[(size_t)lane * (size_t)world->ranks + (size_t)rank];
+
+    if (*seen <= number)
+        *seen = sherd__look(&sherd__lane_of(world, rank, lane)->left);
+    return *seen > number;
 }
 
 /* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
@@ -397,6 +412,8 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped);
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
                                 const char *name);
+/* Room in `seen` for so many lanes; false for lack of memory. */
+bool sherd__seen_reserve(sherd_world *world, int lanes);
 /* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */
 bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                        sherd__group **out);

@@ -296,7 +296,7 @@ static bool sharers_have_left(const sherd_world *world, sherd__call_state *call)
 
     while (rest) {
         int q = sherd__next_rank(&rest);
-        if (sherd__look(&sherd__lane_of(world, q, call->group->lane)->left) > call->number)
+        if (sherd__has_left(world, call->group->lane, q, call->number))
             call->sharers &= ~sherd__bit(q);
     }
     return call->sharers == 0;

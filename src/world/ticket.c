@@ -17,7 +17,7 @@ static bool ticket_settled(const sherd_world *world, sherd__ticket *ticket)
         return true; /* a failed check has settled it */
     while (ranks) {
         int q = sherd__next_rank(&ranks);
-        if (sherd__look(&sherd__lane_of(world, q, ticket->lane)->left) > ticket->number)
+        if (sherd__has_left(world, ticket->lane, q, ticket->number))
             ticket->ranks &= ~sherd__bit(q);
     }
     return ticket->ranks == 0;

@@ -74,6 +74,7 @@ static void destroy(sherd_world *world)
     sherd__space_clear(&world->space);
     sherd__groups_clear(world);
     sherd__log_clear(world);
+    sherd__free(&world->heap, world->seen);
     sherd__store_close(world);
     while (world->spare) {
         sherd__call_state *call = world->spare;
@@ -99,6 +100,8 @@ static bool start_lanes(sherd_world *world)
             atomic_store(&own->leader, 0);
     }
     world->lanes = 1;
+    if (!sherd__seen_reserve(world, 1))
+        return false;
     whole->members = world->ranks == 64 ? ~UINT64_C(0) : sherd__bit(world->ranks) - 1;
     whole->count = world->ranks;
     whole->own = sherd__lane_of(world, world->rank, 0);
