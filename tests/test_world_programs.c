@@ -126,6 +126,21 @@ static void a_sender_is_at_most_a_ring_ahead(sherd_world *world)
     }
     clean(&p);
     expect(world, &p, 10, SHERD_OK, -1);
+    p.few = true;
+    expect(world, &p, 10, SHERD_OK, -1);
+}
+
+/* Rank 0 writes before its reader, which waits for what comes after that, has read: of what is read in place, a ring of waits. */
+static void what_a_record_carries_is_written_at_once(sherd_world *world)
+{
+    program p = of2();
+    p.name = "a source that is written before it is read";
+    ADD(&p, 0, call(0, 0, 2, 0, 2, 1), write_to(0), call(1, 0, 2, 0, 2, 2));
+    ADD(&p, 1, call(1, 0, 2, 1, 0, 2), call(0, 0, 3, 1, 0, 1));
+    clean(&p);
+    expect(world, &p, 10, SHERD_EDIFFER, -1);
+    p.few = true;
+    expect(world, &p, 10, SHERD_OK, -1);
 }
 
 /* Runs a program with several checks, all of which must give `wanted`. */
@@ -346,6 +361,7 @@ static const check_test tests[] = {
     {TEST(an_in_place_write_finishes_own_begun_calls), {2}},
     {TEST(a_result_is_settled_before_it_is_filled), {2}},
     {TEST(a_sender_is_at_most_a_ring_ahead), {2}},
+    {TEST(what_a_record_carries_is_written_at_once), {2}},
     {TEST(a_begun_call_spans_a_check), {2}},
     {TEST(an_epoch_counts_from_one_again), {2}},
     {TEST(a_failed_check_is_left_together), {2}},

@@ -88,6 +88,7 @@ static void random_right_programs_run(sherd_world *world)
 
     for (int i = 0; i < 150; i++) {
         program p = next_program(&dice, sherd_world_ranks(world), 3 + i % 12);
+        p.few = i % 2;
         expect(world, &p, 2, SHERD_OK, -1);
     }
 }
@@ -101,6 +102,7 @@ static void right_programs_have_no_rings(sherd_world *world)
     world->patience.yields = world->patience.most_yields = 0;
     for (int i = 0; i < 150; i++) {
         program p = next_program(&dice, sherd_world_ranks(world), 3 + i % 12);
+        p.few = i % 2;
         expect(world, &p, 2, SHERD_OK, -1);
     }
 }
@@ -113,6 +115,7 @@ static void a_failure_anywhere_reaches_all(sherd_world *world)
 
     for (int i = 0; i < 60; i++) {
         program p = next_program(&dice, ranks, 8);
+        p.few = i % 2;
         int who = roll(&dice, ranks);
         if (p.count[who] < 2)
             continue; /* it only meets the others */
@@ -159,6 +162,7 @@ static void random_wrong_programs_are_reported(sherd_world *world)
 
     for (int i = 0; i < 250; i++) {
         program p = next_program(&dice, sherd_world_ranks(world), 3 + i % 6);
+        p.few = i % 2;
         int wanted = break_program(&dice, &p);
         if (!wanted)
             continue;

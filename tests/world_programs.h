@@ -10,7 +10,16 @@
 #include "check.h"
 #include "world/world.h"
 
-enum { MAX_RANKS = 3, GROUPS = 4, STORAGES = 8, MAX_OPS = 64, PART = 8, WHOLE = PART * MAX_RANKS };
+/* Parts are read where they lie; those of programs of FEW fit into a record, so that nobody waits for their readers. */
+enum {
+    MAX_RANKS = 3,
+    GROUPS = 4,
+    STORAGES = 8,
+    MAX_OPS = 64,
+    PART = 16,
+    FEW = 4,
+    WHOLE = PART * MAX_RANKS
+};
 
 typedef enum op_kind { CALL, BEGIN, END, WALL, BEGIN_WALL, WRITE, ALARM, PAUSE, MEET } op_kind;
 
@@ -27,6 +36,7 @@ typedef struct op {
 typedef struct program {
     const char *name;
     int ranks, groups;
+    bool few;
     unsigned members[GROUPS];
     int count[MAX_RANKS];
     op ops[MAX_RANKS][MAX_OPS];
@@ -55,7 +65,7 @@ typedef struct stage {
 
 static double value_of(int rank, int storage, int version, int i)
 {
-    return (double)(((rank * STORAGES + storage) * 64 + version) * 32 + i);
+    return (double)(((rank * STORAGES + storage) * 64 + version) * 64 + i);
 }
 
 static int list_of(unsigned ranks, int *list)
@@ -75,20 +85,25 @@ static void set_region(hand_made *h, int64_t offset, int64_t size, int first, in
     *region = (sherd__region){.offset = {offset}, .size = {size}, .first = first, .count = count};
 }
 
-/* Reads PART elements of each source into its place, its own part too; if it reads nothing, it copies nothing. */
-static void make_exchange(hand_made *h, int me, const op *o)
+static int part_of(const program *p)
+{
+    return p->few ? FEW : PART;
+}
+
+/* Reads a part of each source into its place, its own part too; if it reads nothing, it copies nothing. */
+static void make_exchange(hand_made *h, int me, const op *o, int part)
 {
     sherd__schedule *s = &h->schedule;
     unsigned sources = o->reads ? o->reads | 1u << me : 0;
 
-    s->source_size[0] = PART;
+    s->source_size[0] = part;
     s->target_size[0] = WHOLE;
     s->sources = list_of(o->reads, h->others);
     s->readers = list_of(o->readers, h->readers);
     for (int q = 0; q < MAX_RANKS; q++)
         if (sources >> q & 1) {
             h->pull[s->pulls] = (sherd__pull){.rank = q};
-            set_region(h, q * PART, PART, s->pulls++, 1);
+            set_region(h, q * PART, part, s->pulls++, 1);
         }
 }
 
@@ -129,7 +144,7 @@ static void make_plan(stage *st, hand_made *h, const program *p, const op *o)
     if (is_wall(o))
         make_wall(h, st->me, p->members[o->group]);
     else
-        make_exchange(h, st->me, o);
+        make_exchange(h, st->me, o, part_of(p));
     h->schedule.region = h->region;
     h->schedule.pull = h->pull;
     h->schedule.source = h->schedule.sharer = h->others;
@@ -235,7 +250,7 @@ static int wrong_in(const stage *st, const program *p, const op *o)
     for (int q = 0; q < p->ranks && !is_wall(o); q++)
         if (o->reads >> q & 1) {
             int version = version_at(p, q, o->group, o->id, &storage);
-            for (int i = 0; i < PART; i++)
+            for (int i = 0; i < part_of(p); i++)
                 wrong += x[q * PART + i] != value_of(q, storage, version, i);
         }
     return wrong;
@@ -332,7 +347,7 @@ static void renew(stage *st)
 /* After any failure: one exchange and one all-reduce among all ranks must go well. */
 static void works_again(stage *st, const program *p)
 {
-    program proof = {.ranks = p->ranks, .groups = p->groups};
+    program proof = {.ranks = p->ranks, .groups = p->groups, .few = p->few};
     unsigned all = (1u << p->ranks) - 1;
     int whole = -1;
 

@@ -24,6 +24,7 @@ enum {
     SHERD__OPEN = 4000,  /* calls that a rank may have open, in all groups */
     SHERD__NEEDS = 4 * SHERD__OPEN + 16, /* what a sleeping rank says it waits for: room for all */
     SHERD__LABEL_WORDS = 16,
+    SHERD__FEW = 96, /* bytes that a record carries itself */
     SHERD__DEED_NAME = 24,
     SHERD__FLIGHTS = 16
 };
@@ -49,16 +50,21 @@ typedef struct sherd__parcel {
     int64_t stride[SHERD_MAX_DIMS]; /* of the source, elements, in the schedule's dims */
 } sherd__parcel;
 
-/* A call of one rank in one group. `number` is stored last; peers wait for it. */
+/*
+ * A call of one rank in one group. `number` is stored last; peers wait for it. What they read of a call of one tensor of
+ * up to two dims is in the first line, and of one with few bytes its data too; caches fetch lines in pairs.
+ */
 typedef struct sherd__record {
-    _Alignas(64) sherd__word number;
-    sherd__word fingerprint; /* of this call: content, never addresses */
-    sherd__word history;     /* of all calls of the group in this epoch, this one included */
-    sherd__word readers;     /* ranks that read this record: it is reused when they have left */
-    sherd__word parcels;     /* offset of sherd__parcel[count] */
-    _Atomic int32_t status;  /* negative: the rank failed before it could publish */
-    _Atomic int32_t count;
-    sherd__parcel one;                     /* where `parcels` points for one tensor */
+    _Alignas(128) sherd__word number;
+    sherd__word history;      /* of all calls of the group in this epoch, this one included */
+    sherd__word parcels;      /* offset of sherd__parcel[count] */
+    _Atomic int32_t status;   /* negative: the rank failed before it could publish */
+    _Atomic uint32_t carried; /* bytes of the source that are in `few`; 0 = see the parcels */
+    union {
+        sherd__parcel one; /* where `parcels` points for one tensor */
+        unsigned char few[SHERD__FEW];
+    };
+    sherd__word fingerprint;               /* of this call: content, never addresses */
     sherd__word label[SHERD__LABEL_WORDS]; /* text for messages */
 } sherd__record;
 

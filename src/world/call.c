@@ -8,8 +8,11 @@
 
 #include "base/hash.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { LITTLE = 16 << 10 }; /* bytes that are copied in a few microseconds */
 
 /* ---- a slot in the ring ----------------------------------------------------------------------- */
 
@@ -38,10 +41,15 @@ static void slot_needs(sherd_world *world, void *what, sherd__needs *needs)
     sherd__need_add(world, needs, slot->group->lane, SHERD__LEFT, slot->number, slot->readers);
 }
 
-static slot_wait slot_of(const sherd_world *world, const sherd__group *group, uint64_t number)
+static sherd__entry *entry_of(sherd__group *group, uint64_t number)
 {
-    const sherd__record *record = sherd__record_of(world, world->rank, group->lane, number);
-    slot_wait slot = {group, sherd__peek(&record->number), sherd__peek(&record->readers)};
+    return &group->entry[number % SHERD__DEPTH];
+}
+
+static slot_wait slot_of(const sherd_world *world, sherd__group *group, uint64_t number)
+{
+    const sherd__entry *entry = entry_of(group, number);
+    slot_wait slot = {group, entry->number, entry->readers};
 
     if (slot.number <= world->base)
         slot.readers = 0; /* none, or of an epoch that is over */
@@ -59,32 +67,36 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group)
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-/* Fill the record of `call`, except for parcels. */
-static sherd__record *fill_record(sherd_world *world, const sherd__call_state *call,
-                                  const char *name, const char *what, uint64_t readers, int status)
+/* Fill what peers look at only when something is wrong, and note what is in the slot now. */
+static void fill_record(const sherd__call_state *call, const char *name, const char *what,
+                        uint64_t readers)
 {
-    sherd__group *group = call->group;
-    sherd__record *record = sherd__record_of(world, world->rank, group->lane, call->number);
+    sherd__record *record = call->record;
+    sherd__entry *entry = entry_of(call->group, call->number);
 
-    if (sherd__peek(&record->fingerprint) != call->fingerprint || sherd__peek(&record->number) == 0)
+    if (entry->fingerprint != call->fingerprint || entry->number == 0)
         sherd__record_label(record, name, what);
     sherd__put(&record->fingerprint, call->fingerprint);
-    sherd__put(&record->history, call->history);
-    sherd__put(&record->readers, readers);
-    atomic_store_explicit(&record->status, status, memory_order_relaxed);
-    atomic_store_explicit(&record->count, call->count, memory_order_relaxed);
-    return record;
+    *entry = (sherd__entry){call->number, call->fingerprint, readers};
 }
 
-/* Where the parcels of a record go: into it for one, else into a block of this slot. NULL: no memory. */
-static sherd__parcel *parcel_room(sherd_world *world, sherd__group *group, sherd__record *record,
-                                  uint64_t number, int count)
+/* Where waiting for the end of the copy would keep nobody long that sleeps. */
+static bool is_little(const sherd__call_state *call)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < call->count; i++)
+        bytes += call->task[i].sliced ? LITTLE : call->task[i].schedule->recv_bytes;
+    return bytes < LITTLE;
+}
+
+/* Where several parcels of a record go: into a block of its slot. NULL: no memory. */
+static sherd__parcel *parcel_room(sherd_world *world, sherd__group *group, uint64_t number,
+                                  int count)
 {
     sherd__block **block = &group->parcels[number % SHERD__DEPTH];
     int64_t bytes = (int64_t)((size_t)count * sizeof(sherd__parcel));
 
-    if (count == 1)
-        return &record->one;
     if (!*block || (*block)->room < (size_t)bytes) {
         sherd__block *larger = sherd__take_quietly(world, bytes);
         if (!larger)
@@ -101,17 +113,49 @@ static uint64_t offset_of(const sherd_world *world, const void *data)
     return data ? (uint64_t)((const unsigned char *)data - world->arena.base) : 0;
 }
 
-static void publish(sherd_world *world, sherd__call_state *call, sherd__record *record,
-                    const sherd__parcel *parcels)
+static void fill_parcel(const sherd_world *world, sherd__parcel *parcel, const sherd__task *task)
+{
+    parcel->source = offset_of(world, task->source_data);
+    parcel->result = offset_of(world, task->result_data);
+    for (int d = 0; d < task->schedule->ndim; d++)
+        parcel->stride[d] = task->stride[d];
+}
+
+/* Into the record itself: a parcel of so many dims, */
+static void show_parcel(sherd__shown *shown, const sherd__parcel *parcel, int ndim)
+{
+    shown->few = parcel;
+    shown->bytes = offsetof(sherd__parcel, stride) + (size_t)ndim * sizeof *parcel->stride;
+}
+
+/* or the data. */
+static void carry(sherd__shown *shown, const void *data, size_t bytes)
+{
+    shown->few = data;
+    shown->bytes = shown->carried = bytes;
+}
+
+static void open_call(sherd_world *world, sherd__call_state *call)
 {
     sherd__call_state **last = &world->open;
 
-    sherd__put(&record->parcels, offset_of(world, parcels));
     while (*last)
         last = &(*last)->next;
     *last = call;
     world->opens++;
-    sherd__record_publish(world, call->group, record, call->number, call->history);
+}
+
+/*
+ * Show the record. If a call is little and nothing else is open, its end is tried before sleepers are looked for: storing
+ * `left` rings for both, and so the reading of peers' records does not wait until this rank's own is out.
+ */
+static void publish(sherd_world *world, sherd__call_state *call, const sherd__shown *shown)
+{
+    sherd__record_publish(world, call->group, call->record, shown);
+    if (call->waited && is_little(call) && !world->open && sherd__end_at_once(world, call))
+        return;
+    sherd__record_ring(world, call->record, entry_of(call->group, call->number)->readers);
+    open_call(world, call);
 }
 
 /* A rank that fails before it could publish publishes that, if its slot is free: the alarm is up already. */
@@ -128,9 +172,11 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
     if (!slot_is_free(world, &slot))
         return false;
     empty.number = number;
-    empty.history = group->history;
-    sherd__record *record = fill_record(world, &empty, name, "(failed)", 0, status);
-    sherd__record_publish(world, group, record, number, empty.history);
+    empty.record = sherd__record_of(world, world->rank, group->lane, number);
+    fill_record(&empty, name, "(failed)", 0);
+    sherd__record_publish(
+        world, group, empty.record,
+        &(sherd__shown){.number = number, .history = group->history, .status = status});
     return false;
 }
 
@@ -147,27 +193,25 @@ static uint64_t ranks_in(const int *rank, int count)
 
 void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move)
 {
+    const sherd_step *step = &move->plan->step[move->step];
+    const sherd__schedule *schedule = move->plan->mine[move->step];
     size_t bytes = move->plan->element_bytes;
 
-    memset(task, 0, sizeof *task);
     task->plan = move->plan;
-    task->schedule = move->plan->mine[move->step];
-    task->kind = move->plan->step[move->step].kind;
-    task->sliced = move->plan->step[move->step].sliced;
-    task->reduces = sherd__step_reduces(&move->plan->step[move->step]);
+    task->schedule = schedule;
+    task->kind = step->kind;
+    task->sliced = step->sliced;
+    task->reduces = sherd__step_reduces(step);
     task->element_bytes = bytes;
-    task->kernels = sherd__kernels_to_reduce(&world->kernels, move->dtype, task->schedule->op);
+    task->kernels = sherd__kernels_to_reduce(&world->kernels, move->dtype, schedule->op);
     task->source = move->source;
     task->result = move->result;
-    if (move->source)
-        task->source_data = move->source->data + (size_t)move->source_offset * bytes;
-    if (move->result)
-        task->result_data = move->result->data + (size_t)move->result_offset * bytes;
-    if (task->sliced)
-        task->stride[0] = 1;
-    else if (move->source_stride)
-        memcpy(task->stride, move->source_stride,
-               (size_t)task->schedule->ndim * sizeof *task->stride);
+    task->source_data =
+        move->source ? move->source->data + (size_t)move->source_offset * bytes : NULL;
+    task->result_data =
+        move->result ? move->result->data + (size_t)move->result_offset * bytes : NULL;
+    for (int d = 0; d < schedule->ndim; d++)
+        task->stride[d] = step->sliced ? 1 : move->source_stride ? move->source_stride[d] : 0;
 }
 
 static uint64_t fingerprint_of(const char *name, const sherd__move *moves, int count)
@@ -199,8 +243,22 @@ static bool settle_operands(sherd_world *world, const sherd__group *group, const
     return true;
 }
 
+/* Bytes of the source that go into the record: if they are few, and lie as they are read. 0 = peers read it in place. */
+static size_t carried_bytes(const sherd__task *task)
+{
+    const sherd__schedule *schedule = task->schedule;
+    int64_t n = schedule->ndim ? schedule->source_size[0] : 1;
+
+    if (!task->source_data || task->sliced || schedule->ndim > 1 || n < 1 || n > SHERD__FEW ||
+        (n > 1 && task->stride[0] != 1))
+        return 0;
+    size_t bytes = (size_t)n * task->element_bytes;
+    return bytes <= SHERD__FEW ? bytes : 0;
+}
+
 /* From here on the operands carry the call; the record follows. */
-static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task)
+static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task,
+                            bool in_place)
 {
     const sherd__schedule *schedule = task->schedule;
     uint64_t sources = ranks_in(schedule->source, schedule->sources);
@@ -210,7 +268,8 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     sherd__plan_retain(task->plan);
     call->awaited |= sources | sharers;
     call->sharers |= sharers;
-    sherd__ticket_add(world, task->source, call->group, call->number, readers | sharers);
+    if (in_place)
+        sherd__ticket_add(world, task->source, call->group, call->number, readers | sharers);
     sherd__ticket_add(world, task->result, call->group, call->number, sharers);
     if (task->source)
         task->source->reading++;
@@ -269,6 +328,10 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
                                      uint64_t fingerprint, int count)
 {
     bool full = world->opens >= SHERD__OPEN;
+#if defined(__x86_64__)
+    /* What was streamed into tensors comes before the record; here it waits for nothing else. */
+    __builtin_ia32_sfence();
+#endif
     sherd__call_state *call = full ? NULL : sherd__call_take(world, count);
 
     if (!call) {
@@ -279,6 +342,7 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
     }
     call->group = group;
     call->number = sherd__number(world->base, group->sequence + 1);
+    call->record = sherd__record_of(world, world->rank, group->lane, call->number);
     call->fingerprint = fingerprint;
     call->history = sherd__hash_word(fingerprint, group->history);
     if (group->mesh)
@@ -304,9 +368,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
         start_call(world, group, name, fingerprint_of(name, moves, count), count);
     if (!call)
         return false;
-    sherd__record *record = sherd__record_of(world, world->rank, group->lane, call->number);
-    sherd__parcel *parcels = parcel_room(world, group, record, call->number, count);
-    if (!parcels)
+    sherd__parcel one, *parcels = &one;
+    if (count > 1 && !(parcels = parcel_room(world, group, call->number, count)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     for (int i = 0; i < count; i++)
         sherd__task_fill(world, &call->task[i], &moves[i]);
@@ -314,15 +377,21 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     const sherd__move *whole = without_average(call, moves);
     if (whole)
         return refuse_average(world, call, group, name, whole);
-    for (int i = 0; i < count; i++) {
-        readers |= attach_task(world, call, &call->task[i]);
-        parcels[i].source = offset_of(world, call->task[i].source_data);
-        parcels[i].result = offset_of(world, call->task[i].result_data);
-        memcpy(parcels[i].stride, call->task[i].stride, sizeof parcels[i].stride);
-    }
-    fill_record(world, call, name, moves[0].plan->what, readers, 0);
+    size_t carried = count == 1 ? carried_bytes(&call->task[0]) : 0;
+    for (int i = 0; i < count; i++)
+        readers |= attach_task(world, call, &call->task[i], carried == 0);
+    fill_record(call, name, moves[0].plan->what, readers);
+    for (int i = 0; i < count && !carried; i++)
+        fill_parcel(world, &parcels[i], &call->task[i]);
     call->waited = !begin;
-    publish(world, call, record, parcels);
+    sherd__shown shown = {.number = call->number, .history = call->history};
+    if (carried)
+        carry(&shown, call->task[0].source_data, carried);
+    else if (count == 1)
+        show_parcel(&shown, &one, call->task[0].schedule->ndim);
+    else
+        shown.parcels = offset_of(world, parcels);
+    publish(world, call, &shown);
     return begin || wait_end(world, call);
 }
 
@@ -337,19 +406,26 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     sherd__call_state *call = start_call(world, group, name, fingerprint, 0);
     if (!call)
         return false;
-    sherd__block *block = sherd__take_quietly(world, (int64_t)bytes);
-    if (!block)
+    sherd__block *block = NULL;
+    if (bytes > SHERD__FEW && !(block = sherd__take_quietly(world, (int64_t)bytes)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
-    memcpy(block->data, numbers->mine, bytes);
     call->numbers = numbers;
-    call->words_block = block;
     call->awaited = others;
     call->waited = true;
-    sherd__record *record = fill_record(world, call, name, "", others, 0);
-    record->one.source = offset_of(world, block->data);
-    sherd__ticket_add(world, block, group, call->number, others);
-    publish(world, call, record, &record->one);
+    fill_record(call, name, "", others);
+    sherd__shown shown = {.number = call->number, .history = call->history};
+    sherd__parcel parcel = {0};
+    if (block) {
+        memcpy(block->data, numbers->mine, bytes);
+        parcel.source = offset_of(world, block->data);
+        sherd__ticket_add(world, block, group, call->number, others);
+        show_parcel(&shown, &parcel, 0);
+    } else {
+        carry(&shown, numbers->mine, bytes);
+    }
+    publish(world, call, &shown);
     bool good = wait_end(world, call);
-    sherd__give_quietly(world, block);
+    if (block)
+        sherd__give_quietly(world, block);
     return good;
 }

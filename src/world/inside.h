@@ -43,6 +43,12 @@ typedef struct sherd__moves {
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
+/* What this rank has put into a slot of its ring; kept here too, since reading the record itself would wait for its line. */
+typedef struct sherd__entry {
+    uint64_t number, fingerprint;
+    uint64_t readers; /* ranks that read the record: the slot is used again when they have left */
+} sherd__entry;
+
 /* The ranks that differ from this one only in some axes of a mesh. */
 typedef struct sherd__group {
     const sherd_mesh *mesh; /* NULL: the world */
@@ -55,6 +61,7 @@ typedef struct sherd__group {
     uint64_t base;    /* what follows counts in the epoch of this base */
     uint64_t sequence, history;
     sherd__lane *own;
+    sherd__entry entry[SHERD__DEPTH];
     sherd__block *parcels[SHERD__DEPTH]; /* of calls of more than one tensor */
     int tally;                           /* its first of SHERD__OPS rows in the log */
     sherd__claim *claim;                 /* SHERD_VERIFY: what this rank claims at the next check */
@@ -92,6 +99,7 @@ typedef struct sherd__task {
 typedef struct sherd__call_state {
     struct sherd__call_state *next;
     sherd__group *group;
+    sherd__record *record;
     uint64_t number, fingerprint, history;
     uint64_t awaited; /* ranks whose record is not seen yet */
     uint64_t sharers; /* ranks that write into my results: it ends when they have left */
@@ -102,8 +110,16 @@ typedef struct sherd__call_state {
     int count, room;
     sherd__task *task;
     const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
-    sherd__block *words_block;
 } sherd__call_state;
+
+/* What a record shows: see there. */
+typedef struct sherd__shown {
+    uint64_t number, history;
+    sherd_status status;
+    uint64_t parcels; /* 0 = in the record */
+    size_t carried, bytes;
+    const void *few; /* [bytes] */
+} sherd__shown;
 
 typedef struct sherd__patience {
     int spins, most_spins; /* pauses of about 25 ns; how many now, and at most */
@@ -334,9 +350,11 @@ bool sherd__label_text(const sherd__record *record, uint64_t number, char *out, 
 /* The label of a rank's call into out[room]; "a call" if it is no longer there. */
 void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t number, char *out,
                         size_t room);
-/* The record is filled: store its number, count it, wake its readers. */
+/* Fill what peers read of a record, its number last, and count it; nobody is woken yet. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
-                           uint64_t number, uint64_t history);
+                           const sherd__shown *shown);
+/* After publishing: wake those that sleep and read the record. */
+void sherd__record_ring(sherd_world *world, sherd__record *record, uint64_t readers);
 /* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
 /* Whether a rank has made another call in its place, or failed: its record of this one never comes. */
@@ -353,6 +371,8 @@ bool sherd__progress(sherd_world *world);
 /* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in no list. */
 sherd__call_state *sherd__call_take(sherd_world *world, int count);
 void sherd__call_give(sherd_world *world, sherd__call_state *call);
+/* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung whom its record wakes too. */
+bool sherd__end_at_once(sherd_world *world, sherd__call_state *call);
 /* Drop all open calls: what they would have filled is spoiled. */
 void sherd__drop_calls(sherd_world *world);
 /* Run the regions of a task whose sources are in `ranks`; only those of one source. */

@@ -32,11 +32,11 @@ sherd__call_state *sherd__call_take(sherd_world *world, int count)
         call->task = task;
         call->room = count;
     }
-    sherd__task *task = call->task;
-    int room = call->room;
-    memset(call, 0, sizeof *call);
-    call->task = task;
-    call->room = room;
+    call->next = NULL;
+    call->awaited = call->sharers = 0;
+    call->own = call->finished = call->ended = call->waited = false;
+    call->count = 0;
+    call->numbers = NULL;
     return call;
 }
 
@@ -71,7 +71,7 @@ static void release_tasks(sherd__call_state *call, bool spoil)
     }
 }
 
-/* The call has ended: take it out of the list. */
+/* The call in the list has ended. */
 static void end_call(sherd_world *world, sherd__call_state *call)
 {
     release_tasks(call, false);
@@ -94,29 +94,39 @@ void sherd__drop_calls(sherd_world *world)
 
 /* ---- moving data ------------------------------------------------------------------------------ */
 
-static const sherd__parcel *parcel_of(const sherd_world *world, const sherd__call_state *call,
-                                      int rank, int i)
+static const sherd__parcel *parcels_of(const sherd_world *world, const sherd__record *record)
 {
-    const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
-    return (const sherd__parcel *)(const void *)(world->arena.base +
-                                                 sherd__peek(&record->parcels)) +
-           i;
+    return (const sherd__parcel *)(const void *)(world->arena.base + sherd__peek(&record->parcels));
 }
 
-/* Where a rank's part of the i-th tensor lies; call NULL: only my own. */
-static sherd__source source_of(const sherd_world *world, const sherd__call_state *call,
-                               const sherd__task *task, int rank, int i)
+/* Where a rank's part of the i-th tensor lies, as its record says. */
+static void source_there(const sherd_world *world, const sherd__call_state *call, int ndim,
+                         int rank, int i, sherd__source *out)
 {
-    sherd__source source = {task->source_data, {0}};
-    const int64_t *stride = task->stride;
+    const sherd__record *record = sherd__record_of(world, rank, call->group->lane, call->number);
 
-    if (rank != world->rank) {
-        const sherd__parcel *parcel = parcel_of(world, call, rank, i);
-        source.data = world->arena.base + parcel->source;
-        stride = parcel->stride;
+    if (atomic_load_explicit(&record->carried, memory_order_relaxed)) {
+        out->data = record->few;
+        out->stride[0] = 1;
+        return;
     }
-    memcpy(source.stride, stride, (size_t)task->schedule->ndim * sizeof *stride);
-    return source;
+    const sherd__parcel *parcel = parcels_of(world, record) + i;
+    out->data = world->arena.base + parcel->source;
+    for (int d = 0; d < ndim; d++)
+        out->stride[d] = parcel->stride[d];
+}
+
+/* The same; call NULL: only my own. */
+static void source_of(const sherd_world *world, const sherd__call_state *call,
+                      const sherd__task *task, int rank, int i, sherd__source *out)
+{
+    if (rank != world->rank) {
+        source_there(world, call, task->schedule->ndim, rank, i, out);
+        return;
+    }
+    out->data = task->source_data;
+    for (int d = 0; d < task->schedule->ndim; d++)
+        out->stride[d] = task->stride[d];
 }
 
 static void run_region(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
@@ -126,11 +136,18 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
     sherd__source sources[SHERD_MAX_RANKS];
     int done = 0;
 
+    if (region->count <= 1) {
+        if (region->count)
+            source_of(world, call, task, pull->rank, i, sources);
+        sherd__region_run(task->schedule, region, task->result_data, sources, task->element_bytes,
+                          task->kernels);
+        return;
+    }
     /* Only where windows overlap has a region more addends than there are ranks. */
     do {
         int count = (int)sherd__min(region->count - done, SHERD_MAX_RANKS);
         for (int k = 0; k < count; k++)
-            sources[k] = source_of(world, call, task, pull[done + k].rank, i);
+            source_of(world, call, task, pull[done + k].rank, i, &sources[k]);
         if (region->count <= SHERD_MAX_RANKS)
             sherd__region_run(task->schedule, region, task->result_data, sources,
                               task->element_bytes, task->kernels);
@@ -153,10 +170,10 @@ static void copy_fresh(sherd_world *world, const sherd__call_state *call, const 
                        int i, uint64_t fresh)
 {
     const sherd__schedule *schedule = task->schedule;
-    uint64_t after = fresh & ~(sherd__bit(world->rank) - 1);
+    uint64_t before = sherd__bit(world->rank) - 1;
 
     for (int turn = 0; turn < 2; turn++) {
-        uint64_t now = turn ? fresh & ~after : after;
+        uint64_t now = turn ? fresh & before : fresh & ~before;
         for (int k = 0; now && k < schedule->regions; k++)
             if (now & sherd__bit(holder_of(world, schedule, &schedule->region[k])))
                 run_region(world, call, task, i, &schedule->region[k]);
@@ -174,7 +191,7 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
     sherd__region part = *region;
 
     for (int k = 0; k < region->count; k++)
-        sources[k] = source_of(world, call, task, pull[k].rank, i);
+        source_of(world, call, task, pull[k].rank, i, &sources[k]);
     for (; at < end; at += chunk) {
         size_t begin = (size_t)at * task->element_bytes;
         part.offset[0] = at;
@@ -183,7 +200,9 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                           task->kernels);
         for (int k = 0; k < task->schedule->sharers; k++) {
             int q = task->schedule->sharer[k];
-            unsigned char *theirs = world->arena.base + parcel_of(world, call, q, i)->result;
+            const sherd__record *record =
+                sherd__record_of(world, q, call->group->lane, call->number);
+            unsigned char *theirs = world->arena.base + parcels_of(world, record)[i].result;
             memcpy(theirs + begin, task->result_data + begin,
                    (size_t)part.size[0] * task->element_bytes);
         }
@@ -219,10 +238,11 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, uint64
 
     while (fresh) {
         int q = sherd__next_rank(&fresh);
-        const void *words = q == world->rank
-                                ? call->words_block->data
-                                : world->arena.base + parcel_of(world, call, q, 0)->source;
-        memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words, bytes);
+        sherd__source words = {.data = numbers->mine};
+        if (q != world->rank)
+            source_there(world, call, 0, q, 0, &words);
+        memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words.data,
+               bytes);
     }
 }
 
@@ -236,9 +256,6 @@ static void store_left(sherd_world *world, sherd__group *group)
     for (const sherd__call_state *call = world->open; call; call = call->next)
         if (call->group == group && !call->finished && call->number < left)
             left = call->number;
-#if defined(__x86_64__)
-    __builtin_ia32_sfence(); /* slices that were streamed to peers */
-#endif
     if (sherd__peek(&group->own->left) == left)
         return;
     atomic_store(&group->own->left, left);
@@ -290,7 +307,7 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     return true;
 }
 
-static bool sharers_have_left(const sherd_world *world, sherd__call_state *call)
+static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 {
     uint64_t rest = call->sharers;
 
@@ -300,6 +317,15 @@ static bool sharers_have_left(const sherd_world *world, sherd__call_state *call)
             call->sharers &= ~sherd__bit(q);
     }
     return call->sharers == 0;
+}
+
+bool sherd__end_at_once(sherd_world *world, sherd__call_state *call)
+{
+    if (world->quiet || !advance(world, call) || !call->finished || call->sharers)
+        return false;
+    release_tasks(call, false);
+    call->ended = true;
+    return true;
 }
 
 bool sherd__progress(sherd_world *world)

@@ -5,8 +5,13 @@
  */
 #include "inside.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What a peer reads of a small call is one line, or a pair. */
+_Static_assert(offsetof(sherd__record, one.stride[2]) <= 64, "two dims in the first line");
+_Static_assert(offsetof(sherd__record, few) + SHERD__FEW <= 128, "what is few in the first pair");
 
 enum { NAME_WORDS = 4, NAME_BYTES = 32, WHAT_BYTES = 96 };
 
@@ -63,20 +68,41 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
-                           uint64_t number, uint64_t history)
+/* Readers have the line of an old record: it is to be here when the next one is written. */
+static inline void own_soon(sherd__record *record)
 {
-    uint64_t readers = sherd__peek(&record->readers);
-
 #if defined(__x86_64__)
-    __builtin_ia32_sfence(); /* what was streamed into published tensors comes first */
+    __asm__ volatile("prefetchw %0" : : "m"(record->number));
+#else
+    __builtin_prefetch(record, 1);
 #endif
-    atomic_store(&record->number, number);
+}
+
+/* The stores to the first line follow each other: a peer that waits takes the line away after each that it sees. */
+void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
+                           const sherd__shown *shown)
+{
+    uint64_t number = shown->number, history = shown->history;
+    uint64_t here = (uint64_t)(record->few - world->arena.base);
+
+    if (shown->bytes)
+        memcpy(record->few, shown->few, shown->bytes);
+    sherd__put(&record->history, history);
+    sherd__put(&record->parcels, shown->parcels ? shown->parcels : here);
+    atomic_store_explicit(&record->status, shown->status, memory_order_relaxed);
+    atomic_store_explicit(&record->carried, (uint32_t)shown->carried, memory_order_relaxed);
+    atomic_store_explicit(&record->number, number, memory_order_release);
     sherd__put(&group->own->history, history);
-    atomic_store(&group->own->made, number);
+    atomic_store_explicit(&group->own->made, number, memory_order_release);
     group->sequence = sherd__calls_in(number, world->base);
     group->history = history;
     sherd__post_call(world, group->lane, number);
+    own_soon(sherd__record_of(world, world->rank, group->lane, number + 1));
+}
+
+void sherd__record_ring(sherd_world *world, sherd__record *record, uint64_t readers)
+{
+    atomic_store(&record->number, sherd__peek(&record->number)); /* before the look at sleepers */
     sherd__ring(&world->arena, readers);
 }
 
@@ -139,10 +165,10 @@ static void raise_different(sherd_world *world, const sherd__call_state *call, i
     sherd__raise(world, SHERD_EDIFFER, "%s", text);
 }
 
+/* The fingerprint is in the history, and lies on another line. */
 static bool is_same(const sherd__record *record, const sherd__call_state *call)
 {
-    return sherd__peek(&record->fingerprint) == call->fingerprint &&
-           sherd__peek(&record->history) == call->history;
+    return sherd__peek(&record->history) == call->history;
 }
 
 bool sherd__record_misfits(const sherd_world *world, const sherd__call_state *call, int rank)
