@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run three moves of one vector at several sizes, interleaved
- * with a plain copy of the same bytes, and check every result. The vector is what a rank holds in the end (all-gather),
- * or before and after (all-reduce), or before (reduce-scatter). Medians over rounds of the slowest rank's time; sources
- * are rewritten before each sample. Virtual machines move their cores about: the flag's one-way time says where they
+ * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run moves at several sizes, interleaved with a plain
+ * copy of the same bytes, and check every result. The bytes are what a rank holds in the end (all-gather), or before and
+ * after (all-reduce, by one call and by a reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians
+ * over rounds of the slowest rank's time. Three sets of buffers take turns; sources are rewritten before each sample. Virtual machines move their cores about: the flag's one-way time says where they
  * were (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare within one run only.
  */
 #include <stdatomic.h>
@@ -15,10 +15,12 @@
 #include "world/inside.h"
 #include "timing.h"
 
-enum { KINDS = 4, ROUNDS = 15, MAX_SAMPLES = 64 };
+enum { GATHER, REDUCE, SCATTER, TWICE, EXCHANGE, MOVES, COPY = MOVES, KINDS };
+enum { SETS = 3, ROUNDS = 15 };
 
-static const char *const kind_names[KINDS] = {"all-gather", "all-reduce", "reduce-scatter", "copy"};
-static const int64_t sizes[] = {8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20};
+static const char *const kind_names[KINDS] = {"all-gather",    "all-reduce", "reduce-scatter",
+                                              "both of these", "all-to-all", "copy"};
+static const int64_t sizes[] = {8, 4096, 65536, 1 << 20, 16 << 20, 32 << 20, 64 << 20};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 /* Shared by all ranks, beside the world: a barrier and a flag of the benchmark's own. */
@@ -39,9 +41,9 @@ typedef struct bench {
     sherd_world *world;
     meeting *meet;
     int ranks, me, crowded;
-    const sherd_plan *plan[KINDS];
-    const sherd_layout *layout[KINDS][2];
-    sherd__block *source, *result;
+    const sherd_plan *plan[MOVES];
+    sherd__block *source[SETS], *part[SETS], *result[SETS];
+    int64_t shape;          /* elements of the vector */
     int64_t held[KINDS][2]; /* elements of this rank before and after */
     int64_t wrong;
 } bench;
@@ -109,29 +111,31 @@ static void must(bool good, const bench *b)
     exit(1);
 }
 
-static int64_t count_of(const bench *b, const sherd_layout *layout)
+static void make_plan(bench *b, const sherd_mesh *mesh, int kind, int ndim, const int64_t *shape,
+                      const char *from, const char *to)
 {
-    return sherd_layout_box(layout, b->me, 0).size[0];
+    const char *texts[2] = {from, to};
+    const sherd_layout *layout[2];
+
+    for (int side = 0; side < 2; side++) {
+        must(!sherd_layout_parse_placements(&layout[side], mesh, ndim, shape, texts[side], NULL),
+             b);
+        sherd_box box = sherd_layout_box(layout[side], b->me, 0);
+        b->held[kind][side] = ndim == 1 ? box.size[0] : box.size[0] * box.size[1];
+    }
+    must(!sherd_plan_create(&b->plan[kind], layout[0], layout[1], SHERD_F32, NULL), b);
 }
 
 static void make_plans(bench *b, const sherd_mesh *mesh, int64_t bytes)
 {
-    static const sherd_placement pairs[3][2] = {
-        {{SHERD_SHARD, 0, SHERD_SUM}, {SHERD_REPLICATE, 0, SHERD_SUM}},
-        {{SHERD_PARTIAL, 0, SHERD_SUM}, {SHERD_REPLICATE, 0, SHERD_SUM}},
-        {{SHERD_PARTIAL, 0, SHERD_SUM}, {SHERD_SHARD, 0, SHERD_SUM}},
-    };
-    int64_t shape = (bytes + 3) / 4;
+    int64_t n = b->shape = (bytes + 3) / 4, table[2] = {b->ranks, n};
 
-    for (int k = 0; k < 3; k++) {
-        for (int side = 0; side < 2; side++)
-            must(!sherd_layout_create(&b->layout[k][side], mesh, 1, &shape, &pairs[k][side], NULL),
-                 b);
-        must(!sherd_plan_create(&b->plan[k], b->layout[k][0], b->layout[k][1], SHERD_F32, NULL), b);
-        for (int side = 0; side < 2; side++)
-            b->held[k][side] = count_of(b, b->layout[k][side]);
-    }
-    b->held[3][0] = b->held[3][1] = shape;
+    make_plan(b, mesh, GATHER, 1, &n, "S(0)", "R");
+    make_plan(b, mesh, REDUCE, 1, &n, "P", "R");
+    make_plan(b, mesh, SCATTER, 1, &n, "P", "S(0)");
+    make_plan(b, mesh, TWICE, 1, &n, "P", "R");
+    make_plan(b, mesh, EXCHANGE, 2, table, "S(0)", "S(1)");
+    b->held[COPY][0] = b->held[COPY][1] = n;
 }
 
 static float value(int64_t i, int rank, int round)
@@ -139,68 +143,84 @@ static float value(int64_t i, int rank, int round)
     return (float)((i * 3 + rank * 5 + round) % 64);
 }
 
-static void rewrite(bench *b, int kind, int round)
+static void rewrite(bench *b, int kind, int set, int round)
 {
     float *x;
 
-    must(sherd__block_writable(b->world, b->source), b);
-    x = sherd__block_data(b->source);
+    must(sherd__block_writable(b->world, b->source[set]), b);
+    x = sherd__block_data(b->source[set]);
     for (int64_t i = 0; i < b->held[kind][0]; i++)
-        x[i] = value(i, b->me, round);
+        x[i] = value(i, b->me, round + set);
 }
 
-static void check(bench *b, int kind, int round)
+static float wanted(const bench *b, int kind, int64_t i, int round)
 {
-    const float *x = sherd__block_data(b->result);
-    int64_t shape = sherd_layout_shape(b->layout[1][0])[0];
-    int64_t piece = (shape + b->ranks - 1) / b->ranks;
+    int64_t piece = (b->shape + b->ranks - 1) / b->ranks, width = b->held[EXCHANGE][1] / b->ranks;
+    float sum = 0;
 
-    for (int64_t i = 0; kind < 3 && i < b->held[kind][1]; i++) {
-        float wanted = 0;
-        if (kind == 0)
-            wanted = value(i % piece, (int)(i / piece), round);
-        for (int q = 0; kind > 0 && q < b->ranks; q++)
-            wanted += value(i + (kind == 2 ? b->me * piece : 0), q, round);
-        b->wrong += x[i] != wanted;
+    if (kind == GATHER)
+        return value(i % piece, (int)(i / piece), round);
+    if (kind == EXCHANGE)
+        return value(i % width + b->me * piece, (int)(i / width), round);
+    for (int q = 0; q < b->ranks; q++)
+        sum += value(i + (kind == SCATTER ? b->me * piece : 0), q, round);
+    return sum;
+}
+
+static void check(bench *b, int kind, int set, int round)
+{
+    const float *x = sherd__block_data(b->result[set]);
+
+    for (int64_t i = 0; kind != COPY && i < b->held[kind][1]; i++)
+        b->wrong += x[i] != wanted(b, kind, i, round + set);
+}
+
+static void move(bench *b, int kind, sherd__block *from, sherd__block *to)
+{
+    const int64_t stride[2] = {kind == EXCHANGE ? b->shape : 1, 1};
+    sherd__move one = {.plan = b->plan[kind],
+                       .dtype = SHERD_F32,
+                       .source = from,
+                       .source_stride = stride,
+                       .result = to};
+
+    must(sherd__call(b->world, "bench", &one, 1, false), b);
+}
+
+static void run_once(bench *b, int kind, int set)
+{
+    if (kind == COPY) {
+        memcpy(sherd__block_data(b->result[set]), sherd__block_data(b->source[set]),
+               (size_t)b->held[COPY][0] * 4);
+    } else if (kind == TWICE) {
+        move(b, SCATTER, b->source[set], b->part[set]);
+        move(b, GATHER, b->part[set], b->result[set]);
+    } else {
+        move(b, kind, b->source[set], b->result[set]);
     }
 }
 
-static void run_once(bench *b, int kind)
-{
-    static const int64_t stride = 1;
-
-    if (kind == 3) {
-        memcpy(sherd__block_data(b->result), sherd__block_data(b->source),
-               (size_t)b->held[3][0] * 4);
-        return;
-    }
-    sherd__move move = {.plan = b->plan[kind],
-                        .dtype = SHERD_F32,
-                        .source = b->source,
-                        .source_stride = &stride,
-                        .result = b->result};
-    must(sherd__call(b->world, "bench", &move, 1, false), b);
-}
-
-/* Seconds of one sample: several in a row for the small sizes, where a timer's 20 ns would count. */
+/* Seconds of one turn of a sample: small ones have many, since a timer takes 20 ns and the barrier's last rank is late. */
 static double sample(bench *b, int kind, int64_t bytes, int round)
 {
-    int turns = bytes <= 65536 ? 100 : 1;
+    int turns = bytes <= 65536 ? 34 * SETS : bytes <= 1 << 20 ? 4 * SETS : SETS;
 
-    rewrite(b, kind, round);
-    run_once(b, kind);
-    check(b, kind, round);
-    must(sherd__block_writable(b->world, b->result), b);
+    for (int set = 0; set < SETS; set++) {
+        rewrite(b, kind, set, round);
+        run_once(b, kind, set);
+        check(b, kind, set, round);
+        must(sherd__block_writable(b->world, b->result[set]), b);
+    }
     barrier(b);
     int64_t start = sherd__now();
     for (int i = 0; i < turns; i++)
-        run_once(b, kind);
+        run_once(b, kind, i % SETS);
     return slowest(b, 1e-9 * (double)(sherd__now() - start) / turns);
 }
 
-static void report(const bench *b, int64_t bytes, double times[KINDS][MAX_SAMPLES])
+static void report(const bench *b, int64_t bytes, double times[KINDS][ROUNDS])
 {
-    double copy = median(times[3], ROUNDS);
+    double copy = median(times[COPY], ROUNDS);
 
     for (int k = 0; b->me == 0 && k < KINDS; k++) {
         double t = median(times[k], ROUNDS);
@@ -209,34 +229,41 @@ static void report(const bench *b, int64_t bytes, double times[KINDS][MAX_SAMPLE
     }
 }
 
+static void run_size(bench *b, const sherd_mesh *mesh, int64_t bytes)
+{
+    sherd__block **const all[] = {b->source, b->part, b->result};
+    double times[KINDS][ROUNDS];
+
+    for (int i = 0; i < 3 * SETS; i++) {
+        sherd__block *block = sherd__block_take(b->world, bytes + 64 * b->ranks, true);
+        must(block != NULL, b);
+        all[i / SETS][i % SETS] = block;
+    }
+    make_plans(b, mesh, bytes);
+    double flag = b->ranks > 1 ? probe(b) : 0;
+    if (b->me == 0)
+        printf("flag, one way: %.0f ns\n", flag);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < KINDS; k++)
+            times[k][round] = sample(b, k, bytes, round);
+    report(b, bytes, times);
+    for (int i = 0; i < 3 * SETS; i++)
+        sherd__block_give(b->world, all[i / SETS][i % SETS]);
+}
+
 static int body(sherd_world *world, void *payload)
 {
-    double times[KINDS][MAX_SAMPLES];
-    const asked *wanted = payload;
-    bench b = {.world = world, .meet = wanted->meet};
+    const asked *wanted_sizes = payload;
+    bench b = {.world = world, .meet = wanted_sizes->meet};
     const sherd_mesh *mesh;
 
     b.ranks = sherd_world_ranks(world);
     b.me = sherd_world_rank(world);
     b.crowded = b.ranks > world->arena.cores;
     must(!sherd_mesh_create(&mesh, world, 1, (int64_t[]){b.ranks}, NULL, NULL), &b);
-    for (int s = 0; s < SIZES; s++) {
-        if (wanted->size && sizes[s] != wanted->size)
-            continue;
-        b.source = sherd__block_take(world, sizes[s] + 64, true);
-        b.result = sherd__block_take(world, sizes[s] + 64, true);
-        must(b.source && b.result, &b);
-        make_plans(&b, mesh, sizes[s]);
-        double flag = b.ranks > 1 ? probe(&b) : 0;
-        if (b.me == 0)
-            printf("flag, one way: %.0f ns\n", flag);
-        for (int round = 0; round < ROUNDS; round++)
-            for (int k = 0; k < KINDS; k++)
-                times[k][round] = sample(&b, k, sizes[s], round);
-        report(&b, sizes[s], times);
-        sherd__block_give(world, b.source);
-        sherd__block_give(world, b.result);
-    }
+    for (int s = 0; s < SIZES; s++)
+        if (!wanted_sizes->size || sizes[s] == wanted_sizes->size)
+            run_size(&b, mesh, sizes[s]);
     if (b.wrong)
         fprintf(stderr, "rank %d: %lld wrong elements\n", b.me, (long long)b.wrong);
     return sherd_world_check(world) || b.wrong ? 1 : 0;
