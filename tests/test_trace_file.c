@@ -23,8 +23,7 @@ typedef struct scene {
 
 static scene *shared(void)
 {
-    scene *s =
-        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     CHECK(s != MAP_FAILED);
     *s = (scene){.late = -1, .dying = -1};
@@ -76,7 +75,8 @@ static int run(scene *s, int ranks, int as)
     char error[SHERD_ERROR_BYTES] = "";
     int exit_status = 0;
     sherd_status status = sherd_spawn(
-        &exit_status, &(sherd_world_options){.ranks = ranks, .as = (sherd_ranks_as)as, .error = error}, work, s);
+        &exit_status,
+        &(sherd_world_options){.ranks = ranks, .as = (sherd_ranks_as)as, .error = error}, work, s);
 
     if (status)
         fprintf(stderr, "%s\n", error);
@@ -135,7 +135,8 @@ static double number_of(const json_t *event, const char *key)
 
 static bool is_call(const json_t *event)
 {
-    return strcmp(text_of(event, "cat"), "call") == 0 && strncmp(text_of(event, "name"), "sherd_", 6) != 0;
+    return strcmp(text_of(event, "cat"), "call") == 0 &&
+           strncmp(text_of(event, "name"), "sherd_", 6) != 0;
 }
 
 /* Events that are begun in each other end in each other, to the microsecond's part that a double keeps. */
@@ -258,7 +259,8 @@ static void a_rank_that_dies_leaves_its_trace(void)
     json_t *events = read_trace();
     for (size_t i = 0; i < json_array_size(events); i++) {
         const json_t *e = json_array_get(events, i);
-        checks += (int)number_of(e, "pid") == 2 && strcmp(text_of(e, "name"), "sherd_world_check") == 0;
+        checks +=
+            (int)number_of(e, "pid") == 2 && strcmp(text_of(e, "name"), "sherd_world_check") == 0;
     }
     CHECK(checks >= 3);
     json_decref(events);
@@ -275,14 +277,16 @@ static void a_file_that_can_not_be_written_is_an_error(void)
 
     setenv("SHERD_TRACE", "/nowhere/trace.json", 1);
     CHECK_EQ(sherd_spawn(&exit_status, &options, work, NULL), SHERD_EINVAL);
-    CHECK_TEXT(error, "SHERD_TRACE=/nowhere/trace.json: can not write it: No such file or directory");
+    CHECK_TEXT(error,
+               "SHERD_TRACE=/nowhere/trace.json: can not write it: No such file or directory");
     CHECK_EQ(sherd_world_open(&world, &options), SHERD_EINVAL);
     CHECK(!world);
     unsetenv("SHERD_TRACE");
     const program_end *end =
         program_run(SHERD " run -n 2 --trace /nowhere/trace.json -- /bin/true");
     CHECK_EQ(end->status, 1);
-    CHECK_TEXT(end->err, "sherd run: SHERD_TRACE=/nowhere/trace.json: can not write it: No such file or directory\n");
+    CHECK_TEXT(end->err, "sherd run: SHERD_TRACE=/nowhere/trace.json: can not write it: No such "
+                         "file or directory\n");
 }
 
 static void sherd_run_writes_it(void)
@@ -291,7 +295,10 @@ static void sherd_run_writes_it(void)
 
     begin_trace();
     unsetenv("SHERD_TRACE");
-    snprintf(line, sizeof line, SHERD " run -n 2 --trace %s -- " GPT " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 2 --sample 0", path);
+    snprintf(line, sizeof line,
+             SHERD " run -n 2 --trace %s -- " GPT
+                   " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 2 --sample 0",
+             path);
     for (int turn = 0; turn < 2; turn++) {
         const program_end *end = program_run(line);
         double operators[2] = {0};
@@ -300,7 +307,8 @@ static void sherd_run_writes_it(void)
         for (size_t i = 0; i < json_array_size(events); i++) {
             const json_t *e = json_array_get(events, i), *args = json_object_get(e, "args");
             int rank = (int)number_of(e, "pid");
-            if (CHECK(rank >= 0 && rank < 2) && strcmp(text_of(e, "name"), "sherd_attention") == 0 &&
+            if (CHECK(rank >= 0 && rank < 2) &&
+                strcmp(text_of(e, "name"), "sherd_attention") == 0 &&
                 strcmp(text_of(args, "module"), "") != 0)
                 operators[rank]++;
         }

@@ -220,10 +220,9 @@ static uint64_t fingerprint_of(const char *name, const sherd__move *moves, int c
 
     hash = sherd__hash_word(hash, (uint64_t)count);
     for (int i = 0; i < count; i++) {
-        hash = sherd__hash_word(hash, moves[i].plan->fingerprint);
-        hash =
-            sherd__hash_word(hash, (uint64_t)moves[i].step << 32 | (uint64_t)moves[i].dtype << 8 |
-                                       (uint64_t)moves[i].plan->step[moves[i].step].kind);
+        uint64_t how = (uint64_t)moves[i].step << 32 | (uint64_t)moves[i].dtype << 8 |
+                       (uint64_t)moves[i].plan->step[moves[i].step].kind;
+        hash = sherd__hash_word(hash + how, moves[i].plan->fingerprint);
     }
     return hash;
 }

@@ -124,7 +124,8 @@ static void settled_needs(sherd_world *world, void *what, sherd__needs *needs)
 
 bool sherd__settle(sherd_world *world, sherd__block *block)
 {
-    return sherd__wait_for(world, &(sherd__wait){is_settled, settled_needs, block});
+    return sherd__settled(world, block) ||
+           sherd__wait_for(world, &(sherd__wait){is_settled, settled_needs, block});
 }
 
 bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sherd__group *group)

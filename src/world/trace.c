@@ -108,11 +108,12 @@ sherd_status sherd__trace_open(sherd_world *world)
         return can_not(&world->diag, path);
     }
     world->trace = t;
-    int n = snprintf(t->text, BUFFER,
-                     "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{"
-                     "\"name\":\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,"
-                     "\"tid\":0,\"args\":{\"sort_index\":%d}},\n",
-                     world->rank, world->rank, world->rank, world->rank);
+    int n = snprintf(
+        t->text, BUFFER,
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{"
+        "\"name\":\"rank %d\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,"
+        "\"tid\":0,\"args\":{\"sort_index\":%d}},\n",
+        world->rank, world->rank, world->rank, world->rank);
     t->used = (size_t)n;
     return SHERD_OK;
 }
@@ -163,8 +164,8 @@ static void write_words(sherd__writer *w, const sherd_world *world, const sherd_
             sherd__write(w, "%" PRId64, e->word[i].number);
         sherd__write(w, ",");
     }
-    sherd__write(w, "\"backward\":%s,\"module\":",
-                 world->counts.now & SHERD__BACKWARD ? "true" : "false");
+    sherd__write(
+        w, "\"backward\":%s,\"module\":", world->counts.now & SHERD__BACKWARD ? "true" : "false");
     write_text(w, module ? module : "");
 }
 
@@ -181,9 +182,8 @@ void sherd__trace_add(sherd_world *world, const sherd__event *e)
     sherd__write(&w, "{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":", world->rank,
                  e->kind);
     write_text(&w, e->name);
-    sherd__write(&w,
-                 ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{", e->start / 1000,
-                 (int)(e->start % 1000), took / 1000, (int)(took % 1000));
+    sherd__write(&w, ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{",
+                 e->start / 1000, (int)(e->start % 1000), took / 1000, (int)(took % 1000));
     write_words(&w, world, e);
     sherd__write(&w, "}},\n");
     if (w.length < BUFFER - t->used)

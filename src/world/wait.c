@@ -18,7 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EAGER = 64, MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+/* Rounds without a pause: on some CPUs it takes as long as half the way of a line. */
+enum { EAGER = 64 };
 enum {
     ROBBED_NS =
         1000 *
@@ -76,11 +78,12 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     sherd__word *sleepers = &world->arena.control->sleepers;
     bool moved;
 
-    sherd__post_announce(world, wait);
     /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
-     * misses finds this rank asleep and rings. */
+     * misses finds this rank asleep and rings. What is announced is such a look too: a record that misfits may never be told
+     * of otherwise. */
     atomic_fetch_or(sleepers, sherd__bit(world->rank));
     uint32_t bell = atomic_load(&world->post->bell);
+    sherd__post_announce(world, wait);
     if (!world->arrived)
         sherd__look_for_the_impossible(world);
     bool over = is_over(world, wait, good, &moved);
