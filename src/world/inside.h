@@ -183,10 +183,11 @@ struct sherd_world {
 
     sherd__arena arena;
     bool owns_arena;
-    int process;            /* that opened it; one forked from it is no rank */
-    bool lent;              /* to a body of sherd_spawn, which will close it */
-    sherd__pinning pinning; /* of a launched program: undone at the close */
-    sherd__post *post;      /* my own */
+    int process;                    /* that opened it; one forked from it is no rank */
+    bool lent;                      /* to a body of sherd_spawn, which will close it */
+    struct sherd__carried *carried; /* NULL: no carrier has brought the ranks together */
+    sherd__pinning pinning;         /* of a launched program: undone at the close */
+    sherd__post *post;              /* my own */
     sherd__store store;
     uint64_t base, round; /* of this epoch's numbers; of the last meeting */
     bool arrived;         /* at a meeting: raises nothing, makes no calls */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting ranks from inside a program, as threads; as processes see process.c. */
 #include "inside.h"
-#include "launch.h"
+#include "carried.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -162,6 +162,8 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
                              body ? "exit_status" : "body");
     else if (sherd__is_launched())
         status = sherd__spawn_here(&here, exit_status, &plan, &diag);
+    else if (sherd__is_carried())
+        status = sherd__spawn_carried(&here, exit_status, &plan, &diag);
     if (!here && !status)
         status = spawn(exit_status, &plan, &diag);
     if (sherd__is_lost(status) && *exit_status == 0)

@@ -4,7 +4,7 @@
  * ranks is in the arena; all else is this rank's own, from its own heap.
  */
 #include "inside.h"
-#include "launch.h"
+#include "carried.h"
 
 #include "base/hash.h"
 
@@ -216,6 +216,7 @@ sherd_status sherd__world_close(sherd_world *world)
         world->post->last_status = status;
         atomic_store(&world->post->presence, SHERD__GONE);
     }
+    sherd__carried_close(world, !sherd__is_lost(status));
     destroy(world);
     return status;
 }
