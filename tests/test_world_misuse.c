@@ -134,8 +134,12 @@ MISUSE(a_carrier_is_whole_and_is_closed_once)
     char error[SHERD_ERROR_BYTES] = "";
     sherd_world_options options = {.error = error};
     int closed = 0;
-    sherd_carrier carrier = {SHERD_CARRIER_VERSION, "test",     0, 2, &closed,
-                             reach_nobody,          count_close};
+    sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                             .name = "test",
+                             .ranks = 2,
+                             .self = &closed,
+                             .gather = reach_nobody,
+                             .close = count_close};
     sherd_world *world = NULL;
 
     ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(NULL, &carrier, &options));
