@@ -47,7 +47,7 @@ static inline void allow_mpirun(void)
 /* `mpirun -n RANKS LINE` */
 static inline program mpi_start(const char *kind, int ranks, const char *line)
 {
-    char all[2048];
+    char all[4096];
 
     allow_mpirun();
     snprintf(all, sizeof all, "%s -n %d %s", mpirun_of(kind), ranks, line);

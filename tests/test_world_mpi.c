@@ -90,12 +90,13 @@ static int play_alone(void)
 }
 
 /* Rank 1 makes another mesh: all learn that, and go on. */
-static int play_wrong(void)
+static int play_wrong(const char *transport)
 {
     sherd_world *world = open_world();
     int64_t extents[2] = {1, sherd_world_ranks(world)};
     const sherd_mesh *mesh = NULL;
 
+    MUST(strcmp(sherd_world_transport(world), transport) == 0);
     if (sherd_world_rank(world) == 1)
         MUST(sherd_mesh_create(&mesh, world, 2, extents, NULL, NULL) == SHERD_EDIFFER);
     else
@@ -121,14 +122,33 @@ static int play_death(void)
     return sherd_world_close(world) == SHERD_EPEER ? 4 : 9;
 }
 
+/* Rank 1 comes too late, by messages. */
+static int play_late(void)
+{
+    sherd_world *world = open_world();
+
+    if (sherd_world_rank(world) == 1)
+        usleep(1300 * 1000);
+    MUST(sherd_world_check(world) == SHERD_ETIMEDOUT);
+    printf("told: %s\n", sherd_world_error(world));
+    fflush(stdout);
+    if (sherd_world_rank(world) != 1)
+        usleep(600 * 1000); /* the launcher ends the job when the first has gone */
+    return sherd_world_close(world) == SHERD_ETIMEDOUT ? 0 : 1;
+}
+
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "late") == 0)
+        return play_late();
     if (strcmp(mode, "twice") == 0)
         return play_twice();
     if (strcmp(mode, "alone") == 0)
         return play_alone();
     if (strcmp(mode, "wrong") == 0)
-        return play_wrong();
+        return play_wrong("arena");
+    if (strcmp(mode, "hosts") == 0)
+        return play_wrong("mpi");
     if (strcmp(mode, "killed") == 0)
         return play_death();
     char text[SHERD_ERROR_BYTES] = ""; /* "refused" */
@@ -158,7 +178,7 @@ static void a_wrong_call_is_the_same_error_on_all_ranks(void)
         const program_end *end = mpi_run(kind, 3, "wrong");
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
-                                 "arguments\n"),
+                                 "arguments"),
                  3);
     }
 }
@@ -197,20 +217,37 @@ static void a_module_that_does_not_load_is_one_clear_line(void)
     unsetenv("SHERD_MPI_MODULE");
 }
 
-static void hosts_that_share_no_memory_are_named(void)
+/* Ranks 0 and 1 believe to be on one host, and rank 2 on another. */
+static void ranks_of_two_hosts_are_one_world(void)
 {
     FOR_EACH_MPI(kind)
     {
-        char line[1024];
+        char line[2048];
         snprintf(line, sizeof line,
-                 "env SHERD_HOST=north %s refused : -n 1 env SHERD_HOST=south %s refused", self,
-                 self);
-        program p = mpi_start(kind, 1, line);
+                 "env SHERD_HOST=north %s hosts : -n 1 env SHERD_HOST=south %s hosts", self, self);
+        program p = mpi_start(kind, 2, line);
         const program_end *end = program_wait(&p);
-        CHECK_EQ(program_orphans(2), 0);
         CHECK_EQ(end->status, 0);
-        CHECK_EQ(times(end->out, "ENOTSUP: rank 0 is on host north and rank 1 on host south"), 2);
+        CHECK_TEXT(end->err, "");
+        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
+                                 "arguments"),
+                 3);
     }
+}
+
+static void a_rank_that_does_not_come_ends_in_a_time_out(void)
+{
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    setenv("SHERD_TIMEOUT", "1", 1);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "late");
+        CHECK_EQ(times(end->out, "told: rank 0: waited 1 s (SHERD_TIMEOUT) for rank 1") +
+                     times(end->out, "told: rank 2: waited 1 s (SHERD_TIMEOUT) for rank 1"),
+                 3);
+    }
+    unsetenv("SHERD_TIMEOUT");
+    unsetenv("SHERD_TRANSPORT");
 }
 
 /* Half of the ranks of a program with a communicator; its own messages go on meanwhile. */
@@ -233,7 +270,8 @@ static const check_test tests[] = {
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
     {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
-    {TEST(hosts_that_share_no_memory_are_named)},
+    {TEST(ranks_of_two_hosts_are_one_world)},
+    {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_part_of_a_communicator_is_a_world)},
 };
 MPIRUN_MAIN(tests, play_rank)

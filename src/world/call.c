@@ -112,6 +112,8 @@ static void publish(sherd_world *world, sherd__call_state *call, sherd__record *
     *last = call;
     world->opens++;
     sherd__record_publish(world, call->group, record, call->number, call->history);
+    if (world->remote)
+        sherd__remote_publish(world, call);
 }
 
 /* A rank that fails before it could publish publishes that, if its slot is free: the alarm is up already. */
@@ -151,6 +153,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
 
     memset(task, 0, sizeof *task);
     task->plan = move->plan;
+    task->step = move->step;
     task->schedule = move->plan->mine[move->step];
     task->kind = move->plan->step[move->step].kind;
     task->sliced = move->plan->step[move->step].sliced;
@@ -210,8 +213,9 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     sherd__plan_retain(task->plan);
     call->awaited |= sources | sharers;
     call->sharers |= sharers;
-    sherd__ticket_add(world, task->source, call->group, call->number, readers | sharers);
-    sherd__ticket_add(world, task->result, call->group, call->number, sharers);
+    sherd__ticket_add(world, task->source, call->group, call->number,
+                      (readers | sharers) & world->near);
+    sherd__ticket_add(world, task->result, call->group, call->number, sharers & world->near);
     if (task->source)
         task->source->reading++;
     if (task->result) {
@@ -314,6 +318,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     const sherd__move *whole = without_average(call, moves);
     if (whole)
         return refuse_average(world, call, group, name, whole);
+    if (world->remote && !sherd__remote_pack(world, call))
+        return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     for (int i = 0; i < count; i++) {
         readers |= attach_task(world, call, &call->task[i]);
         parcels[i].source = offset_of(world, call->task[i].source_data);
@@ -342,12 +348,16 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     memcpy(block->data, numbers->mine, bytes);
     call->numbers = numbers;
+    if (world->remote && !sherd__remote_pack(world, call)) {
+        sherd__give_quietly(world, block);
+        return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
+    }
     call->words_block = block;
     call->awaited = others;
     call->waited = true;
     sherd__record *record = fill_record(world, call, name, "", others, 0);
     record->one.source = offset_of(world, block->data);
-    sherd__ticket_add(world, block, group, call->number, others);
+    sherd__ticket_add(world, block, group, call->number, others & world->near);
     publish(world, call, record, &record->one);
     bool good = wait_end(world, call);
     sherd__give_quietly(world, block);

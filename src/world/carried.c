@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world of ranks that a carrier brings together. They tell each other where they are; rank 0 makes the arena of those of
- * one machine, and the others find it in its list of files, as ranks behind a wrapper find that of `sherd run`. From then on
- * all is as there: same speed, same protocol, same errors. All ranks get the same status. A few hundred microseconds.
+ * A world of ranks that a carrier brings together. They tell each other where they are. If all are on one machine rank 0
+ * makes their arena, and the others find it in its list of files, as ranks behind a wrapper find that of `sherd run`. From
+ * then on all is as there: same speed, same protocol, same errors. Else each machine has an arena, each rank has one for
+ * itself, and they send each other messages (remote.h). All ranks get the same status. A few hundred microseconds.
  */
 #include "inside.h"
 #include "carried.h"
+#include "remote.h"
 #include "watch.h"
 
 #include "base/hash.h"
@@ -27,6 +29,7 @@ typedef struct hello {
     char host[64];
     int pid, fd;
     bool no_pin;
+    bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
     cpu_set_t cores;     /* that it may use */
     sherd_status status; /* second round: how it went so far */
     char text[SHERD_ERROR_BYTES];
@@ -55,7 +58,9 @@ static hello introduce(const sherd_world_options *options)
                   .pid = (int)getpid(),
                   .fd = -1,
                   .no_pin = options->no_pin};
+    const char *transport = getenv("SHERD_TRANSPORT");
 
+    mine.messages = transport && strcmp(transport, "mpi") == 0;
     name_machine(&mine);
     if (sched_getaffinity(0, sizeof mine.cores, &mine.cores))
         CPU_ZERO(&mine.cores);
@@ -90,16 +95,19 @@ static sherd_status compare_builds(const sherd_carrier *carrier, sherd__diag *di
     return SHERD_OK;
 }
 
-static sherd_status compare_machines(const sherd_carrier *carrier, const hello *all,
-                                     sherd__diag *diag)
+static bool is_here(const hello *a, const hello *b)
 {
-    for (int r = 1; r < carrier->ranks; r++)
-        if (all[r].machine != all[0].machine || all[r].space != all[0].space)
-            return sherd__fail(diag, SHERD_ENOTSUP,
-                               "rank 0 is on host %.60s and rank %d on host %.60s: ranks of one "
-                               "world share the memory of one machine (and one pid namespace)",
-                               all[0].host, r, all[r].host);
-    return SHERD_OK;
+    return a->machine == b->machine && a->space == b->space;
+}
+
+/* Whether ranks of this world must send each other messages, because some share no memory. */
+static bool by_messages(const sherd_carrier *carrier, const hello *all)
+{
+    bool messages = false;
+
+    for (int r = 0; r < carrier->ranks; r++)
+        messages |= all[r].messages || !is_here(&all[0], &all[r]);
+    return messages;
 }
 
 /* ---- the arena of one machine --------------------------------------------------------------------- */
@@ -112,7 +120,7 @@ static void note_failure(hello *mine, const sherd__diag *diag, int rank)
                  diag->text);
 }
 
-/* Map the arena of rank 0, whose process has it open as this descriptor. */
+/* Map the arena of the first rank here, whose process has it open as this descriptor. */
 static void map_of(sherd__arena *out, const hello *first, sherd__diag *diag)
 {
     char path[64];
@@ -121,7 +129,8 @@ static void map_of(sherd__arena *out, const hello *first, sherd__diag *diag)
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         sherd__fail(diag, SHERD_ENOTSUP,
-                    "can not open the memory of rank 0 (%s): %s; ranks of one machine must be of "
+                    "can not open the memory of the first rank here (%s): %s; ranks of one machine "
+                    "must be of "
                     "one user and see each other's processes",
                     path, strerror(errno));
         return;
@@ -143,24 +152,35 @@ static int cores_of(const sherd_carrier *carrier, const hello *all, bool *bound)
     return CPU_COUNT(&sum);
 }
 
-/* The arena of all ranks, mapped on each, or on none. */
-static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, hello *mine, hello *all,
-                                sherd__diag *diag)
+/* The lowest of the ranks that are where `mine` is. */
+static int leader_of(const sherd_carrier *carrier, const hello *mine, const hello *all)
+{
+    int r = 0;
+
+    while (r + 1 < carrier->ranks && !is_here(mine, &all[r]))
+        r++;
+    return r;
+}
+
+/* The arena of the ranks of each machine, mapped on all, or on none. `alone`: it is the only one. */
+static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool alone, hello *mine,
+                                hello *all, sherd__diag *diag)
 {
     const sherd_carrier *carrier = &carried->carrier;
+    int leader = leader_of(carrier, mine, all);
     bool bound;
     int cores = cores_of(carrier, all, &bound);
 
     memset(out, 0, sizeof *out);
-    if (carrier->rank == 0 &&
+    if (carrier->rank == leader &&
         !sherd__arena_create(out, carrier->ranks, (size_t)mine->region_bytes, &mine->fd, diag) &&
-        !bound)
+        alone && !bound)
         sherd__cores_take(&carried->cores, out->control);
     note_failure(mine, diag, carrier->rank);
     sherd_status status = exchange(carrier, mine, all, diag);
     if (!status) {
-        if (carrier->rank != 0)
-            map_of(out, &all[0], diag);
+        if (carrier->rank != leader)
+            map_of(out, &all[leader], diag);
         if (!diag->status)
             sherd__post_process(&out->control->post[carrier->rank]);
         note_failure(mine, diag, carrier->rank);
@@ -174,6 +194,89 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, hell
     return status;
 }
 
+/* ---- no arena -------------------------------------------------------------------------------------- */
+
+/* Cores that count as enough where they are on this machine. */
+static int cores_for(const sherd_carrier *carrier, const hello *mine, const hello *all, int *here)
+{
+    cpu_set_t sum = mine->cores;
+
+    *here = 0;
+    for (int r = 0; r < carrier->ranks; r++)
+        if (is_here(mine, &all[r])) {
+            CPU_OR(&sum, &sum, &all[r].cores);
+            ++*here;
+        }
+    return CPU_COUNT(&sum) >= *here ? carrier->ranks : 1;
+}
+
+/* What this rank has for itself goes with what it shares: tensors and lanes there, all else here. */
+static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *diag)
+{
+    if (shared->control->regions != own->control->regions ||
+        shared->control->region_bytes != own->control->region_bytes)
+        sherd__fail(diag, SHERD_ENOMEM, "address space for %zu MB twice is not to be had",
+                    shared->bytes >> 20);
+    shared->control = own->control;
+    shared->own_bytes = own->bytes;
+    shared->remote = own->remote;
+}
+
+/* Who is near; of no machine but this one. */
+static uint64_t ranks_near(const sherd_carrier *carrier, const hello *mine, const hello *all)
+{
+    uint64_t near = 0;
+
+    for (int r = 0; r < carrier->ranks; r++)
+        near |= is_here(mine, &all[r]) ? sherd__bit(r) : 0;
+    return near;
+}
+
+/* An arena of this rank alone, and messages; `shared`: *out is one that it shares with others of this machine. */
+static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool shared, hello *mine,
+                               hello *all, sherd__diag *diag)
+{
+    const sherd_carrier *carrier = &carried->carrier;
+    size_t region = shared ? (size_t)out->control->region_bytes : (size_t)mine->region_bytes;
+    int here, cores = cores_for(carrier, mine, all, &here);
+
+    if (!carrier->send || !carrier->sent || !carrier->receive) {
+        sherd__fail(diag, SHERD_ENOTSUP,
+                    "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
+                    all[0].host, carrier->name);
+    } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
+        carried->remote->here = here;
+        if (shared) {
+            carried->remote->near = ranks_near(carrier, mine, all);
+            graft(out, &carried->remote->arena, diag);
+        } else {
+            *out = carried->remote->arena;
+        }
+    }
+    note_failure(mine, diag, carrier->rank);
+    sherd_status status = exchange(carrier, mine, all, diag);
+    if (status) {
+        sherd__arena_unmap(out);
+        if (carried->remote)
+            memset(&carried->remote->arena, 0, sizeof carried->remote->arena);
+    }
+    out->cores = cores;
+    return status;
+}
+
+/* Whether some ranks of a machine share an arena, though not all of the world do. */
+static bool is_mixed(const sherd_carrier *carrier, const hello *all)
+{
+    bool some = false;
+
+    for (int r = 0; r < carrier->ranks; r++) {
+        if (all[r].messages)
+            return false;
+        some |= leader_of(carrier, &all[r], all) != r;
+    }
+    return some;
+}
+
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
 static sherd_status join(sherd_world **out, sherd__carried *carried, const sherd__arena *arena,
@@ -182,7 +285,7 @@ static sherd_status join(sherd_world **out, sherd__carried *carried, const sherd
     int rank = carried->carrier.rank;
     sherd__pinning before = {.pinned = false};
 
-    if (rank == 0 && carried->carrier.ranks > 1)
+    if (rank == 0 && carried->carrier.ranks > 1 && !carried->remote)
         carried->guard = sherd__guard(arena); /* nobody has joined before rank 0 has */
     if (!options->no_pin)
         before = sherd__pin(&arena->control->post[rank]);
@@ -196,27 +299,23 @@ static sherd_status join(sherd_world **out, sherd__carried *carried, const sherd
     return SHERD_OK;
 }
 
-/* `mine` may carry a failure already: then nobody opens anything. */
-static sherd_status meet(sherd_world **out, sherd__carried *carried, hello *mine,
-                         const sherd_world_options *options, sherd__diag *diag)
+/* `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to unmap, if it is any. */
+static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__arena *arena,
+                         hello *mine, const sherd_world_options *options, sherd__diag *diag)
 {
     const sherd_carrier *carrier = &carried->carrier;
     hello all[SHERD_MAX_RANKS];
-    sherd__arena arena;
 
     sherd_status status = compare_builds(carrier, diag);
     if (!status)
         status = exchange(carrier, mine, all, diag);
-    if (!status)
-        status = compare_machines(carrier, all, diag);
-    if (!status)
-        status = share_arena(&arena, carried, mine, all, diag);
-    if (status)
-        return status;
-    status = join(out, carried, &arena, options, diag);
-    if (status)
-        sherd__arena_unmap(&arena);
-    return status;
+    bool apart = !status && by_messages(carrier, all);
+    bool shared = !status && (!apart || is_mixed(carrier, all));
+    if (shared)
+        status = share_arena(arena, carried, !apart, mine, all, diag);
+    if (apart && !status)
+        status = keep_apart(arena, carried, shared, mine, all, diag);
+    return status ? status : join(out, carried, arena, options, diag);
 }
 
 /* What is the same on all ranks. */
@@ -241,7 +340,9 @@ static void close_carried(sherd__carried *carried, bool well)
     sherd__cores_give(&carried->cores);
     if (carried->launched)
         (void)sherd__say_joined(false);
-    if (carried->carrier.version == SHERD_CARRIER_VERSION && carried->carrier.close)
+    if (carried->remote)
+        sherd__remote_close(carried->remote, well);
+    else if (carried->carrier.version == SHERD_CARRIER_VERSION && carried->carrier.close)
         carried->carrier.close(carried->carrier.self, well);
 }
 
@@ -252,6 +353,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
     sherd__heap heap = {0};
     sherd__carried unkept = {.carrier = *carrier, .guard = -1, .launched = launched};
     sherd__carried *carried = NULL;
+    sherd__arena arena = {.base = NULL};
 
     sherd_status status = refuse(carrier, diag);
     if (!status) {
@@ -262,11 +364,13 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         note_failure(&mine, diag, carrier->rank);
         if (carried)
             *carried = unkept;
-        status = meet(out, carried ? carried : &unkept, &mine, options ? options : &none, diag);
+        status =
+            meet(out, carried ? carried : &unkept, &arena, &mine, options ? options : &none, diag);
     }
     if (!status)
         return SHERD_OK;
     close_carried(carried ? carried : &unkept, !sherd__is_lost(status));
+    sherd__arena_unmap(&arena);
     sherd__free(&heap, carried);
     return status;
 }
@@ -309,6 +413,9 @@ void sherd__carried_close(sherd_world *world, bool well)
     if (!carried)
         return;
     world->carried = NULL;
+    sherd__drop_calls(world);
+    if (world->remote)
+        sherd__remote_leave(world);
     close_carried(carried, well);
     sherd__free(&heap, carried);
 }

@@ -22,6 +22,7 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
 /* What a carried world holds until it is closed. */
 typedef struct sherd__carried {
     sherd_carrier carrier;
+    struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
     sherd__core_locks cores;
     int guard;     /* of rank 0: see guard.c; or -1 */
     bool launched; /* by sherd_world_open, which may come again when it is closed */

@@ -129,6 +129,7 @@ typedef struct sherd__member {
 typedef struct sherd__task {
     const sherd_plan *plan; /* retained */
     const sherd__schedule *schedule;
+    int step; /* of the plan */
     sherd_step_kind kind;
     bool sliced;  /* peers write into the result */
     bool reduces; /* some regions have several sources */
@@ -155,6 +156,7 @@ typedef struct sherd__call_state {
     sherd__task *task;
     const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
     sherd__block *words_block;
+    struct sherd__sheet *slices; /* for what peers get of my results, where they share no memory */
 } sherd__call_state;
 
 typedef struct sherd__patience {
@@ -189,8 +191,11 @@ struct sherd_world {
     sherd__pinning pinning;         /* of a launched program: undone at the close */
     sherd__post *post;              /* my own */
     sherd__store store;
-    uint64_t base, round; /* of this epoch's numbers; of the last meeting */
-    bool arrived;         /* at a meeting: raises nothing, makes no calls */
+    struct sherd__remote *remote; /* NULL: all ranks share the arena */
+    uint64_t near;                /* ranks that read this one's memory themselves */
+    const sherd__arena *mirrors;  /* where the lanes of the others are */
+    uint64_t base, round;         /* of this epoch's numbers; of the last meeting */
+    bool arrived;                 /* at a meeting: raises nothing, makes no calls */
     /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
     bool quiet;
     sherd__diag closed; /* status not 0: the world stays closed with this status and text */
@@ -226,7 +231,9 @@ static inline int sherd__next_rank(uint64_t *ranks)
 
 static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
 {
-    return sherd__arena_lane(&world->arena, rank, lane);
+    bool near = (world->near & sherd__bit(rank)) != 0;
+
+    return sherd__arena_lane(near ? &world->arena : world->mirrors, rank, lane);
 }
 
 /* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
@@ -478,5 +485,8 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
                                const sherd_world_options *options, sherd__diag *diag);
 /* As sherd_world_close, also of a world that is lent. */
 sherd_status sherd__world_close(sherd_world *world);
+
+/* What is called of remote*.c. */
+#include "far.h"
 
 #endif

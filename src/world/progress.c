@@ -88,6 +88,8 @@ void sherd__drop_calls(sherd_world *world)
         world->open = call->next;
         world->opens--;
         release_tasks(call, true);
+        if (world->remote)
+            sherd__remote_drop(world, call);
         sherd__call_give(world, call);
     }
 }
@@ -105,11 +107,15 @@ static const sherd__parcel *parcel_of(const sherd_world *world, const sherd__cal
 
 /* Where a rank's part of the i-th tensor lies; call NULL: only my own. */
 static sherd__source source_of(const sherd_world *world, const sherd__call_state *call,
-                               const sherd__task *task, int rank, int i)
+                               const sherd__task *task, const sherd__region *region,
+                               const sherd__pull *pull, int i)
 {
     sherd__source source = {task->source_data, {0}};
     const int64_t *stride = task->stride;
+    int rank = pull->rank;
 
+    if (!(world->near & sherd__bit(rank)))
+        return sherd__remote_source(world, call, region, pull, i);
     if (rank != world->rank) {
         const sherd__parcel *parcel = parcel_of(world, call, rank, i);
         source.data = world->arena.base + parcel->source;
@@ -130,7 +136,7 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
     do {
         int count = (int)sherd__min(region->count - done, SHERD_MAX_RANKS);
         for (int k = 0; k < count; k++)
-            sources[k] = source_of(world, call, task, pull[done + k].rank, i);
+            sources[k] = source_of(world, call, task, region, &pull[done + k], i);
         if (region->count <= SHERD_MAX_RANKS)
             sherd__region_run(task->schedule, region, task->result_data, sources,
                               task->element_bytes, task->kernels);
@@ -174,7 +180,7 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
     sherd__region part = *region;
 
     for (int k = 0; k < region->count; k++)
-        sources[k] = source_of(world, call, task, pull[k].rank, i);
+        sources[k] = source_of(world, call, task, region, &pull[k], i);
     for (; at < end; at += chunk) {
         size_t begin = (size_t)at * task->element_bytes;
         part.offset[0] = at;
@@ -183,6 +189,8 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                           task->kernels);
         for (int k = 0; k < task->schedule->sharers; k++) {
             int q = task->schedule->sharer[k];
+            if (!(world->near & sherd__bit(q)))
+                continue; /* it is sent when all of it is there */
             unsigned char *theirs = world->arena.base + parcel_of(world, call, q, i)->result;
             memcpy(theirs + begin, task->result_data + begin,
                    (size_t)part.size[0] * task->element_bytes);
@@ -219,8 +227,9 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, uint64
 
     while (fresh) {
         int q = sherd__next_rank(&fresh);
-        const void *words = q == world->rank
-                                ? call->words_block->data
+        const void *words = q == world->rank ? call->words_block->data
+                            : !(world->near & sherd__bit(q))
+                                ? sherd__remote_words(world, call, q)
                                 : world->arena.base + parcel_of(world, call, q, 0)->source;
         memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words, bytes);
     }
@@ -252,6 +261,8 @@ static void finish(sherd_world *world, sherd__call_state *call)
         if (call->task[i].source)
             call->task[i].source->reading--;
     store_left(world, call->group);
+    if (world->remote)
+        sherd__remote_finish(world, call);
 }
 
 /* Awaited ranks whose records have come. */
@@ -290,13 +301,15 @@ static bool advance(sherd_world *world, sherd__call_state *call)
     return true;
 }
 
-static bool sharers_have_left(const sherd_world *world, sherd__call_state *call)
+static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 {
     uint64_t rest = call->sharers;
 
     while (rest) {
         int q = sherd__next_rank(&rest);
-        if (sherd__look(&sherd__lane_of(world, q, call->group->lane)->left) > call->number)
+        if (world->near & sherd__bit(q)
+                ? sherd__look(&sherd__lane_of(world, q, call->group->lane)->left) > call->number
+                : sherd__remote_slices(world, call, q))
             call->sharers &= ~sherd__bit(q);
     }
     return call->sharers == 0;

@@ -115,8 +115,8 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
                            ranks, SHERD_MAX_RANKS);
     plan->ranks = ranks ? ranks : 1;
     *threads = plan->options->as == SHERD_THREADS;
-    if (!name || !*name)
-        return SHERD_OK;
+    if (!name || !*name || strcmp(name, "mpi") == 0)
+        return SHERD_OK; /* that one is for ranks that mpirun has started */
     if (strcmp(name, "threads") != 0 && strcmp(name, "arena") != 0)
         return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: there are arena and threads",
                            name);

@@ -66,6 +66,8 @@ static void destroy(sherd_world *world)
     bool owns = world->owns_arena;
 
     sherd__drop_calls(world);
+    if (world->remote)
+        sherd__remote_leave(world);
     for (int room = SHERD__ROOMS - 1; room >= 0; room--)
         if (world->destroy[room])
             world->destroy[room](world, world->state[room]);
@@ -112,6 +114,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     sherd__control *control = arena->control;
 
     world->arena = *arena;
+    world->remote = arena->remote;
+    world->near = ~UINT64_C(0);
     world->transport = &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
@@ -130,6 +134,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         return status;
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
         return sherd__no_memory(&world->diag, "sherd_world_open");
+    if (world->remote)
+        sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
     return sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
