@@ -79,10 +79,11 @@ bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
 	    case $$b in *_mpi) continue ;; esac; \
 	    echo "== $$b"; "$$b" $(ARGS) </dev/null || exit 1; done
 
-proof: ready ## the long tests: more meshes, many more pairs of layouts
+proof: ready ## the long tests: more meshes, many more pairs of layouts, the suite over MPI
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
+	@tests/conformance.sh $(BUILD) long
 
 fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
 	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)

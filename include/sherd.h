@@ -6,6 +6,7 @@
 #include "sherd/status.h"
 #include "sherd/dtype.h"
 #include "sherd/world.h"
+#include "sherd/carrier.h"
 #include "sherd/mesh.h"
 #include "sherd/layout.h"
 #include "sherd/plan.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The test harness. A test file is one process: a table of named tests, each with the rank counts that it
- * runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them. A check never returns early: a rank
+ * runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them; under mpirun they are what that has started,
+ * and those tests run that are for so many ranks. A check never returns early: a rank
  * that left would leave the others waiting. A watchdog ends the process after 110 seconds (SHERD_TEST_SECONDS)
  * and prints where each rank was last.
  *
@@ -186,16 +187,44 @@ static int check_body(sherd_world *world, void *payload)
     return 0;
 }
 
+/* How many ranks mpirun has started; 0: it has not, or SHERD_TEST_AS does not say that they are to be taken. */
+static int check_ranks_there(const char *as)
+{
+    const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
+
+    if (!as || strcmp(as, "mpi") != 0)
+        return 0;
+    ranks = ranks ? ranks : getenv("PMI_SIZE");
+    return ranks ? atoi(ranks) : 0;
+}
+
+/* Whether a test is one of those in a list "one,two"; "-one,two": none of them. */
+static bool check_wanted(const char *only, const char *name)
+{
+    bool without = only && only[0] == '-', found = false;
+    const char *at = only ? only + without : "";
+
+    for (size_t n; *at && !found; at += n + (at[n] == ',')) {
+        char word[128];
+        n = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        found = strstr(name, word) != NULL;
+    }
+    return !only || found != without;
+}
+
 static int check_main(const check_test *tests, int count, const char *only)
 {
     const char *as = getenv("SHERD_TEST_AS");
-    int ran = 0;
+    int ran = 0, there = check_ranks_there(as);
     if (check_start())
         return 2;
     for (int i = 0; i < count; i++) {
-        if (only && !strstr(tests[i].name, only))
+        if (!check_wanted(only, tests[i].name))
             continue;
         for (int j = 0; j < LEN(tests[i].ranks) && tests[i].ranks[j]; j++) {
+            if (there && there != tests[i].ranks[j])
+                continue;
             sherd_world_options options = {.ranks = tests[i].ranks[j], .no_pin = true, .seed = 1};
             int before = atomic_load(&check_state->failures), exit_status = -1;
             options.as = as && strcmp(as, "processes") == 0 ? SHERD_PROCESSES : SHERD_THREADS;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "misuse.h"
+#include "sherd/carrier.h"
 #include "sherd/comm.h"
 #include "sherd/info.h"
 #include "sherd/plan.h"
@@ -112,6 +113,52 @@ MISUSE(no_world_opens_without_a_place_for_it)
     options.ranks = 1;
     options.as = (sherd_ranks_as)7;
     ONLY_SAYS(SHERD_EINVAL, sherd_spawn(&exit_status, &options, idle, NULL));
+    ANSWERS(world == NULL);
+}
+
+/* A carrier that reaches nobody; it counts how often it is closed. */
+static bool reach_nobody(void *self, const void *mine, size_t bytes, void *all)
+{
+    (void)self, (void)mine, (void)bytes, (void)all;
+    return false;
+}
+
+static void count_close(void *self, bool well)
+{
+    (void)well;
+    ++*(int *)self;
+}
+
+MISUSE(a_carrier_is_whole_and_is_closed_once)
+{
+    char error[SHERD_ERROR_BYTES] = "";
+    sherd_world_options options = {.error = error};
+    int closed = 0;
+    sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                             .name = "test",
+                             .ranks = 2,
+                             .self = &closed,
+                             .gather = reach_nobody,
+                             .close = count_close};
+    sherd_world *world = NULL;
+
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(NULL, &carrier, &options));
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(&world, NULL, &options));
+    ANSWERS(closed == 1 && strcmp(error, "sherd_world_open_with: carrier is NULL") == 0);
+    ONLY_SAYS(SHERD_EPEER, sherd_world_open_with(&world, &carrier, &options));
+    ANSWERS(closed == 2 && strstr(error, "rank 0: test: ranks do not reach each other"));
+    carrier.rank = 2;
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(&world, &carrier, &options));
+    carrier.rank = 0;
+    carrier.ranks = SHERD_MAX_RANKS + 1;
+    ONLY_SAYS(SHERD_ELIMIT, sherd_world_open_with(&world, &carrier, &options));
+    carrier.ranks = 2;
+    carrier.gather = NULL;
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(&world, &carrier, &options));
+    ANSWERS(closed == 5);
+    carrier.version = SHERD_CARRIER_VERSION + 1;
+    carrier.close = NULL;
+    ONLY_SAYS(SHERD_EINVAL, sherd_world_open_with(&world, &carrier, &options));
     ANSWERS(world == NULL);
 }
 
@@ -376,6 +423,7 @@ static const check_test tests[] = {
     {TEST(a_list_of_moves_has_a_length), {1, 2}},
     {TEST(a_log_has_no_entry_beyond_its_ends), {1, 2}},
     {TEST(no_world_opens_without_a_place_for_it), {1, 2}},
+    {TEST(a_carrier_is_whole_and_is_closed_once), {1}},
     {TEST(a_world_is_closed_by_whom_it_belongs_to), {1, 2}},
     {TEST(what_needs_a_world_says_so), {1, 2}},
     {TEST(a_meeting_that_a_rank_missed_is_found_in_the_next), {2, 3}},

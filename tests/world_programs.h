@@ -8,6 +8,7 @@
 #define SHERD_WORLD_PROGRAMS_H
 
 #include "check.h"
+#include "plan/sends.h"
 #include "world/world.h"
 
 /* Parts are read where they lie; those of programs of FEW fit into a record, so that nobody waits for their readers. */
@@ -50,6 +51,11 @@ typedef struct hand_made {
     sherd__region region[MAX_RANKS];
     sherd__pull pull[MAX_RANKS];
     int others[MAX_RANKS], readers[MAX_RANKS];
+    /* For ranks that share no memory: who is sent what; each sends each one box. */
+    sherd__sends sends, *all_sends;
+    sherd__parcel_list out[MAX_RANKS], in[MAX_RANKS];
+    sherd__sent_box box[MAX_RANKS];
+    int64_t place[MAX_RANKS];
 } hand_made;
 
 typedef struct stage {
@@ -126,6 +132,32 @@ static void make_wall(hand_made *h, int me, unsigned members)
     set_region(h, index * slice, slice, 0, count);
 }
 
+static void add_sent(hand_made *h, int rank, int64_t offset, int64_t size)
+{
+    sherd__sends *s = &h->sends;
+
+    h->box[s->outs] = (sherd__sent_box){.offset = {offset}, .size = {size}};
+    h->out[s->outs] = (sherd__parcel_list){rank, s->outs, 1, size};
+    s->outs++;
+}
+
+/* The same from the senders' side. */
+static void make_sends(hand_made *h, bool wall, unsigned members)
+{
+    const sherd__schedule *s = &h->schedule;
+    int all[MAX_RANKS], count = list_of(members, all), slice = WHOLE / count;
+
+    h->sends = (sherd__sends){.out = h->out, .in = h->in, .box = h->box, .place = h->place};
+    for (int i = 0; i < s->sources; i++)
+        h->in[h->sends.ins++] = (sherd__parcel_list){s->source[i], 0, 0, wall ? slice : PART};
+    for (int i = 0; i < s->readers; i++)
+        for (int k = 0; k < count; k++)
+            if (all[k] == s->reader[i])
+                add_sent(h, all[k], wall ? k * slice : 0, wall ? slice : PART);
+    h->all_sends = &h->sends;
+    h->plan.sends = &h->all_sends;
+}
+
 static bool is_wall(const op *o)
 {
     return o->kind == WALL || o->kind == BEGIN_WALL;
@@ -150,6 +182,7 @@ static void make_plan(stage *st, hand_made *h, const program *p, const op *o)
     h->schedule.source = h->schedule.sharer = h->others;
     h->schedule.reader = h->readers;
     h->mine = &h->schedule;
+    make_sends(h, is_wall(o), p->members[o->group]);
     h->step.kind = is_wall(o) ? SHERD_STEP_ALL_REDUCE : SHERD_STEP_EXCHANGE;
     h->step.sliced = is_wall(o);
     h->step.axes = 1;

@@ -24,6 +24,9 @@ look() {
     has_header dnnl.h || need libdnnl-dev "oneDNN with its headers"
     has_header jansson.h || need libjansson-dev "jansson with its headers"
     has_header png.h || also="$also libpng-dev" # pictures of the heat example
+    # Modules for programs under mpirun.
+    command -v mpicc.openmpi >/dev/null 2>&1 || also="$also libopenmpi-dev openmpi-bin"
+    command -v mpicc.mpich >/dev/null 2>&1 || also="$also libmpich-dev mpich"
 }
 
 need() {

@@ -21,7 +21,9 @@ if [ "$exported" != "$(cat $list)" ]; then
     echo "if that is meant: make symbols"
     bad=1
 fi
-declared=$(sed -nE 's/^SHERD_(API|CALL) .*[ *](sherd_[a-z0-9_]+)\(.*/\2/p' include/sherd/*.h | sort)
+# What mpi.h declares is in libraries of its own.
+declared=$(ls include/sherd/*.h | grep -v '/mpi.h$' |
+    xargs sed -nE 's/^SHERD_(API|CALL) .*[ *](sherd_[a-z0-9_]+)\(.*/\2/p' | sort)
 echo "$declared" | diff - $list | sed -n 's/^</declared, not exported:/p; s/^>/exported, not declared:/p' | grep . && bad=1
 # Constant tables with pointers lie in .data.rel.ro; all other .data and .bss, and their thread-local twins,
 # can be written.

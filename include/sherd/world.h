@@ -54,7 +54,8 @@ typedef struct sherd_world_options {
 } sherd_world_options;
 
 /**
- * Join the world that this process was started in (by `sherd run`); a world of one rank if by nobody.
+ * Join the world that this process was started in, by `sherd run`, or by the mpirun or srun of an MPI that sherd was built with
+ * (docs/running.md); a world of one rank if by nobody.
  *
  * After that programs which this process starts are no ranks: SHERD_ARENA_FD, SHERD_RANK, SHERD_RANKS and SHERD_LAUNCHER
  * are taken out of the environment (so call this before threads that read it). The process itself may join again once
@@ -63,7 +64,8 @@ typedef struct sherd_world_options {
  * @collective all ranks of the launch
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close; NULL on failure
- * @errors     EINVAL options out of range, or a broken environment; ENOMEM; ELIMIT; EPEER
+ * @errors     EINVAL options out of range, a broken environment, or a launcher's MPI that sherd has no module for; ENOTSUP memory
+ *             of a rank of this machine can not be opened; ENOMEM; ELIMIT; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options);
 
@@ -110,7 +112,7 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  * @shapes *exit_status: 0 if every body returned 0 and no rank was lost; else the first value that is not 0, 128 + signal
  *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
- * @errors EINVAL ranks < 0, an `as` that is none, or a SHERD_TRANSPORT in the environment that is not arena or threads (it
+ * @errors EINVAL ranks < 0, an `as` that is none, or a SHERD_TRANSPORT in the environment that is not arena, threads or mpi (it
  *         says what ranks are, whatever the options say), a SHERD_GRACE that is no number of seconds, or a
  *         SHERD_ARENA_BYTES that is no number of bytes; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
@@ -155,7 +157,7 @@ SHERD_API int sherd_world_rank(const sherd_world *world);
 /** How many ranks there are. @local @errors none */
 SHERD_API int sherd_world_ranks(const sherd_world *world);
 
-/** "arena" (processes, or one rank), "threads" or "paper". @local @owns static text @errors none */
+/** "arena" (processes, or one rank), "threads", "mpi" (some ranks share no memory) or "paper". @local @owns static text @errors none */
 SHERD_API const char *sherd_world_transport(const sherd_world *world);
 
 /** The seed that the world was opened with. @local @errors none */

@@ -76,6 +76,7 @@ struct sherd_plan {
     sherd_step *step; /* [steps] */
     /* [steps] of the space's own rank; NULL entries on paper or outside of the step's meshes */
     sherd__schedule **mine;
+    struct sherd__sends **sends; /* [steps], made when first asked for; see sends.h */
     sherd_plan_price price;
     uint64_t fingerprint; /* of content: both layouts, the element size and the request */
     char what[96];        /* for messages: "[8(x),4] -> [8,4(x)] on (x=2)", cut at the end */

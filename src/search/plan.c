@@ -3,6 +3,7 @@
  * Making a plan: what may be asked for, the planner's path, and from it the steps with their
  * prices, the totals, the trace and this rank's schedules.
  */
+#include "plan/sends.h"
 #include "plan/window.h"
 #include "planners.h"
 #include "base/hash.h"
@@ -258,6 +259,8 @@ void sherd__plan_destroy(sherd_plan *plan)
         return;
     for (int i = 0; plan->mine && i < plan->steps; i++)
         sherd__schedule_destroy(plan->space, plan->mine[i]);
+    for (int i = 0; plan->sends && i < plan->steps; i++)
+        sherd__sends_destroy(plan->space, plan->sends[i]);
     for (int i = 0; plan->step && i < plan->steps; i++) {
         sherd_layout_release(plan->step[i].from);
         sherd_layout_release(plan->step[i].to);
@@ -266,6 +269,7 @@ void sherd__plan_destroy(sherd_plan *plan)
     sherd_layout_release(plan->from);
     sherd_layout_release(plan->to);
     sherd__free(plan->space->heap, plan->mine);
+    sherd__free(plan->space->heap, plan->sends);
     sherd__free(plan->space->heap, plan->step);
     sherd__free(plan->space->heap, plan->trace);
     sherd__free(plan->space->heap, plan);

@@ -75,8 +75,11 @@ void sherd__end_world(sherd__arena *arena, uint64_t word)
 {
     uint64_t none = 0;
 
-    if (atomic_compare_exchange_strong(&arena->control->death, &none, word))
-        sherd__ring(arena, ~UINT64_C(0));
+    if (!atomic_compare_exchange_strong(&arena->control->death, &none, word))
+        return;
+    sherd__ring(arena, ~UINT64_C(0));
+    if (arena->remote)
+        sherd__remote_end(arena, word);
 }
 
 void sherd__end_told(sherd_world *world, sherd_status status, const char *text)
@@ -100,8 +103,11 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
     copy_text(world->post->alarm, sizeof world->post->alarm, text);
     uint64_t word =
         UINT64_C(1) << 16 | (uint64_t)(uint32_t)world->rank << 8 | (uint64_t)(uint32_t)-status;
-    if (atomic_compare_exchange_strong(world->alarm, &down, word))
-        sherd__ring(&world->arena, ~UINT64_C(0));
+    if (!atomic_compare_exchange_strong(world->alarm, &down, word))
+        return;
+    sherd__ring(&world->arena, ~UINT64_C(0));
+    if (world->remote)
+        sherd__remote_alarm(world, status, text);
 }
 
 sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room)

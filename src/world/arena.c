@@ -157,6 +157,8 @@ sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)
 
 void sherd__arena_unmap(sherd__arena *arena)
 {
+    if (arena->own_bytes)
+        munmap(arena->control, arena->own_bytes);
     if (arena->base)
         munmap(arena->base, arena->bytes);
     memset(arena, 0, sizeof *arena);

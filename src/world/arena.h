@@ -95,6 +95,9 @@ typedef struct sherd__lane {
     _Atomic int32_t leader;        /* 1 + the lowest rank of its group; 0 = not in this group */
     sherd__record ring[SHERD__DEPTH];
     sherd__work work; /* plain: written before a meeting, read in it */
+    /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of this one's lane. */
+    uint64_t told, told_left, told_work;
+    bool owed; /* it waits for `left` */
 } sherd__lane;
 
 /* What a rank lacks of a call of a lane. */
@@ -200,7 +203,10 @@ typedef struct sherd__arena {
     size_t bytes;
     sherd__control *control;
     bool threads;
-    int cores; /* in the affinity mask, before any rank was pinned */
+    int cores;                    /* in the affinity mask, before any rank was pinned */
+    struct sherd__remote *remote; /* of ranks that share no memory; else NULL */
+    size_t
+        own_bytes; /* not 0: `control` lies in a mapping of its own, which only this process has */
 } sherd__arena;
 
 /* The affinity of a thread before it was pinned. */
@@ -232,7 +238,8 @@ static inline sherd__lane *sherd__arena_lane(const sherd__arena *arena, int rank
 /* What the post of a rank says it lacks. Reserved for the worst; touched only as far as it is used. */
 static inline sherd__need *sherd__arena_needs(const sherd__arena *arena, int rank)
 {
-    sherd__need *all = (sherd__need *)(void *)(arena->base + arena->control->needs);
+    sherd__need *all =
+        (sherd__need *)(void *)((unsigned char *)arena->control + arena->control->needs);
     return all + (size_t)rank * SHERD__NEEDS;
 }
 

@@ -152,6 +152,8 @@ static void open_call(sherd_world *world, sherd__call_state *call)
 static void publish(sherd_world *world, sherd__call_state *call, const sherd__shown *shown)
 {
     sherd__record_publish(world, call->group, call->record, shown);
+    if (world->remote)
+        sherd__remote_publish(world, call);
     if (call->waited && is_little(call) && !world->open && sherd__end_at_once(world, call))
         return;
     sherd__record_ring(world, call->record, entry_of(call->group, call->number)->readers);
@@ -198,6 +200,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
     size_t bytes = move->plan->element_bytes;
 
     task->plan = move->plan;
+    task->step = move->step;
     task->schedule = schedule;
     task->kind = step->kind;
     task->sliced = step->sliced;
@@ -268,8 +271,9 @@ static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__
     call->awaited |= sources | sharers;
     call->sharers |= sharers;
     if (in_place)
-        sherd__ticket_add(world, task->source, call->group, call->number, readers | sharers);
-    sherd__ticket_add(world, task->result, call->group, call->number, sharers);
+        sherd__ticket_add(world, task->source, call->group, call->number,
+                          (readers | sharers) & world->near);
+    sherd__ticket_add(world, task->result, call->group, call->number, sharers & world->near);
     if (task->source)
         task->source->reading++;
     if (task->result) {
@@ -376,6 +380,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     const sherd__move *whole = without_average(call, moves);
     if (whole)
         return refuse_average(world, call, group, name, whole);
+    if (world->remote && !sherd__remote_pack(world, call))
+        return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     size_t carried = count == 1 ? carried_bytes(&call->task[0]) : 0;
     for (int i = 0; i < count; i++)
         readers |= attach_task(world, call, &call->task[i], carried == 0);
@@ -409,6 +415,11 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     if (bytes > SHERD__FEW && !(block = sherd__take_quietly(world, (int64_t)bytes)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     call->numbers = numbers;
+    if (world->remote && !sherd__remote_pack(world, call)) {
+        if (block)
+            sherd__give_quietly(world, block);
+        return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
+    }
     call->awaited = others;
     call->waited = true;
     fill_record(call, name, "", others);
@@ -417,7 +428,7 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     if (block) {
         memcpy(block->data, numbers->mine, bytes);
         parcel.source = offset_of(world, block->data);
-        sherd__ticket_add(world, block, group, call->number, others);
+        sherd__ticket_add(world, block, group, call->number, others & world->near);
         show_parcel(&shown, &parcel, 0);
     } else {
         carry(&shown, numbers->mine, bytes);

@@ -144,6 +144,8 @@ static void put_in_force(sherd_world *world, const sherd__member *member)
     ((sherd_mesh *)(uintptr_t)member->mesh)->ledger = member->ledger;
     world->mesh[world->meshes++] = *member;
     world->lanes += member->lanes;
+    if (world->remote)
+        sherd__remote_mesh(world, member);
     for (int i = 0; i < member->lanes; i++)
         atomic_store(&sherd__lane_of(world, world->rank, member->first + i)->leader,
                      member->inside ? member->group[i].leader + 1 : 0);

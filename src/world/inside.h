@@ -85,6 +85,7 @@ typedef struct sherd__member {
 typedef struct sherd__task {
     const sherd_plan *plan; /* retained */
     const sherd__schedule *schedule;
+    int step; /* of the plan */
     sherd_step_kind kind;
     bool sliced;  /* peers write into the result */
     bool reduces; /* some regions have several sources */
@@ -111,6 +112,7 @@ typedef struct sherd__call_state {
     int count, room;
     sherd__task *task;
     const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
+    struct sherd__sheet *slices; /* for what peers get of my results, where they share no memory */
 } sherd__call_state;
 
 /* What a record shows: see there. */
@@ -148,13 +150,17 @@ struct sherd_world {
 
     sherd__arena arena;
     bool owns_arena;
-    int process;            /* that opened it; one forked from it is no rank */
-    bool lent;              /* to a body of sherd_spawn, which will close it */
-    sherd__pinning pinning; /* of a launched program: undone at the close */
-    sherd__post *post;      /* my own */
+    int process;                    /* that opened it; one forked from it is no rank */
+    bool lent;                      /* to a body of sherd_spawn, which will close it */
+    struct sherd__carried *carried; /* NULL: no carrier has brought the ranks together */
+    sherd__pinning pinning;         /* of a launched program: undone at the close */
+    sherd__post *post;              /* my own */
     sherd__store store;
-    uint64_t base, round; /* of this epoch's numbers; of the last meeting */
-    bool arrived;         /* at a meeting: raises nothing, makes no calls */
+    struct sherd__remote *remote; /* NULL: all ranks share the arena */
+    uint64_t near;                /* ranks that read this one's memory themselves */
+    const sherd__arena *mirrors;  /* where the lanes of the others are */
+    uint64_t base, round;         /* of this epoch's numbers; of the last meeting */
+    bool arrived;                 /* at a meeting: raises nothing, makes no calls */
     /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
     bool quiet;
     sherd__diag closed; /* status not 0: the world stays closed with this status and text */
@@ -194,7 +200,9 @@ static inline int sherd__next_rank(uint64_t *ranks)
 
 static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
 {
-    return sherd__arena_lane(&world->arena, rank, lane);
+    bool near = (world->near & sherd__bit(rank)) != 0;
+
+    return sherd__arena_lane(near ? &world->arena : world->mirrors, rank, lane);
 }
 
 /*
@@ -467,5 +475,8 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
                                const sherd_world_options *options, sherd__diag *diag);
 /* As sherd_world_close, also of a world that is lent. */
 sherd_status sherd__world_close(sherd_world *world);
+
+/* What is called of remote*.c. */
+#include "far.h"
 
 #endif

@@ -8,7 +8,7 @@
  * the process that it is for, and no other takes it.
  */
 #include "inside.h"
-#include "launch.h"
+#include "carried.h"
 #include "watch.h"
 
 #include <fcntl.h>
@@ -230,11 +230,13 @@ sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *opti
     sherd__arena arena;
     invitation in;
 
-    if (!out || !sherd__is_launched())
+    bool launched = sherd__is_launched();
+    if (!out || (!launched && !sherd__is_carried()))
         return sherd_world_alone(out, options);
     *out = NULL;
-    sherd_status status = find_arena(&arena, &in, &diag);
-    if (!status) {
+    sherd_status status =
+        launched ? find_arena(&arena, &in, &diag) : sherd__carried_open(out, options, &diag);
+    if (launched && !status) {
         status = join(out, &arena, true, &in, options ? options : &none, &diag);
         if (status)
             sherd__arena_unmap(&arena);

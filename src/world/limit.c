@@ -275,6 +275,8 @@ sherd_status sherd__limit_join(sherd_world *world)
                            "SHERD_ARENA_BYTES=%.40s: expected a number of bytes, for example 8G, "
                            "512M or 1073741824",
                            text);
+    if (world->remote) /* the other ranks of this machine have arenas of their own */
+        mine.bytes = sherd__remote_share(world, mine.bytes);
     while ((!before || word_of(mine) < before) &&
            !atomic_compare_exchange_weak(word, &before, word_of(mine)))
         ;

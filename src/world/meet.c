@@ -184,6 +184,8 @@ static void decide_round(sherd_world *world, uint64_t round)
     if (lower)
         atomic_store(world->alarm, 0);
     decide(world, round, verdict_word(round, status ? lower ? NEW_EPOCH : REVIEW : 0, status));
+    if (world->remote)
+        sherd__remote_verdict(world, round, status != SHERD_OK, lower);
     if (mixed)
         end_if_left(world);
 }
@@ -245,6 +247,8 @@ static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, u
         world->local.status = SHERD_OK;
     }
     atomic_store(&world->post->taken, round);
+    if (world->remote)
+        sherd__remote_taken(world, round);
     sherd__ring(&world->arena, ~UINT64_C(0));
     sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
 }
@@ -283,7 +287,8 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
 {
     uint64_t round = world->round + 1;
 
-    if (arrive(world, (sherd__meeting)kind, mine, arguments, name))
+    bool last = arrive(world, (sherd__meeting)kind, mine, arguments, name);
+    if (world->remote ? sherd__remote_arrive(world, round) : last)
         decide_round(world, round);
     if (!sherd__wait_for(world, &(sherd__wait){has_verdict, NULL, &round}))
         decide(world, round,

@@ -115,6 +115,8 @@ void sherd__post_be_silent(sherd_world *world)
     if (world->announced)
         atomic_fetch_add(&world->post->version, 1);
     world->announced = false;
+    if (world->remote)
+        sherd__remote_wakes(world);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ sherd__call_state *sherd__call_take(sherd_world *world, int count)
     call->own = call->finished = call->ended = call->waited = false;
     call->count = 0;
     call->numbers = NULL;
+    call->slices = NULL;
     return call;
 }
 
@@ -88,6 +89,8 @@ void sherd__drop_calls(sherd_world *world)
         world->open = call->next;
         world->opens--;
         release_tasks(call, true);
+        if (world->remote)
+            sherd__remote_drop(world, call);
         sherd__call_give(world, call);
     }
 }
@@ -118,10 +121,15 @@ static void source_there(const sherd_world *world, const sherd__call_state *call
 
 /* The same; call NULL: only my own. */
 static void source_of(const sherd_world *world, const sherd__call_state *call,
-                      const sherd__task *task, int rank, int i, sherd__source *out)
+                      const sherd__task *task, const sherd__region *region, const sherd__pull *pull,
+                      int i, sherd__source *out)
 {
-    if (rank != world->rank) {
-        source_there(world, call, task->schedule->ndim, rank, i, out);
+    if (!(world->near & sherd__bit(pull->rank))) {
+        *out = sherd__remote_source(world, call, region, pull, i);
+        return;
+    }
+    if (pull->rank != world->rank) {
+        source_there(world, call, task->schedule->ndim, pull->rank, i, out);
         return;
     }
     out->data = task->source_data;
@@ -138,7 +146,7 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
 
     if (region->count <= 1) {
         if (region->count)
-            source_of(world, call, task, pull->rank, i, sources);
+            source_of(world, call, task, region, pull, i, sources);
         sherd__region_run(task->schedule, region, task->result_data, sources, task->element_bytes,
                           task->kernels);
         return;
@@ -147,7 +155,7 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
     do {
         int count = (int)sherd__min(region->count - done, SHERD_MAX_RANKS);
         for (int k = 0; k < count; k++)
-            source_of(world, call, task, pull[done + k].rank, i, &sources[k]);
+            source_of(world, call, task, region, &pull[done + k], i, &sources[k]);
         if (region->count <= SHERD_MAX_RANKS)
             sherd__region_run(task->schedule, region, task->result_data, sources,
                               task->element_bytes, task->kernels);
@@ -191,7 +199,7 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
     sherd__region part = *region;
 
     for (int k = 0; k < region->count; k++)
-        source_of(world, call, task, pull[k].rank, i, &sources[k]);
+        source_of(world, call, task, region, &pull[k], i, &sources[k]);
     for (; at < end; at += chunk) {
         size_t begin = (size_t)at * task->element_bytes;
         part.offset[0] = at;
@@ -200,6 +208,8 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                           task->kernels);
         for (int k = 0; k < task->schedule->sharers; k++) {
             int q = task->schedule->sharer[k];
+            if (!(world->near & sherd__bit(q)))
+                continue; /* it is sent when all of it is there */
             const sherd__record *record =
                 sherd__record_of(world, q, call->group->lane, call->number);
             unsigned char *theirs = world->arena.base + parcels_of(world, record)[i].result;
@@ -239,7 +249,9 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, uint64
     while (fresh) {
         int q = sherd__next_rank(&fresh);
         sherd__source words = {.data = numbers->mine};
-        if (q != world->rank)
+        if (!(world->near & sherd__bit(q)))
+            words.data = sherd__remote_words(world, call, q);
+        else if (q != world->rank)
             source_there(world, call, 0, q, 0, &words);
         memcpy(numbers->all + (size_t)numbers->place[q] * (size_t)numbers->words, words.data,
                bytes);
@@ -269,6 +281,8 @@ static void finish(sherd_world *world, sherd__call_state *call)
         if (call->task[i].source)
             call->task[i].source->reading--;
     store_left(world, call->group);
+    if (world->remote)
+        sherd__remote_finish(world, call);
 }
 
 /* Awaited ranks whose records have come. */
@@ -313,7 +327,8 @@ static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 
     while (rest) {
         int q = sherd__next_rank(&rest);
-        if (sherd__has_left(world, call->group->lane, q, call->number))
+        if (world->near & sherd__bit(q) ? sherd__has_left(world, call->group->lane, q, call->number)
+                                        : sherd__remote_slices(world, call, q))
             call->sharers &= ~sherd__bit(q);
     }
     return call->sharers == 0;

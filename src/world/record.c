@@ -194,9 +194,9 @@ bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int 
     }
     int status = atomic_load_explicit(&record->status, memory_order_relaxed);
     if (status == 0 && is_same(record, call))
-        return true;
-    if (world->arrived)
-        return false;
+        return world->near & sherd__bit(rank) || sherd__remote_fits(world, call, rank);
+    if (world->arrived || (status && world->remote))
+        return false; /* why it failed is on its way, and says more */
     if (status)
         sherd__raise(world, (sherd_status)status, "rank %d failed before call %llu", rank,
                      (unsigned long long)sherd__calls_in(call->number, world->base));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting ranks from inside a program, as threads; as processes see process.c. */
 #include "inside.h"
-#include "launch.h"
+#include "carried.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -115,8 +115,8 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
                            ranks, SHERD_MAX_RANKS);
     plan->ranks = ranks ? ranks : 1;
     *threads = plan->options->as == SHERD_THREADS;
-    if (!name || !*name)
-        return SHERD_OK;
+    if (!name || !*name || strcmp(name, "mpi") == 0)
+        return SHERD_OK; /* that one is for ranks that mpirun has started */
     if (strcmp(name, "threads") != 0 && strcmp(name, "arena") != 0)
         return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: there are arena and threads",
                            name);
@@ -164,6 +164,8 @@ sherd_status sherd_spawn(int *exit_status, const sherd_world_options *options,
                              body ? "exit_status" : "body");
     else if (sherd__is_launched())
         status = sherd__spawn_here(&here, exit_status, &plan, &diag);
+    else if (sherd__is_carried())
+        status = sherd__spawn_carried(&here, exit_status, &plan, &diag);
     if (!here && !status)
         status = spawn(exit_status, &plan, &diag);
     if (sherd__is_lost(status) && *exit_status == 0)

@@ -178,6 +178,8 @@ bool sherd__arena_writable(sherd_world *world, sherd__block *block)
 /* A rank that has seen the alarm stores no `left` any more: it is quiet from then on, as in a wait. */
 bool sherd__arena_ready(sherd_world *world, sherd__block *block)
 {
+    if (world->remote)
+        sherd__remote_poll(world);
     if (block->filling && !sherd__alarmed(world))
         sherd__progress(world);
     if (sherd__alarmed(world))

@@ -49,6 +49,10 @@ static inline void pause_core(void)
 
 static void sleep_until_rung(sherd_world *world, uint32_t bell)
 {
+    if (world->remote) {
+        sherd__remote_nap(world);
+        return;
+    }
     const struct timespec most = {world->patience.sleep_ns / 1000000000,
                                   world->patience.sleep_ns % 1000000000};
     syscall(SYS_futex, &world->post->bell, FUTEX_WAIT, bell, &most, NULL, 0);
@@ -57,6 +61,7 @@ static void sleep_until_rung(sherd_world *world, uint32_t bell)
 /* Whether the wait is over, for good or ill. Progresses open calls; *moved: something was done. */
 static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, bool *moved)
 {
+    bool come = world->remote && sherd__remote_poll(world);
     bool dead = sherd__look(world->death) != 0, alarmed = dead || sherd__look(world->alarm);
 
     *good = false;
@@ -65,6 +70,7 @@ static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, boo
     /* A rank that has seen the alarm stores no `left`, also when a check is just lowering it. */
     if (!world->quiet)
         *moved = sherd__progress(world);
+    *moved |= come;
     if (wait->done(world, wait->what)) {
         *good = true;
         return true;
@@ -78,6 +84,8 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     sherd__word *sleepers = &world->arena.control->sleepers;
     bool moved;
 
+    if (world->remote)
+        sherd__remote_flush(world);
     /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
      * misses finds this rank asleep and rings. What is announced is such a look too: a record that misfits may never be told
      * of otherwise. */

@@ -4,7 +4,7 @@
  * ranks is in the arena; all else is this rank's own, from its own heap.
  */
 #include "inside.h"
-#include "launch.h"
+#include "carried.h"
 
 #include "base/hash.h"
 
@@ -67,6 +67,8 @@ static void destroy(sherd_world *world)
 
     sherd__trace_close(world);
     sherd__drop_calls(world);
+    if (world->remote)
+        sherd__remote_leave(world);
     for (int room = SHERD__ROOMS - 1; room >= 0; room--)
         if (world->destroy[room])
             world->destroy[room](world, world->state[room]);
@@ -116,6 +118,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
     sherd__control *control = arena->control;
 
     world->arena = *arena;
+    world->remote = arena->remote;
+    world->near = ~UINT64_C(0);
     world->transport = &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
@@ -136,6 +140,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         return status;
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
         return sherd__no_memory(&world->diag, "sherd_world_open");
+    if (world->remote)
+        sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
     return sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
@@ -223,6 +229,7 @@ sherd_status sherd__world_close(sherd_world *world)
         world->post->last_status = status;
         atomic_store(&world->post->presence, SHERD__GONE);
     }
+    sherd__carried_close(world, !sherd__is_lost(status));
     destroy(world);
     return status;
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of a communicator, for programs that use MPI themselves. */
+#include "carrier.h"
+#include "sherd/mpi.h"
+
+#include <stdio.h>
+
+static sherd_status refuse(const sherd_world_options *options, const char *text)
+{
+    if (options && options->error)
+        snprintf(options->error, SHERD_ERROR_BYTES, "sherd_world_open_mpi: %s", text);
+    return SHERD_EINVAL;
+}
+
+sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
+                                  const sherd_world_options *options)
+{
+    int started = 0, over = 0, two = 0;
+    char text[SHERD_ERROR_BYTES - 32];
+    sherd_carrier carrier;
+
+    if (!out)
+        return refuse(options, "out is NULL");
+    *out = NULL;
+    MPI_Initialized(&started);
+    MPI_Finalized(&over);
+    if (!started || over)
+        return refuse(options, "MPI is not running: call it between MPI_Init and MPI_Finalize");
+    if (comm == MPI_COMM_NULL)
+        return refuse(options, "the communicator is MPI_COMM_NULL: only its ranks open the world");
+    if (MPI_Comm_test_inter(comm, &two) || two)
+        return refuse(options, "the communicator is one of two groups: merge them first");
+    if (!sherd__mpi_carrier(&carrier, comm, text, sizeof text))
+        return refuse(options, text);
+    return sherd_world_open_with(out, &carrier, options);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A step as its senders see it, for ranks that share no memory: what this rank sends to whom, and how what it gets lies.
+ * Boxes go one behind the other, each contiguous, in the order of the receiver's regions and pulls. Pure.
+ */
+#ifndef SHERD__SENDS_H
+#define SHERD__SENDS_H
+
+#include "plan.h"
+
+/* A box of my source. */
+typedef struct sherd__sent_box {
+    int64_t offset[SHERD_MAX_DIMS];
+    int64_t size[SHERD_MAX_DIMS];
+} sherd__sent_box;
+
+/* All that one rank gets of another in a step. */
+typedef struct sherd__parcel_list {
+    int rank;         /* the other one */
+    int first, count; /* its boxes, of what is sent */
+    int64_t elements;
+} sherd__parcel_list;
+
+typedef struct sherd__sends {
+    int outs, ins;           /* ascending by rank */
+    sherd__parcel_list *out; /* [outs]: readers and sharers */
+    sherd__parcel_list *in;  /* [ins]: sources; only rank and elements */
+    sherd__sent_box *box;
+    int64_t
+        *place; /* [pulls of my schedule]: where its box begins in what its rank sends, elements */
+} sherd__sends;
+
+/* Those of a step of a plan; the plan keeps them. NULL: no memory, or (without text) this rank takes no part. */
+const sherd__sends *sherd__sends_of(const sherd_plan *plan, int step);
+void sherd__sends_destroy(sherd__space *space, sherd__sends *sends);
+/* What a rank sends me, elements. */
+int64_t sherd__sends_in(const sherd__sends *sends, int rank);
+/* What I send a rank; NULL: nothing. */
+const sherd__parcel_list *sherd__sends_out(const sherd__sends *sends, int rank);
+
+/* Put the boxes of a list one behind the other. */
+void sherd__sends_pack(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
+                       size_t element_bytes, void *out, const sherd__source *source);
+/* Where they lie as they are, if that is one piece of memory; else NULL. */
+const void *sherd__sends_direct(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
+                                size_t element_bytes, const sherd__source *source);
+
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world of ranks that a carrier brings together. They tell each other where they are. If all are on one machine rank 0
+ * makes their arena, and the others find it in its list of files, as ranks behind a wrapper find that of `sherd run`. From
+ * then on all is as there: same speed, same protocol, same errors. Else each machine has an arena, each rank has one for
+ * itself, and they send each other messages (remote.h). All ranks get the same status. A few hundred microseconds.
+ */
+#include "inside.h"
+#include "carried.h"
+#include "remote.h"
+#include "watch.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t build =
+    UINT64_C(0x7368657264303430) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
+
+/* What ranks tell each other. */
+typedef struct hello {
+    uint64_t region_bytes;
+    uint64_t machine, space; /* hash of what names the machine; its pid namespace */
+    char host[64];
+    int pid, fd;
+    bool no_pin;
+    bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
+    cpu_set_t cores;     /* that it may use */
+    sherd_status status; /* second round: how it went so far */
+    char text[SHERD_ERROR_BYTES];
+} hello;
+
+/* ---- telling --------------------------------------------------------------------------------------- */
+
+/* The machine's name for this start of it; what its hosts file says may be the same everywhere. */
+static void name_machine(hello *out)
+{
+    const char *given = getenv("SHERD_HOST");
+    char boot[64];
+
+    if (given)
+        snprintf(out->host, sizeof out->host, "%s", given);
+    else if (gethostname(out->host, sizeof out->host - 1))
+        snprintf(out->host, sizeof out->host, "?");
+    (void)sherd__read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    out->machine = sherd__hash_text(given ? sherd__hash_text(6, given) : 5, boot);
+    out->space = sherd__pid_space();
+}
+
+static hello introduce(const sherd_world_options *options)
+{
+    hello mine = {.region_bytes = options->region_bytes,
+                  .pid = (int)getpid(),
+                  .fd = -1,
+                  .no_pin = options->no_pin};
+    const char *transport = getenv("SHERD_TRANSPORT");
+
+    mine.messages = transport && strcmp(transport, "mpi") == 0;
+    name_machine(&mine);
+    if (sched_getaffinity(0, sizeof mine.cores, &mine.cores))
+        CPU_ZERO(&mine.cores);
+    return mine;
+}
+
+/* Bring `mine`, get all; then the first failure is everybody's. */
+static sherd_status exchange(const sherd_carrier *carrier, const hello *mine, hello *all,
+                             sherd__diag *diag)
+{
+    if (!carrier->gather(carrier->self, mine, sizeof *mine, all))
+        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
+                           carrier->rank, carrier->name);
+    for (int r = 0; r < carrier->ranks; r++)
+        if (all[r].status)
+            return sherd__fail(diag, all[r].status, "%.*s", SHERD_ERROR_BYTES - 1, all[r].text);
+    return SHERD_OK;
+}
+
+/* Before anything else: what others tell later is of that size then. */
+static sherd_status compare_builds(const sherd_carrier *carrier, sherd__diag *diag)
+{
+    uint64_t all[SHERD_MAX_RANKS];
+
+    if (!carrier->gather(carrier->self, &build, sizeof build, all))
+        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
+                           carrier->rank, carrier->name);
+    for (int r = 1; r < carrier->ranks; r++)
+        if (all[r] != all[0])
+            return sherd__fail(diag, SHERD_EINVAL, "ranks 0 and %d run different versions of sherd",
+                               r);
+    return SHERD_OK;
+}
+
+static bool is_here(const hello *a, const hello *b)
+{
+    return a->machine == b->machine && a->space == b->space;
+}
+
+/* Whether ranks of this world must send each other messages, because some share no memory. */
+static bool by_messages(const sherd_carrier *carrier, const hello *all)
+{
+    bool messages = false;
+
+    for (int r = 0; r < carrier->ranks; r++)
+        messages |= all[r].messages || !is_here(&all[0], &all[r]);
+    return messages;
+}
+
+/* ---- the arena of one machine --------------------------------------------------------------------- */
+
+static void note_failure(hello *mine, const sherd__diag *diag, int rank)
+{
+    mine->status = diag->status;
+    if (diag->status)
+        snprintf(mine->text, sizeof mine->text, "rank %d: %.*s", rank, SHERD_ERROR_BYTES - 16,
+                 diag->text);
+}
+
+/* Map the arena of the first rank here, whose process has it open as this descriptor. */
+static void map_of(sherd__arena *out, const hello *first, sherd__diag *diag)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        sherd__fail(diag, SHERD_ENOTSUP,
+                    "can not open the memory of the first rank here (%s): %s; ranks of one machine "
+                    "must be of "
+                    "one user and see each other's processes",
+                    path, strerror(errno));
+        return;
+    }
+    (void)sherd__arena_map(out, fd, diag);
+    close(fd);
+}
+
+/* Whose cores: those of all ranks together; *bound: the launcher has given them different ones. */
+static int cores_of(const sherd_carrier *carrier, const hello *all, bool *bound)
+{
+    cpu_set_t sum = all[0].cores;
+
+    *bound = all[0].no_pin;
+    for (int r = 1; r < carrier->ranks; r++) {
+        *bound |= all[r].no_pin || !CPU_EQUAL(&all[0].cores, &all[r].cores);
+        CPU_OR(&sum, &sum, &all[r].cores);
+    }
+    return CPU_COUNT(&sum);
+}
+
+/* The lowest of the ranks that are where `mine` is. */
+static int leader_of(const sherd_carrier *carrier, const hello *mine, const hello *all)
+{
+    int r = 0;
+
+    while (r + 1 < carrier->ranks && !is_here(mine, &all[r]))
+        r++;
+    return r;
+}
+
+/* The arena of the ranks of each machine, mapped on all, or on none. `alone`: it is the only one. */
+static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool alone, hello *mine,
+                                hello *all, sherd__diag *diag)
+{
+    const sherd_carrier *carrier = &carried->carrier;
+    int leader = leader_of(carrier, mine, all);
+    bool bound;
+    int cores = cores_of(carrier, all, &bound);
+
+    memset(out, 0, sizeof *out);
+    if (carrier->rank == leader &&
+        !sherd__arena_create(out, carrier->ranks, (size_t)mine->region_bytes, &mine->fd, diag) &&
+        alone && !bound)
+        sherd__cores_take(&carried->cores, out->control);
+    note_failure(mine, diag, carrier->rank);
+    sherd_status status = exchange(carrier, mine, all, diag);
+    if (!status) {
+        if (carrier->rank != leader)
+            map_of(out, &all[leader], diag);
+        if (!diag->status)
+            sherd__post_process(&out->control->post[carrier->rank]);
+        note_failure(mine, diag, carrier->rank);
+        status = exchange(carrier, mine, all, diag);
+    }
+    if (mine->fd >= 0)
+        close(mine->fd);
+    if (status)
+        sherd__arena_unmap(out);
+    out->cores = cores;
+    return status;
+}
+
+/* ---- no arena -------------------------------------------------------------------------------------- */
+
+/* Cores that count as enough where they are on this machine. */
+static int cores_for(const sherd_carrier *carrier, const hello *mine, const hello *all, int *here)
+{
+    cpu_set_t sum = mine->cores;
+
+    *here = 0;
+    for (int r = 0; r < carrier->ranks; r++)
+        if (is_here(mine, &all[r])) {
+            CPU_OR(&sum, &sum, &all[r].cores);
+            ++*here;
+        }
+    return CPU_COUNT(&sum) >= *here ? carrier->ranks : 1;
+}
+
+/* What this rank has for itself goes with what it shares: tensors and lanes there, all else here. */
+static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *diag)
+{
+    if (shared->control->regions != own->control->regions ||
+        shared->control->region_bytes != own->control->region_bytes)
+        sherd__fail(diag, SHERD_ENOMEM, "address space for %zu MB twice is not to be had",
+                    shared->bytes >> 20);
+    shared->control = own->control;
+    shared->own_bytes = own->bytes;
+    shared->remote = own->remote;
+}
+
+/* Who is near; of no machine but this one. */
+static uint64_t ranks_near(const sherd_carrier *carrier, const hello *mine, const hello *all)
+{
+    uint64_t near = 0;
+
+    for (int r = 0; r < carrier->ranks; r++)
+        near |= is_here(mine, &all[r]) ? sherd__bit(r) : 0;
+    return near;
+}
+
+/* An arena of this rank alone, and messages; `shared`: *out is one that it shares with others of this machine. */
+static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool shared, hello *mine,
+                               hello *all, sherd__diag *diag)
+{
+    const sherd_carrier *carrier = &carried->carrier;
+    size_t region = shared ? (size_t)out->control->region_bytes : (size_t)mine->region_bytes;
+    int here, cores = cores_for(carrier, mine, all, &here);
+
+    if (!carrier->send || !carrier->sent || !carrier->receive) {
+        sherd__fail(diag, SHERD_ENOTSUP,
+                    "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
+                    all[0].host, carrier->name);
+    } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
+        carried->remote->here = here;
+        if (shared) {
+            carried->remote->near = ranks_near(carrier, mine, all);
+            graft(out, &carried->remote->arena, diag);
+        } else {
+            *out = carried->remote->arena;
+        }
+    }
+    note_failure(mine, diag, carrier->rank);
+    sherd_status status = exchange(carrier, mine, all, diag);
+    if (status) {
+        sherd__arena_unmap(out);
+        if (carried->remote)
+            memset(&carried->remote->arena, 0, sizeof carried->remote->arena);
+    }
+    out->cores = cores;
+    return status;
+}
+
+/* Whether some ranks of a machine share an arena, though not all of the world do. */
+static bool is_mixed(const sherd_carrier *carrier, const hello *all)
+{
+    bool some = false;
+
+    for (int r = 0; r < carrier->ranks; r++) {
+        if (all[r].messages)
+            return false;
+        some |= leader_of(carrier, &all[r], all) != r;
+    }
+    return some;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+static sherd_status join(sherd_world **out, sherd__carried *carried, const sherd__arena *arena,
+                         const sherd_world_options *options, sherd__diag *diag)
+{
+    int rank = carried->carrier.rank;
+    sherd__pinning before = {.pinned = false};
+
+    if (rank == 0 && carried->carrier.ranks > 1 && !carried->remote)
+        carried->guard = sherd__guard(arena); /* nobody has joined before rank 0 has */
+    if (!options->no_pin)
+        before = sherd__pin(&arena->control->post[rank]);
+    sherd_status status = sherd__world_join(out, arena, true, rank, options, diag);
+    if (status) {
+        sherd__unpin(&before);
+        return status;
+    }
+    (*out)->pinning = before;
+    (*out)->carried = carried;
+    return SHERD_OK;
+}
+
+/* `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to unmap, if it is any. */
+static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__arena *arena,
+                         hello *mine, const sherd_world_options *options, sherd__diag *diag)
+{
+    const sherd_carrier *carrier = &carried->carrier;
+    hello all[SHERD_MAX_RANKS];
+
+    sherd_status status = compare_builds(carrier, diag);
+    if (!status)
+        status = exchange(carrier, mine, all, diag);
+    bool apart = !status && by_messages(carrier, all);
+    bool shared = !status && (!apart || is_mixed(carrier, all));
+    if (shared)
+        status = share_arena(arena, carried, !apart, mine, all, diag);
+    if (apart && !status)
+        status = keep_apart(arena, carried, shared, mine, all, diag);
+    return status ? status : join(out, carried, arena, options, diag);
+}
+
+/* What is the same on all ranks. */
+static sherd_status refuse(const sherd_carrier *carrier, sherd__diag *diag)
+{
+    if (carrier->version != SHERD_CARRIER_VERSION)
+        return sherd__fail(diag, SHERD_EINVAL, "a carrier of version %d, but this sherd has %d",
+                           carrier->version, SHERD_CARRIER_VERSION);
+    if (!carrier->gather || !carrier->close || carrier->rank < 0 || carrier->rank >= carrier->ranks)
+        return sherd__fail(diag, SHERD_EINVAL, "a carrier of rank %d of %d, or without a function",
+                           carrier->rank, carrier->ranks);
+    if (carrier->ranks > SHERD_MAX_RANKS)
+        return sherd__fail(diag, SHERD_ELIMIT, "%s brings %d ranks, but a world takes %d",
+                           carrier->name, carrier->ranks, SHERD_MAX_RANKS);
+    return SHERD_OK;
+}
+
+static void close_carried(sherd__carried *carried, bool well)
+{
+    if (carried->guard >= 0)
+        close(carried->guard);
+    sherd__cores_give(&carried->cores);
+    if (carried->launched)
+        (void)sherd__say_joined(false);
+    if (carried->remote)
+        sherd__remote_close(carried->remote, well);
+    else if (carried->carrier.version == SHERD_CARRIER_VERSION && carried->carrier.close)
+        carried->carrier.close(carried->carrier.self, well);
+}
+
+static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, bool launched,
+                              const sherd_world_options *options, sherd__diag *diag)
+{
+    static const sherd_world_options none;
+    sherd__heap heap = {0};
+    sherd__carried unkept = {.carrier = *carrier, .guard = -1, .launched = launched};
+    sherd__carried *carried = NULL;
+    sherd__arena arena = {.base = NULL};
+
+    sherd_status status = refuse(carrier, diag);
+    if (!status) {
+        hello mine = introduce(options ? options : &none);
+        carried = sherd__alloc(&heap, 1, sizeof *carried);
+        if (!carried || (launched && !sherd__say_joined(true)))
+            (void)sherd__no_memory(diag, "sherd_world_open");
+        note_failure(&mine, diag, carrier->rank);
+        if (carried)
+            *carried = unkept;
+        status =
+            meet(out, carried ? carried : &unkept, &arena, &mine, options ? options : &none, diag);
+    }
+    if (!status)
+        return SHERD_OK;
+    close_carried(carried ? carried : &unkept, !sherd__is_lost(status));
+    sherd__arena_unmap(&arena);
+    sherd__free(&heap, carried);
+    return status;
+}
+
+sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,
+                                 sherd__diag *diag)
+{
+    sherd_carrier carrier;
+
+    if (sherd__has_joined())
+        return sherd__fail(diag, SHERD_EINVAL, "this process has joined its world already");
+    if (sherd__carrier_find(&carrier, diag))
+        return diag->status;
+    return open_with(out, &carrier, true, options, diag);
+}
+
+sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carrier,
+                                   const sherd_world_options *options)
+{
+    sherd__diag diag = {.rank = -1};
+    const sherd__argument list[] = {{"out", out}, {"carrier", carrier}, {NULL, NULL}};
+
+    if (out)
+        *out = NULL;
+    sherd_status status = sherd__require(&diag, "sherd_world_open_with", list);
+    if (!status)
+        status = open_with(out, carrier, false, options, &diag);
+    else if (carrier && carrier->version == SHERD_CARRIER_VERSION && carrier->close)
+        carrier->close(carrier->self, true);
+    if (status && options && options->error)
+        snprintf(options->error, SHERD_ERROR_BYTES, "%s", diag.text);
+    return status;
+}
+
+void sherd__carried_close(sherd_world *world, bool well)
+{
+    sherd__carried *carried = world->carried;
+    sherd__heap heap = {.live = 1}; /* it is older than the world's */
+
+    if (!carried)
+        return;
+    world->carried = NULL;
+    sherd__drop_calls(world);
+    if (world->remote)
+        sherd__remote_leave(world);
+    close_carried(carried, well);
+    sherd__free(&heap, carried);
+}
+
+sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__launch_plan *plan,
+                                  sherd__diag *diag)
+{
+    sherd_world *world;
+
+    *here = !sherd__has_joined();
+    if (!*here)
+        return SHERD_OK;
+    sherd_status status = sherd__carried_open(&world, plan->options, diag);
+    if (status)
+        return status;
+    world->lent = true;
+    *exit_status = plan->body(world, plan->payload);
+    sherd__arena arena = world->arena;
+    world->owns_arena = false; /* what the close says is read from it */
+    int rank = world->rank;
+    diag->status = sherd__world_close(world);
+    memcpy(diag->text, arena.control->post[rank].last_text, sizeof diag->text);
+    sherd__arena_unmap(&arena);
+    return diag->status;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that somebody else has started (mpirun, srun), and that a carrier brings together: sherd/carrier.h. */
+#ifndef SHERD__CARRIED_H
+#define SHERD__CARRIED_H
+
+#include "launch.h"
+#include "sherd/carrier.h"
+
+/* ---- module.c: which carrier ---------------------------------------------------------------------- */
+
+/* Whether a launcher of MPI has started this very process, as one of several ranks. */
+bool sherd__is_carried(void);
+/* Whether it has a world open by that. */
+bool sherd__has_joined(void);
+/* From now on it has, or no longer; programs that it starts are no ranks. False: no memory for the environment. */
+bool sherd__say_joined(bool open);
+/* Load the module of this launcher's MPI, and open its carrier. EINVAL. */
+sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag);
+
+/* ---- carried.c: a world of its ranks ---------------------------------------------------------------- */
+
+/* What a carried world holds until it is closed. */
+typedef struct sherd__carried {
+    sherd_carrier carrier;
+    struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
+    sherd__core_locks cores;
+    int guard;     /* of rank 0: see guard.c; or -1 */
+    bool launched; /* by sherd_world_open, which may come again when it is closed */
+} sherd__carried;
+
+sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,
+                                 sherd__diag *diag);
+/* The world is closed; `well`: by all ranks. NULL is a no-op. */
+void sherd__carried_close(sherd_world *world, bool well);
+/* As sherd__spawn_here. */
+sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__launch_plan *plan,
+                                  sherd__diag *diag);
+
+/* ---- guard.c: who dies ------------------------------------------------------------------------------ */
+
+/*
+ * Let a process of its own watch over the ranks of an arena that nobody else watches, and end their world when one ends
+ * without closing it. To be called by rank 0 when the posts say who is which rank, and nobody has joined yet. It ends when
+ * the descriptor that is returned is closed, or all ranks have ended. -1: there is none, and the launcher alone sees who dies.
+ */
+int sherd__guard(const sherd__arena *arena);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which MPI has started this process, and the module for it. The library is linked to no MPI: its launchers leave their
+ * marks in the environment, and the module of that MPI is loaded then, so that one program runs under any of them. What
+ * a rank starts inherits the marks, and is none: the first to join leaves a mark of its own, with its process in it.
+ */
+#include "carried.h"
+#include "watch.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char mark_name[] = "SHERD_CARRIED";
+
+/* What launchers of each MPI set, and what fits; the most telling first. */
+static const struct mark {
+    const char *rank, *ranks;
+    const char *module[2];
+} marks[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"openmpi", NULL}},
+    {"PMI_RANK", "PMI_SIZE", {"mpich", NULL}},
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", {"openmpi", "mpich"}},
+};
+
+static const struct mark *find_mark(void)
+{
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (getenv(marks[i].rank))
+            return &marks[i];
+    return NULL;
+}
+
+/* How many ranks the launcher says there are; 0: it does not say. */
+static int ranks_said(const struct mark *mark)
+{
+    const char *text = getenv(mark->ranks);
+    return text ? atoi(text) : 0;
+}
+
+/* ---- the mark of who has joined ------------------------------------------------------------------ */
+
+static bool read_mark(int *pid, unsigned long long *start, int *open)
+{
+    const char *text = getenv(mark_name);
+    return text && sscanf(text, "%d %llu %d", pid, start, open) == 3;
+}
+
+/* Whether the mark is this process's own; *other: it is that of another. */
+static bool is_mine(bool *other, bool *open)
+{
+    unsigned long long start;
+    sherd__process self;
+    int pid, said = 0;
+
+    bool there = read_mark(&pid, &start, &said);
+    bool mine = there && sherd__process_look(0, &self) && self.pid == pid && self.start == start;
+    *other = there && !mine;
+    *open = mine && said;
+    return mine;
+}
+
+bool sherd__is_carried(void)
+{
+    const struct mark *mark = find_mark();
+    bool other, open;
+
+    (void)is_mine(&other, &open);
+    return mark && !other && ranks_said(mark) != 1;
+}
+
+bool sherd__has_joined(void)
+{
+    bool other, open;
+
+    return is_mine(&other, &open) && open;
+}
+
+bool sherd__say_joined(bool open)
+{
+    sherd__process self;
+    char text[64];
+
+    if (!sherd__process_look(0, &self))
+        return true; /* without /proc nobody could read it either */
+    snprintf(text, sizeof text, "%d %llu %d", self.pid, (unsigned long long)self.start, open);
+    return setenv(mark_name, text, 1) == 0;
+}
+
+/* ---- the module ----------------------------------------------------------------------------------- */
+
+/* The folder of what this code is in: the shared library, or the program. */
+static bool own_folder(char *out, size_t room)
+{
+    Dl_info info;
+    char path[1024];
+
+    if (!dladdr((const void *)&marks, &info) || !info.dli_fname)
+        return false;
+    if (strchr(info.dli_fname, '/')) {
+        snprintf(path, sizeof path, "%s", info.dli_fname);
+    } else {
+        ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+        if (n < 0)
+            return false;
+        path[n] = '\0';
+    }
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    return snprintf(out, room, "%s", path) < (int)room;
+}
+
+/* In the folder itself and around it, as things lie where they are built and where they are installed. */
+static void *load_beside(const char *folder, const char *module)
+{
+    static const char *const places[] = {".", "..", "sherd", "../lib/sherd"};
+    char path[1200];
+    void *handle = NULL;
+
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !handle; i++) {
+        snprintf(path, sizeof path, "%s/%s/sherd_mpi_%s.so", folder, places[i], module);
+        if (access(path, R_OK) == 0)
+            handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    snprintf(path, sizeof path, "%s/sherd_mpi_%s.so", SHERD_MODULES, module);
+    return handle ? handle : dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/* A program that is linked to an MPI can have no other. */
+static const char *linked_module(void)
+{
+    if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world"))
+        return "openmpi";
+    return dlsym(RTLD_DEFAULT, "MPICH_Version") || dlsym(RTLD_DEFAULT, "MPIR_Err_create_code")
+               ? "mpich"
+               : NULL;
+}
+
+static void *load(const struct mark *mark, char *text, size_t room)
+{
+    const char *given = getenv("SHERD_MPI_MODULE"), *linked = linked_module(), *why;
+    const char *module[] = {linked ? linked : mark->module[0], linked ? NULL : mark->module[1]};
+    char folder[1024] = "/";
+    void *handle = NULL;
+
+    (void)dlerror();
+    if (given)
+        handle = dlopen(given, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    else if (!own_folder(folder, sizeof folder))
+        snprintf(folder, sizeof folder, "/");
+    for (int i = 0; !given && i < 2 && module[i] && !handle; i++)
+        handle = load_beside(folder, module[i]);
+    if (!handle)
+        snprintf(text, room, "%s", (why = dlerror()) ? why : "it is not there");
+    return handle;
+}
+
+sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
+{
+    const struct mark *mark = find_mark();
+    char text[SHERD_ERROR_BYTES] = "";
+    bool (*open)(sherd_carrier * out, char *text, size_t room);
+
+    void *handle = load(mark, text, sizeof text);
+    void *door = handle ? dlsym(handle, "sherd_carrier_load") : NULL;
+    if (handle && !door)
+        snprintf(text, sizeof text, "it is no module of sherd");
+    if (!door)
+        return sherd__fail(
+            diag, SHERD_EINVAL,
+            "%s says that this is rank %s of a job of MPI, but sherd's module for it "
+            "can not be loaded (build sherd where this MPI is, or name the module in "
+            "SHERD_MPI_MODULE): %.200s",
+            mark->rank, getenv(mark->rank), text);
+    memcpy(&open, &door, sizeof open);
+    if (!open(out, text, sizeof text))
+        return sherd__fail(diag, SHERD_EINVAL, "%.400s", text);
+    if (!ranks_said(mark) || out->ranks == ranks_said(mark))
+        return SHERD_OK;
+    sherd__fail(diag, SHERD_EINVAL,
+                "%s is %d, but %s knows of %d ranks: the program was started by the mpirun of "
+                "another MPI",
+                mark->ranks, ranks_said(mark), out->name, out->ranks);
+    out->close(out->self, true);
+    return diag->status;
+}

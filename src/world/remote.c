@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between ranks that share no memory, and the memory for them: sheets of powers of two, which are used again and
+ * again. Nothing here blocks for another rank but saying goodbye. What comes is looked at in each round of each wait.
+ */
+#include "remote.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    SMALLEST_LOG2 = 10,
+    IDLE_MOST = 256 << 20, /* bytes of idle sheets; what is beyond goes back */
+    RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
+    AT_ONCE = 64,          /* messages of one look */
+    LEAST_NAP_NS = 20 * 1000,
+    MOST_NAP_NS = 500 * 1000
+};
+static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000;
+
+/* ---- sheets ------------------------------------------------------------------------------------------ */
+
+static int class_of(size_t bytes)
+{
+    int class = 0;
+
+    while (((size_t)1 << (SMALLEST_LOG2 + class)) < bytes)
+        class ++;
+    return class;
+}
+
+static sherd__sheet *make(sherd__remote *remote, int class)
+{
+    size_t room = (size_t)1 << (SMALLEST_LOG2 + class);
+    sherd__sheet *sheet;
+
+    if (remote->counts && !sherd__may_allocate(remote->counts))
+        return NULL;
+    if ((sheet = sherd__alloc(&remote->heap, 1, sizeof *sheet + room)))
+        sheet->room = room;
+    return sheet;
+}
+
+sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes)
+{
+    int class = class_of(bytes);
+    sherd__sheet *sheet = class < SHERD__SHEET_CLASSES ? remote->idle[class] : NULL;
+
+    if (!sheet)
+        return class < SHERD__SHEET_CLASSES ? make(remote, class) : NULL;
+    remote->idle[class] = sheet->next;
+    remote->idle_bytes -= sheet->room;
+    sheet->next = NULL;
+    sheet->held = NULL;
+    return sheet;
+}
+
+void sherd__sheet_give(sherd__remote *remote, sherd__sheet *sheet)
+{
+    int class = class_of(sheet->room);
+
+    if (class > 2 && remote->idle_bytes + sheet->room > (size_t)IDLE_MOST) {
+        sherd__free(&remote->heap, sheet);
+        return;
+    }
+    sheet->next = remote->idle[class];
+    remote->idle[class] = sheet;
+    remote->idle_bytes += sheet->room;
+}
+
+void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
+{
+    while (*list) {
+        sherd__sheet *sheet = *list;
+        *list = sheet->next;
+        sherd__sheet_give(remote, sheet);
+    }
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------- */
+
+/* Give back what has been sent. */
+static void look_at_flight(sherd__remote *remote)
+{
+    sherd__sheet **at = &remote->flight;
+
+    while (*at) {
+        sherd__sheet *sheet = *at;
+        if (!remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+            at = &sheet->next;
+            continue;
+        }
+        *at = sheet->next;
+        if (sheet->held)
+            sheet->held->reading--;
+        sherd__sheet_give(remote, sheet);
+    }
+}
+
+static void carrier_fails(sherd__remote *remote, int to)
+{
+    int me = remote->carrier.rank;
+    sherd__post *post = &remote->arena.control->post[me];
+
+    if (sherd__look(&remote->arena.control->death))
+        return;
+    snprintf(post->ending, sizeof post->ending, "rank %d: %s does not send to rank %d", me,
+             remote->carrier.name, to);
+    sherd__arena quiet = remote->arena;
+    quiet.remote = NULL; /* nobody can be told */
+    sherd__end_world(&quiet, sherd__end_word(SHERD__END_TOLD, me, 0, SHERD_EPEER));
+}
+
+void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
+{
+    sherd__sheet **last = &remote->flight;
+
+    if (sheet->held)
+        sheet->held->reading++;
+    if (!remote->carrier.send(remote->carrier.self, sheet->to, &sheet->message, &sheet->sending))
+        carrier_fails(remote, sheet->to);
+    while (*last)
+        last = &(*last)->next;
+    sheet->next = NULL;
+    *last = sheet;
+}
+
+/* There is a reserve, and what is short is soon on its way. */
+static sherd__sheet *take_for_telling(sherd__remote *remote)
+{
+    sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(sherd__work) + sizeof(sherd__head));
+
+    while (!sheet) {
+        look_at_flight(remote);
+        sheet = remote->idle[class_of(sizeof(sherd__work) + sizeof(sherd__head))];
+        if (sheet)
+            sheet = sherd__sheet_take(remote, sheet->room);
+    }
+    return sheet;
+}
+
+void sherd__tell(sherd__remote *remote, int to, const void *head, size_t bytes)
+{
+    sherd__sheet *sheet = take_for_telling(remote);
+
+    sherd__assert(remote->carrier.rank, bytes <= sheet->room);
+    memcpy(sheet->memory, head, bytes);
+    sheet->to = to;
+    sheet->message = (sherd_message){sheet->memory, bytes, NULL, 0};
+    sherd__sheet_send(remote, sheet);
+}
+
+void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes)
+{
+    for (int q = 0; q < remote->carrier.ranks; q++)
+        if (q != remote->carrier.rank)
+            sherd__tell(remote, q, head, bytes);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------ */
+
+void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
+{
+    sherd__remote *remote = world->remote;
+    char text[SHERD_ERROR_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (!world->arrived) {
+        sherd__raise(world, status, "%s", text);
+        return;
+    }
+    remote->kept_status = status;
+    snprintf(remote->kept_text, sizeof remote->kept_text, "%s", text);
+}
+
+static void *give_room(void *owner, int from, size_t bytes)
+{
+    sherd__remote *remote = owner;
+    sherd__sheet *sheet = sherd__sheet_take(remote, bytes);
+
+    (void)from;
+    return sheet ? sheet->memory : NULL;
+}
+
+static bool handle(sherd_world *world, int from, const sherd_message *m)
+{
+    sherd__head head;
+
+    if (m->head_bytes < sizeof head)
+        return false;
+    memcpy(&head, m->head, sizeof head);
+    if (head.lane >= SHERD__LANES)
+        return false;
+    switch ((sherd__message_kind)head.kind) {
+    case SHERD__SENT_CALL:
+        return sherd__take_call(world, from, m);
+    case SHERD__SENT_SLICE:
+        return sherd__take_slice(world, from, m);
+    case SHERD__SENT_RECORD:
+    case SHERD__SENT_LEFT:
+    case SHERD__SENT_ALARM:
+    case SHERD__SENT_END:
+        return m->body_bytes == 0 && sherd__take_news(world, from, m);
+    case SHERD__SENT_ARRIVAL:
+    case SHERD__SENT_LANE:
+    case SHERD__SENT_WORK:
+    case SHERD__SENT_VERDICT:
+    case SHERD__SENT_TAKEN:
+        return m->body_bytes == 0 && sherd__take_meeting(world, from, m);
+    case SHERD__SENT_POST:
+        return m->body_bytes == 0 && sherd__take_post(world, from, m);
+    case SHERD__SENT_BYE:
+        world->remote->byes |= sherd__bit(from);
+        return true;
+    }
+    return false;
+}
+
+bool sherd__remote_poll(sherd_world *world)
+{
+    sherd__remote *remote = world->remote;
+    const sherd_room room = {give_room, remote};
+    sherd_message m;
+    int from, count = 0;
+
+    if (remote->kept_status && !world->arrived) {
+        sherd__raise(world, remote->kept_status, "%s", remote->kept_text);
+        remote->kept_status = SHERD_OK;
+    }
+    while (count < AT_ONCE && remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
+        count++;
+        if (!handle(world, from, &m))
+            sherd__remote_fail(world, SHERD_EINVAL,
+                               "rank %d sent a message of %zu and %zu bytes that makes no sense",
+                               from, m.head_bytes, m.body_bytes);
+    }
+    look_at_flight(remote);
+    if (count)
+        remote->nap_ns = 0;
+    return count > 0;
+}
+
+void sherd__remote_nap(sherd_world *world)
+{
+    int64_t *nap = &world->remote->nap_ns;
+
+    *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
+    sherd__remote_sleeps(world);
+    nanosleep(&(struct timespec){0, *nap}, NULL);
+}
+
+/* ---- opening and closing -------------------------------------------------------------------------------- */
+
+sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
+                                size_t region_bytes, sherd__diag *diag)
+{
+    sherd__heap heap = {0};
+    sherd__remote *remote = sherd__alloc(&heap, 1, sizeof *remote);
+
+    *out = NULL;
+    if (!remote)
+        return sherd__no_memory(diag, "sherd_world_open");
+    remote->carrier = *carrier;
+    if (sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
+        sherd__free(&heap, remote);
+        return diag->status;
+    }
+    remote->arena.remote = remote;
+    remote->near = sherd__bit(carrier->rank);
+    remote->here = 1;
+    for (int i = 0; i < carrier->ranks + RESERVE; i++) {
+        sherd__sheet *sheet = make(remote, class_of(sizeof(sherd__work) + sizeof(sherd__head)));
+        if (!sheet) {
+            sherd__arena_unmap(&remote->arena);
+            sherd__remote_close(remote, false);
+            return sherd__no_memory(diag, "sherd_world_open");
+        }
+        sherd__sheet_give(remote, sheet);
+    }
+    *out = remote;
+    return SHERD_OK;
+}
+
+void sherd__remote_begin(sherd_world *world)
+{
+    world->remote->counts = &world->heap;
+    world->near = world->remote->near;
+    world->mirrors = &world->remote->arena;
+    world->transport = &sherd__mpi_transport;
+    for (int q = 0; q < world->ranks; q++)
+        if (!(world->near & sherd__bit(q)))
+            atomic_store(&sherd__lane_of(world, q, 0)->leader, 1);
+}
+
+uint64_t sherd__remote_share(const sherd_world *world, uint64_t bytes)
+{
+    return bytes / (uint64_t)world->remote->here;
+}
+
+void sherd__remote_leave(sherd_world *world)
+{
+    sherd__remote *remote = world->remote;
+
+    remote->counts = NULL;
+    for (sherd__sheet *sheet = remote->flight; sheet; sheet = sheet->next)
+        sheet->held = NULL; /* the block goes with its world */
+    world->remote = NULL;
+}
+
+/* All that comes is dropped; who waits for it has been told why. */
+static void drain(sherd__remote *remote)
+{
+    const sherd_room room = {give_room, remote};
+    sherd__head head;
+    sherd_message m;
+    int from;
+
+    look_at_flight(remote);
+    while (remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
+        memcpy(&head, m.head, sizeof head);
+        if (head.kind == SHERD__SENT_BYE)
+            remote->byes |= sherd__bit(from);
+        if (m.body)
+            sherd__sheet_give(remote, (sherd__sheet *)(void *)((unsigned char *)m.body -
+                                                               offsetof(sherd__sheet, memory)));
+    }
+}
+
+/* Until all have said that they send nothing more, so that no message is left over. */
+static bool say_goodbye(sherd__remote *remote, bool well)
+{
+    const sherd__head bye = {.kind = SHERD__SENT_BYE};
+    int ranks = remote->carrier.ranks;
+    uint64_t all = ranks == 64 ? ~UINT64_C(0) : sherd__bit(ranks) - 1;
+    int64_t end = sherd__now() + goodbye_ns;
+
+    sherd__tell_all(remote, &bye, sizeof bye);
+    remote->byes |= sherd__bit(remote->carrier.rank);
+    do {
+        drain(remote);
+        if (remote->byes == all && !remote->flight)
+            return true;
+        nanosleep(&(struct timespec){0, LEAST_NAP_NS}, NULL);
+    } while (well && sherd__now() < end);
+    return false;
+}
+
+void sherd__remote_close(sherd__remote *remote, bool well)
+{
+    sherd__heap heap = {.live = 1};
+
+    well = remote->arena.control && say_goodbye(remote, well);
+    remote->carrier.close(remote->carrier.self, well);
+    sherd__sheets_give(remote, &remote->ready);
+    for (int q = 0; q < SHERD_MAX_RANKS; q++)
+        sherd__sheets_give(remote, &remote->inbox[q]);
+    if (well)
+        sherd__sheets_give(remote, &remote->flight);
+    for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
+        while (remote->idle[c]) {
+            sherd__sheet *sheet = remote->idle[c];
+            remote->idle[c] = sheet->next;
+            sherd__free(&remote->heap, sheet);
+        }
+    sherd__free(&heap, remote);
+}
+
+const sherd__transport sherd__mpi_transport = {
+    .name = "mpi",
+    .raise = sherd__arena_raise,
+    .take = sherd__arena_take,
+    .give = sherd__arena_give,
+    .readable = sherd__arena_readable,
+    .writable = sherd__arena_writable,
+    .ready = sherd__arena_ready,
+    .call = sherd__arena_call,
+    .share = sherd__arena_share,
+    .meet = sherd__arena_meet,
+};

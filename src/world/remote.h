@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that share no memory: the same protocol by messages. Each process has an arena of its own in which the posts and
+ * lanes of the others are *mirrors*, written by it alone, from the messages that it receives whenever it waits. So all
+ * that reads records, counters, arrivals and verdicts stays as it is, and finds in the mirrors what it would have found in
+ * shared memory; messages of one rank come in their order, so a mirror is never ahead of itself.
+ *
+ * Where some ranks share a machine, they also share an arena: for their lanes and for tensors, which they read in place.
+ * Posts, the alarm and verdicts are mirrors there, too: one rank alone writes each word.
+ */
+#ifndef SHERD__REMOTE_H
+#define SHERD__REMOTE_H
+
+#include "inside.h"
+#include "sherd/carrier.h"
+
+enum { SHERD__SHEET_CLASSES = 48 };
+
+/* Memory of one message, on its way out or in. */
+typedef struct sherd__sheet {
+    struct sherd__sheet *next;
+    size_t room; /* of data */
+    /* Out: */
+    int to;
+    sherd_message message;
+    sherd_sending sending;
+    sherd__block *held; /* what is sent from where it lies; NULL: nothing */
+    /* In: */
+    bool slice;
+    int lane, task;
+    uint64_t number;
+    size_t at, bytes; /* slice: where it goes in the result; the data's length */
+    const unsigned char *data;
+    _Alignas(64) unsigned char memory[];
+} sherd__sheet;
+
+typedef struct sherd__remote {
+    sherd_carrier carrier;
+    sherd__heap heap;
+    int here;            /* ranks of this machine */
+    uint64_t near;       /* those that share the arena with this one, itself included */
+    sherd__heap *counts; /* the world's, while it is open: told of each sheet that is made */
+    sherd__arena arena;
+    sherd__sheet *flight;                 /* being sent, the first sent first */
+    sherd__sheet *ready;                  /* packed for the call that is about to be published */
+    sherd__sheet *inbox[SHERD_MAX_RANKS]; /* of calls that this rank has not finished */
+    sherd__sheet *idle[SHERD__SHEET_CLASSES];
+    size_t idle_bytes;
+    uint64_t lowered; /* how often a meeting has lowered the alarm */
+    /* An alarm of a rank that has left a meeting already, in which this one still is. */
+    struct {
+        uint64_t lowered;
+        int rank;
+        sherd_status status;
+        char text[SHERD_ERROR_BYTES];
+    } early;
+    /* A failure that could not be raised when it was found, at a meeting. */
+    sherd_status kept_status;
+    char kept_text[SHERD_ERROR_BYTES];
+    uint64_t told_version; /* of this rank's post; 0 = the others believe that it does not wait */
+    uint64_t byes;         /* ranks that send nothing more */
+    int64_t nap_ns;
+} sherd__remote;
+
+/* The first bytes of each message's head. */
+typedef struct sherd__head {
+    uint64_t carriers;
+    uint32_t kind, lane;
+    uint64_t number;
+} sherd__head;
+
+/* What kinds there are; each is handled by the file in its line. */
+typedef enum sherd__message_kind {
+    SHERD__SENT_CALL = 1, /* remote_call.c: a record, and what the receiver pulls */
+    SHERD__SENT_RECORD,   /* remote_news.c: a record alone */
+    SHERD__SENT_LEFT,
+    SHERD__SENT_SLICE, /* remote_call.c: reduced, for the receiver's result */
+    SHERD__SENT_ALARM, /* remote_news.c */
+    SHERD__SENT_END,
+    SHERD__SENT_ARRIVAL, /* remote_meet.c */
+    SHERD__SENT_LANE,
+    SHERD__SENT_WORK,
+    SHERD__SENT_VERDICT,
+    SHERD__SENT_TAKEN,
+    SHERD__SENT_POST, /* remote_posts.c */
+    SHERD__SENT_BYE
+} sherd__message_kind;
+
+/* A record on its way. */
+typedef struct sherd__sent_record {
+    sherd__head head;
+    uint64_t fingerprint, history;
+    uint64_t left; /* of the lane */
+    int32_t status, count;
+    uint64_t bytes; /* of data, behind this head or in the body */
+    uint64_t label[SHERD__LABEL_WORDS];
+} sherd__sent_record;
+
+/* ---- remote.c: messages and their memory ---------------------------------------------------------- */
+
+/* Makes *out of a carrier, which it closes from now on, with a private arena. ENOMEM, ENOTSUP. */
+sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
+                                size_t region_bytes, sherd__diag *diag);
+/* Say goodbye, and wait for the others' if `well`. The arena stays. */
+void sherd__remote_close(sherd__remote *remote, bool well);
+
+/* NULL: no memory. */
+sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes);
+void sherd__sheet_give(sherd__remote *remote, sherd__sheet *sheet);
+void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list);
+/* Send what sheet->message says to sheet->to. */
+void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet);
+/* Send a short message; never fails for lack of memory. */
+void sherd__tell(sherd__remote *remote, int to, const void *head, size_t bytes);
+void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes);
+/* A message makes no sense, or has no room: the alarm, now or when this rank may raise it. */
+void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- handlers: what a message does to the mirrors; false: it makes no sense ------------------------- */
+
+bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
+bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);
+bool sherd__take_news(sherd_world *world, int from, const sherd_message *m);
+bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m);
+
+bool sherd__take_post(sherd_world *world, int from, const sherd_message *m);
+
+/* Tell a rank what this one has made in a group. */
+void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group);
+/* An epoch is over: what was waited for in it is not. */
+void sherd__forget_posts(sherd_world *world);
+/* Write a record into its mirror. */
+void sherd__mirror_record(sherd_world *world, int from, const sherd__sent_record *sent);
+/* Tell a rank all records of a lane that it has not been told, up to `number`. */
+void sherd__tell_records(sherd_world *world, int to, int lane, uint64_t number);
+/* The alarm has been lowered: now it may be up for the next thing. */
+void sherd__remote_lowered(sherd_world *world);
+
+#endif

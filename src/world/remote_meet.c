@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Meetings of ranks that share no memory. Each tells all that it has come, and rank 0 also what it brings: its lanes, and what
+ * it has done on its meshes. Rank 0 decides, as the last to come does in an arena, and tells all the verdict; after a
+ * failure also what each rank has done, so that all keep the same. Two messages for each rank where nothing failed.
+ */
+#include "remote.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct sent_arrival {
+    sherd__head head; /* number: the meeting */
+    int32_t kind, status;
+    uint64_t arguments;
+    char name[48];
+    char text[SHERD_ERROR_BYTES];
+} sent_arrival;
+
+typedef struct sent_lane {
+    sherd__head head; /* number: the last call made */
+    uint64_t history;
+} sent_lane;
+
+typedef struct sent_work {
+    sherd__head head; /* number: whose it is */
+    sherd__work work;
+} sent_work;
+
+typedef struct sent_verdict {
+    sherd__head head; /* number: the word */
+    uint64_t round, base, lowered;
+    char text[SHERD_ERROR_BYTES];
+} sent_verdict;
+
+/* ---- meshes ------------------------------------------------------------------------------------------------ */
+
+static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
+                           const int64_t *b)
+{
+    for (int i = 0; i < mesh->axes; i++)
+        if (a[i] != b[i] && !(axes >> i & 1))
+            return false;
+    return true;
+}
+
+/* The lowest of the ranks that differ from one in some axes of a mesh only; -1: it is not in the mesh. */
+static int leader_of(const sherd_world *world, const sherd_mesh *mesh, int rank, unsigned axes)
+{
+    int64_t mine[SHERD_MAX_AXES], theirs[SHERD_MAX_AXES];
+    int q = 0;
+
+    if (!sherd_mesh_coordinate(mesh, rank, mine))
+        return -1;
+    while (q < world->ranks &&
+           !(sherd_mesh_coordinate(mesh, q, theirs) && differ_only_in(mesh, axes, mine, theirs)))
+        q++;
+    return q;
+}
+
+void sherd__remote_mesh(sherd_world *world, const sherd__member *member)
+{
+    for (int q = 0; q < world->ranks; q++) {
+        if (world->near & sherd__bit(q))
+            continue;
+        for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
+            if (member->index[bits] >= 0)
+                atomic_store(&sherd__lane_of(world, q, member->first + member->index[bits])->leader,
+                             1 + leader_of(world, member->mesh, q, bits));
+    }
+}
+
+/* The lane of all axes of a mesh. */
+static int widest_lane(const sherd__member *member)
+{
+    return member->first + member->lanes - 1;
+}
+
+/* ---- arriving ------------------------------------------------------------------------------------------------ */
+
+void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
+{
+    const sent_lane sent = {.head = {.kind = SHERD__SENT_LANE,
+                                     .lane = (uint32_t)group->lane,
+                                     .number = sherd__peek(&group->own->made)},
+                            .history = sherd__peek(&group->own->history)};
+
+    if (world->near & sherd__bit(to) ||
+        sherd__lane_of(world, to, group->lane)->told == sent.head.number)
+        return; /* it reads that itself, or the records have told it */
+    sherd__tell_records(world, to, group->lane, sent.head.number);
+    sherd__tell(world->remote, to, &sent, sizeof sent);
+}
+
+static void tell_work(sherd_world *world, int to, int owner, int lane)
+{
+    sent_work sent = {
+        .head = {.kind = SHERD__SENT_WORK, .lane = (uint32_t)lane, .number = (uint64_t)owner}};
+
+    sent.work = sherd__lane_of(world, owner, lane)->work;
+    sent.work.claimed = 0; /* they lie where only their rank can read them */
+    sherd__tell(world->remote, to, &sent, sizeof sent);
+}
+
+/* What rank 0 has of this rank's work on a mesh already is not told again. */
+static void bring_work(sherd_world *world, int lane)
+{
+    const sherd__work *work = &sherd__lane_of(world, world->rank, lane)->work;
+    uint64_t *told = &sherd__lane_of(world, 0, lane)->told_work;
+    uint64_t now = sherd__hash_word(sherd__hash_word(work->hash, work->count), work->good);
+
+    for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)
+        now = sherd__hash_word(now, work->flight[i]);
+    now = sherd__hash_word(now, (uint64_t)work->flights);
+    if (world->near & sherd__bit(0))
+        return; /* it reads that itself */
+    if (now != *told)
+        tell_work(world, 0, world->rank, lane);
+    *told = now;
+}
+
+/* All that rank 0 needs to decide. */
+static void bring(sherd_world *world)
+{
+    sherd__tell_lane(world, 0, &world->whole);
+    for (int i = 0; i < world->meshes; i++) {
+        const sherd__member *member = &world->mesh[i];
+        for (int g = 0; member->group && g < member->lanes; g++)
+            sherd__tell_lane(world, 0, &member->group[g]);
+        if (member->widest)
+            bring_work(world, widest_lane(member));
+    }
+}
+
+static bool all_have_come(sherd_world *world, void *what)
+{
+    for (int q = 0; q < world->ranks; q++)
+        if (sherd__look(&world->arena.control->post[q].arrived) < *(const uint64_t *)what)
+            return false;
+    return true;
+}
+
+bool sherd__remote_arrive(sherd_world *world, uint64_t round)
+{
+    const sherd__post *post = world->post;
+    sent_arrival sent = {.head = {.kind = SHERD__SENT_ARRIVAL, .number = round},
+                         .kind = (int32_t)post->kind,
+                         .status = post->status,
+                         .arguments = post->arguments};
+
+    if (sherd__look(world->death))
+        return false;
+    memcpy(sent.name, post->name, sizeof sent.name);
+    memcpy(sent.text, post->text, sizeof sent.text);
+    sherd__remote_flush(world); /* who arrives without a call must not seem to have made it late */
+    if (world->rank != 0)
+        bring(world);
+    sherd__tell_all(world->remote, &sent, sizeof sent);
+    return world->rank == 0 && sherd__wait_for(world, &(sherd__wait){all_have_come, NULL, &round});
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------ */
+
+/* What all have done on a mesh, to all. */
+static void tell_all_work(sherd_world *world, const sherd__member *member)
+{
+    int lane = widest_lane(member);
+
+    for (int q = 1; q < world->ranks && member->lanes; q++)
+        for (int owner = 0; owner < world->ranks; owner++)
+            if (q != owner && atomic_load(&sherd__lane_of(world, q, lane)->leader) &&
+                atomic_load(&sherd__lane_of(world, owner, lane)->leader))
+                tell_work(world, q, owner, lane);
+}
+
+void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower)
+{
+    const sherd__verdict *verdict = &world->arena.control->verdict[round & 1];
+    sent_verdict sent = {
+        .head = {.kind = SHERD__SENT_VERDICT, .number = sherd__look(&verdict->word)},
+        .round = round,
+        .base = verdict->base};
+
+    memcpy(sent.text, verdict->text, sizeof sent.text);
+    for (int i = 0; failed && i < world->meshes; i++)
+        tell_all_work(world, &world->mesh[i]);
+    if (lower)
+        sherd__remote_lowered(world);
+    sent.lowered = world->remote->lowered;
+    sherd__tell_all(world->remote, &sent, sizeof sent);
+}
+
+void sherd__remote_taken(sherd_world *world, uint64_t round)
+{
+    const sherd__head head = {.kind = SHERD__SENT_TAKEN, .number = round};
+    sherd__remote *remote = world->remote;
+
+    sherd__tell_all(remote, &head, sizeof head);
+    sherd__forget_posts(world);
+    for (int q = 0; q < world->ranks; q++)
+        for (sherd__sheet **at = &remote->inbox[q]; *at;) {
+            sherd__sheet *sheet = *at;
+            if (sheet->number > world->base) {
+                at = &sheet->next;
+                continue;
+            }
+            *at = sheet->next;
+            sherd__sheet_give(remote, sheet);
+        }
+}
+
+/* ---- what comes -------------------------------------------------------------------------------------------------- */
+
+static bool take_arrival(sherd_world *world, int from, const sherd_message *m)
+{
+    sherd__post *post = &world->arena.control->post[from];
+    sent_arrival sent;
+
+    if (m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    post->kind = (sherd__meeting)sent.kind;
+    post->status = (sherd_status)sent.status;
+    post->arguments = sent.arguments;
+    snprintf(post->name, sizeof post->name, "%.*s", (int)sizeof sent.name - 1, sent.name);
+    snprintf(post->text, sizeof post->text, "%.*s", (int)sizeof sent.text - 1, sent.text);
+    atomic_store(&post->arrived, sent.head.number);
+    return true;
+}
+
+static bool take_lane(sherd_world *world, int from, const sherd_message *m)
+{
+    sent_lane sent;
+
+    if (m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    sherd__lane *theirs = sherd__lane_of(world, from, (int)sent.head.lane);
+    sherd__put(&theirs->history, sent.history);
+    atomic_store(&theirs->made, sent.head.number);
+    return true;
+}
+
+static bool take_work(sherd_world *world, const sherd_message *m)
+{
+    sent_work sent;
+
+    if (m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    if (sent.head.number >= (uint64_t)world->ranks || (int)sent.head.number == world->rank)
+        return false;
+    if (!(world->near & sherd__bit((int)sent.head.number)))
+        sherd__lane_of(world, (int)sent.head.number, (int)sent.head.lane)->work = sent.work;
+    return true;
+}
+
+static bool take_verdict(sherd_world *world, const sherd_message *m)
+{
+    sent_verdict sent;
+
+    if (m->head_bytes != sizeof sent)
+        return false;
+    memcpy(&sent, m->head, sizeof sent);
+    if (!world->arrived || sent.round != world->round + 1)
+        return false;
+    sherd__verdict *verdict = &world->arena.control->verdict[sent.round & 1];
+    snprintf(verdict->text, sizeof verdict->text, "%.*s", (int)sizeof sent.text - 1, sent.text);
+    verdict->base = sent.base;
+    if (sent.lowered > world->remote->lowered)
+        sherd__remote_lowered(world);
+    atomic_store(&verdict->word, sent.head.number);
+    return true;
+}
+
+bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m)
+{
+    sherd__head head;
+
+    memcpy(&head, m->head, sizeof head);
+    switch ((sherd__message_kind)head.kind) {
+    case SHERD__SENT_ARRIVAL:
+        return take_arrival(world, from, m);
+    case SHERD__SENT_LANE:
+        return take_lane(world, from, m);
+    case SHERD__SENT_WORK:
+        return take_work(world, m);
+    case SHERD__SENT_VERDICT:
+        return from == 0 && take_verdict(world, m);
+    default:
+        atomic_store(&world->arena.control->post[from].taken, head.number);
+        return m->head_bytes == sizeof head;
+    }
+}

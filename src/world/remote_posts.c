@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank waits for, told to those that can not read it on its post: once it has slept for a while, with what it has made
+ * in each group. Then stuck.c and ring.c find in the mirrors what can never end. That is exact, however old a post is: of
+ * ranks that wait in a ring, as their posts say, the first to go on would have needed a call that the next has made after
+ * its own post, so that one would have gone on before. What is left over of an epoch that has failed is not looked at.
+ */
+#include "remote.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { AT_ONCE = 80, SLEPT_NS = 10 * 1000 * 1000 };
+
+typedef struct sent_need {
+    uint64_t key, number, ranks;
+} sent_need;
+
+typedef struct sent_post {
+    sherd__head head; /* number: the version; even: it waits no longer */
+    uint32_t waits, needs, first, count;
+    sent_need need[AT_ONCE];
+} sent_post;
+
+static size_t bytes_of(const sent_post *sent)
+{
+    return offsetof(sent_post, need) + sent->count * sizeof *sent->need;
+}
+
+static void tell_lanes(sherd_world *world)
+{
+    for (int q = 0; q < world->ranks; q++) {
+        if (world->near & sherd__bit(q))
+            continue;
+        sherd__tell_lane(world, q, &world->whole);
+        for (int i = 0; i < world->meshes; i++)
+            for (int g = 0; world->mesh[i].group && g < world->mesh[i].lanes; g++)
+                sherd__tell_lane(world, q, &world->mesh[i].group[g]);
+    }
+}
+
+static void tell_needs(sherd_world *world)
+{
+    const sherd__need *need = sherd__arena_needs(&world->arena, world->rank);
+    sent_post sent = {
+        .head = {.kind = SHERD__SENT_POST, .number = sherd__look(&world->post->version)},
+        .waits = sherd__peek_count(&world->post->waits),
+        .needs = sherd__peek_count(&world->post->needs)};
+
+    do {
+        sent.count = 0;
+        for (; sent.count < AT_ONCE && sent.first + sent.count < sent.needs; sent.count++) {
+            const sherd__need *from = &need[sent.first + sent.count];
+            sent.need[sent.count] = (sent_need){sherd__peek(&from->key), sherd__peek(&from->number),
+                                                sherd__peek(&from->ranks)};
+        }
+        sherd__tell_all(world->remote, &sent, bytes_of(&sent));
+        sent.first += sent.count;
+    } while (sent.first < sent.needs);
+}
+
+void sherd__remote_sleeps(sherd_world *world)
+{
+    uint64_t version = sherd__look(&world->post->version);
+
+    if (!world->announced || version == world->remote->told_version ||
+        sherd__now() - (int64_t)sherd__peek(&world->post->since) < SLEPT_NS)
+        return;
+    tell_lanes(world);
+    tell_needs(world);
+    world->remote->told_version = version;
+}
+
+void sherd__remote_wakes(sherd_world *world)
+{
+    const sherd__head head = {.kind = SHERD__SENT_POST};
+
+    if (!world->remote->told_version)
+        return;
+    world->remote->told_version = 0;
+    sherd__tell_all(world->remote, &head, sizeof head);
+}
+
+/* What is of an epoch that is over can not be waited for. */
+static bool is_old(const sherd_world *world, const sent_post *sent)
+{
+    for (uint32_t i = 0; i < sent->count; i++)
+        if (sent->need[i].number <= world->base)
+            return true;
+    return false;
+}
+
+bool sherd__take_post(sherd_world *world, int from, const sherd_message *m)
+{
+    sherd__post *post = &world->arena.control->post[from];
+    sherd__need *need = sherd__arena_needs(&world->arena, from);
+    sent_post sent = {.count = 0};
+
+    if (m->head_bytes > sizeof sent)
+        return false;
+    memcpy(&sent, m->head, m->head_bytes);
+    if (sherd__look(&post->version) % 2)
+        atomic_fetch_add(&post->version, 1);
+    if (sent.head.number % 2 == 0 || is_old(world, &sent))
+        return true;
+    if (m->head_bytes != bytes_of(&sent) || sent.needs > SHERD__NEEDS || sent.waits > sent.needs ||
+        sent.count > AT_ONCE || sent.first + sent.count > sent.needs)
+        return false;
+    for (uint32_t i = 0; i < sent.count; i++) {
+        atomic_store(&need[sent.first + i].key, sent.need[i].key);
+        atomic_store(&need[sent.first + i].number, sent.need[i].number);
+        atomic_store(&need[sent.first + i].ranks, sent.need[i].ranks);
+    }
+    atomic_store(&post->waits, sent.waits);
+    atomic_store(&post->needs, sent.needs);
+    if (sent.first + sent.count == sent.needs) /* all of it is there */
+        atomic_fetch_add(&post->version, 1);
+    return true;
+}
+
+void sherd__forget_posts(sherd_world *world)
+{
+    for (int q = 0; q < world->ranks; q++)
+        if (!(world->near & sherd__bit(q)) &&
+            sherd__look(&world->arena.control->post[q].version) % 2)
+            atomic_fetch_add(&world->arena.control->post[q].version, 1);
+}

@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The same tests that ranks of an arena pass, on ranks that mpirun starts: by messages (SHERD_TRANSPORT=mpi) and, where that is
+# said, in the arena of one machine, or mixed (the last rank believes to be on another machine than all others); with each MPI
+# that is here. Rank counts are those of the tests' own tables.
+# Usage: tests/conformance.sh BUILD short|long; SHERD_CONFORMANCE="mpich mpi" for one MPI, or one transport only.
+cd "$1" || exit 2
+long=$2 only=" ${SHERD_CONFORMANCE:-openmpi mpich mpi arena mixed} "
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export ASAN_OPTIONS=detect_leaks=0 SHERD_TEST_AS=mpi SHERD_TIMEOUT=${SHERD_TIMEOUT:-60}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+bad=0 ran=0
+
+# Who sends its data waits for no reader to overwrite it: what is said of writers who wait does not come about there. And what
+# ranks tell each other through a word that threads share is not for processes.
+without="-settles_nothing,ring_over_three,a_writer_learns,many_open_calls_is,too_many_open,nobody_waits_for_a_rank_that"
+
+# start MPIRUN TRANSPORT TEST RANKS
+start() {
+    if [ "$2" = mixed ]; then
+        $1 -n $(($4 - 1)) env SHERD_HOST=a ./test_$3 $without : -n 1 env SHERD_HOST=b ./test_$3 $without
+    else
+        SHERD_TRANSPORT=$2 $1 -n "$4" ./test_$3 $without
+    fi
+}
+
+# run TRANSPORT TEST RANKS...
+run() {
+    transport=$1 test=$2
+    shift 2
+    for kind in openmpi mpich; do
+        mpirun=$(command -v mpirun.$kind) && [ -e sherd_mpi_$kind.so ] || continue
+        case $only in *" $kind "*) ;; *) continue ;; esac
+        case $only in *" $transport "*) ;; *) continue ;; esac
+        for ranks; do
+            ran=$((ran + 1))
+            start $mpirun $transport "$test" "$ranks" >"$log" 2>&1 </dev/null && continue
+            echo "$test on $ranks ranks, $kind, $transport:"
+            grep -v '^ok' "$log" | head -20
+            bad=$((bad + 1))
+        done
+    done
+}
+
+run mpi world_programs 3
+run mpi tensor_move 4
+run mixed world_failures 3
+if [ "$long" = long ]; then
+    run mpi world_programs 2
+    run mpi world_failures 2 3 4
+    run mpi world_random 2 3
+    run mpi world_stuck 2
+    run mpi world_counts 2 3
+    run mpi world_moves 1 2 3 4
+    run mpi world_store 2 3
+    run mpi tensor_move 2 3
+    run mpi tensor_across 2 3 4
+    run mpi tensor_later 2 3
+    run mpi tensor_moves_kept 2 3
+    run mpi tensor_whole 2 3
+    run mpi tensor_local 2 3
+    run mpi ops_redistribute 2 3 4
+    run mpi ops_halo 2 3
+    run mpi ops_points 2 3
+    run mpi ops_stencils 2 3
+    run mpi nn_sharded 2 3
+    run mpi parallel_divergence 2 3
+    run mpi parallel_graphs 2 3
+    run mpi parallel_mlp 2 3 4
+    run mpi parallel_shard 2 3 4
+    for test in world_programs world_random tensor_move tensor_across tensor_whole ops_redistribute ops_halo nn_sharded \
+        parallel_divergence parallel_graphs; do
+        run mixed $test 3
+    done
+    run mixed world_failures 4
+    run mixed tensor_move 4
+    run mixed parallel_mlp 4
+    without=
+    for test in world_programs world_failures world_random tensor_move parallel_divergence parallel_graphs; do
+        run arena $test 2 3
+    done
+fi
+[ $ran -gt 0 ] || echo "skipped: no MPI here, or sherd was built without it"
+echo "conformance: $((ran - bad)) of $ran"
+exit $bad

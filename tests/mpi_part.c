@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that uses MPI itself, for test_world_mpi.c: its ranks make two worlds, the even and the odd ones, and send
+ * each other messages of their own that sherd's must not meet.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <sherd.h>
+#include <sherd/mpi.h>
+
+/* The sum over the world of 1 + rank; 0 on failure. */
+static float sum_of(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    const sherd_placement pending = sherd_partial(SHERD_SUM);
+    float mine = 1 + (float)sherd_world_rank(world), sum = 0;
+    int64_t extent = sherd_world_ranks(world), one = 1;
+
+    if (sherd_mesh_create(&mesh, world, 1, &extent, NULL, NULL))
+        return 0;
+    sherd_scope_begin(world);
+    sherd_tensor *part = sherd_from_data(world, SHERD_F32, &one, 1, &mine);
+    sherd_tensor *whole = sherd_full(sherd_from_local(part, mesh, &pending, NULL));
+    const float *data = sherd_tensor_read(whole);
+    if (data)
+        sum = *data;
+    sherd_scope_end(world);
+    return sherd_world_check(world) ? 0 : sum;
+}
+
+/* A world of a communicator's ranks, which are numbered the other way round there. */
+static int use(MPI_Comm part, int number)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+    int rank;
+
+    MPI_Comm_rank(part, &rank);
+    if (sherd_world_open_mpi(&world, part, &(sherd_world_options){.error = text})) {
+        fprintf(stderr, "%s\n", text);
+        return 1;
+    }
+    int good = sherd_world_rank(world) == rank && sum_of(world) == 3;
+    printf("rank %d of %d in world %d\n", rank, sherd_world_ranks(world), number);
+    return sherd_world_close(world) || !good;
+}
+
+int main(int argc, char **argv)
+{
+    int given, rank, got = -1, bad;
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+    MPI_Request request;
+    MPI_Comm part;
+
+    bad = sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text}) !=
+              SHERD_EINVAL ||
+          !strstr(text, "MPI is not running");
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
+    bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
+    MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+    bad |= use(part, rank % 2);
+    MPI_Send(&rank, 1, MPI_INT, rank ^ 1, 5, MPI_COMM_WORLD);
+    bad |= use(part, rank % 2 + 2) == 1;
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    bad |= got != (rank ^ 1);
+    MPI_Comm_free(&part);
+    MPI_Finalize();
+    return bad;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that start ranks by the mpirun of each MPI that is here, and that sherd has a module for. */
+#ifndef SHERD_MPIRUN_H
+#define SHERD_MPIRUN_H
+
+#include <ctype.h>
+
+#include "check.h"
+#include "program.h"
+
+static const char *self; /* this program */
+static const char *const mpi_kinds[] = {"openmpi", "mpich"};
+
+/* The launcher of an MPI, as a path; NULL: it is not here, or sherd was built without it. */
+static inline const char *mpirun_of(const char *kind)
+{
+    static const char *const places[] = {"/usr/bin", "/usr/local/bin", "/opt/bin"};
+    static char path[256];
+
+    snprintf(path, sizeof path, "%s/sherd_mpi_%s.so", SHERD_BUILD_DIR, kind);
+    for (int i = 0; access(path, R_OK) == 0 && i < LEN(places); i++) {
+        char launcher[256];
+        snprintf(launcher, sizeof launcher, "%s/mpirun.%s", places[i], kind);
+        if (access(launcher, X_OK) == 0) {
+            snprintf(path, sizeof path, "%s", launcher);
+            return path;
+        }
+    }
+    return NULL;
+}
+
+/* Whether this very process is a rank. */
+static inline bool is_mpi_rank(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK");
+}
+
+/* As root, and with more ranks than cores. */
+static inline void allow_mpirun(void)
+{
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* MPI leaves some */
+}
+
+/* `mpirun -n RANKS LINE` */
+static inline program mpi_start(const char *kind, int ranks, const char *line)
+{
+    char all[4096];
+
+    allow_mpirun();
+    snprintf(all, sizeof all, "%s -n %d %s", mpirun_of(kind), ranks, line);
+    return program_start(all);
+}
+
+/* The same with this program and a word that says what its ranks do; what it leaves behind has two seconds to go. */
+static inline const program_end *mpi_run(const char *kind, int ranks, const char *mode)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "%s %s", self, mode);
+    program p = mpi_start(kind, ranks, line);
+    const program_end *end = program_wait(&p);
+    CHECK_EQ(program_orphans(2), 0);
+    return end;
+}
+
+/* How often a text stands in another. */
+static inline int times(const char *text, const char *what)
+{
+    int n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+/* Ranks end with this status where something was not as it must be; the line is on their standard error output. */
+#define MUST(condition) \
+    ((condition)        \
+         ? (void)0      \
+         : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), exit(9)))
+
+/* A test runs once for each MPI. */
+#define FOR_EACH_MPI(kind)                                                                \
+    for (int kind##_i = 0; kind##_i < LEN(mpi_kinds); kind##_i++)                         \
+        for (const char *kind = mpi_kinds[kind##_i];                                      \
+             kind && (mpirun_of(kind) || (printf("skipped: no %s here\n", kind), false)); \
+             kind = NULL)
+
+#define MPIRUN_MAIN(tests, rank)                                         \
+    int main(int argc, char **argv)                                      \
+    {                                                                    \
+        self = argv[0];                                                  \
+        if (is_mpi_rank() && argc > 1)                                   \
+            return rank(argv[1]);                                        \
+        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
+    }
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that mpirun starts, on one machine: they meet in an arena as under `sherd run`. This program is what it starts. */
+#define CHECK_PURE
+#include "mpirun.h"
+#include "world/world.h"
+
+#include <sys/wait.h>
+
+/* ---- what ranks do ------------------------------------------------------------------------------ */
+
+static const sherd_mesh *line_of_ranks(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    int64_t extent = sherd_world_ranks(world);
+
+    MUST(!sherd_mesh_create(&mesh, world, 1, &extent, NULL, NULL));
+    return mesh;
+}
+
+/* A call: all learn all numbers. */
+static bool share(sherd_world *world, const sherd_mesh *mesh)
+{
+    int64_t mine = 7 * sherd_world_rank(world), all[SHERD_MAX_RANKS];
+    bool good = sherd__share(world, mesh, "share", &mine, 1, all);
+
+    for (int r = 0; good && r < sherd_world_ranks(world); r++)
+        MUST(all[r] == 7 * r);
+    return good;
+}
+
+static sherd_world *open_world(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(&world, &(sherd_world_options){.seed = 4, .error = text}))
+        fprintf(stderr, "%s\n", text);
+    MUST(world);
+    return world;
+}
+
+static int body(sherd_world *world, void *payload)
+{
+    MUST(share(world, line_of_ranks(world)));
+    *(int *)payload = sherd_world_ranks(world);
+    return 0;
+}
+
+/* What a rank starts is none: this program again, alone. */
+static void start_another(const char *mode)
+{
+    pid_t pid = fork();
+    int status = -1;
+
+    if (pid == 0) {
+        execl(self, self, mode, (char *)NULL);
+        _exit(98);
+    }
+    waitpid(pid, &status, 0);
+    MUST(status == 0);
+}
+
+/* Two worlds, one after the other; then sherd_spawn, which runs here. */
+static int play_twice(void)
+{
+    int exit_status = -1, ranks = 0, rank = 0;
+
+    for (int turn = 0; turn < 2; turn++) {
+        sherd_world *world = open_world(), *second = NULL;
+        MUST(sherd_world_ranks(world) == 3 && sherd_world_seed(world) == 4);
+        MUST(strcmp(sherd_world_transport(world), "arena") == 0);
+        MUST(sherd_world_open(&second, NULL) == SHERD_EINVAL && !second);
+        MUST(share(world, line_of_ranks(world)));
+        rank = sherd_world_rank(world);
+        if (turn == 1 && rank == 1)
+            start_another("alone");
+        MUST(!sherd_world_close(world));
+    }
+    MUST(!sherd_spawn(&exit_status, NULL, body, &ranks) && exit_status == 0 && ranks == 3);
+    printf("rank %d was there\n", rank);
+    return 0;
+}
+
+static int play_alone(void)
+{
+    sherd_world *world = open_world();
+
+    MUST(sherd_world_ranks(world) == 1);
+    return sherd_world_close(world) ? 1 : 0;
+}
+
+/* Rank 1 makes another mesh: all learn that, and go on. */
+static int play_wrong(const char *transport)
+{
+    sherd_world *world = open_world();
+    int64_t extents[2] = {1, sherd_world_ranks(world)};
+    const sherd_mesh *mesh = NULL;
+
+    MUST(strcmp(sherd_world_transport(world), transport) == 0);
+    if (sherd_world_rank(world) == 1)
+        MUST(sherd_mesh_create(&mesh, world, 2, extents, NULL, NULL) == SHERD_EDIFFER);
+    else
+        MUST(sherd_mesh_create(&mesh, world, 1, extents + 1, NULL, NULL) == SHERD_EDIFFER);
+    printf("%s\n", sherd_world_error(world));
+    MUST(share(world, line_of_ranks(world)));
+    return sherd_world_close(world) ? 1 : 0;
+}
+
+/* Rank 1 is killed; what the others learn, they say. */
+static int play_death(void)
+{
+    sherd_world *world = open_world();
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    if (sherd_world_rank(world) == 1)
+        kill(getpid(), SIGKILL);
+    signal(SIGTERM, SIG_IGN); /* as who saves what it has */
+    share(world, mesh);
+    MUST(sherd_world_check(world) == SHERD_EPEER);
+    printf("told: %s\n", sherd_world_error(world));
+    fflush(stdout);
+    return sherd_world_close(world) == SHERD_EPEER ? 4 : 9;
+}
+
+/* Rank 1 comes too late, by messages. */
+static int play_late(void)
+{
+    sherd_world *world = open_world();
+
+    if (sherd_world_rank(world) == 1)
+        usleep(1300 * 1000);
+    MUST(sherd_world_check(world) == SHERD_ETIMEDOUT);
+    printf("told: %s\n", sherd_world_error(world));
+    fflush(stdout);
+    if (sherd_world_rank(world) != 1)
+        usleep(600 * 1000); /* the launcher ends the job when the first has gone */
+    return sherd_world_close(world) == SHERD_ETIMEDOUT ? 0 : 1;
+}
+
+static int play_rank(const char *mode)
+{
+    if (strcmp(mode, "late") == 0)
+        return play_late();
+    if (strcmp(mode, "twice") == 0)
+        return play_twice();
+    if (strcmp(mode, "alone") == 0)
+        return play_alone();
+    if (strcmp(mode, "wrong") == 0)
+        return play_wrong("arena");
+    if (strcmp(mode, "hosts") == 0)
+        return play_wrong("mpi");
+    if (strcmp(mode, "killed") == 0)
+        return play_death();
+    char text[SHERD_ERROR_BYTES] = ""; /* "refused" */
+    sherd_world *world = NULL;
+    sherd_status status = sherd_world_open(&world, &(sherd_world_options){.error = text});
+    printf("%s: %s\n", sherd_status_name(status), text);
+    return status && !world ? 0 : 1;
+}
+
+/* ---- the tests ----------------------------------------------------------------------------------- */
+
+static void ranks_join_again_and_again_and_what_they_start_is_none(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "twice");
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "was there"), 3);
+        CHECK_TEXT(end->err, "");
+    }
+}
+
+static void a_wrong_call_is_the_same_error_on_all_ranks(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "wrong");
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
+                                 "arguments"),
+                 3);
+    }
+}
+
+/* Open MPI asks its ranks to end before it kills them: they learn who died. MPICH kills them at once, and says where. */
+static void who_dies_is_named_with_its_host_and_nothing_is_left(void)
+{
+    char host[64] = "", ours[128], theirs[128];
+
+    gethostname(host, sizeof host - 1);
+    snprintf(ours, sizeof ours, "sherd: host %s: rank 1 ended before closing its world", host);
+    snprintf(theirs, sizeof theirs, "RUNNING AT %s", host);
+    FOR_EACH_MPI(kind)
+    {
+        bool kills = strcmp(kind, "mpich") == 0;
+        const program_end *end = mpi_run(kind, 3, "killed");
+        CHECK(end->status != 0 && end->seconds < 15);
+        CHECK(strstr(end->err, ours) || (kills && strstr(end->out, theirs)));
+        CHECK(kills || times(end->out, "told: rank 1 ended before closing its world") == 2);
+    }
+}
+
+static void a_module_that_does_not_load_is_one_clear_line(void)
+{
+    setenv("SHERD_MPI_MODULE", "/nowhere/module.so", 1);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 2, "refused");
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "EINVAL: "), 2);
+        CHECK_EQ(times(end->out, "of a job of MPI, but sherd's module for it can not be loaded"),
+                 2);
+        CHECK_EQ(times(end->out, "/nowhere/module.so"), 2);
+        CHECK_EQ(times(end->out, "\n"), 2);
+    }
+    unsetenv("SHERD_MPI_MODULE");
+}
+
+/* Ranks 0 and 1 believe to be on one host, and rank 2 on another. */
+static void ranks_of_two_hosts_are_one_world(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        char line[2048];
+        snprintf(line, sizeof line,
+                 "env SHERD_HOST=north %s hosts : -n 1 env SHERD_HOST=south %s hosts", self, self);
+        program p = mpi_start(kind, 2, line);
+        const program_end *end = program_wait(&p);
+        CHECK_EQ(end->status, 0);
+        CHECK_TEXT(end->err, "");
+        CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
+                                 "arguments"),
+                 3);
+    }
+}
+
+static void a_rank_that_does_not_come_ends_in_a_time_out(void)
+{
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    setenv("SHERD_TIMEOUT", "1", 1);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "late");
+        CHECK_EQ(times(end->out, "told: rank 0: waited 1 s (SHERD_TIMEOUT) for rank 1") +
+                     times(end->out, "told: rank 2: waited 1 s (SHERD_TIMEOUT) for rank 1"),
+                 3);
+    }
+    unsetenv("SHERD_TIMEOUT");
+    unsetenv("SHERD_TRANSPORT");
+}
+
+/* Half of the ranks of a program with a communicator; its own messages go on meanwhile. */
+static void a_part_of_a_communicator_is_a_world(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        char line[256];
+        snprintf(line, sizeof line, "%s/mpi_part_%s", SHERD_BUILD_DIR, kind);
+        program p = mpi_start(kind, 4, line);
+        const program_end *end = program_wait(&p);
+        CHECK_EQ(end->status, 0);
+        CHECK_TEXT(end->err, "");
+        CHECK_EQ(times(end->out, "of 2 in world"), 8);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
+    {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
+    {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
+    {TEST(a_module_that_does_not_load_is_one_clear_line)},
+    {TEST(ranks_of_two_hosts_are_one_world)},
+    {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
+    {TEST(a_part_of_a_communicator_is_a_world)},
+};
+MPIRUN_MAIN(tests, play_rank)
