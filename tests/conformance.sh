@@ -14,7 +14,7 @@ bad=0 ran=0
 
 # Who sends its data waits for no reader to overwrite it: what is said of writers who wait does not come about there. And what
 # ranks tell each other through a word that threads share is not for processes.
-without="-settles_nothing,ring_over_three,a_writer_learns,many_open_calls_is,too_many_open,nobody_waits_for_a_rank_that"
+without="-settles_nothing,ring_over_three,a_writer_learns,what_a_record_carries,many_open_calls_is,too_many_open,nobody_waits_for_a_rank_that"
 
 # start MPIRUN TRANSPORT TEST RANKS
 start() {
