@@ -49,7 +49,6 @@ run() {
 }
 
 run mpi world_programs 3
-run mpi tensor_move 4
 run mixed world_failures 3
 if [ "$long" = long ]; then
     run mpi world_programs 2
@@ -59,7 +58,7 @@ if [ "$long" = long ]; then
     run mpi world_counts 2 3
     run mpi world_moves 1 2 3 4
     run mpi world_store 2 3
-    run mpi tensor_move 2 3
+    run mpi tensor_move 2 3 4
     run mpi tensor_across 2 3 4
     run mpi tensor_later 2 3
     run mpi tensor_moves_kept 2 3
