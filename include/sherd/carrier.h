@@ -24,9 +24,9 @@ typedef struct sherd_message {
     size_t body_bytes; /* 0 = there is none */
 } sherd_message;
 
-/* What a carrier notes of a message on its way; the sender keeps it where it is. */
+/* What a carrier notes of a message on its way; the sender keeps it where it is. It changes when a part has gone. */
 typedef struct sherd_sending {
-    uint64_t note[4];
+    uint64_t note[8];
 } sherd_sending;
 
 /* Where a body goes that is about to come; `give` may be refused: NULL. */

@@ -321,6 +321,8 @@ static bool wait_end(sherd_world *world, sherd__call_state *call)
     bool good = sherd__wait_for(world, &(sherd__wait){has_ended, call_needs, call});
 
     call->waited = false;
+    if (world->remote)
+        sherd__remote_linger(world);
     if (call->ended)
         sherd__call_give(world, call);
     return good;

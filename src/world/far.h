@@ -25,6 +25,11 @@ void sherd__remote_flush(sherd_world *world);
 /* Sleep a little: nobody rings. */
 void sherd__remote_nap(sherd_world *world);
 
+/*
+ * A call has ended here, but what others read of it may still be on its way, and nothing brings it on while this rank computes:
+ * go on for as long as it moves. Who is not there to receive is not waited for.
+ */
+void sherd__remote_linger(sherd_world *world);
 /* It has slept for a while: say what it waits for; it waits no longer. */
 void sherd__remote_sleeps(sherd_world *world);
 void sherd__remote_wakes(sherd_world *world);

@@ -16,7 +16,8 @@ enum {
     RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
     AT_ONCE = 64,          /* messages of one look */
     LEAST_NAP_NS = 20 * 1000,
-    MOST_NAP_NS = 500 * 1000
+    MOST_NAP_NS = 500 * 1000,
+    LINGER_NS = 300 * 1000
 };
 static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000;
 
@@ -184,6 +185,7 @@ static void *give_room(void *owner, int from, size_t bytes)
     sherd__sheet *sheet = sherd__sheet_take(remote, bytes);
 
     (void)from;
+    remote->bodies++;
     return sheet ? sheet->memory : NULL;
 }
 
@@ -234,6 +236,7 @@ bool sherd__remote_poll(sherd_world *world)
     }
     while (count < AT_ONCE && remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
         count++;
+        remote->bodies -= m.body_bytes ? 1 : 0;
         if (!handle(world, from, &m))
             sherd__remote_fail(world, SHERD_EINVAL,
                                "rank %d sent a message of %zu and %zu bytes that makes no sense",
@@ -245,11 +248,40 @@ bool sherd__remote_poll(sherd_world *world)
     return count > 0;
 }
 
+/* What there is of messages that are on their way out, as a number that changes when anything of them has gone. */
+static uint64_t trace_of(const sherd__remote *remote)
+{
+    uint64_t hash = 1;
+
+    for (const sherd__sheet *sheet = remote->flight; sheet; sheet = sheet->next)
+        for (size_t i = 0; i < sizeof sheet->sending.note / sizeof *sheet->sending.note; i++)
+            hash = sherd__hash_word(hash, sheet->sending.note[i]);
+    return hash;
+}
+
+void sherd__remote_linger(sherd_world *world)
+{
+    int64_t since = sherd__now();
+    uint64_t before = 0;
+
+    while (world->remote->flight && sherd__now() - since < LINGER_NS) {
+        uint64_t now = trace_of(world->remote);
+        if (now != before)
+            since = sherd__now();
+        before = now;
+        sherd__remote_poll(world);
+    }
+}
+
 void sherd__remote_nap(sherd_world *world)
 {
     int64_t *nap = &world->remote->nap_ns;
 
     *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
+    if (world->remote->flight || world->remote->bodies) {
+        sched_yield(); /* MPI brings on what is on its way only while it is asked */
+        return;
+    }
     sherd__remote_sleeps(world);
     nanosleep(&(struct timespec){0, *nap}, NULL);
 }

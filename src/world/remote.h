@@ -59,6 +59,7 @@ typedef struct sherd__remote {
     char kept_text[SHERD_ERROR_BYTES];
     uint64_t told_version; /* of this rank's post; 0 = the others believe that it does not wait */
     uint64_t byes;         /* ranks that send nothing more */
+    int bodies;            /* long parts that are on their way to this rank */
     int64_t nap_ns;
 } sherd__remote;
 
