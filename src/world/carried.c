@@ -361,6 +361,8 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         carried = sherd__alloc(&heap, 1, sizeof *carried);
         if (!carried || (launched && !sherd__say_joined(true)))
             (void)sherd__no_memory(diag, "sherd_world_open");
+        else
+            (void)sherd__trace_begin(diag); /* all may: nobody writes before all have met */
         note_failure(&mine, diag, carrier->rank);
         if (carried)
             *carried = unkept;
