@@ -40,5 +40,10 @@ static inline int64_t sherd__ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
 }
+/* The least multiple of `to` that is not below `bytes`. */
+static inline size_t sherd__round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
 
 #endif

@@ -239,11 +239,6 @@ static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
     return !(i == X && has_zeros(k)) && dnnl_memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
 }
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + LINE - 1) / LINE * LINE;
-}
-
 /* The elements of the thickest slab of zeros around x. */
 static int64_t slab_count(const kept *k)
 {
@@ -263,7 +258,7 @@ static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
     size_t bytes = is_plain(k, kind, i) ? 0 : dnnl_memory_desc_get_size(wanted_of(k, kind, i));
     size_t slab = i == X && has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
 
-    return round_up(bytes) + round_up(slab);
+    return sherd__round_up(bytes, LINE) + sherd__round_up(slab, LINE);
 }
 
 /* Whether two tasks read the same array in the same layout, which is not the plain one. */
@@ -322,7 +317,7 @@ static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const vo
     if (memcmp(wanted->dims, wanted->padded_dims, DIMS * sizeof *wanted->dims) != 0)
         memset(room, 0, bytes);
     else if (!lay_slabs(r, wanted, room,
-                        (float *)(void *)((unsigned char *)room + round_up(bytes))))
+                        (float *)(void *)((unsigned char *)room + sherd__round_up(bytes, LINE))))
         return false;
     return lay_box(r, wanted, room, k->plain[X].dims, k->zeros, x);
 }

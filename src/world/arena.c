@@ -6,6 +6,8 @@
  */
 #include "inside.h"
 
+#include "base/num.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -19,11 +21,6 @@
 static const uint64_t magic =
     UINT64_C(0x7368657264303035) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
-
-static size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
 
 /* What of the address space regions may take. */
 static size_t most_addresses(int ranks)
@@ -46,7 +43,7 @@ static size_t region_size(int ranks, size_t asked)
 #endif
     if (bytes > most)
         bytes = most;
-    return round_up(bytes, (size_t)1 << PAGE_LOG2);
+    return sherd__round_up(bytes, (size_t)1 << PAGE_LOG2);
 }
 
 static int open_memory(size_t bytes)
@@ -102,11 +99,11 @@ static void *reserve(size_t bytes, int *fd)
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag)
 {
-    size_t lanes = round_up(sizeof(sherd__control), 4096);
-    size_t needs =
-        round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane), sizeof(sherd__need));
-    size_t first = round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
-                            (size_t)1 << PAGE_LOG2);
+    size_t lanes = sherd__round_up(sizeof(sherd__control), 4096);
+    size_t needs = sherd__round_up(lanes + (size_t)ranks * SHERD__LANES * sizeof(sherd__lane),
+                                   sizeof(sherd__need));
+    size_t first = sherd__round_up(needs + (size_t)ranks * SHERD__NEEDS * sizeof(sherd__need),
+                                   (size_t)1 << PAGE_LOG2);
     size_t region = region_size(ranks, region_bytes);
     size_t asked = region;
     void *base = NULL;
@@ -116,7 +113,7 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
         if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
             return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s",
                                ranks, asked >> 20, strerror(errno));
-        region = round_up(region / 2, (size_t)1 << PAGE_LOG2);
+        region = sherd__round_up(region / 2, (size_t)1 << PAGE_LOG2);
     }
     out->base = base;
     out->bytes = first + region * (size_t)ranks;
@@ -178,13 +175,5 @@ void sherd__ring(sherd__arena *arena, uint64_t ranks)
 const sherd__transport sherd__arena_transport = {
     .name = "arena",
     .reads_in_place = true,
-    .raise = sherd__arena_raise,
-    .take = sherd__arena_take,
-    .give = sherd__arena_give,
-    .readable = sherd__arena_readable,
-    .writable = sherd__arena_writable,
-    .ready = sherd__arena_ready,
-    .call = sherd__arena_call,
-    .share = sherd__arena_share,
-    .meet = sherd__arena_meet,
+    SHERD__BY_RECORDS,
 };

@@ -401,6 +401,12 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
 
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
+/* What transports have in common where ranks show each other records: in shared memory, or in mirrors of it. */
+#define SHERD__BY_RECORDS                                                                \
+    .raise = sherd__arena_raise, .take = sherd__arena_take, .give = sherd__arena_give,   \
+    .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
+    .ready = sherd__arena_ready, .call = sherd__arena_call, .share = sherd__arena_share, \
+    .meet = sherd__arena_meet
 /* check.c: whether this process was forked from the rank's own; then the diag says so. */
 bool sherd__is_stranger(sherd_world *world);
 /* A check, or the close as the last one. */
@@ -442,6 +448,9 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped);
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
                                 const char *name);
+/* Whether two coordinates of a mesh are the same along all but some axes. */
+bool sherd__differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
+                           const int64_t *b);
 /* Room in `seen` for so many lanes; false for lack of memory. */
 bool sherd__seen_reserve(sherd_world *world, int lanes);
 /* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */

@@ -404,13 +404,5 @@ void sherd__remote_close(sherd__remote *remote, bool well)
 
 const sherd__transport sherd__mpi_transport = {
     .name = "mpi",
-    .raise = sherd__arena_raise,
-    .take = sherd__arena_take,
-    .give = sherd__arena_give,
-    .readable = sherd__arena_readable,
-    .writable = sherd__arena_writable,
-    .ready = sherd__arena_ready,
-    .call = sherd__arena_call,
-    .share = sherd__arena_share,
-    .meet = sherd__arena_meet,
+    SHERD__BY_RECORDS,
 };

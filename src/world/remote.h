@@ -91,9 +91,9 @@ typedef enum sherd__message_kind {
 typedef struct sherd__sent_record {
     sherd__head head;
     uint64_t fingerprint, history;
-    uint64_t left; /* of the lane */
-    int32_t status, count;
-    uint64_t bytes; /* of data, behind this head or in the body */
+    uint64_t left;        /* of the lane */
+    int32_t status, task; /* task: whose slice it is, if it is one */
+    uint64_t bytes;       /* of data, behind this head or in the body */
     uint64_t label[SHERD__LABEL_WORDS];
 } sherd__sent_record;
 

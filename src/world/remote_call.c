@@ -6,6 +6,7 @@
  * once reduced, is a second message to each of the sharers.
  */
 #include "remote.h"
+#include "base/num.h"
 #include "plan/sends.h"
 
 #include <string.h>
@@ -17,10 +18,7 @@ enum {
     ALIGNED = 64
 };
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
-}
+enum { HEAD_BYTES = (sizeof(sherd__sent_record) + ALIGNED - 1) / ALIGNED * ALIGNED };
 
 /* ---- what goes out --------------------------------------------------------------------------------------- */
 
@@ -32,7 +30,7 @@ static const sherd__sends *sends_of(const sherd__task *task)
 /* Where the tasks' parts begin is told only where there are several. */
 static size_t table_bytes(int count)
 {
-    return count > 1 ? round_up((size_t)count * sizeof(uint64_t)) : 0;
+    return count > 1 ? sherd__round_up((size_t)count * sizeof(uint64_t), ALIGNED) : 0;
 }
 
 /* Bytes for one rank, the table included. */
@@ -43,7 +41,7 @@ static size_t bytes_for(const sherd__call_state *call, int to)
     for (int i = 0; i < call->count; i++) {
         const sherd__parcel_list *list = sherd__sends_out(sends_of(&call->task[i]), to);
         size_t part = list ? (size_t)list->elements * call->task[i].element_bytes : 0;
-        bytes += call->count > 1 ? round_up(part) : part;
+        bytes += call->count > 1 ? sherd__round_up(part, ALIGNED) : part;
     }
     return bytes;
 }
@@ -72,7 +70,7 @@ static void pack(const sherd__call_state *call, int to, unsigned char *out)
             continue;
         sherd__sends_pack(sends, list, task->schedule->ndim, task->element_bytes, out + at,
                           &source);
-        at += round_up((size_t)list->elements * task->element_bytes);
+        at += sherd__round_up((size_t)list->elements * task->element_bytes, ALIGNED);
     }
 }
 
@@ -92,17 +90,16 @@ static const void *direct(const sherd__call_state *call, int to, size_t bytes)
 /* A sheet with room for a record and data, which lie behind each other if that is short. */
 static sherd__sheet *make_sheet(sherd__remote *remote, int to, size_t bytes, unsigned char **data)
 {
-    size_t head = round_up(sizeof(sherd__sent_record));
-    sherd__sheet *sheet = sherd__sheet_take(remote, head + bytes);
+    sherd__sheet *sheet = sherd__sheet_take(remote, HEAD_BYTES + bytes);
 
     if (!sheet)
         return NULL;
     sheet->to = to;
-    *data = sheet->memory + head;
+    *data = sheet->memory + HEAD_BYTES;
     sheet->bytes = bytes;
-    sheet->message = head + bytes <= SHERD_HEAD_BYTES
-                         ? (sherd_message){sheet->memory, head + bytes, NULL, 0}
-                         : (sherd_message){sheet->memory, head, *data, bytes};
+    sheet->message = HEAD_BYTES + bytes <= SHERD_HEAD_BYTES
+                         ? (sherd_message){sheet->memory, HEAD_BYTES + bytes, NULL, 0}
+                         : (sherd_message){sheet->memory, HEAD_BYTES, *data, bytes};
     sheet->next = remote->ready;
     remote->ready = sheet;
     return sheet;
@@ -211,7 +208,6 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
             .fingerprint = call->fingerprint,
             .history = call->history,
             .left = sherd__peek(&call->group->own->left),
-            .count = call->count,
             .bytes = sheet->bytes};
         for (int i = 0; i < SHERD__LABEL_WORDS; i++)
             sent->label[i] = sherd__peek(&record->label[i]);
@@ -229,10 +225,11 @@ static sherd__sheet *sheet_of_body(void *body)
 }
 
 /* Put the data of a message into the inbox; NULL: there is no room, and that has been said. */
-static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m, size_t head_bytes,
-                          size_t bytes)
+static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
+                          const sherd__sent_record *sent)
 {
     sherd__remote *remote = world->remote;
+    size_t bytes = sent->bytes;
     sherd__sheet *sheet = m->body_bytes ? (m->body ? sheet_of_body(m->body) : NULL)
                                         : sherd__sheet_take(remote, bytes);
 
@@ -242,59 +239,56 @@ static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m, 
         return NULL;
     }
     if (!m->body_bytes && bytes)
-        memcpy(sheet->memory, (const unsigned char *)m->head + head_bytes, bytes);
+        memcpy(sheet->memory, (const unsigned char *)m->head + HEAD_BYTES, bytes);
     sheet->data = sheet->memory;
     sheet->bytes = bytes;
+    sheet->lane = (int)sent->head.lane;
+    sheet->number = sent->head.number;
     sheet->next = remote->inbox[from];
     remote->inbox[from] = sheet;
     return sheet;
 }
 
-static bool has_bytes(const sherd_message *m, size_t head_bytes, uint64_t bytes)
+/* The record at the head of a message, and its data in the inbox: as in keep. False: it makes no sense. */
+static bool take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
+                    const sherd_message *m)
 {
-    return m->head_bytes >= head_bytes &&
-           (m->body_bytes ? m->body_bytes == bytes : m->head_bytes - head_bytes == bytes);
+    if (m->head_bytes < HEAD_BYTES)
+        return false;
+    memcpy(sent, m->head, sizeof *sent);
+    if ((m->body_bytes ? m->body_bytes : m->head_bytes - HEAD_BYTES) != sent->bytes)
+        return false;
+    *sheet = keep(world, from, m, sent);
+    return true;
 }
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m)
 {
-    size_t head = round_up(sizeof(sherd__sent_record));
     sherd__sent_record sent;
+    sherd__sheet *sheet;
 
-    if (m->head_bytes < head)
+    if (!take_in(&sheet, &sent, world, from, m))
         return false;
-    memcpy(&sent, m->head, sizeof sent);
-    if (!has_bytes(m, head, sent.bytes))
-        return false;
-    sherd__sheet *sheet = keep(world, from, m, head, sent.bytes);
-    if (!sheet)
-        return true;
-    sheet->slice = false;
-    sheet->lane = (int)sent.head.lane;
-    sheet->number = sent.head.number;
-    sherd__mirror_record(world, from, &sent);
+    if (sheet) {
+        sheet->slice = false;
+        sherd__mirror_record(world, from, &sent);
+    }
     return true;
 }
 
-/* Slices use the record's fields: `left` is where they begin, `count` whose they are. */
+/* Slices use the record's `left` for where they begin. */
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m)
 {
-    size_t head = round_up(sizeof(sherd__sent_record));
     sherd__sent_record sent;
+    sherd__sheet *sheet;
 
-    if (m->head_bytes < head)
+    if (!take_in(&sheet, &sent, world, from, m))
         return false;
-    memcpy(&sent, m->head, sizeof sent);
-    if (!has_bytes(m, head, sent.bytes))
-        return false;
-    sherd__sheet *sheet = keep(world, from, m, head, sent.bytes);
-    if (!sheet)
-        return true;
-    sheet->slice = true;
-    sheet->lane = (int)sent.head.lane;
-    sheet->number = sent.head.number;
-    sheet->task = sent.count;
-    sheet->at = sent.left;
+    if (sheet) {
+        sheet->slice = true;
+        sheet->task = sent.task;
+        sheet->at = sent.left;
+    }
     return true;
 }
 
@@ -379,16 +373,15 @@ static void send_slices(sherd_world *world, sherd__call_state *call)
         const sherd__region *region = task->schedule->regions ? task->schedule->region : NULL;
         size_t at = region ? (size_t)region->offset[0] * task->element_bytes : 0;
         size_t bytes = region ? (size_t)region->size[0] * task->element_bytes : 0;
-        size_t head = round_up(sizeof(sherd__sent_record));
         call->slices = sheet->next;
         sherd__sent_record sent = {.head = {.kind = SHERD__SENT_SLICE,
                                             .lane = (uint32_t)call->group->lane,
                                             .number = call->number},
                                    .left = at,
-                                   .count = sheet->task,
+                                   .task = sheet->task,
                                    .bytes = bytes};
         memcpy(sheet->memory, &sent, sizeof sent);
-        sheet->message = (sherd_message){sheet->memory, head, task->result_data + at, bytes};
+        sheet->message = (sherd_message){sheet->memory, HEAD_BYTES, task->result_data + at, bytes};
         sheet->held = bytes ? task->result : NULL;
         sherd__sheet_send(world->remote, sheet);
     }

@@ -35,15 +35,6 @@ typedef struct sent_verdict {
 
 /* ---- meshes ------------------------------------------------------------------------------------------------ */
 
-static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
-                           const int64_t *b)
-{
-    for (int i = 0; i < mesh->axes; i++)
-        if (a[i] != b[i] && !(axes >> i & 1))
-            return false;
-    return true;
-}
-
 /* The lowest of the ranks that differ from one in some axes of a mesh only; -1: it is not in the mesh. */
 static int leader_of(const sherd_world *world, const sherd_mesh *mesh, int rank, unsigned axes)
 {
@@ -52,8 +43,8 @@ static int leader_of(const sherd_world *world, const sherd_mesh *mesh, int rank,
 
     if (!sherd_mesh_coordinate(mesh, rank, mine))
         return -1;
-    while (q < world->ranks &&
-           !(sherd_mesh_coordinate(mesh, q, theirs) && differ_only_in(mesh, axes, mine, theirs)))
+    while (q < world->ranks && !(sherd_mesh_coordinate(mesh, q, theirs) &&
+                                 sherd__differ_only_in(mesh, axes, mine, theirs)))
         q++;
     return q;
 }
