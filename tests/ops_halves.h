@@ -87,6 +87,28 @@ static inline void round_leaf(sherd_tensor *t, sherd_dtype dtype)
     }
 }
 
+/* The operands of a case, rounded to a 16-bit type. */
+static inline void place_rounded(const sherd_mesh *mesh, const op_case *c, int64_t number, int half,
+                                 sherd_tensor **leaf)
+{
+    place_all(mesh, c, number, leaf);
+    for (int i = 0; i < c->operands; i++)
+        if (!(c->index >> i & 1)) {
+            round_leaf(leaf[i], halves[half]);
+            sherd_require_grad(leaf[i], true);
+        }
+}
+
+static inline void compare_halves(const op_case *c, const outcome *got, const outcome *exact,
+                                  int half, sherd_tensor *const *leaf)
+{
+    int before = atomic_load(&check_state->failures);
+
+    compare_outcomes(c, got, exact, tolerance[half]);
+    if (atomic_load(&check_state->failures) != before)
+        say_layouts(c, leaf);
+}
+
 static inline void check_case(sherd_world *world, const sherd_mesh *mesh, const op_case *c,
                               int64_t number, int half)
 {
@@ -94,20 +116,12 @@ static inline void check_case(sherd_world *world, const sherd_mesh *mesh, const 
     sherd_tensor *leaf[MOST_IN];
 
     sherd_scope_begin(world);
-    place_all(mesh, c, number, leaf);
-    for (int i = 0; i < c->operands; i++)
-        if (!(c->index >> i & 1)) {
-            round_leaf(leaf[i], halves[half]);
-            sherd_require_grad(leaf[i], true);
-        }
+    place_rounded(mesh, c, number, half, leaf);
     memset(&got, 0, sizeof got);
     memset(&exact, 0, sizeof exact);
     run_in(&exact, c, SHERD_F64, leaf);
     run_in(&got, c, halves[half], leaf);
-    int before = atomic_load(&check_state->failures);
-    compare_outcomes(c, &got, &exact, tolerance[half]);
-    if (atomic_load(&check_state->failures) != before)
-        say_layouts(c, leaf);
+    compare_halves(c, &got, &exact, half, leaf);
     sherd_scope_end(world);
 }
 

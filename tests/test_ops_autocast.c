@@ -65,20 +65,12 @@ static void try_case(sherd_world *world, const sherd_mesh *mesh, const op_case *
 
     for (int narrow = 0; narrow < 2; narrow++) {
         sherd_scope_begin(world);
-        place_all(mesh, c, number, leaf);
-        for (int i = 0; i < c->operands; i++)
-            if (!(c->index >> i & 1)) {
-                round_leaf(leaf[i], halves[half]);
-                sherd_require_grad(leaf[i], true);
-            }
+        place_rounded(mesh, c, number, half, leaf);
         memset(&got, 0, sizeof got);
         memset(&exact, 0, sizeof exact);
         run_in(&exact, c, SHERD_F64, leaf);
         run_cast(&got, c, halves[half], narrow, leaf);
-        int before = atomic_load(&check_state->failures);
-        compare_outcomes(c, &got, &exact, tolerance[half]);
-        if (atomic_load(&check_state->failures) != before)
-            say_layouts(c, leaf);
+        compare_halves(c, &got, &exact, half, leaf);
         sherd_scope_end(world);
     }
 }
