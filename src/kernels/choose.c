@@ -6,7 +6,7 @@
  */
 #include "engine.h"
 #include "fast.h"
-#include "gemm.h"
+#include "ref.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,24 +81,19 @@ static void install_half_gemm(sherd__kernel_set *set)
     set->bf16.gemm_name = set->f16.gemm_name = bf16.gemm_name;
 }
 
-/* oneDNN where it is, else tiles of our own, else the reference; only the one that is asked for by
- * name. */
+/* oneDNN where it is (product), and for what it does not do tiles of our own, or the reference; only what is asked for by name. */
 static void install_gemm(sherd__kernel_set *set)
 {
     sherd__kernels *table = &set->f32;
 
     set->product = NULL;
-    if (!wanted("SHERD_GEMM", table->gemm_name)) {
+    if (!wanted("SHERD_GEMM", table->gemm_name) && !wanted("SHERD_GEMM", "onednn")) {
         table->gemm = sherd__ref_f32.gemm;
         table->gemm_name = sherd__ref_f32.gemm_name;
     }
 #ifdef SHERD_HAVE_DNNL
-    if (wanted("SHERD_GEMM", "onednn")) {
-        sherd__onednn_one_thread();
-        table->gemm = sherd__gemm_onednn;
-        table->gemm_name = "onednn";
+    if (wanted("SHERD_GEMM", "onednn"))
         set->product = sherd__product_onednn;
-    }
 #endif
 }
 
@@ -110,6 +105,11 @@ void sherd__kernels_choose(sherd__kernel_set *set)
     install_fast(set);
     install_gemm(set);
     install_half_gemm(set);
+}
+
+const char *sherd__gemm_name(const sherd__kernel_set *set)
+{
+    return set->product && sherd__onednn_is_here() ? "onednn" : set->f32.gemm_name;
 }
 
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)

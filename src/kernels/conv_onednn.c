@@ -26,7 +26,7 @@ enum { DIMS = 5, LINE = 64, TASKS = 2 };
  * it, as where y is what lies around a piece, x is laid out with its zeros.
  */
 typedef struct kept {
-    sherd__heap *heap;
+    sherd__engine *engine;
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive; /* NULL: oneDNN does not do this one */
     dnnl_memory_desc_t plain[OPERANDS];
@@ -56,7 +56,7 @@ static bool good(dnnl_status_t status)
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-static bool describe_plain(dnnl_memory_desc_t *plain, const wish *w)
+static bool describe_plain(const sherd__dnnl *dnnl, dnnl_memory_desc_t *plain, const wish *w)
 {
     const sherd__conv *c = &w->conv;
     int64_t inputs = c->in_channels / c->groups, outputs = c->out_channels / c->groups;
@@ -68,12 +68,12 @@ static bool describe_plain(dnnl_memory_desc_t *plain, const wish *w)
     dnnl_dims_t channels = {c->out_channels};
     bool grouped = c->groups > 1;
 
-    return good(dnnl_memory_desc_init_by_tag(&plain[BIAS], 1, channels, dnnl_f32, dnnl_x)) &&
-           good(dnnl_memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
-           good(dnnl_memory_desc_init_by_tag(&plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
-           good(grouped
-                    ? dnnl_memory_desc_init_by_tag(&plain[W], 6, weight, dnnl_f32, dnnl_goidhw)
-                    : dnnl_memory_desc_init_by_tag(&plain[W], 5, weight + 1, dnnl_f32, dnnl_oidhw));
+    return good(dnnl->memory_desc_init_by_tag(&plain[BIAS], 1, channels, dnnl_f32, dnnl_x)) &&
+           good(dnnl->memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
+           good(dnnl->memory_desc_init_by_tag(&plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
+           good(grouped ? dnnl->memory_desc_init_by_tag(&plain[W], 6, weight, dnnl_f32, dnnl_goidhw)
+                        : dnnl->memory_desc_init_by_tag(&plain[W], 5, weight + 1, dnnl_f32,
+                                                        dnnl_oidhw));
 }
 
 /* Behind the input as much as the last output reads; false: oneDNN takes no negative padding. */
@@ -116,15 +116,17 @@ static bool has_zeros(const kept *k)
 }
 
 /* The primitive for operands in whatever layout it likes. */
-static bool describe(kept *k, dnnl_engine_t engine, const wish *w)
+static bool describe(kept *k, const wish *w)
 {
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    dnnl_engine_t engine = k->engine->engine;
     const sherd__conv *c = &w->conv;
     dnnl_memory_desc_t any[ARRAYS];
     dnnl_dims_t before = {0}, after = {0}, dilation = {0}, stride = {0};
     dnnl_primitive_desc_t hint = NULL;
     dnnl_convolution_desc_t forward, backward;
 
-    if (!find_padding(c, before, after) || !describe_plain(k->plain, w))
+    if (!find_padding(c, before, after) || !describe_plain(dnnl, k->plain, w))
         return false;
     lay_zeros(k, w, before, after);
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
@@ -136,38 +138,39 @@ static bool describe(kept *k, dnnl_engine_t engine, const wish *w)
         any[i].format_kind = dnnl_format_kind_any;
     }
     if (has_zeros(k) &&
-        !good(dnnl_memory_desc_init_by_tag(&any[X], 5, k->x, dnnl_f32, dnnl_format_tag_any)))
+        !good(dnnl->memory_desc_init_by_tag(&any[X], 5, k->x, dnnl_f32, dnnl_format_tag_any)))
         return false;
     dnnl_prop_kind_t prop =
         w->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
-    if (!good(dnnl_dilated_convolution_forward_desc_init(
+    if (!good(dnnl->dilated_convolution_forward_desc_init(
             &forward, prop, dnnl_convolution_direct, &any[X], &any[W],
             w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before, after)) ||
-        !good(dnnl_primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
+        !good(dnnl->primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
         return false;
     if (w->kind == SHERD__CONV_FORWARD) {
         k->desc = hint;
         return true;
     }
     bool made = good(w->kind == SHERD__CONV_BACKWARD_X
-                         ? dnnl_dilated_convolution_backward_data_desc_init(
+                         ? dnnl->dilated_convolution_backward_data_desc_init(
                                &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
                                stride, dilation, before, after)
-                         : dnnl_dilated_convolution_backward_weights_desc_init(
+                         : dnnl->dilated_convolution_backward_weights_desc_init(
                                &backward, dnnl_convolution_direct, &any[X], &any[W], NULL, &any[Y],
                                stride, dilation, before, after)) &&
-                good(dnnl_primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
-    dnnl_primitive_desc_destroy(hint);
+                good(dnnl->primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
+    dnnl->primitive_desc_destroy(hint);
     return made;
 }
 
 static void destroy(void *thing)
 {
     kept *k = thing;
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
 
-    dnnl_primitive_destroy(k->primitive);
-    dnnl_primitive_desc_destroy(k->desc);
-    sherd__free(k->heap, k);
+    dnnl->primitive_destroy(k->primitive);
+    dnnl->primitive_desc_destroy(k->desc);
+    sherd__free(k->engine->heap, k);
 }
 
 /* The primitive of a shape, made if there is none yet; NULL: out of memory. */
@@ -180,8 +183,8 @@ static const kept *find(sherd__engine *e, const wish *w)
     k = sherd__alloc(e->heap, 1, sizeof *k);
     if (!k)
         return NULL;
-    k->heap = e->heap;
-    if (describe(k, e->engine, w) && !good(dnnl_primitive_create(&k->primitive, k->desc)))
+    k->engine = e;
+    if (describe(k, w) && !good(e->dnnl.primitive_create(&k->primitive, k->desc)))
         k->primitive = NULL;
     if (!sherd__shapes_add(&e->shapes, w, sizeof *w, k, destroy)) {
         destroy(k);
@@ -213,30 +216,33 @@ static bool is_result(sherd__conv_kind kind, int i)
 
 static bool reorder(sherd__engine *e, dnnl_memory_t from, dnnl_memory_t to)
 {
+    const sherd__dnnl *dnnl = &e->dnnl;
     const dnnl_memory_desc_t *a, *b;
     dnnl_primitive_desc_t desc = NULL;
     dnnl_primitive_t primitive = NULL;
     dnnl_exec_arg_t list[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
 
-    bool done = good(dnnl_memory_get_memory_desc(from, &a)) &&
-                good(dnnl_memory_get_memory_desc(to, &b)) &&
-                good(dnnl_reorder_primitive_desc_create(&desc, a, e->engine, b, e->engine, NULL)) &&
-                good(dnnl_primitive_create(&primitive, desc)) &&
-                good(dnnl_primitive_execute(primitive, e->stream, 2, list)) &&
-                good(dnnl_stream_wait(e->stream));
-    dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(desc);
+    bool done =
+        good(dnnl->memory_get_memory_desc(from, &a)) &&
+        good(dnnl->memory_get_memory_desc(to, &b)) &&
+        good(dnnl->reorder_primitive_desc_create(&desc, a, e->engine, b, e->engine, NULL)) &&
+        good(dnnl->primitive_create(&primitive, desc)) &&
+        good(dnnl->primitive_execute(primitive, e->stream, 2, list)) &&
+        good(dnnl->stream_wait(e->stream));
+    dnnl->primitive_destroy(primitive);
+    dnnl->primitive_desc_destroy(desc);
     return done;
 }
 
 static const dnnl_memory_desc_t *wanted_of(const kept *k, sherd__conv_kind kind, int i)
 {
-    return dnnl_primitive_desc_query_md(k->desc, queries[kind][i], 0);
+    return k->engine->dnnl.primitive_desc_query_md(k->desc, queries[kind][i], 0);
 }
 
 static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
 {
-    return !(i == X && has_zeros(k)) && dnnl_memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
+    return !(i == X && has_zeros(k)) &&
+           k->engine->dnnl.memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
 }
 
 /* The elements of the thickest slab of zeros around x. */
@@ -255,7 +261,8 @@ static int64_t slab_count(const kept *k)
 
 static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
 {
-    size_t bytes = is_plain(k, kind, i) ? 0 : dnnl_memory_desc_get_size(wanted_of(k, kind, i));
+    size_t bytes =
+        is_plain(k, kind, i) ? 0 : k->engine->dnnl.memory_desc_get_size(wanted_of(k, kind, i));
     size_t slab = i == X && has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
 
     return sherd__round_up(bytes, LINE) + sherd__round_up(slab, LINE);
@@ -266,24 +273,26 @@ static bool is_shared(const kept *const *k, const sherd__conv_task *t, int i)
 {
     return t[0].array[i] == t[1].array[i] && !is_result(t[0].kind, i) && !is_result(t[1].kind, i) &&
            !(i == X && (has_zeros(k[0]) || has_zeros(k[1]))) && !is_plain(k[0], t[0].kind, i) &&
-           dnnl_memory_desc_equal(wanted_of(k[0], t[0].kind, i), wanted_of(k[1], t[1].kind, i));
+           k[0]->engine->dnnl.memory_desc_equal(wanted_of(k[0], t[0].kind, i),
+                                                wanted_of(k[1], t[1].kind, i));
 }
 
 /* A box of x's room as the primitive lays it out, from an array in plain order. */
 static bool lay_box(run *r, const dnnl_memory_desc_t *wanted, void *room, const dnnl_dims_t size,
                     const dnnl_dims_t offset, const void *array)
 {
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
     dnnl_memory_desc_t plain, inner;
     dnnl_memory_t from = NULL, to = NULL;
     bool done =
-        good(dnnl_memory_desc_init_by_tag(&plain, DIMS, size, dnnl_f32, dnnl_ncdhw)) &&
-        good(dnnl_memory_desc_init_submemory(&inner, wanted, size, offset)) &&
-        good(dnnl_memory_create(&from, &plain, r->engine->engine, (void *)(uintptr_t)array)) &&
-        good(dnnl_memory_create(&to, &inner, r->engine->engine, room)) &&
+        good(dnnl->memory_desc_init_by_tag(&plain, DIMS, size, dnnl_f32, dnnl_ncdhw)) &&
+        good(dnnl->memory_desc_init_submemory(&inner, wanted, size, offset)) &&
+        good(dnnl->memory_create(&from, &plain, r->engine->engine, (void *)(uintptr_t)array)) &&
+        good(dnnl->memory_create(&to, &inner, r->engine->engine, room)) &&
         reorder(r->engine, from, to);
 
-    dnnl_memory_destroy(from);
-    dnnl_memory_destroy(to);
+    dnnl->memory_destroy(from);
+    dnnl->memory_destroy(to);
     return done;
 }
 
@@ -312,7 +321,7 @@ static bool lay_slabs(run *r, const dnnl_memory_desc_t *wanted, void *room, floa
 static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const void *x)
 {
     const kept *k = r->kept;
-    size_t bytes = dnnl_memory_desc_get_size(wanted);
+    size_t bytes = k->engine->dnnl.memory_desc_get_size(wanted);
 
     if (memcmp(wanted->dims, wanted->padded_dims, DIMS * sizeof *wanted->dims) != 0)
         memset(room, 0, bytes);
@@ -324,18 +333,19 @@ static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const vo
 
 static bool make_memory(run *r, int i, void *data)
 {
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
     const dnnl_memory_desc_t *wanted = wanted_of(r->kept, r->kind, i);
     dnnl_engine_t engine = r->engine->engine;
     void *room = r->room;
 
-    if (!good(dnnl_memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
+    if (!good(dnnl->memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
         return false;
     if (is_plain(r->kept, r->kind, i)) {
         r->wanted[i] = r->given[i];
         return true;
     }
     r->room += room_of(r->kept, r->kind, i);
-    if (!good(dnnl_memory_create(&r->wanted[i], wanted, engine, room)))
+    if (!good(dnnl->memory_create(&r->wanted[i], wanted, engine, room)))
         return false;
     if (i == X && has_zeros(r->kept))
         return embed(r, wanted, room, data);
@@ -345,8 +355,8 @@ static bool make_memory(run *r, int i, void *data)
 static bool make_bias(run *r, const void *bias)
 {
     r->biased = bias;
-    if (bias && !good(dnnl_memory_create(&r->given[BIAS], &r->kept->plain[BIAS], r->engine->engine,
-                                         (void *)(uintptr_t)bias)))
+    if (bias && !good(r->engine->dnnl.memory_create(&r->given[BIAS], &r->kept->plain[BIAS],
+                                                    r->engine->engine, (void *)(uintptr_t)bias)))
         return false;
     r->wanted[BIAS] = r->given[BIAS];
     return true;
@@ -354,13 +364,14 @@ static bool make_bias(run *r, const void *bias)
 
 static bool execute(run *r)
 {
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
     dnnl_exec_arg_t list[OPERANDS] = {[BIAS] = {DNNL_ARG_BIAS, r->wanted[BIAS]}};
 
     for (int i = 0; i < ARRAYS; i++)
         list[i] = (dnnl_exec_arg_t){arguments[r->kind][i], r->wanted[i]};
-    if (!good(dnnl_primitive_execute(r->kept->primitive, r->engine->stream,
-                                     r->biased ? OPERANDS : ARRAYS, list)) ||
-        !good(dnnl_stream_wait(r->engine->stream)))
+    if (!good(dnnl->primitive_execute(r->kept->primitive, r->engine->stream,
+                                      r->biased ? OPERANDS : ARRAYS, list)) ||
+        !good(dnnl->stream_wait(r->engine->stream)))
         return false;
     for (int i = 0; i < ARRAYS; i++)
         if (is_result(r->kind, i) && r->wanted[i] != r->given[i])
@@ -370,12 +381,14 @@ static bool execute(run *r)
 
 static void release(run *r)
 {
+    const sherd__dnnl *dnnl = &r->engine->dnnl;
+
     for (int i = 0; i < OPERANDS; i++) {
         if (r->borrowed[i])
             continue;
         if (r->wanted[i] != r->given[i])
-            dnnl_memory_destroy(r->wanted[i]);
-        dnnl_memory_destroy(r->given[i]);
+            dnnl->memory_destroy(r->wanted[i]);
+        dnnl->memory_destroy(r->given[i]);
     }
 }
 

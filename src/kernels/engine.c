@@ -8,7 +8,68 @@
 #include <cpuid.h>
 #endif
 
+#include <dlfcn.h>
+
 #include "onednn.h"
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+/* By the name that its version has, wherever the system keeps libraries; or where it was when this was built. It stays: threads of
+ * its OpenMP may live in it. */
+static void *load(void)
+{
+    void *library =
+        dlopen("libdnnl.so." TEXT(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+    return library ? library : dlopen(SHERD_DNNL_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/* Functions by name; C has no cast for that. */
+static bool find(void *library, const char *name, void (**out)(void))
+{
+    union {
+        void *object;
+        void (*call)(void);
+    } found = {.object = dlsym(library, name)};
+
+    *out = found.call;
+    return found.object != NULL;
+}
+
+static bool find_all(sherd__dnnl *dnnl, void *library)
+{
+    bool all = true;
+
+#define CALL(name) all = find(library, "dnnl_" #name, (void (**)(void))(void *)&dnnl->name) && all;
+#include "onednn_calls.inc"
+#undef CALL
+    return all;
+}
+
+/*
+ * A rank is one thread: the OpenMP runtime below oneDNN must not start more. The setting
+ * belongs to the calling thread; the runtime is found by name, since it is oneDNN's and not ours.
+ */
+static void run_on_one_thread(void *library)
+{
+    union {
+        void (*found)(void);
+        void (*call)(int);
+    } set = {NULL};
+
+    if (find(library, "omp_set_num_threads", &set.found))
+        set.call(1);
+}
+
+bool sherd__onednn_is_here(void)
+{
+    void *library = load();
+
+    if (library)
+        dlclose(library);
+    return library != NULL;
+}
 
 /* AVX512_BF16: leaf 7, subleaf 1. Without it oneDNN computes bf16 no faster than f32. */
 static bool has_bf16(void)
@@ -38,8 +99,12 @@ void sherd__engine_destroy(sherd__engine *engine)
     if (!engine)
         return;
     sherd__shapes_clear(&engine->shapes);
-    dnnl_stream_destroy(engine->stream);
-    dnnl_engine_destroy(engine->engine);
+    if (engine->stream)
+        engine->dnnl.stream_destroy(engine->stream);
+    if (engine->engine)
+        engine->dnnl.engine_destroy(engine->engine);
+    if (engine->library)
+        dlclose(engine->library);
     sherd__free(engine->heap, engine);
 }
 
@@ -48,15 +113,31 @@ int sherd__engine_kept(const sherd__engine *engine)
     return (int)engine->shapes.map.count;
 }
 
+static bool start_library(sherd__engine *e)
+{
+    e->library = load();
+    e->is_missing = !e->library || !find_all(&e->dnnl, e->library);
+    if (!e->is_missing)
+        run_on_one_thread(e->library);
+    return !e->is_missing;
+}
+
 bool sherd__engine_start(sherd__engine *e)
 {
     if (e->stream)
         return true;
-    return (e->engine || sherd__good(dnnl_engine_create(&e->engine, dnnl_cpu, 0))) &&
-           sherd__good(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags));
+    if (e->is_missing || (!e->library && !start_library(e)))
+        return false;
+    return (e->engine || sherd__good(e->dnnl.engine_create(&e->engine, dnnl_cpu, 0))) &&
+           sherd__good(e->dnnl.stream_create(&e->stream, e->engine, dnnl_stream_default_flags));
 }
 
 #else
+
+bool sherd__onednn_is_here(void)
+{
+    return false;
+}
 
 struct sherd__engine {
     sherd__heap *heap;

@@ -14,13 +14,19 @@
 sherd__engine *sherd__engine_create(sherd__heap *heap);
 void sherd__engine_destroy(sherd__engine *engine);
 
+/* Whether oneDNN can be loaded; a product that can not have it takes the table's gemm. */
+bool sherd__onednn_is_here(void);
+
+/* By what f32 products of a set are made: "onednn", or the name of the table's gemm. */
+const char *sherd__gemm_name(const sherd__kernel_set *set);
+
 /* How many primitives are kept, and the most there may be. For tests. */
 int sherd__engine_kept(const sherd__engine *engine);
 enum { SHERD__PRIMITIVES = 256 };
 
 /*
- * f32 and bf16, where the machine multiplies bf16 itself. Of f32 only shapes of which dnnl_sgemm is slower: see
- * docs/decisions/037. bias is NULL where the product has none.
+ * f32, and bf16 where the machine multiplies bf16 itself. bias is NULL where the product has none; of f32 not every shape is
+ * done with one, but all are without (docs/decisions/037 has which go where).
  */
 sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p, void *c,
                                   const void *a, const void *b, const void *bias);

@@ -76,7 +76,7 @@ typedef struct sherd__product {
 
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
-    const char *gemm_name; /* "onednn", "tiles", "reference" */
+    const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
 
     /* dst[n] = src[n] as f32, and from f32 rounded to nearest, ties to even. */
     void (*widen)(int64_t n, float *dst, const void *src);
@@ -221,12 +221,12 @@ typedef struct sherd__kernels {
  * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
-    /* Products by what keeps something for each shape (engine.h); NULL where there is none. */
+    /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
 } sherd__kernel_set;
 
-/* Fill a set for this machine and this thread (oneDNN is told to use one thread). */
+/* Fill a set for this machine. */
 void sherd__kernels_choose(sherd__kernel_set *set);
 
 /* The table of a dtype; NULL for one that has no fractions. */
@@ -263,12 +263,12 @@ void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
 
-/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where those are faster; and of gemm at
- * 1024^3, 0 if there is no memory. */
+/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where those are faster; and of a product
+ * of 1024^3, 0 if there is no memory. */
 typedef struct sherd__rates {
     double peak, gemm;
 } sherd__rates;
 
-sherd__rates sherd__measure_rates(const sherd__kernels *kernels);
+sherd__rates sherd__measure_rates(const sherd__kernel_set *set);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rates of this core, measured in a few tens of milliseconds: what `sherd info` and the benchmarks
  * compare with. */
+#include "engine.h"
 #include "fast.h"
 
 #include <stdlib.h>
@@ -56,12 +57,16 @@ static double spin_until(double end, double best)
     return best;
 }
 
-static double multiply(const sherd__kernels *kernels, float *a)
+static double multiply(const sherd__kernel_set *set, sherd__engine *engine, float *a)
 {
     enum { N = 1024 };
+    const sherd__product p = {.dtype = SHERD_F32, .result = SHERD_F32, .m = N, .n = N, .k = N};
+    const float *b = a + N * N;
+    float *c = a + 2 * N * N;
     double begin = seconds();
 
-    kernels->gemm(false, false, N, N, N, 1, a, N, a + N * N, N, 0, a + 2 * N * N, N);
+    if (!engine || !set->product || set->product(engine, &p, c, a, b, NULL) != SHERD__DONE)
+        set->f32.gemm(false, false, N, N, N, 1, a, N, b, N, 0, c, N);
     return 2.0 * N * N * N / (seconds() - begin) * 1e-9;
 }
 
@@ -69,20 +74,23 @@ static double multiply(const sherd__kernels *kernels, float *a)
  * In turns, since cores change their speed from one millisecond to the next, and the best of each: the machine's, not
  * a neighbour's. What a product reaches the machine can do, whatever spinning says.
  */
-sherd__rates sherd__measure_rates(const sherd__kernels *kernels)
+sherd__rates sherd__measure_rates(const sherd__kernel_set *set)
 {
     enum { COUNT = 3 * 1024 * 1024, TURNS = 4 };
     sherd__rates best = {0, 0};
+    sherd__heap heap = {0};
+    sherd__engine *engine = sherd__engine_create(&heap);
     float *a = malloc(COUNT * sizeof *a);
 
     if (a)
-        kernels->fill(a, COUNT, 0.5);
+        set->f32.fill(a, COUNT, 0.5);
     for (int i = 0; i < TURNS; i++) {
         best.peak = spin_until(seconds() + 0.005, best.peak);
-        double rate = a ? multiply(kernels, a) : 0;
+        double rate = a ? multiply(set, engine, a) : 0;
         best.gemm = i ? larger(best.gemm, rate) : 0; /* the first one warms up */
         best.peak = larger(best.peak, rate);
     }
     free(a);
+    sherd__engine_destroy(engine);
     return best;
 }

@@ -31,14 +31,24 @@ static void multiply_plain(const sherd__kernels *k, const sherd__product *p, voi
         add_bias(k, p, c, bias);
 }
 
-/* By the set's product, where it does this one. */
+/* By the set's product, where it does this one, with its bias or with that added by us. */
 static sherd__done try_product(sherd_call *call, const sherd__product *p, void *c, const void *a,
                                const void *b, const void *bias)
 {
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
     sherd__engine *engine = p->k ? sherd__engine_in(call) : NULL;
+    sherd__product without = *p;
 
-    return engine ? sherd__world_kernels(call->world)->product(engine, p, c, a, b, bias)
-                  : SHERD__CANNOT;
+    if (!engine)
+        return SHERD__CANNOT;
+    sherd__done done = set->product(engine, p, c, a, b, bias);
+    if (done != SHERD__CANNOT || !p->bias || p->dtype != SHERD_F32)
+        return done;
+    without.bias = false;
+    done = set->product(engine, &without, c, a, b, NULL);
+    if (done == SHERD__DONE)
+        add_bias(sherd__kernels_of(set, p->result), p, c, bias);
+    return done;
 }
 
 static bool no_memory(sherd_call *call)

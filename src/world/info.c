@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank computes with, for people: names out of the kernel table, and rates measured now. */
 #include "sherd/info.h"
+#include "kernels/engine.h"
 #include "world/world.h"
 
 sherd_info sherd_world_info(const sherd_world *world)
 {
     if (!world)
         return (sherd_info){.kernels = "", .gemm = ""};
-    const sherd__kernels *kernels = &sherd__world_kernels(world)->f32;
+    const sherd__kernel_set *kernels = sherd__world_kernels(world);
     sherd__rates rates = sherd__measure_rates(kernels);
 
     return (sherd_info){
-        .kernels = kernels->name,
-        .gemm = kernels->gemm_name,
+        .kernels = kernels->f32.name,
+        .gemm = sherd__gemm_name(kernels),
         .peak = 1e9 * rates.peak,
         .gemm_rate = 1e9 * rates.gemm,
     };
