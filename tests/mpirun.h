@@ -54,7 +54,7 @@ static inline program mpi_start(const char *kind, int ranks, const char *line)
     return program_start(all);
 }
 
-/* The same with this program and a word that says what its ranks do; what it leaves behind has two seconds to go. */
+/* The same with this program and a word that says what its ranks do; what it leaves behind has some seconds to go. */
 static inline const program_end *mpi_run(const char *kind, int ranks, const char *mode)
 {
     char line[512];
@@ -62,7 +62,7 @@ static inline const program_end *mpi_run(const char *kind, int ranks, const char
     snprintf(line, sizeof line, "%s %s", self, mode);
     program p = mpi_start(kind, ranks, line);
     const program_end *end = program_wait(&p);
-    CHECK_EQ(program_orphans(2), 0);
+    CHECK_EQ(program_orphans(4), 0);
     return end;
 }
 

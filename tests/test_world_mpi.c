@@ -201,6 +201,25 @@ static void who_dies_is_named_with_its_host_and_nothing_is_left(void)
     }
 }
 
+/* Nobody tells the others by messages; the line is there all the same, of the one that died or of one that was killed with it. */
+static void who_dies_is_named_also_where_ranks_share_nothing(void)
+{
+    char host[64] = "", ours[128];
+
+    gethostname(host, sizeof host - 1);
+    snprintf(ours, sizeof ours, "sherd: host %s: rank ", host);
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "killed");
+        CHECK(end->seconds < 15);
+        CHECK(strstr(end->err, ours) || strstr(end->out, ours));
+        CHECK(strstr(end->err, "rank 1 ended before") || strstr(end->err, "so did rank 1") ||
+              strcmp(kind, "mpich") == 0);
+    }
+    unsetenv("SHERD_TRANSPORT");
+}
+
 static void a_module_that_does_not_load_is_one_clear_line(void)
 {
     setenv("SHERD_MPI_MODULE", "/nowhere/module.so", 1);
@@ -269,6 +288,7 @@ static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
     {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
+    {TEST(who_dies_is_named_also_where_ranks_share_nothing)},
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
     {TEST(ranks_of_two_hosts_are_one_world)},
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},

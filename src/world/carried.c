@@ -279,14 +279,16 @@ static bool is_mixed(const sherd_carrier *carrier, const hello *all)
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-static sherd_status join(sherd_world **out, sherd__carried *carried, const sherd__arena *arena,
-                         const sherd_world_options *options, sherd__diag *diag)
+/* `job`: the same on all ranks. */
+static sherd_status join(sherd_world **out, sherd__carried *carried, uint64_t job,
+                         const sherd__arena *arena, const sherd_world_options *options,
+                         sherd__diag *diag)
 {
     int rank = carried->carrier.rank;
     sherd__pinning before = {.pinned = false};
 
-    if (rank == 0 && carried->carrier.ranks > 1 && !carried->remote)
-        carried->guard = sherd__guard(arena); /* nobody has joined before rank 0 has */
+    if (carried->carrier.ranks > 1)
+        carried->guard = sherd__guard_post(arena, rank, job);
     if (!options->no_pin)
         before = sherd__pin(&arena->control->post[rank]);
     sherd_status status = sherd__world_join(out, arena, true, rank, options, diag);
@@ -315,7 +317,8 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
         status = share_arena(arena, carried, !apart, mine, all, diag);
     if (apart && !status)
         status = keep_apart(arena, carried, shared, mine, all, diag);
-    return status ? status : join(out, carried, arena, options, diag);
+    return status ? status
+                  : join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
 }
 
 /* What is the same on all ranks. */
@@ -335,8 +338,7 @@ static sherd_status refuse(const sherd_carrier *carrier, sherd__diag *diag)
 
 static void close_carried(sherd__carried *carried, bool well)
 {
-    if (carried->guard >= 0)
-        close(carried->guard);
+    sherd__guard_dismiss(carried->guard);
     sherd__cores_give(&carried->cores);
     if (carried->launched)
         (void)sherd__say_joined(false);
@@ -351,7 +353,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
 {
     static const sherd_world_options none;
     sherd__heap heap = {0};
-    sherd__carried unkept = {.carrier = *carrier, .guard = -1, .launched = launched};
+    sherd__carried unkept = {.carrier = *carrier, .launched = launched};
     sherd__carried *carried = NULL;
     sherd__arena arena = {.base = NULL};
 

@@ -24,8 +24,8 @@ typedef struct sherd__carried {
     sherd_carrier carrier;
     struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
     sherd__core_locks cores;
-    int guard;     /* of rank 0: see guard.c; or -1 */
-    bool launched; /* by sherd_world_open, which may come again when it is closed */
+    struct sherd__guard *guard; /* of this rank; or NULL */
+    bool launched;              /* by sherd_world_open, which may come again when it is closed */
 } sherd__carried;
 
 sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,
@@ -38,11 +38,16 @@ sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__lau
 
 /* ---- guard.c: who dies ------------------------------------------------------------------------------ */
 
+typedef struct sherd__guard sherd__guard;
+
 /*
- * Let a process of its own watch over the ranks of an arena that nobody else watches, and end their world when one ends
- * without closing it. To be called by rank 0 when the posts say who is which rank, and nobody has joined yet. It ends when
- * the descriptor that is returned is closed, or all ranks have ended. -1: there is none, and the launcher alone sees who dies.
+ * Let a process of its own watch over this rank, which nobody else watches: if it ends without closing its world, that is ended for the
+ * ranks of its arena, and a line says who and where; of several of one machine that end, the first. `job`: the same on
+ * all of them, and on no others here. It ends when it is dismissed, or the rank is over. NULL: there is none, and the launcher
+ * alone sees who dies.
  */
-int sherd__guard(const sherd__arena *arena);
+sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job);
+/* The rank has closed its world. NULL is a no-op. */
+void sherd__guard_dismiss(sherd__guard *guard);
 
 #endif

@@ -1,80 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guard: a process that watches over ranks which a launcher of MPI has started. That one ends the job when a rank dies,
+ * The guard: a process that watches over a rank which a launcher of MPI has started. That one ends the job when a rank dies,
  * but not every one says which rank it was, and none tells the others, who could save what they have. The guard is nobody's
  * child (a rank must not find one that it did not start) and in a session of its own (a launcher that ends the job's
- * processes would end it before it has said a word). It sleeps in poll() and costs nothing.
+ * processes would end it before it has said a word). It sleeps in the kernel and costs nothing but a fork.
+ *
+ * Each rank has one. A guard of all of them would find several dead when it gets its turn, since launchers are quick to kill
+ * the others, and could not say who was first; and ranks that share no memory could not tell it that they close their world.
+ * For the same reason it waits for a robust mutex that the rank holds: the kernel lets that go when a thread begins to end, before
+ * its memory is given back and its files are closed, which is what launchers see.
  */
 #include "inside.h"
 #include "carried.h"
 #include "watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A rank's process, which is waiting to join; -1: the kernel can not watch over it. */
-static int open_process(const sherd__post *post)
-{
-    int pid = (int)sherd__look(&post->pid);
+/* What rank and guard share. */
+struct sherd__guard {
+    pthread_mutex_t mutex; /* the rank holds it */
+    _Atomic int dismissed;
+    int line; /* the guard has the other end, and says there that it waits */
+};
 
-    return pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+/* What a guard knows. */
+typedef struct watched {
+    sherd__arena arena;
+    int rank, pid;
+    bool main; /* its first thread has the mutex */
+    uint64_t job;
+} watched;
+
+/* ---- who was first ------------------------------------------------------------------------------ */
+
+/* What a guard tells the first one of its job. */
+typedef struct notice {
+    int rank;
+    int64_t at; /* when it saw its rank end; nanoseconds */
+} notice;
+
+static socklen_t name_of(struct sockaddr_un *name, uint64_t job)
+{
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "sherd-%016llx",
+                     (unsigned long long)job);
+    return (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)n;
 }
 
-/* Close the world for the others; the one line says who, and where. */
-static void tell(sherd__arena *arena, int rank)
+/*
+ * A socket if no other guard of this job was here before: its name is one that the kernel gives to one process, and takes back with
+ * it. Else -1, and the first one is told.
+ */
+static int be_first(uint64_t job, const notice *mine)
 {
-    char host[64] = "?", text[SHERD_ERROR_BYTES], line[SHERD_ERROR_BYTES + 128];
+    struct sockaddr_un name;
+    socklen_t length = name_of(&name, job);
+    int own = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    sherd__end_world(arena, sherd__end_word(SHERD__END_VANISHED, rank, 0, SHERD_EPEER));
-    sherd__end_text(arena->control, sherd__look(&arena->control->death), text, sizeof text);
+    if (own >= 0 && bind(own, (struct sockaddr *)&name, length) == 0)
+        return own;
+    (void)sendto(own, mine, sizeof *mine, MSG_DONTWAIT, (struct sockaddr *)&name, length);
+    return -1;
+}
+
+static void say(const char *format, ...)
+{
+    char host[64] = "?", line[SHERD_ERROR_BYTES + 128];
+    va_list arguments;
+
     (void)gethostname(host, sizeof host - 1);
-    int n = snprintf(line, sizeof line, "sherd: host %s: %s\n", host, text);
-    if (n > 0 && write(2, line, (size_t)n) < 0)
+    int n = snprintf(line, sizeof line, "sherd: host %s: ", host);
+    va_start(arguments, format);
+    n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, arguments);
+    va_end(arguments);
+    line[n++] = '\n';
+    if (write(2, line, (size_t)n) < 0)
         return;
 }
 
-/* The process of a rank is over. */
-static void look_at(sherd__arena *arena, int rank)
+/* Close the world for the others, and say who it was. */
+static void tell(sherd__arena *arena, int rank)
 {
-    if (atomic_load(&arena->control->post[rank].presence) != SHERD__GONE &&
-        !sherd__look(&arena->control->death))
-        tell(arena, rank);
+    char text[SHERD_ERROR_BYTES];
+
+    sherd__end_world(arena, sherd__end_word(SHERD__END_VANISHED, rank, 0, SHERD_EPEER));
+    sherd__end_text(arena->control, sherd__look(&arena->control->death), text, sizeof text);
+    say("%.*s", SHERD_ERROR_BYTES - 1, text);
 }
 
-/* Until all have ended, or rank 0 has closed the world, which all do together; it holds the other end of `line`. */
-static _Noreturn void watch(sherd__arena *arena, int line)
+/*
+ * Others that ended at almost the same time, of which one may have been the first: guards get their turn when they do. Those
+ * that the launcher has killed come later.
+ */
+static void hear(int own, int64_t at)
 {
-    struct pollfd file[SHERD_MAX_RANKS + 1];
-    int ranks = arena->control->ranks, left = 0;
+    enum { LAUNCHERS_MS = 1000, SAME_NS = 10000000 };
+    int64_t end = sherd__now() + INT64_C(1000000) * LAUNCHERS_MS;
+    struct pollfd file = {.fd = own, .events = POLLIN};
+    notice other;
 
-    for (int r = 0; r < ranks; r++) {
-        file[r] = (struct pollfd){.fd = open_process(&arena->control->post[r]), .events = POLLIN};
-        left += file[r].fd >= 0;
-    }
-    file[ranks] = (struct pollfd){.fd = line, .events = POLLIN};
-    bool told = write(line, "", 1) == 1;
-    while (left && told && poll(file, (nfds_t)ranks + 1, -1) > 0) {
-        for (int r = 0; r < ranks; r++) {
-            if (file[r].fd < 0 || !file[r].revents)
-                continue;
-            look_at(arena, r);
-            close(file[r].fd);
-            file[r].fd = -1;
-            left--;
-        }
-        if (!file[ranks].revents)
+    for (int64_t now; (now = sherd__now()) < end;) {
+        if (poll(&file, 1, (int)((end - now) / 1000000) + 1) <= 0 ||
+            recv(own, &other, sizeof other, MSG_DONTWAIT) != sizeof other)
             continue;
-        if (atomic_load(&arena->control->post[0].presence) == SHERD__GONE)
-            break;
-        file[ranks].fd = -1; /* rank 0 has ended; its process says so, too */
+        double ms = 1e-6 * (double)(other.at - at);
+        if (other.at - at < SAME_NS)
+            say("so did rank %d, %.1f ms %s", other.rank, ms < 0 ? -ms : ms,
+                ms < 0 ? "before" : "later");
     }
+}
+
+/* ---- watching ----------------------------------------------------------------------------------- */
+
+/* Whether a process is over, or will be in so many milliseconds; -1: for as long as it takes. */
+static bool is_over(int process, int milliseconds)
+{
+    struct pollfd file = {.fd = process, .events = POLLIN};
+    int ready;
+
+    while ((ready = poll(&file, 1, milliseconds)) < 0 && errno == EINTR)
+        ;
+    return ready > 0;
+}
+
+/* Until the rank has closed its world (false), or is over. */
+static bool wait_for(sherd__guard *guard, const watched *w, int process, int64_t *at)
+{
+    (void)pthread_mutex_lock(&guard->mutex);
+    *at = sherd__now();
+    /* Where a thread has ended another may have the world now: the process is asked. */
+    return (w->main || is_over(process, -1)) && !atomic_load(&guard->dismissed);
+}
+
+static _Noreturn void watch(sherd__guard *guard, watched *w)
+{
+    int process = (int)syscall(SYS_pidfd_open, w->pid, 0);
+    notice mine = {.rank = w->rank};
+
+    if (process < 0 || write(guard->line, "", 1) != 1)
+        _exit(0);
+    close(guard->line);
+    int own = wait_for(guard, w, process, &mine.at) ? be_first(w->job, &mine) : -1;
+    if (own < 0)
+        _exit(0);
+    if (!sherd__look(&w->arena.control->death))
+        tell(&w->arena, w->rank);
+    sherd__arena_unmap(&w->arena); /* memory that others may want */
+    hear(own, mine.at);
     _exit(0);
 }
 
@@ -87,26 +172,61 @@ static void keep_only(int line)
     syscall(SYS_close_range, (unsigned)line + 1, ~0u, 0u);
 }
 
-int sherd__guard(const sherd__arena *arena)
+/* Memory that both see; the rank has the mutex. */
+static sherd__guard *create(void)
 {
-    sherd__arena mine = *arena;
+    sherd__guard *guard =
+        mmap(NULL, sizeof *guard, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t kind;
+
+    if (guard == MAP_FAILED)
+        return NULL;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&guard->mutex, &kind);
+    pthread_mutexattr_destroy(&kind);
+    pthread_mutex_lock(&guard->mutex);
+    return guard;
+}
+
+sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t job)
+{
+    watched mine = {.arena = *arena,
+                    .rank = rank,
+                    .pid = (int)getpid(),
+                    .main = getpid() == gettid(),
+                    .job = job};
+    sherd__guard *guard = create();
     int line[2];
     char ready;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line))
-        return -1;
+    if (!guard || pipe2(line, O_CLOEXEC)) {
+        sherd__guard_dismiss(guard);
+        return NULL;
+    }
+    guard->line = line[1];
     pid_t child = fork();
     if (child == 0) {
         if (setsid() < 0 || fork() != 0)
             _exit(0);
-        signal(SIGPIPE, SIG_IGN);
         keep_only(line[1]);
-        watch(&mine, line[1]);
+        watch(guard, &mine);
     }
     close(line[1]);
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     while (read(line[0], &ready, 1) < 0 && errno == EINTR)
         ;
-    return line[0];
+    close(line[0]);
+    return guard;
+}
+
+void sherd__guard_dismiss(sherd__guard *guard)
+{
+    if (!guard)
+        return;
+    atomic_store(&guard->dismissed, 1);
+    (void)pthread_mutex_unlock(&guard->mutex); /* another thread's: it goes when that ends */
+    munmap(guard, sizeof *guard);
 }
