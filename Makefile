@@ -84,11 +84,14 @@ proof: ready ## the long tests: more meshes, many more pairs of layouts, the sui
 	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
 	@tests/conformance.sh $(BUILD) long
+	@cmake --build $(BUILD) --parallel $(JOBS) --target stress
+	@for kind in openmpi mpich; do [ ! -e $(BUILD)/sherd_mpi_$$kind.so ] || \
+	    $(BUILD)/stress/stress --mpi $$kind --rounds 500 --keep-going || exit 1; done
 
 fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
 	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)
 
-stress: ready ## random programs, right and wrong, on 2 to 16 ranks, for SECONDS=60 (SEED=1 ARGS="--threads")
+stress: ready ## random programs, right and wrong, on 2 to 16 ranks, for SECONDS=60 (SEED=1 ARGS="--threads" or "--mpi openmpi")
 	@cmake --build $(BUILD) --parallel $(JOBS) --target stress
 	@$(BUILD)/stress/stress --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 

@@ -34,6 +34,9 @@ enum {
     INJECT_ORPHAN
 };
 
+/* How ranks under mpirun meet. */
+typedef enum meeting_by { BY_ARENA, BY_MESSAGES, BY_BOTH } meeting_by;
+
 /* All of it follows from the seed (and from what the command line rules out). */
 typedef struct round_plan {
     uint64_t seed;
@@ -44,6 +47,8 @@ typedef struct round_plan {
     bool by_environment; /* region_bytes is said in SHERD_ARENA_BYTES */
     int victim, signal;
     int64_t delay_us, pause_us;
+    char mpi[16]; /* "": ranks are ours to start */
+    meeting_by by;
 } round_plan;
 
 typedef struct tally {
@@ -64,6 +69,7 @@ typedef struct rank_board {
     atomic_int_fast64_t closed_at; /* when it was told that a rank had died; nanoseconds */
     int born[SLOTS];               /* what was left by a check that failed */
     int8_t state[SLOTS];
+    int closed; /* under mpirun: what sherd_world_close said */
 } rank_board;
 
 typedef struct board {
@@ -73,14 +79,22 @@ typedef struct board {
     atomic_int_fast64_t struck_at;
     char wrong[1024]; /* what the round found wrong; "" = nothing */
     tally tally;
+    /* for ranks under mpirun: the file that this is, the round, and what this world is drawn from */
+    int fd;
+    round_plan plan;
+    uint64_t seed;
 } board;
 
 /* What a command line leaves to chance. */
 typedef struct round_options {
-    bool threads; /* ranks are threads only */
-    int kind;     /* -1 = any */
-    int ranks;    /* 0 = any */
+    bool threads;    /* ranks are threads only */
+    int kind;        /* -1 = any */
+    int ranks;       /* 0 = any */
+    const char *mpi; /* ranks are started by mpirun.<this>; NULL = by us */
 } round_options;
+
+/* NULL for lack of memory. */
+board *board_create(void);
 
 void round_draw(round_plan *r, uint64_t seed, const round_options *o);
 const char *round_name(round_kind kind);

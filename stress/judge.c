@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void blame(board *b, const char *format, ...)
 {
@@ -195,6 +196,29 @@ static void judge_killed(const job *j)
     }
 }
 
+/*
+ * mpirun ends the job when a process dies, so nobody has to have been told; but it must be said which rank ended on which host. It
+ * may be one that the launcher has killed, where its guard got its turn first. What the launcher exits with is its own affair.
+ */
+static void judge_ended(const job *j)
+{
+    const round_plan *r = j->r;
+    char line[96], host[64] = "";
+
+    count_outcome(j, r->kind == ROUND_STOPPED ? INJECT_STOP : INJECT_KILL, SHERD_EPEER);
+    gethostname(host, sizeof host - 1);
+    snprintf(line, sizeof line, "sherd: host %s: rank ", host);
+    if (r->kind == ROUND_KILLED && !strstr(j->said, line))
+        blame(j->b, "signal %d to rank %d on %s: no line names a rank and the host", r->signal,
+              r->victim, host);
+    for (int q = 0; q < r->ranks && r->kind == ROUND_STOPPED; q++) {
+        const rank_board *rank = &j->b->rank[q];
+        if (q != r->victim && (rank->logged == 0 || rank->log[rank->logged - 1] != SHERD_ETIMEDOUT))
+            blame(j->b, "rank %d was stopped, and rank %d has waited for it for ever", r->victim,
+                  q);
+    }
+}
+
 static void count_work(job *j)
 {
     tally *t = &j->b->tally;
@@ -221,8 +245,12 @@ void judge(job *j)
             blame(j->b, "%s", j->b->rank[r].wrong);
     while (gone >> first & 1)
         first++;
-    compare_ranks(j, first, gone);
-    if (j->r->kind == ROUND_KILLED || j->r->kind == ROUND_STOPPED) {
+    bool ended = j->r->mpi[0] && (j->r->kind == ROUND_KILLED || j->r->kind == ROUND_STOPPED);
+    if (!ended)
+        compare_ranks(j, first, gone);
+    if (ended) {
+        judge_ended(j);
+    } else if (j->r->kind == ROUND_KILLED || j->r->kind == ROUND_STOPPED) {
         judge_killed(j);
     } else {
         judge_program(j, &j->b->rank[first]);

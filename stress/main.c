@@ -5,6 +5,7 @@
  * blow falls does not), and any can be run again. Some hundred rounds a second.
  */
 #include "counts.h"
+#include "under_mpi.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -21,6 +22,7 @@ static const char usage[] =
     "  --rounds N     run N rounds, however long they take\n"
     "  --seed N       where the seeds of the rounds begin (the time)\n"
     "  --round SEED   run this round alone; with --print show its programs\n"
+    "  --mpi KIND     ranks are processes that mpirun.KIND starts: openmpi or mpich\n"
     "  --threads      ranks are threads, never processes\n"
     "  --kind NAME    only rounds that are legal, wrong, starved, small, killed, stopped, paused, "
     "orphaned\n"
@@ -58,7 +60,9 @@ static bool read_value(settings *s, const char *name, const char *value)
         return (s->options.ranks = atoi(value)) >= 2 && s->options.ranks <= RANKS;
     if (strcmp(name, "--kind") == 0)
         return (s->options.kind = kind_named(value)) >= 0;
-    if (strcmp(name, "--seed") == 0)
+    if (strcmp(name, "--mpi") == 0)
+        s->options.mpi = value;
+    else if (strcmp(name, "--seed") == 0)
         s->seed = strtoull(value, NULL, 10);
     else if (strcmp(name, "--json") == 0)
         s->json = value;
@@ -109,7 +113,17 @@ static void report(const settings *s, const round_plan *r, const outcome *o, int
         fprintf(stderr, " --kind %s", round_name((round_kind)s->options.kind));
     if (s->options.ranks)
         fprintf(stderr, " --ranks %d", s->options.ranks);
+    if (s->options.mpi)
+        fprintf(stderr, " --mpi %s", s->options.mpi);
     fprintf(stderr, " --print\n");
+}
+
+static void clear_board(board *b)
+{
+    int fd = b->fd;
+
+    memset(b, 0, sizeof *b);
+    b->fd = fd;
 }
 
 static bool run_one(const settings *s, counts *c, board *b, int output, uint64_t seed)
@@ -117,7 +131,7 @@ static bool run_one(const settings *s, counts *c, board *b, int output, uint64_t
     round_plan r;
     outcome o;
 
-    memset(b, 0, sizeof *b);
+    clear_board(b);
     if (ftruncate(output, 0) || lseek(output, 0, SEEK_SET))
         return false;
     round_draw(&r, seed, &s->options);
@@ -147,16 +161,17 @@ int main(int count, char **argument)
 {
     settings s = {.seconds = 60, .seed = (uint64_t)now_seconds(), .program = argument[0]};
     counts c = {0};
-    board *b;
     int output = memfd_create("output", MFD_CLOEXEC), files = shared_files();
 
     s.options.kind = -1;
+    if (count == 3 && strcmp(argument[1], "--rank-of") == 0)
+        return be_rank_of(argument[2]);
     if (!read_arguments(&s, count, argument)) {
         fputs(usage, stderr);
         return 2;
     }
-    b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (b == MAP_FAILED || output < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+    board *b = board_create();
+    if (!b || output < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1)) {
         perror("stress");
         return 2;
     }

@@ -3,7 +3,7 @@
  * A round: drawn from its seed, one or two worlds, one after the other, in a process that was forked for it. After each
  * world this process must be what it was before: no file, no mapping, no thread, no child is left.
  */
-#include "round.h"
+#include "under_mpi.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -71,6 +71,19 @@ static void draw_blow(round_plan *r, dice *d)
     r->pause_us = 1000 * (1 << roll(d, 11));
 }
 
+/* Who starts the ranks is not ours to stop or to kill there. */
+static void draw_mpi(round_plan *r, const char *mpi, dice *d)
+{
+    snprintf(r->mpi, sizeof r->mpi, "%s", mpi);
+    r->by = one_in(d, 5) ? BY_ARENA : one_in(d, 2) ? BY_MESSAGES : BY_BOTH;
+    r->threads = false;
+    r->worlds = 1;
+    if (r->kind == ROUND_PAUSED || r->kind == ROUND_ORPHANED)
+        r->kind = ROUND_LEGAL;
+    if (r->ranks > 8)
+        r->ranks = 2 + r->ranks % 7;
+}
+
 void round_draw(round_plan *r, uint64_t seed, const round_options *o)
 {
     dice d = {mix(seed)};
@@ -95,6 +108,8 @@ void round_draw(round_plan *r, uint64_t seed, const round_options *o)
     }
     if (round_loops(r))
         r->worlds = 1;
+    if (o->mpi)
+        draw_mpi(r, o->mpi, &d);
     draw_blow(r, &d);
 }
 
@@ -144,7 +159,7 @@ static bool add_turn(job *j, dice *d, bool wrong)
 }
 
 /* Wrong ones in turn with right ones. */
-static bool draw_job(job *j, uint64_t seed)
+bool draw_job(job *j, uint64_t seed)
 {
     dice d = {mix(seed)};
     bool wrong = j->r->kind == ROUND_WRONG || j->r->kind == ROUND_STARVED;
@@ -153,14 +168,14 @@ static bool draw_job(job *j, uint64_t seed)
 
     for (int i = 0; i < turns && good; i++)
         good = add_turn(j, &d, wrong && i % 2 == 0);
-    if (one_in(&d, 4)) {
+    if (one_in(&d, 4) && !j->r->mpi[0]) { /* mpirun would end the others */
         j->rank_with_value = roll(&d, j->r->ranks);
         j->value = 1 + roll(&d, 100);
     }
     return good;
 }
 
-static void clear_job(job *j)
+void clear_job(job *j)
 {
     for (int i = 0; i < j->turns; i++)
         program_clear(&j->p[i]);
@@ -219,7 +234,7 @@ static void run_loop(runner *u, const job *j)
         say_wrong(u, "the world is closed, and opens again");
 }
 
-static int run_rank(sherd_world *world, void *payload)
+int run_rank(sherd_world *world, void *payload)
 {
     const job *j = payload;
     runner u;
@@ -324,7 +339,10 @@ static void run_world(const round_plan *r, board *b, uint64_t seed, bool print)
     if (draw_job(j, seed)) {
         if (print)
             print_job(j);
-        j->status = sherd_spawn(&j->exit_status, &options, run_rank, j);
+        if (r->mpi[0])
+            run_under_mpi(j, seed);
+        else
+            j->status = sherd_spawn(&j->exit_status, &options, run_rank, j);
         judge(j);
     } else {
         blame(b, "the programs can not be drawn");
@@ -346,7 +364,7 @@ void round_run(const round_plan *r, board *b, bool print)
     }
     if (r->threads)
         start_a_thread();
-    setenv("SHERD_TIMEOUT", "300", 1);
+    setenv("SHERD_TIMEOUT", r->mpi[0] && round_loops(r) ? "5" : "300", 1);
     if (r->seed % 16)
         setenv("SHERD_GEMM", "reference", 1); /* oneDNN takes 2 ms to start */
     for (int i = 0; i < r->worlds && !b->wrong[0]; i++)

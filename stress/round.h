@@ -19,7 +19,14 @@ typedef struct job {
     sherd_status status;
     int exit_status;
     char error[SHERD_ERROR_BYTES];
+    char said[1 << 16]; /* under mpirun: the first of what it and its ranks wrote */
 } job;
+
+/* Draw the programs of a world; false for lack of memory. */
+bool draw_job(job *j, uint64_t seed);
+void clear_job(job *j);
+/* What a rank does. */
+int run_rank(sherd_world *world, void *job);
 
 /* judge.c: puts the first thing that is wrong on the board, and counts what was done. */
 void judge(job *j);

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HANG_SECONDS = 10, TOLD_SECONDS = 2, TICK_MS = 50 };
+enum { HANG_SECONDS = 10, TOLD_SECONDS = 2, LAUNCHER_SECONDS = 4, TICK_MS = 50 };
 
 typedef struct watch {
     const round_plan *r;
@@ -258,7 +258,11 @@ static void judge_exit(watch *w, int status)
 /* Whatever the round has left comes to this process. Ranks without a launcher may take two seconds to end. */
 static void judge_leftovers(watch *w)
 {
-    double start = now_seconds(), patience = w->r->kind == ROUND_ORPHANED ? TOLD_SECONDS : 0;
+    /* mpirun's processes go one by one */
+    double patience = w->r->mpi[0]                   ? LAUNCHER_SECONDS
+                      : w->r->kind == ROUND_ORPHANED ? TOLD_SECONDS
+                                                     : 0;
+    double start = now_seconds();
     pid_t pid;
 
     while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0) {
