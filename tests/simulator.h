@@ -9,7 +9,8 @@
  * A step that goes straight: each rank gets what it lacks from whoever has it; of several that have it, and are
  * equally near, the one that has sent least. Messages start when both ports are free, in the best of three orders:
  * by distance, by size, or in packets between the busiest ports. Collectives go axis by axis, in a ring, or in rounds of doubling distance, or straight, whichever
- * is over first. A step begins when the one before is over. Times are femtoseconds.
+ * is over first; but all goes straight, and nobody shares, if the price says so. A step begins when the one before is
+ * over. Times are femtoseconds.
  *
  * Costs some hundred nanoseconds a message, and a look at each pair of ranks.
  */
@@ -29,7 +30,7 @@ typedef struct sim_message {
 typedef struct simulator {
     const sherd_mesh *mesh;
     int ranks;
-    bool overlap;
+    bool overlap, straight;
     sherd_link link[SHERD_MAX_AXES];
     int axis[SHERD_MAX_AXES],
         pace[SHERD_MAX_AXES]; /* axes, slowest first; where each stands there */
@@ -75,6 +76,7 @@ static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_pr
     s->mesh = mesh;
     s->ranks = (int)mesh->count;
     s->overlap = price->overlap;
+    s->straight = price->straight;
     for (int i = 0; i < mesh->axes; i++) {
         int k = i;
         s->link[i] = sim_link(price, mesh->name[i]);
@@ -461,18 +463,17 @@ static inline void sim_address(simulator *s)
             while (n > 0 && sim_next(s, reduced, at));
         } while (sim_next(s, cut, at));
     }
-    if (spare)
+    if (spare && !s->straight)
         sim_share(s, spare);
-    for (int i = 0; i < s->messages; i++)
-        s->message[i].turn = sim_turn(s, s->message[i].from, s->message[i].to);
 }
 
-static inline int64_t sim_straight(simulator *s)
+/* All that is addressed. */
+static inline int64_t sim_play(simulator *s, bool adds)
 {
-    bool adds = sherd__step_reduces(s->step);
     int64_t longest = 0;
 
-    sim_address(s);
+    for (int i = 0; i < s->messages; i++)
+        s->message[i].turn = sim_turn(s, s->message[i].from, s->message[i].to);
     if (!s->overlap)
         return s->messages ? sim_class(s, -1, adds) : 0;
     for (int i = 0; i < s->mesh->axes; i++) {
@@ -480,6 +481,37 @@ static inline int64_t sim_straight(simulator *s)
         longest = each > longest ? each : longest;
     }
     return longest;
+}
+
+static inline int64_t sim_straight(simulator *s)
+{
+    sim_address(s);
+    return sim_play(s, sherd__step_reduces(s->step));
+}
+
+/* One half of a sliced all-reduce: addends of its slice come to each rank, or the slices that others have added up. */
+static inline int64_t sim_slices(simulator *s, bool adds)
+{
+    unsigned reduced = s->step->axes;
+    int64_t at[SHERD_MAX_AXES], lo, hi;
+
+    s->messages = 0;
+    memset(s->load, 0, (size_t)s->ranks * SHERD_MAX_AXES * sizeof *s->load);
+    for (int r = 0, axis; r < s->ranks; r++) {
+        sim_first(at, s->at[r], reduced);
+        do {
+            int64_t k = 1, i = 0;
+            for (int a = 0; a < s->mesh->axes; a++)
+                if (reduced >> a & 1) {
+                    i = i * s->mesh->extent[a] + (adds ? s->at[r][a] : at[a]);
+                    k *= s->mesh->extent[a];
+                }
+            sherd__slice_of(sherd__box_count(&s->target[r]), k, i, &lo, &hi);
+            if (hi > lo && (axis = sim_apart(s, r, at)) >= 0)
+                sim_send(s, sim_rank(s, at), r, axis, (hi - lo) * s->element_bytes);
+        } while (sim_next(s, reduced, at));
+    }
+    return sim_play(s, adds);
 }
 
 /* ---- axis by axis ----------------------------------------------------------------------------- */
@@ -631,6 +663,10 @@ static inline int64_t sim_step(simulator *s, const sherd_step *step, size_t elem
         sherd__layout_box(step->from, s->at[r], &s->source[r]);
         sherd__layout_box(step->to, s->at[r], &s->target[r]);
     }
+    if (s->straight && step->sliced)
+        return sim_slices(s, true) + sim_slices(s, false);
+    if (s->straight)
+        return sim_straight(s);
     if (step->kind != SHERD_STEP_ALL_GATHER && step->kind != SHERD_STEP_REDUCE_SCATTER &&
         step->kind != SHERD_STEP_ALL_REDUCE)
         return sim_straight(s);

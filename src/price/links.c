@@ -8,8 +8,9 @@
  * the busiest rank (straight.c), and gamma of the slowest axis reduced, for what it adds.
  *
  * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
- * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. What is
- * local is free. Between two meshes all messages count as one, over the link "*".
+ * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. Where the price says
+ * `straight` these go straight, too. What is local is free. Between two meshes all messages count as one, over the
+ * link "*".
  */
 #include "links.h"
 #include "base/num.h"
@@ -85,7 +86,7 @@ static sherd__span time_straight(const sherd__priced *p, const sherd__problem *p
 
     sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
     return sherd__straight_time(change, p->step.from->spec.shape, element_bytes, &all,
-                                problem->request->price.overlap) +
+                                &problem->request->price) +
            time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
 
@@ -115,6 +116,9 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
                                    const sherd__lanes *r)
 {
     const sherd__change *change = &p->change;
+
+    if (problem->request->price.straight)
+        return time_straight(p, problem, r);
     sherd__span staged =
         sherd__stages_time(change, p->step.from->spec.shape, (int64_t)problem->element_bytes, r);
 
@@ -125,11 +129,21 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
     return straight < staged ? straight : staged;
 }
 
+static sherd__span time_sliced(const sherd__priced *p, const sherd__problem *problem,
+                               const sherd__lanes *r)
+{
+    const sherd_price *price = &problem->request->price;
+    int64_t n = p->amounts.target_max, element_bytes = (int64_t)problem->element_bytes;
+
+    return price->straight ? sherd__straight_time_sliced(p->change.mesh, p->change.reduced, n,
+                                                         element_bytes, r, price->overlap)
+                           : sherd__stages_time_sliced(&p->change, n, element_bytes, r);
+}
+
 static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__lanes *r)
 {
     sherd__span straight = time_straight(p, problem, r);
-    sherd__span sliced = sherd__stages_time_sliced(&p->change, p->amounts.target_max,
-                                                   (int64_t)problem->element_bytes, r);
+    sherd__span sliced = time_sliced(p, problem, r);
 
     p->step.sliced = sliced < straight;
     p->rounds = p->step.sliced ? 2 : 1;

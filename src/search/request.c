@@ -92,7 +92,7 @@ static uint64_t price_hash(uint64_t hash, const sherd_price *price)
 {
     hash = sherd__hash_word(hash, (uint64_t)price->kind);
     hash = sherd__hash_word(hash, (uint64_t)price->per_host);
-    hash = sherd__hash_word(hash, price->overlap);
+    hash = sherd__hash_word(hash, (uint64_t)price->straight << 1 | price->overlap);
     for (int i = 0; i < price->links; i++) {
         hash = sherd__hash_text(hash, price->link[i].axis);
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
@@ -133,7 +133,7 @@ uint64_t sherd__request_hash(const sherd__request *r)
 static bool same_price(const sherd_price *a, const sherd_price *b)
 {
     bool same = a->kind == b->kind && a->links == b->links && a->per_host == b->per_host &&
-                a->overlap == b->overlap;
+                a->overlap == b->overlap && a->straight == b->straight;
 
     for (int i = 0; same && i < a->links; i++) {
         const sherd_link *x = &a->link[i], *y = &b->link[i];
