@@ -124,10 +124,10 @@ typedef struct sherd_price {
     bool straight;
 } sherd_price;
 
-/* All zero = exact, arena, no limits. */
+/* All zero = exact, the world's price, no limits. */
 typedef struct sherd_plan_options {
     sherd_planner planner;
-    const sherd_price *price; /* copied; NULL = the arena */
+    const sherd_price *price; /* copied; NULL = the world's: its price file, or the arena */
     sherd_weights weights;    /* of GRAPH */
     int64_t per_host;         /* devices per host in the model of time of GREEDY and GRAPH; 0 = 1 */
     /* unsigned[flattened_count]: axis sets for which GREEDY and GRAPH merge steps into one, as PyTorch does where a

@@ -27,9 +27,8 @@ static bool slower(const sherd_link *a, const sherd_link *b)
 }
 
 /* The line of an axis, else that of "*", else the slowest there is; nothing costs where there are none. */
-static sherd_link link_of(const sherd__problem *problem, const char *axis)
+static sherd_link line_of(const sherd_price *price, const char *axis)
 {
-    const sherd_price *price = &problem->request->price;
     sherd_link other = {"", 0, 0, 0};
     bool starred = false;
 
@@ -43,6 +42,11 @@ static sherd_link link_of(const sherd__problem *problem, const char *axis)
         starred = starred || star;
     }
     return other;
+}
+
+static sherd_link link_of(const sherd__problem *problem, const char *axis)
+{
+    return line_of(&problem->request->price, axis);
 }
 
 void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
@@ -171,6 +175,23 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
         p->step.picoseconds = sherd__span_time(time_collective(p, problem, &r));
     else
         p->step.picoseconds = sherd__span_time(time_straight(p, problem, &r));
+}
+
+int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
+                                 int64_t bytes)
+{
+    sherd_link slowest = {"", 0, 0, 0};
+    sherd__span sum = 0;
+
+    for (int a = 0; a < mesh->axes; a++) {
+        if (!(axes >> a & 1))
+            continue;
+        const sherd_link link = line_of(price, mesh->name[a]);
+        sum += sherd__span_sent(&link, 1, 0);
+        slowest = slower(&link, &slowest) ? link : slowest;
+    }
+    slowest.alpha_picoseconds = 0;
+    return sherd__span_time(sum + sherd__span_sent(&slowest, 0, bytes));
 }
 
 /* ---- bounds --------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a plan as a plain value: checked, defaults filled in, compared by content. Plans made
- * without options never come here.
+ * Options of a plan as a plain value: checked, defaults filled in, compared by content. A plan without
+ * options that is in the cache never comes here.
  */
 #include "planners.h"
 #include "base/hash.h"
@@ -63,6 +63,8 @@ sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
 {
     memset(out, 0, sizeof *out);
     out->per_host = 1;
+    if (from->space->price)
+        out->price = *from->space->price;
     if (!options)
         return SHERD_OK;
     sherd_status status = check_ranges(from, options);
@@ -128,6 +130,12 @@ uint64_t sherd__request_hash(const sherd__request *r)
         hash = sherd__hash_word(hash, r->flattened[i]);
     hash = price_hash(hash, &r->price);
     return hash ? hash : 1;
+}
+
+void sherd__plans_price(sherd__space *space, const sherd_price *price)
+{
+    space->price = price;
+    space->price_hash = sherd__request_hash(&(sherd__request){.per_host = 1, .price = *price});
 }
 
 static bool same_price(const sherd_price *a, const sherd_price *b)

@@ -24,8 +24,9 @@ typedef struct sherd__carried {
     sherd_carrier carrier;
     struct sherd__remote *remote; /* of ranks that share no memory: it has the carrier then */
     sherd__core_locks cores;
-    int guard;     /* of rank 0: see guard.c; or -1 */
-    bool launched; /* by sherd_world_open, which may come again when it is closed */
+    int guard;         /* of rank 0: see guard.c; or -1 */
+    bool launched;     /* by sherd_world_open, which may come again when it is closed */
+    sherd_price price; /* that rank 0 brings; all zero if none */
 } sherd__carried;
 
 sherd_status sherd__carried_open(sherd_world **out, const sherd_world_options *options,

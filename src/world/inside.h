@@ -136,6 +136,7 @@ struct sherd_world {
     sherd__diag diag;
     sherd__diag local; /* a failure that was kept local; status 0 = none */
     sherd__space space;
+    sherd_price price; /* of plans that name none, if it is one of links */
     const sherd__transport *transport;
     sherd__kernel_set kernels;
     int rank, ranks;
@@ -484,6 +485,18 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
                                const sherd_world_options *options, sherd__diag *diag);
 /* As sherd_world_close, also of a world that is lent. */
 sherd_status sherd__world_close(sherd_world *world);
+
+/* ---- price.c --------------------------------------------------------------------------------- */
+
+/*
+ * Rank 0's part of opening: what its options or SHERD_PRICE name is read; *out all zero if that is nothing. EINVAL, ENOMEM.
+ * The others get it through the arena, or from the carrier.
+ */
+sherd_status sherd__price_find(sherd_price *out, sherd__heap *heap,
+                               const sherd_world_options *options, sherd__diag *diag);
+/* Before the meeting of the opening: put it where the others find it. After that: plan by it. */
+sherd_status sherd__price_bring(sherd_world *world, const sherd_world_options *options);
+void sherd__price_take(sherd_world *world);
 
 /* What is called of remote*.c. */
 #include "far.h"
