@@ -7,6 +7,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "priced.h"
 #include "remote.h"
 #include "watch.h"
 

@@ -486,18 +486,6 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
 /* As sherd_world_close, also of a world that is lent. */
 sherd_status sherd__world_close(sherd_world *world);
 
-/* ---- price.c --------------------------------------------------------------------------------- */
-
-/*
- * Rank 0's part of opening: what its options or SHERD_PRICE name is read; *out all zero if that is nothing. EINVAL, ENOMEM.
- * The others get it through the arena, or from the carrier.
- */
-sherd_status sherd__price_find(sherd_price *out, sherd__heap *heap,
-                               const sherd_world_options *options, sherd__diag *diag);
-/* Before the meeting of the opening: put it where the others find it. After that: plan by it. */
-sherd_status sherd__price_bring(sherd_world *world, const sherd_world_options *options);
-void sherd__price_take(sherd_world *world);
-
 /* What is called of remote*.c. */
 #include "far.h"
 

@@ -5,6 +5,7 @@
  * machine it lies in the arena from before the first meeting; a carrier brings it to others. Costs reading the file.
  */
 #include "inside.h"
+#include "priced.h"
 #include "price/price_text.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "priced.h"
 
 #include "base/hash.h"
 
