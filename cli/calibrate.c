@@ -4,9 +4,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "layout/layout.h"
 #include "tensor/tensor.h"
 #include "world/world.h"
@@ -88,19 +88,6 @@ static int64_t time_once(const work *w, int first, int count)
     return sherd__now() - begin;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int count)
-{
-    qsort(x, (size_t)count, sizeof *x, compare);
-    return count % 2 ? x[count / 2] : 0.5 * (x[count / 2 - 1] + x[count / 2]);
-}
-
 /* Of the runs, each as long as its slowest rank. */
 static bool time_moves(double *out, const work *w, int count)
 {
@@ -119,7 +106,7 @@ static bool time_moves(double *out, const work *w, int count)
             double seconds = 1e-9 * (double)all[r][i] / count;
             longest[i] = seconds > longest[i] ? seconds : longest[i];
         }
-    *out = median(longest, RUNS);
+    *out = cli_median(longest, RUNS);
     return true;
 }
 
@@ -190,19 +177,19 @@ void cli_times_fit(sherd_link *out, const cli_times *times)
 
     for (int i = 0; i < 2 * COPIES; i++)
         copy[i] = slope(&times->move[i / 2][last - 1 - i % 2], &times->move[i / 2][last]);
-    double beta = fmax(median(copy, 2 * COPIES), 0);
+    double beta = fmax(cli_median(copy, 2 * COPIES), 0);
     for (int i = 0; i < 2 * (CLI_MOVES - COPIES); i++) {
         const cli_timed *large = &times->move[COPIES + i / 2][last];
         sum[i] =
             (slope(large - 1 - i % 2, large) - beta) * (double)large->bytes / (double)large->added;
     }
-    double gamma = fmax(median(sum, 2 * (CLI_MOVES - COPIES)), 0);
+    double gamma = fmax(cli_median(sum, 2 * (CLI_MOVES - COPIES)), 0);
     for (int i = 0; i < CLI_MOVES; i++) {
         const cli_timed *small = &times->move[i][0];
         double rest = small->seconds - beta * (double)small->bytes - gamma * (double)small->added;
         first[i] = fmax(rest, 0.5 * small->seconds) / (double)small->messages;
     }
-    out->alpha_picoseconds = (int64_t)(1e12 * median(first, CLI_MOVES));
+    out->alpha_picoseconds = (int64_t)(1e12 * cli_median(first, CLI_MOVES));
     out->beta_femtoseconds = (int64_t)(1e15 * beta);
     out->gamma_femtoseconds = (int64_t)(1e15 * gamma);
 }

@@ -43,17 +43,22 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double cli_median(double *x, int count)
+{
+    qsort(x, (size_t)count, sizeof *x, compare);
+    return count % 2 ? x[count / 2] : 0.5 * (x[count / 2 - 1] + x[count / 2]);
+}
+
 static bool put_findings(json_t *out, cli_findings *found)
 {
     const sherd_plan_price *price = &found->price;
     double ratio = cli_plan_ratio(price);
     bool good = true;
 
-    qsort(found->seconds, CLI_RUNS, sizeof found->seconds[0], compare);
     cli_put(&good, out, "exact", json_boolean(found->wrong == 0));
     cli_put(&good, out, "wrong", json_integer(found->wrong));
     cli_put(&good, out, "elements", json_integer(found->elements));
-    cli_put(&good, out, "seconds", json_real(found->seconds[CLI_RUNS / 2]));
+    cli_put(&good, out, "seconds", json_real(cli_median(found->seconds, CLI_RUNS)));
     cli_put(&good, out, "bytes_recv_max", json_integer(price->recv_max_bytes));
     cli_put(&good, out, "ratio", ratio < 0 ? json_null() : json_real(ratio));
     cli_put(&good, out, "ranks", json_integer(found->ranks));

@@ -35,6 +35,9 @@ typedef struct cli_findings {
  */
 sherd_status cli_check_run(cli_findings *found, cli_problem *p, int ranks);
 
+/* Sorts them. */
+double cli_median(double *x, int count);
+
 /* ---- lists, and links --------------------------------------------------------------------------- */
 
 /* The list of `--all`: the exit status. */

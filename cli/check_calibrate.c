@@ -42,10 +42,9 @@ static bool target_close(target *t)
     return good && (strcmp(t->written, t->path) == 0 || rename(t->written, t->path) == 0);
 }
 
-static void target_drop(target *t)
+/* Nothing half-done stays. */
+static void target_drop(const target *t)
 {
-    if (t->to)
-        fclose(t->to);
     if (t->to && strcmp(t->written, t->path) != 0)
         unlink(t->written);
 }
@@ -64,7 +63,7 @@ static void fail_file(sherd_world *world, const char *path)
     sherd_world_fail(world, SHERD_EINVAL, text);
 }
 
-/* "host    24.1 us a message, 61.2 MB/s, adds 1.3 GB/s" */
+/* "host     24.1 us a message, 61.2 MB/s, adds 1300 MB/s" */
 static void say(const sherd_link *link)
 {
     char alpha[32];
@@ -133,11 +132,13 @@ static int run_rank(sherd_world *world, void *payload)
     if (mesh && sherd_world_rank(world) == 0 && !target_open(&t, given->path))
         fail_file(world, given->path);
     bool good = mesh && sherd_world_check(world) == SHERD_OK && calibrate(&t, world, mesh);
-    if (good && t.to && !target_close(&t))
+    if (t.to && good && !target_close(&t))
         fail_file(world, given->path);
-    else if (!good)
-        target_drop(&t);
+    else if (t.to && !good)
+        fclose(t.to);
     good = sherd_world_check(world) == SHERD_OK && good;
+    if (!good)
+        target_drop(&t);
     if (!good && sherd_world_rank(world) == 0)
         cli_refuse("check", "%s", sherd_world_error(world));
     return good ? 0 : CLI_FAILED;
