@@ -383,6 +383,23 @@ static void small_reductions_take_few_rounds(void)
     move_paper_close(&p);
 }
 
+/* A message along each axis that they reach over; all bytes over the slowest. */
+static void windows_take_a_message_an_axis(void)
+{
+    const sherd_price price = {
+        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9}, {"*", 700, 30000, 9}}, 0, false, true};
+    paper p;
+
+    paper_open(&p, 12);
+    const sherd_mesh *mesh = paper_mesh(&p, "x=2,y=3,z=2");
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 0, 0), 0);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 1, 100), 5000 + 2000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 2, 100), 700 + 3000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 7, 100), 5000 + 700 + 700 + 3000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 1, INT64_MAX), ((int64_t)1 << 62) - 1);
+    move_paper_close(&p);
+}
+
 /* Searches compare floors of larger boxes and more addends. */
 static void floors_do_not_fall(void)
 {
@@ -439,9 +456,8 @@ static void times_at_the_limit_do_not_overflow(void)
 }
 
 static const check_test tests[] = {
-    {TEST(links_are_priced_by_their_definition)},
-    {TEST(small_reductions_take_few_rounds)},
-    {TEST(floors_do_not_fall)},
+    {TEST(links_are_priced_by_their_definition)}, {TEST(small_reductions_take_few_rounds)},
+    {TEST(windows_take_a_message_an_axis)},       {TEST(floors_do_not_fall)},
     {TEST(times_at_the_limit_do_not_overflow)},
 };
 CHECK_MAIN(tests)
