@@ -178,6 +178,8 @@ static void known_steps_take_what_is_known(void)
         {"[16(x)] on (y=4,x=4)", "[16(y)] on (y=4,x=4)", 1, 16, 0},
         {"[16(x)] on (x=4,y=4)", "[16(y)] on (x=4,y=4)", 3, 3 * 16, 0},
         {"[8(x)] on (x=4)", "[8] on (x=4)", 2, 3 * 8, 0},
+        /* two each: neither who has most to send nor who has most to receive waits */
+        {"[48(x)] P(sum:y) on (z=4,x=2,y=2)", "[48(z)] on (z=4,x=2,y=2)", 2, 2 * 48, 2 * 48},
         /* one block for eight: it doubles */
         {"[1(x)] on (x=8)", "[1] on (x=8)", 3, 3 * 4, 0},
         {"[8] on (x=4)", "[8(x)] on (x=4)", 0, 0, 0},
