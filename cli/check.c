@@ -8,10 +8,10 @@
 #include "table.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "layout/layout.h"
-#include "world/launch.h"
 
 /* ---- ranks ------------------------------------------------------------------------------------ */
 
@@ -31,9 +31,6 @@ static sherd_status count_ranks(int *out, cli_problem *p)
         }
         *out = ranks > *out ? (int)ranks : *out;
     }
-    if (sherd__is_launched())
-        return sherd__fail(p->diag, SHERD_EINVAL,
-                           "check starts its own ranks: run it without `sherd run`");
     return SHERD_OK;
 }
 
@@ -46,48 +43,39 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the runs, each as long as its slowest rank. */
-static double median(const cli_findings *found, int ranks)
+double cli_median(double *x, int count)
 {
-    double longest[CLI_RUNS] = {0};
-
-    for (int i = 0; i < CLI_RUNS; i++)
-        for (int r = 0; r < ranks; r++)
-            longest[i] = found->seconds[i][r] > longest[i] ? found->seconds[i][r] : longest[i];
-    qsort(longest, CLI_RUNS, sizeof longest[0], compare);
-    return longest[CLI_RUNS / 2];
+    qsort(x, (size_t)count, sizeof *x, compare);
+    return count % 2 ? x[count / 2] : 0.5 * (x[count / 2 - 1] + x[count / 2]);
 }
 
-static bool put_findings(json_t *out, const cli_findings *found, int ranks)
+static bool put_findings(json_t *out, cli_findings *found)
 {
-    int64_t wrong = 0, elements = 0;
+    const sherd_plan_price *price = &found->price;
+    double ratio = cli_plan_ratio(price);
     bool good = true;
 
-    for (int r = 0; r < ranks; r++) {
-        wrong += found->wrong[r];
-        elements += found->elements[r];
-    }
-    cli_put(&good, out, "exact", json_boolean(wrong == 0));
-    cli_put(&good, out, "wrong", json_integer(wrong));
-    cli_put(&good, out, "elements", json_integer(elements));
-    cli_put(&good, out, "seconds", json_real(median(found, ranks)));
+    cli_put(&good, out, "exact", json_boolean(found->wrong == 0));
+    cli_put(&good, out, "wrong", json_integer(found->wrong));
+    cli_put(&good, out, "elements", json_integer(found->elements));
+    cli_put(&good, out, "seconds", json_real(cli_median(found->seconds, CLI_RUNS)));
+    cli_put(&good, out, "bytes_recv_max", json_integer(price->recv_max_bytes));
+    cli_put(&good, out, "ratio", ratio < 0 ? json_null() : json_real(ratio));
+    cli_put(&good, out, "ranks", json_integer(found->ranks));
+    cli_put(&good, out, "predicted", json_real((double)price->picoseconds / 1e12));
     return good;
 }
 
-static sherd_status run(json_t *out, cli_problem *p, const sherd_plan_price *price, int ranks)
+static sherd_status run(json_t *out, cli_problem *p, int ranks)
 {
-    double ratio = cli_plan_ratio(price);
     cli_findings *found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* zeroes */
 
     if (found == MAP_FAILED)
         return sherd__no_memory(p->diag, "sherd_check");
     sherd_status status = cli_check_run(found, p, ranks);
-    bool good = put_findings(out, found, ranks);
+    bool good = put_findings(out, found);
     munmap(found, sizeof *found);
-    cli_put(&good, out, "bytes_recv_max", json_integer(price->recv_max_bytes));
-    cli_put(&good, out, "ratio", ratio < 0 ? json_null() : json_real(ratio));
-    cli_put(&good, out, "ranks", json_integer(ranks));
     return status == SHERD_OK ? cli_put_status(good, p) : status;
 }
 
@@ -99,10 +87,7 @@ static sherd_status answer(json_t *out, cli_problem *p)
 
     if (status == SHERD_OK)
         status = cli_plan_make(&plan, p, p->planner);
-    if (status != SHERD_OK)
-        return status;
-    const sherd_plan_price price = *sherd_plan_price_of(plan);
-    return run(out, p, &price, ranks);
+    return status == SHERD_OK ? run(out, p, ranks) : status;
 }
 
 /* ---- for people ------------------------------------------------------------------------------- */
@@ -111,7 +96,7 @@ static void print(FILE *to, const json_t *answer)
 {
     const json_t *ratio = json_object_get(answer, "ratio");
     json_int_t wrong = json_integer_value(json_object_get(answer, "wrong"));
-    char time[32], bytes[32];
+    char time[32], predicted[32], bytes[32];
 
     fprintf(to, "%s: %lld elements on %lld ranks", wrong ? "WRONG" : "exact",
             (long long)json_integer_value(json_object_get(answer, "elements")),
@@ -119,8 +104,10 @@ static void print(FILE *to, const json_t *answer)
     if (wrong)
         fprintf(to, ", %lld of them wrong", (long long)wrong);
     fprintf(
-        to, "\ntime      %s\n",
-        cli_seconds_text(time, sizeof time, json_number_value(json_object_get(answer, "seconds"))));
+        to, "\ntime      %s, %s predicted\n",
+        cli_seconds_text(time, sizeof time, json_number_value(json_object_get(answer, "seconds"))),
+        cli_seconds_text(predicted, sizeof predicted,
+                         json_number_value(json_object_get(answer, "predicted"))));
     fprintf(to, "received  %s a rank",
             cli_bytes_text(bytes, sizeof bytes,
                            json_integer_value(json_object_get(answer, "bytes_recv_max"))));
@@ -135,10 +122,18 @@ const cli_command cli_check_command = {"check", CLI_OF_CHECK, answer, print};
 int cli_check(int argc, char **argv)
 {
     cli_values values;
+    cli_job job;
 
+    if (!cli_job_find(&job, "check"))
+        return CLI_FAILED;
     if (!cli_values_read(&values, CLI_OF_CHECK, "check", argc, argv))
         return CLI_UNUSABLE;
+    if (job.joined && values.of[CLI_CASES] && strcmp(values.of[CLI_CASES], "-") == 0)
+        return cli_refuse("check", "--cases: ranks of a job need a file that all of them can read, "
+                                   "not -");
+    if (values.of[CLI_CALIBRATE])
+        return cli_check_calibrate(&values);
     if (values.of[CLI_ALL])
-        return cli_check_all(&values);
+        return cli_check_all(&values, &job);
     return cli_command_answer(&cli_check_command, &values);
 }

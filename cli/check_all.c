@@ -50,7 +50,8 @@ static const char *const dtypes[] = {"f32", "f64", "bf16", "f16", "i32", "i64", 
 /* How it goes. */
 typedef struct tally {
     const cli_values *given;
-    int done, bad;
+    const cli_job *job;
+    int done, bad, skipped;
 } tally;
 
 static cli_values values_of(const tally *t, const move *m, const char *planner, const char *dtype)
@@ -68,15 +69,28 @@ static cli_values values_of(const tally *t, const move *m, const char *planner, 
     return v;
 }
 
-/* "ok     4.1 us  3      7x5  f32  exact  S(0) -> R" */
+/* Whether a job has too few ranks for a move. */
+static bool is_too_large(const tally *t, const cli_values *v)
+{
+    sherd_world *paper;
+
+    if (!t->job->joined || !cli_paper_open(&paper, v))
+        return false;
+    bool large = sherd_world_ranks(paper) > t->job->ranks;
+    return sherd_world_close(paper) == SHERD_OK && large;
+}
+
+/* "ok     4.1 us    1.0 us  3      7x5  f32  exact  S(0) -> R" */
 static void print_line(const json_t *answer, const cli_values *v, bool good)
 {
     const char *error = json_string_value(json_object_get(answer, "error"));
     double seconds = json_number_value(json_object_get(answer, "seconds"));
-    char time[32];
+    double guess = json_number_value(json_object_get(answer, "predicted"));
+    char time[32], predicted[32];
 
-    printf("%-5s %9s  %-7s %-8s %-4s  %-6s  %s -> %s%s%s%s%s\n", good ? "ok" : "WRONG",
-           cli_seconds_text(time, sizeof time, seconds), v->of[CLI_MESH], v->of[CLI_SHAPE],
+    printf("%-5s %9s  %9s  %-7s %-8s %-4s  %-6s  %s -> %s%s%s%s%s\n", good ? "ok" : "WRONG",
+           cli_seconds_text(time, sizeof time, seconds),
+           cli_seconds_text(predicted, sizeof predicted, guess), v->of[CLI_MESH], v->of[CLI_SHAPE],
            v->of[CLI_DTYPE], v->of[CLI_PLANNER], v->of[CLI_FROM], v->of[CLI_TO],
            v->of[CLI_TO_MESH] ? " on " : "", v->of[CLI_TO_MESH] ? v->of[CLI_TO_MESH] : "",
            error ? ": " : "", error ? error : "");
@@ -103,6 +117,11 @@ static void check_one(tally *t, const move *m, const char *planner, const char *
     const cli_values v = values_of(t, m, planner, dtype);
     const cli_case c = {.command = &cli_check_command};
     cli_verdict verdict;
+
+    if (is_too_large(t, &v)) {
+        t->skipped++;
+        return;
+    }
     json_t *answer = cli_answer(&c, &v, NULL, &verdict);
 
     t->done++;
@@ -143,17 +162,21 @@ static void check_list(tally *t)
         }
 }
 
-int cli_check_all(const cli_values *values)
+int cli_check_all(const cli_values *values, const cli_job *job)
 {
     static const cli_key own[] = {CLI_MESH, CLI_TO_MESH, CLI_SHAPE,     CLI_FROM,
                                   CLI_TO,   CLI_TO_CUTS, CLI_FROM_CUTS, CLI_CASES};
-    tally t = {.given = values};
+    tally t = {.given = values, .job = job};
 
     for (int i = 0; i < (int)(sizeof own / sizeof own[0]); i++)
         if (values->of[own[i]])
             return cli_refuse("check", "--all has moves of its own: expected no --%s with it",
                               cli_key_name(own[i]));
+    if (!values->of[CLI_JSON])
+        printf("%-5s %9s  %9s\n", "", "measured", "predicted");
     check_list(&t);
+    if (!values->of[CLI_JSON] && t.skipped)
+        printf("%d moves need more ranks than the %d of this job\n", t.skipped, job->ranks);
     if (!values->of[CLI_JSON])
         printf("%d moves, %d wrong\n", t.done, t.bad);
     return fflush(stdout) == 0 && t.bad == 0 ? 0 : CLI_FAILED;

@@ -6,7 +6,6 @@
 #include "check.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "check_data.h"
 #include "tensor/tensor.h"
@@ -17,25 +16,20 @@ typedef struct order {
     cli_findings *found;
 } order;
 
+enum { WRONG, ELEMENTS, NANOSECONDS, WORDS = NANOSECONDS + CLI_RUNS };
+
 /* What a rank has at hand. */
 typedef struct place {
     cli_problem problem;
-    cli_findings *found;
+    const sherd_mesh *all; /* ranks, in a line */
     cli_check_data data;
     cli_check_fold fold;
     bool in_from, in_to; /* whether this rank is in the mesh */
     int64_t from_at[SHERD_MAX_AXES], to_at[SHERD_MAX_AXES];
     int64_t count; /* elements of the target here */
+    int64_t words[WORDS];
     unsigned char *wrong;
 } place;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Only a plan parts a replica into addends: such a move is not to be had from outside. */
 static sherd_tensor *move(const cli_problem *p, sherd_tensor *source)
@@ -49,16 +43,16 @@ static sherd_tensor *move(const cli_problem *p, sherd_tensor *source)
     return sherd_redistribute(source, p->to, &how);
 }
 
-/* Move and compare once; `seconds`: how long it took, or NULL. False: the world has failed. */
-static bool move_once(place *w, sherd_tensor *source, int pass, double *seconds)
+/* Move and compare once; `time`: how long it took, in nanoseconds, or NULL. False: the world has failed. */
+static bool move_once(place *w, sherd_tensor *source, int pass, int64_t *time)
 {
     if (sherd_world_check(w->problem.world) != SHERD_OK) /* all begin together */
         return false;
-    double begin = now();
+    int64_t begin = sherd__now();
     sherd_tensor *target = move(&w->problem, source);
     const void *elements = sherd_tensor_read(target);
-    if (seconds)
-        *seconds = now() - begin;
+    if (time)
+        *time = sherd__now() - begin;
     if (w->in_to && elements && !sherd_tensor_failed(target))
         cli_check_compare(&w->data, w->to_at, &w->fold, pass, elements, w->wrong);
     return true;
@@ -68,7 +62,6 @@ static bool move_once(place *w, sherd_tensor *source, int pass, double *seconds)
 static bool run_pass(place *w, int pass, int runs)
 {
     sherd_world *world = w->problem.world;
-    int rank = sherd_world_rank(world);
     bool good = true;
 
     sherd_scope_begin(world);
@@ -79,7 +72,7 @@ static bool run_pass(place *w, int pass, int runs)
     good = move_once(w, source, pass, NULL);
     for (int i = 0; i < runs && good; i++) {
         sherd_scope_begin(world);
-        good = move_once(w, source, pass, &w->found->seconds[i][rank]);
+        good = move_once(w, source, pass, &w->words[NANOSECONDS + i]);
         sherd_scope_end(world);
     }
     sherd_scope_end(world);
@@ -89,9 +82,11 @@ static bool run_pass(place *w, int pass, int runs)
 static bool prepare(place *w, const order *given, sherd_world *world)
 {
     cli_problem *p = &w->problem;
+    const int64_t ranks = sherd_world_ranks(world);
 
     memset(w, 0, sizeof *w);
-    w->found = given->found;
+    if (sherd_mesh_create(&w->all, world, 1, &ranks, NULL, NULL) != SHERD_OK)
+        return false;
     if (cli_problem_read(p, world, given->values, CLI_OF_CHECK) != SHERD_OK)
         return false;
     cli_check_data_of(&w->data, p->from, p->to, p->dtype);
@@ -110,21 +105,47 @@ static bool prepare(place *w, const order *given, sherd_world *world)
     return true;
 }
 
+/* What all ranks have found, and what the plan was to cost. */
+static bool report(cli_findings *found, place *w)
+{
+    sherd_world *world = w->problem.world;
+    const sherd_plan_options options = cli_plan_options(&w->problem);
+    int64_t all[SHERD_MAX_RANKS][WORDS];
+    const sherd_plan *plan;
+
+    if (!sherd__share(world, w->all, "sherd check", w->words, WORDS, all[0]) ||
+        sherd_plan_create(&plan, w->problem.from, w->problem.to, w->problem.dtype, &options))
+        return false;
+    if (sherd_world_rank(world) != 0)
+        return true;
+    found->ranks = sherd_world_ranks(world);
+    found->price = *sherd_plan_price_of(plan);
+    for (int r = 0; r < found->ranks; r++) {
+        found->wrong += all[r][WRONG];
+        found->elements += all[r][ELEMENTS];
+        for (int i = 0; i < CLI_RUNS; i++) {
+            double seconds = 1e-9 * (double)all[r][NANOSECONDS + i];
+            found->seconds[i] = seconds > found->seconds[i] ? seconds : found->seconds[i];
+        }
+    }
+    return true;
+}
+
 static int run_rank(sherd_world *world, void *payload)
 {
     const order *given = payload;
     place w;
-    int rank = sherd_world_rank(world);
     bool good = prepare(&w, given, world);
 
     for (int pass = 0; pass < w.data.passes && good; pass++)
         good = run_pass(&w, pass, pass == 0 ? CLI_RUNS : 0);
-    good = sherd_world_check(world) == SHERD_OK && good;
-    if (!good && rank == 0)
-        snprintf(w.found->error, sizeof w.found->error, "%s", sherd_world_error(world));
     for (int64_t i = 0; good && i < w.count; i++)
-        w.found->wrong[rank] += w.wrong[i];
-    w.found->elements[rank] = w.count;
+        w.words[WRONG] += w.wrong[i];
+    w.words[ELEMENTS] = w.count;
+    good = good && report(given->found, &w);
+    good = sherd_world_check(world) == SHERD_OK && good;
+    if (!good && sherd_world_rank(world) == 0)
+        snprintf(given->found->error, sizeof given->found->error, "%s", sherd_world_error(world));
     sherd__free(sherd__world_heap(world), w.wrong);
     return good ? 0 : CLI_FAILED;
 }

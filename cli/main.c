@@ -40,10 +40,12 @@ static const command table[] = {
      "  sherd layout --mesh 128x128x64 --shape 65536x65536 --placements \"S(0)S(1)R\" --ranks "
      "0-7\n",
      NULL},
-    {"check", cli_check, "--mesh M --shape S --from P --to P | --all",
-     "move real data on this machine and compare every element", CLI_OF_CHECK,
+    {"check", cli_check, "--mesh M --shape S --from P --to P | --all | --calibrate FILE --mesh M",
+     "move real data and compare every element, or measure links", CLI_OF_CHECK,
      "  sherd check --all\n"
-     "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n",
+     "  sherd check --mesh 2x2 --shape 100x33 --dtype bf16 --from \"S(0)P\" --to \"RS(1)\"\n"
+     "  mpirun -n 4 sherd check --calibrate prices.txt --mesh host=2,local=2\n\n"
+     "Under `sherd run` or mpirun the ranks are those of the job.\n",
      NULL},
     {"show", cli_show, "LAYOUT | --mesh M --shape S ...",
      "draw a layout, or both sides of a move, here or as a picture", CLI_OF_SHOW,

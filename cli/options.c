@@ -70,6 +70,11 @@ static const option table[CLI_KEYS] = {
                       "ranks are processes or threads [processes]", "threads"},
     [CLI_ALL] = {"all", CLI_OF_CHECK, 0, NULL, NULL,
                  "check a list of moves of all kinds, with every planner and dtype", ""},
+    [CLI_CALIBRATE] =
+        {"calibrate", CLI_OF_CHECK, 0, NULL, "FILE",
+         "measure the links along each axis of --mesh and write a price file, by which "
+         "SHERD_PRICE=FILE lets programs plan, and --price=FILE `sherd plan`",
+         "prices.txt"},
     [CLI_JSON] = {"json", CLI_OF_CASES, 0, NULL, NULL, "one JSON object instead of the table", ""},
     [CLI_CASES] = {"cases", CLI_OF_CASES, 0, NULL, "FILE",
                    "one JSON object a line, keys as these options; - is standard input", "-"},

@@ -33,6 +33,7 @@ typedef enum cli_key {
     CLI_RANKS,
     CLI_RANKS_AS,
     CLI_ALL,
+    CLI_CALIBRATE,
     CLI_JSON,
     CLI_CASES,
     CLI_SVG,

@@ -5,11 +5,8 @@
  */
 #include "options.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/num.h"
 #include "base/text.h"
@@ -33,7 +30,7 @@ sherd_plan_options cli_plan_options(const cli_problem *p)
 {
     sherd_plan_options options = {
         .planner = p->planner,
-        .price = &p->price,
+        .price = p->values->of[CLI_PRICE] ? &p->price : NULL,
         .weights = p->weights,
         .per_host = p->per_host,
         .flattened = p->flattened_count ? p->flattened : NULL,
@@ -232,55 +229,17 @@ sherd_status cli_read_weights(cli_problem *p, const char *text)
     return status == SHERD_OK ? expect_end(p, &s) : status;
 }
 
-enum { PRICE_FILE_BYTES = 1 << 16 };
-
-/* The text of a file into room[PRICE_FILE_BYTES]. */
-static sherd_status read_file(cli_problem *p, const char *path, char *room)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t length = fd < 0 ? -1 : 0, n = 1;
-    size_t have = 0;
-
-    while (length >= 0 && n > 0 && have < PRICE_FILE_BYTES) {
-        n = read(fd, room + have, PRICE_FILE_BYTES - have);
-        length = n < 0 ? -1 : length;
-        have += n > 0 ? (size_t)n : 0;
-    }
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    if (length < 0)
-        return sherd__fail(p->diag, SHERD_EINVAL,
-                           "\"%.200s\" can not be read (%s): expected arena, torch, or a file of "
-                           "prices",
-                           path, strerror(error));
-    if (have == PRICE_FILE_BYTES || memchr(room, '\0', have))
-        return sherd__fail(p->diag, SHERD_EINVAL,
-                           "\"%.200s\" is no file of prices: expected text of less than 64 KiB",
-                           path);
-    room[have] = '\0';
-    return SHERD_OK;
-}
-
 sherd_status cli_read_price(cli_problem *p, const char *text)
 {
     static const char *const words[] = {"arena", "torch", NULL};
     static const sherd_price_kind kinds[] = {SHERD_PRICE_ARENA, SHERD_PRICE_TORCH};
-    sherd__heap *heap = sherd__world_heap(p->world);
     int word = find_word(words, text);
 
-    if (words[word]) {
-        p->price.kind = kinds[word];
-        return SHERD_OK;
-    }
-    char *room = sherd__alloc(heap, PRICE_FILE_BYTES, 1);
-    sherd_status status = room ? read_file(p, text, room) : sherd__no_memory(p->diag, function);
-    if (status == SHERD_OK)
-        status = sherd_price_parse(&p->price, p->world, room);
-    if (status != SHERD_OK) /* its column is in the file, not in the option's text */
-        p->diag->column = 0;
-    sherd__free(heap, room);
-    return status;
+    if (!words[word])
+        return sherd__price_load(&p->price, sherd__world_heap(p->world), p->diag, text,
+                                 "arena, torch, or a file of prices");
+    p->price.kind = kinds[word];
+    return SHERD_OK;
 }
 
 sherd_status cli_read_per_host(cli_problem *p, const char *text)

@@ -20,10 +20,10 @@ static void check_again(sherd__diag *diag, const sherd_price *price)
                      (long long)link->alpha_picoseconds, (long long)link->beta_femtoseconds,
                      (long long)link->gamma_femtoseconds);
     }
-    sherd__write(&w, "%s", price->overlap ? "overlap" : "");
+    sherd__write(&w, "%s%s", price->straight ? "straight\n" : "", price->overlap ? "overlap" : "");
     MUST_SAY(sherd__price_read(&again, diag, text) == SHERD_OK, diag->text);
     MUST(again.kind == SHERD_PRICE_LINKS && again.links == price->links);
-    MUST(again.overlap == price->overlap);
+    MUST(again.overlap == price->overlap && again.straight == price->straight);
     for (int i = 0; i < price->links; i++) {
         const sherd_link *a = &price->link[i], *b = &again.link[i];
         MUST(strcmp(a->axis, b->axis) == 0 && a->alpha_picoseconds == b->alpha_picoseconds &&
@@ -51,7 +51,7 @@ static void check_words(char *text, const sherd_price *price)
         line[strcspn(line, "#")] = '\0';
         const char *axis = strtok_r(line, " \t\r", &word_end);
         const char *alpha = axis ? strtok_r(NULL, " \t\r", &word_end) : NULL;
-        if (!axis || (!alpha && strcmp(axis, "overlap") == 0))
+        if (!axis || (!alpha && (strcmp(axis, "overlap") == 0 || strcmp(axis, "straight") == 0)))
             continue;
         const sherd_link *link = &price->link[links++];
         MUST(links <= price->links && strcmp(link->axis, axis) == 0);

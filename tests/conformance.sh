@@ -59,6 +59,7 @@ if [ "$long" = long ]; then
     run mpi world_moves 1 2 3 4
     run mpi world_store 2 3
     run mpi tensor_move 2 3 4
+    run mpi tensor_links 2 3 4
     run mpi tensor_across 2 3 4
     run mpi tensor_later 2 3
     run mpi tensor_moves_kept 2 3
@@ -83,6 +84,8 @@ if [ "$long" = long ]; then
     run hosts world_programs 2
     run hosts parallel_divergence 2
     run mixed world_failures 4
+    run mixed tensor_links 4
+    run hosts tensor_links 4
     run mixed tensor_move 4
     run mixed parallel_mlp 4
     without=

@@ -8,8 +8,9 @@
  *
  * A step that goes straight: each rank gets what it lacks from whoever has it; of several that have it, and are
  * equally near, the one that has sent least. Messages start when both ports are free, in the best of three orders:
- * by distance, by size, or in packets between the busiest ports. Collectives go axis by axis, in a ring, or in rounds of doubling distance, or straight, whichever
- * is over first. A step begins when the one before is over. Times are femtoseconds.
+ * by distance, by size, or in packets between the busiest ports. Collectives go axis by axis, in a ring, or in rounds of
+ * doubling distance, or straight, whichever is over first; but all goes straight, and nobody shares, if the price says
+ * so. A step begins when the one before is over. Times are femtoseconds.
  *
  * Costs some hundred nanoseconds a message, and a look at each pair of ranks.
  */
@@ -29,7 +30,7 @@ typedef struct sim_message {
 typedef struct simulator {
     const sherd_mesh *mesh;
     int ranks;
-    bool overlap;
+    bool overlap, straight;
     sherd_link link[SHERD_MAX_AXES];
     int axis[SHERD_MAX_AXES],
         pace[SHERD_MAX_AXES]; /* axes, slowest first; where each stands there */
@@ -75,6 +76,7 @@ static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_pr
     s->mesh = mesh;
     s->ranks = (int)mesh->count;
     s->overlap = price->overlap;
+    s->straight = price->straight;
     for (int i = 0; i < mesh->axes; i++) {
         int k = i;
         s->link[i] = sim_link(price, mesh->name[i]);
@@ -147,7 +149,9 @@ typedef struct sim_ports {
     int64_t *out_free, *in_free, *out_left, *in_left; /* [ranks] */
     int *first, *end;                                 /* a sender's messages */
     int *taken,
-        *seen; /* the message that a receiver gets now, or -1; in which round it was asked */
+        *seen;  /* the message that a receiver gets now, or -1; in which round it was asked */
+    int *given; /* the message that a sender sends now, or -1 */
+    int *to_first, *to_end, *by; /* messages by receiver: the k-th of all is message[by[k]] */
 } sim_ports;
 
 static inline int64_t sim_lasts(const sim_ports *p, const sim_message *m)
@@ -172,6 +176,29 @@ static inline bool sim_match(sim_ports *p, int from, int round)
     return false;
 }
 
+/* Find a sender for a receiver, others moving on to another one, or to nobody if they have less left than `least`. */
+static inline bool sim_claim(sim_ports *p, int to, int64_t least, int round)
+{
+    for (int k = p->to_first[to]; k < p->to_end[to]; k++) {
+        int i = p->by[k], from = p->s->message[i].from, other;
+        if (p->s->message[i].left == 0)
+            continue;
+        if (p->given[from] >= 0) {
+            other = p->s->message[p->given[from]].to;
+            if (p->seen[other] == round)
+                continue;
+            p->seen[other] = round;
+            if (p->in_left[other] >= least && !sim_claim(p, other, least, round))
+                continue;
+            if (p->taken[other] == p->given[from])
+                p->taken[other] = -1;
+        }
+        p->taken[to] = p->given[from] = i;
+        return true;
+    }
+    return false;
+}
+
 typedef struct sim_busy {
     int64_t left;
     int rank;
@@ -184,8 +211,8 @@ static inline int sim_by_left(const void *a, const void *b)
     return x->left != y->left ? (x->left < y->left ? 1 : -1) : x->rank - y->rank;
 }
 
-/* As many as can be at once, the busiest senders among them. `round` counts up. */
-static inline void sim_match_all(sim_ports *p, sim_busy *busy, int *round)
+/* As many as can be at once, the busiest senders among them. `round` counts up. Returns what the busiest has left. */
+static inline int64_t sim_match_senders(sim_ports *p, sim_busy *busy, int *round)
 {
     for (int r = 0; r < p->s->ranks; r++) {
         busy[r] = (sim_busy){p->out_left[r], r};
@@ -194,6 +221,34 @@ static inline void sim_match_all(sim_ports *p, sim_busy *busy, int *round)
     qsort(busy, (size_t)p->s->ranks, sizeof *busy, sim_by_left);
     for (int k = 0; k < p->s->ranks && busy[k].left > 0; k++)
         sim_match(p, busy[k].rank, ++*round);
+    return busy[0].left;
+}
+
+/* The same senders, but the busiest receivers. */
+static inline void sim_match_receivers(sim_ports *p, sim_busy *busy, int *round)
+{
+    for (int r = 0; r < p->s->ranks; r++)
+        p->given[r] = -1;
+    for (int r = 0; r < p->s->ranks; r++) {
+        busy[r] = (sim_busy){p->in_left[r], r};
+        if (p->taken[r] >= 0)
+            p->given[p->s->message[p->taken[r]].from] = p->taken[r];
+    }
+    qsort(busy, (size_t)p->s->ranks, sizeof *busy, sim_by_left);
+    for (int k = 0; k < p->s->ranks && busy[k].left > 0; k++) {
+        p->seen[busy[k].rank] = ++*round;
+        if (p->taken[busy[k].rank] < 0)
+            sim_claim(p, busy[k].rank, busy[k].left, *round);
+    }
+}
+
+/* False: there is nothing left. */
+static inline bool sim_match_all(sim_ports *p, sim_busy *busy, int *round)
+{
+    if (sim_match_senders(p, busy, round) == 0)
+        return false;
+    sim_match_receivers(p, busy, round);
+    return true;
 }
 
 /* How long this matching may go on: until a message is over, or a port that waits is as busy as any. */
@@ -213,6 +268,22 @@ static inline int64_t sim_lasting(const sim_ports *p, int64_t packet)
     return lasting > packet ? lasting : packet;
 }
 
+static inline void sim_by_receiver(sim_ports *p)
+{
+    int sum = 0;
+
+    memset(p->to_end, 0, (size_t)p->s->ranks * sizeof *p->to_end);
+    for (int i = 0; i < p->s->messages; i++)
+        p->to_end[p->s->message[i].to]++;
+    for (int r = 0; r < p->s->ranks; r++) {
+        p->to_first[r] = sum;
+        sum += p->to_end[r];
+        p->to_end[r] = p->to_first[r];
+    }
+    for (int i = 0; i < p->s->messages; i++)
+        p->by[p->to_end[p->s->message[i].to]++] = i;
+}
+
 /* Ports change partners between packets, so that no port that has most to do waits. Messages lie by sender. */
 static inline int64_t sim_in_packets(sim_ports *p, int64_t packet)
 {
@@ -227,7 +298,8 @@ static inline int64_t sim_in_packets(sim_ports *p, int64_t packet)
             p->first[m->from] = i;
         p->end[m->from] = i + 1;
     }
-    for (sim_match_all(p, busy, &round); busy[0].left > 0; sim_match_all(p, busy, &round)) {
+    sim_by_receiver(p);
+    while (sim_match_all(p, busy, &round)) {
         int64_t lasting = sim_lasting(p, packet);
         for (int r = 0; r < p->s->ranks; r++) {
             if (p->taken[r] < 0)
@@ -309,10 +381,22 @@ static inline int64_t sim_class(simulator *s, int axis, bool adds)
     enum { PACKETS = 128, FEW = 30000 };
     size_t n = (size_t)s->ranks;
     int64_t *times = calloc(4 * n, sizeof *times);
-    int *lists = calloc(4 * n, sizeof *lists);
-    sim_ports p = {s,         axis,          adds,          times,
-                   times + n, times + 2 * n, times + 3 * n, lists,
-                   lists + n, lists + 2 * n, lists + 3 * n};
+    int *lists = calloc(7 * n + (size_t)s->messages, sizeof *lists);
+    sim_ports p = {.s = s,
+                   .axis = axis,
+                   .adds = adds,
+                   .out_free = times,
+                   .in_free = times + n,
+                   .out_left = times + 2 * n,
+                   .in_left = times + 3 * n,
+                   .first = lists,
+                   .end = lists + n,
+                   .taken = lists + 2 * n,
+                   .seen = lists + 3 * n,
+                   .given = lists + 4 * n,
+                   .to_first = lists + 5 * n,
+                   .to_end = lists + 6 * n,
+                   .by = lists + 7 * n};
     int64_t least = sim_load(&p), enough = least + least / PACKETS, best, other;
 
     qsort(s->message, (size_t)s->messages, sizeof *s->message, sim_by_turn);
@@ -461,18 +545,17 @@ static inline void sim_address(simulator *s)
             while (n > 0 && sim_next(s, reduced, at));
         } while (sim_next(s, cut, at));
     }
-    if (spare)
+    if (spare && !s->straight)
         sim_share(s, spare);
-    for (int i = 0; i < s->messages; i++)
-        s->message[i].turn = sim_turn(s, s->message[i].from, s->message[i].to);
 }
 
-static inline int64_t sim_straight(simulator *s)
+/* All that is addressed. */
+static inline int64_t sim_play(simulator *s, bool adds)
 {
-    bool adds = sherd__step_reduces(s->step);
     int64_t longest = 0;
 
-    sim_address(s);
+    for (int i = 0; i < s->messages; i++)
+        s->message[i].turn = sim_turn(s, s->message[i].from, s->message[i].to);
     if (!s->overlap)
         return s->messages ? sim_class(s, -1, adds) : 0;
     for (int i = 0; i < s->mesh->axes; i++) {
@@ -480,6 +563,37 @@ static inline int64_t sim_straight(simulator *s)
         longest = each > longest ? each : longest;
     }
     return longest;
+}
+
+static inline int64_t sim_straight(simulator *s)
+{
+    sim_address(s);
+    return sim_play(s, sherd__step_reduces(s->step));
+}
+
+/* One half of a sliced all-reduce: addends of its slice come to each rank, or the slices that others have added up. */
+static inline int64_t sim_slices(simulator *s, bool adds)
+{
+    unsigned reduced = s->step->axes;
+    int64_t at[SHERD_MAX_AXES], lo, hi;
+
+    s->messages = 0;
+    memset(s->load, 0, (size_t)s->ranks * SHERD_MAX_AXES * sizeof *s->load);
+    for (int r = 0, axis; r < s->ranks; r++) {
+        sim_first(at, s->at[r], reduced);
+        do {
+            int64_t k = 1, i = 0;
+            for (int a = 0; a < s->mesh->axes; a++)
+                if (reduced >> a & 1) {
+                    i = i * s->mesh->extent[a] + (adds ? s->at[r][a] : at[a]);
+                    k *= s->mesh->extent[a];
+                }
+            sherd__slice_of(sherd__box_count(&s->target[r]), k, i, &lo, &hi);
+            if (hi > lo && (axis = sim_apart(s, r, at)) >= 0)
+                sim_send(s, sim_rank(s, at), r, axis, (hi - lo) * s->element_bytes);
+        } while (sim_next(s, reduced, at));
+    }
+    return sim_play(s, adds);
 }
 
 /* ---- axis by axis ----------------------------------------------------------------------------- */
@@ -631,6 +745,10 @@ static inline int64_t sim_step(simulator *s, const sherd_step *step, size_t elem
         sherd__layout_box(step->from, s->at[r], &s->source[r]);
         sherd__layout_box(step->to, s->at[r], &s->target[r]);
     }
+    if (s->straight && step->sliced)
+        return sim_slices(s, true) + sim_slices(s, false);
+    if (s->straight)
+        return sim_straight(s);
     if (step->kind != SHERD_STEP_ALL_GATHER && step->kind != SHERD_STEP_REDUCE_SCATTER &&
         step->kind != SHERD_STEP_ALL_REDUCE)
         return sim_straight(s);

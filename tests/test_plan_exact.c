@@ -71,6 +71,16 @@ static void nothing_is_cheaper_on_the_arena(void)
     nothing_is_cheaper(NULL, 1, 100);
 }
 
+static void nothing_is_cheaper_where_all_goes_straight(void)
+{
+    sherd_price price = slow_messages();
+
+    price.straight = true;
+    nothing_is_cheaper(&price, 9, 100);
+    price.overlap = true;
+    nothing_is_cheaper(&price, 31, 10);
+}
+
 static void nothing_is_cheaper_on_links(void)
 {
     const sherd_price price = slow_messages();
@@ -183,8 +193,9 @@ static void nothing_is_cheaper_within_limits(void)
 }
 
 static const check_test tests[] = {
-    {TEST(nothing_is_cheaper_on_the_arena)},    {TEST(nothing_is_cheaper_on_links)},
-    {TEST(nothing_is_cheaper_on_torchs_model)}, {TEST(nothing_is_cheaper_with_cuts)},
-    {TEST(nothing_is_cheaper_across_meshes)},   {TEST(nothing_is_cheaper_within_limits)},
+    {TEST(nothing_is_cheaper_on_the_arena)},  {TEST(nothing_is_cheaper_where_all_goes_straight)},
+    {TEST(nothing_is_cheaper_on_links)},      {TEST(nothing_is_cheaper_on_torchs_model)},
+    {TEST(nothing_is_cheaper_with_cuts)},     {TEST(nothing_is_cheaper_across_meshes)},
+    {TEST(nothing_is_cheaper_within_limits)},
 };
 CHECK_MAIN(tests)

@@ -118,16 +118,16 @@ static int64_t shared(const table *t, const sherd__priced *p, unsigned share, in
     return (sum + count - 1) / count;
 }
 
-/* What a rank takes to receive, or to send, class by class. */
+/* What a rank takes to receive, or to send, class by class; `share`: replicas do, where they may. */
 static void time_rank(int64_t *femto, const table *t, const sherd__priced *p,
-                      const sherd_link *link, int rank, const traffic *of, bool sends)
+                      const sherd_link *link, int rank, const traffic *of, bool sends, bool share)
 {
     for (int i = 0; i < p->change.mesh->axes; i++) {
-        unsigned share = sharers_of(p, link, i);
+        unsigned sharers = share ? sharers_of(p, link, i) : 0;
         int64_t messages = of[rank].gets[i], elements = of[rank].received[i];
         if (sends) {
-            messages = shared(t, p, share, i, rank, of, true);
-            elements = shared(t, p, share, i, rank, of, false);
+            messages = shared(t, p, sharers, i, rank, of, true);
+            elements = shared(t, p, sharers, i, rank, of, false);
         }
         femto[i] =
             messages * link[i].alpha_picoseconds * 1000 + 4 * elements * link[i].beta_femtoseconds;
@@ -136,7 +136,7 @@ static void time_rank(int64_t *femto, const table *t, const sherd__priced *p,
 
 /* By the definition in plan.h, of all ranks. */
 static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sherd_link *link,
-                                bool overlap)
+                                const sherd_price *price)
 {
     static traffic of[RANKS];
     int64_t most = 0, added = 0;
@@ -146,16 +146,43 @@ static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sh
     count_traffic(of, t, &step, link);
     for (int r = 0; r < 2 * t->ranks; r++) {
         int64_t femto[SHERD_MAX_AXES], sum = 0;
-        time_rank(femto, t, p, link, r / 2, of, r % 2);
+        time_rank(femto, t, p, link, r / 2, of, r % 2, !price->straight);
         for (int i = 0; i < p->change.mesh->axes; i++) {
             sum += femto[i];
-            at_least(&most, overlap ? femto[i] : sum);
+            at_least(&most, price->overlap ? femto[i] : sum);
         }
     }
     if (p->change.addends > 1)
         added = 4 * (p->change.addends - 1) * p->amounts.target_max *
                 link[slowest_of(p->change.mesh, link, p->change.reduced)].gamma_femtoseconds;
     return most + added;
+}
+
+/*
+ * An all-reduce by slices: the rank that gets the longest addends, or slices, from all others of its group; of the
+ * groups with the largest boxes.
+ */
+static int64_t sliced_by_hand(const table *t, const sherd__priced *p, const sherd_link *link,
+                              bool overlap)
+{
+    const sherd_mesh *mesh = p->change.mesh;
+    int64_t sum = 0, most = 0, lo, slice;
+
+    sherd__slice_of(p->amounts.target_max, p->change.addends, 0, &lo, &slice);
+    for (int i = 0; i < mesh->axes; i++) {
+        int64_t peers = 0;
+        for (int q = 0; q < t->ranks; q++) {
+            unsigned axes = apart(t, mesh, 0, q);
+            peers += axes && !(axes & ~p->change.reduced) && slowest_of(mesh, link, axes) == i;
+        }
+        int64_t each =
+            peers * (link[i].alpha_picoseconds * 1000 + 4 * slice * link[i].beta_femtoseconds);
+        sum += each;
+        at_least(&most, each);
+    }
+    return 2 * (overlap ? most : sum) +
+           4 * (p->change.addends - 1) * slice *
+               link[slowest_of(mesh, link, p->change.reduced)].gamma_femtoseconds;
 }
 
 /* The rank `by` places further along an axis, around. */
@@ -248,7 +275,8 @@ static int64_t picoseconds(int64_t femto)
  * Straight steps are priced by some of the ranks, never too high; by stages explicit cuts count as long as the longest,
  * never too low. `exact`: without cuts.
  */
-static bool check_price(const sherd__priced *p, const by_hand *hand, bool exact, bool overlap)
+static bool check_price(const sherd__priced *p, const by_hand *hand, bool exact,
+                        const sherd_price *by)
 {
     int64_t price = p->step.picoseconds, straight = picoseconds(hand->straight);
     int64_t staged = picoseconds(hand->staged);
@@ -258,7 +286,7 @@ static bool check_price(const sherd__priced *p, const by_hand *hand, bool exact,
     if (p->step.kind == SHERD_STEP_ALL_REDUCE)
         return CHECK(price <= straight && price <= staged) &&
                CHECK_EQ(p->step.sliced ? price : 0, p->step.sliced ? staged : 0);
-    if (overlap || !exact)
+    if (by->overlap || !exact)
         return CHECK(price <= straight);
     return CHECK(price <= staged) && CHECK(price <= straight);
 }
@@ -267,16 +295,20 @@ typedef struct tally {
     int priced, straight, near_straight, staged, same_staged, sliced;
 } tally;
 
-static bool check_step(const sherd__priced *p, const sherd_link *link, bool overlap, tally *n)
+static bool check_step(const sherd__priced *p, const sherd_link *link, const sherd_price *by,
+                       tally *n)
 {
     static table t;
     by_hand hand = {0, 0};
 
     fill(&t, p->step.from, p->step.to);
     if (p->step.axes)
-        hand.straight = straight_by_hand(&t, p, link, overlap);
-    if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER ||
-        p->step.kind == SHERD_STEP_ALL_REDUCE)
+        hand.straight = straight_by_hand(&t, p, link, by);
+    if (p->step.kind == SHERD_STEP_ALL_REDUCE && by->straight)
+        hand.staged = sliced_by_hand(&t, p, link, by->overlap);
+    else if ((p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER ||
+              p->step.kind == SHERD_STEP_ALL_REDUCE) &&
+             !by->straight)
         hand.staged = staged_by_hand(&t, p, link);
     bool good = CHECK_EQ(p->rounds, p->step.axes ? p->step.sliced ? 2 : 1 : 0);
     bool exact = !has_cuts(p->step.from) && !has_cuts(p->step.to);
@@ -285,12 +317,12 @@ static bool check_step(const sherd__priced *p, const sherd_link *link, bool over
     if (hand.staged == 0 && hand.straight > 0) {
         n->straight++;
         n->near_straight += 10 * p->step.picoseconds >= 9 * picoseconds(hand.straight);
-    } else if (hand.staged > 0 && !overlap && exact) {
+    } else if (hand.staged > 0 && !by->overlap && exact) {
         n->staged++;
         n->same_staged += p->step.picoseconds == picoseconds(hand.staged) ||
                           p->step.picoseconds == picoseconds(hand.straight);
     }
-    return check_price(p, &hand, exact, overlap) && good;
+    return check_price(p, &hand, exact, by) && good;
 }
 
 static void links_are_priced_by_their_definition(void)
@@ -307,6 +339,7 @@ static void links_are_priced_by_their_definition(void)
         sherd__request request = {.price = draw_price(&s)};
         const sherd_layout *from = draw_layout(&s, sums), *to = draw_layout(&s, 0);
         request.price.overlap = k % 4 == 3;
+        request.price.straight = k % 3 == 1;
         if (k % 5 == 0)
             from = draw_near(&s, to);
         else if (sums && roll(&s.dice, 2))
@@ -315,7 +348,7 @@ static void links_are_priced_by_their_definition(void)
         for (int i = 0; i < s.mesh->axes; i++)
             link[i] = line_of(&request.price, s.mesh->name[i]);
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
-        bool good = check_step(&step, link, request.price.overlap, &n);
+        bool good = check_step(&step, link, &request.price, &n);
         if (step.step.axes)
             good = CHECK(sherd__price_links.floor(&problem, step.amounts.target_max,
                                                   step.change.addends) <= step.step.picoseconds) &&
@@ -336,7 +369,7 @@ static void links_are_priced_by_their_definition(void)
 static void small_reductions_take_few_rounds(void)
 {
     static const sherd__request request = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000}}, 0, false}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000}}, 0, false, false}};
     paper p;
 
     paper_open(&p, 1024);
@@ -350,11 +383,29 @@ static void small_reductions_take_few_rounds(void)
     move_paper_close(&p);
 }
 
+/* A message along each axis that they reach over; all bytes over the slowest. */
+static void windows_take_a_message_an_axis(void)
+{
+    const sherd_price price = {
+        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9}, {"*", 700, 30000, 9}}, 0, false, true};
+    paper p;
+
+    paper_open(&p, 12);
+    const sherd_mesh *mesh = paper_mesh(&p, "x=2,y=3,z=2");
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 0, 0), 0);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 1, 100), 5000 + 2000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 2, 100), 700 + 3000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 7, 100), 5000 + 700 + 700 + 3000);
+    CHECK_EQ(sherd__links_time_window(&price, mesh, 1, INT64_MAX), ((int64_t)1 << 62) - 1);
+    move_paper_close(&p);
+}
+
 /* Searches compare floors of larger boxes and more addends. */
 static void floors_do_not_fall(void)
 {
     static const sherd__request request = {
-        .price = {SHERD_PRICE_LINKS, 2, {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}}, 0, false}};
+        .price = {
+            SHERD_PRICE_LINKS, 2, {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}}, 0, false, false}};
     paper p;
 
     paper_open(&p, 12);
@@ -382,9 +433,9 @@ static void times_at_the_limit_do_not_overflow(void)
          "[2147483648(y),2147483647(x)] on (x=1024,y=1024)"},
     };
     static const sherd__request steep = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0, false}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0, false, false}};
     static const sherd__request flat = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0, false}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0, false, false}};
     const int64_t limit = ((int64_t)1 << 62) - 1;
     paper p;
 
@@ -405,9 +456,8 @@ static void times_at_the_limit_do_not_overflow(void)
 }
 
 static const check_test tests[] = {
-    {TEST(links_are_priced_by_their_definition)},
-    {TEST(small_reductions_take_few_rounds)},
-    {TEST(floors_do_not_fall)},
+    {TEST(links_are_priced_by_their_definition)}, {TEST(small_reductions_take_few_rounds)},
+    {TEST(windows_take_a_message_an_axis)},       {TEST(floors_do_not_fall)},
     {TEST(times_at_the_limit_do_not_overflow)},
 };
 CHECK_MAIN(tests)

@@ -47,8 +47,8 @@ static void a_file_is_one_line_an_axis(void)
     CHECK_EQ(find(&price, "*")->gamma_femtoseconds, 0);
 }
 
-/* The word alone says that classes overlap; with numbers it is an axis. */
-static void overlap_is_a_line_of_its_own(void)
+/* The words alone set what they name; with numbers they are axes. */
+static void words_are_lines_of_their_own(void)
 {
     sherd_price price;
     sherd__diag diag;
@@ -58,7 +58,11 @@ static void overlap_is_a_line_of_its_own(void)
     CHECK_OK(read_price(&price, &diag, "overlap 1 1 1"));
     CHECK(!price.overlap && price.links == 1);
     CHECK_OK(read_price(&price, &diag, "overlap\noverlap 1 1 1\noverlaps 2 1 1\noverlap"));
-    CHECK(price.overlap && price.links == 2);
+    CHECK(price.overlap && !price.straight && price.links == 2);
+    CHECK_OK(read_price(&price, &diag, "straight\nx 1 1 1\nstraight 2 1 1 # an axis"));
+    CHECK(price.straight && !price.overlap && price.links == 2);
+    CHECK_OK(read_price(&price, &diag, "straight 1 1 1\noverlap\nstraighter 1 1 1"));
+    CHECK(!price.straight && price.overlap && price.links == 2);
 }
 
 /* Alpha of a file with this number, in picoseconds; -1 if it was refused. */
@@ -168,6 +172,7 @@ static void what_is_wrong_names_line_and_column(void)
         {"2 1 1 1", 1, 1, "name of an axis"},
         {"overlap 1", 1, 10, "beta"},
         {"overlap", 1, 1, "a line: axis alpha"},
+        {"straight x", 1, 10, "alpha"},
         {"-", 1, 1, "name of an axis"},
         {"abcdefghijklmnopqrstuvwxyzabcdef 1 1 1", 1, 1, "at most 31"},
         {"x 1 1 1\ny 1 1 1\n x 1 1 1", 3, 2, "new axis"},
@@ -232,7 +237,7 @@ static void the_file_of_the_manual_is_good(void)
 }
 
 static const check_test tests[] = {
-    {TEST(a_file_is_one_line_an_axis)},          {TEST(overlap_is_a_line_of_its_own)},
+    {TEST(a_file_is_one_line_an_axis)},          {TEST(words_are_lines_of_their_own)},
     {TEST(numbers_are_rounded_once_to_nearest)}, {TEST(the_point_may_stand_anywhere)},
     {TEST(what_is_wrong_names_line_and_column)}, {TEST(a_long_line_is_cut_in_the_message)},
     {TEST(the_file_of_the_manual_is_good)},

@@ -67,8 +67,8 @@ typedef struct sherd_carrier {
  * @collective all ranks of the carrier
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close, which closes the carrier; NULL on failure, then it is closed too
- * @errors     EINVAL options out of range, a carrier of another version or without a function, ranks of other versions of sherd; ENOTSUP ranks
- *             of several machines where the carrier sends no messages; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
+ * @errors     EINVAL options out of range, a price file that can not be read or is none, a carrier of another version or without a
+ *             function, ranks of other versions of sherd; ENOTSUP ranks of several machines where the carrier sends no messages; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open_with(sherd_world **out, const sherd_carrier *carrier,
                                               const sherd_world_options *options);

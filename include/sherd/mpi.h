@@ -23,8 +23,8 @@ SHERD_BEGIN
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close, before MPI_Finalize; `comm` stays the caller's and is not
  *             kept; NULL on failure
- * @errors     EINVAL MPI is not running, a NULL communicator or one of two groups, options out of range; ENOTSUP memory
- *             of a rank of this machine can not be opened; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
+ * @errors     EINVAL MPI is not running, a NULL communicator or one of two groups, options out of range, a price file that
+ *             can not be read or is none; ENOTSUP memory of a rank of this machine can not be opened; ENOMEM; ELIMIT more than SHERD_MAX_RANKS; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
                                              const sherd_world_options *options);

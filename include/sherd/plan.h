@@ -101,8 +101,8 @@ typedef enum sherd_price_kind {
  * beta, then alpha, then number) on which its two ranks differ. A step that goes straight takes as long as the rank with most
  * to receive or to send takes for that, message after message; replicas that faster links join share what is sent; then
  * comes gamma of the slowest axis reduced, for what is added. All-gathers, reduce-scatters and sliced all-reduces go axis by
- * axis instead, in ceil(log2 p) rounds each, gathering the slowest axis first and reducing it last. Between two meshes all
- * is one message over "*". An axis without a line, where there is no "*" either, has the slowest line.
+ * axis instead (but see `straight`), in ceil(log2 p) rounds each, gathering the slowest axis first and reducing it last.
+ * Between two meshes all is one message over "*". An axis without a line, where there is no "*" either, has the slowest line.
  */
 typedef struct sherd_link {
     char axis[32]; /* name; "*" = the axes that have no line of their own */
@@ -119,12 +119,15 @@ typedef struct sherd_price {
     /* of SHERD_PRICE_LINKS: what a rank sends or receives over different axes in a step that goes straight is under way at
      * the same time: the axis that takes longest counts */
     bool overlap;
+    /* of SHERD_PRICE_LINKS: as sherd's own ranks move. Collectives go straight too, a sliced all-reduce twice (addends to
+     * whoever adds a slice, then slices to all), and replicas do not share what is sent */
+    bool straight;
 } sherd_price;
 
-/* All zero = exact, arena, no limits. */
+/* All zero = exact, the world's price, no limits. */
 typedef struct sherd_plan_options {
     sherd_planner planner;
-    const sherd_price *price; /* copied; NULL = the arena */
+    const sherd_price *price; /* copied; NULL = the world's: its price file, or the arena */
     sherd_weights weights;    /* of GRAPH */
     int64_t per_host;         /* devices per host in the model of time of GREEDY and GRAPH; 0 = 1 */
     /* unsigned[flattened_count]: axis sets for which GREEDY and GRAPH merge steps into one, as PyTorch does where a
@@ -185,7 +188,8 @@ SHERD_API const char *sherd_plan_trace(const sherd_plan *plan);
 
 /**
  * Read a price from the text of a price file: one line an axis, `NAME alpha_seconds beta_seconds_per_byte
- * gamma_seconds_per_byte`, `*` for the other axes; a line `overlap` sets that; `#` begins a comment.
+ * gamma_seconds_per_byte`, `*` for the other axes; lines `overlap` and `straight` set these; `#` begins a comment.
+ * `sherd check --calibrate` writes such a file.
  *
  * @local
  * @errors EINVAL with line, column and what was expected; the same axis twice; a number that is negative or too large

@@ -51,6 +51,9 @@ typedef struct sherd_world_options {
     uint64_t seed;       /* of all random numbers of this world; equal on all ranks */
     size_t region_bytes; /* address space for the tensors of one rank; 0 = the machine's memory */
     char *error;         /* char[SHERD_ERROR_BYTES] for the text when opening fails, or NULL */
+    /* file of a price (sherd_price_parse) for plans whose options name none: rank 0 reads it and hands it out, what other
+     * ranks say is ignored. NULL = SHERD_PRICE in rank 0's environment; without it plans have the arena's price */
+    const char *price_file;
 } sherd_world_options;
 
 /**
@@ -64,8 +67,8 @@ typedef struct sherd_world_options {
  * @collective all ranks of the launch
  * @shapes     options: NULL = all zero
  * @owns       the caller closes *out with sherd_world_close; NULL on failure
- * @errors     EINVAL options out of range, a broken environment, or a launcher's MPI that sherd has no module for; ENOTSUP memory
- *             of a rank of this machine can not be opened; ENOMEM; ELIMIT; EPEER
+ * @errors     EINVAL options out of range, a broken environment, a price file that can not be read or is none, or a
+ *             launcher's MPI that sherd has no module for; ENOTSUP memory of a rank of this machine can not be opened; ENOMEM; ELIMIT; EPEER
  */
 SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_options *options);
 
@@ -74,7 +77,7 @@ SHERD_CALL sherd_status sherd_world_open(sherd_world **out, const sherd_world_op
  *
  * @local
  * @owns   the caller closes *out with sherd_world_close; NULL on failure
- * @errors EINVAL options out of range, or a broken environment; ENOMEM
+ * @errors EINVAL options out of range, a broken environment, or a price file that can not be read or is none; ENOMEM
  */
 SHERD_CALL sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *options);
 
@@ -113,8 +116,8 @@ SHERD_API sherd_status sherd_world_close(sherd_world *world);
  *         for a rank that was killed, 1 if there is no such value
  * @owns   `payload` is passed on; with processes each rank has its own copy of everything
  * @errors EINVAL ranks < 0, an `as` that is none, or a SHERD_TRANSPORT in the environment that is not arena, threads or mpi (it
- *         says what ranks are, whatever the options say), a SHERD_GRACE that is no number of seconds, or a
- *         SHERD_ARENA_BYTES that is no number of bytes; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
+ *         says what ranks are, whatever the options say), a SHERD_GRACE that is no number of seconds, a
+ *         SHERD_ARENA_BYTES that is no number of bytes, or a price file that can not be read or is none; ELIMIT more than SHERD_MAX_RANKS; ENOMEM no
  *         region, process or thread; EPEER a rank died, was stopped for half a second, or closed its
  *         world while others went on; else what the closing check of the ranks returned
  */

@@ -28,8 +28,12 @@ typedef struct sherd__space {
     int held_count, held_room;
     sherd_layout *newest, *oldest; /* of those that are idle */
     int idle, most_idle;
-    struct sherd__plan_cache *plans; /* of plan/; NULL until the first plan */
-    void *owner;                     /* the world */
+    struct sherd__plan_cache *plans; /* of search/; NULL until the first plan */
+    /* By which plans are priced whose options name no price, NULL = as the arena; and the hash of such options. Never
+     * changes once there is a plan. */
+    const struct sherd_price *price;
+    uint64_t price_hash;
+    void *owner; /* the world */
 } sherd__space;
 
 void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag, int ranks,

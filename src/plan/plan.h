@@ -67,7 +67,7 @@ struct sherd_plan {
     const sherd_layout *from, *to; /* their meshes may differ; counted, as are those of the steps */
     size_t element_bytes;
     sherd__request request;
-    uint64_t request_hash;        /* of content; 0 = made without options */
+    uint64_t request_hash;        /* of content; 0 = made without options, by the arena's price */
     struct sherd__window *window; /* counted; NULL of a plan between layouts */
     int direction;                /* of a window: sherd__direction */
     sherd_planner planner;        /* who made it */
@@ -95,6 +95,8 @@ int64_t sherd__call_time(void);
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
+/* Price plans whose options name no price by this one, which must live as long as the space; before the first plan. */
+void sherd__plans_price(sherd__space *space, const sherd_price *price);
 /* Drop all cached plans of a space. */
 void sherd__plans_clear(sherd__space *space);
 

@@ -8,8 +8,9 @@
  * the busiest rank (straight.c), and gamma of the slowest axis reduced, for what it adds.
  *
  * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
- * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. What is
- * local is free. Between two meshes all messages count as one, over the link "*".
+ * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. Where the price says
+ * `straight` these go straight, too. What is local is free. Between two meshes all messages count as one, over the
+ * link "*".
  */
 #include "links.h"
 #include "base/num.h"
@@ -26,9 +27,8 @@ static bool slower(const sherd_link *a, const sherd_link *b)
 }
 
 /* The line of an axis, else that of "*", else the slowest there is; nothing costs where there are none. */
-static sherd_link link_of(const sherd__problem *problem, const char *axis)
+static sherd_link line_of(const sherd_price *price, const char *axis)
 {
-    const sherd_price *price = &problem->request->price;
     sherd_link other = {"", 0, 0, 0};
     bool starred = false;
 
@@ -42,6 +42,11 @@ static sherd_link link_of(const sherd__problem *problem, const char *axis)
         starred = starred || star;
     }
     return other;
+}
+
+static sherd_link link_of(const sherd__problem *problem, const char *axis)
+{
+    return line_of(&problem->request->price, axis);
 }
 
 void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
@@ -85,7 +90,7 @@ static sherd__span time_straight(const sherd__priced *p, const sherd__problem *p
 
     sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
     return sherd__straight_time(change, p->step.from->spec.shape, element_bytes, &all,
-                                problem->request->price.overlap) +
+                                &problem->request->price) +
            time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
 
@@ -115,6 +120,9 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
                                    const sherd__lanes *r)
 {
     const sherd__change *change = &p->change;
+
+    if (problem->request->price.straight)
+        return time_straight(p, problem, r);
     sherd__span staged =
         sherd__stages_time(change, p->step.from->spec.shape, (int64_t)problem->element_bytes, r);
 
@@ -125,11 +133,21 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
     return straight < staged ? straight : staged;
 }
 
+static sherd__span time_sliced(const sherd__priced *p, const sherd__problem *problem,
+                               const sherd__lanes *r)
+{
+    const sherd_price *price = &problem->request->price;
+    int64_t n = p->amounts.target_max, element_bytes = (int64_t)problem->element_bytes;
+
+    return price->straight ? sherd__straight_time_sliced(p->change.mesh, p->change.reduced, n,
+                                                         element_bytes, r, price->overlap)
+                           : sherd__stages_time_sliced(&p->change, n, element_bytes, r);
+}
+
 static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__lanes *r)
 {
     sherd__span straight = time_straight(p, problem, r);
-    sherd__span sliced = sherd__stages_time_sliced(&p->change, p->amounts.target_max,
-                                                   (int64_t)problem->element_bytes, r);
+    sherd__span sliced = time_sliced(p, problem, r);
 
     p->step.sliced = sliced < straight;
     p->rounds = p->step.sliced ? 2 : 1;
@@ -157,6 +175,23 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
         p->step.picoseconds = sherd__span_time(time_collective(p, problem, &r));
     else
         p->step.picoseconds = sherd__span_time(time_straight(p, problem, &r));
+}
+
+int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
+                                 int64_t bytes)
+{
+    sherd_link slowest = {"", 0, 0, 0};
+    sherd__span sum = 0;
+
+    for (int a = 0; a < mesh->axes; a++) {
+        if (!(axes >> a & 1))
+            continue;
+        const sherd_link link = line_of(price, mesh->name[a]);
+        sum += sherd__span_sent(&link, 1, 0);
+        slowest = slower(&link, &slowest) ? link : slowest;
+    }
+    slowest.alpha_picoseconds = 0;
+    return sherd__span_time(sum + sherd__span_sent(&slowest, 0, bytes));
 }
 
 /* ---- bounds --------------------------------------------------------------------------------- */

@@ -64,6 +64,13 @@ extern const sherd__price_model sherd__price_torch;
 int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
                           int64_t addends, int64_t element_bytes);
 
+/*
+ * What windows take under a price of links: a message along each axis that they reach over, and all bytes of the busiest
+ * rank over the slowest of these. Picoseconds.
+ */
+int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
+                                 int64_t bytes);
+
 /* Bytes that a step receives on the worst rank and in all, once `sliced` is known. */
 void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
 

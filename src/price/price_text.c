@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Price files read: one line an axis, "tp 1e-6 2.5e-12 0", "*" for the others, "overlap" alone where
- * classes go side by side, # for comments.
+ * classes go side by side, "straight" where collectives do not go by stages, # for comments.
  * Prices must be the same integers on all ranks and machines, so numbers are not read through a
  * floating type (nor by the locale's rules): the decimal digits are scaled to picoseconds, or to
  * femtoseconds per byte, by moving the point, and rounded once, to nearest, ties to even. Costs
@@ -173,17 +173,17 @@ static sherd_status scan_axis(reader *r, char *out, size_t room)
     return SHERD_OK;
 }
 
-/* The word alone; with numbers it is an axis. */
-static bool take_overlap(reader *r)
+/* A word alone sets what it names; with numbers it is an axis. */
+static bool take_word(reader *r, const char *word, bool *set)
 {
-    static const char word[] = "overlap";
     const char *start = r->s.at;
+    size_t length = strlen(word);
 
-    if (strncmp(start, word, sizeof word - 1) != 0)
+    if (strncmp(start, word, length) != 0)
         return false;
-    r->s.at += sizeof word - 1;
+    r->s.at += length;
     skip_blanks(r);
-    r->price.overlap = r->price.overlap || at_end(r);
+    *set = *set || at_end(r);
     if (!at_end(r))
         r->s.at = start;
     return at_end(r);
@@ -195,7 +195,8 @@ static sherd_status scan_line(reader *r)
     sherd_link *link = &r->price.link[r->price.links];
 
     skip_blanks(r);
-    if (at_end(r) || take_overlap(r))
+    if (at_end(r) || take_word(r, "overlap", &r->price.overlap) ||
+        take_word(r, "straight", &r->price.straight))
         return SHERD_OK;
     if (r->price.links == ROOM)
         return expected(r, r->s.at, "no more lines: a mesh has at most 8 axes");

@@ -5,7 +5,7 @@
  * A message goes over the slowest axis that it crosses. A rank sends one message after the other, and receives
  * likewise: the sum over its messages of alpha, and of beta for each byte, is its time, the larger of both ways.
  * Where classes overlap, the longest class is. Whoever has a part that others have too, no further away than itself,
- * shares with them what is asked of that part.
+ * shares with them what is asked of that part, unless the price says that nobody does.
  *
  * Not all ranks are looked at. Where intervals of the two sides nest, only whether they meet matters: at the first
  * and at the last coordinate of an axis they do and do not. Else some between are looked at too, up to 64 ranks
@@ -24,7 +24,6 @@ typedef struct walk {
     const sherd__lanes *lanes; /* of the axes crossed and of the sharers */
     const int64_t *shape;
     int64_t element_bytes;
-    bool overlap;
     unsigned crossed, sharers;
     unsigned copied[2]; /* axes along which each rank asks for the same, and those of addends */
     int8_t dim_of[2][SHERD_MAX_AXES];    /* whose list has the axis; -1 = none */
@@ -265,17 +264,14 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
 }
 
 sherd__span sherd__straight_time(const sherd__change *change, const int64_t *shape,
-                                 int64_t element_bytes, const sherd__lanes *lanes, bool overlap)
+                                 int64_t element_bytes, const sherd__lanes *lanes,
+                                 const sherd_price *price)
 {
-    walk w = {.change = change,
-              .lanes = lanes,
-              .shape = shape,
-              .element_bytes = element_bytes,
-              .overlap = overlap};
+    walk w = {.change = change, .lanes = lanes, .shape = shape, .element_bytes = element_bytes};
     sherd__span longest = 0;
 
     w.crossed = change->gathered | change->reduced;
-    w.sharers = change->cut & ~w.crossed;
+    w.sharers = price->straight ? 0 : change->cut & ~w.crossed;
     w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;
     w.copied[SHERD__TARGET] = change->reduced;
     make_lists(&w);
@@ -286,5 +282,33 @@ sherd__span sherd__straight_time(const sherd__change *change, const int64_t *sha
     }
     for (int j = 0; j < lanes->axes; j++)
         longest = w.each[j] > longest ? w.each[j] : longest;
-    return overlap ? longest : w.most;
+    return price->overlap ? longest : w.most;
+}
+
+/*
+ * Each rank gets an addend of its slice from each other one, and then from each the slice that this one has added up:
+ * no slice is longer than the first one.
+ */
+sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
+                                        int64_t element_bytes, const sherd__lanes *lanes,
+                                        bool overlap)
+{
+    int64_t ranks = 1, lo, slice, all = sherd__extent_of(mesh, reduced);
+    sherd__span sum = 0, longest = 0, added = 0;
+
+    sherd__slice_of(n, all, 0, &lo, &slice);
+    for (int j = 0; j < lanes->axes; j++) {
+        if (!(reduced >> lanes->axis[j] & 1))
+            continue;
+        int64_t peers = ranks * (mesh->extent[lanes->axis[j]] - 1);
+        int64_t elements = sherd__mul_cut(peers, slice);
+        sherd__span each =
+            sherd__span_sent(&lanes->link[j], peers, sherd__mul_cut(elements, element_bytes));
+        sum += each;
+        longest = each > longest ? each : longest;
+        elements = sherd__mul_cut(all - 1, slice);
+        added = sherd__span_added(&lanes->link[j], sherd__mul_cut(elements, element_bytes));
+        ranks += peers;
+    }
+    return 2 * (overlap ? longest : sum) + added;
 }

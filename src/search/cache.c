@@ -27,7 +27,7 @@ typedef struct plan_key {
     const sherd_layout *from, *to;
     size_t element_bytes;
     uint64_t request_hash;
-    const sherd__request *request; /* NULL = default */
+    const sherd__request *request; /* NULL = the space's defaults */
     sherd__window *window;         /* NULL = between layouts */
     sherd__direction direction;
 } plan_key;
@@ -115,7 +115,7 @@ static sherd_status make(sherd_plan **out, const plan_key *key)
                                      key->request ? key->request : &defaults);
 }
 
-/* The plan of a key, which has no request where all is default. */
+/* The plan of a key, which has no request where there are no options. */
 static sherd_status find(const sherd_plan **out, const plan_key *key)
 {
     sherd__space *space = key->from->space;
@@ -147,7 +147,10 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
                               const sherd_layout *to, size_t element_bytes,
                               const sherd_plan_options *options)
 {
-    plan_key key = {.from = from, .to = to, .element_bytes = element_bytes};
+    plan_key key = {.from = from,
+                    .to = to,
+                    .element_bytes = element_bytes,
+                    .request_hash = from->space->price_hash};
     sherd__request request;
 
     *out = NULL;
@@ -156,7 +159,7 @@ sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
         if (status != SHERD_OK)
             return status;
         key.request_hash = sherd__request_hash(&request);
-        key.request = key.request_hash ? &request : NULL;
+        key.request = &request;
     }
     return find(out, &key);
 }

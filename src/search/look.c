@@ -7,7 +7,8 @@
  * brings no more than the longest intervals of both have in common. So bytes and messages over these links
  * are known at least, for each j, and the cheapest way to spread them takes each over the fastest that it may.
  * Likewise for the rank with the largest source, and for one whose source lies far from its target.
- * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is together at its end.
+ * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is together at its end; where
+ * the price says `straight`, a sliced all-reduce goes by slices of the largest box.
  * Mostly that is what the price finds, where shards are even. Costs some tens of nanoseconds.
  */
 #include "search.h"
@@ -76,7 +77,8 @@ static void compare(step *s, sherd__pair *rooms)
     unsigned crossed = s->gathered | s->reduced;
     s->addends = s->reduced ? sherd__extent_of(mesh, s->reduced) : 1;
     s->copies = crossed & ~s->cut ? sherd__extent_of(mesh, crossed & ~s->cut) : 1;
-    s->sharers = s->cut & ~crossed ? sherd__extent_of(mesh, s->cut & ~crossed) : 1;
+    unsigned share = s->field->problem->request->price.straight ? 0 : s->cut & ~crossed;
+    s->sharers = share ? sherd__extent_of(mesh, share) : 1;
 }
 
 /* ---- by stages ------------------------------------------------------------------------------ */
@@ -212,17 +214,20 @@ static sherd__span straight(const step *s)
 /* The kind follows from the lists where the first rank surely lacks something. */
 static sherd__span time_of(const step *s, bool collective)
 {
-    bool overlap = s->field->problem->request->price.overlap;
+    const sherd_price *price = &s->field->problem->request->price;
     bool all_reduce = s->reduced && !s->gathered && !s->cut;
     sherd__span by_stages, direct;
 
-    if (collective && !overlap)
+    if (collective && !price->overlap && !price->straight)
         return staged(s, s->gathered | s->reduced, s->reduced ? s->a->longest : s->b->longest, 1);
     direct = straight(s);
-    if (!collective && !all_reduce)
+    if (!all_reduce && (!collective || price->straight))
         return direct;
-    by_stages = staged(s, s->gathered | s->reduced, s->reduced ? s->a->longest : s->b->longest,
-                       all_reduce ? 2 : 1);
+    by_stages = price->straight
+                    ? sherd__straight_time_sliced(s->field->mesh, s->reduced, s->a->longest,
+                                                  s->field->bytes, &s->field->lanes, price->overlap)
+                    : staged(s, s->gathered | s->reduced,
+                             s->reduced ? s->a->longest : s->b->longest, all_reduce ? 2 : 1);
     return direct < by_stages ? direct : by_stages;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a plan as a plain value: checked, defaults filled in, compared by content. Plans made
- * without options never come here.
+ * Options of a plan as a plain value: checked, defaults filled in, compared by content. A plan without
+ * options that is in the cache never comes here.
  */
 #include "planners.h"
 #include "base/hash.h"
@@ -63,6 +63,8 @@ sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
 {
     memset(out, 0, sizeof *out);
     out->per_host = 1;
+    if (from->space->price)
+        out->price = *from->space->price;
     if (!options)
         return SHERD_OK;
     sherd_status status = check_ranges(from, options);
@@ -92,7 +94,7 @@ static uint64_t price_hash(uint64_t hash, const sherd_price *price)
 {
     hash = sherd__hash_word(hash, (uint64_t)price->kind);
     hash = sherd__hash_word(hash, (uint64_t)price->per_host);
-    hash = sherd__hash_word(hash, price->overlap);
+    hash = sherd__hash_word(hash, (uint64_t)price->straight << 1 | price->overlap);
     for (int i = 0; i < price->links; i++) {
         hash = sherd__hash_text(hash, price->link[i].axis);
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
@@ -130,10 +132,16 @@ uint64_t sherd__request_hash(const sherd__request *r)
     return hash ? hash : 1;
 }
 
+void sherd__plans_price(sherd__space *space, const sherd_price *price)
+{
+    space->price = price;
+    space->price_hash = sherd__request_hash(&(sherd__request){.per_host = 1, .price = *price});
+}
+
 static bool same_price(const sherd_price *a, const sherd_price *b)
 {
     bool same = a->kind == b->kind && a->links == b->links && a->per_host == b->per_host &&
-                a->overlap == b->overlap;
+                a->overlap == b->overlap && a->straight == b->straight;
 
     for (int i = 0; same && i < a->links; i++) {
         const sherd_link *x = &a->link[i], *y = &b->link[i];

@@ -148,6 +148,10 @@ static void price(sherd_plan *plan, const totals *t)
     step->axes = t->all ? t->axes : 0;
     step->picoseconds =
         sherd__arena_time(&step->sliced, step->kind, false, target, sherd__max(addends, 1), bytes);
+    if (plan->space->price)
+        step->picoseconds =
+            sherd__links_time_window(plan->space->price, plan->from->spec.mesh, step->axes,
+                                     sherd__mul_cut(sherd__max(t->gets, t->gives), bytes));
     step->recv_max_bytes = sherd__mul_cut(folds(plan) ? t->gives : t->gets, bytes);
     step->recv_total_bytes = sherd__mul_cut(t->all, bytes);
     p->picoseconds = step->picoseconds;

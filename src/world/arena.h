@@ -188,6 +188,7 @@ typedef struct sherd__control {
     _Alignas(64) sherd__word arrivals; /* at all meetings */
     _Alignas(64) sherd__word held;     /* bytes of memory that all regions take */
     sherd__word limit; /* of that: bytes & ~255 | sherd__limit_by; 0 = no rank has joined */
+    sherd_price price; /* of the world that opens: from before its first meeting to its last */
     sherd__verdict verdict[2];
     sherd__post post[SHERD_MAX_RANKS];
     /* Of `sherd run`, set before there are ranks; all 0 where there is none. */
@@ -205,6 +206,7 @@ typedef struct sherd__arena {
     bool threads;
     int cores;                    /* in the affinity mask, before any rank was pinned */
     struct sherd__remote *remote; /* of ranks that share no memory; else NULL */
+    const sherd_price *price;     /* that a carrier has brought from rank 0; else NULL */
     size_t
         own_bytes; /* not 0: `control` lies in a mapping of its own, which only this process has */
 } sherd__arena;

@@ -7,6 +7,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "priced.h"
 #include "remote.h"
 #include "watch.h"
 
@@ -30,6 +31,7 @@ typedef struct hello {
     int pid, fd;
     bool no_pin;
     bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
+    bool priced;         /* it brings a price: of rank 0 that is the world's */
     cpu_set_t cores;     /* that it may use */
     sherd_status status; /* second round: how it went so far */
     char text[SHERD_ERROR_BYTES];
@@ -277,6 +279,19 @@ static bool is_mixed(const sherd_carrier *carrier, const hello *all)
     return some;
 }
 
+/* Rank 0's price to all. The size is the same everywhere, so nobody fails alone. */
+static sherd_status hand_out_price(sherd__carried *carried, sherd__diag *diag)
+{
+    const sherd_carrier *carrier = &carried->carrier;
+    sherd_price all[SHERD_MAX_RANKS];
+
+    if (!carrier->gather(carrier->self, &carried->price, sizeof carried->price, all))
+        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
+                           carrier->rank, carrier->name);
+    carried->price = all[0];
+    return SHERD_OK;
+}
+
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
 /* `job`: the same on all ranks. */
@@ -311,12 +326,15 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
     sherd_status status = compare_builds(carrier, diag);
     if (!status)
         status = exchange(carrier, mine, all, diag);
+    if (!status && all[0].priced)
+        status = hand_out_price(carried, diag);
     bool apart = !status && by_messages(carrier, all);
     bool shared = !status && (!apart || is_mixed(carrier, all));
     if (shared)
         status = share_arena(arena, carried, !apart, mine, all, diag);
     if (apart && !status)
         status = keep_apart(arena, carried, shared, mine, all, diag);
+    arena->price = &carried->price;
     return status ? status
                   : join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
 }
@@ -363,8 +381,10 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         carried = sherd__alloc(&heap, 1, sizeof *carried);
         if (!carried || (launched && !sherd__say_joined(true)))
             (void)sherd__no_memory(diag, "sherd_world_open");
-        else
-            (void)sherd__trace_begin(diag); /* all may: nobody writes before all have met */
+        else if (!sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
+                 carrier->rank == 0)
+            (void)sherd__price_find(&unkept.price, &heap, options, diag);
+        mine.priced = unkept.price.kind == SHERD_PRICE_LINKS;
         note_failure(&mine, diag, carrier->rank);
         if (carried)
             *carried = unkept;

@@ -136,6 +136,7 @@ struct sherd_world {
     sherd__diag diag;
     sherd__diag local; /* a failure that was kept local; status 0 = none */
     sherd__space space;
+    sherd_price price; /* of plans that name none, if it is one of links */
     const sherd__transport *transport;
     sherd__kernel_set kernels;
     int rank, ranks;

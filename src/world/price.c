@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reads a price file needs of the world: where its errors go. */
-#include "world.h"
+/*
+ * The price by which the plans of a world are made that name none. Files may differ from machine to machine, and ranks that
+ * plan by different prices do different things: so rank 0 alone reads one, and hands it out while the world opens. On one
+ * machine it lies in the arena from before the first meeting; a carrier brings it to others. Costs reading the file.
+ */
+#include "inside.h"
+#include "priced.h"
 #include "price/price_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 1 << 16 };
 
 sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text)
 {
@@ -10,4 +23,85 @@ sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char 
     if (sherd__require(sherd__world_diag(world), "sherd_price_parse", need))
         return SHERD_EINVAL;
     return sherd__price_read(out, sherd__world_diag(world), text);
+}
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+/* How much of a file there is, up to `room` bytes, in text; -1 and errno. */
+static ssize_t read_some(const char *path, char *text, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t have = 0, n = fd < 0 ? -1 : 1;
+
+    while (n > 0 && (size_t)have < room) {
+        n = read(fd, text + have, room - (size_t)have);
+        have += n > 0 ? n : 0;
+    }
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return n < 0 ? -1 : have;
+}
+
+sherd_status sherd__price_load(sherd_price *out, sherd__heap *heap, sherd__diag *diag,
+                               const char *path, const char *expected)
+{
+    char *text = sherd__alloc(heap, FILE_BYTES, 1);
+    sherd_status status = SHERD_OK;
+
+    if (!text)
+        return sherd__no_memory(diag, "sherd_price_parse");
+    ssize_t have = read_some(path, text, FILE_BYTES);
+    if (have < 0)
+        status = sherd__fail(diag, SHERD_EINVAL, "\"%.200s\" can not be read (%s): expected %s",
+                             path, strerror(errno), expected);
+    else if (have == FILE_BYTES || memchr(text, '\0', (size_t)have))
+        status =
+            sherd__fail(diag, SHERD_EINVAL,
+                        "\"%.200s\" is no file of prices: expected text of less than 64 KiB", path);
+    if (!status) {
+        text[have] = '\0';
+        status = sherd__price_read(out, diag, text);
+    }
+    diag->column = 0; /* it is in the file, not in a text that the caller has */
+    diag->source = NULL;
+    sherd__free(heap, text);
+    return status;
+}
+
+/* ---- of a world ------------------------------------------------------------------------------- */
+
+sherd_status sherd__price_find(sherd_price *out, sherd__heap *heap,
+                               const sherd_world_options *options, sherd__diag *diag)
+{
+    bool given = options && options->price_file;
+    const char *path = given ? options->price_file : getenv("SHERD_PRICE");
+    sherd__diag why = {.rank = -1};
+
+    memset(out, 0, sizeof *out);
+    if (!path || !*path)
+        return SHERD_OK;
+    sherd_status status = sherd__price_load(out, heap, &why, path, "a file of prices");
+    return status ? sherd__fail(diag, status, "%s: %.400s", given ? "price_file" : "SHERD_PRICE",
+                                why.text)
+                  : SHERD_OK;
+}
+
+sherd_status sherd__price_bring(sherd_world *world, const sherd_world_options *options)
+{
+    sherd_price *there = &world->arena.control->price;
+
+    if (world->arena.price && (world->rank == 0 || world->remote))
+        *there = *world->arena.price;
+    if (world->arena.price || world->rank != 0)
+        return SHERD_OK;
+    return sherd__price_find(there, &world->heap, options, &world->diag);
+}
+
+void sherd__price_take(sherd_world *world)
+{
+    world->price = world->arena.control->price;
+    if (world->price.kind == SHERD_PRICE_LINKS)
+        sherd__plans_price(&world->space, &world->price);
 }

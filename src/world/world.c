@@ -5,6 +5,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "priced.h"
 
 #include "base/hash.h"
 
@@ -113,7 +114,8 @@ static bool start_lanes(sherd_world *world)
     return sherd__log_add(world, whole);
 }
 
-static sherd_status attach(sherd_world *world, const sherd__arena *arena)
+static sherd_status attach(sherd_world *world, const sherd__arena *arena,
+                           const sherd_world_options *options)
 {
     sherd__control *control = arena->control;
 
@@ -136,6 +138,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         status = sherd__trace_open(world);
     if (!status)
         status = sherd__limit_join(world);
+    if (!status)
+        status = sherd__price_bring(world, options);
     if (status)
         return status;
     if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
@@ -144,8 +148,10 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena)
         sherd__remote_begin(world);
     sherd__kernels_choose(&world->kernels);
     atomic_store(&world->post->presence, SHERD__PRESENT);
-    return sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
-                        "sherd_world_open");
+    status = sherd__agree(world, SHERD_OK, sherd__hash_word(3 + world->verify, world->seed),
+                          "sherd_world_open");
+    sherd__price_take(world);
+    return status;
 }
 
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
@@ -157,7 +163,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
 
     *out = NULL;
     if (world) {
-        status = attach(world, arena);
+        status = attach(world, arena, options);
         if (!status) {
             world->owns_arena = owns;
             *out = world;

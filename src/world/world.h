@@ -21,6 +21,10 @@ int64_t sherd__now(void); /* nanoseconds, of a clock that only goes on */
 /* The world of a space. */
 sherd_world *sherd__space_world(const sherd__space *space);
 
+/* The price in a file; `expected` is what a text says that does not find it. EINVAL, ENOMEM; then *out stays as it was. */
+sherd_status sherd__price_load(sherd_price *out, sherd__heap *heap, sherd__diag *diag,
+                               const char *path, const char *expected);
+
 /* ---- the rooms' own state ------------------------------------------------------------------- */
 
 typedef enum sherd__room {

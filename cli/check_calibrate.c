@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sherd check --calibrate FILE --mesh MESH: the price file of a mesh, measured: by ranks that it starts on this machine, or,
+ * under `sherd run` or mpirun, by those of the job. Rank 0 writes and speaks. Costs some seconds for each axis.
+ */
+#include "check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "calibrate.h"
+#include "table.h"
+#include "world/world.h"
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+typedef struct target {
+    const char *path;
+    char written[4096]; /* what is renamed to it at the end; itself if it is no regular file */
+    FILE *to;
+} target;
+
+static bool target_open(target *t, const char *path)
+{
+    struct stat there;
+    bool regular = stat(path, &there) != 0 || S_ISREG(there.st_mode);
+
+    t->path = path;
+    snprintf(t->written, sizeof t->written, "%.4000s%s", path, regular ? ".new" : "");
+    t->to = fopen(t->written, "we");
+    return t->to != NULL;
+}
+
+static bool target_close(target *t)
+{
+    bool good = !ferror(t->to);
+
+    good = fclose(t->to) == 0 && good;
+    return good && (strcmp(t->written, t->path) == 0 || rename(t->written, t->path) == 0);
+}
+
+/* Nothing half-done stays. */
+static void target_drop(const target *t)
+{
+    if (t->to && strcmp(t->written, t->path) != 0)
+        unlink(t->written);
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------- */
+
+typedef struct order {
+    const char *path, *mesh;
+} order;
+
+static void fail_file(sherd_world *world, const char *path)
+{
+    char text[SHERD_ERROR_BYTES];
+
+    snprintf(text, sizeof text, "--calibrate: \"%.300s\": %s", path, strerror(errno));
+    sherd_world_fail(world, SHERD_EINVAL, text);
+}
+
+/* "host     24.1 us a message, 61.2 MB/s, adds 1300 MB/s" */
+static void say(const sherd_link *link)
+{
+    char alpha[32];
+    double beta = (double)link->beta_femtoseconds, gamma = (double)link->gamma_femtoseconds;
+
+    printf("%-8s %s a message, %.4g MB/s", link->axis,
+           cli_seconds_text(alpha, sizeof alpha, 1e-12 * (double)link->alpha_picoseconds),
+           beta > 0 ? 1e9 / beta : 0.0);
+    if (gamma > 0)
+        printf(", adds %.4g MB/s", 1e9 / gamma);
+    puts("");
+    fflush(stdout);
+}
+
+static bool calibrate(target *t, sherd_world *world, const sherd_mesh *mesh)
+{
+    cli_times times;
+
+    if (t->to)
+        fprintf(t->to,
+                "# sherd check --calibrate, mesh %s, ranks by %s: axis, seconds a message, a byte, "
+                "a byte added\nstraight\n",
+                sherd_mesh_text(mesh), sherd_world_transport(world));
+    for (int axis = 0; axis < sherd_mesh_axes(mesh); axis++) {
+        sherd_link link = {"", 0, 0, 0};
+        char line[160];
+        if (sherd_mesh_extent(mesh, axis) == 1)
+            continue;
+        if (!cli_times_measure(&times, world, mesh, axis))
+            return false;
+        snprintf(link.axis, sizeof link.axis, "%s", sherd_mesh_axis_name(mesh, axis));
+        cli_times_fit(&link, &times);
+        cli_link_write(line, sizeof line, &link);
+        if (!t->to)
+            continue;
+        fputs(line, t->to);
+        say(&link);
+    }
+    return true;
+}
+
+static const sherd_mesh *mesh_of(sherd_world *world, const char *text)
+{
+    char why[SHERD_ERROR_BYTES];
+    const sherd_mesh *mesh;
+
+    if (sherd_mesh_parse(&mesh, world, text))
+        return NULL;
+    if (sherd_mesh_ranks(mesh) == sherd_world_ranks(world) && sherd_mesh_ranks(mesh) > 1)
+        return mesh;
+    snprintf(
+        why, sizeof why,
+        "--mesh: the mesh (%.100s) has %lld ranks, but the job %d: links are measured with all "
+        "of them, two at least",
+        sherd_mesh_text(mesh), (long long)sherd_mesh_ranks(mesh), sherd_world_ranks(world));
+    sherd_world_fail(world, SHERD_EINVAL, why);
+    return NULL;
+}
+
+static int run_rank(sherd_world *world, void *payload)
+{
+    const order *given = payload;
+    target t = {.to = NULL};
+    const sherd_mesh *mesh = mesh_of(world, given->mesh);
+
+    if (mesh && sherd_world_rank(world) == 0 && !target_open(&t, given->path))
+        fail_file(world, given->path);
+    bool good = mesh && sherd_world_check(world) == SHERD_OK && calibrate(&t, world, mesh);
+    if (t.to && good && !target_close(&t))
+        fail_file(world, given->path);
+    else if (t.to && !good)
+        fclose(t.to);
+    good = sherd_world_check(world) == SHERD_OK && good;
+    if (!good)
+        target_drop(&t);
+    if (!good && sherd_world_rank(world) == 0)
+        cli_refuse("check", "%s", sherd_world_error(world));
+    return good ? 0 : CLI_FAILED;
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+/* How many ranks the mesh names; 0: it was said why it can not be read. */
+static int ranks_of(const cli_values *values)
+{
+    sherd_world *paper;
+    const sherd_mesh *mesh;
+    int ranks = 0;
+
+    if (!cli_paper_open(&paper, values)) {
+        cli_refuse("check", "out of memory");
+        return 0;
+    }
+    if (sherd_mesh_parse(&mesh, paper, values->of[CLI_MESH]))
+        cli_refuse("check", "--mesh: %s", cli_error_text(sherd__world_diag(paper)));
+    else if (cli_ranks_for(mesh) > SHERD_MAX_RANKS)
+        cli_refuse("check",
+                   "--mesh: the mesh (%.100s) needs %lld ranks: at most %d can be started here",
+                   values->of[CLI_MESH], (long long)cli_ranks_for(mesh), SHERD_MAX_RANKS);
+    else
+        ranks = (int)cli_ranks_for(mesh);
+    sherd_status closed = sherd_world_close(paper);
+    (void)closed; /* what failed in it is said already */
+    return ranks;
+}
+
+static bool has_others(const cli_values *values)
+{
+    for (int i = 0; i < CLI_KEYS; i++)
+        if (values->of[i] && i != CLI_CALIBRATE && i != CLI_MESH && i != CLI_RANKS_AS) {
+            cli_refuse("check", "--calibrate takes --mesh and --ranks-as: expected no --%s with it",
+                       cli_key_name((cli_key)i));
+            return true;
+        }
+    return false;
+}
+
+int cli_check_calibrate(const cli_values *values)
+{
+    const char *as = values->of[CLI_RANKS_AS];
+    order given = {values->of[CLI_CALIBRATE], values->of[CLI_MESH]};
+    char error[SHERD_ERROR_BYTES] = "";
+    int exit_status = 0;
+
+    if (has_others(values))
+        return CLI_UNUSABLE;
+    if (!given.mesh)
+        return cli_refuse("check",
+                          "--calibrate: expected --mesh with it, for example host=2,local=4");
+    if (as && strcmp(as, "threads") != 0 && strcmp(as, "processes") != 0)
+        return cli_refuse("check", "--ranks-as: expected processes or threads");
+    sherd_world_options options = {.ranks = ranks_of(values), .error = error};
+    if (options.ranks == 0)
+        return CLI_UNUSABLE;
+    options.as = as && strcmp(as, "threads") == 0 ? SHERD_THREADS : SHERD_PROCESSES;
+    sherd_status status = sherd_spawn(&exit_status, &options, run_rank, &given);
+    if (status != SHERD_OK && exit_status == 0)
+        cli_refuse("check", "%s", error[0] ? error : sherd_status_text(status));
+    return status != SHERD_OK || exit_status != 0 ? CLI_FAILED : 0;
+}
