@@ -7,14 +7,16 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
     SMALLEST_LOG2 = 10,
-    IDLE_MOST = 256 << 20, /* bytes of idle sheets; what is beyond goes back */
-    RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
-    AT_ONCE = 64,          /* messages of one look */
+    IDLE_MOST = 256 << 20,  /* bytes of idle sheets; what is beyond goes back */
+    RESERVE = 8,            /* sheets for short messages, beyond one for each rank */
+    AT_ONCE = 64,           /* messages of one look */
+    PART_BYTES = 256 << 10, /* packed and unpacked in the cache, and long enough for MPI */
     LEAST_NAP_NS = 20 * 1000,
     MOST_NAP_NS = 500 * 1000,
     LINGER_NS = 300 * 1000
@@ -82,14 +84,17 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
 
-/* Give back what has been sent. */
+/* Give back what has been sent; what goes to one rank goes in its order. */
 static void look_at_flight(sherd__remote *remote)
 {
     sherd__sheet **at = &remote->flight;
+    uint64_t slow = 0;
 
     while (*at) {
         sherd__sheet *sheet = *at;
-        if (!remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+        if (slow & sherd__bit(sheet->to) ||
+            !remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+            slow |= sherd__bit(sheet->to);
             at = &sheet->next;
             continue;
         }
@@ -203,6 +208,8 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
         return sherd__take_call(world, from, m);
     case SHERD__SENT_SLICE:
         return sherd__take_slice(world, from, m);
+    case SHERD__SENT_PART:
+        return sherd__take_part(world, from, m);
     case SHERD__SENT_RECORD:
     case SHERD__SENT_LEFT:
     case SHERD__SENT_ALARM:
@@ -286,6 +293,15 @@ void sherd__remote_nap(sherd_world *world)
     nanosleep(&(struct timespec){0, *nap}, NULL);
 }
 
+/* SHERD_PART is for tests: tensors that are small then go in parts, too. */
+static size_t part_bytes(void)
+{
+    const char *text = getenv("SHERD_PART");
+    size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
+
+    return bytes ? bytes : (size_t)PART_BYTES - SHERD__RECORD_BYTES;
+}
+
 /* ---- opening and closing -------------------------------------------------------------------------------- */
 
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
@@ -298,6 +314,7 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
     if (!remote)
         return sherd__no_memory(diag, "sherd_world_open");
     remote->carrier = *carrier;
+    remote->part_bytes = part_bytes();
     if (sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
         sherd__free(&heap, remote);
         return diag->status;
