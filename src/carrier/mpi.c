@@ -70,6 +70,15 @@ static const char *own_name(void)
                                              : "MPI";
 }
 
+static void near(void *self, uint64_t ranks)
+{
+    carrier *c = self;
+    int there = strcmp(own_name(), "MPICH") == 0 ? PIECE_THERE_MPICH : PIECE_THERE;
+
+    for (int r = 0; r < c->ranks; r++)
+        c->peer[r].piece = r < 64 && ranks >> r & 1 ? PIECE_HERE : there;
+}
+
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
 {
     carrier *c = self;
@@ -267,27 +276,6 @@ static bool say(char *text, size_t room, int error, const char *what)
     return false;
 }
 
-/* Who is on this machine; all must say the same of each two. */
-static bool choose_pieces(carrier *c, int rank)
-{
-    int there = strcmp(own_name(), "MPICH") == 0 ? PIECE_THERE_MPICH : PIECE_THERE;
-    int *first = malloc((size_t)c->ranks * sizeof *first);
-    MPI_Comm here;
-
-    if (!first)
-        return false;
-    first[rank] = rank;
-    if (!MPI_Comm_split_type(c->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here)) {
-        MPI_Bcast(&first[rank], 1, MPI_INT, 0, here);
-        MPI_Comm_free(&here);
-    }
-    MPI_Allgather(MPI_IN_PLACE, 1, MPI_INT, first, 1, MPI_INT, c->comm);
-    for (int r = 0; r < c->ranks; r++)
-        c->peer[r].piece = first[r] == first[rank] ? PIECE_HERE : there;
-    free(first);
-    return true;
-}
-
 bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
 {
     carrier *c = calloc(1, sizeof *c);
@@ -309,14 +297,17 @@ bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t ro
                            .send = send,
                            .sent = sent,
                            .receive = receive,
+                           .near = near,
                            .close = close_carrier};
     MPI_Comm_rank(c->comm, &out->rank);
     MPI_Comm_size(c->comm, &out->ranks);
     c->ranks = out->ranks;
     c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
     c->nowhere = malloc(PIECE_HERE);
-    if (c->peer && c->nowhere && choose_pieces(c, out->rank))
+    if (c->peer && c->nowhere) {
+        near(c, 0);
         return true;
+    }
     snprintf(text, room, "%s: out of memory", own_name());
     close_carrier(c, false);
     return false;
