@@ -15,7 +15,6 @@ enum {
     SMALLEST_LOG2 = 10,
     IDLE_MOST = 256 << 20,  /* bytes of idle sheets; what is beyond goes back */
     RESERVE = 8,            /* sheets for short messages, beyond one for each rank */
-    AT_ONCE = 64,           /* messages of one look */
     PART_BYTES = 256 << 10, /* packed and unpacked in the cache, and long enough for MPI */
     LEAST_NAP_NS = 20 * 1000,
     MOST_NAP_NS = 500 * 1000,
@@ -123,10 +122,15 @@ void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
 {
     sherd__sheet **last = &remote->flight;
 
-    if (sheet->held)
-        sheet->held->reading++;
     if (!remote->carrier.send(remote->carrier.self, sheet->to, &sheet->message, &sheet->sending))
         carrier_fails(remote, sheet->to);
+    /* What is short has mostly gone already. */
+    if (remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+        sherd__sheet_give(remote, sheet);
+        return;
+    }
+    if (sheet->held)
+        sheet->held->reading++;
     while (*last)
         last = &(*last)->next;
     sheet->next = NULL;
@@ -230,19 +234,20 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     return false;
 }
 
+/* One message: asking for another that is not there lets MPI yield the core, when this rank may have what it waits for. */
 bool sherd__remote_poll(sherd_world *world)
 {
     sherd__remote *remote = world->remote;
     const sherd_room room = {give_room, remote};
     sherd_message m;
-    int from, count = 0;
+    int from;
 
     if (remote->kept_status && !world->arrived) {
         sherd__raise(world, remote->kept_status, "%s", remote->kept_text);
         remote->kept_status = SHERD_OK;
     }
-    while (count < AT_ONCE && remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
-        count++;
+    bool come = remote->carrier.receive(remote->carrier.self, &from, &m, &room);
+    if (come) {
         remote->bodies -= m.body_bytes ? 1 : 0;
         if (!handle(world, from, &m))
             sherd__remote_fail(world, SHERD_EINVAL,
@@ -250,9 +255,9 @@ bool sherd__remote_poll(sherd_world *world)
                                from, m.head_bytes, m.body_bytes);
     }
     look_at_flight(remote);
-    if (count)
+    if (come)
         remote->nap_ns = 0;
-    return count > 0;
+    return come;
 }
 
 /* What there is of messages that are on their way out, as a number that changes when anything of them has gone. */
@@ -268,7 +273,7 @@ static uint64_t trace_of(const sherd__remote *remote)
 
 void sherd__remote_linger(sherd_world *world)
 {
-    int64_t since = sherd__now();
+    int64_t since = world->remote->flight ? sherd__now() : 0;
     uint64_t before = 0;
 
     while (world->remote->flight && sherd__now() - since < LINGER_NS) {

@@ -82,7 +82,8 @@ static void take_in_between(sherd_world *world, const sherd__call_state *call)
 {
     uint64_t rest = call->awaited & ~world->near;
 
-    sherd__remote_poll(world);
+    for (int i = 0; i < world->ranks && sherd__remote_poll(world); i++)
+        ;
     while (rest && !sherd__look(world->alarm) && !sherd__look(world->death))
         (void)sherd__record_there(world, call, sherd__next_rank(&rest));
 }
