@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The same tests that ranks of an arena pass, on ranks that mpirun starts: by messages (SHERD_TRANSPORT=mpi) and, where that is
 # said, in the arena of one machine, mixed (the last rank believes to be on another machine than all others), or on two hosts
-# with half of the ranks each (tools/hosts.sh: root only); with each MPI that is here. Rank counts are those of the tests' own tables.
+# with half of the ranks each (tools/hosts.sh: root only), or by messages in parts of a few bytes; with each MPI that is here. Rank counts are those of the tests' own tables.
 # Usage: tests/conformance.sh BUILD short|long; SHERD_CONFORMANCE="mpich mpi" for one MPI, or one transport only.
 hosts=$(cd "$(dirname "$0")/../tools" && pwd)/hosts.sh
 cd "$1" || exit 2
-long=$2 only=" ${SHERD_CONFORMANCE:-openmpi mpich mpi arena mixed hosts} "
+long=$2 only=" ${SHERD_CONFORMANCE:-openmpi mpich mpi parts arena mixed hosts} "
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export ASAN_OPTIONS=detect_leaks=0 SHERD_TEST_AS=mpi SHERD_TIMEOUT=${SHERD_TIMEOUT:-60}
 log=$(mktemp)
@@ -23,6 +23,8 @@ start() {
         "$hosts" "${1##*.}" 2 $(($4 / 2)) -- ./test_$3 $without
     elif [ "$2" = mixed ]; then
         $1 -n $(($4 - 1)) env SHERD_HOST=a ./test_$3 $without : -n 1 env SHERD_HOST=b ./test_$3 $without
+    elif [ "$2" = parts ]; then
+        SHERD_PART=24 SHERD_TRANSPORT=mpi $1 -n "$4" ./test_$3 $without
     else
         SHERD_TRANSPORT=$2 $1 -n "$4" ./test_$3 $without
     fi
@@ -36,8 +38,6 @@ run() {
         mpirun=$(command -v mpirun.$kind) && [ -e sherd_mpi_$kind.so ] || continue
         case $only in *" $kind "*) ;; *) continue ;; esac
         case $only in *" $transport "*) ;; *) continue ;; esac
-        # MPICH over TCP between namespaces passes, but its processes do not always end.
-        [ "$kind $transport" = "mpich hosts" ] && continue
         for ranks; do
             ran=$((ran + 1))
             start $mpirun $transport "$test" "$ranks" >"$log" 2>&1 </dev/null && { grep skipped "$log"; continue; }
@@ -50,6 +50,7 @@ run() {
 
 run mpi world_programs 3
 run mixed world_failures 3
+run parts tensor_move 2
 if [ "$long" = long ]; then
     run mpi world_programs 2
     run mpi world_failures 2 3 4
@@ -81,6 +82,11 @@ if [ "$long" = long ]; then
     for test in world_failures tensor_move parallel_mlp; do
         run hosts $test 2 4
     done
+    for test in world_programs world_failures world_random tensor_move tensor_across ops_redistribute ops_halo \
+        parallel_divergence parallel_graphs; do
+        run parts $test 3
+    done
+    run parts tensor_move 4
     run hosts world_programs 2
     run hosts parallel_divergence 2
     run mixed world_failures 4

@@ -38,6 +38,21 @@ static void close_place(place *at)
     paper_close(&at->p);
 }
 
+/* Packed in parts of any length it is the same. */
+static void check_parts(const sherd__packing *what, const int64_t *packed)
+{
+    static int64_t part[MOST_ELEMENTS];
+    int64_t n = what->list->elements, wrong = 0;
+
+    for (int64_t length = 1; length < n; length += 1 + length / 2)
+        for (int64_t at = 0; at < n; at += length) {
+            int64_t end = at + length < n ? at + length : n;
+            sherd__sends_pack(what, at, end, part);
+            wrong += memcmp(part, packed + at, (size_t)(end - at) * sizeof *part) != 0;
+        }
+    CHECK_EQ(wrong, 0);
+}
+
 /* Element i of a rank's source, row-major, holds i; what is packed is found where `place` says. */
 static void check_pair(const place *sender, const place *receiver, int step)
 {
@@ -57,7 +72,9 @@ static void check_pair(const place *sender, const place *receiver, int step)
     sherd__row_major(mine->ndim, mine->source_size, whole.stride);
     for (int64_t i = 0; i < MOST_ELEMENTS; i++)
         source[i] = i;
-    sherd__sends_pack(out, list, mine->ndim, 8, packed, &whole);
+    const sherd__packing what = {out, list, mine->ndim, 8, &whole};
+    sherd__sends_pack(&what, 0, list->elements, packed);
+    check_parts(&what, packed);
     const int64_t *direct = sherd__sends_direct(out, list, mine->ndim, 8, &whole);
     if (direct)
         CHECK(memcmp(direct, packed, (size_t)list->elements * 8) == 0);
@@ -84,6 +101,8 @@ static void both_sides_name_the_same_boxes(void)
         {"[40,50] P(sum:x) on (x=4)", "[40,50] on (x=4)"},
         {"[8(x),6(y)] on (x=2,y=4)", "[8(y),6(x)] on (x=2,y=4)"},
         {"[8(x,y),6] on (x=2,y=2)", "[8(y,x),6] on (x=2,y=2)"},
+        {"[6(x),4,5] on (x=3)", "[6,4,5(x)] on (x=3)"},
+        {"[3,4(x),2,5] on (x=2)", "[3(x),4,2,5] on (x=2)"},
         {"[3(x),0] on (x=2)", "[3,0] on (x=2)"},
     };
     place at[MOST_RANKS];

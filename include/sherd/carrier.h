@@ -54,6 +54,11 @@ typedef struct sherd_carrier {
      * `room` said, or NULL where that was refused: then it is lost. Local; never blocks.
      */
     bool (*receive)(void *self, int *from, sherd_message *out, const sherd_room *room);
+    /*
+     * Told before anything is sent, if there are messages: bits of the ranks that are on this one's machine, itself included. Each
+     * two ranks are told the same of each other. Local. NULL: it makes no difference.
+     */
+    void (*near)(void *self, uint64_t ranks);
     /* The world is over. `well`: all ranks close it now; else some are lost, and nobody is to be waited for. Frees `self`. */
     void (*close)(void *self, bool well);
 } sherd_carrier;

@@ -16,4 +16,7 @@ bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t ro
  */
 SHERD_API bool sherd_carrier_load(sherd_carrier *out, char *text, size_t room);
 
+/* hydra.c: end this rank of a job of MPICH without MPI_Finalize, where that would hang; collective. False: MPI_Finalize is to do it. */
+bool sherd__hydra_end(void);
+
 #endif

@@ -26,7 +26,7 @@ static void end_mpi(void)
     if (mpi.process != (int)getpid() || mpi.open || mpi.lost)
         return;
     MPI_Finalized(&over);
-    if (!over)
+    if (!over && !sherd__hydra_end())
         MPI_Finalize();
 }
 

@@ -3,10 +3,11 @@
  * MPI as a carrier. The duplicate of the communicator keeps what is sent here apart from what the program sends; errors
  * come back instead of ending the job.
  *
- * A head is one message, received from anybody into one buffer. It announces a body, which comes in pieces with a tag of
- * their own, so small that MPI sends them over TCP without asking first: that question would be answered on the same connection,
- * behind all that goes the other way (measured at 1 Gbit/s: each direction after the other). All pieces are given to MPI at
- * once, so that it can bring them on in any of its functions, also those that the program calls.
+ * A head is one message, received from anybody into one buffer. It announces a body, which comes with a tag of its own: to a rank
+ * of this machine in one piece, which MPI copies straight from there to here; to others in pieces so small that
+ * MPI sends them over TCP without asking first: that question would be answered on the same connection, behind all that goes the
+ * other way (measured at 1 Gbit/s: each direction after the other). All pieces are given to MPI at once, so that it can
+ * bring them on in any of its functions, also those that the program calls.
  */
 #include "carrier.h"
 
@@ -15,11 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8, PIECE = 60 << 10 };
+enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
+/* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
+enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
 
 /* The pieces of a body that are on their way. */
 typedef struct pieces {
     int count, done; /* the first so many are */
+    int size;        /* of each but the last */
     MPI_Request *request;
 } pieces;
 
@@ -32,6 +36,7 @@ _Static_assert(sizeof(outgoing) <= sizeof(sherd_sending), "it fits");
 
 /* A body that comes from one other rank. */
 typedef struct peer {
+    int piece; /* bytes */
     bool coming;
     pieces body;
     sherd_message message;
@@ -47,7 +52,7 @@ typedef struct carrier {
     MPI_Status status;
     _Alignas(16) unsigned char head[SHERD_HEAD_BYTES];
     peer *peer;             /* [ranks] */
-    unsigned char *nowhere; /* [PIECE]: where pieces go that nobody has room for */
+    unsigned char *nowhere; /* [PIECE_HERE]: where pieces go that nobody has room for */
 } carrier;
 
 /* The first bytes of a head. */
@@ -65,6 +70,15 @@ static const char *own_name(void)
                                              : "MPI";
 }
 
+static void near(void *self, uint64_t ranks)
+{
+    carrier *c = self;
+    int there = strcmp(own_name(), "MPICH") == 0 ? PIECE_THERE_MPICH : PIECE_THERE;
+
+    for (int r = 0; r < c->ranks; r++)
+        c->peer[r].piece = r < 64 && ranks >> r & 1 ? PIECE_HERE : there;
+}
+
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
 {
     carrier *c = self;
@@ -75,21 +89,27 @@ static bool gather(void *self, const void *mine, size_t bytes, void *all)
 
 /* ---- messages --------------------------------------------------------------------------------------- */
 
-static bool begin_pieces(pieces *p, size_t bytes)
+static bool begin_pieces(pieces *p, size_t bytes, int size)
 {
-    size_t count = (bytes + PIECE - 1) / PIECE;
+    size_t count = (bytes + (size_t)size - 1) / (size_t)size;
 
-    *p = (pieces){.count = (int)count};
+    *p = (pieces){.count = (int)count, .size = size};
     if (count == 0)
         return true;
     p->request = count <= INT_MAX ? malloc(count * sizeof(MPI_Request)) : NULL;
     return p->request != NULL;
 }
 
-static int length_of(size_t bytes, int piece)
+/* Where a piece of so many bytes begins, and its length. */
+static size_t start_of(const pieces *p, int piece)
 {
-    size_t rest = bytes - (size_t)piece * PIECE;
-    return rest < PIECE ? (int)rest : PIECE;
+    return (size_t)piece * (size_t)p->size;
+}
+
+static int length_of(const pieces *p, size_t bytes, int piece)
+{
+    size_t rest = bytes - start_of(p, piece);
+    return rest < (size_t)p->size ? (int)rest : p->size;
 }
 
 static bool is_free(MPI_Request *request)
@@ -120,14 +140,14 @@ static bool send(void *self, int to, const sherd_message *message, sherd_sending
     outgoing o = {.head = MPI_REQUEST_NULL};
 
     memcpy(message->head, &length, sizeof length);
-    bool good = begin_pieces(&o.body, message->body_bytes) &&
+    bool good = begin_pieces(&o.body, message->body_bytes, c->peer[to].piece) &&
                 MPI_Isend(message->head, (int)message->head_bytes, MPI_BYTE, to, HEAD_TAG, c->comm,
                           &o.head) == MPI_SUCCESS;
     for (int i = 0; i < o.body.count && o.body.request; i++)
-        good =
-            MPI_Isend((char *)message->body + (size_t)i * PIECE, length_of(message->body_bytes, i),
-                      MPI_BYTE, to, BODY_TAG, c->comm, &o.body.request[i]) == MPI_SUCCESS &&
-            good;
+        good = MPI_Isend((char *)message->body + start_of(&o.body, i),
+                         length_of(&o.body, message->body_bytes, i), MPI_BYTE, to, BODY_TAG,
+                         c->comm, &o.body.request[i]) == MPI_SUCCESS &&
+               good;
     if (!o.body.request)
         o.body.count = 0;
     memcpy(sending, &o, sizeof o);
@@ -170,13 +190,13 @@ static void await_body(carrier *c, int from, size_t head_bytes, size_t bytes,
     memcpy(p->head, c->head, head_bytes);
     p->message = (sherd_message){p->head, head_bytes, room->give(room->owner, from, bytes), bytes};
     p->coming = true;
-    if (!begin_pieces(&p->body, bytes))
+    if (!begin_pieces(&p->body, bytes, p->piece))
         p->message.body = NULL;
     for (int i = 0; i < p->body.count; i++) {
-        char *to = p->message.body ? (char *)p->message.body + (size_t)i * PIECE : NULL;
+        char *to = p->message.body ? (char *)p->message.body + start_of(&p->body, i) : NULL;
         MPI_Request none, *request = p->body.request ? &p->body.request[i] : &none;
-        MPI_Irecv(to ? to : (char *)c->nowhere, length_of(bytes, i), MPI_BYTE, from, BODY_TAG,
-                  c->comm, request);
+        MPI_Irecv(to ? to : (char *)c->nowhere, length_of(&p->body, bytes, i), MPI_BYTE, from,
+                  BODY_TAG, c->comm, request);
         if (!p->body.request)
             MPI_Request_free(request);
     }
@@ -277,14 +297,17 @@ bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t ro
                            .send = send,
                            .sent = sent,
                            .receive = receive,
+                           .near = near,
                            .close = close_carrier};
     MPI_Comm_rank(c->comm, &out->rank);
     MPI_Comm_size(c->comm, &out->ranks);
     c->ranks = out->ranks;
     c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
-    c->nowhere = malloc(PIECE);
-    if (c->peer && c->nowhere)
+    c->nowhere = malloc(PIECE_HERE);
+    if (c->peer && c->nowhere) {
+        near(c, 0);
         return true;
+    }
     snprintf(text, room, "%s: out of memory", own_name());
     close_carrier(c, false);
     return false;

@@ -5,6 +5,7 @@
  */
 #include "sends.h"
 #include "window_schedule.h"
+#include "base/num.h"
 
 #include <string.h>
 
@@ -204,18 +205,56 @@ static const char *start_of(const sherd__source *source, const int64_t *offset, 
     return (const char *)source->data + at * (int64_t)element_bytes;
 }
 
-void sherd__sends_pack(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
-                       size_t element_bytes, void *out, const sherd__source *source)
+int64_t sherd__box_stretch(int ndim, const int64_t *size, int64_t from, int64_t to, int64_t *offset,
+                           int64_t *out_size)
 {
     int64_t stride[SHERD_MAX_DIMS];
-    char *to = out;
+    int d = 0;
 
-    for (int i = 0; i < list->count; i++) {
-        const sherd__sent_box *box = &sends->box[list->first + i];
-        sherd__row_major(ndim, box->size, stride);
-        sherd__copy_box(element_bytes, ndim, box->size, to, stride,
-                        start_of(source, box->offset, ndim, element_bytes), source->stride);
-        to += elements_of(box->size, ndim) * (int64_t)element_bytes;
+    if (ndim == 0)
+        return 1;
+    sherd__row_major(ndim, size, stride);
+    while (d + 1 < ndim && (from % stride[d] || to - from < stride[d]))
+        d++;
+    for (int e = 0; e < ndim; e++) {
+        offset[e] = e <= d ? from / stride[e] % size[e] : 0;
+        out_size[e] = e < d ? 1 : size[e];
+    }
+    out_size[d] = sherd__min((to - from) / stride[d], size[d] - offset[d]);
+    return out_size[d] * stride[d];
+}
+
+/* Elements [from, to) of one box. */
+static char *pack_box(const sherd__packing *what, const sherd__sent_box *box, int64_t from,
+                      int64_t to, char *out)
+{
+    int64_t at[SHERD_MAX_DIMS], size[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS];
+
+    while (from < to) {
+        int64_t n = sherd__box_stretch(what->ndim, box->size, from, to, at, size);
+        for (int d = 0; d < what->ndim; d++)
+            at[d] += box->offset[d];
+        sherd__row_major(what->ndim, size, stride);
+        sherd__copy_box(what->element_bytes, what->ndim, size, out, stride,
+                        start_of(what->source, at, what->ndim, what->element_bytes),
+                        what->source->stride);
+        out += n * (int64_t)what->element_bytes;
+        from += n;
+    }
+    return out;
+}
+
+void sherd__sends_pack(const sherd__packing *what, int64_t from, int64_t to, void *out)
+{
+    int64_t begin = 0;
+    char *next = out;
+
+    for (int i = 0; i < what->list->count; i++) {
+        const sherd__sent_box *box = &what->sends->box[what->list->first + i];
+        int64_t n = elements_of(box->size, what->ndim);
+        int64_t first = from > begin ? from - begin : 0, end = sherd__min(to - begin, n);
+        next = pack_box(what, box, first, end, next);
+        begin += n;
     }
 }
 

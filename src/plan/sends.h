@@ -38,9 +38,23 @@ int64_t sherd__sends_in(const sherd__sends *sends, int rank);
 /* What I send a rank; NULL: nothing. */
 const sherd__parcel_list *sherd__sends_out(const sherd__sends *sends, int rank);
 
-/* Put the boxes of a list one behind the other. */
-void sherd__sends_pack(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
-                       size_t element_bytes, void *out, const sherd__source *source);
+/* What is packed: the boxes of a list of a source. */
+typedef struct sherd__packing {
+    const sherd__sends *sends;
+    const sherd__parcel_list *list;
+    int ndim;
+    size_t element_bytes;
+    const sherd__source *source;
+} sherd__packing;
+
+/* Of the boxes of a list, one behind the other, elements [from, to). */
+void sherd__sends_pack(const sherd__packing *what, int64_t from, int64_t to, void *out);
+/*
+ * The largest box within a box of `size` (row-major) that begins with its element `from` and ends before `to`: its offset and
+ * size. How many elements that are; at least one where from < to.
+ */
+int64_t sherd__box_stretch(int ndim, const int64_t *size, int64_t from, int64_t to, int64_t *offset,
+                           int64_t *out_size);
 /* Where they lie as they are, if that is one piece of memory; else NULL. */
 const void *sherd__sends_direct(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
                                 size_t element_bytes, const sherd__source *source);

@@ -247,6 +247,8 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
                     "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
                     all[0].host, carrier->name);
     } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
+        if (carrier->near)
+            carrier->near(carrier->self, ranks_near(carrier, mine, all));
         carried->remote->here = here;
         if (shared) {
             carried->remote->near = ranks_near(carrier, mine, all);

@@ -180,6 +180,8 @@ static void copy_fresh(sherd_world *world, const sherd__call_state *call, const 
     const sherd__schedule *schedule = task->schedule;
     uint64_t before = sherd__bit(world->rank) - 1;
 
+    if (world->remote)
+        fresh &= ~sherd__remote_in_parts(world, call, fresh);
     for (int turn = 0; turn < 2; turn++) {
         uint64_t now = turn ? fresh & before : fresh & ~before;
         for (int k = 0; now && k < schedule->regions; k++)

@@ -7,14 +7,15 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
     SMALLEST_LOG2 = 10,
-    IDLE_MOST = 256 << 20, /* bytes of idle sheets; what is beyond goes back */
-    RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
-    AT_ONCE = 64,          /* messages of one look */
+    IDLE_MOST = 256 << 20,  /* bytes of idle sheets; what is beyond goes back */
+    RESERVE = 8,            /* sheets for short messages, beyond one for each rank */
+    PART_BYTES = 256 << 10, /* packed and unpacked in the cache, and long enough for MPI */
     LEAST_NAP_NS = 20 * 1000,
     MOST_NAP_NS = 500 * 1000,
     LINGER_NS = 300 * 1000
@@ -82,14 +83,17 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
 
-/* Give back what has been sent. */
+/* Give back what has been sent; what goes to one rank goes in its order. */
 static void look_at_flight(sherd__remote *remote)
 {
     sherd__sheet **at = &remote->flight;
+    uint64_t slow = 0;
 
     while (*at) {
         sherd__sheet *sheet = *at;
-        if (!remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+        if (slow & sherd__bit(sheet->to) ||
+            !remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+            slow |= sherd__bit(sheet->to);
             at = &sheet->next;
             continue;
         }
@@ -118,10 +122,15 @@ void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
 {
     sherd__sheet **last = &remote->flight;
 
-    if (sheet->held)
-        sheet->held->reading++;
     if (!remote->carrier.send(remote->carrier.self, sheet->to, &sheet->message, &sheet->sending))
         carrier_fails(remote, sheet->to);
+    /* What is short has mostly gone already. */
+    if (remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+        sherd__sheet_give(remote, sheet);
+        return;
+    }
+    if (sheet->held)
+        sheet->held->reading++;
     while (*last)
         last = &(*last)->next;
     sheet->next = NULL;
@@ -203,6 +212,8 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
         return sherd__take_call(world, from, m);
     case SHERD__SENT_SLICE:
         return sherd__take_slice(world, from, m);
+    case SHERD__SENT_PART:
+        return sherd__take_part(world, from, m);
     case SHERD__SENT_RECORD:
     case SHERD__SENT_LEFT:
     case SHERD__SENT_ALARM:
@@ -223,19 +234,20 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     return false;
 }
 
+/* One message: asking for another that is not there lets MPI yield the core, when this rank may have what it waits for. */
 bool sherd__remote_poll(sherd_world *world)
 {
     sherd__remote *remote = world->remote;
     const sherd_room room = {give_room, remote};
     sherd_message m;
-    int from, count = 0;
+    int from;
 
     if (remote->kept_status && !world->arrived) {
         sherd__raise(world, remote->kept_status, "%s", remote->kept_text);
         remote->kept_status = SHERD_OK;
     }
-    while (count < AT_ONCE && remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
-        count++;
+    bool come = remote->carrier.receive(remote->carrier.self, &from, &m, &room);
+    if (come) {
         remote->bodies -= m.body_bytes ? 1 : 0;
         if (!handle(world, from, &m))
             sherd__remote_fail(world, SHERD_EINVAL,
@@ -243,9 +255,9 @@ bool sherd__remote_poll(sherd_world *world)
                                from, m.head_bytes, m.body_bytes);
     }
     look_at_flight(remote);
-    if (count)
+    if (come)
         remote->nap_ns = 0;
-    return count > 0;
+    return come;
 }
 
 /* What there is of messages that are on their way out, as a number that changes when anything of them has gone. */
@@ -261,7 +273,7 @@ static uint64_t trace_of(const sherd__remote *remote)
 
 void sherd__remote_linger(sherd_world *world)
 {
-    int64_t since = sherd__now();
+    int64_t since = world->remote->flight ? sherd__now() : 0;
     uint64_t before = 0;
 
     while (world->remote->flight && sherd__now() - since < LINGER_NS) {
@@ -286,6 +298,15 @@ void sherd__remote_nap(sherd_world *world)
     nanosleep(&(struct timespec){0, *nap}, NULL);
 }
 
+/* SHERD_PART is for tests: tensors that are small then go in parts, too. */
+static size_t part_bytes(void)
+{
+    const char *text = getenv("SHERD_PART");
+    size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
+
+    return bytes ? bytes : (size_t)PART_BYTES - SHERD__RECORD_BYTES;
+}
+
 /* ---- opening and closing -------------------------------------------------------------------------------- */
 
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
@@ -298,6 +319,7 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
     if (!remote)
         return sherd__no_memory(diag, "sherd_world_open");
     remote->carrier = *carrier;
+    remote->part_bytes = part_bytes();
     if (sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
         sherd__free(&heap, remote);
         return diag->status;

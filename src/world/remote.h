@@ -26,10 +26,13 @@ typedef struct sherd__sheet {
     sherd_sending sending;
     sherd__block *held; /* what is sent from where it lies; NULL: nothing */
     /* In: */
-    bool slice;
+    int kind; /* SHERD__SENT_CALL, SLICE, PART */
     int lane, task;
     uint64_t number;
-    size_t at, bytes; /* slice: where it goes in the result; the data's length */
+    size_t at,
+        bytes; /* slice: where it goes in the result; part: in what its rank sends; the data's length */
+    size_t lacks; /* call, in parts: bytes that are not in the result yet */
+    bool parts;   /* call: its data follows in parts */
     const unsigned char *data;
     _Alignas(64) unsigned char memory[];
 } sherd__sheet;
@@ -41,8 +44,10 @@ typedef struct sherd__remote {
     uint64_t near;       /* those that share the arena with this one, itself included */
     sherd__heap *counts; /* the world's, while it is open: told of each sheet that is made */
     sherd__arena arena;
-    sherd__sheet *flight;                 /* being sent, the first sent first */
-    sherd__sheet *ready;                  /* packed for the call that is about to be published */
+    sherd__sheet *flight; /* being sent, the first sent first */
+    sherd__sheet *ready;  /* packed for the call that is about to be published */
+    sherd__sheet *parts;  /* behind them, in their order; not packed yet */
+    size_t part_bytes;
     sherd__sheet *inbox[SHERD_MAX_RANKS]; /* of calls that this rank has not finished */
     sherd__sheet *idle[SHERD__SHEET_CLASSES];
     size_t idle_bytes;
@@ -75,7 +80,8 @@ typedef enum sherd__message_kind {
     SHERD__SENT_CALL = 1, /* remote_call.c: a record, and what the receiver pulls */
     SHERD__SENT_RECORD,   /* remote_news.c: a record alone */
     SHERD__SENT_LEFT,
-    SHERD__SENT_SLICE, /* remote_call.c: reduced, for the receiver's result */
+    SHERD__SENT_SLICE, /* remote_slices.c: reduced, for the receiver's result */
+    SHERD__SENT_PART,  /* remote_parts.c: of the data of a call */
     SHERD__SENT_ALARM, /* remote_news.c */
     SHERD__SENT_END,
     SHERD__SENT_ARRIVAL, /* remote_meet.c */
@@ -92,10 +98,17 @@ typedef struct sherd__sent_record {
     sherd__head head;
     uint64_t fingerprint, history;
     uint64_t left;        /* of the lane */
-    int32_t status, task; /* task: whose slice it is, if it is one */
+    int32_t status, task; /* slice: whose it is; call: 1 = its data follows in parts */
     uint64_t bytes;       /* of data, behind this head or in the body */
     uint64_t label[SHERD__LABEL_WORDS];
 } sherd__sent_record;
+
+/* Where data begins behind it. */
+enum { SHERD__ALIGNED = 64 };
+enum {
+    SHERD__RECORD_BYTES =
+        (sizeof(sherd__sent_record) + SHERD__ALIGNED - 1) / SHERD__ALIGNED * SHERD__ALIGNED
+};
 
 /* ---- remote.c: messages and their memory ---------------------------------------------------------- */
 
@@ -122,10 +135,44 @@ void sherd__remote_fail(sherd_world *world, sherd_status status, const char *for
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);
+bool sherd__take_part(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_news(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m);
 
 bool sherd__take_post(sherd_world *world, int from, const sherd_message *m);
+
+/* ---- remote_call.c, remote_parts.c, remote_slices.c: calls ------------------------------------------------ */
+
+/* Bytes of a call for one rank; where they lie as one large piece, or NULL. */
+size_t sherd__bytes_for(const sherd__call_state *call, int to);
+const void *sherd__direct(const sherd__call_state *call, int to, size_t bytes);
+sherd__source sherd__own_source(const sherd__task *task);
+/* As if the packed box of a pull, which begins `at` elements behind `data`, lay where it does in the source of its rank. */
+sherd__source sherd__packed_source(const sherd__task *task, const sherd__region *region,
+                                   const sherd__pull *pull, const void *data, int64_t at);
+/* A sheet for a rank, of a record and `bytes` behind it. */
+void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes);
+/* The record at the head of a message, and its data in the inbox; *sheet NULL: no room, and that has been said. False: it makes no sense. */
+bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
+                    const sherd_message *m);
+
+/* Whether what lies in the inbox belongs to a call, and is of this kind. */
+bool sherd__sheet_is_of(const sherd__sheet *sheet, const sherd__call_state *call, int kind);
+/* Take the slices of a call, or all else, out of the inbox of a rank; whether there was anything. */
+bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices);
+
+/* A message for each slice that this rank will have reduced, and each rank that gets it. False: no memory. Then send them. */
+bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call);
+void sherd__slices_send(sherd_world *world, sherd__call_state *call);
+
+/* Whether the data of a call may go in parts. */
+bool sherd__can_part(const sherd__call_state *call);
+/* Make room for the parts for some ranks; false: no memory. Then pack and send them. */
+bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call, uint64_t readers);
+void sherd__parts_send(sherd_world *world, const sherd__call_state *call);
+/* Bring parts that have come into the result; whether they were the last. `whole`: the call's own sheet in the inbox. */
+bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,
+                         sherd__sheet *whole);
 
 /* Tell a rank what this one has made in a group. */
 void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group);

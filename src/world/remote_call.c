@@ -2,8 +2,7 @@
 /*
  * Calls between ranks that share no memory: the record travels with all that its reader pulls, packed in the order in which
  * the reader's schedule names it, or, where that is one large piece, from where it lies. What can fail for lack of memory
- * does so before anything is published. What comes lies in the inbox until the call has read it. A slice of an all-reduce,
- * once reduced, is a second message to each of the sharers.
+ * does so before anything is published. What comes lies in the inbox until the call has read it.
  */
 #include "remote.h"
 #include "base/num.h"
@@ -15,10 +14,9 @@ enum {
     DIRECT_BYTES =
         32
         << 10, /* from here on one piece is sent from where it lies: a copy costs more than a second message */
-    ALIGNED = 64
+    ALIGNED = SHERD__ALIGNED,
+    HEAD_BYTES = SHERD__RECORD_BYTES
 };
-
-enum { HEAD_BYTES = (sizeof(sherd__sent_record) + ALIGNED - 1) / ALIGNED * ALIGNED };
 
 /* ---- what goes out --------------------------------------------------------------------------------------- */
 
@@ -34,7 +32,7 @@ static size_t table_bytes(int count)
 }
 
 /* Bytes for one rank, the table included. */
-static size_t bytes_for(const sherd__call_state *call, int to)
+size_t sherd__bytes_for(const sherd__call_state *call, int to)
 {
     size_t bytes = table_bytes(call->count);
 
@@ -46,7 +44,7 @@ static size_t bytes_for(const sherd__call_state *call, int to)
     return bytes;
 }
 
-static sherd__source own_source(const sherd__task *task)
+sherd__source sherd__own_source(const sherd__task *task)
 {
     sherd__source source = {task->source_data, {0}};
 
@@ -62,29 +60,42 @@ static void pack(const sherd__call_state *call, int to, unsigned char *out)
         const sherd__task *task = &call->task[i];
         const sherd__sends *sends = sends_of(task);
         const sherd__parcel_list *list = sherd__sends_out(sends, to);
-        sherd__source source = own_source(task);
+        sherd__source source = sherd__own_source(task);
+        const sherd__packing what = {sends, list, task->schedule->ndim, task->element_bytes,
+                                     &source};
         uint64_t start = at;
         if (call->count > 1)
             memcpy(out + (size_t)i * sizeof start, &start, sizeof start);
         if (!list)
             continue;
-        sherd__sends_pack(sends, list, task->schedule->ndim, task->element_bytes, out + at,
-                          &source);
+        sherd__sends_pack(&what, 0, list->elements, out + at);
         at += sherd__round_up((size_t)list->elements * task->element_bytes, ALIGNED);
     }
 }
 
 /* The data of a call for one rank if it is one large piece as it lies. */
-static const void *direct(const sherd__call_state *call, int to, size_t bytes)
+const void *sherd__direct(const sherd__call_state *call, int to, size_t bytes)
 {
     const sherd__task *task = &call->task[0];
     const sherd__parcel_list *list;
 
     if (call->count != 1 || bytes < DIRECT_BYTES || !(list = sherd__sends_out(sends_of(task), to)))
         return NULL;
-    sherd__source source = own_source(task);
+    sherd__source source = sherd__own_source(task);
     return sherd__sends_direct(sends_of(task), list, task->schedule->ndim, task->element_bytes,
                                &source);
+}
+
+void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes)
+{
+    unsigned char *data = sheet->memory + HEAD_BYTES;
+
+    sheet->to = to;
+    sheet->bytes = bytes;
+    sheet->parts = false;
+    sheet->message = HEAD_BYTES + bytes <= SHERD_HEAD_BYTES
+                         ? (sherd_message){sheet->memory, HEAD_BYTES + bytes, NULL, 0}
+                         : (sherd_message){sheet->memory, HEAD_BYTES, data, bytes};
 }
 
 /* A sheet with room for a record and data, which lie behind each other if that is short. */
@@ -94,51 +105,35 @@ static sherd__sheet *make_sheet(sherd__remote *remote, int to, size_t bytes, uns
 
     if (!sheet)
         return NULL;
-    sheet->to = to;
+    sherd__sheet_fill(sheet, to, bytes);
     *data = sheet->memory + HEAD_BYTES;
-    sheet->bytes = bytes;
-    sheet->message = HEAD_BYTES + bytes <= SHERD_HEAD_BYTES
-                         ? (sherd_message){sheet->memory, HEAD_BYTES + bytes, NULL, 0}
-                         : (sherd_message){sheet->memory, HEAD_BYTES, *data, bytes};
     sheet->next = remote->ready;
     remote->ready = sheet;
     return sheet;
 }
 
-static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to)
+/* *parted: ranks whose data goes in parts, behind this message. */
+static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to, uint64_t *parted)
 {
-    size_t bytes = bytes_for(call, to);
-    const void *from = direct(call, to, bytes);
+    size_t bytes = sherd__bytes_for(call, to);
+    bool parts = bytes > remote->part_bytes && sherd__can_part(call);
+    const void *from = parts ? NULL : sherd__direct(call, to, bytes);
     unsigned char *data;
-    sherd__sheet *sheet = make_sheet(remote, to, from ? 0 : bytes, &data);
+    sherd__sheet *sheet = make_sheet(remote, to, from || parts ? 0 : bytes, &data);
 
     if (!sheet)
         return false;
-    if (from) {
+    if (parts) {
+        sheet->bytes = bytes;
+        sheet->parts = true;
+        *parted |= sherd__bit(to);
+    } else if (from) {
         sheet->bytes = bytes;
         sheet->held = call->task[0].source;
         sheet->message.body = (void *)(uintptr_t)from;
         sheet->message.body_bytes = bytes;
     } else {
         pack(call, to, data);
-    }
-    return true;
-}
-
-/* A message for each slice that this rank will have reduced, and each rank that gets it. */
-static bool prepare_slices(sherd__remote *remote, sherd__call_state *call)
-{
-    for (int i = 0; i < call->count; i++) {
-        const sherd__schedule *schedule = call->task[i].schedule;
-        for (int k = 0; call->task[i].sliced && k < schedule->sharers; k++) {
-            sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(sherd__sent_record));
-            if (!sheet)
-                return false;
-            sheet->to = schedule->sharer[k];
-            sheet->task = i;
-            sheet->next = call->slices;
-            call->slices = sheet;
-        }
     }
     return true;
 }
@@ -174,7 +169,7 @@ static bool pack_words(sherd_world *world, sherd__call_state *call)
 
 bool sherd__remote_pack(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t rest = readers_of(call) & ~world->near;
+    uint64_t rest = readers_of(call) & ~world->near, parted = 0;
     bool good = true;
 
     for (int i = 0; i < call->count && good; i++)
@@ -182,11 +177,13 @@ bool sherd__remote_pack(sherd_world *world, sherd__call_state *call)
     if (good && call->numbers)
         good = pack_words(world, call);
     while (rest && good)
-        good = pack_for(world->remote, call, sherd__next_rank(&rest));
-    good = good && prepare_slices(world->remote, call);
+        good = pack_for(world->remote, call, sherd__next_rank(&rest), &parted);
+    good = good && sherd__parts_prepare(world->remote, call, parted) &&
+           sherd__slices_prepare(world->remote, call);
     if (good)
         return true;
     sherd__sheets_give(world->remote, &world->remote->ready);
+    sherd__sheets_give(world->remote, &world->remote->parts);
     sherd__remote_drop(world, call);
     return false;
 }
@@ -208,6 +205,7 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
             .fingerprint = call->fingerprint,
             .history = call->history,
             .left = sherd__peek(&call->group->own->left),
+            .task = sheet->parts,
             .bytes = sheet->bytes};
         for (int i = 0; i < SHERD__LABEL_WORDS; i++)
             sent->label[i] = sherd__peek(&record->label[i]);
@@ -215,9 +213,15 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
         theirs->told_left = sent->left;
         sherd__sheet_send(remote, sheet);
     }
+    sherd__parts_send(world, call);
 }
 
 /* ---- what comes in --------------------------------------------------------------------------------------- */
+
+static bool comes_in_parts(const sherd__sent_record *sent)
+{
+    return sent->head.kind == SHERD__SENT_CALL && sent->task == 1;
+}
 
 static sherd__sheet *sheet_of_body(void *body)
 {
@@ -229,7 +233,7 @@ static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
                           const sherd__sent_record *sent)
 {
     sherd__remote *remote = world->remote;
-    size_t bytes = sent->bytes;
+    size_t bytes = comes_in_parts(sent) ? 0 : sent->bytes;
     sherd__sheet *sheet = m->body_bytes ? (m->body ? sheet_of_body(m->body) : NULL)
                                         : sherd__sheet_take(remote, bytes);
 
@@ -241,7 +245,10 @@ static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
     if (!m->body_bytes && bytes)
         memcpy(sheet->memory, (const unsigned char *)m->head + HEAD_BYTES, bytes);
     sheet->data = sheet->memory;
-    sheet->bytes = bytes;
+    sheet->bytes = sent->bytes;
+    sheet->lacks = sent->bytes - bytes;
+    sheet->parts = comes_in_parts(sent);
+    sheet->kind = (int)sent->head.kind;
     sheet->lane = (int)sent->head.lane;
     sheet->number = sent->head.number;
     sheet->next = remote->inbox[from];
@@ -249,14 +256,14 @@ static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
     return sheet;
 }
 
-/* The record at the head of a message, and its data in the inbox: as in keep. False: it makes no sense. */
-static bool take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
+bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
                     const sherd_message *m)
 {
     if (m->head_bytes < HEAD_BYTES)
         return false;
     memcpy(sent, m->head, sizeof *sent);
-    if ((m->body_bytes ? m->body_bytes : m->head_bytes - HEAD_BYTES) != sent->bytes)
+    if ((m->body_bytes ? m->body_bytes : m->head_bytes - HEAD_BYTES) !=
+        (comes_in_parts(sent) ? 0 : sent->bytes))
         return false;
     *sheet = keep(world, from, m, sent);
     return true;
@@ -267,37 +274,23 @@ bool sherd__take_call(sherd_world *world, int from, const sherd_message *m)
     sherd__sent_record sent;
     sherd__sheet *sheet;
 
-    if (!take_in(&sheet, &sent, world, from, m))
+    if (!sherd__take_in(&sheet, &sent, world, from, m))
         return false;
-    if (sheet) {
-        sheet->slice = false;
+    if (sheet)
         sherd__mirror_record(world, from, &sent);
-    }
     return true;
 }
 
-/* Slices use the record's `left` for where they begin. */
-bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m)
+bool sherd__sheet_is_of(const sherd__sheet *sheet, const sherd__call_state *call, int kind)
 {
-    sherd__sent_record sent;
-    sherd__sheet *sheet;
-
-    if (!take_in(&sheet, &sent, world, from, m))
-        return false;
-    if (sheet) {
-        sheet->slice = true;
-        sheet->task = sent.task;
-        sheet->at = sent.left;
-    }
-    return true;
+    return sheet->kind == kind && sheet->lane == call->group->lane && sheet->number == call->number;
 }
 
-static const sherd__sheet *find(const sherd_world *world, const sherd__call_state *call, int rank)
+static sherd__sheet *find(const sherd_world *world, const sherd__call_state *call, int rank)
 {
-    const sherd__sheet *sheet = world->remote->inbox[rank];
+    sherd__sheet *sheet = world->remote->inbox[rank];
 
-    while (sheet &&
-           (sheet->slice || sheet->lane != call->group->lane || sheet->number != call->number))
+    while (sheet && !sherd__sheet_is_of(sheet, call, SHERD__SENT_CALL))
         sheet = sheet->next;
     return sheet;
 }
@@ -316,6 +309,10 @@ static bool is_whole(const sherd__call_state *call, const sherd__sheet *sheet, i
 {
     if (call->numbers)
         return sheet->bytes == (size_t)call->numbers->words * sizeof *call->numbers->all;
+    if (sheet->parts && (!sherd__can_part(call) ||
+                         sheet->bytes != (size_t)sherd__sends_in(sends_of(&call->task[0]), rank) *
+                                             call->task[0].element_bytes))
+        return false;
     if (sheet->bytes < table_bytes(call->count))
         return false;
     for (int i = 0; i < call->count; i++) {
@@ -330,10 +327,10 @@ static bool is_whole(const sherd__call_state *call, const sherd__sheet *sheet, i
 
 bool sherd__remote_fits(sherd_world *world, const sherd__call_state *call, int rank)
 {
-    const sherd__sheet *sheet = find(world, call, rank);
+    sherd__sheet *sheet = find(world, call, rank);
 
     if (sheet && is_whole(call, sheet, rank))
-        return true;
+        return !sheet->parts || sherd__parts_unpack(world, call, rank, sheet);
     sherd__remote_fail(world, SHERD_EINVAL,
                        "what rank %d sent for call %llu of group %s is not what this rank reads",
                        rank, (unsigned long long)sherd__calls_in(call->number, world->base),
@@ -341,21 +338,40 @@ bool sherd__remote_fits(sherd_world *world, const sherd__call_state *call, int r
     return false;
 }
 
-/* As if the packed box lay where it does in the source of its rank: the pull's offset is taken off again. */
+uint64_t sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call,
+                                uint64_t ranks)
+{
+    uint64_t rest = ranks & ~world->near, parted = 0;
+
+    while (rest) {
+        int q = sherd__next_rank(&rest);
+        const sherd__sheet *sheet = find(world, call, q);
+        parted |= sheet && sheet->parts ? sherd__bit(q) : 0;
+    }
+    return parted;
+}
+
+/* The pull's offset is taken off, as it will be added again. */
+sherd__source sherd__packed_source(const sherd__task *task, const sherd__region *region,
+                                   const sherd__pull *pull, const void *data, int64_t at)
+{
+    sherd__source source = {NULL, {0}};
+
+    sherd__row_major(task->schedule->ndim, region->size, source.stride);
+    for (int d = 0; d < task->schedule->ndim; d++)
+        at -= pull->offset[d] * source.stride[d];
+    source.data = (const void *)((uintptr_t)data + (uintptr_t)(at * (int64_t)task->element_bytes));
+    return source;
+}
+
 sherd__source sherd__remote_source(const sherd_world *world, const sherd__call_state *call,
                                    const sherd__region *region, const sherd__pull *pull, int i)
 {
     const sherd__task *task = &call->task[i];
     const sherd__sheet *sheet = find(world, call, pull->rank);
     int64_t at = sends_of(task)->place[pull - task->schedule->pull];
-    sherd__source source = {NULL, {0}};
 
-    sherd__row_major(task->schedule->ndim, region->size, source.stride);
-    for (int d = 0; d < task->schedule->ndim; d++)
-        at -= pull->offset[d] * source.stride[d];
-    source.data = (const void *)((uintptr_t)sheet->data + start_of(call, sheet, i) +
-                                 (uintptr_t)(at * (int64_t)task->element_bytes));
-    return source;
+    return sherd__packed_source(task, region, pull, sheet->data + start_of(call, sheet, i), at);
 }
 
 const void *sherd__remote_words(const sherd_world *world, const sherd__call_state *call, int rank)
@@ -365,37 +381,14 @@ const void *sherd__remote_words(const sherd_world *world, const sherd__call_stat
 
 /* ---- the end of a call ------------------------------------------------------------------------------------ */
 
-static void send_slices(sherd_world *world, sherd__call_state *call)
-{
-    while (call->slices) {
-        sherd__sheet *sheet = call->slices;
-        const sherd__task *task = &call->task[sheet->task];
-        const sherd__region *region = task->schedule->regions ? task->schedule->region : NULL;
-        size_t at = region ? (size_t)region->offset[0] * task->element_bytes : 0;
-        size_t bytes = region ? (size_t)region->size[0] * task->element_bytes : 0;
-        call->slices = sheet->next;
-        sherd__sent_record sent = {.head = {.kind = SHERD__SENT_SLICE,
-                                            .lane = (uint32_t)call->group->lane,
-                                            .number = call->number},
-                                   .left = at,
-                                   .task = sheet->task,
-                                   .bytes = bytes};
-        memcpy(sheet->memory, &sent, sizeof sent);
-        sheet->message = (sherd_message){sheet->memory, HEAD_BYTES, task->result_data + at, bytes};
-        sheet->held = bytes ? task->result : NULL;
-        sherd__sheet_send(world->remote, sheet);
-    }
-}
-
-/* Take what belongs to a call out of the inbox of a rank; whether there was anything. */
-static bool let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices)
+bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices)
 {
     sherd__sheet **at = &world->remote->inbox[rank];
     bool any = false;
 
     while (*at) {
         sherd__sheet *sheet = *at;
-        if (sheet->slice != slices || sheet->lane != call->group->lane ||
+        if ((sheet->kind == SHERD__SENT_SLICE) != slices || sheet->lane != call->group->lane ||
             sheet->number != call->number) {
             at = &sheet->next;
             continue;
@@ -411,12 +404,12 @@ void sherd__remote_finish(sherd_world *world, sherd__call_state *call)
 {
     uint64_t rest = call->group->members & ~world->near, left;
 
-    send_slices(world, call);
+    sherd__slices_send(world, call);
     left = sherd__peek(&call->group->own->left);
     while (rest) {
         int q = sherd__next_rank(&rest);
         sherd__lane *theirs = sherd__lane_of(world, q, call->group->lane);
-        theirs->owed |= let_go(world, call, q, false);
+        theirs->owed |= sherd__inbox_let_go(world, call, q, false);
         if (!theirs->owed || left < theirs->told_left + SHERD__DEPTH / 4)
             continue;
         const sherd__head head = {
@@ -429,39 +422,4 @@ void sherd__remote_finish(sherd_world *world, sherd__call_state *call)
 void sherd__remote_drop(sherd_world *world, sherd__call_state *call)
 {
     sherd__sheets_give(world->remote, &call->slices);
-}
-
-static int slices_of(const sherd__call_state *call)
-{
-    int count = 0;
-
-    for (int i = 0; i < call->count; i++)
-        count += call->task[i].sliced;
-    return count;
-}
-
-bool sherd__remote_slices(sherd_world *world, const sherd__call_state *call, int rank)
-{
-    const sherd__sheet *sheet;
-    int count = 0;
-
-    for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next)
-        count += sheet->slice && sheet->lane == call->group->lane && sheet->number == call->number;
-    if (count < slices_of(call))
-        return false;
-    for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next) {
-        if (!sheet->slice || sheet->lane != call->group->lane || sheet->number != call->number)
-            continue;
-        const sherd__task *task =
-            sheet->task >= 0 && sheet->task < call->count ? &call->task[sheet->task] : NULL;
-        size_t room = task ? (size_t)task->schedule->target_size[0] * task->element_bytes : 0;
-        if (sheet->at > room || sheet->bytes > room - sheet->at) {
-            sherd__remote_fail(world, SHERD_EINVAL, "a slice of rank %d lies beyond its tensor",
-                               rank);
-            return false;
-        }
-        memcpy(task->result_data + sheet->at, sheet->data, sheet->bytes);
-    }
-    (void)let_go(world, call, rank, true);
-    return true;
 }
