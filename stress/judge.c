@@ -219,12 +219,14 @@ static void judge_ended(const job *j)
     if (r->kind == ROUND_KILLED && !strstr(j->said, line) && !strstr(j->said, theirs))
         blame(j->b, "signal %d to rank %d on %s: no line names a rank and the host", r->signal,
               r->victim, host);
-    for (int q = 0; q < r->ranks && r->kind == ROUND_STOPPED; q++) {
+    int told = 0;
+    for (int q = 0; q < r->ranks; q++) {
         const rank_board *rank = &j->b->rank[q];
-        if (q != r->victim && (rank->logged == 0 || rank->log[rank->logged - 1] != SHERD_ETIMEDOUT))
-            blame(j->b, "rank %d was stopped, and rank %d has waited for it for ever", r->victim,
-                  q);
+        told += rank->logged && rank->log[rank->logged - 1] == SHERD_ETIMEDOUT;
     }
+    /* The first that gives up ends the job, before others may have come to it. */
+    if (r->kind == ROUND_STOPPED && !told)
+        blame(j->b, "rank %d was stopped, and nobody says that it was waited for", r->victim);
 }
 
 static void count_work(job *j)
