@@ -55,6 +55,12 @@ static unsigned absent(const job *j)
     return gone;
 }
 
+/* mpirun ends the job of a rank that left the others: what they wrote until then is the same. */
+static bool is_cut_short(const job *j, unsigned gone)
+{
+    return j->r->mpi[0] && gone;
+}
+
 static void compare_ranks(const job *j, int first, unsigned gone)
 {
     const rank_board *mine = &j->b->rank[first];
@@ -64,8 +70,9 @@ static void compare_ranks(const job *j, int first, unsigned gone)
         const rank_board *theirs = &j->b->rank[r];
         if (gone >> r & 1)
             continue;
-        if (mine->turn == theirs->turn && mine->logged == theirs->logged &&
-            memcmp(mine->log, theirs->log, (size_t)mine->logged) == 0)
+        int both = mine->logged < theirs->logged ? mine->logged : theirs->logged;
+        bool whole = mine->turn == theirs->turn && mine->logged == theirs->logged;
+        if ((whole || is_cut_short(j, gone)) && memcmp(mine->log, theirs->log, (size_t)both) == 0)
             continue;
         log_text(mine, a, sizeof a);
         log_text(theirs, b, sizeof b);
@@ -203,20 +210,23 @@ static void judge_killed(const job *j)
 static void judge_ended(const job *j)
 {
     const round_plan *r = j->r;
-    char line[96], host[64] = "";
+    char line[96], theirs[32], host[64] = "";
 
     count_outcome(j, r->kind == ROUND_STOPPED ? INJECT_STOP : INJECT_KILL, SHERD_EPEER);
     gethostname(host, sizeof host - 1);
     snprintf(line, sizeof line, "sherd: host %s: rank ", host);
-    if (r->kind == ROUND_KILLED && !strstr(j->said, line))
+    snprintf(theirs, sizeof theirs, "process rank %d ", r->victim); /* Open MPI's own words */
+    if (r->kind == ROUND_KILLED && !strstr(j->said, line) && !strstr(j->said, theirs))
         blame(j->b, "signal %d to rank %d on %s: no line names a rank and the host", r->signal,
               r->victim, host);
-    for (int q = 0; q < r->ranks && r->kind == ROUND_STOPPED; q++) {
+    int told = 0;
+    for (int q = 0; q < r->ranks; q++) {
         const rank_board *rank = &j->b->rank[q];
-        if (q != r->victim && (rank->logged == 0 || rank->log[rank->logged - 1] != SHERD_ETIMEDOUT))
-            blame(j->b, "rank %d was stopped, and rank %d has waited for it for ever", r->victim,
-                  q);
+        told += rank->logged && rank->log[rank->logged - 1] == SHERD_ETIMEDOUT;
     }
+    /* The first that gives up ends the job, before others may have come to it. */
+    if (r->kind == ROUND_STOPPED && !told)
+        blame(j->b, "rank %d was stopped, and nobody says that it was waited for", r->victim);
 }
 
 static void count_work(job *j)
@@ -252,7 +262,7 @@ void judge(job *j)
         judge_ended(j);
     } else if (j->r->kind == ROUND_KILLED || j->r->kind == ROUND_STOPPED) {
         judge_killed(j);
-    } else {
+    } else if (!is_cut_short(j, gone)) {
         judge_program(j, &j->b->rank[first]);
         /* Who leaves early has closed its world: the first meeting without it says EDIFFER. */
         if (j->status != SHERD_OK &&

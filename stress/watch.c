@@ -126,6 +126,9 @@ static void complain_of_hang(watch *w, double pause)
         at += (size_t)snprintf(text + at, sizeof text - at, " %d:%d", r,
                                atomic_load(&w->b->rank[r].at));
     complain(w, "a hang: nothing has gone on for %.1f s; rank:operation%s", pause, text);
+    if (w->r->mpi[0] &&
+        system("ps -eo pid,ppid,stat,wchan:24,etimes,args | grep -a -e rank-of -e mpirun >&2"))
+        fprintf(stderr, "ps is not here\n");
 }
 
 /* Whether the round stands still for too long. */

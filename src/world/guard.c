@@ -103,9 +103,9 @@ static void tell(sherd__arena *arena, int rank)
 
 /*
  * Others that ended at almost the same time, of which one may have been the first: guards get their turn when they do. Those
- * that the launcher has killed come later.
+ * that the launcher has killed come later. `told`: what the first one did was told, so there is something to add.
  */
-static void hear(int own, int64_t at)
+static void hear(int own, int64_t at, bool told)
 {
     enum { LAUNCHERS_MS = 1000, SAME_NS = 10000000 };
     int64_t end = sherd__now() + INT64_C(1000000) * LAUNCHERS_MS;
@@ -117,7 +117,7 @@ static void hear(int own, int64_t at)
             recv(own, &other, sizeof other, MSG_DONTWAIT) != sizeof other)
             continue;
         double ms = 1e-6 * (double)(other.at - at);
-        if (other.at - at < SAME_NS)
+        if (told && other.at - at < SAME_NS)
             say("so did rank %d, %.1f ms %s", other.rank, ms < 0 ? -ms : ms,
                 ms < 0 ? "before" : "later");
     }
@@ -156,10 +156,12 @@ static _Noreturn void watch(sherd__guard *guard, watched *w)
     int own = wait_for(guard, w, process, &mine.at) ? be_first(w->job, &mine) : -1;
     if (own < 0)
         _exit(0);
-    if (!sherd__look(&w->arena.control->death))
+    bool tells =
+        !sherd__look(&w->arena.control->death); /* else somebody did, or they knew it before */
+    if (tells)
         tell(&w->arena, w->rank);
     sherd__arena_unmap(&w->arena); /* memory that others may want */
-    hear(own, mine.at);
+    hear(own, mine.at, tells);
     _exit(0);
 }
 
