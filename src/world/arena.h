@@ -207,6 +207,7 @@ typedef struct sherd__arena {
     int cores;                    /* in the affinity mask, before any rank was pinned */
     struct sherd__remote *remote; /* of ranks that share no memory; else NULL */
     const sherd_price *price;     /* that a carrier has brought from rank 0; else NULL */
+    int64_t clock_ahead;          /* of rank 0's: other machine, and there is a trace */
     size_t
         own_bytes; /* not 0: `control` lies in a mapping of its own, which only this process has */
 } sherd__arena;

@@ -7,6 +7,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "clocks.h"
 #include "priced.h"
 #include "remote.h"
 #include "watch.h"
@@ -31,6 +32,7 @@ typedef struct hello {
     int pid, fd;
     bool no_pin;
     bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
+    bool traced;         /* its trace wants to know rank 0's clock */
     bool priced;         /* it brings a price: of rank 0 that is the world's */
     cpu_set_t cores;     /* that it may use */
     sherd_status status; /* second round: how it went so far */
@@ -294,6 +296,22 @@ static sherd_status hand_out_price(sherd__carried *carried, sherd__diag *diag)
     return SHERD_OK;
 }
 
+/* Where any rank writes a trace: how far the clock of this machine is ahead of rank 0's. */
+static sherd_status compare_clocks(sherd__arena *arena, const sherd_carrier *carrier,
+                                   const hello *all, sherd__diag *diag)
+{
+    bool traced = false;
+
+    for (int r = 0; r < carrier->ranks; r++)
+        traced |= all[r].traced;
+    if (traced && !sherd__clocks_compare(&arena->clock_ahead, carrier))
+        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
+                           carrier->rank, carrier->name);
+    if (is_here(&all[0], &all[carrier->rank]))
+        arena->clock_ahead = 0;
+    return SHERD_OK;
+}
+
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
 /* `job`: the same on all ranks. */
@@ -336,6 +354,8 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
         status = share_arena(arena, carried, !apart, mine, all, diag);
     if (apart && !status)
         status = keep_apart(arena, carried, shared, mine, all, diag);
+    if (apart && !status)
+        status = compare_clocks(arena, carrier, all, diag);
     arena->price = &carried->price;
     return status ? status
                   : join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
@@ -386,6 +406,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
         else if (!sherd__trace_begin(diag) /* all may: nobody writes before all have met */ &&
                  carrier->rank == 0)
             (void)sherd__price_find(&unkept.price, &heap, options, diag);
+        mine.traced = sherd__trace_is_asked();
         mine.priced = unkept.price.kind == SHERD_PRICE_LINKS;
         note_failure(&mine, diag, carrier->rank);
         if (carried)

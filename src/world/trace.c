@@ -3,7 +3,7 @@
  * The trace: what each rank does and waits for, as events of Chrome's JSON format, which Perfetto and chrome://tracing show.
  * Every rank appends whole lines to one file, when a buffer is full and at checks, so nothing has to be put together at the
  * end, and after a crash the file has all up to the last check; the format does not want its list to be closed. Clocks are
- * those of one machine. An event costs about a microsecond; without a trace it is a look at one word.
+ * rank 0's: those of other machines are compared with it when the world opens (clocks.c). An event costs about a microsecond; without a trace it is a look at one word.
  *
  * Who starts the ranks (the launcher, sherd_spawn, or a program that is its only rank) empties the file, once: that is noted in the
  * environment, so that later worlds of the same job go on with the same file.
@@ -39,6 +39,11 @@ static const char *asked_path(void)
     const char *path = getenv(asked_name);
 
     return path && *path ? path : NULL;
+}
+
+bool sherd__trace_is_asked(void)
+{
+    return asked_path() != NULL;
 }
 
 static sherd_status can_not(sherd__diag *diag, const char *path)
@@ -172,7 +177,7 @@ static void write_words(sherd__writer *w, const sherd_world *world, const sherd_
 void sherd__trace_add(sherd_world *world, const sherd__event *e)
 {
     sherd__trace *t = world->trace;
-    int64_t end = sherd__now(), took = end - e->start;
+    int64_t start = e->start - world->arena.clock_ahead, took = sherd__now() - e->start;
 
     if (!t || t->file < 0)
         return;
@@ -182,8 +187,8 @@ void sherd__trace_add(sherd_world *world, const sherd__event *e)
     sherd__write(&w, "{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"cat\":\"%s\",\"name\":", world->rank,
                  e->kind);
     write_text(&w, e->name);
-    sherd__write(&w, ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{",
-                 e->start / 1000, (int)(e->start % 1000), took / 1000, (int)(took % 1000));
+    sherd__write(&w, ",\"ts\":%" PRId64 ".%03d,\"dur\":%" PRId64 ".%03d,\"args\":{", start / 1000,
+                 (int)(start % 1000), took / 1000, (int)(took % 1000));
     write_words(&w, world, e);
     sherd__write(&w, "}},\n");
     if (w.length < BUFFER - t->used)

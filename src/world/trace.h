@@ -9,6 +9,8 @@
 typedef struct sherd__trace sherd__trace;
 struct sherd__wait;
 
+bool sherd__trace_is_asked(void);
+
 /*
  * Where SHERD_TRACE asks for a trace: empty its file, unless this job has done so. For whoever starts ranks, before there
  * are any. EINVAL if it can not be written.
