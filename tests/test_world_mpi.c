@@ -4,7 +4,9 @@
 #include "mpirun.h"
 #include "world/world.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- what ranks do ------------------------------------------------------------------------------ */
 
@@ -89,6 +91,42 @@ static int play_alone(void)
     return sherd_world_close(world) ? 1 : 0;
 }
 
+static void *open_elsewhere(void *world)
+{
+    *(sherd_world **)world = open_world();
+    return NULL;
+}
+
+static void *close_elsewhere(void *world)
+{
+    MUST(!sherd_world_close(*(sherd_world **)world));
+    return NULL;
+}
+
+static void in_a_thread(void *(*what)(void *), sherd_world **world)
+{
+    pthread_t thread;
+
+    MUST(!pthread_create(&thread, NULL, what, world) && !pthread_join(thread, NULL));
+}
+
+/* A thread opens a world and ends, and another has it then; or it stays, but another closes the world. */
+static int play_threads(void)
+{
+    for (int turn = 0; turn < 4; turn++) {
+        sherd_world *world = NULL;
+        if (turn % 2)
+            in_a_thread(open_elsewhere, &world);
+        else
+            world = open_world();
+        usleep(20000);
+        MUST(share(world, line_of_ranks(world)));
+        in_a_thread(close_elsewhere, &world);
+    }
+    puts("went on");
+    return 0;
+}
+
 /* Rank 1 makes another mesh: all learn that, and go on. */
 static int play_wrong(const char *transport)
 {
@@ -139,6 +177,8 @@ static int play_late(void)
 
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "threads") == 0)
+        return play_threads();
     if (strcmp(mode, "late") == 0)
         return play_late();
     if (strcmp(mode, "twice") == 0)
@@ -180,6 +220,18 @@ static void a_wrong_call_is_the_same_error_on_all_ranks(void)
         CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
                                  "arguments"),
                  3);
+    }
+}
+
+/* Nobody takes the end of a thread for that of a rank. */
+static void a_world_may_go_to_another_thread(void)
+{
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "threads");
+        CHECK_EQ(end->status, 0);
+        CHECK_EQ(times(end->out, "went on"), 3);
+        CHECK_TEXT(end->err, "");
     }
 }
 
@@ -287,6 +339,7 @@ static void a_part_of_a_communicator_is_a_world(void)
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
+    {TEST(a_world_may_go_to_another_thread)},
     {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
     {TEST(who_dies_is_named_also_where_ranks_share_nothing)},
     {TEST(a_module_that_does_not_load_is_one_clear_line)},

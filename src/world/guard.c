@@ -229,6 +229,7 @@ void sherd__guard_dismiss(sherd__guard *guard)
     if (!guard)
         return;
     atomic_store(&guard->dismissed, 1);
-    (void)pthread_mutex_unlock(&guard->mutex); /* another thread's: it goes when that ends */
-    munmap(guard, sizeof *guard);
+    /* Another thread's stays, and its page: that thread's list of robust mutexes has it until the thread ends. */
+    if (pthread_mutex_unlock(&guard->mutex) == 0)
+        munmap(guard, sizeof *guard);
 }
