@@ -72,7 +72,7 @@ static void ranks_with_different_prices_are_told(sherd_world *world)
     for (int turn = 0; turn < 3; turn++) {
         bool same = turn == 1;
         sherd_scope_begin(world);
-        price.link[0].alpha_picoseconds = 1000 + (same ? 0 : sherd_world_rank(world));
+        price.link[0].alpha_picoseconds = 1000 + (turn == 0 ? sherd_world_rank(world) : 0);
         price.straight = turn == 2 ? sherd_world_rank(world) == 0 : true;
         sherd_tensor *t = sherd__move_planned(indices_on(from, SHERD_F64), to, &options, false);
         if (same)
