@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HANG_SECONDS = 10, TOLD_SECONDS = 2, LAUNCHER_SECONDS = 4, TICK_MS = 50 };
+enum { HANG_SECONDS = 10, TOLD_SECONDS = 2, LAUNCHER_SECONDS = 4, LEFT_SECONDS = 10, TICK_MS = 50 };
 
 typedef struct watch {
     const round_plan *r;
@@ -278,6 +278,8 @@ static void judge_leftovers(watch *w)
             complain(w, "left behind: a process that goes on");
         if (w->out->bad)
             kill(-w->pid, SIGKILL);
+        if (now_seconds() - start > LEFT_SECONDS)
+            return; /* in a session of its own */
         usleep(500);
     }
 }

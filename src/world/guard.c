@@ -203,6 +203,8 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
     int line[2];
     char ready;
 
+    /* MPI is not for a process that was forked: where ranks send messages it tells people only. */
+    mine.arena.remote = NULL;
     if (!guard || pipe2(line, O_CLOEXEC)) {
         sherd__guard_dismiss(guard);
         return NULL;
