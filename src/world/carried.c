@@ -71,32 +71,42 @@ static hello introduce(const sherd_world_options *options)
     return mine;
 }
 
+static sherd_status unreached(const sherd_carrier *carrier, sherd__diag *diag)
+{
+    return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
+                       carrier->rank, carrier->name);
+}
+
+/* Each rank brings `bytes`, and has those of all. */
+static sherd_status gather(const sherd_carrier *carrier, const void *mine, size_t bytes, void *all,
+                           sherd__diag *diag)
+{
+    return carrier->gather(carrier->self, mine, bytes, all) ? SHERD_OK : unreached(carrier, diag);
+}
+
 /* Bring `mine`, get all; then the first failure is everybody's. */
 static sherd_status exchange(const sherd_carrier *carrier, const hello *mine, hello *all,
                              sherd__diag *diag)
 {
-    if (!carrier->gather(carrier->self, mine, sizeof *mine, all))
-        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                           carrier->rank, carrier->name);
-    for (int r = 0; r < carrier->ranks; r++)
+    sherd_status status = gather(carrier, mine, sizeof *mine, all, diag);
+
+    for (int r = 0; !status && r < carrier->ranks; r++)
         if (all[r].status)
             return sherd__fail(diag, all[r].status, "%.*s", SHERD_ERROR_BYTES - 1, all[r].text);
-    return SHERD_OK;
+    return status;
 }
 
 /* Before anything else: what others tell later is of that size then. */
 static sherd_status compare_builds(const sherd_carrier *carrier, sherd__diag *diag)
 {
     uint64_t all[SHERD_MAX_RANKS];
+    sherd_status status = gather(carrier, &build, sizeof build, all, diag);
 
-    if (!carrier->gather(carrier->self, &build, sizeof build, all))
-        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                           carrier->rank, carrier->name);
-    for (int r = 1; r < carrier->ranks; r++)
+    for (int r = 1; !status && r < carrier->ranks; r++)
         if (all[r] != all[0])
             return sherd__fail(diag, SHERD_EINVAL, "ranks 0 and %d run different versions of sherd",
                                r);
-    return SHERD_OK;
+    return status;
 }
 
 static bool is_here(const hello *a, const hello *b)
@@ -286,14 +296,12 @@ static bool is_mixed(const sherd_carrier *carrier, const hello *all)
 /* Rank 0's price to all. The size is the same everywhere, so nobody fails alone. */
 static sherd_status hand_out_price(sherd__carried *carried, sherd__diag *diag)
 {
-    const sherd_carrier *carrier = &carried->carrier;
     sherd_price all[SHERD_MAX_RANKS];
+    sherd_status status = gather(&carried->carrier, &carried->price, sizeof *all, all, diag);
 
-    if (!carrier->gather(carrier->self, &carried->price, sizeof carried->price, all))
-        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                           carrier->rank, carrier->name);
-    carried->price = all[0];
-    return SHERD_OK;
+    if (!status)
+        carried->price = all[0];
+    return status;
 }
 
 /* Where any rank writes a trace: how far the clock of this machine is ahead of rank 0's. */
@@ -305,8 +313,7 @@ static sherd_status compare_clocks(sherd__arena *arena, const sherd_carrier *car
     for (int r = 0; r < carrier->ranks; r++)
         traced |= all[r].traced;
     if (traced && !sherd__clocks_compare(&arena->clock_ahead, carrier))
-        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                           carrier->rank, carrier->name);
+        return unreached(carrier, diag);
     if (is_here(&all[0], &all[carrier->rank]))
         arena->clock_ahead = 0;
     return SHERD_OK;
