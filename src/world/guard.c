@@ -15,7 +15,6 @@
 #include "watch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -33,14 +32,14 @@
 struct sherd__guard {
     pthread_mutex_t mutex; /* the rank holds it */
     _Atomic int dismissed;
-    int line; /* the guard has the other end, and says there that it waits */
 };
 
 /* What a guard knows. */
 typedef struct watched {
     sherd__arena arena;
-    int rank, pid;
-    bool main; /* its first thread has the mutex */
+    int rank;
+    int process; /* its pidfd */
+    bool main;   /* its first thread has the mutex */
     uint64_t job;
 } watched;
 
@@ -125,35 +124,29 @@ static void hear(int own, int64_t at, bool told)
 
 /* ---- watching ----------------------------------------------------------------------------------- */
 
-/* Whether a process is over, or will be in so many milliseconds; -1: for as long as it takes. */
-static bool is_over(int process, int milliseconds)
+/* Wait for the end of a process. False: its descriptor is gone. */
+static bool is_over(int process)
 {
     struct pollfd file = {.fd = process, .events = POLLIN};
-    int ready;
 
-    while ((ready = poll(&file, 1, milliseconds)) < 0 && errno == EINTR)
+    while (poll(&file, 1, -1) < 0 && errno == EINTR)
         ;
-    return ready > 0;
+    return file.revents & POLLIN;
 }
 
 /* Until the rank has closed its world (false), or is over. */
-static bool wait_for(sherd__guard *guard, const watched *w, int process, int64_t *at)
+static bool wait_for(sherd__guard *guard, const watched *w, int64_t *at)
 {
     (void)pthread_mutex_lock(&guard->mutex);
     *at = sherd__now();
     /* Where a thread has ended another may have the world now: the process is asked. */
-    return (w->main || is_over(process, -1)) && !atomic_load(&guard->dismissed);
+    return (w->main || is_over(w->process)) && !atomic_load(&guard->dismissed);
 }
 
 static _Noreturn void watch(sherd__guard *guard, watched *w)
 {
-    int process = (int)syscall(SYS_pidfd_open, w->pid, 0);
     notice mine = {.rank = w->rank};
-
-    if (process < 0 || write(guard->line, "", 1) != 1)
-        _exit(0);
-    close(guard->line);
-    int own = wait_for(guard, w, process, &mine.at) ? be_first(w->job, &mine) : -1;
+    int own = wait_for(guard, w, &mine.at) ? be_first(w->job, &mine) : -1;
     if (own < 0)
         _exit(0);
     bool tells =
@@ -165,13 +158,13 @@ static _Noreturn void watch(sherd__guard *guard, watched *w)
     _exit(0);
 }
 
-/* All but the line and the standard error output: a file that others wait to be closed must not stay open. */
-static void keep_only(int line)
+/* All but this one and the standard error output: a file that others wait to be closed must not stay open. */
+static void keep_only(int file)
 {
     syscall(SYS_close_range, 0u, 1u, 0u);
-    if (line > 3)
-        syscall(SYS_close_range, 3u, (unsigned)line - 1, 0u);
-    syscall(SYS_close_range, (unsigned)line + 1, ~0u, 0u);
+    if (file > 3)
+        syscall(SYS_close_range, 3u, (unsigned)file - 1, 0u);
+    syscall(SYS_close_range, (unsigned)file + 1, ~0u, 0u);
 }
 
 /* Memory that both see; the rank has the mutex. */
@@ -196,33 +189,24 @@ sherd__guard *sherd__guard_post(const sherd__arena *arena, int rank, uint64_t jo
 {
     watched mine = {.arena = *arena,
                     .rank = rank,
-                    .pid = (int)getpid(),
+                    .process = (int)syscall(SYS_pidfd_open, getpid(), 0),
                     .main = getpid() == gettid(),
                     .job = job};
     sherd__guard *guard = create();
-    int line[2];
-    char ready;
 
     /* MPI is not for a process that was forked: where ranks send messages it tells people only. */
     mine.arena.remote = NULL;
-    if (!guard || pipe2(line, O_CLOEXEC)) {
-        sherd__guard_dismiss(guard);
-        return NULL;
-    }
-    guard->line = line[1];
-    pid_t child = fork();
+    pid_t child = guard && mine.process >= 0 ? fork() : -1;
     if (child == 0) {
         if (setsid() < 0 || fork() != 0)
             _exit(0);
-        keep_only(line[1]);
+        keep_only(mine.process);
         watch(guard, &mine);
     }
-    close(line[1]);
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
-    while (read(line[0], &ready, 1) < 0 && errno == EINTR)
-        ;
-    close(line[0]);
+    if (mine.process >= 0)
+        close(mine.process);
     return guard;
 }
 
