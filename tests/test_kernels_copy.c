@@ -170,6 +170,21 @@ static void streams_of_any_length_and_alignment(void)
         }
 }
 
+/* Long enough for pages side by side. */
+static void long_streams_are_exact(void)
+{
+    number_the_source();
+    for (size_t n = 30000; n < ROOM - 4096; n += 2741)
+        for (size_t at = 0; at < 64; at += 9) {
+            memset(dst, UNTOUCHED, sizeof dst);
+            memset(expect, UNTOUCHED, sizeof expect);
+            memcpy(expect + 64 + at, src + n % 1000, n);
+            sherd__stream(dst + 64 + at, src + n % 1000, n);
+            sherd__stream_end();
+            CHECK_EQ(memcmp(dst, expect, sizeof dst), 0);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(a_source_stride_of_zero_repeats)},
@@ -178,5 +193,6 @@ static const check_test tests[] = {
     {TEST(row_major_strides)},
     {TEST(large_boxes_are_exact)},
     {TEST(streams_of_any_length_and_alignment)},
+    {TEST(long_streams_are_exact)},
 };
 CHECK_MAIN(tests)

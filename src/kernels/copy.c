@@ -11,12 +11,8 @@
 #include <string.h>
 
 enum {
-    STREAM_BYTES =
-        8 << 20, /* boxes from here on pass the cache by: they would throw out what is in use */
-    STREAM_WHOLE = 16 << 20, /* ... and parts of results from here on, */
-    STREAM_LEAST = 64 << 10, /* ... if they are not tiny; a fence at the end costs */
-    STREAM_RUN = 512,        /* ... if their runs are long enough for whole cache lines */
-    TILE = 16                /* elements: a line of f32 */
+    STREAM_RUN = 512, /* bytes; shorter runs have too few whole cache lines */
+    TILE = 16         /* elements: a line of f32 */
 };
 
 typedef struct copy {
@@ -180,8 +176,7 @@ void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void 
         copy_planes(&c, 0, element_bytes, densest(&c), dst, src);
         return;
     }
-    bool large = all >= STREAM_BYTES || (whole_bytes >= STREAM_WHOLE && all >= STREAM_LEAST);
-    bool stream = large && run >= STREAM_RUN;
+    bool stream = sherd__goes_past(all, whole_bytes) && run >= STREAM_RUN;
     copy_runs(&c, 0, (size_t)run, stream, dst, src);
     if (stream)
         sherd__stream_end();

@@ -74,6 +74,15 @@ typedef struct sherd__product {
         c_row; /* from one row as stored to the next, elements; 0 = without gaps */
 } sherd__product;
 
+/* src[0] op src[1] op ..., n elements of each; `divisor` as in `reduce` below. */
+typedef struct sherd__reduction {
+    sherd_reduce_op op;
+    int count;
+    int64_t n;
+    double divisor;
+    const void *const *src;
+} sherd__reduction;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
@@ -91,6 +100,8 @@ typedef struct sherd__kernels {
      * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */
     void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
                    double divisor);
+    /* The same to each of dst[copies], which lie alike in cache lines, by streaming stores; NULL: see stream.h. */
+    void (*reduce_past)(const sherd__reduction *r, void *const *dst, int copies);
 
     /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where strides agree. */
     void (*binary)(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, const void *a,

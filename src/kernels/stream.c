@@ -8,15 +8,22 @@
 #include <string.h>
 
 enum {
-    SIDE_BY_SIDE = 8,    /* rows; 4 and 16 are no better */
-    LONG_ROW = 256 << 10 /* bytes; from here on a row alone is as fast */
+    SIDE_BY_SIDE = 8,     /* rows, or pages of one; 4 and 16 are no better */
+    PAGE = 4096,          /* what a machine reads ahead in */
+    LONG_ROW = 256 << 10, /* bytes; from here on a row alone is as fast */
+    LARGE = 8 << 20,
+    LARGE_WHOLE = 16 << 20,
+    LEAST = 64 << 10 /* of a part; a fence at the end costs */
 };
+
+bool sherd__goes_past(int64_t bytes, int64_t whole_bytes)
+{
+    return bytes >= LARGE || (whole_bytes >= LARGE_WHOLE && bytes >= LEAST);
+}
 
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
-
-enum { LINE = 64 };
 
 static inline void stream_line(char *to, const char *from)
 {
@@ -34,12 +41,20 @@ static inline void stream_line(char *to, const char *from)
 /* Copies up to where a line of dst begins; returns how many bytes. */
 static size_t copy_head(char *to, const char *from, size_t bytes)
 {
-    size_t head = (LINE - (uintptr_t)to % LINE) % LINE;
+    size_t head = (SHERD__LINE - (uintptr_t)to % SHERD__LINE) % SHERD__LINE;
 
     head = head < bytes ? head : bytes;
     if (head)
         memcpy(to, from, head);
     return head;
+}
+
+/* Pages side by side, a line of each in turn: 1.4 times as fast as one after the other. */
+static void stream_pages(char *to, const char *from)
+{
+    for (size_t line = 0; line < PAGE; line += SHERD__LINE)
+        for (size_t page = 0; page < SIDE_BY_SIDE * PAGE; page += PAGE)
+            stream_line(to + page + line, from + page + line);
 }
 
 /* Whole lines by streaming stores; the ragged ends through the cache. */
@@ -49,7 +64,9 @@ void sherd__stream(void *dst, const void *src, size_t bytes)
     const char *from = src;
     size_t at = copy_head(to, from, bytes);
 
-    for (; at + LINE <= bytes; at += LINE)
+    for (; at + SIDE_BY_SIDE * PAGE <= bytes; at += SIDE_BY_SIDE * PAGE)
+        stream_pages(to + at, from + at);
+    for (; at + SHERD__LINE <= bytes; at += SHERD__LINE)
         stream_line(to + at, from + at);
     if (at < bytes)
         memcpy(to + at, from + at, bytes - at);
@@ -72,7 +89,7 @@ static void stream_beside(char *dst, int64_t dst_stride, const char *src, int64_
         left[k] = bytes - head;
         least = left[k] < least ? left[k] : least;
     }
-    for (; at + LINE <= least; at += LINE)
+    for (; at + SHERD__LINE <= least; at += SHERD__LINE)
         for (int k = 0; k < rows; k++)
             stream_line(to[k] + at, from[k] + at);
     for (int k = 0; k < rows; k++)

@@ -39,6 +39,10 @@ INLINE void v_store(float *p, vf x)
 {
     _mm256_storeu_ps(p, x);
 }
+INLINE void v_stream(float *p, vf x)
+{
+    _mm256_stream_ps(p, x);
+}
 INLINE vf v_load_part(const float *p, vm m)
 {
     return _mm256_maskload_ps(p, m);

@@ -42,6 +42,11 @@ INLINE void v_store(float *p, vf x)
 {
     _mm512_storeu_ps(p, x);
 }
+/* Past the cache; p is a multiple of a vector. */
+INLINE void v_stream(float *p, vf x)
+{
+    _mm512_stream_ps(p, x);
+}
 /* Lanes that are not chosen read as 0, and their memory is not touched. */
 INLINE vf v_load_part(const float *p, vm m)
 {

@@ -122,5 +122,12 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
 void sherd__region_add(const sherd__schedule *schedule, const sherd__region *region, int first,
                        int end, void *result, const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels);
+/*
+ * The same as sherd__region_run into each of results[count], of a sliced schedule, past the cache. False: nothing is done, because it is too
+ * little for that.
+ */
+bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *region,
+                          void *const *results, int count, const sherd__source *sources,
+                          size_t element_bytes, const sherd__kernels *kernels);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "inside.h"
 #include "base/num.h"
+#include "kernels/stream.h"
 
 #include <string.h>
 
@@ -218,28 +219,62 @@ static const void *dense_in_source(const sherd__source *source, int ndim, const 
     return (const char *)source->data + at * element_bytes;
 }
 
+/* How many elements a region has where it and its addends lie in one piece each: at `at` of the target, src[count]; else 0. */
+static int64_t all_dense(const sherd__schedule *schedule, const sherd__region *region,
+                         const sherd__source *sources, size_t element_bytes, int64_t *at,
+                         const void **src)
+{
+    const sherd__pull *pull = schedule->pull + region->first;
+    int64_t n;
+
+    if (region->count < 1 || region->count > FEW_ADDENDS)
+        return 0;
+    n = dense_in_target(schedule, region, at);
+    for (int i = 0; i < region->count && n; i++)
+        if (!(src[i] = dense_in_source(&sources[i], schedule->ndim, region->size, pull[i].offset,
+                                       (int64_t)element_bytes)))
+            n = 0;
+    return n;
+}
+
 /* What most small calls are: a copy, or a sum of few, where all lies in one piece. False: it is something else. */
 static bool run_dense(const sherd__schedule *schedule, const sherd__region *region, char *result,
                       const sherd__source *sources, size_t element_bytes,
                       const sherd__kernels *kernels)
 {
-    const sherd__pull *pull = schedule->pull + region->first;
-    int64_t bytes = (int64_t)element_bytes, at, n;
+    int64_t size = (int64_t)element_bytes, at, n;
     const void *src[FEW_ADDENDS];
 
-    if (region->count < 1 || region->count > FEW_ADDENDS ||
-        !(n = dense_in_target(schedule, region, &at)) ||
-        (region->count == 1 && n * bytes > SHORT_COPY))
+    n = all_dense(schedule, region, sources, element_bytes, &at, src);
+    if (n == 0 || (region->count == 1 && n * size > SHORT_COPY))
         return false;
-    for (int i = 0; i < region->count; i++)
-        if (!(src[i] = dense_in_source(&sources[i], schedule->ndim, region->size, pull[i].offset,
-                                       bytes)))
-            return false;
+    void *dst = result + at * size;
     if (region->count == 1)
-        memcpy(result + at * bytes, src[0], (size_t)(n * bytes));
+        memcpy(dst, src[0], (size_t)(n * size));
+    else if (sherd__goes_past(n * size, n * size))
+        sherd__reduce_past(
+            kernels, element_bytes,
+            &(sherd__reduction){schedule->op, region->count, n, schedule->divisor, src}, &dst, 1);
     else
-        kernels->reduce(schedule->op, result + at * bytes, src, region->count, n,
-                        schedule->divisor);
+        kernels->reduce(schedule->op, dst, src, region->count, n, schedule->divisor);
+    return true;
+}
+
+bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *region,
+                          void *const *results, int count, const sherd__source *sources,
+                          size_t element_bytes, const sherd__kernels *kernels)
+{
+    int64_t size = (int64_t)element_bytes, at, n;
+    const void *src[FEW_ADDENDS];
+    void *dst[SHERD_MAX_RANKS];
+
+    n = all_dense(schedule, region, sources, element_bytes, &at, src);
+    if (!sherd__goes_past(n * size, schedule->target_size[0] * size))
+        return false;
+    for (int i = 0; i < count; i++)
+        dst[i] = (char *)results[i] + at * size;
+    sherd__reduction all = {schedule->op, region->count, n, schedule->divisor, src};
+    sherd__reduce_past(kernels, element_bytes, &all, dst, count);
     return true;
 }
 

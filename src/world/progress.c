@@ -190,37 +190,54 @@ static void copy_fresh(sherd_world *world, const sherd__call_state *call, const 
     }
 }
 
-/* Reduce my slice and write it to all sharers, a chunk at a time so that it is read again from the cache. */
+/* Where my result and those of sharers that share my memory lie; the others are sent what mine holds in the end. */
+static int results_of(const sherd_world *world, const sherd__call_state *call,
+                      const sherd__task *task, int i, void **out)
+{
+    int count = 0;
+
+    out[count++] = task->result_data;
+    for (int k = 0; k < task->schedule->sharers; k++) {
+        int q = task->schedule->sharer[k];
+        if (!(world->near & sherd__bit(q)))
+            continue;
+        const sherd__record *record = sherd__record_of(world, q, call->group->lane, call->number);
+        out[count++] = world->arena.base + parcels_of(world, record)[i].result;
+    }
+    return count;
+}
+
+/*
+ * Reduce my slice and write it to all sharers: what is large at once, past the cache; else a chunk at a time, so that it is
+ * read again from the cache.
+ */
 static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                              const sherd__task *task, int i, const sherd__region *region)
 {
-    int64_t chunk = (int64_t)((size_t)CHUNK_BYTES / task->element_bytes), at = region->offset[0];
+    const sherd__schedule *schedule = task->schedule;
+    size_t size = task->element_bytes;
+    int64_t chunk = (int64_t)((size_t)CHUNK_BYTES / size), at = region->offset[0];
     int64_t end = at + region->size[0];
-    const sherd__pull *pull = task->schedule->pull + region->first;
     sherd__source sources[SHERD_MAX_RANKS];
     sherd__region part = *region;
+    void *results[SHERD_MAX_RANKS];
+    int count = results_of(world, call, task, i, results);
 
     for (int k = 0; k < region->count; k++)
-        source_of(world, call, task, region, &pull[k], i, &sources[k]);
+        source_of(world, call, task, region, &schedule->pull[region->first + k], i, &sources[k]);
+    if (sherd__region_spread(schedule, region, results, count, sources, size, task->kernels))
+        return;
     for (; at < end; at += chunk) {
-        size_t begin = (size_t)at * task->element_bytes;
+        size_t begin = (size_t)at * size;
         part.offset[0] = at;
         part.size[0] = sherd__min(chunk, end - at);
-        sherd__region_run(task->schedule, &part, task->result_data, sources, task->element_bytes,
-                          task->kernels);
-        for (int k = 0; k < task->schedule->sharers; k++) {
-            int q = task->schedule->sharer[k];
-            if (!(world->near & sherd__bit(q)))
-                continue; /* it is sent when all of it is there */
-            const sherd__record *record =
-                sherd__record_of(world, q, call->group->lane, call->number);
-            unsigned char *theirs = world->arena.base + parcels_of(world, record)[i].result;
-            memcpy(theirs + begin, task->result_data + begin,
-                   (size_t)part.size[0] * task->element_bytes);
-        }
+        sherd__region_run(schedule, &part, task->result_data, sources, size, task->kernels);
+        for (int k = 1; k < count; k++)
+            memcpy((char *)results[k] + begin, task->result_data + begin,
+                   (size_t)part.size[0] * size);
         for (int k = 0; k < region->count; k++)
             sources[k].data = (const unsigned char *)sources[k].data +
-                              (size_t)(chunk * sources[k].stride[0]) * task->element_bytes;
+                              (size_t)(chunk * sources[k].stride[0]) * size;
     }
 }
 
