@@ -12,7 +12,9 @@
 
 enum {
     STREAM_RUN = 512, /* bytes; shorter runs have too few whole cache lines */
-    TILE = 16         /* elements: a line of f32 */
+    TILE = 16,        /* elements: a line of f32 */
+    FEW_DIMS = 3,
+    FEW_BYTES = 4096 /* up to here finding the simplest form would take longer than the copy */
 };
 
 typedef struct copy {
@@ -147,6 +149,56 @@ static int densest(const copy *c)
     return best;
 }
 
+static inline void copy_row(char *dst, const char *src, size_t bytes)
+{
+    switch (bytes) {
+    case 4:
+        memcpy(dst, src, 4);
+        break;
+    case 8:
+        memcpy(dst, src, 8);
+        break;
+    case 16:
+        memcpy(dst, src, 16);
+        break;
+    default:
+        memcpy(dst, src, bytes);
+    }
+}
+
+/* A box of few bytes, rows as they come: what most small moves are made of. False: it is none. */
+static bool copy_few(int64_t bytes, int ndim, const int64_t *size, char *dst,
+                     const int64_t *dst_stride, const char *src, const int64_t *src_stride)
+{
+    int64_t n[FEW_DIMS] = {1, 1, 1}, to[FEW_DIMS] = {0}, from[FEW_DIMS] = {0}, run = bytes;
+    int64_t rows = 1;
+    int dims = 0;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        int64_t t = dst_stride[d] * bytes, f = src_stride[d] * bytes;
+        if (size[d] == 1)
+            continue;
+        if (dims == 0 && t == run && f == run) {
+            run *= size[d];
+            continue;
+        }
+        if (dims == FEW_DIMS)
+            return false;
+        n[dims] = size[d];
+        to[dims] = t;
+        from[dims++] = f;
+        rows *= size[d];
+    }
+    if (rows * run > FEW_BYTES)
+        return false;
+    for (int64_t i = 0; i < n[2]; i++)
+        for (int64_t j = 0; j < n[1]; j++)
+            for (int64_t k = 0; k < n[0]; k++)
+                copy_row(dst + i * to[2] + j * to[1] + k * to[0],
+                         src + i * from[2] + j * from[1] + k * from[0], (size_t)run);
+    return true;
+}
+
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const int64_t *dst_stride, const void *src, const int64_t *src_stride)
 {
@@ -158,8 +210,11 @@ void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void 
                       int64_t whole_bytes)
 {
     int64_t bytes = (int64_t)element_bytes, run = bytes, all = bytes;
-    copy c = {.ndim = 0};
+    copy c;
 
+    if (copy_few(bytes, ndim, size, dst, dst_stride, src, src_stride))
+        return;
+    c.ndim = 0;
     for (int d = 0; d < ndim; d++) {
         if (size[d] == 0)
             return;
