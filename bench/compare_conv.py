@@ -74,9 +74,10 @@ def main():
         run(peer, times)
     medians = {name: statistics.median(t) for name, t in times.items()}
     for what in ("forward", "with gradients"):
-        one, many = medians[f"one rank, {what}"], medians[f"ranks, {what}"]
+        one, many, apart = (medians[f"{who}, {what}"] for who in ("one rank", "ranks", "shares apart"))
         torch = min(medians[f"torch, {what}"], medians[f"torch channels last, {what}"])
-        print(f"{what}: one rank {one:.2f} ms, {args.n} ranks {many:.2f} ms ({one / many:.2f}x one), "
+        print(f"{what}: one rank {one:.2f} ms, {args.n} ranks {many:.2f} ms ({one / many:.2f}x one, "
+              f"of {one / apart:.2f}x where they exchange nothing), "
               f"PyTorch with {args.n} threads {torch:.2f} ms ({torch / many:.2f}x ours)")
     return None
 

@@ -3,7 +3,8 @@
  * A convolution with zeros around it, of an image whose rows are sharded: forward, and forward with all gradients, on one rank
  * and on several. Ranks are processes; kinds take turns, since cores change their speed while a benchmark runs. Operands are
  * written anew before each sample. Medians of the time until the last rank is done; of several ranks also the largest difference
- * from one rank's result and gradients, relative to the largest number there. bench/compare_conv.py puts PyTorch beside it.
+ * from one rank's result and gradients, relative to the largest number there. "Shares apart" is what the cores can do together: each
+ * rank convolves an image of its share's size, and nothing is exchanged. bench/compare_conv.py puts PyTorch beside it.
  *
  *     bench/conv [RANKS [SIDE [CHANNELS [KERNEL [ROUNDS]]]]]      2 512 64 3 7
  */
@@ -15,7 +16,10 @@
 
 #include "timing.h"
 
-enum { MOST_ROUNDS = 101, KINDS = 4, OPERANDS = 3 };
+enum { MOST_ROUNDS = 101, KINDS = 6, OPERANDS = 3 };
+
+/* Who convolves: rank 0 all of the image; all ranks together; or each rank, at once, as much as its share, by itself. */
+typedef enum way { ALONE, TOGETHER, APART, WAYS } way;
 
 /* A weight's gradient is a sum over all positions, in f32, in another order. */
 static const double most_apart = 1e-4;
@@ -27,32 +31,38 @@ typedef struct job {
 
 typedef struct kind {
     const char *name;
-    bool alone, backward;
+    way way;
+    bool backward;
     double time[MOST_ROUNDS];
 } kind;
 
-static sherd_tensor *numbers(const sherd_mesh *mesh, int ndim, const int64_t *shape, bool sharded,
-                             int64_t seed)
+/* mesh NULL: a plain tensor. */
+static sherd_tensor *numbers(sherd_world *world, const sherd_mesh *mesh, int ndim,
+                             const int64_t *shape, bool sharded, int64_t seed)
 {
     const sherd_placement how = sharded ? sherd_shard(2) : sherd_replicate();
     const sherd_layout *layout = NULL;
     sherd_generator g = sherd_generator_named("bench");
 
     g.calls = (uint64_t)seed;
+    if (!mesh)
+        return sherd_require_grad(
+            sherd_random(world, SHERD_F32, shape, ndim, sherd_uniform(-1, 1), &g), true);
     if (sherd_layout_create(&layout, mesh, ndim, shape, &how, NULL))
         return NULL;
     return sherd_require_grad(sherd_random_on(layout, SHERD_F32, sherd_uniform(-1, 1), &g), true);
 }
 
 /* x, weight and bias, written. */
-static void make(const sherd_mesh *mesh, const job *j, int seed, sherd_tensor **x)
+static void make(sherd_world *world, const sherd_mesh *mesh, const job *j, int seed,
+                 sherd_tensor **x)
 {
-    const int64_t image[] = {1, j->channels, j->side, j->side};
+    const int64_t image[] = {1, j->channels, mesh ? j->side : j->side / j->ranks, j->side};
     const int64_t weight[] = {j->channels, j->channels, j->kernel, j->kernel};
 
-    x[0] = numbers(mesh, 4, image, true, 3 * seed);
-    x[1] = numbers(mesh, 4, weight, false, 3 * seed + 1);
-    x[2] = numbers(mesh, 1, &j->channels, false, 3 * seed + 2);
+    x[0] = numbers(world, mesh, 4, image, true, 3 * seed);
+    x[1] = numbers(world, mesh, 4, weight, false, 3 * seed + 1);
+    x[2] = numbers(world, mesh, 1, &j->channels, false, 3 * seed + 2);
     for (int i = 0; i < OPERANDS; i++)
         sherd_tensor_read(x[i]);
 }
@@ -74,12 +84,12 @@ static sherd_tensor *run(sherd_tensor **x, bool backward)
 /* One sample of this kind; ranks that have no part of it wait at the end. */
 static bool measure(sherd_world *world, const sherd_mesh *mesh, const job *j, kind *k, int round)
 {
-    bool there = !k->alone || sherd_world_rank(world) == 0;
+    bool there = k->way != ALONE || sherd_world_rank(world) == 0;
     sherd_tensor *x[OPERANDS];
 
     sherd_scope_begin(world);
     if (there)
-        make(mesh, j, round, x);
+        make(world, mesh, j, round, x);
     if (sherd_world_check(world) != SHERD_OK)
         return false;
     double start = seconds();
@@ -114,10 +124,10 @@ static double worst_difference(sherd_world *world, const sherd_mesh *const *mesh
 
     sherd_scope_begin(world);
     if (sherd_world_rank(world) == 0) {
-        make(mesh[0], j, 0, one);
+        make(world, mesh[0], j, 0, one);
         y = run(one, true);
     }
-    make(mesh[1], j, 0, many);
+    make(world, mesh[1], j, 0, many);
     worst = difference(world, y, run(many, true));
     for (int i = 0; i < OPERANDS; i++)
         worst = fmax(worst, difference(world, y ? sherd_grad(one[i]) : NULL, sherd_grad(many[i])));
@@ -128,26 +138,29 @@ static double worst_difference(sherd_world *world, const sherd_mesh *const *mesh
 static int body(sherd_world *world, void *payload)
 {
     const job *j = payload;
-    kind kinds[KINDS] = {{"one rank, forward", true, false, {0}},
-                         {"ranks, forward", false, false, {0}},
-                         {"one rank, with gradients", true, true, {0}},
-                         {"ranks, with gradients", false, true, {0}}};
-    const sherd_mesh *mesh[2] = {NULL, NULL};
+    kind kinds[KINDS] = {{"one rank, forward", ALONE, false, {0}},
+                         {"ranks, forward", TOGETHER, false, {0}},
+                         {"shares apart, forward", APART, false, {0}},
+                         {"one rank, with gradients", ALONE, true, {0}},
+                         {"ranks, with gradients", TOGETHER, true, {0}},
+                         {"shares apart, with gradients", APART, true, {0}}};
+    const sherd_mesh *mesh[WAYS] = {NULL};
     const int first = 0;
     bool good = sherd_mesh_create(&mesh[0], world, 1, &(int64_t){1}, NULL, &first) == SHERD_OK &&
                 sherd_mesh_create(&mesh[1], world, 1, &(int64_t){j->ranks}, NULL, NULL) == SHERD_OK;
 
     for (int round = 0; round < j->rounds && good; round++)
         for (int i = 0; i < KINDS && good; i++)
-            good = measure(world, mesh[!kinds[i].alone], j, &kinds[i], round);
+            good = measure(world, mesh[kinds[i].way], j, &kinds[i], round);
     double apart = good ? worst_difference(world, mesh, j) : 0;
     if (sherd_world_check(world) != SHERD_OK) {
         fprintf(stderr, "%s\n", sherd_world_error(world));
         return 1;
     }
     for (int i = 0; i < KINDS && sherd_world_rank(world) == 0; i++) {
-        double t = median(kinds[i].time, j->rounds), one = median(kinds[i / 2 * 2].time, j->rounds);
-        printf("%-26s %9.2f ms  %5.2fx\n", kinds[i].name, 1e3 * t, one / t);
+        double t = median(kinds[i].time, j->rounds),
+               one = median(kinds[i / WAYS * WAYS].time, j->rounds);
+        printf("%-28s %9.2f ms  %5.2fx\n", kinds[i].name, 1e3 * t, one / t);
     }
     if (sherd_world_rank(world) == 0)
         printf("largest difference %.1e\n", apart);
