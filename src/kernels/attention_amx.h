@@ -17,16 +17,16 @@ static const float powers = 1.4426950408889634f;
 
 /*
  * 2^x to 3e-6, which the rounding to bf16 hides: x = n + r, 0 <= r < 1, 2^r by a polynomial of degree 4 (minimax of the relative
- * error, 1 at 0). -inf gives 0, NaN stays NaN.
+ * error, 1 at 0). Below -126 the result is 0, NaN stays NaN.
  */
 INLINE vf power_of_two(vf x)
 {
-    vf r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vf r = v_fraction(x);
     vf p = v_fma(v_set(1.34266855e-2f), r, v_set(5.22424714e-2f));
     p = v_fma(p, r, v_set(2.41280207e-1f));
     p = v_fma(p, r, v_set(6.93044844e-1f));
     p = v_fma(p, r, v_set(1));
-    return _mm512_scalef_ps(p, x);
+    return v_times_floor(p, x, v_less(x, v_set(-126)));
 }
 
 /* log2 x to 3e-7, x > 0: x = m 2^e, 3/4 <= m < 3/2, log2 m by a polynomial of degree 7 in m - 1 (minimax). */
