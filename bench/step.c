@@ -70,6 +70,7 @@ static struct {
     sherd__kernels f32, low; /* the tables as they were */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
+    const sherd__attention_tiles *tiles;
     double seconds[PARTS];
     double flops; /* of GEMM */
 } watch;
@@ -92,6 +93,33 @@ static sherd__done product(sherd__engine *engine, const sherd__product *p, void 
     return done;
 }
 
+static int64_t tiles_bytes(const sherd__attending *shape)
+{
+    return watch.tiles->bytes(shape);
+}
+
+static sherd__done tiles(const sherd__attending *shape, void *out, float *log_sum, const void *q,
+                         const void *k, const void *v, void *workspace)
+{
+    double begin = seconds_now();
+    sherd__done done = watch.tiles->attention(shape, out, log_sum, q, k, v, workspace);
+    timed(ATTENTION, begin);
+    return done;
+}
+
+static sherd__done tiles_grad(const sherd__attending *shape, void *dq, void *dk, void *dv,
+                              const void *dout, const void *q, const void *k, const void *v,
+                              const void *out, const float *log_sum, void *workspace)
+{
+    double begin = seconds_now();
+    sherd__done done =
+        watch.tiles->attention_grad(shape, dq, dk, dv, dout, q, k, v, out, log_sum, workspace);
+    timed(ATTENTION_GRAD, begin);
+    return done;
+}
+
+static const sherd__attention_tiles timed_tiles = {tiles_bytes, tiles, tiles_grad};
+
 #define NAME(x) f32_##x
 #define PLAIN   f32
 #include "step_watch.inc"
@@ -112,6 +140,9 @@ static void install(const sherd_world *world, sherd_dtype low)
     watch.product = set->product;
     if (set->product)
         set->product = product;
+    watch.tiles = set->tiles;
+    if (set->tiles)
+        set->tiles = &timed_tiles;
 }
 
 /* ---- a round -------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bf16 attention out of products against the plain f32 kernel on the same numbers, forward and backward: shapes around blocks
- * of queries and steps of keys, causal or not, heads and batches; what lies around results and workspace stays as it was. The rows
- * between products, of both 16-bit types, fast against plain. Products with gaps between rows, added to what is there.
+ * bf16 attention out of products, and in the CPU's tiles, against the plain f32 kernel on the same numbers, forward and backward:
+ * shapes around blocks of queries and steps of keys, causal or not, heads and batches; what lies around results and workspace stays as
+ * it was. The rows between products, of both 16-bit types, fast against plain. Products with gaps between rows, added to what is there.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -78,12 +78,29 @@ static void compare(const char *what, const sherd__attending *s, const uint16_t 
     CHECK_EQ(is[n], WATCHED);
 }
 
+static sherd__done forward(sherd__engine *engine, const sherd__attending *s)
+{
+    return engine ? sherd__attention_products(engine, &set, s, got[0], log_sum, half[Q], half[K],
+                                              half[V], space)
+                  : set.tiles->attention(s, got[0], log_sum, half[Q], half[K], half[V], space);
+}
+
+static sherd__done backward(sherd__engine *engine, const sherd__attending *s)
+{
+    return engine
+               ? sherd__attention_grad_products(engine, &set, s, got[1], got[2], got[3], half[DOUT],
+                                                half[Q], half[K], half[V], log_sum, space)
+               : set.tiles->attention_grad(s, got[1], got[2], got[3], half[DOUT], half[Q], half[K],
+                                           half[V], got[0], log_sum, space);
+}
+
+/* By products, or, without an engine, in tiles. */
 static void try_attention(sherd__engine *engine, const sherd__attending *s)
 {
     int64_t queries = s->batch * s->queries * sherd__query_stride(s);
     int64_t keys = s->batch * s->keys * sherd__key_stride(s);
     int64_t rows = s->batch * s->groups * s->repeat * s->queries;
-    int64_t bytes = sherd__attention_products_bytes(s);
+    int64_t bytes = engine ? sherd__attention_products_bytes(s) : set.tiles->bytes(s);
     const int64_t count[RESULTS] = {queries, queries, keys, keys};
     static const char *const name[RESULTS] = {"out", "dq", "dk", "dv"};
 
@@ -94,14 +111,12 @@ static void try_attention(sherd__engine *engine, const sherd__attending *s)
     sherd__ref_f32.attention_grad(s, want[1], want[2], want[3], NULL, wide[DOUT], NULL, wide[Q],
                                   wide[K], wide[V], want[0], log_want, space);
     space[bytes] = 77;
-    CHECK_EQ(sherd__attention_products(engine, &set, s, got[0], log_sum, half[Q], half[K], half[V],
-                                       space),
-             SHERD__DONE);
+    log_sum[rows] = 77;
+    CHECK_EQ(forward(engine, s), SHERD__DONE);
     for (int64_t i = 0; i < rows; i++)
         CHECK_NEAR(log_sum[i], log_want[i], 1e-4);
-    CHECK_EQ(sherd__attention_grad_products(engine, &set, s, got[1], got[2], got[3], half[DOUT],
-                                            half[Q], half[K], half[V], log_sum, space),
-             SHERD__DONE);
+    CHECK_EQ(log_sum[rows], 77);
+    CHECK_EQ(backward(engine, s), SHERD__DONE);
     for (int i = 0; i < RESULTS; i++)
         compare(name[i], s, got[i], want[i], count[i]);
     CHECK_EQ(space[bytes], 77);
@@ -141,6 +156,92 @@ static void attention_of_products_is_attention(void)
     close_all();
     sherd__engine_destroy(engine);
     CHECK_EQ(heap.live, 0);
+}
+
+static void attention_in_tiles_is_attention(void)
+{
+    static const int64_t shapes[][3] = {/* queries, keys, width */
+                                        {1, 1, 1},      {5, 3, 7},     {31, 33, 31},
+                                        {32, 32, 32},   {33, 31, 33},  {64, 64, 32},
+                                        {129, 127, 40}, {300, 130, 8}, {130, 300, 64},
+                                        {257, 513, 16}, {600, 600, 5}, {100, 100, 128}};
+    int tried = 0;
+
+    open_all();
+    for (int i = 0; i < LEN(shapes) && set.tiles; i++)
+        for (int causal = 0; causal < 2; causal++)
+            for (int heads = 1; heads <= 2; heads++) {
+                const int64_t *n = shapes[i];
+                sherd__attending s = {.batch = heads,
+                                      .groups = 3 - heads,
+                                      .repeat = heads,
+                                      .queries = n[0],
+                                      .keys = n[1],
+                                      .width = n[2],
+                                      .scale = tried++ % 3 ? 0.3 : -0.6,
+                                      .causal = causal};
+                try_attention(NULL, &s);
+            }
+    close_all();
+}
+
+/* With one head of 3 queries and keys. */
+static sherd__attending small_one(void)
+{
+    return (sherd__attending){.batch = 1,
+                              .groups = 1,
+                              .repeat = 1,
+                              .queries = 3,
+                              .keys = 3,
+                              .width = 2,
+                              .scale = 1,
+                              .causal = true};
+}
+
+/* Who sees nothing but -inf gets zeroes; NaN is not lost. */
+static void tiles_keep_what_is_no_number(void)
+{
+    sherd__attending s = small_one();
+    const uint16_t one = 0x3F80, minus_infinity = 0xFF80, nan = 0x7FC0;
+
+    open_all();
+    for (int i = 0; i < 6; i++)
+        half[Q][i] = half[K][i] = one;
+    half[K][0] = half[K][1] = minus_infinity;
+    half[V][4] = nan;
+    if (set.tiles) {
+        CHECK_EQ(forward(NULL, &s), SHERD__DONE);
+        CHECK(isinf(log_sum[0]) && log_sum[0] < 0);
+        CHECK_NEAR(log_sum[1], 2, 1e-4);
+        CHECK_NEAR(log_sum[2], 2 + log(2), 1e-4);
+        CHECK(isnan(sherd__from_bf16(got[0][4])));
+        half[V][4] = half[Q][2] = half[Q][3] = one;
+        half[Q][4] = nan;
+        CHECK_EQ(forward(NULL, &s), SHERD__DONE);
+        CHECK_EQ(got[0][0], 0);
+        CHECK_EQ(got[0][2], half[V][2]);
+        CHECK(isnan(sherd__from_bf16(got[0][4])) && isnan(log_sum[2]));
+    }
+    close_all();
+}
+
+static void tiles_say_what_they_can_not(void)
+{
+    sherd__attending s[5];
+
+    open_all();
+    for (int i = 0; i < LEN(s); i++)
+        s[i] = small_one();
+    s[0].first_query = 3;
+    s[1].p = 0.5;
+    s[2].keys = 0;
+    s[3].mask = half[V];
+    s[4].scale = 0;
+    for (int i = 0; i < LEN(s) && set.tiles; i++) {
+        CHECK_EQ(forward(NULL, &s[i]), SHERD__CANNOT);
+        CHECK_EQ(backward(NULL, &s[i]), SHERD__CANNOT);
+    }
+    close_all();
 }
 
 /* Pieces of longer sequences, or nothing at all: for the table's kernel. */
@@ -266,9 +367,9 @@ static void rows_with_gaps_are_added_to(void)
 }
 
 static const check_test tests[] = {
-    {TEST(attention_of_products_is_attention)},
-    {TEST(what_can_not_be_done_is_said)},
-    {TEST(fast_rows_are_plain_ones)},
+    {TEST(attention_of_products_is_attention)}, {TEST(what_can_not_be_done_is_said)},
+    {TEST(attention_in_tiles_is_attention)},    {TEST(tiles_keep_what_is_no_number)},
+    {TEST(tiles_say_what_they_can_not)},        {TEST(fast_rows_are_plain_ones)},
     {TEST(rows_with_gaps_are_added_to)},
 };
 CHECK_MAIN(tests)

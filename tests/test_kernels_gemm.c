@@ -137,7 +137,7 @@ static void the_chosen_product_is_right(void)
  * means the plain one. */
 static void the_environment_chooses_less(void)
 {
-    sherd__kernel_set set;
+    sherd__kernel_set set, most;
 
     setenv("SHERD_GEMM", "reference", 1);
     sherd__kernels_choose(&set);
@@ -153,8 +153,15 @@ static void the_environment_chooses_less(void)
     CHECK(set.f32.unary == sherd__ref_f32.unary);
     CHECK_TEXT(set.f32.gemm_name, "reference"); /* no tiles without vectors */
     unsetenv("SHERD_GEMM");
+    setenv("SHERD_KERNELS", "avx512", 1);
+    sherd__kernels_choose(&set);
+    CHECK(set.tiles == NULL);
     unsetenv("SHERD_KERNELS");
     sherd__kernels_choose(&set);
+    setenv("SHERD_KERNELS", "amx", 1); /* all there is */
+    sherd__kernels_choose(&most);
+    CHECK(most.tiles == set.tiles && (!set.tiles || most.f32.unary == set.f32.unary));
+    unsetenv("SHERD_KERNELS");
     CHECK(sherd__kernels_of(&set, SHERD_F32) == &set.f32);
     CHECK(sherd__kernels_of(&set, SHERD_F64) == &set.f64);
     CHECK(sherd__kernels_of(&set, SHERD_I32) == NULL);

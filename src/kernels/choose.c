@@ -13,6 +13,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 /* Whether the environment allows `name`: it is unset, or says exactly this. */
 static bool wanted(const char *variable, const char *name)
@@ -52,11 +56,59 @@ bool sherd__has_avx512(void)
 #endif
 }
 
+#if defined(__x86_64__) && defined(__linux__)
+/* Linux saves tiles for processes that have asked for it only: asm/prctl.h, "state component 18". */
+enum { XCOMP_SUPPORTED = 0x1021, XCOMP_REQUEST = 0x1023, TILE_DATA = 18 };
+
+static bool system_has_tiles(void)
+{
+    uint64_t features = 0;
+
+    return syscall(SYS_arch_prctl, XCOMP_SUPPORTED, &features) == 0 && (features >> TILE_DATA & 1);
+}
+
+/* Leaf 7: AMX-BF16 and AMX-TILE; its subleaf 1: AVX512_BF16. Compilers know other names for them. */
+bool sherd__has_amx(void)
+{
+    unsigned a, b, c, d = 0, more = 0;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && __get_cpuid_count(7, 1, &more, &b, &c, &a) &&
+           (d >> 22 & 1) && (d >> 24 & 1) && (more >> 5 & 1) && sherd__has_avx512() &&
+           system_has_tiles();
+}
+
+bool sherd__may_use_amx(void)
+{
+    return syscall(SYS_arch_prctl, XCOMP_REQUEST, TILE_DATA) == 0;
+}
+#else
+bool sherd__has_amx(void)
+{
+    return false;
+}
+
+bool sherd__may_use_amx(void)
+{
+    return false;
+}
+#endif
+
+static void install_tiles(sherd__kernel_set *set)
+{
+    set->tiles = NULL;
+#ifdef SHERD_HAVE_AMX
+    if (wanted("SHERD_KERNELS", "amx") && sherd__has_amx())
+        set->tiles = &sherd__attention_amx;
+#endif
+}
+
 /* The widest instruction set that the machine and the environment allow. */
 static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
-    if (wanted("SHERD_KERNELS", "avx512") && sherd__has_avx512()) {
+    bool any512 = wanted("SHERD_KERNELS", "avx512") || wanted("SHERD_KERNELS", "amx");
+
+    if (any512 && sherd__has_avx512()) {
         sherd__install_avx512(&set->f32);
         sherd__install_half_avx512(&set->bf16, &set->f16);
     } else if (wanted("SHERD_KERNELS", "avx2") && sherd__has_avx2()) {
@@ -103,6 +155,7 @@ void sherd__kernels_choose(sherd__kernel_set *set)
     set->f64 = sherd__ref_f64;
     sherd__install_half_ref(&set->bf16, &set->f16);
     install_fast(set);
+    install_tiles(set);
     install_gemm(set);
     install_half_gemm(set);
 }

@@ -228,13 +228,27 @@ typedef struct sherd__kernels {
     void (*sgd)(int64_t n, void *p, void *m, const void *grad, const sherd__sgd_step *step);
 } sherd__kernels;
 
-/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512` and
+/*
+ * Attention of bf16 by a CPU that multiplies tiles: contract of `attention` and `attention_grad`, where it does not say that it can
+ * not. That is so for pieces of sequences, masks and dropout. workspace: so many bytes.
+ */
+typedef struct sherd__attention_tiles {
+    int64_t (*bytes)(const sherd__attending *s);
+    sherd__done (*attention)(const sherd__attending *s, void *out, float *log_sum, const void *q,
+                             const void *k, const void *v, void *workspace);
+    sherd__done (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv,
+                                  const void *dout, const void *q, const void *k, const void *v,
+                                  const void *out, const float *log_sum, void *workspace);
+} sherd__attention_tiles;
+
+/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512|amx` and
  * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
+    const sherd__attention_tiles *tiles; /* NULL: the machine has none */
 } sherd__kernel_set;
 
 /* Fill a set for this machine. */

@@ -110,6 +110,17 @@ INLINE vf v_times_power(vf x, vf n)
     vi whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return v_mul(v_mul(x, v_power(half)), v_power(_mm256_sub_epi32(whole, half)));
 }
+/* x - floor(x), for finite x. */
+INLINE vf v_fraction(vf x)
+{
+    return _mm256_sub_ps(x, _mm256_floor_ps(x));
+}
+/* x * 2^floor(y), for 2^floor(y) that is normal, or 0 where it is gone. */
+INLINE vf v_times_floor(vf x, vf y, vm gone)
+{
+    vf power = v_power(_mm256_cvtps_epi32(_mm256_floor_ps(y)));
+    return _mm256_andnot_ps(_mm256_castsi256_ps(gone), v_mul(x, power));
+}
 /* The estimate here has 12 bits, too few for one Newton step. */
 INLINE vf v_inverse(vf x)
 {

@@ -112,6 +112,16 @@ INLINE vf v_times_power(vf x, vf n)
 {
     return _mm512_scalef_ps(x, n);
 }
+/* x - floor(x), for finite x. */
+INLINE vf v_fraction(vf x)
+{
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+/* x * 2^floor(y), or 0 where it would be too small: subnormal results, and those that underflow, take a hundred times as long. */
+INLINE vf v_times_floor(vf x, vf y, vm gone)
+{
+    return _mm512_maskz_scalef_ps((vm)~gone, x, y);
+}
 /* 1 / x to about 2 ulp, for 0 < x < 2^120: an estimate and one Newton step. */
 INLINE vf v_inverse(vf x)
 {

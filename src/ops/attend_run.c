@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one rank by the fastest kernels that do it: of bf16 out of matrix products where oneDNN has fast ones, else by
- * the kernels of the dtype. Scratch is the call's.
+ * Attention of one rank by the fastest kernels that do it: of bf16 in the CPU's tiles, or out of matrix products where oneDNN has
+ * fast ones, else by the kernels of the dtype. Scratch is the call's.
  */
 #include "attend.h"
 
@@ -18,14 +18,14 @@ void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__
     return sherd_call_scratch(call, sherd__max(elements, 1) * (int64_t)sherd_dtype_bytes(dtype));
 }
 
-/* Of products, which are tried first where there may be any. NULL: there are none, or, *done, no memory for them. */
-static void *products_workspace(sherd_call *call, const sherd__attending *problem,
-                                sherd__done *done)
+/* Of tiles or products, which are tried first where there may be any. NULL: there are none, or, *done, no memory for them. */
+static void *first_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
-    bool any = call->out[0]->dtype == SHERD_BF16 && sherd__engine_in(call) &&
+    const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
+    bool any = call->out[0]->dtype == SHERD_BF16 && (tiles || sherd__engine_in(call)) &&
                problem->batch * problem->groups > 0;
-    void *workspace =
-        any ? sherd_call_scratch(call, sherd__attention_products_bytes(problem)) : NULL;
+    int64_t bytes = tiles ? tiles->bytes(problem) : sherd__attention_products_bytes(problem);
+    void *workspace = any ? sherd_call_scratch(call, bytes) : NULL;
 
     *done = any && !workspace ? SHERD__NO_MEMORY : SHERD__CANNOT;
     return workspace;
@@ -43,12 +43,15 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
                        const void *const *q)
 {
     sherd__done done;
-    void *workspace = products_workspace(call, problem, &done);
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    void *workspace = first_workspace(call, problem, &done);
     bool left;
 
     if (workspace)
-        done = sherd__attention_products(sherd__engine_in(call), sherd__world_kernels(call->world),
-                                         problem, out[0], out[1], q[Q], q[K], q[V], workspace);
+        done = set->tiles
+                   ? set->tiles->attention(problem, out[0], out[1], q[Q], q[K], q[V], workspace)
+                   : sherd__attention_products(sherd__engine_in(call), set, problem, out[0], out[1],
+                                               q[Q], q[K], q[V], workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
     workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
@@ -57,17 +60,29 @@ bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *
     return workspace != NULL;
 }
 
+static sherd__done grad_first(sherd_call *call, const sherd__attending *problem,
+                              const sherd__attend_arrays *a, void *workspace)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+
+    if (set->tiles)
+        return set->tiles->attention_grad(problem, a->out[Q], a->out[K], a->out[V], a->dout,
+                                          a->q[Q], a->q[K], a->q[V], a->result, a->log_sum,
+                                          workspace);
+    return sherd__attention_grad_products(sherd__engine_in(call), set, problem, a->out[Q],
+                                          a->out[K], a->out[V], a->dout, a->q[Q], a->q[K], a->q[V],
+                                          a->log_sum, workspace);
+}
+
 bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
                             const sherd__attend_arrays *a)
 {
     bool plain = a->dmask || a->dlog_sum || !a->dout, left;
     sherd__done done = SHERD__CANNOT;
-    void *workspace = plain ? NULL : products_workspace(call, problem, &done);
+    void *workspace = plain ? NULL : first_workspace(call, problem, &done);
 
     if (workspace)
-        done = sherd__attention_grad_products(
-            sherd__engine_in(call), sherd__world_kernels(call->world), problem, a->out[Q],
-            a->out[K], a->out[V], a->dout, a->q[Q], a->q[K], a->q[V], a->log_sum, workspace);
+        done = grad_first(call, problem, a, workspace);
     if (!settle(call, done, &left) || !left)
         return !left && done == SHERD__DONE;
     workspace = sherd__attend_workspace(call, call->out[0]->dtype, problem);
