@@ -343,8 +343,13 @@ static void one_step(sherd_world *world)
     sherd_tensor *x = sherd_require_grad(sherd_constant_on(layout, SHERD_F32, 1), true);
     sherd_add_layer_norm(&norm, &sum, x, sherd_cast(x, SHERD_BF16),
                          &(sherd_add_norm_options){.p = 0.5, .generator = &g, .dtype = SHERD_BF16});
-    sherd_tensor *wide = sherd_cast(sherd_add(norm, norm), SHERD_F32);
-    sherd_backward(sherd_add(sherd_sum(sum), sherd_sum(wide)));
+    /* Gradients of both widths: a product's, and one of 16 bits. */
+    sherd_tensor *w = sherd_constant(world, SHERD_F32, (int64_t[]){WIDTH, WIDTH}, 2, 1);
+    sherd_dtype before = sherd_set_autocast(world, SHERD_BF16);
+    sherd_tensor *y = sherd_add(sherd_linear(norm, w, NULL), sherd_relu(norm));
+    sherd_tensor *loss = sherd_add(sherd_sum(sum), sherd_sum(y));
+    sherd_set_autocast(world, before);
+    sherd_backward(loss);
     sherd_scope_end(world);
 }
 

@@ -56,6 +56,8 @@ static sherd_tensor *as_wide_as(sherd_tensor *t, const sherd_tensor *other)
     if (!sherd__is_half(t->dtype) || other->dtype != SHERD_F32)
         return t;
     t = sherd__contiguous(t);
+    if (!t->storage)
+        return t;
     const void *src = sherd__data(t);
     sherd_tensor *wide = t->layout
                              ? sherd__new_on(t->layout, SHERD_F32)
