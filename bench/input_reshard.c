@@ -101,16 +101,22 @@ static sherd_status set_up(scene *s, sherd_world *world, const job *j)
 static sherd_tensor *forward(const scene *s)
 {
     sherd_module *blocks = sherd_module_find(s->model, "blocks");
-    sherd_tensor *x = sherd_tensor_retain(sherd_scale(s->x, 1.5)), *y;
+    sherd_args now = {.count = 1, .value = {sherd_tensor_retain(sherd_scale(s->x, 1.5))}}, next;
 
     for (int i = 0; i < sherd_module_children(blocks); i++) {
         sherd_scope_begin(s->world);
-        y = sherd_tensor_retain(sherd_module_call(sherd_module_child(blocks, i), x));
+        sherd_module_run(sherd_module_child(blocks, i), &now, &next);
+        for (int k = 0; k < next.count; k++)
+            sherd_tensor_retain(next.value[k]);
         sherd_scope_end(s->world);
-        sherd_tensor_release(x);
-        x = y;
+        for (int k = 0; k < now.count; k++)
+            sherd_tensor_release(now.value[k]);
+        now = next;
     }
-    return x;
+    sherd_tensor *y = sherd_tensor_retain(sherd_add(now.value[0], now.value[1]));
+    sherd_tensor_release(now.value[0]);
+    sherd_tensor_release(now.value[1]);
+    return y;
 }
 
 /* One step: the loss is the sum of all elements times their weights, and saves nothing itself. Gradients are added

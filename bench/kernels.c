@@ -73,7 +73,7 @@ static void layer_norm(bench *b)
 static void layer_norm_grad(bench *b)
 {
     b->k->layer_norm_grad(ROWS, DIM, b->x[0], b->x[2] + DIM, b->x[2], b->x[1], b->x[7], b->x[5],
-                          b->x[3], b->x[4]);
+                          b->x[3], b->x[4], false);
 }
 
 static void add(bench *b)

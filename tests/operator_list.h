@@ -95,6 +95,8 @@ static const row rows[] = {
     ROW(kl_div, 'x', 0, 3, draw_kl, run_kl_div),
     ROW(nll_loss, 'x', 1, 3, draw_classes, run_nll),
     ROW(rms_norm, 'x', 1, 3, draw_norm_layer, run_rms_norm),
+    ROW(add_layer_norm, 'x', 1, 3, draw_add_norm, run_add_layer_norm),
+    ROW(add_rms_norm, 'x', 1, 3, draw_add_norm, run_add_rms_norm),
     ROW(group_norm, 'x', 2, 4, draw_channels, run_group_norm),
     ROW(batch_norm, 'x', 2, 4, draw_channels, run_batch_norm),
     ROW(instance_norm, 'x', 3, 4, draw_channels, run_instance_norm),

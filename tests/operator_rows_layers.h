@@ -15,6 +15,35 @@ static inline sherd_tensor *operand(const act *a, int i)
 
 RUN(run_layer_norm, sherd_layer_norm_over(in[0], (int)n[0], operand(a, 1), operand(a, 2), 0.01))
 RUN(run_rms_norm, sherd_rms_norm_over(in[0], (int)n[0], operand(a, 1), 0.01))
+
+static inline sherd_add_norm_options add_norm_options(act *a)
+{
+    return (sherd_add_norm_options){.weight = operand(a, 2),
+                                    .bias = operand(a, 3),
+                                    .eps = 0.01,
+                                    .dims = (int)a->p->number[0],
+                                    .p = a->p->number[1] ? 0.3 : 0,
+                                    .generator = a->generator};
+}
+
+static inline sherd_tensor *run_add_layer_norm(act *a)
+{
+    const sherd_add_norm_options o = add_norm_options(a);
+    sherd_tensor *norm;
+
+    sherd_add_layer_norm(&norm, &a->more, a->in[0], a->in[1], &o);
+    return norm;
+}
+
+static inline sherd_tensor *run_add_rms_norm(act *a)
+{
+    const sherd_add_norm_options o = add_norm_options(a);
+    sherd_tensor *norm;
+
+    sherd_add_rms_norm(&norm, &a->more, a->in[0], a->in[1], &o);
+    return norm;
+}
+
 RUN(run_embedding, sherd_embedding(in[0], in[1]))
 RUN(run_dropout, sherd_dropout(in[0], 0.4, a->generator))
 RUN(run_attention,
@@ -57,6 +86,20 @@ static inline bool draw_norm_layer(call_plan *p, uint64_t *dice)
     p->operands = 1;
     p->number[0] = dims;
     for (int i = 1; i <= more; i++)
+        want(p, i, 'x', dims, &x->shape[x->ndim - dims]);
+    return true;
+}
+
+/* number: dims that are normalised, whether there is dropout. */
+static inline bool draw_add_norm(call_plan *p, uint64_t *dice)
+{
+    const need *x = &p->in[0];
+    int more = roll(dice, p->row->run == run_add_rms_norm ? 2 : 3), dims = 1 + roll(dice, x->ndim);
+
+    want_same(p, 1, 'x');
+    p->number[0] = dims;
+    p->number[1] = roll(dice, 2);
+    for (int i = 2; i < 2 + more; i++)
         want(p, i, 'x', dims, &x->shape[x->ndim - dims]);
     return true;
 }

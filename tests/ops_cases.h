@@ -14,6 +14,7 @@
 #include "autograd/tape.h"
 #include "sherd/comm.h"
 #include "sherd/ops.h"
+#include "sherd/ops_layers.h"
 #include "tensor/tensor.h"
 
 enum { MOST_IN = 4, MOST_DIMS = 4, MOST_ELEMENTS = 256 };
@@ -300,6 +301,15 @@ static inline sherd_tensor *run_norm(sherd_tensor *const *in)
 {
     return sherd_layer_norm(in[0], in[1], in[2], 1e-5);
 }
+/* Both results, of which each has a part in the gradient. */
+static inline sherd_tensor *run_add_norm(sherd_tensor *const *in)
+{
+    const sherd_add_norm_options o = {.weight = in[2], .bias = in[3]};
+    sherd_tensor *norm, *sum;
+
+    sherd_add_layer_norm(&norm, &sum, in[0], in[1], &o);
+    return sherd_add(norm, sherd_scale(sum, 0.5));
+}
 static inline sherd_tensor *run_bare_norm(sherd_tensor *const *in)
 {
     return sherd_layer_norm(in[0], NULL, NULL, 1e-5);
@@ -362,6 +372,7 @@ static const op_case cases[] = {
     {"strided", run_strided, 2, {2, 2}, .shape = {{4, 3}, {4, 4}}},
     {"layer_norm", run_norm, 3, {3, 1, 1}, .shape = {{3, 2, 5}, {5}, {5}}},
     {"layer_norm bare", run_bare_norm, 1, {2}, .shape = {{5, 4}}},
+    {"add_layer_norm", run_add_norm, 4, {2, 2, 1, 1}, .shape = {{3, 5}, {3, 5}, {5}, {5}}},
     {"embedding", run_embedding, 2, {2, 2}, .shape = {{7, 3}, {2, 5}}, .index = 2, .limit = 7},
     {"dropout", run_dropout, 1, {3}, .shape = {{3, 2, 5}}},
     {"attention", run_attention, 3, {4, 4, 4}, .shape = {{2, 3, 3, 2}, {2, 4, 3, 2}, {2, 4, 3, 2}}},
@@ -380,6 +391,11 @@ static const op_case cases[] = {
     {"sum of nothing", run_sum, 1, {2}, .shape = {{0, 3}}},
     {"layer_norm no rows", run_norm, 3, {2, 1, 1}, .shape = {{0, 5}, {5}, {5}}},
     {"layer_norm no columns", run_norm, 3, {2, 1, 1}, .shape = {{5, 0}, {0}, {0}}},
+    {"add_layer_norm no columns",
+     run_add_norm,
+     4,
+     {2, 2, 1, 1},
+     .shape = {{5, 0}, {5, 0}, {0}, {0}}},
     {"embedding of nothing",
      run_embedding,
      2,

@@ -304,10 +304,10 @@ static void layer_norm_grad_is_the_same(void)
             sherd__ref_f32.layer_norm(rows, cols, scratch, mean, rstd, a->in[0] + 1, w, NULL, 1e-5);
             sherd__ref_f32.layer_norm_grad(
                 rows, cols, a->plain[0] + GUARD, both ? a->plain[1] + GUARD : NULL,
-                both ? a->plain[2] + GUARD : NULL, a->in[3], a->in[0] + 1, w, mean, rstd);
+                both ? a->plain[2] + GUARD : NULL, a->in[3], a->in[0] + 1, w, mean, rstd, false);
             k->layer_norm_grad(rows, cols, a->fast[0] + GUARD, both ? a->fast[1] + GUARD : NULL,
                                both ? a->fast[2] + GUARD : NULL, a->in[3], a->in[0] + 1, w, mean,
-                               rstd);
+                               rstd, false);
             compare(k->name, 0, i < 8 ? 1e-4f : 1e-5f); /* few columns: rstd can be large */
             compare(k->name, 1, 1e-5f);
             compare(k->name, 2, 1e-6f);
@@ -330,10 +330,41 @@ static void rms_norm_is_the_same(void)
             compare(k->name, 0, 2e-6f);
             compare(k->name, 1, 2e-6f);
             sherd__ref_f32.rms_norm_grad(rows, cols, a->plain[0] + GUARD, plain, a->in[3],
-                                         a->in[0] + 1, w, rstd);
-            k->rms_norm_grad(rows, cols, a->fast[0] + GUARD, fast, a->in[3], a->in[0] + 1, w, rstd);
+                                         a->in[0] + 1, w, rstd, false);
+            k->rms_norm_grad(rows, cols, a->fast[0] + GUARD, fast, a->in[3], a->in[0] + 1, w, rstd,
+                             false);
             compare(k->name, 0, i < 8 ? 1e-4f : 1e-5f); /* few columns: rstd can be large */
             compare(k->name, 2, 1e-5f);
+        }
+}
+
+/* Gradients of 5 rows, the first `first` of them by a call of their own. Result i: dx, then dweight, dbias and that of rms. */
+static void grad_in_parts(const sherd__kernels *k, float result[][ROOM], int64_t cols,
+                          int64_t first, const float *mean, const float *rstd)
+{
+    enum { ROWS = 5 };
+    float *dw = result[1], *db = dw + cols, *dr = db + cols;
+
+    for (int64_t at = 0, n = first; n > 0; at += n, n = ROWS - at) {
+        const float *dy = a->in[3] + at * cols, *x = a->in[0] + at * cols;
+        k->layer_norm_grad(n, cols, result[0] + at * cols, dw, db, dy, x, a->in[1], mean + at,
+                           rstd + at, at > 0);
+        k->rms_norm_grad(n, cols, result[2] + at * cols, dr, dy, x, a->in[1], rstd + at, at > 0);
+    }
+}
+
+static void norm_grads_of_parts_add_up_to_the_same_bits(void)
+{
+    static const float mean[] = {0.1f, -0.2f, 0, 0.5f, 3}, rstd[] = {1, 2, 0.5f, 1.5f, 0.1f};
+    sherd__kernels version[3] = {sherd__ref_f32};
+
+    for (int v = versions(version + 1); v >= 0; v--)
+        for (int i = 0; length(i) >= 0 && length(i) <= 513; i++) {
+            start(2);
+            grad_in_parts(&version[v], a->plain, length(i), 5, mean, rstd);
+            grad_in_parts(&version[v], a->fast, length(i), 1 + i % 4, mean, rstd);
+            for (int r = 0; r < 3; r++)
+                compare(version[v].name, r, 0);
         }
 }
 
@@ -481,6 +512,7 @@ static const check_test tests[] = {
     {TEST(layer_norm_is_the_same)},
     {TEST(layer_norm_grad_is_the_same)},
     {TEST(rms_norm_is_the_same)},
+    {TEST(norm_grads_of_parts_add_up_to_the_same_bits)},
     {TEST(embedding_grad_has_the_same_bits)},
     {TEST(random_numbers_have_the_same_bits)},
     {TEST(cross_entropy_is_the_same)},

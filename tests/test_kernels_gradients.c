@@ -124,7 +124,7 @@ static void layer_norm_grad_is_the_slope(void)
         p->cols = shapes[s][1];
         norm_loss(p);
         p->k.layer_norm_grad(p->rows, p->cols, p->dx[0], p->dx[1], p->dx[2], p->w, p->x[0], p->x[1],
-                             p->extra[0], p->extra[1]);
+                             p->extra[0], p->extra[1], false);
         compare(p, norm_loss, 0, p->rows * p->cols);
         compare(p, norm_loss, 1, p->cols);
         compare(p, norm_loss, 2, p->cols);

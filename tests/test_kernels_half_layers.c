@@ -103,9 +103,9 @@ static void rows(const sherd__kernels *k, int type)
         compare_stats(a->stats, n, 1e-6);
         compare_stats(a->more, n, 1e-6);
         k->layer_norm_grad(n, cols, a->out[0], a->out[1], a->out[2], a->in[3], a->in[0], a->in[1],
-                           a->stats[1], a->more[1]);
+                           a->stats[1], a->more[1], false);
         f32->layer_norm_grad(n, cols, a->wide_out[0], a->wide_out[1], a->wide_out[2], a->wide_in[3],
-                             a->wide_in[0], a->wide_in[1], a->stats[1], a->more[1]);
+                             a->wide_in[0], a->wide_in[1], a->stats[1], a->more[1], false);
         compare(k, type, 0, n * cols, 1e-4, "layer_norm dx");
         compare(k, type, 1, cols, 1e-4, "layer_norm dweight");
         compare(k, type, 2, cols, 1e-4, "layer_norm dbias");

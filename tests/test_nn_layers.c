@@ -2,6 +2,9 @@
 /* Layers: their first values, their forward, dropout's generator. */
 #include "modules.h"
 
+#include "sherd/autocast.h"
+#include "sherd/ops_layers.h"
+
 static void values_depend_on_seed_and_name_only(sherd_world *world)
 {
     static _Thread_local double a[MOST], b[MOST];
@@ -173,6 +176,86 @@ static void layers_have_the_dtype_that_was_asked_for(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- norms of a sum --------------------------------------------------------------------------- */
+
+/* x and delta, named `name` if that is something. */
+static sherd_tensor *norm_of_sum(sherd_module *m, sherd_tensor *x, sherd_tensor *delta,
+                                 const char *name, sherd_tensor **sum)
+{
+    const sherd_args in = {.count = 2, .value = {x, delta}, .name = {NULL, name}};
+    sherd_args out;
+
+    sherd_module_run(m, &in, &out);
+    CHECK_EQ(out.count, name ? 1 : 2);
+    *sum = out.value[1];
+    return out.value[0];
+}
+
+/* With a second tensor a norm gives two results, of the dtypes that its options and autocast say. */
+static void a_norm_takes_what_is_added_before_it(sherd_world *world)
+{
+    static _Thread_local double y[MOST], s[MOST], alone[MOST];
+    sherd_tensor *x = wave(world, SHERD_F32, 2, SHAPE(3, 8), 3, 1, 0), *sum,
+                 *delta = sherd_cast(wave(world, SHERD_F32, 2, SHAPE(3, 8), 5, 1, 0), SHERD_BF16);
+
+    for (int i = 0; i < 8; i++) {
+        bool rms = i & 1, low = i & 2, cast = i & 4;
+        sherd_module *m = NULL;
+        const sherd_layer_options o = {.low = low};
+        CHECK_OK(rms ? sherd_rms_norm_create(&m, world, 8, 0.1, &o)
+                     : sherd_layer_norm_create(&m, world, 8, &o));
+        sherd_tensor *weight = sherd_module_parameter(m, "weight"), *norm;
+        sherd_tensor *wide = sherd_cast(delta, SHERD_F32), *want = sherd_add(x, wide);
+        sherd_dtype dtype = low && cast ? SHERD_BF16 : SHERD_F32;
+        whole(want, s);
+        want = rms ? sherd_rms_norm(want, weight, 0.1)
+                   : sherd_layer_norm(want, weight, sherd_module_parameter(m, "bias"), 1e-5);
+        whole(sherd_cast(want, dtype), y);
+        want = rms ? sherd_rms_norm(x, weight, 0.1)
+                   : sherd_layer_norm(x, weight, sherd_module_parameter(m, "bias"), 1e-5);
+        whole(sherd_cast(want, dtype), alone);
+        sherd_set_autocast(world, cast ? SHERD_BF16 : SHERD_DTYPE_NONE);
+        norm = norm_of_sum(m, x, delta, NULL, &sum);
+        CHECK_EQ(sherd_tensor_dtype(norm), dtype);
+        CHECK_EQ(sherd_tensor_dtype(sum), SHERD_F32);
+        CHECK_EQ(distance_to(norm, y, 24), 0);
+        CHECK_EQ(distance_to(sum, s, 24), 0);
+        /* Alone, and beside a tensor that has a name. */
+        norm = sherd_module_call(m, x);
+        CHECK_EQ(sherd_tensor_dtype(norm), dtype);
+        CHECK_EQ(distance_to(norm, alone, 24), 0);
+        CHECK_EQ(distance_to(norm_of_sum(m, x, delta, "other", &sum), alone, 24), 0);
+        sherd_set_autocast(world, SHERD_DTYPE_NONE);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A low norm alone takes gradients as wide as the one of a sum does: nothing is rounded before it is added up. */
+static void a_low_norm_alone_has_the_gradient_of_f32(sherd_world *world)
+{
+    static _Thread_local double grad[2][MOST];
+
+    for (int low = 0; low < 2; low++) {
+        const sherd_layer_options o = {.low = low, .name = "l"};
+        sherd_module *norm = NULL, *linear = NULL;
+        CHECK_OK(sherd_layer_norm_create(&norm, world, 8, &o));
+        CHECK_OK(sherd_linear_create(&linear, world, 8, 6, &o));
+        sherd_tensor *x = sherd_require_grad(wave(world, SHERD_F32, 2, SHAPE(3, 8), 3, 1, 0), true);
+        sherd_set_autocast(world, SHERD_BF16);
+        sherd_tensor *h = sherd_module_call(norm, x), *y = sherd_module_call(linear, h);
+        sherd_tensor *loss = sherd_sum(sherd_mul(y, sherd_module_call(linear, h)));
+        sherd_set_autocast(world, SHERD_DTYPE_NONE);
+        sherd_backward(loss);
+        whole(sherd_grad(x), grad[low]);
+        sherd_module_destroy(norm);
+        sherd_module_destroy(linear);
+    }
+    for (int i = 0; i < 24; i++)
+        CHECK_EQ(grad[0][i], grad[1][i]);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(values_depend_on_seed_and_name_only), {1, 2}},
     {TEST(layers_compute_what_their_operators_do), {1}},
@@ -180,5 +263,7 @@ static const check_test tests[] = {
     {TEST(a_layer_wants_a_positional_tensor), {1, 2}},
     {TEST(dropout_draws_by_path), {1}},
     {TEST(layers_have_the_dtype_that_was_asked_for), {1, 2}},
+    {TEST(a_norm_takes_what_is_added_before_it), {1, 2}},
+    {TEST(a_low_norm_alone_has_the_gradient_of_f32), {1}},
 };
 CHECK_MAIN(tests)

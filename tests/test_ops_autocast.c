@@ -97,14 +97,33 @@ static void products_are_low_and_what_adds_up_is_full(sherd_world *world)
                                       "sherd_conv_transposed", "sherd_attention",
                                       "sherd_attention_with",  "sherd_attention_general",
                                       "sherd_attention_pieces"};
-    static const char *const full[] = {
-        "sherd_softmax",       "sherd_log_softmax", "sherd_logsumexp",     "sherd_layer_norm",
-        "sherd_rms_norm",      "sherd_group_norm",  "sherd_batch_norm",    "sherd_instance_norm",
-        "sherd_sum",           "sherd_mean",        "sherd_sum_over",      "sherd_mean_over",
-        "sherd_var",           "sherd_std",         "sherd_norm",          "sherd_prod",
-        "sherd_cumsum",        "sherd_mse_loss",    "sherd_cross_entropy", "sherd_l1_loss",
-        "sherd_huber_loss",    "sherd_kl_div",      "sherd_nll_loss",      "sherd_bce_with_logits",
-        "sherd_smooth_l1_loss"};
+    static const char *const full[] = {"sherd_softmax",
+                                       "sherd_log_softmax",
+                                       "sherd_logsumexp",
+                                       "sherd_layer_norm",
+                                       "sherd_rms_norm",
+                                       "sherd_group_norm",
+                                       "sherd_batch_norm",
+                                       "sherd_instance_norm",
+                                       "sherd_sum",
+                                       "sherd_mean",
+                                       "sherd_sum_over",
+                                       "sherd_mean_over",
+                                       "sherd_var",
+                                       "sherd_std",
+                                       "sherd_norm",
+                                       "sherd_prod",
+                                       "sherd_cumsum",
+                                       "sherd_mse_loss",
+                                       "sherd_cross_entropy",
+                                       "sherd_l1_loss",
+                                       "sherd_huber_loss",
+                                       "sherd_kl_div",
+                                       "sherd_nll_loss",
+                                       "sherd_bce_with_logits",
+                                       "sherd_smooth_l1_loss",
+                                       "sherd_add_layer_norm",
+                                       "sherd_add_rms_norm"};
 
     for (int i = 0; i < LEN(low); i++) {
         const sherd_op *op = sherd_op_find(world, low[i]);

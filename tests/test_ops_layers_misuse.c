@@ -36,6 +36,8 @@ MISUSE(a_layer_of_nothing_is_nothing)
     ANSWERS(!sherd_layer_norm_over(NULL, 1, NULL, NULL, 0) &&
             !sherd_rms_norm_over(NULL, 1, NULL, 0));
     ANSWERS(!sherd_group_norm(NULL, 1, NULL, NULL, 0));
+    ANSWERS(!sherd_add_layer_norm(NULL, NULL, NULL, NULL, NULL) &&
+            !sherd_add_rms_norm(NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_batch_norm(NULL, NULL) && !sherd_instance_norm(NULL, NULL));
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
@@ -92,6 +94,61 @@ MISUSE(a_norm_has_a_good_weight)
     FAILS(SHERD_EINVAL, sherd_rms_norm_over(F(3, 4), 2, BAD(F(4), F(3, 4)), 1));
     FAILS(SHERD_EINVAL, sherd_layer_norm_over(F(3, 4), 2, BAD(F(3, 5), F(3, 4)), NULL, 1));
     FAILS(SHERD_EINVAL, sherd_layer_norm_over(F(3, 4), 2, NULL, BAD(F(12), F(3, 4)), 1));
+    sherd_scope_end(m->world);
+}
+
+/* The failed tensors, both. */
+static bool add_norm(bool rms, sherd_tensor *x, sherd_tensor *delta, sherd_add_norm_options o)
+{
+    sherd_tensor *norm, *sum;
+    bool good = rms ? sherd_add_rms_norm(&norm, &sum, x, delta, &o)
+                    : sherd_add_layer_norm(&norm, &sum, x, delta, &o);
+
+    CHECK(good == !sherd_tensor_failed(norm) && good == !sherd_tensor_failed(sum));
+    return good;
+}
+
+MISUSE(a_sum_and_its_norm_have_good_options)
+{
+    sherd_generator g = sherd_generator_named("drop");
+    sherd_scope_begin(m->world);
+    sherd_tensor *x = F(3, 4), *low = OF(SHERD_BF16, 3, 4);
+    for (int i = 0; i < 2; i++) {
+        const sherd_add_norm_options none = {0};
+        FAILS(SHERD_EINVAL, add_norm(i, NUL(x), x, none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, NUL(x), none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, BAD(F(4), x), none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, BAD(F(1, 4), x), none));
+        FAILS(SHERD_EINVAL, add_norm(i, BAD(low, x), x, none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, BAD(OF(SHERD_F64, 3, 4), low), none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, BAD(I(3, 4), low), none));
+        FAILS(SHERD_EINVAL, add_norm(i, BAD(I(3, 4), x), BAD(I(3, 4), x), none));
+        FAILS(SHERD_EINVAL, add_norm(i, x, x, (sherd_add_norm_options){.weight = BAD(x, F(4))}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.weight = F(BAD(3, 4)), .dims = 1}));
+        FAILS(SHERD_EINVAL, add_norm(i, x, x, (sherd_add_norm_options){.dims = BAD(3, 2)}));
+        FAILS(SHERD_EINVAL, add_norm(i, x, x, (sherd_add_norm_options){.dims = BAD(INT_MIN, 2)}));
+        FAILS(SHERD_EINVAL, add_norm(i, x, x, (sherd_add_norm_options){.eps = BAD(-1, 1)}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.eps = BAD((double)NAN, 1)}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.p = 0.5, .generator = NUL(&g)}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.p = BAD(1, 0.5), .generator = &g}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.p = BAD(-0.5, 0.5), .generator = &g}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, x, x, (sherd_add_norm_options){.dtype = BAD(SHERD_F64, SHERD_F16)}));
+        FAILS(
+            SHERD_EINVAL,
+            add_norm(i, x, x, (sherd_add_norm_options){.dtype = BAD((sherd_dtype)99, SHERD_BF16)}));
+        FAILS(SHERD_EINVAL,
+              add_norm(i, low, low, (sherd_add_norm_options){.dtype = BAD(SHERD_F32, SHERD_BF16)}));
+    }
+    FAILS(SHERD_EINVAL, add_norm(false, x, x, (sherd_add_norm_options){.bias = BAD(F(3), F(4))}));
+    FAILS(SHERD_EINVAL, add_norm(true, x, x, (sherd_add_norm_options){.bias = BAD(F(4), NULL)}));
+    CHECK(sherd_add_layer_norm(NULL, NULL, x, x, NULL) &&
+          sherd_add_rms_norm(NULL, NULL, x, x, NULL));
     sherd_scope_end(m->world);
 }
 
@@ -229,9 +286,9 @@ MISUSE(attention_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing),       ROW(a_loss_has_good_options),
-    ROW(attention_has_good_options),          ROW(a_norm_has_a_good_weight),
-    ROW(a_rotation_has_good_options),         ROW(a_norm_of_groups_has_good_groups),
-    ROW(a_norm_of_batches_has_good_averages),
+    ROW(a_layer_of_nothing_is_nothing),        ROW(a_loss_has_good_options),
+    ROW(attention_has_good_options),           ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),          ROW(a_norm_of_groups_has_good_groups),
+    ROW(a_sum_and_its_norm_have_good_options), ROW(a_norm_of_batches_has_good_averages),
 };
 CHECK_MAIN(tests)

@@ -269,6 +269,44 @@ static void sequences_are_normalised_in_parts(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is added before the norm goes where x is; both results lie as x. */
+static void a_sum_is_normalised_where_x_is(sherd_world *world)
+{
+    static const char *const ways[] = {"S(1)", "R", "S(2)"};
+    static _Thread_local double norm[MOST], sum[MOST], grad[MOST];
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_layer_options o = {.dtype = SHERD_F64};
+    sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(3, 5, 12), 1, 1, 0);
+    sherd_tensor *delta = wave(world, SHERD_F64, 3, SHAPE(3, 5, 12), 9, 1, 0);
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_layer_norm_create(&m, world, 12, &o));
+    whole(sherd_add(x, delta), sum);
+    sherd_tensor *h = sherd_module_call(m, sherd_add(x, delta));
+    sherd_backward(sherd_sum(sherd_mul(h, x)));
+    whole(h, norm);
+    whole(sherd_grad(sherd_module_parameter(m, "weight")), grad);
+    sherd_clear_grad(sherd_module_parameter(m, "weight"));
+    CHECK_OK(apply(m, mesh, sherd_sequence_parallel()));
+    for (int i = 0; i < LEN(ways); i++) {
+        const sherd_args in = {.count = 2,
+                               .value = {spread(x, mesh, "S(1)"), spread(delta, mesh, ways[i])}};
+        sherd_args out;
+        sherd_module_run(m, &in, &out);
+        CHECK_EQ(out.count, 2);
+        CHECK_TEXT(placements(out.value[0]), "S(1)");
+        CHECK_TEXT(placements(out.value[1]), "S(1)");
+        CHECK_NEAR(distance_to(out.value[0], norm, 180), 0, 1e-13);
+        CHECK_EQ(distance_to(out.value[1], sum, 180), 0);
+        sherd_backward(sherd_sum(sherd_mul(out.value[0], spread(x, mesh, "S(1)"))));
+        CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "weight")), grad, 12), 0,
+                   1e-12);
+        sherd_clear_grad(sherd_module_parameter(m, "weight"));
+    }
+    sherd_module_destroy(m);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_sequence_dim_may_count_from_the_end(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -353,6 +391,7 @@ static const check_test tests[] = {
     {TEST(a_module_takes_any_size), {1, 2, 3, 4}},
     {TEST(a_rowwise_bias_counts_once), {1, 2, 3, 4}},
     {TEST(sequences_are_normalised_in_parts), {2, 3, 8}},
+    {TEST(a_sum_is_normalised_where_x_is), {2, 3}},
     {TEST(a_sequence_dim_may_count_from_the_end), {2, 3}},
     {TEST(a_sequence_dim_is_the_dim_that_it_says), {2, 3}},
     {TEST(prepare_input_moves_the_first_argument), {2, 3}},

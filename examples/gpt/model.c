@@ -50,13 +50,27 @@ static void mlp(sherd_module *self, const sherd_args *in, sherd_args *out)
     give(out, call(self, "drop", call(self, "down", h)));
 }
 
+/* The norm of x + delta, which x becomes: one pass over memory. Of x alone where there is no delta yet. */
+static sherd_tensor *norm_of(sherd_module *parent, const char *child, sherd_tensor **x,
+                             sherd_tensor *delta)
+{
+    const sherd_args in = {.count = delta ? 2 : 1, .value = {*x, delta}};
+    sherd_args out;
+
+    sherd_module_run(sherd_module_find(parent, child), &in, &out);
+    if (delta)
+        *x = out.value[1];
+    return out.value[0];
+}
+
+/* (x, delta) -> (x, delta): what is to be added to the residual stream is added where the next norm reads it. */
 static void block(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    sherd_tensor *x = in->value[0];
+    sherd_tensor *x = in->value[0], *delta = in->count > 1 ? in->value[1] : NULL;
 
-    x = sherd_add(x, call(self, "attn", call(self, "norm1", x)));
-    x = sherd_add(x, call(self, "mlp", call(self, "norm2", x)));
-    give(out, x);
+    delta = call(self, "attn", norm_of(self, "norm1", &x, delta));
+    delta = call(self, "mlp", norm_of(self, "norm2", &x, delta));
+    *out = (sherd_args){.count = 2, .value = {x, delta}};
 }
 
 /* The tables: a vector for each byte and one for its place. */
@@ -66,28 +80,43 @@ static sherd_tensor *embed(sherd_module *self, sherd_tensor *ids)
     return call(self, "drop", sherd_add(call(self, "tok", ids), place));
 }
 
+static void keep(sherd_args *args)
+{
+    for (int i = 0; i < args->count; i++)
+        sherd_tensor_retain(args->value[i]);
+}
+
+static void let_go(sherd_args *args)
+{
+    for (int i = 0; i < args->count; i++)
+        sherd_tensor_release(args->value[i]);
+}
+
 /*
- * Blocks make tensors by the dozen. Each step of the way has a scope of its own, out of which one tensor is kept, so that
+ * Blocks make tensors by the dozen. Each step of the way has a scope of its own, out of which x and delta are kept, so that
  * what is left for backward is what the tape saved, and no more.
  */
 static void gpt(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_world *world = sherd_module_world(self);
     sherd_module *blocks = sherd_module_find(self, "blocks");
-    sherd_tensor *x, *y;
+    sherd_args now = {.count = 1}, next;
 
     sherd_scope_begin(world);
-    x = sherd_tensor_retain(embed(self, in->value[0]));
+    now.value[0] = embed(self, in->value[0]);
+    keep(&now);
     sherd_scope_end(world);
     for (int i = 0; i < sherd_module_children(blocks); i++) {
         sherd_scope_begin(world);
-        y = sherd_tensor_retain(sherd_module_call(sherd_module_child(blocks, i), x));
+        sherd_module_run(sherd_module_child(blocks, i), &now, &next);
+        keep(&next);
         sherd_scope_end(world);
-        sherd_tensor_release(x);
-        x = y;
+        let_go(&now);
+        now = next;
     }
-    give(out, call(self, "head", call(self, "norm", x)));
-    sherd_tensor_release(x);
+    sherd_tensor *x = now.value[0];
+    give(out, call(self, "head", norm_of(self, "norm", &x, now.value[1])));
+    let_go(&now);
 }
 
 /* ---- making the tree ------------------------------------------------------------------------ */
@@ -145,10 +174,11 @@ static void linear(builder *b, sherd_module *parent, const char *name, int64_t i
 
 static void norm(builder *b, sherd_module *parent, const char *name)
 {
+    const sherd_layer_options options = {.low = true}; /* products read it, and nothing else */
     sherd_module *made = NULL;
 
     if (!b->status)
-        b->status = sherd_layer_norm_create(&made, b->world, b->options->dim, NULL);
+        b->status = sherd_layer_norm_create(&made, b->world, b->options->dim, &options);
     hang(b, parent, name, made);
 }
 

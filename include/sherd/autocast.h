@@ -12,7 +12,8 @@
  * is said by each operator (sherd_op.autocast):
  *
  *   SHERD_AUTOCAST_LOW      products: matmul, linear, einsum, convolutions, attention: operands go to the 16-bit dtype, and the result has it
- *   SHERD_AUTOCAST_FULL     losses, softmax, norms, sums, means, variances, cumsum, prod: operands go to f32, and the result has it
+ *   SHERD_AUTOCAST_FULL     losses, softmax, norms, sums, means, variances, cumsum, prod: operands go to f32, and the result has it; a residual sum's norm
+ *                           may be asked for in 16 bits (sherd_add_layer_norm), for products to read
  *   SHERD_AUTOCAST_WIDEST   all others: operands stay as they are; where they differ, they go to f32
  *
  * The copy of a tensor is made once and kept until the tensor is written or gone: of a parameter once a step, however often it is used. Its

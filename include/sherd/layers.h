@@ -20,6 +20,8 @@ typedef struct sherd_layer_options {
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation;  /* of the weights; 0 = 0.02 */
     bool bias;         /* Linear, convolutions: with a bias, zero at first */
+    bool
+        low; /* layer and RMS norms: while autocast is on, the norm has its dtype; for norms that products read */
 } sherd_layer_options;
 
 /**
@@ -41,6 +43,9 @@ SHERD_CALL sherd_status sherd_embedding_create(sherd_module **out, sherd_world *
 
 /**
  * Normalise the last dim, eps 1e-5. Parameters: weight (ones), bias (zeros), both [width].
+ *
+ * Called with two positional tensors, x and delta, it gives two results by sherd_add_layer_norm: the norm of x + delta, and x + delta.
+ * Styles look at x; a delta that lies otherwise is brought together with it as operands of operators are.
  *
  * @local   @owns the caller destroys *out or adds it to a module; NULL on failure   @errors EINVAL a size < 1; ENOMEM
  */
@@ -70,7 +75,8 @@ SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *
                                                const sherd_layer_options *options);
 
 /**
- * Normalise the last dim by the root of the mean of its squares (sherd_rms_norm). Parameter: weight (ones) [width].
+ * Normalise the last dim by the root of the mean of its squares (sherd_rms_norm). Parameter: weight (ones) [width]. Of x and delta as
+ * there, by sherd_add_rms_norm.
  *
  * @local
  * @shapes eps: 0 = as PyTorch: the distance from 1 to the next f32, of f64 to the next f64

@@ -88,6 +88,41 @@ SHERD_API sherd_tensor *sherd_rms_norm(sherd_tensor *x, sherd_tensor *weight, do
 SHERD_API sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight,
                                             double eps);
 
+/* All zero = no dropout, no weight and bias, over the last dim, the norm in the dtype of x. */
+typedef struct sherd_add_norm_options {
+    sherd_tensor *weight,
+        *bias; /* the last `dims` sizes of x, of its dtype; NULL = ones, zeroes; an RMS norm has no bias */
+    double eps; /* 0 = 1e-5; of an RMS norm PyTorch's default (see sherd_rms_norm) */
+    int dims;   /* that are normalised, the last ones; 0 = 1 */
+    double p;   /* of dropout of delta, in [0, 1) */
+    sherd_generator *generator; /* of dropout; may be NULL where p is 0 */
+    sherd_dtype dtype; /* of the norm: bf16 or f16 where x is f32; SHERD_DTYPE_NONE = that of x */
+} sherd_add_norm_options;
+
+/**
+ * What stands between two layers of a residual network, in one pass over memory: sum = x + dropout(delta), and norm = the layer norm of
+ * sum. To the bit what sherd_dropout, sherd_add, sherd_layer_norm_over and sherd_cast give one after the other, under autocast or with
+ * options->dtype as said below; so are the gradients, which one pass makes out of those of both results. False: both are the failed tensor.
+ *
+ * delta has the dtype of x, or 16 bits where x is f32: then it is added as f32, and its gradient is rounded once. The norm may be
+ * asked for in 16 bits too (give sherd_autocast's dtype where it is the operand of products): it is rounded once, and takes gradients of f32
+ * as well as of its own dtype; what has come together of it is f32 where any of them is.
+ *
+ * @collective see ops.h; what is pending is settled first: of x and delta each for itself, where sherd_add settles their sum. Rows that
+ *             are sharded: as sherd_layer_norm_over. Under autocast x, weight and bias go to f32, delta stays as it is
+ * @shapes     delta: that of x; norm, sum: NULL = not wanted; options: NULL = all zero
+ * @numerics   see above: bits of the single operators, but the last ones where x and delta are both pending
+ * @owns       scope
+ * @errors     see ops.h; EINVAL shapes of x and delta differ, a dtype that is none of the above, as many dims are not there, an eps that
+ *             is negative or NaN, p outside of [0, 1), or above 0 without a generator
+ */
+SHERD_API bool sherd_add_layer_norm(sherd_tensor **norm, sherd_tensor **sum, sherd_tensor *x,
+                                    sherd_tensor *delta, const sherd_add_norm_options *options);
+
+/** The same with sherd_rms_norm_over; options->bias must be NULL. @collective as there @owns scope @errors as there; EINVAL a bias */
+SHERD_API bool sherd_add_rms_norm(sherd_tensor **norm, sherd_tensor **sum, sherd_tensor *x,
+                                  sherd_tensor *delta, const sherd_add_norm_options *options);
+
 /**
  * (x - mean) / sqrt(variance + eps) * weight + bias over groups of channels: x [items, channels, ...], mean and variance of
  * the channels / groups channels of a group in one item; `weight` and `bias` [channels] or NULL. x stays as it is sharded,

@@ -48,6 +48,30 @@ static bool is_ours_alone(const sherd_tensor *t)
     return t->refs == 1 && t->storage->refs == 1 && sherd__is_contiguous(t);
 }
 
+/* A gradient of 16 bits as f32, where another one of the same tensor is that: of several operators that read it, some need not round. */
+static sherd_tensor *as_wide_as(sherd_tensor *t, const sherd_tensor *other)
+{
+    sherd_world *world = t->world;
+
+    if (!sherd__is_half(t->dtype) || other->dtype != SHERD_F32)
+        return t;
+    t = sherd__contiguous(t);
+    if (!t->storage)
+        return t;
+    const void *src = sherd__data(t);
+    sherd_tensor *wide = t->layout
+                             ? sherd__new_on(t->layout, SHERD_F32)
+                             : sherd__new_plain(world, SHERD_F32, t->ndim, t->shape, t->varies);
+    void *dst = wide->storage && src ? sherd__fresh(wide) : NULL;
+
+    if (!dst)
+        return sherd__failed(world);
+    wide->made = t->made; /* for the ledger it is the same tensor */
+    wide->identity = t->identity;
+    sherd__convert(sherd__world_kernels(world), SHERD_F32, t->dtype, t->count, dst, src);
+    return wide;
+}
+
 /* a + b of tensors that lie alike. */
 static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
 {
@@ -89,6 +113,10 @@ sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b)
 
     if (sherd__stop(a->world, both, 2))
         return sherd__failed(a->world);
+    a = as_wide_as(a, both[1]);
+    b = as_wide_as(b, both[0]);
+    if (!a->storage || !b->storage)
+        return sherd__failed(both[0]->world);
     if (!fit_together(a, b))
         return sherd__fail_tensor(a->world, a->layout || b->layout, SHERD_EINVAL,
                                   "gradients %s and %s of one tensor do not fit together",

@@ -92,9 +92,11 @@ struct sherd_node {
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay
-        *replay;     /* counted; what is run again to have what this one saved; NULL = it is kept */
-    int member;      /* its number there */
-    bool wide;       /* a cast: gradients of its result may be as wide as the operand */
+        *replay; /* counted; what is run again to have what this one saved; NULL = it is kept */
+    int member;  /* its number there */
+    sherd_dtype
+        wide; /* gradients of results of 16 bits may have this one; SHERD_DTYPE_NONE: theirs */
+    bool wide_moves; /* also of what they are moved to */
     bool again;      /* made while that is run again, and only then there */
     bool lacks;      /* what was to be saved and was not */
     uint64_t filled; /* bits of the slots that running again has filled */

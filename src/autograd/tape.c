@@ -295,17 +295,34 @@ sherd_dtype sherd__node_dtype(const sherd_node *node, int i)
     return node->in[i].dtype;
 }
 
-void sherd__take_wide(sherd_tensor *cast)
+void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bool moves)
 {
-    if (cast->node)
-        ((sherd_node *)cast->node)->wide = true;
+    sherd_node *node = (sherd_node *)t->node;
+
+    if (!node || node->op != op)
+        return;
+    node->wide = dtype;
+    node->wide_moves = moves;
+}
+
+/* That of a result of this dtype. */
+static sherd_dtype taken_by(const sherd_node *node, sherd_dtype dtype)
+{
+    return node && node->wide != SHERD_DTYPE_NONE && sherd__is_half(dtype) ? node->wide : dtype;
 }
 
 sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i)
 {
     const sherd__edge *in = &node->in[i];
 
-    return in->node && in->node->wide ? in->node->in[0].dtype : in->dtype;
+    return taken_by(in->node, in->dtype);
+}
+
+sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t)
+{
+    const sherd_node *node = (const sherd_node *)t->node;
+
+    return node && node->wide_moves ? taken_by(node, t->dtype) : t->dtype;
 }
 
 int sherd_node_operands(const sherd_node *node)

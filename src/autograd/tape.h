@@ -31,12 +31,14 @@ sherd_dtype sherd__low(sherd_world *world);
 sherd_dtype sherd__set_low(sherd_world *world, sherd_dtype dtype);
 
 /*
- * The node of a tensor (if it has one) is a cast whose result one operator alone will read: that may give a gradient of the dtype
- * that the cast began with, and need not round it.
+ * The node of a tensor of 16 bits, if `op` has recorded it, takes gradients of this dtype too, so that nobody rounds what is not rounded
+ * yet. Where `moves`, so does what the tensor is moved to.
  */
-void sherd__take_wide(sherd_tensor *cast);
-/* Which dtype the gradient of operand i may have: that of the operand, or the one that it was cast from. */
+void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bool moves);
+/* Which dtype the gradient of operand i may have: that of the operand, or the one that its maker takes. */
 sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i);
+/* Which one that of a tensor has where it is moved. */
+sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t);
 
 /*
  * Save a tensor into a slot of the node, from 0 to below ins + SHERD_MAX_RESULTS (a NULL node is a no-op). sherd_node_operand

@@ -159,17 +159,18 @@ typedef struct sherd__kernels {
     /* y[rows,cols]; mean, rstd [rows]; weight, bias [cols] or NULL. */
     void (*layer_norm)(int64_t rows, int64_t cols, void *y, void *mean, void *rstd, const void *x,
                        const void *weight, const void *bias, double eps);
-    /* dx [rows,cols]; dweight, dbias [cols] are overwritten (NULL = not wanted, both or none). */
+    /* dx [rows,cols]; dweight, dbias [cols] (NULL = not wanted, both or none) are overwritten, or if `add` added to: so that rows
+     * that come in parts have the bits of all at once (not of 16 bits: each part is rounded). */
     void (*layer_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, void *dbias,
                             const void *dy, const void *x, const void *weight, const void *mean,
-                            const void *rstd);
+                            const void *rstd, bool add);
 
     /* y[rows,cols] = x rstd weight, with rstd[rows] = 1 / sqrt(mean of squares + eps); weight [cols] or NULL. */
     void (*rms_norm)(int64_t rows, int64_t cols, void *y, void *rstd, const void *x,
                      const void *weight, double eps);
-    /* dx [rows,cols]; dweight [cols] is overwritten (NULL = not wanted). */
+    /* dx [rows,cols]; dweight [cols] (NULL = not wanted) is overwritten, or added to. */
     void (*rms_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, const void *dy,
-                          const void *x, const void *weight, const void *rstd);
+                          const void *x, const void *weight, const void *rstd, bool add);
 
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,

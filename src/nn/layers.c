@@ -7,6 +7,8 @@
 #include <float.h>
 
 #include "nn/layer.h"
+#include "ops/operator.h"
+#include "sherd/autocast.h"
 #include "sherd/ops_layers.h"
 
 static const double default_deviation = 0.02;
@@ -163,30 +165,6 @@ sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int6
     return status;
 }
 
-static void layer_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
-{
-    sherd__layer_give(out,
-                      sherd_layer_norm(sherd__layer_argument(self, in), self->parameter[0].tensor,
-                                       self->parameter[1].tensor, epsilon));
-}
-
-sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
-                                     const sherd_layer_options *options)
-{
-    const sherd_layer_options o = sherd__layer_options_of(options);
-    sherd_tensor *weight, *bias;
-    sherd_status status = sherd__layer_check(out, world, "sherd_layer_norm_create", width, 1, &o);
-
-    if (status)
-        return status;
-    sherd_scope_begin(world);
-    weight = sherd_constant_later(world, o.dtype, &width, 1, 1);
-    bias = sherd_constant_later(world, o.dtype, &width, 1, 0);
-    status = assemble(out, world, SHERD_MODULE_LAYER_NORM, layer_norm, weight, bias);
-    sherd_scope_end(world);
-    return status;
-}
-
 typedef struct dropout {
     sherd_world *world;
     double p;
@@ -228,22 +206,85 @@ sherd_status sherd_dropout_create(sherd_module **out, sherd_world *world, double
     return status;
 }
 
-typedef struct rms {
+/* ---- norms ---------------------------------------------------------------------------------- */
+
+typedef struct norm {
     sherd_world *world;
     double eps;
-} rms;
+    bool low; /* of 16 bits where products are */
+} norm;
 
-static void rms_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
+/* What stands alone in the place of sherd_add_layer_norm's norm; its gradients may come as wide. */
+static sherd_tensor *lowered(sherd_tensor *y, sherd_dtype dtype)
 {
-    const rms *r = self->options.payload;
-    sherd__layer_give(
-        out, sherd_rms_norm(sherd__layer_argument(self, in), self->parameter[0].tensor, r->eps));
+    if (dtype == SHERD_DTYPE_NONE || sherd_tensor_dtype(y) != SHERD_F32)
+        return y;
+    y = sherd_cast(y, dtype);
+    if (!sherd_tensor_failed(y))
+        sherd__take_wide(y, &sherd__cast_op, SHERD_F32, true);
+    return y;
 }
 
-static void free_rms(void *payload)
+/* The norm of x; with a second tensor, delta, that of x + delta, and x + delta itself. */
+static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
-    rms *r = payload;
-    sherd__free(sherd__world_heap(r->world), r);
+    const norm *n = self->options.payload;
+    bool rms = self->options.kind == SHERD_MODULE_RMS_NORM;
+    sherd_tensor *x = sherd__layer_argument(self, in), *weight = self->parameter[0].tensor;
+    sherd_dtype low = n->low ? sherd_autocast(self->world) : SHERD_DTYPE_NONE;
+    sherd_add_norm_options o = {.weight = weight, .eps = n->eps};
+
+    if (!rms)
+        o.bias = self->parameter[1].tensor;
+    if (in->count < 2 || in->name[1]) {
+        sherd_tensor *y =
+            rms ? sherd_rms_norm(x, weight, n->eps) : sherd_layer_norm(x, weight, o.bias, n->eps);
+        sherd__layer_give(out, lowered(y, low));
+        return;
+    }
+    o.dtype = sherd_tensor_dtype(x) == SHERD_F64 ? SHERD_DTYPE_NONE : low;
+    (rms ? sherd_add_rms_norm : sherd_add_layer_norm)(&out->value[0], &out->value[1], x,
+                                                      in->value[1], &o);
+    out->count = 2;
+}
+
+static void free_norm(void *payload)
+{
+    norm *n = payload;
+    sherd__free(sherd__world_heap(n->world), n);
+}
+
+/* The sizes and options are good. */
+static sherd_status make_norm(sherd_module **out, sherd_world *world, sherd_module_kind kind,
+                              const char *function, int64_t width, double eps,
+                              const sherd_layer_options *o)
+{
+    const sherd_module_options of = {kind, sherd__alloc(sherd__world_heap(world), 1, sizeof(norm)),
+                                     free_norm};
+
+    if (!of.payload)
+        return sherd__no_memory(sherd__world_diag(world), function);
+    *(norm *)of.payload = (norm){world, eps, o->low};
+    sherd_scope_begin(world);
+    sherd_tensor *weight = sherd_constant_later(world, o->dtype, &width, 1, 1), *bias = NULL;
+    if (kind == SHERD_MODULE_LAYER_NORM)
+        bias = sherd_constant_later(world, o->dtype, &width, 1, 0);
+    sherd_status status = sherd__layer_create(out, world, &of, run_norm, weight, bias);
+    sherd_scope_end(world);
+    if (status)
+        free_norm(of.payload);
+    return status;
+}
+
+sherd_status sherd_layer_norm_create(sherd_module **out, sherd_world *world, int64_t width,
+                                     const sherd_layer_options *options)
+{
+    static const char function[] = "sherd_layer_norm_create";
+    const sherd_layer_options o = sherd__layer_options_of(options);
+    sherd_status status = sherd__layer_check(out, world, function, width, 1, &o);
+
+    return status ? status
+                  : make_norm(out, world, SHERD_MODULE_LAYER_NORM, function, width, epsilon, &o);
 }
 
 sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64_t width,
@@ -251,25 +292,14 @@ sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64
 {
     static const char function[] = "sherd_rms_norm_create";
     const sherd_layer_options o = sherd__layer_options_of(options);
-    sherd_module_options of = {SHERD_MODULE_RMS_NORM, NULL, free_rms};
     sherd_status status = sherd__layer_check(out, world, function, width, 1, &o);
 
     if (status)
         return status;
-    sherd__diag *diag = sherd__world_diag(world);
     if (!(eps >= 0))
-        return sherd__fail(diag, SHERD_EINVAL, "%s: eps is %g, and must not be negative", function,
-                           eps);
-    rms *r = sherd__alloc(sherd__world_heap(world), 1, sizeof *r);
-    if (!r)
-        return sherd__no_memory(diag, function);
-    *r = (rms){world, eps > 0 ? eps : o.dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON};
-    of.payload = r;
-    sherd_scope_begin(world);
-    status = sherd__layer_create(out, world, &of, rms_norm,
-                                 sherd_constant_later(world, o.dtype, &width, 1, 1), NULL);
-    sherd_scope_end(world);
-    if (status)
-        free_rms(r);
-    return status;
+        return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                           "%s: eps is %g, and must not be negative", function, eps);
+    if (eps == 0)
+        eps = o.dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    return make_norm(out, world, SHERD_MODULE_RMS_NORM, function, width, eps, &o);
 }

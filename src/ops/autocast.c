@@ -59,7 +59,7 @@ static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
         sherd__keep_image(t, copy);
     }
     share_life(t, copy);
-    sherd__take_wide(copy);
+    sherd__take_wide(copy, &sherd__cast_op, t->dtype, false);
     return copy;
 }
 

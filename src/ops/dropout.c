@@ -56,6 +56,11 @@ const sherd_op sherd__dropout_op = {.name = "sherd_dropout",
                                     .backward = dropout_back,
                                     .takes_pending = true};
 
+sherd_tensor *sherd__dropped(sherd_tensor *t, double p, sherd__key key)
+{
+    return p == 0 ? t : sherd_apply(&sherd__dropout_op, &t, 1, &(dropout_attributes){key, p});
+}
+
 sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generator)
 {
     dropout_attributes attributes = {.p = p};

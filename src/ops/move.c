@@ -10,7 +10,7 @@
 typedef struct move_attrs {
     const sherd_layout *to; /* the result's, which the node counts */
     bool leaf;
-    sherd_dtype from; /* of the source, and so of its gradient */
+    sherd_dtype from; /* of the gradient of the source */
     sherd_dtype back; /* in which the gradient moves */
 } move_attrs;
 
@@ -137,15 +137,18 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                   sherd_tensor_text(t), fault);
     bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
     sherd_tensor *y = casts ? cast_and_move(t, to, o) : move(t, to, o);
-    sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? t->dtype : o->backward_dtype;
+    sherd_dtype from = sherd__moved_gradient_dtype(t);
+    sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? from : o->backward_dtype;
     /* Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its own. */
-    if (y == t && back != t->dtype && sherd__is_recorded(t->world, &t, 1))
+    if (y == t && back != from && sherd__is_recorded(t->world, &t, 1))
         y = sherd__new_view(t);
     if (y == t || sherd_tensor_failed(y))
         return y;
 
-    move_attrs attrs = {to, t->node == NULL, t->dtype, back};
+    move_attrs attrs = {to, t->node == NULL, from, back};
     sherd__record_node(t->world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
+    if (back == from && from != t->dtype)
+        sherd__take_wide(y, &redistribute_table, from, true);
     return y;
 }
 

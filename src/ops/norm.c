@@ -23,7 +23,7 @@ static bool layer_norm_grad(sherd_call *call)
         return sherd__row_norm_apart_grad(call, &of);
     sherd__kernels_in(call)->layer_norm_grad(
         p.rows, p.inner, call->to[G_DX], call->to[G_DWEIGHT], call->to[G_DBIAS], call->from[G_DY],
-        call->from[G_X], call->from[G_WEIGHT], call->from[G_MEAN], call->from[G_RSTD]);
+        call->from[G_X], call->from[G_WEIGHT], call->from[G_MEAN], call->from[G_RSTD], false);
     return true;
 }
 

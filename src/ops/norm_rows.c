@@ -258,7 +258,7 @@ bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
         ->gradient_along(p.rows, p.inner, call->to[DX], dweight, dbias, call->from[DY],
                          call->from[X], mean, scale, sums, sums + p.rows, weight);
     sherd__norm_write(call, DWEIGHT, p.inner, dweight);
-    if (call->results > DBIAS)
+    if (of->mean >= 0)
         sherd__norm_write(call, DBIAS, p.inner, dbias);
     return true;
 }

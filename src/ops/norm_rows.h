@@ -49,7 +49,7 @@ typedef struct sherd__row_norm {
 
 /* Where rows are apart. Forward: operand 0 is x, result 0 y. False: failed. */
 bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of);
-/* Operands 0 and 1 are dy and x, the results dx and the gradients of weight and, if there is a third, bias. */
+/* Operands 0 and 1 are dy and x, the first results dx and the gradients of weight and, of centred rows, bias. */
 bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of);
 
 #endif

@@ -172,6 +172,9 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t);
 /* sherd_cast without the record; also what is pending is cast piece by piece. `t` itself if it has this dtype. */
 sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
 
+/* What sherd_dropout has done with a call's key, done with `t`. */
+sherd_tensor *sherd__dropped(sherd_tensor *t, double p, sherd__key key);
+
 /* A function of one operand, also one that is hidden (kernels/functions.inc). */
 sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter);
 

@@ -43,6 +43,7 @@ extern const sherd_op sherd__mse_loss_op, sherd__l1_loss_op, sherd__huber_loss_o
     sherd__smooth_l1_loss_op, sherd__bce_with_logits_op, sherd__kl_div_op, sherd__nll_loss_op;
 
 /* ops_layers.h */
+extern const sherd_op sherd__add_layer_norm_op, sherd__add_rms_norm_op;
 extern const sherd_op sherd__rms_norm_op, sherd__rotary_op, sherd__attention_with_op,
     sherd__attention_general_op, sherd__attention_pieces_op;
 extern const sherd_op sherd__group_norm_op, sherd__batch_norm_op, sherd__instance_norm_op;

@@ -23,7 +23,7 @@ static bool rms_norm_grad(sherd_call *call)
         return sherd__row_norm_apart_grad(call, &of);
     sherd__kernels_in(call)->rms_norm_grad(p.rows, p.inner, call->to[X], call->to[WEIGHT],
                                            call->from[G_DY], call->from[G_X], call->from[G_WEIGHT],
-                                           call->from[G_RSTD]);
+                                           call->from[G_RSTD], false);
     return true;
 }
 
