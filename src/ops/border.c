@@ -60,7 +60,7 @@ static const char *describe(sherd_call *call)
         int64_t n = d < x->ndim ? x->shape[d] : 0;
         fault = side_fault(call, d, w->before[d], w->first[d], n);
         fault = fault ? fault : side_fault(call, d, w->after[d], w->last[d], n);
-        call->shape[0][d] = n + w->before[d] + w->after[d];
+        call->shape[0][d] = fault ? n : n + w->before[d] + w->after[d];
         constant =
             constant || w->first[d] == SHERD_BORDER_CONSTANT || w->last[d] == SHERD_BORDER_CONSTANT;
     }
