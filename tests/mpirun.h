@@ -41,8 +41,8 @@ static inline void allow_mpirun(void)
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-    /* how long the others may say what they have learnt; a second, where nothing is said, is little on a full machine */
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "10", 1);
+    /* Seconds that ranks have to say what they have learnt, once one has died. One is little on a full machine; it is waited out twice. */
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* MPI leaves some */
 }
 
