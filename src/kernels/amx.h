@@ -201,29 +201,18 @@ INLINE void load_pairs(vi low[SIDE], vi high[SIDE], const lying_rows *m, int64_t
                   &high[r]);
 }
 
-/* For the right of a sum over rows: tiles [rows / 32][width / 16]. */
-static inline void pack_pairs(uint16_t *to, const lying_rows *m)
+/* For the right of a sum over rows: tiles [rows / 32][width / 16]. Turned, for the left of one, so that the result is turned. */
+static inline void pack_pairs(uint16_t *to, const lying_rows *m, bool turned)
 {
     vi low[SIDE], high[SIDE];
 
     for (int64_t i = 0; i < m->rows; i += BLOCK)
         for (int64_t x = 0; x < m->width; x += BLOCK, to += 2 * TILE) {
             load_pairs(low, high, m, i, x);
-            store_tile(to, low);
-            store_tile(to + TILE, high);
-        }
-}
-
-/* For the left of a sum over rows, so that the result is turned: tiles as before. */
-static inline void pack_turned_pairs(uint16_t *to, const lying_rows *m)
-{
-    vi low[SIDE], high[SIDE];
-
-    for (int64_t i = 0; i < m->rows; i += BLOCK)
-        for (int64_t x = 0; x < m->width; x += BLOCK, to += 2 * TILE) {
-            load_pairs(low, high, m, i, x);
-            turn_rows(low);
-            turn_rows(high);
+            if (turned) {
+                turn_rows(low);
+                turn_rows(high);
+            }
             store_tile(to, low);
             store_tile(to + TILE, high);
         }

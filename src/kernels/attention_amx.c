@@ -34,7 +34,7 @@ static int64_t forward_bytes(const sherd__attending *s)
     int64_t deep = blocks_of(s->width), block = deep * SQUARE;
     int64_t keys = 2 * blocks_of(s->keys) * block + KEYS * BLOCK + block;
 
-    return LINE + 2 * keys + 4 * (KEYS * BLOCK + block);
+    return SHERD__LINE + 2 * keys + 4 * (KEYS * BLOCK + block);
 }
 
 static int64_t bytes(const sherd__attending *s)
@@ -120,10 +120,7 @@ static void sum_values(const queries *x, int64_t j, int64_t keys)
     float *sum = x->sum;
 
     for (int64_t w = 0; w < x->deep; w++, sum += SQUARE, v.at += SQUARE)
-        if (j == 0)
-            multiply_tiles(false, sum, BLOCK, keys / BLOCK, v, p);
-        else
-            multiply_tiles(true, sum, BLOCK, keys / BLOCK, v, p);
+        multiply_tiles(j > 0, sum, BLOCK, keys / BLOCK, v, p);
 }
 
 /* What came out, to where it lies. Who sees nothing gets zeroes. */
@@ -187,7 +184,7 @@ static sherd__done attention(const sherd__attending *s, void *out, float *log_su
         lying_rows keys = lying_keys(s, k, at), values = lying_keys(s, v, at);
         sherd__fetch_group(&x.next, s, group + 1, sizeof *x.q, arrays, 4);
         pack_lines(x.k, &keys);
-        pack_turned_pairs(x.v, &values);
+        pack_pairs(x.v, &values, true);
         for (int64_t r = 0; r < s->repeat; r++)
             for (int64_t i = 0; i < s->queries; i += BLOCK)
                 attend(&x, i, sherd__query_of(s, b, g, r, i), out, log_sum, q);

@@ -105,19 +105,12 @@ static inline lying_rows lying_keys(const sherd__attending *s, const void *p, in
     return (lying_rows){(const uint16_t *)p + at, sherd__key_stride(s), s->keys, s->width};
 }
 
-/* Parts of the workspace, which begin at cache lines. */
-enum { LINE = 64 };
-
-static inline int64_t whole_lines(int64_t bytes)
-{
-    return sherd__ceil_div(bytes, LINE) * LINE;
-}
-
+/* The next part of the workspace, which begins with a cache line; parts are whole tiles. */
 static inline void *take(char **space, int64_t bytes)
 {
-    char *p = *space + (LINE - (uintptr_t)*space % LINE) % LINE;
+    char *p = *space + (SHERD__LINE - (uintptr_t)*space % SHERD__LINE) % SHERD__LINE;
 
-    *space = p + whole_lines(bytes);
+    *space = p + bytes;
     return p;
 }
 

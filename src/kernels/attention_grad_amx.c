@@ -35,7 +35,7 @@ int64_t sherd__attention_grad_amx_bytes(const sherd__attending *s)
 {
     int64_t block = blocks_of(s->width) * SQUARE, keys = blocks_of(s->keys) * block;
 
-    return LINE + 2 * (3 * keys + 4 * ROWS * block + 3 * QUERIES * KEYS) +
+    return SHERD__LINE + 2 * (3 * keys + 4 * ROWS * block + 3 * QUERIES * KEYS) +
            4 * (2 * SQUARE + 2 * keys + ROWS * block);
 }
 
@@ -135,10 +135,7 @@ static void grad_queries(const slopes *x, int64_t row, int64_t j, int64_t column
         float *to = x->dq + (row * x->deep + w) * SQUARE;
         tiles k = {x->k_turned + (j / BLOCK * x->deep + w) * SQUARE, .second = TILE,
                    .next = x->deep * SQUARE};
-        if (j == 0)
-            multiply_tiles(false, to, BLOCK, columns, k, ds);
-        else
-            multiply_tiles(true, to, BLOCK, columns, k, ds);
+        multiply_tiles(j > 0, to, BLOCK, columns, k, ds);
     }
 }
 
@@ -203,8 +200,8 @@ static void grad_rows(slopes *x, const grad_tensors *t, sherd__query at)
 
     pack_turned_lines(x->q_turned, &q, sign_of(s));
     pack_turned_lines(x->dout_turned, &dout, 0);
-    pack_pairs(x->q_pairs, &q);
-    pack_pairs(x->dout_pairs, &dout);
+    pack_pairs(x->q_pairs, &q, false);
+    pack_pairs(x->dout_pairs, &dout, false);
     read_sums(x, t, at);
     for (int64_t j = 0; j < end; j += KEYS)
         grad_block(x, j);
@@ -224,7 +221,7 @@ static void grad_group(slopes *x, const grad_tensors *t, int64_t b, int64_t g)
     lying_rows keys = lying_keys(s, t->k, at), values = lying_keys(s, t->v, at);
 
     pack_lines(x->k, &keys);
-    pack_turned_pairs(x->k_turned, &keys);
+    pack_pairs(x->k_turned, &keys, true);
     pack_lines(x->v, &values);
     memset(x->dk, 0, all);
     memset(x->dv, 0, all);

@@ -9,7 +9,7 @@
 
 #include "ref.h"
 
-enum { SHERD__FETCHED = 8, SHERD__FETCH_BYTES = 1 << 19, SHERD__FETCH_LINE = 64 };
+enum { SHERD__FETCHED = 8, SHERD__FETCH_BYTES = 1 << 19 };
 
 /* Zero: nothing is left to fetch. Strides and widths are bytes. */
 typedef struct sherd__fetching {
@@ -45,7 +45,7 @@ static inline void sherd__fetch_row(sherd__fetching *f)
         return;
     f->left--;
     for (int i = 0; i < SHERD__FETCHED && f->row[i]; i++) {
-        for (int64_t at = 0; at < f->width; at += SHERD__FETCH_LINE)
+        for (int64_t at = 0; at < f->width; at += SHERD__LINE)
             __builtin_prefetch(f->row[i] + at, 0, 2);
         f->row[i] += f->stride;
     }

@@ -57,6 +57,8 @@ typedef struct sherd__sgd_step {
 /* What a rank keeps of oneDNN: engine.h. */
 typedef struct sherd__engine sherd__engine;
 
+enum { SHERD__LINE = 64 /* bytes of a cache line */ };
+
 typedef enum sherd__done {
     SHERD__DONE,
     SHERD__CANNOT,   /* nothing was computed: the plain way must */

@@ -5,8 +5,6 @@
 
 #include "kernels.h"
 
-enum { SHERD__LINE = 64 /* bytes of a cache line */ };
-
 /* Copy bytes that do not overlap. Others see them in order only after sherd__stream_end. */
 void sherd__stream(void *dst, const void *src, size_t bytes);
 void sherd__stream_end(void);
