@@ -4,8 +4,6 @@
  * drawn from (the world's seed, the given name), so that they do not depend on how the layer is
  * sharded later. They are left for later: where a style shards them no rank ever has them whole.
  */
-#include <float.h>
-
 #include "nn/layer.h"
 #include "ops/operator.h"
 #include "sherd/autocast.h"
@@ -300,6 +298,6 @@ sherd_status sherd_rms_norm_create(sherd_module **out, sherd_world *world, int64
         return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
                            "%s: eps is %g, and must not be negative", function, eps);
     if (eps == 0)
-        eps = o.dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+        eps = sherd__rms_epsilon(o.dtype);
     return make_norm(out, world, SHERD_MODULE_RMS_NORM, function, width, eps, &o);
 }

@@ -7,22 +7,7 @@
 #include "add_norm.h"
 #include "sherd/ops_layers.h"
 
-#include <float.h>
-
 #include "base/num.h"
-
-enum {
-    X = SHERD__ADD_X,
-    DELTA = SHERD__ADD_DELTA,
-    WEIGHT = SHERD__ADD_WEIGHT,
-    BIAS = SHERD__ADD_BIAS
-};
-enum {
-    NORM = SHERD__ADD_NORM,
-    SUM = SHERD__ADD_SUM,
-    MEAN = SHERD__ADD_MEAN,
-    RSTD = SHERD__ADD_RSTD
-};
 
 /* ---- forward ---------------------------------------------------------------------------------- */
 
@@ -243,9 +228,8 @@ bool sherd_add_rms_norm(sherd_tensor **norm, sherd_tensor **sum, sherd_tensor *x
                         sherd_tensor *delta, const sherd_add_norm_options *options)
 {
     const sherd_add_norm_options *o = options ? options : &none;
-    bool is_f64 = x && sherd_tensor_dtype(x) == SHERD_F64;
 
     return apply(&sherd__add_rms_norm_op, norm, sum,
                  (sherd_tensor *[]){x, delta, o->weight, o->bias}, o,
-                 is_f64 ? DBL_EPSILON : (double)FLT_EPSILON);
+                 sherd__rms_epsilon(sherd_tensor_dtype(x)));
 }

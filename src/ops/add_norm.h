@@ -25,8 +25,8 @@ typedef struct sherd__add_norm {
     .attributes = sizeof(sherd__add_norm)
 
 /* Operands and results; an RMS norm has no bias, and its rstd is where the mean would be. */
-enum { SHERD__ADD_X, SHERD__ADD_DELTA, SHERD__ADD_WEIGHT, SHERD__ADD_BIAS };
-enum { SHERD__ADD_NORM, SHERD__ADD_SUM, SHERD__ADD_MEAN, SHERD__ADD_RSTD };
+enum { X, DELTA, WEIGHT, BIAS };
+enum { NORM, SUM, MEAN, RSTD };
 
 /* One call. Rooms are NULL where they are not needed. */
 typedef struct sherd__blocks {

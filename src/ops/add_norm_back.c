@@ -7,19 +7,6 @@
 
 #include "base/num.h"
 
-enum {
-    X = SHERD__ADD_X,
-    DELTA = SHERD__ADD_DELTA,
-    WEIGHT = SHERD__ADD_WEIGHT,
-    BIAS = SHERD__ADD_BIAS
-};
-enum {
-    NORM = SHERD__ADD_NORM,
-    SUM = SHERD__ADD_SUM,
-    MEAN = SHERD__ADD_MEAN,
-    RSTD = SHERD__ADD_RSTD
-};
-
 enum { G_DY, G_SUM, G_FIRST /* statistics, weight, gradient of the sum */ };
 enum { G_DX, G_DWEIGHT, G_DBIAS };
 
@@ -145,12 +132,12 @@ static const char *describe_grad(sherd_call *call)
     return sherd__row_norm_describe(call);
 }
 
-static sherd_status lie_sherd__add_layer_norm_back(const sherd_call *call, sherd_ways *ways)
+static sherd_status lie_layer_grad(const sherd_call *call, sherd_ways *ways)
 {
     return sherd__row_norm_ways(call, ways, G_SUM, "xxrrwx>xwwx");
 }
 
-static sherd_status lie_sherd__add_rms_norm_back(const sherd_call *call, sherd_ways *ways)
+static sherd_status lie_rms_grad(const sherd_call *call, sherd_ways *ways)
 {
     return sherd__row_norm_ways(call, ways, G_SUM, "xxrwx>xwx");
 }
@@ -175,16 +162,16 @@ static sherd_status lie_sherd__add_rms_norm_back(const sherd_call *call, sherd_w
         .operand = {DY_AND_SUM, STAT("mean"), STAT("rstd"), WEIGHT_AND_DSUM},           \
         .result = {{"dx", 0}, {"dweight", 0}, {"dbias", 0}, __VA_ARGS__},               \
         SHERD__ADD_NORM_ATTRIBUTES, .rule = "...d,...d,...,...,d,...d->...d,d,d" rule_, \
-        .whole = SHERD__ROW_LETTERS, .describe = describe_grad,                         \
-        .ways = lie_sherd__add_layer_norm_back, .forward = layer_grad                   \
+        .whole = SHERD__ROW_LETTERS, .describe = describe_grad, .ways = lie_layer_grad, \
+        .forward = layer_grad                                                           \
     }
-#define RMS_GRAD(rule_, ...)                                                                 \
-    {                                                                                        \
-        .name = "sherd_add_rms_norm backward",                                               \
-        .operand = {DY_AND_SUM, STAT("rstd"), WEIGHT_AND_DSUM},                              \
-        .result = {{"dx", 0}, {"dweight", 0}, __VA_ARGS__}, SHERD__ADD_NORM_ATTRIBUTES,      \
-        .rule = "...d,...d,...,d,...d->...d,d" rule_, .whole = SHERD__ROW_LETTERS,           \
-        .describe = describe_grad, .ways = lie_sherd__add_rms_norm_back, .forward = rms_grad \
+#define RMS_GRAD(rule_, ...)                                                            \
+    {                                                                                   \
+        .name = "sherd_add_rms_norm backward",                                          \
+        .operand = {DY_AND_SUM, STAT("rstd"), WEIGHT_AND_DSUM},                         \
+        .result = {{"dx", 0}, {"dweight", 0}, __VA_ARGS__}, SHERD__ADD_NORM_ATTRIBUTES, \
+        .rule = "...d,...d,...,d,...d->...d,d" rule_, .whole = SHERD__ROW_LETTERS,      \
+        .describe = describe_grad, .ways = lie_rms_grad, .forward = rms_grad            \
     }
 
 /* Indexed by whether delta has a gradient of its own: else that of x is its, too. */

@@ -175,6 +175,9 @@ sherd_tensor *sherd__cast_unrecorded(sherd_tensor *t, sherd_dtype dtype);
 /* What sherd_dropout has done with a call's key, done with `t`. */
 sherd_tensor *sherd__dropped(sherd_tensor *t, double p, sherd__key key);
 
+/* PyTorch's eps of an RMS norm: the distance from 1 to the next f32, of f64 to the next f64. */
+double sherd__rms_epsilon(sherd_dtype dtype);
+
 /* A function of one operand, also one that is hidden (kernels/functions.inc). */
 sherd_tensor *sherd__unary(sherd__unary_kind kind, sherd_tensor *a, double parameter);
 

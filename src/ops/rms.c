@@ -7,6 +7,8 @@
 #include "norm_rows.h"
 #include "sherd/ops_layers.h"
 
+#include <float.h>
+
 enum { X, WEIGHT, OPERANDS };
 enum { Y, RSTD };
 
@@ -103,6 +105,11 @@ const sherd_op sherd__rms_norm_op = {
     .forward = rms_norm,
     .backward = rms_norm_back,
     .needs = {RMS_NORM_NEEDS, RMS_NORM_NEEDS}};
+
+double sherd__rms_epsilon(sherd_dtype dtype)
+{
+    return dtype == SHERD_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+}
 
 sherd_tensor *sherd_rms_norm_over(sherd_tensor *x, int dims, sherd_tensor *weight, double eps)
 {
