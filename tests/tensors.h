@@ -25,6 +25,15 @@ static inline const sherd_mesh *mesh_of(sherd_world *world, const char *text)
     return mesh;
 }
 
+/* One axis "x" of all ranks. */
+static inline const sherd_mesh *line_of_ranks(sherd_world *world)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    return mesh_of(world, text);
+}
+
 static inline const sherd_layout *layout_of(const sherd_mesh *mesh, int ndim, const int64_t *shape,
                                             const char *placements, const char *cuts)
 {

@@ -28,14 +28,6 @@ static const sherd_layout *line(const sherd_mesh *mesh, int64_t n, sherd_placeme
     return layout;
 }
 
-static const sherd_mesh *line_of_ranks(sherd_world *world)
-{
-    const sherd_mesh *mesh = NULL;
-
-    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){sherd_world_ranks(world)}, NULL, NULL));
-    return mesh;
-}
-
 /* A step on n elements: moves, operators, views and gradients, all of layouts of their own. */
 static void one_step(sherd_world *world, const sherd_mesh *mesh, int64_t n)
 {

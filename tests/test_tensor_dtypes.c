@@ -7,14 +7,6 @@
 static const int64_t shapes[][2] = {{8, 4}, {7, 5}, {1, 1}, {2, 3}, {4, 0}};
 static const char *const settled[] = {"R", "S(0)", "S(1)"};
 
-static const sherd_mesh *line_of_ranks(sherd_world *world)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
-    return mesh_of(world, text);
-}
-
 /* What a number becomes in a dtype. Integers keep their low bits. */
 static double held(sherd_dtype dtype, int64_t x)
 {

@@ -77,10 +77,8 @@ static void large_moves_are_exact(sherd_world *world)
 {
     static const char *const moves[][2] = {
         {"P(sum)", "R"}, {"P(sum)", "S(0)"}, {"S(0)", "R"}, {"S(0)", "S(1)"}};
-    char text[32];
+    const sherd_mesh *mesh = line_of_ranks(world);
 
-    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
-    const sherd_mesh *mesh = mesh_of(world, text);
     for (int s = 0; s < LEN(samples); s++)
         for (int m = 0; m < (samples[s].dtype == SHERD_F32 ? LEN(moves) : 2); m++)
             try_move(world, mesh, &samples[s], moves[m][0], moves[m][1]);
