@@ -253,6 +253,22 @@ static void files_that_can_not_be_are_refused(void)
     }
 }
 
+/* Pipes of many ranks are more files than a shell may allow; the ranks have what it allows. */
+static void many_ranks_need_no_higher_limit(void)
+{
+    static program_end end;
+    char line[512];
+
+    snprintf(
+        line, sizeof line,
+        "/bin/sh -c ulimit\t-S\t-n\t100;exec\t%s\trun\t-n\t70\t--prefix\t/bin/sh\t-c\t'ulimit\t-n'",
+        SHERD);
+    end = *program_run(line);
+    CHECK_EQ(end.status, 0);
+    CHECK_EQ(program_lines(end.out), 70);
+    CHECK(strstr(end.out, "[69] 100\n") != NULL && strstr(end.out, "[ 0] 100\n") != NULL);
+}
+
 /* ---- input -------------------------------------------------------------------------------------- */
 
 static void rank_0_alone_has_the_input(void)
@@ -331,9 +347,13 @@ static void a_reader_that_is_gone_ends_the_ranks(void)
 }
 
 static const check_test tests[] = {
-    {TEST(lines_are_marked_and_whole)},           {TEST(a_line_without_end_goes_on_in_pieces)},
-    {TEST(each_rank_has_files_of_its_own)},       {TEST(files_that_can_not_be_are_refused)},
-    {TEST(rank_0_alone_has_the_input)},           {TEST(a_slow_reader_stops_nobody_from_watching)},
+    {TEST(lines_are_marked_and_whole)},
+    {TEST(a_line_without_end_goes_on_in_pieces)},
+    {TEST(each_rank_has_files_of_its_own)},
+    {TEST(files_that_can_not_be_are_refused)},
+    {TEST(many_ranks_need_no_higher_limit)},
+    {TEST(rank_0_alone_has_the_input)},
+    {TEST(a_slow_reader_stops_nobody_from_watching)},
     {TEST(a_reader_that_is_gone_ends_the_ranks)},
 };
 LAUNCHED_MAIN(tests, play_rank)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* All that a launch holds, until all ranks have ended. */
@@ -20,8 +21,9 @@ typedef struct launch {
     const sherd__launch_options *options;
     sherd__heap heap;
     sherd__arena arena;
-    int fd;      /* of the arena: ranks that have lost theirs find it here */
-    int line[2]; /* the life-line: nobody else can write to line[1] */
+    int fd;              /* of the arena: ranks that have lost theirs find it here */
+    int line[2];         /* the life-line: nobody else can write to line[1] */
+    struct rlimit files; /* as ranks have it; all 0: as it is */
     sherd__core_locks cores;
     sherd__output output;
     sherd__signals signals;
@@ -57,7 +59,8 @@ static _Noreturn void run_program(const launch *l, int rank, int report)
 {
     char *const *argv = l->options->argv;
 
-    if (sherd__output_enter(&l->output, rank) && set_environment(l, rank))
+    if (sherd__output_enter(&l->output, rank) && set_environment(l, rank) &&
+        (!l->files.rlim_max || setrlimit(RLIMIT_NOFILE, &l->files) == 0))
         execvp(argv[0], argv);
     int reason = errno;
     if (write(report, &reason, sizeof reason) < 0)
@@ -120,6 +123,18 @@ static void keep_standard_files(void)
         close(fd);
 }
 
+/* Pipes and processes of many ranks are more files than a shell mostly allows at first. */
+static void allow_files(launch *l)
+{
+    struct rlimit most;
+
+    if (getrlimit(RLIMIT_NOFILE, &l->files))
+        return;
+    most = l->files;
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
 static sherd_status open_arena(launch *l, sherd__diag *diag)
 {
     sherd__process self;
@@ -143,6 +158,7 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
         return sherd__fail(diag, SHERD_ELIMIT, "%d ranks, but an arena takes %d", o->ranks,
                            SHERD_MAX_RANKS);
     keep_standard_files();
+    allow_files(l);
     if (!(l->watch.flight = sherd__alloc(&l->heap, 1, sizeof(sherd__flight))))
         return sherd__no_memory(diag, "sherd run");
     if (sherd__grace_read(&l->watch.grace_ns, diag) || open_arena(l, diag) ||

@@ -66,7 +66,8 @@ static sherd_status open_pipe(sherd__stream *s, sherd__heap *heap, sherd__diag *
     if (!(s->text = sherd__alloc(heap, LINE, 1)))
         return sherd__no_memory(diag, "sherd run");
     if (pipe2(ends, O_CLOEXEC))
-        return sherd__fail(diag, SHERD_ENOMEM, "no pipe: %s", strerror(errno));
+        return sherd__fail(diag, SHERD_ENOMEM, "no pipe: %s (more ranks need a higher `ulimit -n`)",
+                           strerror(errno));
     s->in = ends[0];
     s->out = ends[1];
     fcntl(s->in, F_SETFL, O_NONBLOCK); /* this end only: a rank waits as it is used to */
