@@ -6,19 +6,24 @@
 
 #include "base/num.h"
 
-/* Bits of the index in one pass, without and with a reduction; and the range of what addends differ by. */
+/* Bits of the index in one pass, without and with a reduction; the range of what addends differ by; how many there may be. */
 typedef struct width {
-    int bits, bits_pending, spread;
+    int bits, bits_pending, spread, addends;
 } width;
 
 /*
  * Integers are exact up to 2^24 in f32, 2^53 in f64, 2^8 in bf16, 2^11 in f16. With addends the value leaves room for
- * 64 of them: bf16: 63 + 64 * 2 < 256.
+ * them: bf16: 63 + 64 * 2 < 256.
  */
 static const width widths[SHERD_DTYPES] = {
-    [SHERD_F32] = {24, 16, 61}, [SHERD_F64] = {52, 40, 61}, [SHERD_BF16] = {8, 6, 2},
-    [SHERD_F16] = {11, 8, 8},   [SHERD_I32] = {31, 16, 61}, [SHERD_I64] = {62, 40, 61},
-    [SHERD_U8] = {8, 6, 61},    [SHERD_BOOL] = {1, 1, 1},
+    [SHERD_F32] = {24, 16, 61, CLI_ADDENDS},
+    [SHERD_F64] = {52, 40, 61, CLI_ADDENDS},
+    [SHERD_BF16] = {8, 6, 2, 64},
+    [SHERD_F16] = {11, 8, 8, 64},
+    [SHERD_I32] = {31, 16, 61, CLI_ADDENDS},
+    [SHERD_I64] = {62, 40, 61, CLI_ADDENDS},
+    [SHERD_U8] = {8, 6, 61, CLI_ADDENDS},
+    [SHERD_BOOL] = {1, 1, 1, CLI_ADDENDS},
 };
 
 enum { BIAS = 64 }; /* min and max: room below the value, also in u8 */
@@ -225,7 +230,7 @@ bool cli_check_fold_of(cli_check_fold *out, const cli_check_data *d, const int64
     for (i = 0; i < from->mesh->axes; i++)
         at[i] = same && to->pending[i] >= 0 && from->pending[i] >= 0 ? coordinate[i] : 0;
     do { /* count up the axes that are reduced here */
-        if (out->count == CLI_ADDENDS)
+        if (out->count == widths[d->dtype].addends)
             return false;
         memcpy(out->at[out->count++], at, sizeof at);
         for (i = from->mesh->axes - 1; i >= 0; i--) {

@@ -21,7 +21,7 @@ typedef struct cli_check_data {
 } cli_check_data;
 
 /* What one rank compares with: the addends that come together in its elements. */
-enum { CLI_ADDENDS = 64 };
+enum { CLI_ADDENDS = SHERD_MAX_RANKS };
 typedef struct cli_check_fold {
     int count;
     int64_t at[CLI_ADDENDS][SHERD_MAX_AXES]; /* coordinates in the source's mesh */
@@ -37,7 +37,7 @@ void cli_check_encode(sherd_dtype dtype, int64_t value, void *out);
 /* Fill what the rank at a coordinate holds of the source: the elements of its box, row-major. */
 void cli_check_fill(const cli_check_data *d, const int64_t *coordinate, int pass, void *elements);
 
-/* What comes together at a coordinate of the target's mesh. False: more than CLI_ADDENDS. */
+/* What comes together at a coordinate of the target's mesh. False: more than the dtype has room for. */
 bool cli_check_fold_of(cli_check_fold *out, const cli_check_data *d, const int64_t *coordinate);
 
 /* The value that the element of an index has there. */

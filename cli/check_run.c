@@ -97,7 +97,9 @@ static bool prepare(place *w, const order *given, sherd_world *world)
         sherd_box box = sherd_layout_box(p->to, sherd_world_rank(world), 0);
         w->count = sherd__box_count(&box);
         if (!cli_check_fold_of(&w->fold, &w->data, w->to_at))
-            sherd_world_fail(world, SHERD_ELIMIT, "too many addends");
+            sherd_world_fail(world, SHERD_ELIMIT,
+                             "sherd check: 16 bits hold no sum of more than 64 addends exactly; "
+                             "check with f32");
     }
     w->wrong = sherd__alloc(sherd__world_heap(world), (size_t)w->count + 1, 1);
     if (!w->wrong)

@@ -18,14 +18,13 @@
 
 /* ---- what it says ------------------------------------------------------------------------------- */
 
-static json_t *ranks_of(uint64_t ranks)
+static json_t *ranks_of(const sherd__ranks *ranks)
 {
     json_t *array = json_array();
     bool good = array != NULL;
 
-    for (int r = 0; r < SHERD_MAX_RANKS && good; r++)
-        if (ranks >> r & 1)
-            cli_append(&good, array, json_integer(r));
+    for (int r = -1; good && (r = sherd__ranks_next(ranks, r + 1)) >= 0;)
+        cli_append(&good, array, json_integer(r));
     return cli_whole(good, array);
 }
 
@@ -38,7 +37,7 @@ static json_t *call_of(const sherd__flight_call *call)
         return json_null();
     good = (out = json_object()) != NULL;
     cli_put(&good, out, "number", json_integer((json_int_t)call->number));
-    cli_put(&good, out, "group", ranks_of(call->group));
+    cli_put(&good, out, "group", ranks_of(&call->group));
     cli_put(&good, out, "label", call->label[0] ? json_string(call->label) : json_null());
     cli_put(&good, out, "done", json_boolean(call->done));
     return cli_whole(good, out);
@@ -74,7 +73,7 @@ static json_t *wait_of(const sherd__flight_rank *rank)
         return json_null();
     good = (out = json_object()) != NULL;
     cli_put(&good, out, "seconds", json_real(1e-9 * (double)rank->waited_ns));
-    cli_put(&good, out, "for", ranks_of(rank->awaited));
+    cli_put(&good, out, "for", ranks_of(&rank->awaited));
     cli_put(&good, out, "to",
             json_string(rank->meeting[0]  ? "come"
                         : rank->to_finish ? "finish"
@@ -108,7 +107,7 @@ static json_t *record_of(const sherd__flight *flight)
     for (int r = 0; r < flight->ranks; r++)
         cli_append(&good, ranks, rank_of(&flight->rank[r], r));
     cli_put(&good, out, "why", json_string(flight->why));
-    cli_put(&good, out, "missing", ranks_of(flight->missing));
+    cli_put(&good, out, "missing", ranks_of(&flight->missing));
     cli_put(&good, out, "ranks", ranks);
     return cli_whole(good, out);
 }

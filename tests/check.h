@@ -22,7 +22,7 @@
 
 #include "sherd/status.h"
 
-enum { CHECK_RANKS = 64 };
+enum { CHECK_RANKS = SHERD_MAX_RANKS };
 
 /* Shared by all ranks, threads or processes. */
 typedef struct check_board {

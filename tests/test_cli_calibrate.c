@@ -151,7 +151,7 @@ static void refusals(void)
         {"check --calibrate f --mesh 2 --shape 8", 2, "expected no --shape with it"},
         {"check --calibrate f --mesh 2 --all", 2, "expected no --all with it"},
         {"check --calibrate f --mesh x=fish", 2, "--mesh: column 3 of"},
-        {"check --calibrate f --mesh 65", 2, "--mesh: the mesh (65) needs 65 ranks"},
+        {"check --calibrate f --mesh 1025", 2, "--mesh: the mesh (1025) needs 1025 ranks"},
         {"check --calibrate f --mesh 2 --ranks-as fish", 2, "--ranks-as: expected processes"},
         {"check --calibrate f --mesh x=1", 1, "the mesh (x=1) has 1 ranks, but the job 1"},
         {"check --calibrate /nowhere/f --mesh 2", 1, "\"/nowhere/f\": No such file or directory"},

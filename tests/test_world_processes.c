@@ -77,6 +77,23 @@ static void a_killed_rank_is_named_and_ends_all(void)
     kill_one(victim_computes, SIGXCPU, "sherd: rank 2 was killed by signal 24 (SIGXCPU)\n");
 }
 
+/* What names a rank has room for more than 64. */
+static void a_rank_far_up_is_named(void)
+{
+    enum { MANY = 66, FAR_UP = 65 };
+    int err = memory_file();
+    pid_t parent = start_scene(err, MANY, victim_waits, NULL);
+
+    CHECK(wait_ready(MANY, 30));
+    double begin = seconds();
+    kill(atomic_load(&shown->pid[FAR_UP]), SIGKILL);
+    ending e = end_scene(parent, err, begin, 1);
+    CHECK_TEXT(last_line(e.err), "sherd: rank 65 was killed by signal 9 (SIGKILL)\n");
+    CHECK(!e.left);
+    for (int r = 0; r < MANY; r++)
+        CHECK_EQ(atomic_load(&shown->status[r]), r == FAR_UP ? 1 : SHERD_EPEER);
+}
+
 /* A stopped rank counts as dead after half a second. */
 static void a_stopped_rank_is_named_and_ends_all(void)
 {
@@ -324,10 +341,11 @@ static void rank_counts_are_limited(void)
     int exit_status = -1;
 
     for (int as = 0; as < 2; as++) {
-        CHECK_OK(spawn(64, (sherd_ranks_as)as, nothing, &exit_status));
+        CHECK_OK(spawn(65, (sherd_ranks_as)as, nothing, &exit_status));
         CHECK_EQ(exit_status, 0);
-        CHECK_EQ(spawn(65, (sherd_ranks_as)as, nothing, &exit_status), SHERD_ELIMIT);
-        CHECK(strstr(shown->spawn_text, "64") != NULL);
+        CHECK_EQ(spawn(SHERD_MAX_RANKS + 1, (sherd_ranks_as)as, nothing, &exit_status),
+                 SHERD_ELIMIT);
+        CHECK(strstr(shown->spawn_text, "1024") != NULL);
         CHECK_EQ(spawn(-1, (sherd_ranks_as)as, nothing, &exit_status), SHERD_EINVAL);
         CHECK_OK(spawn(0, (sherd_ranks_as)as, nothing, &exit_status));
     }
@@ -401,6 +419,7 @@ static void time_in_which_all_are_stopped_does_not_count(void)
 
 static const check_test tests[] = {
     {TEST(a_killed_rank_is_named_and_ends_all)},
+    {TEST(a_rank_far_up_is_named)},
     {TEST(a_stopped_rank_is_named_and_ends_all)},
     {TEST(survivors_that_do_not_end_are_killed)},
     {TEST(ranks_vanish_with_their_parent)},

@@ -85,7 +85,7 @@ static void programs_are_run_as_ranks(void)
     CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_EINVAL);
     CHECK(strstr(shown->spawn_text, "/no/such/program") != NULL);
     CHECK(!e.left);
-    e = play(65, NULL, "never");
+    e = play(SHERD_MAX_RANKS + 1, NULL, "never");
     CHECK_EQ(atomic_load(&shown->spawn_status), SHERD_ELIMIT);
 }
 

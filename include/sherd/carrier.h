@@ -12,7 +12,7 @@
 SHERD_BEGIN
 
 enum {
-    SHERD_CARRIER_VERSION = 1,
+    SHERD_CARRIER_VERSION = 2,
     SHERD_HEAD_BYTES = 8192 /* the most that the head of a message may have */
 };
 
@@ -55,10 +55,10 @@ typedef struct sherd_carrier {
      */
     bool (*receive)(void *self, int *from, sherd_message *out, const sherd_room *room);
     /*
-     * Told before anything is sent, if there are messages: bits of the ranks that are on this one's machine, itself included. Each
+     * Told before anything is sent, if there are messages: whether each of the ranks is on this one's machine, as it is itself. Each
      * two ranks are told the same of each other. Local. NULL: it makes no difference.
      */
-    void (*near)(void *self, uint64_t ranks);
+    void (*near)(void *self, const bool *here);
     /* The world is over. `well`: all ranks close it now; else some are lost, and nobody is to be waited for. Frees `self`. */
     void (*close)(void *self, bool well);
 } sherd_carrier;

@@ -56,7 +56,7 @@ typedef enum sherd_status {
 enum {
     SHERD_MAX_DIMS = 8,     /* dims of a tensor */
     SHERD_MAX_AXES = 8,     /* axes of a mesh */
-    SHERD_MAX_RANKS = 64,   /* ranks of an arena; a paper world takes any number */
+    SHERD_MAX_RANKS = 1024, /* ranks of a world; a paper world takes any number */
     SHERD_ERROR_BYTES = 512 /* room for any error text, with its ending zero */
 };
 

@@ -70,13 +70,13 @@ static const char *own_name(void)
                                              : "MPI";
 }
 
-static void near(void *self, uint64_t ranks)
+static void near(void *self, const bool *here)
 {
     carrier *c = self;
     int there = strcmp(own_name(), "MPICH") == 0 ? PIECE_THERE_MPICH : PIECE_THERE;
 
     for (int r = 0; r < c->ranks; r++)
-        c->peer[r].piece = r < 64 && ranks >> r & 1 ? PIECE_HERE : there;
+        c->peer[r].piece = here && here[r] ? PIECE_HERE : there;
 }
 
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
@@ -305,7 +305,7 @@ bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t ro
     c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
     c->nowhere = malloc(PIECE_HERE);
     if (c->peer && c->nowhere) {
-        near(c, 0);
+        near(c, NULL);
         return true;
     }
     snprintf(text, room, "%s: out of memory", own_name());

@@ -36,7 +36,7 @@ const char *sherd__signal_name(int signal)
 
 void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room)
 {
-    int rank = (int)(word >> 24 & 0xFF), value = (int)(word >> 8 & 0xFFFF);
+    int rank = sherd__rank_in(word), value = (int)(word >> 8 & 0xFFFF);
 
     const char *cause =
         value & SHERD__OUT_OF_MEMORY
@@ -45,7 +45,7 @@ void sherd__end_text(const sherd__control *control, uint64_t word, char *out, si
               "or let `sherd run --memory` make an error of it before it comes to that"
             : "";
 
-    switch ((sherd__end)(word >> 32)) {
+    switch (sherd__end_in(word)) {
     case SHERD__END_KILLED:
         snprintf(out, room, "rank %d was killed by signal %d (%s)%s", rank, value & 0xFF,
                  sherd__signal_name(value & 0xFF), cause);
@@ -77,7 +77,7 @@ void sherd__end_world(sherd__arena *arena, uint64_t word)
 
     if (!atomic_compare_exchange_strong(&arena->control->death, &none, word))
         return;
-    sherd__ring(arena, ~UINT64_C(0));
+    sherd__ring_all(arena);
     if (arena->remote)
         sherd__remote_end(arena, word);
 }
@@ -101,11 +101,10 @@ void sherd__arena_raise(sherd_world *world, sherd_status status, const char *tex
     if (sherd__look(world->alarm))
         return;
     copy_text(world->post->alarm, sizeof world->post->alarm, text);
-    uint64_t word =
-        UINT64_C(1) << 16 | (uint64_t)(uint32_t)world->rank << 8 | (uint64_t)(uint32_t)-status;
-    if (!atomic_compare_exchange_strong(world->alarm, &down, word))
+    if (!atomic_compare_exchange_strong(world->alarm, &down,
+                                        sherd__alarm_word(world->rank, status)))
         return;
-    sherd__ring(&world->arena, ~UINT64_C(0));
+    sherd__ring_all(&world->arena);
     if (world->remote)
         sherd__remote_alarm(world, status, text);
 }
@@ -116,7 +115,7 @@ sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room
 
     if (!word)
         return SHERD_OK;
-    copy_text(text, room, world->arena.control->post[word >> 8 & 0xFF].alarm);
+    copy_text(text, room, world->arena.control->post[sherd__rank_in(word)].alarm);
     return sherd__status_in(word);
 }
 

@@ -14,9 +14,8 @@
 #include <stdatomic.h>
 
 #include "layout/space.h"
+#include "ranks.h"
 #include "world.h"
-
-typedef _Atomic uint64_t sherd__word;
 
 enum {
     SHERD__DEPTH = 16,   /* the ring of records: how far a rank may be ahead of its readers */
@@ -110,7 +109,7 @@ typedef enum sherd__lack {
 typedef struct sherd__need {
     sherd__word key; /* lane << 2 | lack */
     sherd__word number;
-    sherd__word ranks;
+    sherd__shared_ranks ranks;
 } sherd__need;
 
 typedef enum sherd__meeting { SHERD__CHECK = 1, SHERD__AGREE = 2, SHERD__CLOSE = 3 } sherd__meeting;
@@ -179,12 +178,12 @@ typedef struct sherd__verdict {
 typedef struct sherd__control {
     uint64_t magic;
     int ranks;
-    uint64_t region_bytes, regions;    /* size of one; offset of the first */
-    uint64_t lanes;                    /* offset of lane[ranks][SHERD__LANES] */
-    uint64_t needs;                    /* offset of need[ranks][SHERD__NEEDS] */
-    _Alignas(64) sherd__word alarm;    /* 0 = down; 1 << 16 | rank << 8 | -status */
-    sherd__word death;                 /* 0 = all live; see end.h; never lowered */
-    _Alignas(64) sherd__word sleepers; /* bits of ranks */
+    uint64_t region_bytes, regions; /* size of one; offset of the first */
+    uint64_t lanes;                 /* offset of lane[ranks][SHERD__LANES] */
+    uint64_t needs;                 /* offset of need[ranks][SHERD__NEEDS] */
+    _Alignas(64) sherd__word alarm; /* 0 = down; see sherd__alarm_word */
+    sherd__word death;              /* 0 = all live; see sherd__end_word; never lowered */
+    _Alignas(64) sherd__shared_ranks sleepers;
     _Alignas(64) sherd__word arrivals; /* at all meetings */
     _Alignas(64) sherd__word held;     /* bytes of memory that all regions take */
     sherd__word limit; /* of that: bytes & ~255 | sherd__limit_by; 0 = no rank has joined */
@@ -263,7 +262,8 @@ static inline void sherd__put(sherd__word *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-/* Wake whoever of `ranks` (bits) sleeps. The caller has stored what they wait for with seq_cst order. */
-void sherd__ring(sherd__arena *arena, uint64_t ranks);
+/* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order. */
+void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks);
+void sherd__ring_all(sherd__arena *arena);
 
 #endif

@@ -3,15 +3,15 @@
 #ifndef SHERD__BLOCKS_H
 #define SHERD__BLOCKS_H
 
+#include "ranks.h"
 #include "world.h"
 
 enum { SHERD__TICKETS = 6 };
 
-/* A block may be written again when `ranks` have left the call with this number. */
+/* A block may be written again when the ticket's readers have left the call with this number. */
 typedef struct sherd__ticket {
     int lane;
     uint64_t number;
-    uint64_t ranks;
 } sherd__ticket;
 
 /* Where a block is in its life. */
@@ -37,6 +37,7 @@ struct sherd__block {
     bool spoiled; /* the call that filled it was dropped: what it holds is nothing */
     int tickets;
     sherd__ticket ticket[SHERD__TICKETS];
+    uint64_t reader[]; /* bits of ranks: for each ticket as many words as the world's ranks take */
 };
 
 enum { SHERD__CLASSES = 320, SHERD__CLASS_WORDS = SHERD__CLASSES / 64 };
@@ -50,6 +51,7 @@ typedef struct sherd__shelf {
 /* The memory of this rank's region. */
 typedef struct sherd__store {
     unsigned char *base;
+    size_t header;      /* bytes before the data of a block */
     size_t used, room;  /* blocks lie one behind the other in [0, used) */
     sherd__block *last; /* the one that ends at `used` */
     sherd__shelf warm, joined;

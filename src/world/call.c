@@ -19,26 +19,28 @@ enum { LITTLE = 16 << 10 }; /* bytes that are copied in a few microseconds */
 typedef struct slot_wait {
     const sherd__group *group;
     uint64_t number; /* of the call that is in the slot */
-    uint64_t readers;
+    sherd__ranks readers;
 } slot_wait;
 
 static bool slot_is_free(sherd_world *world, void *what)
 {
     slot_wait *slot = what;
-    uint64_t rest = slot->readers;
+    sherd__ranks *readers = &slot->readers;
+    bool none = true;
 
-    while (rest) {
-        int q = sherd__next_rank(&rest);
+    for (int q = -1; (q = sherd__ranks_next(readers, q + 1)) >= 0;) {
         if (sherd__has_left(world, slot->group->lane, q, slot->number))
-            slot->readers &= ~sherd__bit(q);
+            sherd__ranks_drop(readers, q);
+        else
+            none = false;
     }
-    return slot->readers == 0;
+    return none;
 }
 
 static void slot_needs(sherd_world *world, void *what, sherd__needs *needs)
 {
     const slot_wait *slot = what;
-    sherd__need_add(world, needs, slot->group->lane, SHERD__LEFT, slot->number, slot->readers);
+    sherd__need_add(world, needs, slot->group->lane, SHERD__LEFT, slot->number, &slot->readers);
 }
 
 static sherd__entry *entry_of(sherd__group *group, uint64_t number)
@@ -46,14 +48,17 @@ static sherd__entry *entry_of(sherd__group *group, uint64_t number)
     return &group->entry[number % SHERD__DEPTH];
 }
 
-static slot_wait slot_of(const sherd_world *world, sherd__group *group, uint64_t number)
+/* What is in the slot of a call that is to be made. */
+static void look_at_slot(const sherd_world *world, sherd__group *group, uint64_t number,
+                         slot_wait *out)
 {
     const sherd__entry *entry = entry_of(group, number);
-    slot_wait slot = {group, entry->number, entry->readers};
 
-    if (slot.number <= world->base)
-        slot.readers = 0; /* none, or of an epoch that is over */
-    return slot;
+    out->group = group;
+    out->number = entry->number;
+    sherd__ranks_copy(&out->readers, &entry->readers);
+    if (out->number <= world->base)
+        sherd__ranks_clear(&out->readers); /* none, or of an epoch that is over */
 }
 
 void sherd__group_refresh(sherd_world *world, sherd__group *group)
@@ -69,7 +74,7 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group)
 
 /* Fill what peers look at only when something is wrong, and note what is in the slot now. */
 static void fill_record(const sherd__call_state *call, const char *name, const char *what,
-                        uint64_t readers)
+                        const sherd__ranks *readers)
 {
     sherd__record *record = call->record;
     sherd__entry *entry = entry_of(call->group, call->number);
@@ -77,7 +82,9 @@ static void fill_record(const sherd__call_state *call, const char *name, const c
     if (entry->fingerprint != call->fingerprint || entry->number == 0)
         sherd__record_label(record, name, what);
     sherd__put(&record->fingerprint, call->fingerprint);
-    *entry = (sherd__entry){call->number, call->fingerprint, readers};
+    entry->number = call->number;
+    entry->fingerprint = call->fingerprint;
+    sherd__ranks_copy(&entry->readers, readers);
 }
 
 /* Where waiting for the end of the copy would keep nobody long that sleeps. */
@@ -156,7 +163,7 @@ static void publish(sherd_world *world, sherd__call_state *call, const sherd__sh
         sherd__remote_publish(world, call);
     if (call->waited && is_little(call) && !world->open && sherd__end_at_once(world, call))
         return;
-    sherd__record_ring(world, call->record, entry_of(call->group, call->number)->readers);
+    sherd__record_ring(world, call->record, &entry_of(call->group, call->number)->readers);
     open_call(world, call);
 }
 
@@ -166,7 +173,9 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
 {
     sherd__call_state empty = {.group = group};
     uint64_t number = sherd__number(world->base, group->sequence + 1);
-    slot_wait slot = slot_of(world, group, number);
+    slot_wait slot;
+
+    look_at_slot(world, group, number, &slot);
 
     sherd__raise(world, status, "%s: %s", name, why);
     if (call)
@@ -175,7 +184,7 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
         return false;
     empty.number = number;
     empty.record = sherd__record_of(world, world->rank, group->lane, number);
-    fill_record(&empty, name, "(failed)", 0);
+    fill_record(&empty, name, "(failed)", &empty.sharers);
     sherd__record_publish(
         world, group, empty.record,
         &(sherd__shown){.number = number, .history = group->history, .status = status});
@@ -184,13 +193,10 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
 
 /* ---- what a call is made of ------------------------------------------------------------------- */
 
-static uint64_t ranks_in(const int *rank, int count)
+static inline void add_ranks(sherd__ranks *set, const int *rank, int count)
 {
-    uint64_t ranks = 0;
-
     for (int i = 0; i < count; i++)
-        ranks |= sherd__bit(rank[i]);
-    return ranks;
+        sherd__ranks_add(set, rank[i]);
 }
 
 void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move)
@@ -258,29 +264,43 @@ static size_t carried_bytes(const sherd__task *task)
     return bytes <= SHERD__FEW ? bytes : 0;
 }
 
-/* From here on the operands carry the call; the record follows. */
-static uint64_t attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task,
-                            bool in_place)
+/* Note on a block which of some ranks read or write it in this call; those that are far do it by messages. */
+static void add_ticket(sherd_world *world, const sherd__call_state *call, sherd__block *block,
+                       sherd__ranks *ranks)
+{
+    if (world->remote)
+        sherd__ranks_meet(ranks, &world->near);
+    sherd__ticket_add(world, block, call->group, call->number, ranks);
+}
+
+/* From here on the operands carry the call; the record follows. *readers: also those of this task. */
+static void attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task,
+                        bool in_place, sherd__ranks *readers)
 {
     const sherd__schedule *schedule = task->schedule;
-    uint64_t sources = ranks_in(schedule->source, schedule->sources);
-    uint64_t readers = ranks_in(schedule->reader, schedule->readers);
-    uint64_t sharers = task->sliced ? ranks_in(schedule->sharer, schedule->sharers) : 0;
+    sherd__ranks sharers, all;
 
     sherd__plan_retain(task->plan);
-    call->awaited |= sources | sharers;
-    call->sharers |= sharers;
+    sherd__ranks_clear(&all);
+    add_ranks(&all, schedule->reader, schedule->readers);
+    add_ranks(&call->awaited, schedule->source, schedule->sources);
+    if (task->sliced) {
+        sherd__ranks_clear(&sharers);
+        add_ranks(&sharers, schedule->sharer, schedule->sharers);
+        sherd__ranks_join(&all, &sharers);
+        sherd__ranks_join(&call->awaited, &sharers);
+        sherd__ranks_join(&call->sharers, &sharers);
+        add_ticket(world, call, task->result, &sharers);
+    }
+    sherd__ranks_join(readers, &all);
     if (in_place)
-        sherd__ticket_add(world, task->source, call->group, call->number,
-                          (readers | sharers) & world->near);
-    sherd__ticket_add(world, task->result, call->group, call->number, sharers & world->near);
+        add_ticket(world, call, task->source, &all);
     if (task->source)
         task->source->reading++;
     if (task->result) {
         task->result->filling++;
         task->result->spoiled = false;
     }
-    return readers | sharers;
 }
 
 /* Whole numbers have no average: which move asks for one. */
@@ -353,7 +373,8 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
     if (group->mesh)
         call->history = sherd__hash_word(call->history, group->mesh->ledger->hash);
     call->own = true;
-    slot_wait slot = slot_of(world, group, call->number);
+    slot_wait slot;
+    look_at_slot(world, group, call->number, &slot);
     if (!sherd__wait_for(world, &(sherd__wait){slot_is_free, slot_needs, &slot})) {
         sherd__call_give(world, call);
         return NULL;
@@ -364,8 +385,9 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
 bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name,
                        const sherd__move *moves, int count, bool begin)
 {
-    uint64_t readers = 0;
+    sherd__ranks readers;
 
+    sherd__ranks_clear(&readers);
     sherd__group_refresh(world, group);
     if (!settle_operands(world, group, moves, count))
         return false;
@@ -386,8 +408,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     size_t carried = count == 1 ? carried_bytes(&call->task[0]) : 0;
     for (int i = 0; i < count; i++)
-        readers |= attach_task(world, call, &call->task[i], carried == 0);
-    fill_record(call, name, moves[0].plan->what, readers);
+        attach_task(world, call, &call->task[i], carried == 0, &readers);
+    fill_record(call, name, moves[0].plan->what, &readers);
     for (int i = 0; i < count && !carried; i++)
         fill_parcel(world, &parcels[i], &call->task[i]);
     call->waited = !begin;
@@ -406,7 +428,6 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
                         const sherd__sharing *numbers)
 {
     size_t bytes = (size_t)numbers->words * sizeof *numbers->mine;
-    uint64_t others = group->members & ~sherd__bit(world->rank);
     uint64_t fingerprint = sherd__hash_word(sherd__hash_text(2, name), (uint64_t)numbers->words);
 
     sherd__group_refresh(world, group);
@@ -422,15 +443,18 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
             sherd__give_quietly(world, block);
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     }
-    call->awaited = others;
+    sherd__ranks others;
+    sherd__ranks_copy(&others, &group->members);
+    sherd__ranks_drop(&others, world->rank);
+    sherd__ranks_copy(&call->awaited, &others);
     call->waited = true;
-    fill_record(call, name, "", others);
+    fill_record(call, name, "", &others);
     sherd__shown shown = {.number = call->number, .history = call->history};
     sherd__parcel parcel = {0};
     if (block) {
         memcpy(block->data, numbers->mine, bytes);
         parcel.source = offset_of(world, block->data);
-        sherd__ticket_add(world, block, group, call->number, others & world->near);
+        add_ticket(world, call, block, &others);
         show_parcel(&shown, &parcel, 0);
     } else {
         carry(&shown, numbers->mine, bytes);

@@ -8,6 +8,7 @@
 #include "inside.h"
 #include "carried.h"
 #include "clocks.h"
+#include "hello.h"
 #include "priced.h"
 #include "remote.h"
 #include "watch.h"
@@ -21,121 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t build =
-    UINT64_C(0x7368657264303430) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
-
-/* What ranks tell each other. */
-typedef struct hello {
-    uint64_t region_bytes;
-    uint64_t machine, space; /* hash of what names the machine; its pid namespace */
-    char host[64];
-    int pid, fd;
-    bool no_pin;
-    bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
-    bool traced;         /* its trace wants to know rank 0's clock */
-    bool priced;         /* it brings a price: of rank 0 that is the world's */
-    cpu_set_t cores;     /* that it may use */
-    sherd_status status; /* second round: how it went so far */
-    char text[SHERD_ERROR_BYTES];
-} hello;
-
-/* ---- telling --------------------------------------------------------------------------------------- */
-
-/* The machine's name for this start of it; what its hosts file says may be the same everywhere. */
-static void name_machine(hello *out)
-{
-    const char *given = getenv("SHERD_HOST");
-    char boot[64];
-
-    if (given)
-        snprintf(out->host, sizeof out->host, "%s", given);
-    else if (gethostname(out->host, sizeof out->host - 1))
-        snprintf(out->host, sizeof out->host, "?");
-    (void)sherd__read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    out->machine = sherd__hash_text(given ? sherd__hash_text(6, given) : 5, boot);
-    out->space = sherd__pid_space();
-}
-
-static hello introduce(const sherd_world_options *options)
-{
-    hello mine = {.region_bytes = options->region_bytes,
-                  .pid = (int)getpid(),
-                  .fd = -1,
-                  .no_pin = options->no_pin};
-    const char *transport = getenv("SHERD_TRANSPORT");
-
-    mine.messages = transport && strcmp(transport, "mpi") == 0;
-    name_machine(&mine);
-    if (sched_getaffinity(0, sizeof mine.cores, &mine.cores))
-        CPU_ZERO(&mine.cores);
-    return mine;
-}
-
-static sherd_status unreached(const sherd_carrier *carrier, sherd__diag *diag)
-{
-    return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                       carrier->rank, carrier->name);
-}
-
-/* Each rank brings `bytes`, and has those of all. */
-static sherd_status gather(const sherd_carrier *carrier, const void *mine, size_t bytes, void *all,
-                           sherd__diag *diag)
-{
-    return carrier->gather(carrier->self, mine, bytes, all) ? SHERD_OK : unreached(carrier, diag);
-}
-
-/* Bring `mine`, get all; then the first failure is everybody's. */
-static sherd_status exchange(const sherd_carrier *carrier, const hello *mine, hello *all,
-                             sherd__diag *diag)
-{
-    sherd_status status = gather(carrier, mine, sizeof *mine, all, diag);
-
-    for (int r = 0; !status && r < carrier->ranks; r++)
-        if (all[r].status)
-            return sherd__fail(diag, all[r].status, "%.*s", SHERD_ERROR_BYTES - 1, all[r].text);
-    return status;
-}
-
-/* Before anything else: what others tell later is of that size then. */
-static sherd_status compare_builds(const sherd_carrier *carrier, sherd__diag *diag)
-{
-    uint64_t all[SHERD_MAX_RANKS];
-    sherd_status status = gather(carrier, &build, sizeof build, all, diag);
-
-    for (int r = 1; !status && r < carrier->ranks; r++)
-        if (all[r] != all[0])
-            return sherd__fail(diag, SHERD_EINVAL, "ranks 0 and %d run different versions of sherd",
-                               r);
-    return status;
-}
-
-static bool is_here(const hello *a, const hello *b)
-{
-    return a->machine == b->machine && a->space == b->space;
-}
-
-/* Whether ranks of this world must send each other messages, because some share no memory. */
-static bool by_messages(const sherd_carrier *carrier, const hello *all)
-{
-    bool messages = false;
-
-    for (int r = 0; r < carrier->ranks; r++)
-        messages |= all[r].messages || !is_here(&all[0], &all[r]);
-    return messages;
-}
-
 /* ---- the arena of one machine --------------------------------------------------------------------- */
 
-static void note_failure(hello *mine, const sherd__diag *diag, int rank)
-{
-    mine->status = diag->status;
-    if (diag->status)
-        snprintf(mine->text, sizeof mine->text, "rank %d: %.*s", rank, SHERD_ERROR_BYTES - 16,
-                 diag->text);
-}
-
 /* Map the arena of the first rank here, whose process has it open as this descriptor. */
-static void map_of(sherd__arena *out, const hello *first, sherd__diag *diag)
+static void map_of(sherd__arena *out, const sherd__hello *first, sherd__diag *diag)
 {
     char path[64];
 
@@ -154,7 +44,7 @@ static void map_of(sherd__arena *out, const hello *first, sherd__diag *diag)
 }
 
 /* Whose cores: those of all ranks together; *bound: the launcher has given them different ones. */
-static int cores_of(const sherd_carrier *carrier, const hello *all, bool *bound)
+static int cores_of(const sherd_carrier *carrier, const sherd__hello *all, bool *bound)
 {
     cpu_set_t sum = all[0].cores;
 
@@ -167,18 +57,19 @@ static int cores_of(const sherd_carrier *carrier, const hello *all, bool *bound)
 }
 
 /* The lowest of the ranks that are where `mine` is. */
-static int leader_of(const sherd_carrier *carrier, const hello *mine, const hello *all)
+static int leader_of(const sherd_carrier *carrier, const sherd__hello *mine,
+                     const sherd__hello *all)
 {
     int r = 0;
 
-    while (r + 1 < carrier->ranks && !is_here(mine, &all[r]))
+    while (r + 1 < carrier->ranks && !sherd__is_here(mine, &all[r]))
         r++;
     return r;
 }
 
 /* The arena of the ranks of each machine, mapped on all, or on none. `alone`: it is the only one. */
-static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool alone, hello *mine,
-                                hello *all, sherd__diag *diag)
+static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool alone,
+                                sherd__hello *mine, sherd__hello *all, sherd__diag *diag)
 {
     const sherd_carrier *carrier = &carried->carrier;
     int leader = leader_of(carrier, mine, all);
@@ -190,15 +81,15 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
         !sherd__arena_create(out, carrier->ranks, (size_t)mine->region_bytes, &mine->fd, diag) &&
         alone && !bound)
         sherd__cores_take(&carried->cores, out->control);
-    note_failure(mine, diag, carrier->rank);
-    sherd_status status = exchange(carrier, mine, all, diag);
+    sherd__note_failure(mine, diag, carrier->rank);
+    sherd_status status = sherd__hellos_exchange(carrier, mine, all, diag);
     if (!status) {
         if (carrier->rank != leader)
             map_of(out, &all[leader], diag);
         if (!diag->status)
             sherd__post_process(&out->control->post[carrier->rank]);
-        note_failure(mine, diag, carrier->rank);
-        status = exchange(carrier, mine, all, diag);
+        sherd__note_failure(mine, diag, carrier->rank);
+        status = sherd__hellos_exchange(carrier, mine, all, diag);
     }
     if (mine->fd >= 0)
         close(mine->fd);
@@ -211,13 +102,14 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
 /* ---- no arena -------------------------------------------------------------------------------------- */
 
 /* Cores that count as enough where they are on this machine. */
-static int cores_for(const sherd_carrier *carrier, const hello *mine, const hello *all, int *here)
+static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
+                     const sherd__hello *all, int *here)
 {
     cpu_set_t sum = mine->cores;
 
     *here = 0;
     for (int r = 0; r < carrier->ranks; r++)
-        if (is_here(mine, &all[r])) {
+        if (sherd__is_here(mine, &all[r])) {
             CPU_OR(&sum, &sum, &all[r].cores);
             ++*here;
         }
@@ -236,19 +128,21 @@ static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *di
     shared->remote = own->remote;
 }
 
-/* Who is near; of no machine but this one. */
-static uint64_t ranks_near(const sherd_carrier *carrier, const hello *mine, const hello *all)
+/* Tell the carrier who is near; of no machine but this one. */
+static void tell_near(const sherd_carrier *carrier, const sherd__hello *mine,
+                      const sherd__hello *all)
 {
-    uint64_t near = 0;
+    bool here[SHERD_MAX_RANKS];
 
     for (int r = 0; r < carrier->ranks; r++)
-        near |= is_here(mine, &all[r]) ? sherd__bit(r) : 0;
-    return near;
+        here[r] = sherd__is_here(mine, &all[r]);
+    if (carrier->near)
+        carrier->near(carrier->self, here);
 }
 
 /* An arena of this rank alone, and messages; `shared`: *out is one that it shares with others of this machine. */
-static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool shared, hello *mine,
-                               hello *all, sherd__diag *diag)
+static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool shared,
+                               sherd__hello *mine, sherd__hello *all, sherd__diag *diag)
 {
     const sherd_carrier *carrier = &carried->carrier;
     size_t region = shared ? (size_t)out->control->region_bytes : (size_t)mine->region_bytes;
@@ -259,18 +153,19 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
                     "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
                     all[0].host, carrier->name);
     } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
-        if (carrier->near)
-            carrier->near(carrier->self, ranks_near(carrier, mine, all));
+        tell_near(carrier, mine, all);
         carried->remote->here = here;
         if (shared) {
-            carried->remote->near = ranks_near(carrier, mine, all);
+            for (int r = 0; r < carrier->ranks; r++)
+                if (sherd__is_here(mine, &all[r]))
+                    sherd__ranks_add(&carried->remote->near, r);
             graft(out, &carried->remote->arena, diag);
         } else {
             *out = carried->remote->arena;
         }
     }
-    note_failure(mine, diag, carrier->rank);
-    sherd_status status = exchange(carrier, mine, all, diag);
+    sherd__note_failure(mine, diag, carrier->rank);
+    sherd_status status = sherd__hellos_exchange(carrier, mine, all, diag);
     if (status) {
         sherd__arena_unmap(out);
         if (carried->remote)
@@ -281,7 +176,7 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
 }
 
 /* Whether some ranks of a machine share an arena, though not all of the world do. */
-static bool is_mixed(const sherd_carrier *carrier, const hello *all)
+static bool is_mixed(const sherd_carrier *carrier, const sherd__hello *all)
 {
     bool some = false;
 
@@ -294,10 +189,10 @@ static bool is_mixed(const sherd_carrier *carrier, const hello *all)
 }
 
 /* Rank 0's price to all. The size is the same everywhere, so nobody fails alone. */
-static sherd_status hand_out_price(sherd__carried *carried, sherd__diag *diag)
+static sherd_status hand_out_price(sherd__carried *carried, sherd_price *all, sherd__diag *diag)
 {
-    sherd_price all[SHERD_MAX_RANKS];
-    sherd_status status = gather(&carried->carrier, &carried->price, sizeof *all, all, diag);
+    sherd_status status =
+        sherd__hellos_gather(&carried->carrier, &carried->price, sizeof *all, all, diag);
 
     if (!status)
         carried->price = all[0];
@@ -306,15 +201,15 @@ static sherd_status hand_out_price(sherd__carried *carried, sherd__diag *diag)
 
 /* Where any rank writes a trace: how far the clock of this machine is ahead of rank 0's. */
 static sherd_status compare_clocks(sherd__arena *arena, const sherd_carrier *carrier,
-                                   const hello *all, sherd__diag *diag)
+                                   const sherd__hello *all, sherd__diag *diag)
 {
     bool traced = false;
 
     for (int r = 0; r < carrier->ranks; r++)
         traced |= all[r].traced;
     if (traced && !sherd__clocks_compare(&arena->clock_ahead, carrier))
-        return unreached(carrier, diag);
-    if (is_here(&all[0], &all[carrier->rank]))
+        return sherd__unreached(carrier, diag);
+    if (sherd__is_here(&all[0], &all[carrier->rank]))
         arena->clock_ahead = 0;
     return SHERD_OK;
 }
@@ -343,19 +238,18 @@ static sherd_status join(sherd_world **out, sherd__carried *carried, uint64_t jo
     return SHERD_OK;
 }
 
-/* `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to unmap, if it is any. */
-static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__arena *arena,
-                         hello *mine, const sherd_world_options *options, sherd__diag *diag)
+/* The arenas of a world, mapped on all ranks, or on none; all[ranks], prices[ranks]: room for what they tell. */
+static sherd_status find_arena(sherd__arena *arena, sherd__carried *carried, sherd__hello *mine,
+                               sherd__hello *all, sherd_price *prices, sherd__diag *diag)
 {
     const sherd_carrier *carrier = &carried->carrier;
-    hello all[SHERD_MAX_RANKS];
 
-    sherd_status status = compare_builds(carrier, diag);
+    sherd_status status = sherd__builds_compare(carrier, all && prices, diag);
     if (!status)
-        status = exchange(carrier, mine, all, diag);
+        status = sherd__hellos_exchange(carrier, mine, all, diag);
     if (!status && all[0].priced)
-        status = hand_out_price(carried, diag);
-    bool apart = !status && by_messages(carrier, all);
+        status = hand_out_price(carried, prices, diag);
+    bool apart = !status && sherd__by_messages(carrier, all);
     bool shared = !status && (!apart || is_mixed(carrier, all));
     if (shared)
         status = share_arena(arena, carried, !apart, mine, all, diag);
@@ -364,8 +258,24 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
     if (apart && !status)
         status = compare_clocks(arena, carrier, all, diag);
     arena->price = &carried->price;
-    return status ? status
-                  : join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
+    return status;
+}
+
+/* `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to unmap, if it is any. */
+static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__arena *arena,
+                         sherd__hello *mine, const sherd_world_options *options, sherd__diag *diag)
+{
+    sherd__heap heap = {0};
+    size_t ranks = (size_t)carried->carrier.ranks;
+    sherd__hello *all = sherd__alloc(&heap, ranks, sizeof *all);
+    sherd_price *prices = sherd__alloc(&heap, ranks, sizeof *prices);
+
+    sherd_status status = find_arena(arena, carried, mine, all, prices, diag);
+    if (!status)
+        status = join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
+    sherd__free(&heap, prices);
+    sherd__free(&heap, all);
+    return status;
 }
 
 /* What is the same on all ranks. */
@@ -406,7 +316,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
 
     sherd_status status = refuse(carrier, diag);
     if (!status) {
-        hello mine = introduce(options ? options : &none);
+        sherd__hello mine = sherd__introduce(options ? options : &none);
         carried = sherd__alloc(&heap, 1, sizeof *carried);
         if (!carried || (launched && !sherd__say_joined(true)))
             (void)sherd__no_memory(diag, "sherd_world_open");
@@ -415,7 +325,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
             (void)sherd__price_find(&unkept.price, &heap, options, diag);
         mine.traced = sherd__trace_is_asked();
         mine.priced = unkept.price.kind == SHERD_PRICE_LINKS;
-        note_failure(&mine, diag, carrier->rank);
+        sherd__note_failure(&mine, diag, carrier->rank);
         if (carried)
             *carried = unkept;
         status =

@@ -9,15 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static sherd__end end_of(uint64_t word)
-{
-    return (sherd__end)(word >> 32);
-}
-
 /* The rank that an end is about. */
 static int rank_of(const sherd__arena *arena, uint64_t word)
 {
-    int rank = (int)(word >> 24 & 0xFF);
+    int rank = sherd__rank_in(word);
 
     return rank < arena->control->ranks ? rank : 0;
 }
@@ -36,7 +31,7 @@ int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int
     uint64_t word = sherd__look(&arena->control->death);
     int failed = first_failed(child, ranks);
 
-    switch (end_of(word)) {
+    switch (sherd__end_in(word)) {
     case SHERD__END_KILLED:
     case SHERD__END_STOPPED:
         return 128 + (int)(word >> 8 & 0xFF);
@@ -71,7 +66,7 @@ void sherd__cause_text(const sherd__arena *arena, const sherd__child *child, cha
 
     if (word) {
         sherd__end_text(arena->control, word, out, room);
-        if (end_of(word) == SHERD__END_EXITED && word >> 8 & 0xFFFF)
+        if (sherd__end_in(word) == SHERD__END_EXITED && word >> 8 & 0xFFFF)
             (void)sherd__read_told(&arena->control->post[rank_of(arena, word)], told, sizeof told);
     } else {
         failed = failed < 0 ? 0 : failed;

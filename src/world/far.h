@@ -44,9 +44,8 @@ void sherd__remote_finish(sherd_world *world, sherd__call_state *call);
 void sherd__remote_drop(sherd_world *world, sherd__call_state *call);
 /* Whether what a rank has sent for a call is of the size that it must have. */
 bool sherd__remote_fits(sherd_world *world, const sherd__call_state *call, int rank);
-/* Which of some ranks have sent the data of a call in parts: what they have sent is in the result already. */
-uint64_t sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call,
-                                uint64_t ranks);
+/* Whether a rank has sent the data of a call in parts: what it has sent is in the result already. */
+bool sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call, int rank);
 /* Where the i-th tensor's part for a pull lies; the words that a rank shares. */
 sherd__source sherd__remote_source(const sherd_world *world, const sherd__call_state *call,
                                    const sherd__region *region, const sherd__pull *pull, int i);

@@ -14,23 +14,16 @@ static const sherd__post *post_of(const sherd__watch *w, int rank)
     return &w->arena->control->post[rank];
 }
 
-static uint64_t all_ranks(const sherd__watch *w)
-{
-    return w->ranks == 64 ? ~UINT64_C(0) : sherd__bit(w->ranks) - 1;
-}
-
 /* ---- calls -------------------------------------------------------------------------------------- */
 
 /* The ranks that are in the group of a rank in a lane. */
-static uint64_t group_of(const sherd__watch *w, int rank, int lane)
+static void read_group(const sherd__watch *w, int rank, int lane, sherd__ranks *out)
 {
     int leader = atomic_load(&sherd__arena_lane(w->arena, rank, lane)->leader);
-    uint64_t ranks = 0;
 
     for (int q = 0; leader && q < w->ranks; q++)
         if (atomic_load(&sherd__arena_lane(w->arena, q, lane)->leader) == leader)
-            ranks |= sherd__bit(q);
-    return ranks;
+            sherd__ranks_add(out, q);
 }
 
 /* Which call of its group and epoch a number is; 0 = of an epoch long ago. */
@@ -49,7 +42,7 @@ static void read_call(const sherd__watch *w, int rank, int lane, uint64_t number
 
     memset(out, 0, sizeof *out);
     out->number = count_of(post_of(w, rank), number);
-    out->group = group_of(w, rank, lane);
+    read_group(w, rank, lane, &out->group);
     out->done = sherd__look(&own->left) > number;
     if (sherd__label_text(&own->ring[number % SHERD__DEPTH], number, label, sizeof label))
         sherd__read_text(out->label, sizeof out->label, label, sizeof label);
@@ -71,30 +64,15 @@ static void read_last(const sherd__watch *w, int rank, sherd__flight_rank *out)
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
-/* Those of `ranks` that have not made (left: not left) a call. */
-static uint64_t lacking(const sherd__watch *w, int lane, bool left, uint64_t number, uint64_t ranks)
+/* Leave those out that have made (left: left) a call. */
+static void keep_lacking(const sherd__watch *w, int lane, bool left, uint64_t number,
+                         sherd__ranks *ranks)
 {
-    uint64_t out = 0;
-
-    ranks &= all_ranks(w);
-    while (ranks) {
-        int q = sherd__next_rank(&ranks);
+    for (int q = -1; (q = sherd__ranks_next(ranks, q + 1)) >= 0;) {
         const sherd__lane *theirs = sherd__arena_lane(w->arena, q, lane);
-        bool there =
-            left ? sherd__look(&theirs->left) > number : sherd__look(&theirs->made) >= number;
-        out |= there ? 0 : sherd__bit(q);
+        if (left ? sherd__look(&theirs->left) > number : sherd__look(&theirs->made) >= number)
+            sherd__ranks_drop(ranks, q);
     }
-    return out;
-}
-
-static uint64_t not_arrived(const sherd__watch *w, uint64_t meeting)
-{
-    uint64_t out = 0;
-
-    for (int q = 0; q < w->ranks; q++)
-        if (sherd__look(&post_of(w, q)->arrived) < meeting)
-            out |= sherd__bit(q);
-    return out;
 }
 
 static void read_meeting(const sherd__post *post, sherd__flight_rank *out)
@@ -109,19 +87,20 @@ static void add_need(const sherd__watch *w, int rank, const sherd__need *need, b
                      sherd__flight_rank *out)
 {
     uint64_t key = sherd__look(&need->key), number = sherd__look(&need->number);
-    uint64_t ranks = sherd__look(&need->ranks) & all_ranks(w);
     int lane = (int)(key >> 2 & 0xFFFF);
     bool left = (key & 3) == SHERD__LEFT;
+    sherd__ranks ranks;
 
     if (lane >= SHERD__LANES || !number)
         return;
+    sherd__ranks_load(&ranks, &need->ranks, w->ranks);
     if (!cut)
-        ranks = lacking(w, lane, left, number, ranks);
-    if (ranks && !out->awaited) {
+        keep_lacking(w, lane, left, number, &ranks);
+    if (!sherd__ranks_none(&ranks) && sherd__ranks_none(&out->awaited)) {
         out->to_finish = left;
         read_call(w, rank, lane, number, &out->call);
     }
-    out->awaited |= ranks;
+    sherd__ranks_join(&out->awaited, &ranks);
 }
 
 /* What a rank that sleeps says. False: it does not sleep. */
@@ -139,7 +118,7 @@ static bool read_wait(const sherd__watch *w, int rank, int64_t now, sherd__fligh
         add_need(w, rank, sherd__arena_needs(w->arena, rank) + i, false, out);
     if (waits == 0) {
         read_meeting(post, out);
-        out->awaited = not_arrived(w, sherd__look(&post->arrived));
+        sherd__not_arrived(w->arena->control, sherd__look(&post->arrived), &out->awaited);
     }
     return true;
 }
@@ -161,7 +140,7 @@ static void read_cut(const sherd__watch *w, int rank, sherd__flight_rank *out)
     out->waited_ns = (int64_t)(until - since);
     if (meeting) {
         read_meeting(post, out);
-        out->awaited = sherd__look(&post->cut.ranks) & all_ranks(w);
+        sherd__ranks_load(&out->awaited, &post->cut.ranks, w->ranks);
     } else {
         add_need(w, rank, &post->cut, true, out);
     }
@@ -207,18 +186,18 @@ static bool is_lost(const sherd__watch *w, int rank)
 void sherd__flight_take(sherd__flight *out, const sherd__watch *w, const char *why, bool failed)
 {
     int64_t now = sherd__now();
-    uint64_t awaited = 0, waiting = 0;
+    sherd__ranks waiting = {0};
 
     memset(out, 0, sizeof *out);
     out->ranks = w->ranks;
     sherd__read_text(out->why, sizeof out->why, why, sizeof out->why);
     for (int r = 0; r < w->ranks; r++) {
         read_rank(w, r, now, failed, &out->rank[r]);
-        awaited |= out->rank[r].awaited;
+        sherd__ranks_join(&out->missing, &out->rank[r].awaited);
         if (out->rank[r].doing == SHERD__WAITS || out->rank[r].doing == SHERD__WAITED)
-            waiting |= sherd__bit(r);
+            sherd__ranks_add(&waiting, r);
         if (is_lost(w, r))
-            awaited |= sherd__bit(r);
+            sherd__ranks_add(&out->missing, r);
     }
-    out->missing = awaited & ~waiting;
+    sherd__ranks_less(&out->missing, &waiting);
 }

@@ -24,7 +24,7 @@ typedef enum sherd__doing {
 /* A call of one rank. */
 typedef struct sherd__flight_call {
     uint64_t number; /* in its group, from 1 */
-    uint64_t group;  /* bits of ranks */
+    sherd__ranks group;
     bool done;       /* this rank has finished it */
     char label[160]; /* "" if the ring no longer has it */
 } sherd__flight_call;
@@ -35,7 +35,7 @@ typedef struct sherd__flight_rank {
     int code;    /* HAS_ENDED: exit status, or 128 + signal; -1 = not known */
     /* WAITS, WAITED: */
     int64_t waited_ns;
-    uint64_t awaited;        /* bits of ranks */
+    sherd__ranks awaited;
     bool to_finish;          /* they have made the call, but not finished it */
     char meeting[48];        /* "" if it is in a call: */
     sherd__flight_call call; /* number 0: none */
@@ -48,7 +48,7 @@ typedef struct sherd__flight_rank {
 typedef struct sherd__flight {
     char why[SHERD_ERROR_BYTES];
     int ranks;
-    uint64_t missing; /* bits of ranks that others wait for, and that wait for nobody */
+    sherd__ranks missing; /* those that others wait for, and that wait for nobody */
     sherd__flight_rank rank[SHERD_MAX_RANKS];
 } sherd__flight;
 
@@ -58,6 +58,6 @@ void sherd__flight_take(sherd__flight *out, const sherd__watch *w, const char *w
 enum { SHERD__FLIGHT_ROOM = SHERD__FLIGHT_LINES * (SHERD__FLIGHT_COLUMNS + 1) + 1 };
 void sherd__flight_text(const sherd__flight *flight, char out[SHERD__FLIGHT_ROOM]);
 /* Ranks of a set, "0-3,5", into out[room], cut with "..." where it is too short. Returns out. */
-const char *sherd__ranks_text(uint64_t ranks, char *out, size_t room);
+const char *sherd__ranks_text(const sherd__ranks *ranks, char *out, size_t room);
 
 #endif

@@ -15,20 +15,19 @@ enum { MOST_GROUPS = 10, WHO_ROOM = 40, LINE_ROOM = 512 };
 
 /* Ranks that say the same. */
 typedef struct crowd {
-    uint64_t ranks;
+    sherd__ranks ranks;
     char says[LINE_ROOM], before[LINE_ROOM];
     double least, most; /* seconds; most < 0: they do not wait */
 } crowd;
 
-const char *sherd__ranks_text(uint64_t ranks, char *out, size_t room)
+const char *sherd__ranks_text(const sherd__ranks *ranks, char *out, size_t room)
 {
     sherd__writer w = {out, room, 0};
 
     out[0] = '\0';
-    while (ranks) {
-        int first = sherd__next_rank(&ranks), last = first;
-        while (last < 63 && ranks >> (last + 1) & 1)
-            last = sherd__next_rank(&ranks);
+    for (int first, last = -1; (first = sherd__ranks_next(ranks, last + 1)) >= 0;) {
+        for (last = first; sherd__ranks_has(ranks, last + 1);)
+            last++;
         sherd__write(&w, "%s%d", w.length ? "," : "", first);
         if (last > first)
             sherd__write(&w, "%c%d", last > first + 1 ? '-' : ',', last);
@@ -38,10 +37,14 @@ const char *sherd__ranks_text(uint64_t ranks, char *out, size_t room)
     return out;
 }
 
-static const char *who_text(uint64_t ranks, char *out, size_t room)
+static bool is_one(const sherd__ranks *ranks)
 {
-    bool one = (ranks & (ranks - 1)) == 0;
-    int at = snprintf(out, room, one ? "rank " : "ranks ");
+    return sherd__ranks_next(ranks, sherd__ranks_next(ranks, 0) + 1) < 0;
+}
+
+static const char *who_text(const sherd__ranks *ranks, char *out, size_t room)
+{
+    int at = snprintf(out, room, is_one(ranks) ? "rank " : "ranks ");
 
     sherd__ranks_text(ranks, out + at, room - (size_t)at);
     return out;
@@ -60,7 +63,7 @@ static void write_call(sherd__writer *w, const sherd__flight_call *call)
     char group[WHO_ROOM];
 
     sherd__write(w, "call %llu of ranks %s", (unsigned long long)call->number,
-                 sherd__ranks_text(call->group, group, sizeof group));
+                 sherd__ranks_text(&call->group, group, sizeof group));
     if (call->label[0])
         sherd__write(w, ": %s", short_label(call));
 }
@@ -69,10 +72,12 @@ static void write_wait(sherd__writer *w, const sherd__flight_rank *rank)
 {
     char who[WHO_ROOM];
 
-    if (rank->awaited)
-        sherd__write(w, " for %s", who_text(rank->awaited, who, sizeof who));
+    bool any = !sherd__ranks_none(&rank->awaited);
+
+    if (any)
+        sherd__write(w, " for %s", who_text(&rank->awaited, who, sizeof who));
     if (rank->meeting[0]) {
-        sherd__write(w, "%s%s", rank->awaited ? " to come to " : " in ", rank->meeting);
+        sherd__write(w, "%s%s", any ? " to come to " : " in ", rank->meeting);
     } else if (rank->call.number) {
         sherd__write(w, rank->to_finish ? " to finish " : " to make ");
         write_call(w, &rank->call);
@@ -125,8 +130,8 @@ static void write_before(sherd__writer *w, const sherd__flight_rank *rank)
         int length = (int)(i ? strcspn(label, " ") : strlen(label));
         sherd__write(w, "%s%llu %.*s%s", i ? "; " : "", (unsigned long long)call->number, length,
                      label, call->done ? "" : " (open)");
-        if (i == 0 || rank->last[i - 1].group != call->group)
-            sherd__write(w, " of ranks %s", sherd__ranks_text(call->group, group, sizeof group));
+        if (i == 0 || !sherd__ranks_equal(&rank->last[i - 1].group, &call->group))
+            sherd__write(w, " of ranks %s", sherd__ranks_text(&call->group, group, sizeof group));
     }
     if (rank->count == 0)
         sherd__write(w, "no calls yet");
@@ -154,7 +159,7 @@ static void join_crowd(crowd *all, int *count, const crowd *one)
         crowd *c = &all[i];
         if (strcmp(c->says, one->says) != 0 || strcmp(c->before, one->before) != 0)
             continue;
-        c->ranks |= one->ranks;
+        sherd__ranks_join(&c->ranks, &one->ranks);
         c->least = one->least < c->least ? one->least : c->least;
         c->most = one->most > c->most ? one->most : c->most;
         return;
@@ -180,10 +185,9 @@ static void put_crowd(sherd__writer *page, const sherd__flight *flight, const cr
     char line[3 * LINE_ROOM] = "", who[WHO_ROOM], time[48] = "";
     sherd__writer w = {line, sizeof line, 0};
     size_t verb = strcspn(c->says, " ");
-    uint64_t ranks = c->ranks;
-    int first = sherd__next_rank(&ranks);
+    int first = sherd__ranks_next(&c->ranks, 0);
 
-    sherd__write(&w, "  %s: ", who_text(c->ranks, who, sizeof who));
+    sherd__write(&w, "  %s: ", who_text(&c->ranks, who, sizeof who));
     if (c->most >= 0) {
         bool same = c->most - c->least < 0.1;
         snprintf(time, sizeof time, same ? " %.1f s" : " %.1f-%.1f s", same ? c->most : c->least,
@@ -192,7 +196,8 @@ static void put_crowd(sherd__writer *page, const sherd__flight *flight, const cr
     } else {
         sherd__write(&w, "%s", c->says);
     }
-    if (!ranks && flight->rank[first].doing != SHERD__HAS_ENDED && flight->rank[first].process)
+    if (is_one(&c->ranks) && flight->rank[first].doing != SHERD__HAS_ENDED &&
+        flight->rank[first].process)
         sherd__write(&w, " (process %d)", flight->rank[first].process);
     put_line(page, line);
     snprintf(line, sizeof line, "      last: %s", c->before);
@@ -205,9 +210,9 @@ static void put_missing(sherd__writer *page, const sherd__flight *flight)
     bool waits = false;
 
     for (int r = 0; r < flight->ranks; r++)
-        waits |= flight->rank[r].awaited != 0;
-    if (flight->missing)
-        snprintf(line, sizeof line, "  missing: %s", who_text(flight->missing, who, sizeof who));
+        waits |= !sherd__ranks_none(&flight->rank[r].awaited);
+    if (!sherd__ranks_none(&flight->missing))
+        snprintf(line, sizeof line, "  missing: %s", who_text(&flight->missing, who, sizeof who));
     else if (waits)
         snprintf(line, sizeof line, "  missing: nobody; ranks wait for each other");
     else
@@ -217,9 +222,8 @@ static void put_missing(sherd__writer *page, const sherd__flight *flight)
 
 void sherd__flight_text(const sherd__flight *flight, char out[SHERD__FLIGHT_ROOM])
 {
-    static const uint64_t one = 1;
     crowd all[MOST_GROUPS], c;
-    uint64_t told = 0;
+    sherd__ranks rest;
     int count = 0;
     char line[2 * SHERD_ERROR_BYTES], who[WHO_ROOM];
     sherd__writer page = {out, SHERD__FLIGHT_ROOM, 0};
@@ -229,19 +233,20 @@ void sherd__flight_text(const sherd__flight *flight, char out[SHERD__FLIGHT_ROOM
     put_missing(&page, flight);
     for (int missing = 1; missing >= 0; missing--)
         for (int r = 0; r < flight->ranks; r++) {
-            if ((int)(flight->missing >> r & 1) != missing)
+            if (sherd__ranks_has(&flight->missing, r) != (missing == 1))
                 continue;
-            c.ranks = one << r;
+            sherd__ranks_clear(&c.ranks);
+            sherd__ranks_add(&c.ranks, r);
             describe(&flight->rank[r], &c);
             join_crowd(all, &count, &c);
         }
+    sherd__ranks_fill(&rest, flight->ranks);
     for (int i = 0; i < count; i++) {
         put_crowd(&page, flight, &all[i]);
-        told |= all[i].ranks;
+        sherd__ranks_less(&rest, &all[i].ranks);
     }
-    uint64_t rest = (flight->ranks == 64 ? ~UINT64_C(0) : (one << flight->ranks) - 1) & ~told;
-    if (rest) {
-        snprintf(line, sizeof line, "  and %s", who_text(rest, who, sizeof who));
+    if (!sherd__ranks_none(&rest)) {
+        snprintf(line, sizeof line, "  and %s", who_text(&rest, who, sizeof who));
         put_line(&page, line);
     }
 }

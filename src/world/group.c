@@ -77,7 +77,7 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
     for (int q = world->ranks - 1; q >= 0; q--)
         if (sherd_mesh_coordinate(mesh, q, theirs) &&
             sherd__differ_only_in(mesh, axes, mine, theirs)) {
-            group->members |= sherd__bit(q);
+            sherd__ranks_add(&group->members, q);
             group->count++;
             group->leader = q;
         }

@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "base/map.h"
 #include "blocks.h"
+#include "ends.h"
 #include "layout/mesh.h"
 #include "limit.h"
 #include "trace.h"
@@ -47,7 +48,7 @@ enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share"
 /* What this rank has put into a slot of its ring; kept here too, since reading the record itself would wait for its line. */
 typedef struct sherd__entry {
     uint64_t number, fingerprint;
-    uint64_t readers; /* ranks that read the record: the slot is used again when they have left */
+    sherd__ranks readers; /* of the record: the slot is used again when they have left */
 } sherd__entry;
 
 /* The ranks that differ from this one only in some axes of a mesh. */
@@ -57,9 +58,9 @@ typedef struct sherd__group {
     int lane;
     int leader; /* its lowest rank */
     int count;
-    uint64_t members; /* bits of ranks */
-    char name[64];    /* "dp,tp" */
-    uint64_t base;    /* what follows counts in the epoch of this base */
+    sherd__ranks members;
+    char name[64]; /* "dp,tp" */
+    uint64_t base; /* what follows counts in the epoch of this base */
     uint64_t sequence, history;
     sherd__lane *own;
     sherd__entry entry[SHERD__DEPTH];
@@ -103,16 +104,16 @@ typedef struct sherd__call_state {
     sherd__group *group;
     sherd__record *record;
     uint64_t number, fingerprint, history;
-    uint64_t awaited; /* ranks whose record is not seen yet */
-    uint64_t sharers; /* ranks that write into my results: it ends when they have left */
-    bool own;         /* my own part is still to be copied */
-    bool finished;    /* my reads and writes are done; counted in `left` */
-    bool ended;       /* also what peers write is there */
-    bool waited;      /* sherd__call waits for it and gives it back */
+    bool own;      /* my own part is still to be copied */
+    bool finished; /* my reads and writes are done; counted in `left` */
+    bool ended;    /* also what peers write is there */
+    bool waited;   /* sherd__call waits for it and gives it back */
     int count, room;
     sherd__task *task;
     const sherd__sharing *numbers; /* of a share, which has no tasks; else NULL */
     struct sherd__sheet *slices; /* for what peers get of my results, where they share no memory */
+    sherd__ranks awaited;        /* whose record is not seen yet */
+    sherd__ranks sharers;        /* that write into my results: it ends when they have left */
 } sherd__call_state;
 
 /* What a record shows: see there. */
@@ -158,8 +159,8 @@ struct sherd_world {
     sherd__post *post;              /* my own */
     sherd__store store;
     struct sherd__remote *remote; /* NULL: all ranks share the arena */
-    uint64_t near;                /* ranks that read this one's memory themselves */
-    const sherd__arena *mirrors;  /* where the lanes of the others are */
+    sherd__ranks near;            /* those that read this one's memory themselves */
+    const sherd__arena *mirrors;  /* where the lanes of the others are; NULL: all are near */
     uint64_t base, round;         /* of this epoch's numbers; of the last meeting */
     bool arrived;                 /* at a meeting: raises nothing, makes no calls */
     /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
@@ -175,6 +176,10 @@ struct sherd_world {
     int seen_lanes;
     sherd__call_state *open, *spare; /* in the order in which they were made */
     int opens;
+    sherd__source *sources; /* [source_room]: where the addends of a region lie */
+    int source_room;
+    struct sherd__picture *picture; /* [ranks]: ring.c */
+    int64_t next_look;              /* ns: when rings are looked for again, in a large world */
     sherd__tally *tally;
     int tallies, tally_room;
     int64_t waited;      /* ns, in all waits that went beyond spinning */
@@ -185,25 +190,18 @@ struct sherd_world {
     bool verify; /* SHERD_VERIFY */
 };
 
-/* ---- time and bits --------------------------------------------------------------------------- */
+/* ---- who is where ---------------------------------------------------------------------------- */
 
-static inline uint64_t sherd__bit(int rank)
+/* Whether a rank reads this one's memory itself, and this one its. */
+static inline bool sherd__is_near(const sherd_world *world, int rank)
 {
-    return UINT64_C(1) << rank;
-}
-/* Takes the lowest rank out of a set that is not empty. */
-static inline int sherd__next_rank(uint64_t *ranks)
-{
-    int rank = __builtin_ctzll(*ranks);
-    *ranks &= *ranks - 1;
-    return rank;
+    return !world->mirrors || sherd__ranks_has(&world->near, rank);
 }
 
 static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, int lane)
 {
-    bool near = (world->near & sherd__bit(rank)) != 0;
-
-    return sherd__arena_lane(near ? &world->arena : world->mirrors, rank, lane);
+    return sherd__arena_lane(sherd__is_near(world, rank) ? &world->arena : world->mirrors, rank,
+                             lane);
 }
 
 /*
@@ -221,32 +219,6 @@ static inline bool sherd__has_left(const sherd_world *world, int lane, int rank,
 
 /* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
 
-/* Why a world is closed for good. */
-typedef enum sherd__end {
-    SHERD__END_KILLED = 1,  /* value = signal */
-    SHERD__END_STOPPED = 2, /* value = signal */
-    SHERD__END_EXITED = 3,  /* value = exit status */
-    SHERD__END_TOLD = 4,    /* text in the rank's post */
-    SHERD__END_VANISHED = 5 /* nobody knows how */
-} sherd__end;
-
-/* In the value of KILLED and VANISHED: the kernel has killed for lack of memory. */
-enum { SHERD__OUT_OF_MEMORY = 0x100 };
-
-static inline uint64_t sherd__end_word(sherd__end end, int rank, int value, sherd_status status)
-{
-    return (uint64_t)end << 32 | (uint64_t)(uint32_t)(rank & 0xFF) << 24 |
-           (uint64_t)(uint32_t)(value & 0xFFFF) << 8 | (uint64_t)(uint32_t)-status;
-}
-static inline sherd_status sherd__status_in(uint64_t word)
-{
-    return (sherd_status) - (int)(word & 0xFF);
-}
-/* Whether ranks were lost to each other: no world goes on after that. */
-static inline bool sherd__is_lost(sherd_status status)
-{
-    return status == SHERD_EPEER || status == SHERD_ETIMEDOUT;
-}
 /* "rank 2 was killed by signal 9 (SIGKILL)" into out[room]. */
 void sherd__end_text(const sherd__control *control, uint64_t word, char *out, size_t room);
 const char *sherd__signal_name(int signal);
@@ -298,7 +270,7 @@ void sherd__give_quietly(sherd_world *world, sherd__block *block);
 
 /* Note that `ranks` read (or write) the block in a call. */
 void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__group *group,
-                       uint64_t number, uint64_t ranks);
+                       uint64_t number, const sherd__ranks *ranks);
 /* Make sure that one more group's ticket fits on it, by waiting for all that there are. NULL is a no-op. False: ended by the alarm. */
 bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sherd__group *group);
 /* Whether nothing is open on it: no own call, and all readers have left. Never waits. */
@@ -316,7 +288,7 @@ typedef struct sherd__needs sherd__needs;
 
 /* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if there are none. */
 void sherd__need_add(sherd_world *world, sherd__needs *needs, int lane, sherd__lack lack,
-                     uint64_t number, uint64_t ranks);
+                     uint64_t number, const sherd__ranks *ranks);
 /* The needs of one open call. */
 void sherd__need_call(sherd_world *world, sherd__needs *needs, const sherd__call_state *call);
 
@@ -338,7 +310,8 @@ void sherd__post_be_silent(sherd_world *world);
 typedef struct sherd__said {
     int lane;
     sherd__lack lack;
-    uint64_t number, ranks;
+    uint64_t number;
+    sherd__ranks ranks;
 } sherd__said;
 /* How many needs a rank says, and the version of its post; none if it says nothing. */
 uint64_t sherd__post_counts(const sherd_world *world, int rank, uint32_t *waits, uint32_t *needs);
@@ -348,6 +321,8 @@ sherd__said sherd__post_read(const sherd_world *world, int rank, uint32_t i);
 void sherd__look_for_the_impossible(sherd_world *world);
 /* Whether there is a ring of ranks that wait for each other; then the text says which. */
 bool sherd__find_ring(const sherd_world *world, char *text, size_t room);
+/* What that needs. False for lack of memory. */
+bool sherd__picture_open(sherd_world *world);
 /* "dp,tp (ranks 0,2)": the group of a rank in a lane, into out[room]. */
 void sherd__lane_text(const sherd_world *world, int lane, int rank, char *out, size_t room);
 
@@ -365,7 +340,7 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
                            const sherd__shown *shown);
 /* After publishing: wake those that sleep and read the record. */
-void sherd__record_ring(sherd_world *world, sherd__record *record, uint64_t readers);
+void sherd__record_ring(sherd_world *world, sherd__record *record, const sherd__ranks *readers);
 /* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
 /* Whether a rank has made another call in its place, or failed: its record of this one never comes. */
@@ -422,6 +397,8 @@ static inline void sherd__post_call(sherd_world *world, int lane, uint64_t numbe
     sherd__put(&post->trail[calls % SHERD__TRAIL].number, number);
     sherd__put(&post->calls, calls + 1);
 }
+/* The ranks that have not come to a meeting. */
+void sherd__not_arrived(const sherd__control *control, uint64_t meeting, sherd__ranks *out);
 void sherd__post_since(sherd_world *world);
 void sherd__post_cut(sherd_world *world);
 /* Leave what a meeting came to for whoever watches; gives the status back. */

@@ -321,11 +321,10 @@ void sherd__ledgers_passed(sherd_world *world)
 
 static bool all_did_alike(const sherd_world *world, const sherd__group *group, uint64_t k)
 {
-    uint64_t hash = group->own->work.last[k % SHERD__DEEDS].hash, rest = group->members;
+    uint64_t hash = group->own->work.last[k % SHERD__DEEDS].hash;
 
-    while (rest)
-        if (work_of(world, sherd__next_rank(&rest), group->lane)->last[k % SHERD__DEEDS].hash !=
-            hash)
+    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
+        if (work_of(world, q, group->lane)->last[k % SHERD__DEEDS].hash != hash)
             return false;
     return true;
 }
@@ -333,10 +332,10 @@ static bool all_did_alike(const sherd_world *world, const sherd__group *group, u
 /* The last deed that all members have done alike, with all before it; at least the last good check, if it is long ago. */
 static uint64_t common_deeds(const sherd_world *world, const sherd__group *group, uint64_t good)
 {
-    uint64_t rest = group->members, k = UINT64_MAX, most = 0;
+    uint64_t k = UINT64_MAX, most = 0;
 
-    while (rest) {
-        uint64_t count = work_of(world, sherd__next_rank(&rest), group->lane)->count;
+    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;) {
+        uint64_t count = work_of(world, q, group->lane)->count;
         k = smaller(k, count);
         most = larger(most, count);
     }
@@ -348,10 +347,10 @@ static uint64_t common_deeds(const sherd_world *world, const sherd__group *group
 
 static uint64_t most_deeds(const sherd_world *world, const sherd__group *group)
 {
-    uint64_t rest = group->members, most = 0;
+    uint64_t most = 0;
 
-    while (rest)
-        most = larger(most, work_of(world, sherd__next_rank(&rest), group->lane)->count);
+    for (int q = -1; (q = sherd__ranks_next(&group->members, q + 1)) >= 0;)
+        most = larger(most, work_of(world, q, group->lane)->count);
     return most;
 }
 
@@ -371,8 +370,9 @@ sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, u
         return SHERD__KEPT;
     if (made > mesh->ledger->kept)
         return SHERD__NOT_ALL;
-    for (uint64_t rest = mesh->ledger->dropped ? member->widest->members : 0; rest;) {
-        const sherd__work *work = work_of(world, sherd__next_rank(&rest), member->widest->lane);
+    const sherd__ranks *members = &member->widest->members;
+    for (int q = -1; mesh->ledger->dropped && (q = sherd__ranks_next(members, q + 1)) >= 0;) {
+        const sherd__work *work = work_of(world, q, member->widest->lane);
         if (work->flights > SHERD__FLIGHTS && made >= work->flight[0])
             return SHERD__DROPPED;
         for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)

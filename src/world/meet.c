@@ -40,7 +40,7 @@ static void decide(sherd_world *world, uint64_t round, uint64_t word)
 
     while (before >> 16 != round && !atomic_compare_exchange_weak(&verdict->word, &before, word))
         ;
-    sherd__ring(&world->arena, ~UINT64_C(0));
+    sherd__ring_all(&world->arena);
 }
 
 /* ---- what the last to arrive finds ------------------------------------------------------------ */
@@ -205,6 +205,15 @@ static bool all_have_taken(sherd_world *world, void *what)
     return true;
 }
 
+/* Ranks that wait in a call may wait for one that this rank never makes now; those at the meeting wait for the verdict. */
+static void ring_callers(sherd_world *world)
+{
+    sherd__ranks callers;
+
+    sherd__not_arrived(world->arena.control, world->round + 1, &callers);
+    sherd__ring(&world->arena, &callers);
+}
+
 /*
  * Tell what this rank comes with; true if it is the last one. Where a rank has died nobody is told any more: somebody
  * may still be reading what was told for the last meeting, which death has let this rank leave early.
@@ -225,7 +234,7 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
     world->arrived = true;
     atomic_store(&post->arrived, world->round + 1);
     uint64_t before = atomic_fetch_add(&world->arena.control->arrivals, 1);
-    sherd__ring(&world->arena, ~UINT64_C(0));
+    ring_callers(world);
     return (before + 1) % (uint64_t)world->ranks == 0;
 }
 
@@ -249,7 +258,7 @@ static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, u
     atomic_store(&world->post->taken, round);
     if (world->remote)
         sherd__remote_taken(world, round);
-    sherd__ring(&world->arena, ~UINT64_C(0));
+    sherd__ring_all(&world->arena);
     sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
 }
 

@@ -42,14 +42,12 @@ void sherd__post_since(sherd_world *world)
     sherd__put(&world->post->since, (uint64_t)sherd__now());
 }
 
-static uint64_t not_arrived(const sherd_world *world, uint64_t meeting)
+void sherd__not_arrived(const sherd__control *control, uint64_t meeting, sherd__ranks *out)
 {
-    uint64_t ranks = 0;
-
-    for (int q = 0; q < world->ranks; q++)
-        if (sherd__look(&world->arena.control->post[q].arrived) < meeting)
-            ranks |= sherd__bit(q);
-    return ranks;
+    sherd__ranks_clear(out);
+    for (int q = 0; q < control->ranks; q++)
+        if (sherd__look(&control->post[q].arrived) < meeting)
+            sherd__ranks_add(out, q);
 }
 
 void sherd__post_cut(sherd_world *world)
@@ -58,13 +56,18 @@ void sherd__post_cut(sherd_world *world)
     const sherd__need *first = sherd__arena_needs(&world->arena, world->rank);
     uint64_t arrived = sherd__look(&post->arrived);
     bool call = atomic_load(&post->waits) > 0;
+    sherd__ranks ranks;
 
     if (!world->announced)
         return;
+    if (call)
+        sherd__ranks_load(&ranks, &first->ranks, world->ranks);
+    else
+        sherd__not_arrived(world->arena.control, arrived, &ranks);
     sherd__put(&post->cut_until, 0);
     sherd__put(&post->cut.key, call ? sherd__peek(&first->key) : SHERD__AT_MEETING);
     sherd__put(&post->cut.number, call ? sherd__peek(&first->number) : arrived);
-    sherd__put(&post->cut.ranks, call ? sherd__peek(&first->ranks) : not_arrived(world, arrived));
+    sherd__ranks_store(&post->cut.ranks, &ranks, world->ranks);
     sherd__put(&post->cut_since, sherd__peek(&post->since));
     atomic_store(&post->cut_until, (uint64_t)sherd__now());
 }

@@ -14,76 +14,80 @@ struct sherd__needs {
 };
 
 static void write_need(sherd_world *world, sherd__needs *needs, uint64_t key, uint64_t number,
-                       uint64_t ranks)
+                       const sherd__ranks *ranks)
 {
     sherd__need *need = sherd__arena_needs(&world->arena, world->rank) + needs->count++;
 
     sherd__assert(world->rank, needs->count <= SHERD__NEEDS);
-    if (!needs->written && sherd__peek(&need->key) == key && sherd__peek(&need->number) == number &&
-        sherd__peek(&need->ranks) == ranks)
-        return;
+    if (!needs->written && sherd__peek(&need->key) == key && sherd__peek(&need->number) == number) {
+        sherd__ranks before;
+        sherd__ranks_load(&before, &need->ranks, world->ranks);
+        if (sherd__ranks_equal(&before, ranks))
+            return;
+    }
     sherd__post_be_silent(world);
     needs->written = true;
     atomic_store(&need->key, key);
     atomic_store(&need->number, number);
-    atomic_store(&need->ranks, ranks);
-}
-
-/* The ranks of a set that have not made (LEFT: not left) a call. */
-static uint64_t missing(const sherd_world *world, int lane, sherd__lack lack, uint64_t number,
-                        uint64_t ranks)
-{
-    uint64_t rest = ranks, out = 0;
-
-    while (rest) {
-        int q = sherd__next_rank(&rest);
-        const sherd__lane *theirs = sherd__lane_of(world, q, lane);
-        bool there = lack == SHERD__LEFT ? sherd__look(&theirs->left) > number
-                                         : sherd__look(&theirs->made) >= number;
-        out |= there ? 0 : sherd__bit(q);
-    }
-    return out;
+    sherd__ranks_store(&need->ranks, ranks, world->ranks);
 }
 
 void sherd__need_add(sherd_world *world, sherd__needs *needs, int lane, sherd__lack lack,
-                     uint64_t number, uint64_t ranks)
+                     uint64_t number, const sherd__ranks *ranks)
 {
-    ranks = missing(world, lane, lack, number, ranks);
-    if (ranks)
-        write_need(world, needs, (uint64_t)lane << 2 | (uint64_t)lack, number, ranks);
+    sherd__ranks missing = {0};
+
+    for (int q = -1; (q = sherd__ranks_next(ranks, q + 1)) >= 0;) {
+        const sherd__lane *theirs = sherd__lane_of(world, q, lane);
+        bool there = lack == SHERD__LEFT ? sherd__look(&theirs->left) > number
+                                         : sherd__look(&theirs->made) >= number;
+        if (!there)
+            sherd__ranks_add(&missing, q);
+    }
+    if (!sherd__ranks_none(&missing))
+        write_need(world, needs, (uint64_t)lane << 2 | (uint64_t)lack, number, &missing);
 }
 
 void sherd__need_call(sherd_world *world, sherd__needs *needs, const sherd__call_state *call)
 {
     if (!call->finished)
         sherd__need_add(world, needs, call->group->lane, SHERD__RECORD, call->number,
-                        call->awaited);
-    sherd__need_add(world, needs, call->group->lane, SHERD__LEFT, call->number, call->sharers);
+                        &call->awaited);
+    sherd__need_add(world, needs, call->group->lane, SHERD__LEFT, call->number, &call->sharers);
 }
 
 /* Awaited ranks that have made another call in the place of this one, or failed. */
-static uint64_t misfits(const sherd_world *world, const sherd__call_state *call)
+static void find_misfits(const sherd_world *world, const sherd__call_state *call, sherd__ranks *out)
 {
-    uint64_t rest = call->awaited, out = 0;
-
-    while (rest) {
-        int q = sherd__next_rank(&rest);
-        out |= sherd__record_misfits(world, call, q) ? sherd__bit(q) : 0;
-    }
-    return out;
+    sherd__ranks_clear(out);
+    for (int q = -1; (q = sherd__ranks_next(&call->awaited, q + 1)) >= 0;)
+        if (sherd__record_misfits(world, call, q))
+            sherd__ranks_add(out, q);
 }
 
 static void add_open_calls(sherd_world *world, sherd__needs *needs)
 {
+    sherd__ranks misfits;
+
     for (const sherd__call_state *call = world->open; call; call = call->next) {
-        uint64_t lane = (uint64_t)call->group->lane << 2, ranks;
+        uint64_t lane = (uint64_t)call->group->lane << 2;
         if (call->finished)
             continue;
         sherd__need_add(world, needs, call->group->lane, SHERD__RECORD, call->number,
-                        call->awaited);
-        if ((ranks = misfits(world, call)))
-            write_need(world, needs, lane | SHERD__MISFIT, call->number, ranks);
+                        &call->awaited);
+        find_misfits(world, call, &misfits);
+        if (!sherd__ranks_none(&misfits))
+            write_need(world, needs, lane | SHERD__MISFIT, call->number, &misfits);
     }
+}
+
+static void ring_others(sherd_world *world)
+{
+    sherd__ranks others;
+
+    sherd__ranks_copy(&others, &world->whole.members);
+    sherd__ranks_drop(&others, world->rank);
+    sherd__ring(&world->arena, &others);
 }
 
 void sherd__post_announce(sherd_world *world, const sherd__wait *wait)
@@ -107,7 +111,7 @@ void sherd__post_announce(sherd_world *world, const sherd__wait *wait)
     world->announced = true;
     /* At a meeting this rank looks for nothing impossible: those that wait must, and may be asleep. */
     if (world->arrived && needs.count)
-        sherd__ring(&world->arena, ~sherd__bit(world->rank));
+        ring_others(world);
 }
 
 void sherd__post_be_silent(sherd_world *world)
@@ -141,6 +145,6 @@ sherd__said sherd__post_read(const sherd_world *world, int rank, uint32_t i)
     sherd__said said = {.lane = (int)(key >> 2) % SHERD__LANES, .lack = (sherd__lack)(key & 3)};
 
     said.number = sherd__look(&need->number);
-    said.ranks = sherd__look(&need->ranks) & world->whole.members;
+    sherd__ranks_load(&said.ranks, &need->ranks, world->ranks);
     return said;
 }

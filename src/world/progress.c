@@ -33,7 +33,8 @@ sherd__call_state *sherd__call_take(sherd_world *world, int count)
         call->room = count;
     }
     call->next = NULL;
-    call->awaited = call->sharers = 0;
+    sherd__ranks_clear(&call->awaited);
+    sherd__ranks_clear(&call->sharers);
     call->own = call->finished = call->ended = call->waited = false;
     call->count = 0;
     call->numbers = NULL;
@@ -124,7 +125,7 @@ static void source_of(const sherd_world *world, const sherd__call_state *call,
                       const sherd__task *task, const sherd__region *region, const sherd__pull *pull,
                       int i, sherd__source *out)
 {
-    if (!(world->near & sherd__bit(pull->rank))) {
+    if (!sherd__is_near(world, pull->rank)) {
         *out = sherd__remote_source(world, call, region, pull, i);
         return;
     }
@@ -141,7 +142,7 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
                        int i, const sherd__region *region)
 {
     const sherd__pull *pull = task->schedule->pull + region->first;
-    sherd__source sources[SHERD_MAX_RANKS];
+    sherd__source *sources = world->sources;
     int done = 0;
 
     if (region->count <= 1) {
@@ -151,12 +152,12 @@ static void run_region(sherd_world *world, const sherd__call_state *call, const 
                           task->kernels);
         return;
     }
-    /* Only where windows overlap has a region more addends than there are ranks. */
+    /* Only where windows overlap has a region more addends than there is room for. */
     do {
-        int count = (int)sherd__min(region->count - done, SHERD_MAX_RANKS);
+        int count = (int)sherd__min(region->count - done, world->source_room);
         for (int k = 0; k < count; k++)
             source_of(world, call, task, region, &pull[done + k], i, &sources[k]);
-        if (region->count <= SHERD_MAX_RANKS)
+        if (region->count <= world->source_room)
             sherd__region_run(task->schedule, region, task->result_data, sources,
                               task->element_bytes, task->kernels);
         else
@@ -175,19 +176,17 @@ static int holder_of(const sherd_world *world, const sherd__schedule *schedule,
 
 /* Copy the regions whose source is in `fresh`: those of ranks after this one first, so that not all pull from rank 0. */
 static void copy_fresh(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
-                       int i, uint64_t fresh)
+                       int i, const sherd__ranks *fresh)
 {
     const sherd__schedule *schedule = task->schedule;
-    uint64_t before = sherd__bit(world->rank) - 1;
 
-    if (world->remote)
-        fresh &= ~sherd__remote_in_parts(world, call, fresh);
-    for (int turn = 0; turn < 2; turn++) {
-        uint64_t now = turn ? fresh & before : fresh & ~before;
-        for (int k = 0; now && k < schedule->regions; k++)
-            if (now & sherd__bit(holder_of(world, schedule, &schedule->region[k])))
+    for (int turn = 0; turn < 2; turn++)
+        for (int k = 0; k < schedule->regions; k++) {
+            int q = holder_of(world, schedule, &schedule->region[k]);
+            if ((q < world->rank) == (turn == 1) && sherd__ranks_has(fresh, q) &&
+                !(world->remote && sherd__remote_in_parts(world, call, q)))
                 run_region(world, call, task, i, &schedule->region[k]);
-    }
+        }
 }
 
 /* Where my result and those of sharers that share my memory lie; the others are sent what mine holds in the end. */
@@ -199,7 +198,7 @@ static int results_of(const sherd_world *world, const sherd__call_state *call,
     out[count++] = task->result_data;
     for (int k = 0; k < task->schedule->sharers; k++) {
         int q = task->schedule->sharer[k];
-        if (!(world->near & sherd__bit(q)))
+        if (!sherd__is_near(world, q))
             continue;
         const sherd__record *record = sherd__record_of(world, q, call->group->lane, call->number);
         out[count++] = world->arena.base + parcels_of(world, record)[i].result;
@@ -218,7 +217,7 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
     size_t size = task->element_bytes;
     int64_t chunk = (int64_t)((size_t)CHUNK_BYTES / size), at = region->offset[0];
     int64_t end = at + region->size[0];
-    sherd__source sources[SHERD_MAX_RANKS];
+    sherd__source *sources = world->sources;
     sherd__region part = *region;
     void *results[SHERD_MAX_RANKS];
     int count = results_of(world, call, task, i, results);
@@ -260,15 +259,14 @@ void sherd__run_local(sherd_world *world, const sherd__task *task)
         run_region(world, NULL, task, 0, &task->schedule->region[k]);
 }
 
-static void copy_words(sherd_world *world, const sherd__call_state *call, uint64_t fresh)
+static void copy_words(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
 {
     const sherd__sharing *numbers = call->numbers;
     size_t bytes = (size_t)numbers->words * sizeof *numbers->all;
 
-    while (fresh) {
-        int q = sherd__next_rank(&fresh);
+    for (int q = -1; (q = sherd__ranks_next(fresh, q + 1)) >= 0;) {
         sherd__source words = {.data = numbers->mine};
-        if (!(world->near & sherd__bit(q)))
+        if (!sherd__is_near(world, q))
             words.data = sherd__remote_words(world, call, q);
         else if (q != world->rank)
             source_there(world, call, 0, q, 0, &words);
@@ -290,7 +288,7 @@ static void store_left(sherd_world *world, sherd__group *group)
     if (sherd__peek(&group->own->left) == left)
         return;
     atomic_store(&group->own->left, left);
-    sherd__ring(&world->arena, group->members);
+    sherd__ring(&world->arena, &group->members);
 }
 
 static void finish(sherd_world *world, sherd__call_state *call)
@@ -304,58 +302,64 @@ static void finish(sherd_world *world, sherd__call_state *call)
         sherd__remote_finish(world, call);
 }
 
-/* Awaited ranks whose records have come. */
-static uint64_t look_for_records(sherd_world *world, const sherd__call_state *call)
+/* The awaited ranks whose records have come, which are awaited no longer. True: none is. */
+static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ranks *fresh)
 {
-    uint64_t fresh = 0, rest = call->awaited;
+    bool all = true;
 
-    while (rest) {
-        int q = sherd__next_rank(&rest);
-        if (sherd__record_there(world, call, q))
-            fresh |= sherd__bit(q);
+    for (int q = -1; (q = sherd__ranks_next(&call->awaited, q + 1)) >= 0;) {
+        if (sherd__record_there(world, call, q)) {
+            sherd__ranks_add(fresh, q);
+            sherd__ranks_drop(&call->awaited, q);
+        } else {
+            all = false;
+        }
     }
-    return fresh;
+    return all;
 }
 
 static bool advance(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t fresh = look_for_records(world, call);
+    sherd__ranks fresh;
 
-    call->awaited &= ~fresh;
+    sherd__ranks_clear(&fresh);
+    bool all = take_records(world, call, &fresh);
     if (call->own)
-        fresh |= sherd__bit(world->rank);
+        sherd__ranks_add(&fresh, world->rank);
     call->own = false;
-    if (!fresh && call->awaited)
+    if (!all && fresh.words == 0)
         return false;
     if (call->numbers)
-        copy_words(world, call, fresh);
+        copy_words(world, call, &fresh);
     for (int i = 0; i < call->count; i++) {
         if (!call->task[i].reduces)
-            copy_fresh(world, call, &call->task[i], i, fresh);
-        else if (!call->awaited)
+            copy_fresh(world, call, &call->task[i], i, &fresh);
+        else if (all)
             run_reduction(world, call, &call->task[i], i);
     }
-    if (!call->awaited)
+    if (all)
         finish(world, call);
     return true;
 }
 
 static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t rest = call->sharers;
+    bool all = true;
 
-    while (rest) {
-        int q = sherd__next_rank(&rest);
-        if (world->near & sherd__bit(q) ? sherd__has_left(world, call->group->lane, q, call->number)
-                                        : sherd__remote_slices(world, call, q))
-            call->sharers &= ~sherd__bit(q);
+    for (int q = -1; (q = sherd__ranks_next(&call->sharers, q + 1)) >= 0;) {
+        if (sherd__is_near(world, q) ? sherd__has_left(world, call->group->lane, q, call->number)
+                                     : sherd__remote_slices(world, call, q))
+            sherd__ranks_drop(&call->sharers, q);
+        else
+            all = false;
     }
-    return call->sharers == 0;
+    return all;
 }
 
 bool sherd__end_at_once(sherd_world *world, sherd__call_state *call)
 {
-    if (world->quiet || !advance(world, call) || !call->finished || call->sharers)
+    if (world->quiet || !advance(world, call) || !call->finished ||
+        !sherd__ranks_none(&call->sharers))
         return false;
     release_tasks(call, false);
     call->ended = true;

@@ -100,7 +100,7 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     own_soon(sherd__record_of(world, world->rank, group->lane, number + 1));
 }
 
-void sherd__record_ring(sherd_world *world, sherd__record *record, uint64_t readers)
+void sherd__record_ring(sherd_world *world, sherd__record *record, const sherd__ranks *readers)
 {
     atomic_store(&record->number, sherd__peek(&record->number)); /* before the look at sleepers */
     sherd__ring(&world->arena, readers);
@@ -194,7 +194,7 @@ bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int 
     }
     int status = atomic_load_explicit(&record->status, memory_order_relaxed);
     if (status == 0 && is_same(record, call))
-        return world->near & sherd__bit(rank) || sherd__remote_fits(world, call, rank);
+        return sherd__is_near(world, rank) || sherd__remote_fits(world, call, rank);
     if (world->arrived || (status && world->remote))
         return false; /* why it failed is on its way, and says more */
     if (status)

@@ -22,11 +22,11 @@ static void take(sherd__watch *w, const char *why, bool failed)
 /* Whether a rank leaves because a check has failed that all know of: there is nothing to find out. */
 static bool is_known(const sherd__watch *w, uint64_t word)
 {
-    int rank = (int)(word >> 24 & 0xFF);
+    int rank = sherd__rank_in(word);
     char text[SHERD_ERROR_BYTES];
     sherd_status told = sherd__read_told(&w->arena->control->post[rank], text, sizeof text);
 
-    return (sherd__end)(word >> 32) == SHERD__END_EXITED && told && told != SHERD_EDIFFER;
+    return sherd__end_in(word) == SHERD__END_EXITED && told && told != SHERD_EDIFFER;
 }
 
 static bool anybody_in(const sherd__watch *w)

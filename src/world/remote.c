@@ -20,7 +20,7 @@ enum {
     MOST_NAP_NS = 500 * 1000,
     LINGER_NS = 300 * 1000
 };
-static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000;
+static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000; /* in which nothing comes */
 
 /* ---- sheets ------------------------------------------------------------------------------------------ */
 
@@ -87,13 +87,17 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
 static void look_at_flight(sherd__remote *remote)
 {
     sherd__sheet **at = &remote->flight;
-    uint64_t slow = 0;
+    sherd__ranks slow;
+
+    if (!*at)
+        return;
+    sherd__ranks_clear(&slow);
 
     while (*at) {
         sherd__sheet *sheet = *at;
-        if (slow & sherd__bit(sheet->to) ||
+        if (sherd__ranks_has(&slow, sheet->to) ||
             !remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
-            slow |= sherd__bit(sheet->to);
+            sherd__ranks_add(&slow, sheet->to);
             at = &sheet->next;
             continue;
         }
@@ -228,7 +232,7 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_POST:
         return m->body_bytes == 0 && sherd__take_post(world, from, m);
     case SHERD__SENT_BYE:
-        world->remote->byes |= sherd__bit(from);
+        sherd__ranks_add(&world->remote->byes, from);
         return true;
     }
     return false;
@@ -320,12 +324,17 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
         return sherd__no_memory(diag, "sherd_world_open");
     remote->carrier = *carrier;
     remote->part_bytes = part_bytes();
-    if (sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
+    remote->inbox = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__sheet *));
+    if (!remote->inbox)
+        sherd__no_memory(diag, "sherd_world_open");
+    if (!remote->inbox ||
+        sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
+        sherd__free(&heap, remote->inbox);
         sherd__free(&heap, remote);
         return diag->status;
     }
     remote->arena.remote = remote;
-    remote->near = sherd__bit(carrier->rank);
+    sherd__ranks_add(&remote->near, carrier->rank);
     remote->here = 1;
     for (int i = 0; i < carrier->ranks + RESERVE; i++) {
         sherd__sheet *sheet = make(remote, class_of(sizeof(sherd__work) + sizeof(sherd__head)));
@@ -343,11 +352,11 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
 void sherd__remote_begin(sherd_world *world)
 {
     world->remote->counts = &world->heap;
-    world->near = world->remote->near;
+    sherd__ranks_copy(&world->near, &world->remote->near);
     world->mirrors = &world->remote->arena;
     world->transport = &sherd__mpi_transport;
     for (int q = 0; q < world->ranks; q++)
-        if (!(world->near & sherd__bit(q)))
+        if (!sherd__is_near(world, q))
             atomic_store(&sherd__lane_of(world, q, 0)->leader, 1);
 }
 
@@ -366,38 +375,43 @@ void sherd__remote_leave(sherd_world *world)
     world->remote = NULL;
 }
 
-/* All that comes is dropped; who waits for it has been told why. */
-static void drain(sherd__remote *remote)
+/* All that comes is dropped; who waits for it has been told why. True: something has come. */
+static bool drain(sherd__remote *remote)
 {
     const sherd_room room = {give_room, remote};
     sherd__head head;
     sherd_message m;
     int from;
+    bool any = false;
 
     look_at_flight(remote);
     while (remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
+        any = true;
         memcpy(&head, m.head, sizeof head);
         if (head.kind == SHERD__SENT_BYE)
-            remote->byes |= sherd__bit(from);
+            sherd__ranks_add(&remote->byes, from);
         if (m.body)
             sherd__sheet_give(remote, (sherd__sheet *)(void *)((unsigned char *)m.body -
                                                                offsetof(sherd__sheet, memory)));
     }
+    return any;
 }
 
 /* Until all have said that they send nothing more, so that no message is left over. */
 static bool say_goodbye(sherd__remote *remote, bool well)
 {
     const sherd__head bye = {.kind = SHERD__SENT_BYE};
-    int ranks = remote->carrier.ranks;
-    uint64_t all = ranks == 64 ? ~UINT64_C(0) : sherd__bit(ranks) - 1;
+    sherd__ranks all;
     int64_t end = sherd__now() + goodbye_ns;
 
+    sherd__ranks_fill(&all, remote->carrier.ranks);
+
     sherd__tell_all(remote, &bye, sizeof bye);
-    remote->byes |= sherd__bit(remote->carrier.rank);
+    sherd__ranks_add(&remote->byes, remote->carrier.rank);
     do {
-        drain(remote);
-        if (remote->byes == all && !remote->flight)
+        if (drain(remote))
+            end = sherd__now() + goodbye_ns;
+        if (sherd__ranks_equal(&remote->byes, &all) && !remote->flight)
             return true;
         nanosleep(&(struct timespec){0, LEAST_NAP_NS}, NULL);
     } while (well && sherd__now() < end);
@@ -406,12 +420,12 @@ static bool say_goodbye(sherd__remote *remote, bool well)
 
 void sherd__remote_close(sherd__remote *remote, bool well)
 {
-    sherd__heap heap = {.live = 1};
+    sherd__heap heap = {.live = 2};
 
     well = remote->arena.control && say_goodbye(remote, well);
     remote->carrier.close(remote->carrier.self, well);
     sherd__sheets_give(remote, &remote->ready);
-    for (int q = 0; q < SHERD_MAX_RANKS; q++)
+    for (int q = 0; q < remote->carrier.ranks; q++)
         sherd__sheets_give(remote, &remote->inbox[q]);
     if (well)
         sherd__sheets_give(remote, &remote->flight);
@@ -421,6 +435,7 @@ void sherd__remote_close(sherd__remote *remote, bool well)
             remote->idle[c] = sheet->next;
             sherd__free(&remote->heap, sheet);
         }
+    sherd__free(&heap, remote->inbox);
     sherd__free(&heap, remote);
 }
 

@@ -41,14 +41,14 @@ typedef struct sherd__remote {
     sherd_carrier carrier;
     sherd__heap heap;
     int here;            /* ranks of this machine */
-    uint64_t near;       /* those that share the arena with this one, itself included */
+    sherd__ranks near;   /* those that share the arena with this one, itself included */
     sherd__heap *counts; /* the world's, while it is open: told of each sheet that is made */
     sherd__arena arena;
     sherd__sheet *flight; /* being sent, the first sent first */
     sherd__sheet *ready;  /* packed for the call that is about to be published */
     sherd__sheet *parts;  /* behind them, in their order; not packed yet */
     size_t part_bytes;
-    sherd__sheet *inbox[SHERD_MAX_RANKS]; /* of calls that this rank has not finished */
+    sherd__sheet **inbox; /* [ranks]: of calls that this rank has not finished */
     sherd__sheet *idle[SHERD__SHEET_CLASSES];
     size_t idle_bytes;
     uint64_t lowered; /* how often a meeting has lowered the alarm */
@@ -63,7 +63,7 @@ typedef struct sherd__remote {
     sherd_status kept_status;
     char kept_text[SHERD_ERROR_BYTES];
     uint64_t told_version; /* of this rank's post; 0 = the others believe that it does not wait */
-    uint64_t byes;         /* ranks that send nothing more */
+    sherd__ranks byes;     /* those that send nothing more */
     int bodies;            /* long parts that are on their way to this rank */
     int64_t nap_ns;
 } sherd__remote;
@@ -131,6 +131,15 @@ void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes);
 void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The lowest of a group's far ranks behind `rank`; -1: there is none. */
+static inline int sherd__next_far(const sherd_world *world, const sherd__group *group, int rank)
+{
+    do {
+        rank = sherd__ranks_next(&group->members, rank + 1);
+    } while (rank >= 0 && sherd__ranks_has(&world->near, rank));
+    return rank;
+}
+
 /* ---- handlers: what a message does to the mirrors; false: it makes no sense ------------------------- */
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
@@ -167,8 +176,9 @@ void sherd__slices_send(sherd_world *world, sherd__call_state *call);
 
 /* Whether the data of a call may go in parts. */
 bool sherd__can_part(const sherd__call_state *call);
-/* Make room for the parts for some ranks; false: no memory. Then pack and send them. */
-bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call, uint64_t readers);
+/* Make room for the parts for some ranks, who are taken out of the set; false: no memory. Then pack and send them. */
+bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call,
+                          sherd__ranks *readers);
 void sherd__parts_send(sherd_world *world, const sherd__call_state *call);
 /* Bring parts that have come into the result; whether they were the last. `whole`: the call's own sheet in the inbox. */
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,

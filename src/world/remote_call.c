@@ -113,7 +113,7 @@ static sherd__sheet *make_sheet(sherd__remote *remote, int to, size_t bytes, uns
 }
 
 /* *parted: ranks whose data goes in parts, behind this message. */
-static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to, uint64_t *parted)
+static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to, sherd__ranks *parted)
 {
     size_t bytes = sherd__bytes_for(call, to);
     bool parts = bytes > remote->part_bytes && sherd__can_part(call);
@@ -126,7 +126,7 @@ static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to, uin
     if (parts) {
         sheet->bytes = bytes;
         sheet->parts = true;
-        *parted |= sherd__bit(to);
+        sherd__ranks_add(parted, to);
     } else if (from) {
         sheet->bytes = bytes;
         sheet->held = call->task[0].source;
@@ -138,29 +138,29 @@ static bool pack_for(sherd__remote *remote, sherd__call_state *call, int to, uin
     return true;
 }
 
-static uint64_t readers_of(const sherd__call_state *call)
+/* The ranks that read this one's part of a call, and are far. */
+static void find_far_readers(const sherd_world *world, const sherd__call_state *call,
+                             sherd__ranks *out)
 {
-    uint64_t ranks = 0;
-
+    sherd__ranks_clear(out);
     for (int i = 0; i < call->count; i++) {
         const sherd__schedule *schedule = call->task[i].schedule;
         for (int k = 0; k < schedule->readers; k++)
-            ranks |= sherd__bit(schedule->reader[k]);
+            sherd__ranks_add(out, schedule->reader[k]);
         for (int k = 0; call->task[i].sliced && k < schedule->sharers; k++)
-            ranks |= sherd__bit(schedule->sharer[k]);
+            sherd__ranks_add(out, schedule->sharer[k]);
     }
-    return ranks;
+    sherd__ranks_less(out, &world->near);
 }
 
 /* Words of a share go to all. */
 static bool pack_words(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t rest = call->group->members & ~world->near;
     size_t bytes = (size_t)call->numbers->words * sizeof *call->numbers->mine;
     unsigned char *data;
 
-    while (rest) {
-        if (!make_sheet(world->remote, sherd__next_rank(&rest), bytes, &data))
+    for (int q = -1; (q = sherd__next_far(world, call->group, q)) >= 0;) {
+        if (!make_sheet(world->remote, q, bytes, &data))
             return false;
         memcpy(data, call->numbers->mine, bytes);
     }
@@ -169,16 +169,18 @@ static bool pack_words(sherd_world *world, sherd__call_state *call)
 
 bool sherd__remote_pack(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t rest = readers_of(call) & ~world->near, parted = 0;
+    sherd__ranks readers, parted = {0};
     bool good = true;
+
+    find_far_readers(world, call, &readers);
 
     for (int i = 0; i < call->count && good; i++)
         good = sends_of(&call->task[i]) != NULL;
     if (good && call->numbers)
         good = pack_words(world, call);
-    while (rest && good)
-        good = pack_for(world->remote, call, sherd__next_rank(&rest), &parted);
-    good = good && sherd__parts_prepare(world->remote, call, parted) &&
+    for (int q = -1; good && (q = sherd__ranks_next(&readers, q + 1)) >= 0;)
+        good = pack_for(world->remote, call, q, &parted);
+    good = good && sherd__parts_prepare(world->remote, call, &parted) &&
            sherd__slices_prepare(world->remote, call);
     if (good)
         return true;
@@ -338,17 +340,11 @@ bool sherd__remote_fits(sherd_world *world, const sherd__call_state *call, int r
     return false;
 }
 
-uint64_t sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call,
-                                uint64_t ranks)
+bool sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call, int rank)
 {
-    uint64_t rest = ranks & ~world->near, parted = 0;
+    const sherd__sheet *sheet = sherd__is_near(world, rank) ? NULL : find(world, call, rank);
 
-    while (rest) {
-        int q = sherd__next_rank(&rest);
-        const sherd__sheet *sheet = find(world, call, q);
-        parted |= sheet && sheet->parts ? sherd__bit(q) : 0;
-    }
-    return parted;
+    return sheet && sheet->parts;
 }
 
 /* The pull's offset is taken off, as it will be added again. */
@@ -402,12 +398,9 @@ bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int 
 
 void sherd__remote_finish(sherd_world *world, sherd__call_state *call)
 {
-    uint64_t rest = call->group->members & ~world->near, left;
-
     sherd__slices_send(world, call);
-    left = sherd__peek(&call->group->own->left);
-    while (rest) {
-        int q = sherd__next_rank(&rest);
+    uint64_t left = sherd__peek(&call->group->own->left);
+    for (int q = -1; (q = sherd__next_far(world, call->group, q)) >= 0;) {
         sherd__lane *theirs = sherd__lane_of(world, q, call->group->lane);
         theirs->owed |= sherd__inbox_let_go(world, call, q, false);
         if (!theirs->owed || left < theirs->told_left + SHERD__DEPTH / 4)

@@ -35,30 +35,37 @@ typedef struct sent_verdict {
 
 /* ---- meshes ------------------------------------------------------------------------------------------------ */
 
-/* The lowest of the ranks that differ from one in some axes of a mesh only; -1: it is not in the mesh. */
-static int leader_of(const sherd_world *world, const sherd_mesh *mesh, int rank, unsigned axes)
+/* Of the ranks that differ from this one in some axes of a mesh only, the place of the first; -1: it is not in the mesh. */
+static int64_t first_place(const sherd_mesh *mesh, int rank, unsigned axes)
 {
-    int64_t mine[SHERD_MAX_AXES], theirs[SHERD_MAX_AXES];
-    int q = 0;
+    int64_t at[SHERD_MAX_AXES];
 
-    if (!sherd_mesh_coordinate(mesh, rank, mine))
+    if (!sherd_mesh_coordinate(mesh, rank, at))
         return -1;
-    while (q < world->ranks && !(sherd_mesh_coordinate(mesh, q, theirs) &&
-                                 sherd__differ_only_in(mesh, axes, mine, theirs)))
-        q++;
-    return q;
+    for (int a = 0; a < mesh->axes; a++)
+        at[a] = axes >> a & 1 ? 0 : at[a];
+    return sherd__mesh_place(mesh, at);
+}
+
+/* Who leads the groups of some axes: in each the lowest rank. */
+static void mirror_leaders(sherd_world *world, const sherd_mesh *mesh, unsigned axes, int lane)
+{
+    int16_t leader[SHERD_MAX_RANKS] = {0}; /* 1 + a rank, by the group's first place */
+
+    for (int q = 0; q < world->ranks; q++) {
+        int64_t first = first_place(mesh, q, axes);
+        if (first >= 0 && !leader[first])
+            leader[first] = (int16_t)(q + 1);
+        if (!sherd__is_near(world, q))
+            atomic_store(&sherd__lane_of(world, q, lane)->leader, first < 0 ? 0 : leader[first]);
+    }
 }
 
 void sherd__remote_mesh(sherd_world *world, const sherd__member *member)
 {
-    for (int q = 0; q < world->ranks; q++) {
-        if (world->near & sherd__bit(q))
-            continue;
-        for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
-            if (member->index[bits] >= 0)
-                atomic_store(&sherd__lane_of(world, q, member->first + member->index[bits])->leader,
-                             1 + leader_of(world, member->mesh, q, bits));
-    }
+    for (unsigned bits = 0; bits < 1u << SHERD_MAX_AXES; bits++)
+        if (member->index[bits] >= 0)
+            mirror_leaders(world, member->mesh, bits, member->first + member->index[bits]);
 }
 
 /* The lane of all axes of a mesh. */
@@ -76,7 +83,7 @@ void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
                                      .number = sherd__peek(&group->own->made)},
                             .history = sherd__peek(&group->own->history)};
 
-    if (world->near & sherd__bit(to) ||
+    if (sherd__is_near(world, to) ||
         sherd__lane_of(world, to, group->lane)->told == sent.head.number)
         return; /* it reads that itself, or the records have told it */
     sherd__tell_records(world, to, group->lane, sent.head.number);
@@ -103,7 +110,7 @@ static void bring_work(sherd_world *world, int lane)
     for (int i = 0; i < work->flights && i < SHERD__FLIGHTS; i++)
         now = sherd__hash_word(now, work->flight[i]);
     now = sherd__hash_word(now, (uint64_t)work->flights);
-    if (world->near & sherd__bit(0))
+    if (sherd__is_near(world, 0))
         return; /* it reads that itself */
     if (now != *told)
         tell_work(world, 0, world->rank, lane);
@@ -241,7 +248,7 @@ static bool take_work(sherd_world *world, const sherd_message *m)
     memcpy(&sent, m->head, sizeof sent);
     if (sent.head.number >= (uint64_t)world->ranks || (int)sent.head.number == world->rank)
         return false;
-    if (!(world->near & sherd__bit((int)sent.head.number)))
+    if (!sherd__is_near(world, (int)sent.head.number))
         sherd__lane_of(world, (int)sent.head.number, (int)sent.head.lane)->work = sent.work;
     return true;
 }

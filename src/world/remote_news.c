@@ -70,11 +70,9 @@ void sherd__tell_records(sherd_world *world, int to, int lane, uint64_t number)
 
 static void flush_group(sherd_world *world, const sherd__group *group)
 {
-    uint64_t rest = group->members & ~world->near;
     uint64_t made = sherd__peek(&group->own->made), left = sherd__peek(&group->own->left);
 
-    while (rest) {
-        int q = sherd__next_rank(&rest);
+    for (int q = -1; (q = sherd__next_far(world, group, q)) >= 0;) {
         sherd__lane *theirs = sherd__lane_of(world, q, group->lane);
         if (theirs->told < made && made > world->base)
             sherd__tell_records(world, q, group->lane, made);
@@ -123,8 +121,7 @@ static void put_alarm(sherd_world *world, int from, sherd_status status, const c
     if (sherd__look(world->alarm))
         return;
     snprintf(post->alarm, sizeof post->alarm, "%s", text);
-    atomic_store(world->alarm,
-                 UINT64_C(1) << 16 | (uint64_t)(uint32_t)from << 8 | (uint64_t)(uint32_t)-status);
+    atomic_store(world->alarm, sherd__alarm_word(from, status));
 }
 
 static void take_alarm(sherd_world *world, int from, const sent_alarm *sent)

@@ -41,18 +41,18 @@ static sherd__sheet *make_part(sherd__remote *remote, int to, size_t at, size_t 
     return sheet;
 }
 
-bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call, uint64_t readers)
+bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call,
+                          sherd__ranks *readers)
 {
     sherd__sheet **last = &remote->parts;
-    size_t length = readers ? bytes_of_part(remote, &call->task[0]) : 0;
+    bool none = sherd__ranks_none(readers);
+    size_t length = none ? 0 : bytes_of_part(remote, &call->task[0]);
 
-    for (size_t at = 0; readers; at += length) {
-        uint64_t rest = readers;
-        while (rest) {
-            int q = sherd__next_rank(&rest);
+    for (size_t at = 0; !sherd__ranks_none(readers); at += length) {
+        for (int q = -1; (q = sherd__ranks_next(readers, q + 1)) >= 0;) {
             size_t bytes = sherd__bytes_for(call, q);
             if (at + length >= bytes)
-                readers &= ~sherd__bit(q); /* its last one */
+                sherd__ranks_drop(readers, q); /* its last one */
             *last =
                 make_part(remote, q, at, (size_t)sherd__min((int64_t)length, (int64_t)(bytes - at)),
                           sherd__direct(call, q, bytes));
@@ -80,12 +80,14 @@ static void pack_part(const sherd__call_state *call, sherd__sheet *sheet)
 /* What others have sent for this call, as far as it has come. */
 static void take_in_between(sherd_world *world, const sherd__call_state *call)
 {
-    uint64_t rest = call->awaited & ~world->near;
-
     for (int i = 0; i < world->ranks && sherd__remote_poll(world); i++)
         ;
-    while (rest && !sherd__look(world->alarm) && !sherd__look(world->death))
-        (void)sherd__record_there(world, call, sherd__next_rank(&rest));
+    for (int q = -1; (q = sherd__ranks_next(&call->awaited, q + 1)) >= 0;) {
+        if (sherd__look(world->alarm) || sherd__look(world->death))
+            return;
+        if (!sherd__is_near(world, q))
+            (void)sherd__record_there(world, call, q);
+    }
 }
 
 void sherd__parts_send(sherd_world *world, const sherd__call_state *call)

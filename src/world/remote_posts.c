@@ -10,27 +10,33 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { AT_ONCE = 80, SLEPT_NS = 10 * 1000 * 1000 };
-
-typedef struct sent_need {
-    uint64_t key, number, ranks;
-} sent_need;
+enum {
+    ROOM = 240,                  /* words of needs in a message */
+    SLEPT_NS = 10 * 1000 * 1000, /* before others are told, */
+    SLEPT_EACH_NS = 200 * 1000   /* and so much for each of them: in a large world it costs more */
+};
 
 typedef struct sent_post {
     sherd__head head; /* number: the version; even: it waits no longer */
     uint32_t waits, needs, first, count;
-    sent_need need[AT_ONCE];
+    uint64_t word[ROOM]; /* of each need its key, its number, and its ranks */
 } sent_post;
 
-static size_t bytes_of(const sent_post *sent)
+/* Words of one need. */
+static uint32_t words_of(const sherd_world *world)
 {
-    return offsetof(sent_post, need) + sent->count * sizeof *sent->need;
+    return 2 + (uint32_t)sherd__rank_words(world->ranks);
+}
+
+static size_t bytes_of(const sherd_world *world, const sent_post *sent)
+{
+    return offsetof(sent_post, word) + sent->count * words_of(world) * sizeof *sent->word;
 }
 
 static void tell_lanes(sherd_world *world)
 {
     for (int q = 0; q < world->ranks; q++) {
-        if (world->near & sherd__bit(q))
+        if (sherd__is_near(world, q))
             continue;
         sherd__tell_lane(world, q, &world->whole);
         for (int i = 0; i < world->meshes; i++)
@@ -42,19 +48,23 @@ static void tell_lanes(sherd_world *world)
 static void tell_needs(sherd_world *world)
 {
     const sherd__need *need = sherd__arena_needs(&world->arena, world->rank);
+    uint32_t words = words_of(world);
     sent_post sent = {
         .head = {.kind = SHERD__SENT_POST, .number = sherd__look(&world->post->version)},
         .waits = sherd__peek_count(&world->post->waits),
         .needs = sherd__peek_count(&world->post->needs)};
 
     do {
+        uint64_t *to = sent.word;
         sent.count = 0;
-        for (; sent.count < AT_ONCE && sent.first + sent.count < sent.needs; sent.count++) {
+        for (; sent.count < ROOM / words && sent.first + sent.count < sent.needs; sent.count++) {
             const sherd__need *from = &need[sent.first + sent.count];
-            sent.need[sent.count] = (sent_need){sherd__peek(&from->key), sherd__peek(&from->number),
-                                                sherd__peek(&from->ranks)};
+            *to++ = sherd__peek(&from->key);
+            *to++ = sherd__peek(&from->number);
+            for (uint32_t w = 0; w < words - 2; w++)
+                *to++ = sherd__peek(&from->ranks.word[w]);
         }
-        sherd__tell_all(world->remote, &sent, bytes_of(&sent));
+        sherd__tell_all(world->remote, &sent, bytes_of(world, &sent));
         sent.first += sent.count;
     } while (sent.first < sent.needs);
 }
@@ -64,7 +74,8 @@ void sherd__remote_sleeps(sherd_world *world)
     uint64_t version = sherd__look(&world->post->version);
 
     if (!world->announced || version == world->remote->told_version ||
-        sherd__now() - (int64_t)sherd__peek(&world->post->since) < SLEPT_NS)
+        sherd__now() - (int64_t)sherd__peek(&world->post->since) <
+            SLEPT_NS + world->ranks * SLEPT_EACH_NS)
         return;
     tell_lanes(world);
     tell_needs(world);
@@ -85,32 +96,40 @@ void sherd__remote_wakes(sherd_world *world)
 static bool is_old(const sherd_world *world, const sent_post *sent)
 {
     for (uint32_t i = 0; i < sent->count; i++)
-        if (sent->need[i].number <= world->base)
+        if (sent->word[i * words_of(world) + 1] <= world->base)
             return true;
     return false;
+}
+
+static void mirror_need(sherd__need *need, const uint64_t *word, uint32_t words)
+{
+    atomic_store(&need->key, word[0]);
+    atomic_store(&need->number, word[1]);
+    for (uint32_t w = 2; w < words; w++)
+        atomic_store(&need->ranks.word[w - 2], word[w]);
 }
 
 bool sherd__take_post(sherd_world *world, int from, const sherd_message *m)
 {
     sherd__post *post = &world->arena.control->post[from];
     sherd__need *need = sherd__arena_needs(&world->arena, from);
+    uint32_t words = words_of(world);
     sent_post sent = {.count = 0};
 
     if (m->head_bytes > sizeof sent)
         return false;
     memcpy(&sent, m->head, m->head_bytes);
+    if (sent.count > ROOM / words)
+        return false;
     if (sherd__look(&post->version) % 2)
         atomic_fetch_add(&post->version, 1);
     if (sent.head.number % 2 == 0 || is_old(world, &sent))
         return true;
-    if (m->head_bytes != bytes_of(&sent) || sent.needs > SHERD__NEEDS || sent.waits > sent.needs ||
-        sent.count > AT_ONCE || sent.first + sent.count > sent.needs)
+    if (m->head_bytes != bytes_of(world, &sent) || sent.needs > SHERD__NEEDS ||
+        sent.waits > sent.needs || sent.first > sent.needs || sent.count > sent.needs - sent.first)
         return false;
-    for (uint32_t i = 0; i < sent.count; i++) {
-        atomic_store(&need[sent.first + i].key, sent.need[i].key);
-        atomic_store(&need[sent.first + i].number, sent.need[i].number);
-        atomic_store(&need[sent.first + i].ranks, sent.need[i].ranks);
-    }
+    for (uint32_t i = 0; i < sent.count; i++)
+        mirror_need(&need[sent.first + i], &sent.word[i * words], words);
     atomic_store(&post->waits, sent.waits);
     atomic_store(&post->needs, sent.needs);
     if (sent.first + sent.count == sent.needs) /* all of it is there */
@@ -121,7 +140,6 @@ bool sherd__take_post(sherd_world *world, int from, const sherd_message *m)
 void sherd__forget_posts(sherd_world *world)
 {
     for (int q = 0; q < world->ranks; q++)
-        if (!(world->near & sherd__bit(q)) &&
-            sherd__look(&world->arena.control->post[q].version) % 2)
+        if (!sherd__is_near(world, q) && sherd__look(&world->arena.control->post[q].version) % 2)
             atomic_fetch_add(&world->arena.control->post[q].version, 1);
 }

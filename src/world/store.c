@@ -22,7 +22,6 @@
 
 enum {
     GRAIN = 64,
-    HEADER = (sizeof(sherd__block) + GRAIN - 1) / GRAIN * GRAIN,
     TRIES = 8, /* blocks of a list that are looked at */
     /* Large blocks begin and end with a page: rows of a power of two then lie on as few pages as they can, and copies of parts of
      * them are a tenth faster. */
@@ -39,12 +38,19 @@ enum {
 
 /* ---- sizes ------------------------------------------------------------------------------------ */
 
+static size_t header_bytes(int ranks)
+{
+    size_t readers = SHERD__TICKETS * (size_t)sherd__rank_words(ranks) * sizeof(uint64_t);
+
+    return (sizeof(sherd__block) + readers + GRAIN - 1) / GRAIN * GRAIN;
+}
+
 /* The room of a new block for so many bytes. */
-static size_t room_for(size_t bytes)
+static size_t room_for(const sherd__store *store, size_t bytes)
 {
     size_t room = bytes ? (bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN;
 
-    return room < LARGE ? room : (room + HEADER + PAGE - 1) / PAGE * PAGE - HEADER;
+    return room < LARGE ? room : (room + store->header + PAGE - 1) / PAGE * PAGE - store->header;
 }
 
 /* The class of a room: 64, 128, .. 512, then eight for each power of two, each up to where the next begins. */
@@ -97,9 +103,9 @@ static int next_class(const sherd__shelf *shelf, int class)
 
 /* ---- cutting and joining ---------------------------------------------------------------------- */
 
-static unsigned char *header_of(sherd__block *block)
+static unsigned char *header_of(const sherd__store *store, sherd__block *block)
 {
-    return block->data - HEADER;
+    return block->data - store->header;
 }
 
 /* The block that lies behind another; NULL: that is the last. */
@@ -115,7 +121,7 @@ static sherd__block *lay(sherd__store *store, unsigned char *at, size_t room, sh
     sherd__block *after = before ? behind(store, before) : NULL;
 
     memset(block, 0, offsetof(sherd__block, ticket)); /* there are none */
-    block->data = at + HEADER;
+    block->data = at + store->header;
     block->room = room;
     block->before = before;
     *(after ? &after->before : &store->last) = block;
@@ -126,7 +132,7 @@ static sherd__block *lay(sherd__store *store, unsigned char *at, size_t room, sh
 static void put_joined(sherd__store *store, sherd__block *block)
 {
     if (block == store->last) {
-        store->used = (size_t)(header_of(block) - store->base);
+        store->used = (size_t)(header_of(store, block) - store->base);
         store->last = block->before;
         return;
     }
@@ -141,7 +147,7 @@ static void swallow(sherd__store *store, sherd__block *block, sherd__block *othe
     sherd__block *after = behind(store, other);
 
     *(after ? &after->before : &store->last) = block;
-    block->room += HEADER + other->room;
+    block->room += store->header + other->room;
 }
 
 /* Join a settled block that is in no list with what is free beside it. */
@@ -190,7 +196,7 @@ static unsigned char *place_in(const sherd__store *store, unsigned char *data, s
 
     if (room >= LARGE) {
         skip = (PAGE - at % PAGE) % PAGE;
-        if (skip && skip < HEADER + GRAIN)
+        if (skip && skip < store->header + GRAIN)
             skip += PAGE;
     }
     return stretch >= skip && stretch - skip >= room ? data + skip : NULL;
@@ -204,13 +210,13 @@ static sherd__block *cut(sherd__store *store, sherd__block *block, unsigned char
     if (at != block->data) {
         size_t skipped = (size_t)(at - block->data);
         sherd__block *front = block;
-        block = lay(store, at - HEADER, front->room - skipped, front);
-        front->room = skipped - HEADER;
+        block = lay(store, at - store->header, front->room - skipped, front);
+        front->room = skipped - store->header;
         put_joined(store, front);
     }
     rest = block->room - room;
-    if (rest >= HEADER + GRAIN) {
-        sherd__block *back = lay(store, at + room, rest - HEADER, block);
+    if (rest >= store->header + GRAIN) {
+        sherd__block *back = lay(store, at + room, rest - store->header, block);
         block->room = room;
         put_joined(store, back);
     }
@@ -263,7 +269,7 @@ static sherd__block *cut_joined(sherd_world *world, size_t room)
          c = next_class(&store->joined, c + 1)) {
         unsigned char *at = NULL;
         sherd__block *block = best_joined(store, c, room, &at);
-        if (!block || !sherd__hold(world, at - HEADER, HEADER + room + HEADER))
+        if (!block || !sherd__hold(world, at - store->header, room + 2 * store->header))
             continue;
         take_out(&store->joined, block);
         return cut(store, block, at, room);
@@ -278,11 +284,11 @@ static sherd__block *cut_new(sherd_world *world, size_t room)
     unsigned char *end = store->base + store->used, *at = NULL;
     size_t left = store->room - store->used;
 
-    if (left > HEADER)
-        at = place_in(store, end + HEADER, left - HEADER, room);
+    if (left > store->header)
+        at = place_in(store, end + store->header, left - store->header, room);
     if (!at || !sherd__hold(world, end, (size_t)(at - end) + room))
         return NULL;
-    sherd__block *block = lay(store, end, (size_t)(at - end) - HEADER + room, store->last);
+    sherd__block *block = lay(store, end, (size_t)(at - end) - store->header + room, store->last);
     store->used = (size_t)(at - store->base) + room;
     return cut(store, block, at, room);
 }
@@ -345,7 +351,7 @@ static sherd__block *find(sherd_world *world, size_t room, bool *stopped)
 {
     sherd__store *store = &world->store;
     size_t crest = store->crest > store->former_crest ? store->crest : store->former_crest;
-    size_t reach = store->used + HEADER + room;
+    size_t reach = store->used + store->header + room;
     sherd__block *block = cut_joined(world, room);
 
     if (!block && reach <= crest + (crest >> 5) + SLACK)
@@ -404,6 +410,7 @@ bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room)
     memset(store, 0, sizeof *store);
     store->base = base;
     store->room = room;
+    store->header = header_bytes(world->ranks);
     store->turns = TURNS;
     begin_spell(store);
     return sherd__chunks_open(world);
@@ -422,7 +429,7 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
     *stopped = store->refused = false;
     if (!sherd__may_allocate(&world->heap) || bytes < 0 || (size_t)bytes > store->room)
         return NULL;
-    size_t room = room_for((size_t)bytes);
+    size_t room = room_for(store, (size_t)bytes);
     sherd__block *block = find_warm(world, room);
     if (block)
         take_out(&store->warm, block);
@@ -433,7 +440,7 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
     block->made = 0; /* what came here before says nothing of what comes now */
     block->made_on = NULL;
     block->bytes = bytes;
-    store->lent += HEADER + block->room;
+    store->lent += store->header + block->room;
     if (store->lent > store->crest)
         store->crest = store->lent;
     store->taken += block->room;
@@ -446,7 +453,7 @@ void sherd__store_give(sherd_world *world, sherd__block *block)
 {
     sherd__store *store = &world->store;
 
-    store->lent -= HEADER + block->room;
+    store->lent -= store->header + block->room;
     store->given++;
     block->use = SHERD__WARM;
     put(&store->warm, block);

@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+enum { MANY = 64, LOOK_NS = 1000 }; /* for each rank that another may wait for */
+
 /* A call that a rank lacks for good. */
 typedef struct missed {
     int rank;  /* at the meeting; */
@@ -31,13 +33,9 @@ static bool has_made(const sherd_world *world, int rank, int lane, uint64_t numb
 /* A rank that is at the meeting without a call. */
 static int find_absent(const sherd_world *world, const sherd__said *need)
 {
-    uint64_t ranks = need->ranks;
-
-    while (ranks) {
-        int q = sherd__next_rank(&ranks);
+    for (int q = -1; (q = sherd__ranks_next(&need->ranks, q + 1)) >= 0;)
         if (has_arrived(world, q) && !has_made(world, q, need->lane, need->number))
             return q;
-    }
     return -1;
 }
 
@@ -50,10 +48,10 @@ static bool is_held_up(const sherd_world *world, int q, const sherd__said *need,
 
     for (uint32_t i = waits; i < needs && !found; i++) {
         sherd__said open = sherd__post_read(world, q, i);
-        if (open.lane != need->lane || open.number > need->number || !open.ranks)
+        if (open.lane != need->lane || open.number > need->number)
             continue;
-        int other =
-            open.lack == SHERD__MISFIT ? __builtin_ctzll(open.ranks) : find_absent(world, &open);
+        int other = open.lack == SHERD__MISFIT ? sherd__ranks_next(&open.ranks, 0)
+                                               : find_absent(world, &open);
         found = other >= 0;
         *out = (missed){q, other, open.lane, open.number, open.lack == SHERD__MISFIT};
     }
@@ -62,16 +60,13 @@ static bool is_held_up(const sherd_world *world, int q, const sherd__said *need,
 
 static bool never_comes(const sherd_world *world, const sherd__said *need, missed *out)
 {
-    uint64_t ranks = need->ranks;
-
     *out = (missed){find_absent(world, need), -1, need->lane, need->number, false};
     if (out->rank >= 0)
         return true;
-    while (need->lack == SHERD__LEFT && ranks) {
-        int q = sherd__next_rank(&ranks);
+    for (int q = -1;
+         need->lack == SHERD__LEFT && (q = sherd__ranks_next(&need->ranks, q + 1)) >= 0;)
         if (has_arrived(world, q) && is_held_up(world, q, need, out))
             return true;
-    }
     return false;
 }
 
@@ -128,10 +123,22 @@ static bool is_stuck(sherd_world *world)
     return false;
 }
 
+/* Looking for rings takes the longer the more ranks there are, and each that is woken looks: not again at once. */
+static bool may_look(sherd_world *world)
+{
+    if (world->ranks <= MANY)
+        return true;
+    int64_t now = sherd__now();
+    bool may = now >= world->next_look;
+    if (may)
+        world->next_look = now + (int64_t)world->ranks * world->ranks * LOOK_NS;
+    return may;
+}
+
 void sherd__look_for_the_impossible(sherd_world *world)
 {
     char text[SHERD_ERROR_BYTES];
 
-    if (!is_stuck(world) && sherd__find_ring(world, text, sizeof text))
+    if (!is_stuck(world) && may_look(world) && sherd__find_ring(world, text, sizeof text))
         sherd__raise(world, SHERD_EDIFFER, "%s", text);
 }

@@ -8,50 +8,74 @@
 
 #include <string.h>
 
-/* Take those ranks out of a ticket that have left its call; true if none is left over. */
-static bool ticket_settled(const sherd_world *world, sherd__ticket *ticket)
+/* The bits of the ranks that a ticket waits for. */
+static uint64_t *readers_of(const sherd_world *world, sherd__block *block, int ticket)
 {
-    uint64_t ranks = ticket->ranks;
+    return block->reader + (size_t)ticket * (size_t)sherd__rank_words(world->ranks);
+}
+
+/* Take those ranks out of a ticket that have left its call; true if none is left over. */
+static bool ticket_settled(const sherd_world *world, sherd__block *block, int i)
+{
+    const sherd__ticket *ticket = &block->ticket[i];
+    uint64_t *reader = readers_of(world, block, i), left_over = 0;
 
     if (ticket->number <= world->base)
         return true; /* a failed check has settled it */
-    while (ranks) {
-        int q = sherd__next_rank(&ranks);
-        if (sherd__has_left(world, ticket->lane, q, ticket->number))
-            ticket->ranks &= ~sherd__bit(q);
+    for (int w = 0; w < sherd__rank_words(world->ranks); w++) {
+        for (uint64_t rest = reader[w]; rest; rest &= rest - 1)
+            if (sherd__has_left(world, ticket->lane, w * 64 + __builtin_ctzll(rest),
+                                ticket->number))
+                reader[w] &= ~(rest & -rest);
+        left_over |= reader[w];
     }
-    return ticket->ranks == 0;
+    return left_over == 0;
 }
 
 static bool tickets_settled(const sherd_world *world, sherd__block *block)
 {
+    size_t bytes = (size_t)sherd__rank_words(world->ranks) * sizeof *block->reader;
+
     for (int i = 0; i < block->tickets;) {
-        if (ticket_settled(world, &block->ticket[i]))
-            block->ticket[i] = block->ticket[--block->tickets];
-        else
+        if (!ticket_settled(world, block, i)) {
             i++;
+            continue;
+        }
+        int last = --block->tickets;
+        block->ticket[i] = block->ticket[last];
+        if (i != last)
+            memcpy(readers_of(world, block, i), readers_of(world, block, last), bytes);
     }
     return block->tickets == 0;
 }
 
-void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__group *group,
-                       uint64_t number, uint64_t ranks)
+/* The ticket of a lane, which has no readers yet if it is a new one. */
+static int ticket_for(const sherd_world *world, sherd__block *block, int lane)
 {
-    if (!block || !ranks)
-        return;
-    for (int i = 0; i < block->tickets; i++) {
-        sherd__ticket *ticket = &block->ticket[i];
-        if (ticket->lane != group->lane)
-            continue;
-        /* Readers of earlier calls stay in: they have not left this one either. */
-        if (ticket->number <= world->base)
-            ticket->ranks = 0;
-        ticket->ranks |= ranks;
-        ticket->number = number;
-        return;
+    int i = 0;
+
+    while (i < block->tickets && block->ticket[i].lane != lane)
+        i++;
+    if (i == block->tickets) {
+        sherd__assert(world->rank, i < SHERD__TICKETS);
+        block->ticket[block->tickets++] = (sherd__ticket){lane, 0};
     }
-    sherd__assert(world->rank, block->tickets < SHERD__TICKETS);
-    block->ticket[block->tickets++] = (sherd__ticket){group->lane, number, ranks};
+    return i;
+}
+
+void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__group *group,
+                       uint64_t number, const sherd__ranks *ranks)
+{
+    if (!block || sherd__ranks_none(ranks))
+        return;
+    int i = ticket_for(world, block, group->lane);
+    uint64_t *reader = readers_of(world, block, i);
+    /* Readers of earlier calls stay in: they have not left this one either. */
+    bool fresh = block->ticket[i].number <= world->base;
+
+    for (int w = 0; w < sherd__rank_words(world->ranks); w++)
+        reader[w] = (fresh ? 0 : reader[w]) | (w < ranks->words ? ranks->word[w] : 0);
+    block->ticket[i].number = number;
 }
 
 static bool has_place(const sherd__block *block, const sherd__group *group)
@@ -109,11 +133,15 @@ static void filled_needs(sherd_world *world, void *what, sherd__needs *needs)
 
 static void ticket_needs(sherd_world *world, void *what, sherd__needs *needs)
 {
-    const sherd__block *block = what;
+    sherd__block *block = what;
+    sherd__ranks readers;
 
-    for (int i = 0; i < block->tickets; i++)
+    for (int i = 0; i < block->tickets; i++) {
+        readers.words = sherd__rank_words(world->ranks);
+        memcpy(readers.word, readers_of(world, block, i), (size_t)readers.words * sizeof(uint64_t));
         sherd__need_add(world, needs, block->ticket[i].lane, SHERD__LEFT, block->ticket[i].number,
-                        block->ticket[i].ranks);
+                        &readers);
+    }
 }
 
 static void settled_needs(sherd_world *world, void *what, sherd__needs *needs)

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER = 64 << 10, LONGEST = 4 << 10 /* of an event */ };
+enum { BUFFER = 64 << 10, LONGEST = 4 << 10 /* of an event */, WHOM = 1 << 10 };
 static const int64_t most_bytes = INT64_C(1) << 30; /* that a rank writes */
 
 static const char asked_name[] = "SHERD_TRACE", begun_name[] = "SHERD_TRACE_BEGUN";
@@ -203,39 +203,27 @@ int64_t sherd__trace_start(const sherd_world *world)
 /* ---- waits ------------------------------------------------------------------------------------ */
 
 /* Ranks of a set as "0,3". */
-static void ranks_text(uint64_t ranks, char *out, size_t room)
+static void ranks_text(const sherd__ranks *ranks, char *out, size_t room)
 {
     sherd__writer w = {out, room, 0};
-    bool first = true;
 
-    while (ranks) {
-        sherd__write(&w, "%s%d", first ? "" : ",", sherd__next_rank(&ranks));
-        first = false;
-    }
-}
-
-/* Ranks that have not come to the meeting that this one is at. */
-static uint64_t not_arrived(const sherd_world *world)
-{
-    uint64_t out = 0;
-
-    for (int q = 0; q < world->ranks; q++)
-        if (sherd__look(&world->arena.control->post[q].arrived) <= world->round)
-            out |= sherd__bit(q);
-    return out;
+    for (int q = -1; (q = sherd__ranks_next(ranks, q + 1)) >= 0;)
+        sherd__write(&w, "%s%d", w.length ? "," : "", q);
+    if (w.length >= room)
+        strcpy(out + room - 4, "...");
 }
 
 /* For these ranks from now on. What it was for longest stays. */
-static void wait_for_ranks(sherd__waiting *w, uint64_t ranks)
+static void wait_for_ranks(sherd__waiting *w, const sherd__ranks *ranks)
 {
     int64_t now = sherd__now();
 
     if (now - w->since > w->longest) {
         w->longest = now - w->since;
-        w->whom = w->now;
+        sherd__ranks_copy(&w->whom, &w->now);
     }
     w->since = now;
-    w->now = ranks;
+    sherd__ranks_copy(&w->now, ranks);
 }
 
 void sherd__trace_waiting(sherd_world *world, const sherd__wait *wait, sherd__waiting *w,
@@ -243,24 +231,26 @@ void sherd__trace_waiting(sherd_world *world, const sherd__wait *wait, sherd__wa
 {
     uint32_t waits, needs;
     char label[160];
+    sherd__said said = {0};
 
     if (begins) {
         w->start = w->since = sherd__now();
-        w->now = w->whom = 0;
+        sherd__ranks_clear(&w->now);
+        sherd__ranks_clear(&w->whom);
         w->longest = 0;
         snprintf(w->name, sizeof w->name, "wait%s%s", world->arrived ? " in " : "",
                  world->arrived ? world->post->name : "");
     }
     if (world->arrived) {
-        wait_for_ranks(w, not_arrived(world));
+        sherd__not_arrived(world->arena.control, world->round + 1, &said.ranks);
+        wait_for_ranks(w, &said.ranks);
         return;
     }
     sherd__post_announce(world, wait);
     sherd__post_counts(world, world->rank, &waits, &needs);
-    sherd__said said = {0};
     if (waits)
         said = sherd__post_read(world, world->rank, 0);
-    wait_for_ranks(w, said.ranks);
+    wait_for_ranks(w, &said.ranks);
     if (!begins || !waits)
         return;
     sherd__record_text(world, world->rank, said.lane, said.number, label, sizeof label);
@@ -270,10 +260,10 @@ void sherd__trace_waiting(sherd_world *world, const sherd__wait *wait, sherd__wa
 
 void sherd__trace_waited(sherd_world *world, sherd__waiting *w)
 {
-    char ranks[SHERD_MAX_RANKS * 3 + 1] = "";
+    char ranks[WHOM] = "";
 
-    wait_for_ranks(w, 0);
-    ranks_text(w->whom, ranks, sizeof ranks);
+    wait_for_ranks(w, &w->now);
+    ranks_text(&w->whom, ranks, sizeof ranks);
     sherd__trace_add(
         world, &(sherd__event){"wait", w->name, w->start, {{.key = "for ranks", .text = ranks}}});
 }

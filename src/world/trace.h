@@ -4,6 +4,7 @@
 #define SHERD__TRACE_H
 
 #include "base/diag.h"
+#include "ranks.h"
 #include "world.h"
 
 typedef struct sherd__trace sherd__trace;
@@ -28,7 +29,7 @@ void sherd__trace_close(sherd_world *world);
  */
 typedef struct sherd__waiting {
     int64_t start, since, longest;
-    uint64_t now, whom; /* ranks: since `since`; for `longest` */
+    sherd__ranks now, whom; /* since `since`; for `longest` */
     char name[200];
 } sherd__waiting;
 void sherd__trace_waiting(sherd_world *world, const struct sherd__wait *wait, sherd__waiting *w,

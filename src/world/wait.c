@@ -81,7 +81,8 @@ static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, boo
 /* One slow round: look at everything once more, then sleep if nothing has moved. True if the wait is over. */
 static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
 {
-    sherd__word *sleepers = &world->arena.control->sleepers;
+    sherd__word *sleepers = &world->arena.control->sleepers.word[world->rank / 64];
+    uint64_t self = UINT64_C(1) << world->rank % 64;
     bool moved;
 
     if (world->remote)
@@ -89,7 +90,7 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
      * misses finds this rank asleep and rings. What is announced is such a look too: a record that misfits may never be told
      * of otherwise. */
-    atomic_fetch_or(sleepers, sherd__bit(world->rank));
+    atomic_fetch_or(sleepers, self);
     uint32_t bell = atomic_load(&world->post->bell);
     sherd__post_announce(world, wait);
     if (!world->arrived)
@@ -97,7 +98,7 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
     bool over = is_over(world, wait, good, &moved);
     if (!over && !moved)
         sleep_until_rung(world, bell);
-    atomic_fetch_and(sleepers, ~sherd__bit(world->rank));
+    atomic_fetch_and(sleepers, ~self);
     return over;
 }
 
@@ -112,7 +113,7 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
         sherd__lane_text(world, first.lane, world->rank, group, sizeof group);
         snprintf(text, sizeof text,
                  "rank %d: waited %d s (SHERD_TIMEOUT) for rank %d to %s call %llu of group %s",
-                 world->rank, seconds, sherd__next_rank(&first.ranks),
+                 world->rank, seconds, sherd__ranks_next(&first.ranks, 0),
                  first.lack == SHERD__LEFT ? "finish" : "make",
                  (unsigned long long)sherd__calls_in(first.number, world->base), group);
     } else {

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TIMEOUT_SECONDS = 600 };
+enum { TIMEOUT_SECONDS = 600, FEWEST_SOURCES = 64 };
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
@@ -79,6 +79,8 @@ static void destroy(sherd_world *world)
     sherd__groups_clear(world);
     sherd__log_clear(world);
     sherd__free(&world->heap, world->seen);
+    sherd__free(&world->heap, world->sources);
+    sherd__free(&world->heap, world->picture);
     sherd__store_close(world);
     while (world->spare) {
         sherd__call_state *call = world->spare;
@@ -106,12 +108,20 @@ static bool start_lanes(sherd_world *world)
     world->lanes = 1;
     if (!sherd__seen_reserve(world, 1))
         return false;
-    whole->members = world->ranks == 64 ? ~UINT64_C(0) : sherd__bit(world->ranks) - 1;
+    sherd__ranks_fill(&whole->members, world->ranks);
     whole->count = world->ranks;
     whole->own = sherd__lane_of(world, world->rank, 0);
     atomic_store(&whole->own->leader, 1);
     snprintf(whole->name, sizeof whole->name, "world");
     return sherd__log_add(world, whole);
+}
+
+/* What calls and slow rounds write into. False for lack of memory. */
+static bool open_scratch(sherd_world *world)
+{
+    world->source_room = world->ranks > FEWEST_SOURCES ? world->ranks : FEWEST_SOURCES;
+    world->sources = sherd__alloc(&world->heap, (size_t)world->source_room, sizeof *world->sources);
+    return world->sources && sherd__picture_open(world);
 }
 
 static sherd_status attach(sherd_world *world, const sherd__arena *arena,
@@ -121,7 +131,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
 
     world->arena = *arena;
     world->remote = arena->remote;
-    world->near = ~UINT64_C(0);
+    sherd__ranks_fill(&world->near, world->ranks);
     world->transport = &sherd__arena_transport;
     world->alarm = &control->alarm;
     world->death = &control->death;
@@ -142,7 +152,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
         status = sherd__price_bring(world, options);
     if (status)
         return status;
-    if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world))
+    if (!sherd__store_open(world, region, (size_t)control->region_bytes) || !start_lanes(world) ||
+        !open_scratch(world))
         return sherd__no_memory(&world->diag, "sherd_world_open");
     if (world->remote)
         sherd__remote_begin(world);

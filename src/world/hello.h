@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks that a carrier brings together tell each other at first: hello.c. */
+#ifndef SHERD__HELLO_H
+#define SHERD__HELLO_H
+
+#include <sched.h>
+
+#include "base/diag.h"
+#include "sherd/carrier.h"
+
+/* What ranks tell each other. */
+typedef struct sherd__hello {
+    uint64_t region_bytes;
+    uint64_t machine, space; /* hash of what names the machine; its pid namespace */
+    char host[64];
+    int pid, fd;
+    bool no_pin;
+    bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
+    bool traced;         /* its trace wants to know rank 0's clock */
+    bool priced;         /* it brings a price: of rank 0 that is the world's */
+    cpu_set_t cores;     /* that it may use */
+    sherd_status status; /* second round: how it went so far */
+    char text[SHERD_ERROR_BYTES];
+} sherd__hello;
+
+sherd__hello sherd__introduce(const sherd_world_options *options);
+/* The text of a carrier that fails. EPEER. */
+sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag);
+/* Each rank brings `bytes`, and has those of all. EPEER. */
+sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine, size_t bytes,
+                                  void *all, sherd__diag *diag);
+/* Bring `mine`, get all; then the first failure is everybody's. */
+sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__hello *mine,
+                                    sherd__hello *all, sherd__diag *diag);
+/* Before anything else: what others tell later is of that size then, and there is `room` for it on all ranks. EINVAL, ENOMEM. */
+sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sherd__diag *diag);
+/* Whether two are on one machine. */
+bool sherd__is_here(const sherd__hello *a, const sherd__hello *b);
+/* Whether ranks of this world must send each other messages, because some share no memory. */
+bool sherd__by_messages(const sherd_carrier *carrier, const sherd__hello *all);
+/* Bring what went wrong here, if anything, to the next exchange. */
+void sherd__note_failure(sherd__hello *mine, const sherd__diag *diag, int rank);
+
+#endif
