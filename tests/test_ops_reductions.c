@@ -8,6 +8,7 @@
 #include "sherd/op.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
+#include "tensors.h"
 
 #define DIMS(...) (int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 #define RUN(name, expression)                          \
@@ -368,7 +369,68 @@ static void halves_sum_in_f32(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A count of 1 to 3 in every element, in a dtype of one or four bytes; sums over any dims, beside plain loops. */
+static void try_counts(sherd_world *world, sherd_dtype dtype, const int64_t *shape)
+{
+    int64_t strides[3], sums[6000];
+    sherd_generator g = sherd_generator_named("counts");
+    sherd_tensor *a =
+        sherd_random(world, dtype, shape, 3,
+                     dtype == SHERD_BOOL ? sherd_bernoulli(0.5) : sherd_integers(1, 4), &g);
+    const int32_t *x = sherd_tensor_read(sherd_cast(a, SHERD_I32));
+
+    for (int bits = 1; bits < 8 && x; bits++) {
+        int dims[3], count = 0;
+        int64_t stride = 1;
+        for (int d = 2; d >= 0; d--) {
+            strides[d] = bits >> d & 1 ? 0 : stride;
+            stride *= bits >> d & 1 ? 1 : shape[d];
+        }
+        for (int d = 0; d < 3; d++)
+            if (bits >> d & 1)
+                dims[count++] = d;
+        memset(sums, 0, sizeof sums);
+        for (int64_t i = 0; i < shape[0]; i++)
+            for (int64_t j = 0; j < shape[1]; j++)
+                for (int64_t k = 0; k < shape[2]; k++)
+                    sums[i * strides[0] + j * strides[1] + k * strides[2]] +=
+                        x[(i * shape[1] + j) * shape[2] + k];
+        const int64_t *y = sherd_tensor_read(sherd_sum_over(a, dims, count, false));
+        CHECK(y && memcmp(y, sums, (size_t)stride * sizeof *y) == 0);
+    }
+}
+
+/* What is converted goes in blocks of 1024 elements, which these shapes cut in every dim. */
+static void integers_of_any_shape_are_counted(sherd_world *world)
+{
+    static const int64_t shapes[][3] = {{3, 7, 11},   {5, 3, 1100}, {3, 1100, 1}, {1100, 3, 2},
+                                        {1, 1, 3000}, {2, 1, 1024}, {2, 0, 3}};
+
+    for (int s = 0; s < LEN(shapes); s++) {
+        try_counts(world, SHERD_BOOL, shapes[s]);
+        try_counts(world, SHERD_U8, shapes[s]);
+        try_counts(world, SHERD_I32, shapes[s]);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A mask is counted in integers of eight bytes, but not turned into as many of them. */
+static void the_count_of_a_mask_takes_no_room(sherd_world *world)
+{
+    int64_t n = 1 << 20, ranks = sherd_world_ranks(world);
+    sherd_tensor *mask =
+        sherd_constant_on(layout_of(line_of_ranks(world), 1, &n, "S(0)", NULL), SHERD_BOOL, 1);
+
+    sherd_world_memory_reset(world);
+    int64_t before = sherd_world_memory(world).peak_bytes;
+    CHECK_EQ((int64_t)sherd_item(sherd_sum_over(mask, NULL, 0, false)), n);
+    CHECK(sherd_world_memory(world).peak_bytes - before < n / ranks / 2);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(integers_of_any_shape_are_counted), {1}},
+    {TEST(the_count_of_a_mask_takes_no_room), {1, 3}},
     {TEST(sharded_equals_plain), {1, 2, 3, 4}},
     {TEST(gradients_equal_differences), {1, 2, 3, 4}},
     {TEST(halves_are_computed_in_f32), {1, 2, 4}},

@@ -31,20 +31,6 @@ static const char *describe_sum(sherd_call *call)
     return sherd__dims_rule(call, call->attributes);
 }
 
-/* The local operand in `dtype`; NULL: failed. */
-static const void *converted(sherd_call *call, sherd_dtype dtype)
-{
-    const sherd_tensor *in = call->in[0];
-
-    if (in->dtype == dtype)
-        return call->from[0];
-    void *to = sherd_call_scratch(call, in->count * (int64_t)sherd_dtype_bytes(dtype));
-    if (to)
-        sherd__convert(sherd__world_kernels(call->world), dtype, in->dtype, in->count, to,
-                       call->from[0]);
-    return to;
-}
-
 /* What the reduction of nothing is. */
 static double identity_of(sherd_reduce_op op, sherd_dtype dtype)
 {
@@ -57,35 +43,92 @@ static double identity_of(sherd_reduce_op op, sherd_dtype dtype)
     return 0;
 }
 
-/* Fold the local operand, computed with in `dtype`, into the result. False: failed. */
-static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype dtype, const void *from)
+/* Elements that are converted at a time; they stay in the first cache. */
+enum { FOLD_BLOCK = 1024 };
+
+/* An operand in one dtype that is folded in another. */
+typedef struct folding {
+    const sherd__kernel_set *set;
+    sherd_reduce_op op;
+    sherd_dtype from, in;
+    int ndim;
+    int64_t size[SHERD_MAX_DIMS + 1],
+        stride[SHERD_MAX_DIMS + 1]; /* a dim of one element ends them */
+    void *block;
+} folding;
+
+/* Fold what there is of dims d, d + 1, .. at `src`: as many indices of dim d at a time as a block has room for. */
+static void fold_part(folding *f, int d, const char *src, char *to)
 {
-    const sherd_tensor *in = call->in[0], *out = call->out[0];
+    int64_t n = f->size[d], inner = 1;
+
+    for (int i = d + 1; i < f->ndim; i++)
+        inner *= f->size[i];
+    int64_t some = inner < FOLD_BLOCK ? FOLD_BLOCK / inner : 1;
+    for (int64_t i = 0; i < n; i += some) {
+        f->size[d] = sherd__min(some, n - i);
+        if (inner > FOLD_BLOCK) {
+            fold_part(f, d + 1, src, to);
+        } else {
+            sherd__convert(f->set, f->in, f->from, f->size[d] * inner, f->block, src);
+            sherd__kernels_of_any(f->set, f->in)
+                ->fold(f->op, f->ndim - d, f->size + d, to, f->stride + d, f->block);
+        }
+        src += f->size[d] * inner * (int64_t)sherd_dtype_bytes(f->from);
+        to += f->size[d] * f->stride[d] * (int64_t)sherd_dtype_bytes(f->in);
+    }
+    f->size[d] = n;
+}
+
+/*
+ * Fold the local operand, elements of `dtype`, into `to`, elements of `in`. By blocks where they differ: a mask takes an eighth of
+ * the integers that count it. False: failed.
+ */
+static bool fold_local(sherd_call *call, sherd_reduce_op op, sherd_dtype in, void *to,
+                       sherd_dtype dtype, const void *from)
+{
+    const sherd_tensor *t = call->in[0];
+    folding f = {sherd__world_kernels(call->world), op, dtype, in, t->ndim + 1, {0}, {0}, NULL};
+
+    sherd__dims_strides(t, sherd__dims_bits(call->attributes, t->ndim), f.stride);
+    if (dtype == in) {
+        sherd__kernels_of_any(f.set, in)->fold(op, t->ndim, t->local, to, f.stride, from);
+        return true;
+    }
+    memcpy(f.size, t->local, (size_t)t->ndim * sizeof *f.size);
+    f.size[t->ndim] = 1;
+    f.block = sherd_call_scratch(call, FOLD_BLOCK * (int64_t)sherd_dtype_bytes(in));
+    if (f.block)
+        fold_part(&f, 0, from, to);
+    return f.block != NULL;
+}
+
+/* Reduce the local operand, elements of `dtype`, into the result, computed with in `in`. False: failed. */
+static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_dtype dtype,
+                    const void *from)
+{
+    const sherd_tensor *out = call->out[0];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
-    const sherd__kernels *kernels = sherd__kernels_of_any(set, dtype);
-    int64_t stride[SHERD_MAX_DIMS], bytes = out->count * (int64_t)sherd_dtype_bytes(dtype);
-    void *to = out->dtype == dtype ? call->to[0] : sherd_call_scratch(call, bytes);
+    int64_t bytes = out->count * (int64_t)sherd_dtype_bytes(in);
+    void *to = out->dtype == in ? call->to[0] : sherd_call_scratch(call, bytes);
 
     if (!to && out->count)
         return false;
-    sherd__dims_strides(in, sherd__dims_bits(call->attributes, in->ndim), stride);
-    kernels->fill(to, out->count, identity_of(op, dtype));
-    if (in->count)
-        kernels->fold(op, in->ndim, in->local, to, stride, from);
+    sherd__kernels_of_any(set, in)->fill(to, out->count, identity_of(op, in));
+    if (call->in[0]->count && !fold_local(call, op, in, to, dtype, from))
+        return false;
     if (to != call->to[0])
-        sherd__convert(set, out->dtype, dtype, out->count, call->to[0], to);
+        sherd__convert(set, out->dtype, in, out->count, call->to[0], to);
     return true;
 }
 
 /* In a dtype that holds what is between: i64 for integers, f32 for 16 bits. */
 static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 {
-    sherd_dtype dtype = sherd__has_fractions(call->in[0]->dtype)
-                            ? sherd__statistics_dtype(call->in[0]->dtype)
-                            : SHERD_I64;
-    const void *from = converted(call, dtype);
+    sherd_dtype dtype = call->in[0]->dtype;
+    sherd_dtype in = sherd__has_fractions(dtype) ? sherd__statistics_dtype(dtype) : SHERD_I64;
 
-    return (from || call->in[0]->count == 0) && fold_in(call, op, dtype, from);
+    return fold_in(call, op, in, dtype, call->from[0]);
 }
 
 static bool sum_over(sherd_call *call)
@@ -189,9 +232,9 @@ static bool fold(sherd_call *call)
     if (kind == FOLD_PROD)
         return fold_widely(call, op);
     if (kind <= FOLD_MIN)
-        return fold_in(call, op, call->in[0]->dtype, call->from[0]);
+        return fold_in(call, op, call->in[0]->dtype, call->in[0]->dtype, call->from[0]);
     const void *from = truths(call);
-    return (from || call->in[0]->count == 0) && fold_in(call, op, SHERD_BOOL, from);
+    return (from || call->in[0]->count == 0) && fold_in(call, op, SHERD_BOOL, SHERD_BOOL, from);
 }
 
 /* Of equal ones each has the same part of the gradient; counted in f32 where elements have 16 bits. */
