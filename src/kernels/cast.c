@@ -11,40 +11,44 @@
 
 enum { BLOCK = 256 };
 
+/* A loop for each dtype: a choice within one would cost more than what it chooses. */
+#define READ(type, value)                \
+    for (int64_t i = 0; i < n; i++) {    \
+        type x = ((const type *)src)[i]; \
+        out[i] = value;                  \
+    }                                    \
+    break;
+#define WRITE(type, value)          \
+    for (int64_t i = 0; i < n; i++) \
+        ((type *)dst)[i] = value;   \
+    break;
+
 static void read_fractions(sherd_dtype dtype, int64_t n, double *out, const void *src)
 {
-    for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case SHERD_F32:
-            out[i] = (double)((const float *)src)[i];
-            break;
-        case SHERD_BF16:
-            out[i] = (double)sherd__from_bf16(((const uint16_t *)src)[i]);
-            break;
-        case SHERD_F16:
-            out[i] = (double)sherd__from_f16(((const uint16_t *)src)[i]);
-            break;
-        default:
-            out[i] = ((const double *)src)[i];
-        }
+    switch (dtype) {
+    case SHERD_F32:
+        READ(float, (double)x)
+    case SHERD_BF16:
+        READ(uint16_t, (double)sherd__from_bf16(x))
+    case SHERD_F16:
+        READ(uint16_t, (double)sherd__from_f16(x))
+    default:
+        READ(double, x)
+    }
 }
 
 static void read_integers(sherd_dtype dtype, int64_t n, int64_t *out, const void *src)
 {
-    for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case SHERD_I32:
-            out[i] = ((const int32_t *)src)[i];
-            break;
-        case SHERD_I64:
-            out[i] = ((const int64_t *)src)[i];
-            break;
-        case SHERD_U8:
-            out[i] = ((const uint8_t *)src)[i];
-            break;
-        default:
-            out[i] = ((const uint8_t *)src)[i] != 0;
-        }
+    switch (dtype) {
+    case SHERD_I32:
+        READ(int32_t, x)
+    case SHERD_I64:
+        READ(int64_t, x)
+    case SHERD_U8:
+        READ(uint8_t, x)
+    default:
+        READ(uint8_t, x != 0)
+    }
 }
 
 /* Truncated, and held within [low, high]. Both are exact as doubles, but for the highest int64_t. */
@@ -59,32 +63,24 @@ static int64_t whole(double x, int64_t low, int64_t high)
 
 static void write_fractions(sherd_dtype dtype, int64_t n, void *dst, const double *x)
 {
-    for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case SHERD_F32:
-            ((float *)dst)[i] = (float)x[i];
-            break;
-        case SHERD_F64:
-            ((double *)dst)[i] = x[i];
-            break;
-        case SHERD_BF16:
-            ((uint16_t *)dst)[i] = sherd__double_to_bf16(x[i]);
-            break;
-        case SHERD_F16:
-            ((uint16_t *)dst)[i] = sherd__double_to_f16(x[i]);
-            break;
-        case SHERD_I32:
-            ((int32_t *)dst)[i] = (int32_t)whole(x[i], INT32_MIN, INT32_MAX);
-            break;
-        case SHERD_I64:
-            ((int64_t *)dst)[i] = whole(x[i], INT64_MIN, INT64_MAX);
-            break;
-        case SHERD_U8:
-            ((uint8_t *)dst)[i] = (uint8_t)whole(x[i], 0, UINT8_MAX);
-            break;
-        default:
-            ((uint8_t *)dst)[i] = x[i] != 0;
-        }
+    switch (dtype) {
+    case SHERD_F32:
+        WRITE(float, (float)x[i])
+    case SHERD_F64:
+        WRITE(double, x[i])
+    case SHERD_BF16:
+        WRITE(uint16_t, sherd__double_to_bf16(x[i]))
+    case SHERD_F16:
+        WRITE(uint16_t, sherd__double_to_f16(x[i]))
+    case SHERD_I32:
+        WRITE(int32_t, (int32_t)whole(x[i], INT32_MIN, INT32_MAX))
+    case SHERD_I64:
+        WRITE(int64_t, whole(x[i], INT64_MIN, INT64_MAX))
+    case SHERD_U8:
+        WRITE(uint8_t, (uint8_t)whole(x[i], 0, UINT8_MAX))
+    default:
+        WRITE(uint8_t, x[i] != 0)
+    }
 }
 
 /*
@@ -102,32 +98,24 @@ static float odd_of(int64_t x)
 
 static void write_integers(sherd_dtype dtype, int64_t n, void *dst, const int64_t *x)
 {
-    for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case SHERD_F32:
-            ((float *)dst)[i] = (float)x[i];
-            break;
-        case SHERD_F64:
-            ((double *)dst)[i] = (double)x[i];
-            break;
-        case SHERD_BF16:
-            ((uint16_t *)dst)[i] = sherd__to_bf16(odd_of(x[i]));
-            break;
-        case SHERD_F16:
-            ((uint16_t *)dst)[i] = sherd__to_f16(odd_of(x[i]));
-            break;
-        case SHERD_I32:
-            ((int32_t *)dst)[i] = (int32_t)(uint32_t)(uint64_t)x[i];
-            break;
-        case SHERD_I64:
-            ((int64_t *)dst)[i] = x[i];
-            break;
-        case SHERD_U8:
-            ((uint8_t *)dst)[i] = (uint8_t)(uint64_t)x[i];
-            break;
-        default:
-            ((uint8_t *)dst)[i] = x[i] != 0;
-        }
+    switch (dtype) {
+    case SHERD_F32:
+        WRITE(float, (float)x[i])
+    case SHERD_F64:
+        WRITE(double, (double)x[i])
+    case SHERD_BF16:
+        WRITE(uint16_t, sherd__to_bf16(odd_of(x[i])))
+    case SHERD_F16:
+        WRITE(uint16_t, sherd__to_f16(odd_of(x[i])))
+    case SHERD_I32:
+        WRITE(int32_t, (int32_t)(uint32_t)(uint64_t)x[i])
+    case SHERD_I64:
+        WRITE(int64_t, x[i])
+    case SHERD_U8:
+        WRITE(uint8_t, (uint8_t)(uint64_t)x[i])
+    default:
+        WRITE(uint8_t, x[i] != 0)
+    }
 }
 
 void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
