@@ -114,7 +114,8 @@ typedef struct sherd_call {
     int operands, results; /* NULLs and hidden ones count */
     /*
      * Operands: as they were given, in describe, compose and handlers above the tape; in forward as they lie after
-     * moving, row-major and contiguous unless the operator is `strided`.
+     * moving, row-major and contiguous unless the operator is `strided`. One that is read AROUND may be a plain piece then: where it
+     * lies says sherd_call_box, and how large the whole is a result, or an attribute.
      */
     sherd_tensor *in[SHERD_MAX_OPERANDS];
     sherd_tensor *out[SHERD_MAX_RESULTS];
@@ -213,8 +214,9 @@ struct sherd_op {
  * @collective the operands' mesh, if any is distributed
  * @shapes     operands: [count], NULL where an optional one is absent; attributes: the operator's struct, NULL = all zero
  * @owns       the result belongs to the scope; operands and attributes are only read (attributes are copied)
- * @errors     EINVAL operands or attributes do not fit, or a plain operand varies beside distributed ones; ENOMEM;
- *             EDIFFER; EPEER; by the alarm. NULL where no operand leads to a world
+ * @errors     EINVAL what is wrong with the operator (as sherd_op_register says it), operands or attributes that do not fit, or a
+ *             plain operand that varies beside distributed ones, a function of the operator that fails and does not say why;
+ *             ENOMEM; EDIFFER; EPEER; by the alarm. NULL where no operand leads to a world
  */
 SHERD_API sherd_tensor *sherd_apply(const sherd_op *op, sherd_tensor *const *operands, int count,
                                     const void *attributes);

@@ -98,6 +98,19 @@ static bool check_call(const sherd__run *run, int count, int least, int most)
     return false;
 }
 
+/* A user's operator is looked at once, registered or not: a rule that is none leads anywhere. */
+static bool check_operator(const sherd__run *run, sherd__ops *ops)
+{
+    const sherd_op *op = run->call.op, **known = &ops->sound[(uintptr_t)op / 64 % SHERD__SOUND];
+    const char *fault = *known == op || sherd__is_own(op) ? NULL : sherd__op_fault(op);
+
+    if (fault)
+        sherd__refuse(&run->call, SHERD_EINVAL, "%s", fault);
+    else
+        *known = op;
+    return !fault;
+}
+
 /* All operands compute in one dtype, but indices and masks. */
 static const char *check_dtypes(sherd__run *run)
 {
@@ -131,6 +144,16 @@ static const char *check_dtypes(sherd__run *run)
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
+
+/* False, said to all: a function of an operator that only returns false would fail on this rank and nowhere else. */
+static bool say_failed(const sherd__run *run)
+{
+    sherd_world *world = run->call.world;
+
+    if (!sherd__alarmed(world) && !sherd__has_failed_locally(world))
+        sherd__refuse(&run->call, SHERD_EINVAL, "it failed and did not say why (sherd_call_fail)");
+    return false;
+}
 
 /* Whether a handler takes the operator's place now. It may remove itself, so it is copied. */
 static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
@@ -231,7 +254,7 @@ static bool compose(sherd__run *run)
     memset(run->call.out, 0, sizeof run->call.out);
     bool good = run->call.op->compose(&run->call) && check_results(run);
     sherd__close(run, good);
-    return good;
+    return good || say_failed(run);
 }
 
 /* What the operator says of this call. NULL, or the reason why its operands do not fit. */
@@ -247,8 +270,11 @@ static const char *describe(sherd__run *run, bool plain)
     call->reduces = SHERD_SUM;
     for (int j = 0; j < call->results; j++)
         call->ndim[j] = -1;
+    memset(call->shape, 0xff, (size_t)call->results * sizeof call->shape[0]);
     if (op->describe)
         reason = op->describe(call);
+    if (!reason && op->describe && !sherd__is_own(op))
+        reason = sherd__described_fault(call);
     if (reason || op->compose)
         return reason;
     /* Of distributed operands an answer may be known; then nobody needs the rule. */
@@ -285,7 +311,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
     if (good)
         record(run);
     sherd__close(run, good);
-    return good;
+    return good || say_failed(run);
 }
 
 static bool evaluate_traced(sherd__run *run, sherd__ops *ops)
@@ -317,7 +343,7 @@ static bool handle(sherd__run *run, const sherd_op_handler *handler)
     bool good = (!mesh || sherd__promote_all(run, run->call.in, mesh)) &&
                 handler->run(&run->call, handler->context) && check_results(run);
     sherd__close(run, good);
-    return good;
+    return good || say_failed(run);
 }
 
 bool sherd_call_original(sherd_call *call)
@@ -424,6 +450,8 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
         return false;
     }
     sherd_op_handler handler;
+    if (!check_operator(run, ops))
+        return false;
     if (!begin_handler(&handler, ops, run->call.op, SHERD_ABOVE_TAPE))
         return evaluate_traced(run, ops);
     bool good = handle(run, &handler);

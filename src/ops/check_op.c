@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether an operator is one: said when it is registered, with what is wrong, rather than by what it does later. */
+/*
+ * Whether an operator of a user's is one, and what it says of a call: what is wrong is named, rather than seen by what it does later. The
+ * library's own are trusted.
+ */
 #include "door.h"
 
 #include <string.h>
@@ -27,6 +30,18 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || c == '1' || c == '*' || c == ',';
 }
 
+/* Parts with "..." twice. */
+static bool has_dots_twice(const char *rule)
+{
+    for (const char *dots = strstr(rule, "..."); dots; dots = strstr(dots + 3, "...")) {
+        const char *next = strstr(dots + 3, "...");
+        if (next && !memchr(dots, ',', (size_t)(next - dots)) &&
+            !memchr(dots, '>', (size_t)(next - dots)))
+            return true;
+    }
+    return false;
+}
+
 /* Letters, "..." and commas on both sides of one "->". */
 static const char *fault_of_rule(const char *rule, int operands, int results)
 {
@@ -42,6 +57,8 @@ static const char *fault_of_rule(const char *rule, int operands, int results)
         else if (!is_letter(*c))
             return "its rule may have small letters, 1, *, commas and ... only";
     }
+    if (has_dots_twice(rule))
+        return "its rule may have ... once in a part";
     if (count_parts(rule, arrow) != operands)
         return "its rule must have a part for each operand";
     if (count_parts(arrow + 2, arrow + strlen(arrow)) != results)
@@ -110,4 +127,23 @@ const char *sherd__op_fault(const sherd_op *op)
     if (fault_of_around(op, operands))
         return fault_of_around(op, operands);
     return op->rule ? fault_of_rule(op->rule, operands, results) : NULL;
+}
+
+const char *sherd__described_fault(sherd_call *call)
+{
+    int operands = count_slots(call->op->operand, SHERD_OP_SLOTS);
+
+    call->rule[SHERD_RULE_BYTES - 1] = '\0';
+    if (call->linearity < SHERD_NONLINEAR || call->linearity > SHERD_UNCHANGED)
+        return "describe has set a linearity that is none";
+    if (call->reduces < SHERD_SUM || call->reduces > SHERD_PRODUCT)
+        return "describe has set a reduction that is none";
+    for (int j = 0; j < call->results; j++) {
+        if (call->dtype[j] < SHERD_DTYPE_NONE || (int)call->dtype[j] >= SHERD_DTYPES)
+            return "describe has set a dtype that is none";
+        for (int d = 0; d < call->ndim[j]; d++)
+            if (call->shape[j][d] < 0)
+                return "describe has set a negative size, or none";
+    }
+    return call->rule[0] ? fault_of_rule(call->rule, operands, call->results) : NULL;
 }

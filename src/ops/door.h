@@ -5,6 +5,8 @@
 
 #include "operator.h"
 
+#include <string.h>
+
 typedef struct sherd__answers sherd__answers;
 
 typedef struct sherd__override {
@@ -19,6 +21,8 @@ typedef struct sherd__timed {
     int64_t calls, nanoseconds;
 } sherd__timed;
 
+enum { SHERD__SOUND = 16 };
+
 typedef struct sherd__ops {
     sherd__answers *answers;
     sherd__engine *engine;
@@ -32,6 +36,7 @@ typedef struct sherd__ops {
     sherd_promotion promotion;
     const sherd_op **warned; /* operators that a warning was given of */
     int warnings, warn_room;
+    const sherd_op *sound[SHERD__SOUND]; /* operators that were found sound, by their addresses */
 } sherd__ops;
 
 /* Made when it is first asked for; NULL for lack of memory (in the diag). */
@@ -48,6 +53,14 @@ bool sherd__may_promote(const sherd__run *run, sherd_tensor *t);
 
 /* What is wrong with an operator; NULL: nothing. */
 const char *sherd__op_fault(const sherd_op *op);
+/* What is wrong with what its describe has set, sizes by letters aside; NULL: nothing. */
+const char *sherd__described_fault(sherd_call *call);
+
+/* Whether an operator is the library's, and trusted. */
+static inline bool sherd__is_own(const sherd_op *op)
+{
+    return op->name && strncmp(op->name, "sherd_", 6) == 0;
+}
 
 sherd__answers *sherd__answers_create(sherd__heap *heap);
 void sherd__answers_destroy(sherd__answers *all);

@@ -190,7 +190,9 @@ static const char *write_result(compiler *c, int j, const part *p)
             call->shape[j][d] = c->size[at];
         else if (label[d] != '*' && label[d] <= 'Z')
             call->shape[j][d] = c->dot_size[at]; /* all operands are stretched there */
-        /* else describe has set it */
+        else if (call->shape[j][d] < 0)          /* else describe has set it */
+            return sherd_call_reason(call, "nothing says the size of dim %d of %s", d,
+                                     call->op->result[j].name);
     }
     return NULL;
 }

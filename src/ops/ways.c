@@ -89,10 +89,15 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
 
     /* Operands as the solver sees them: plain ones are replicated. */
     memcpy(call.in, run->arg, (size_t)call.operands * sizeof *call.in);
+    sherd__diag *diag = sherd__world_diag(call.world);
+    diag->status = SHERD_OK;
     sherd_status status = op->ways(&call, &ways);
     *chosen = ways.count > 0;
+    if (status && diag->status != status)
+        status = sherd__fail(diag, SHERD_EINVAL, "%s: its ways returned %d (%s)", op->name,
+                             (int)status, sherd_status_name(status));
     if (!status && !*chosen && !run->compiled)
-        status = sherd__fail(sherd__world_diag(call.world), SHERD_EINVAL,
-                             "%s: there is no way for these operands to lie", op->name);
+        status = sherd__fail(diag, SHERD_EINVAL, "%s: there is no way for these operands to lie",
+                             op->name);
     return status;
 }
