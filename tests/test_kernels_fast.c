@@ -93,9 +93,10 @@ static int64_t length(int i)
 static void unary_is_the_same(void)
 {
     static const float odd[] = {INFINITY, NAN, -200, 0.0f, -0.0f, 1e-30f, 30, -30, 1e-42f};
-    static const sherd__unary_kind kinds[] = {SHERD__SCALE, SHERD__RELU, SHERD__GELU, SHERD__SILU,
-                                              SHERD__NEG};
-    static const float tolerance[] = {0, 0, 1e-6f, 1e-6f, 0};
+    static const sherd__unary_kind kinds[] = {SHERD__SCALE, SHERD__RELU, SHERD__GELU,
+                                              SHERD__SILU,  SHERD__EXP,  SHERD__SIGMOID,
+                                              SHERD__TANH,  SHERD__NEG};
+    static const float tolerance[] = {0, 0, 1e-6f, 1e-6f, 5e-7f, 2e-7f, 5e-7f, 0};
     const double factor = 0.3;
 
     EACH_VERSION(k)
