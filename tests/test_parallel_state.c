@@ -420,6 +420,36 @@ static void no_memory_fails_on_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Also on ranks that had memory: they wait for those that had none before they write. */
+static void what_can_not_be_loaded_leaves_what_was_there(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *m = tree(world);
+    sherd_status status = SHERD_ENOMEM;
+    double values[MOST];
+    int failed = 0;
+
+    CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
+    sherd_tensor *old = sherd_module_parameter(sherd_module_find(m, "part.tied"), "weight");
+    int64_t count = whole(old, values);
+    CHECK_OK(sherd_world_check(world));
+    for (int n = 1; status && n < 200; n++, failed += status != SHERD_OK) {
+        sherd_scope_begin(world);
+        sherd_tensor *t = wave(world, SHERD_F64, 2, SHAPE(5, 3), 7, 1, 0);
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+        status = sherd_module_load(m, "part.tied.weight", t, -1);
+        sherd_world_fail_allocation(world, 0);
+        (void)sherd_world_check(world);
+        if (status)
+            CHECK_NEAR(distance_to(old, values, count), 0, 0);
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+    CHECK_OK(status);
+    CHECK(failed > 1 && distance_to(old, values, count) > 0);
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(a_buffer_is_state_without_a_gradient), {1, 2}},
     {TEST(the_state_is_listed_by_name), {1, 2}},
@@ -435,5 +465,6 @@ static const check_test tests[] = {
     {TEST(a_rank_that_is_none_is_refused), {1, 2, 3}},
     {TEST(ranks_that_take_from_others_differ), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
+    {TEST(what_can_not_be_loaded_leaves_what_was_there), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -60,6 +60,22 @@ struct sherd_module {
 const char *sherd__module_name(const sherd_module *module);
 
 /* Number of a parameter, of a buffer; -1 if there is none. */
+/* The path of m below the module of a walk, which may have a path of its own. */
+const char *sherd__path_below(const sherd_module *root, const sherd_module *m);
+
+/* What is loaded, for messages and by all ranks alike. */
+typedef struct sherd__loading {
+    const char *function;
+    sherd_world *world;
+    sherd_module *module; /* whatever is distributed in it makes loading collective */
+    const char *name;
+    sherd_tensor *t;
+    int root;
+} sherd__loading;
+
+/* Write it into `to`, wherever that lies; `status`: what was wrong before. As sherd_module_load. */
+sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status);
+
 int sherd__find_parameter(const sherd_module *module, const char *name);
 int sherd__find_buffer(const sherd_module *module, const char *name);
 

@@ -33,8 +33,7 @@ static const sherd__named_tensor *first_slot(const sherd_module *m, const sherd_
     return found;
 }
 
-/* The path below the root of the walk, which may have a path of its own. */
-static const char *path_below(const sherd_module *root, const sherd_module *m)
+const char *sherd__path_below(const sherd_module *root, const sherd_module *m)
 {
     const char *path = m->path + strlen(root->path);
     return path[0] == '.' ? path + 1 : path;
@@ -47,8 +46,8 @@ static void list(walk *w, const sherd_module *m, const sherd__named_tensor *slot
         if (first_slot(w->root, slots[i].tensor) != &slots[i])
             continue;
         if (w->out && w->count < w->room)
-            w->out[w->count] =
-                (sherd_named_state){path_below(w->root, m), slots[i].name, slots[i].tensor, buffer};
+            w->out[w->count] = (sherd_named_state){sherd__path_below(w->root, m), slots[i].name,
+                                                   slots[i].tensor, buffer};
         w->count++;
     }
 }
@@ -105,15 +104,16 @@ static sherd__named_tensor *find(sherd_module *module, const char *name, sherd_s
     return NULL;
 }
 
-static sherd_status check(const sherd_module *m, const char *name, sherd_tensor *to,
-                          sherd_tensor *from)
+static sherd_status check(const sherd__loading *what, sherd_tensor *to)
 {
+    sherd_tensor *from = what->t;
+
     if (from->dtype == to->dtype && from->ndim == to->ndim &&
         memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]) == 0)
         return SHERD_OK;
-    return sherd__module_fail(m, SHERD_EINVAL,
-                              "sherd_module_load: \"%s\" is %s, what is loaded is %s", name,
-                              sherd_tensor_text(to), sherd_tensor_text(from));
+    return sherd__module_fail(what->module, SHERD_EINVAL, "%s: \"%s\" is %s, what is loaded is %s",
+                              what->function, what->name, sherd_tensor_text(to),
+                              sherd_tensor_text(from));
 }
 
 /* `from` where `to` lies; the failed tensor if that fails. */
@@ -153,18 +153,17 @@ static bool is_distributed(const sherd_module *module)
     return found;
 }
 
-/* Write what `from` holds here into `to`, which lies alike. False: ended by the alarm. */
+/* Write what `from`, row-major, holds here into `to`, which lies alike. False: ended by the alarm. */
 static bool overwrite(sherd_tensor *to, sherd_tensor *from)
 {
-    sherd_tensor *source = sherd__contiguous(from);
-    const void *data = source->count ? sherd__data(source) : "";
+    const void *data = from->count ? sherd__data(from) : "";
     char *dst = to->count ? sherd__mutable(to) : NULL;
 
-    if (sherd_tensor_failed(source) || !data || (to->count && !dst))
+    if (!data || (to->count && !dst))
         return false;
     if (to->count)
         sherd__copy_box(sherd_dtype_bytes(to->dtype), to->ndim, to->local, dst, to->stride, data,
-                        source->stride);
+                        from->stride);
     if (!to->layout)
         to->varies = from->varies;
     return true;
@@ -185,48 +184,76 @@ static bool is_seen_here(const sherd_tensor *t)
     return !t->layout || sherd__in_mesh(t->world, sherd_layout_mesh(t->layout));
 }
 
-static sherd_status load(sherd_tensor *to, sherd_tensor *from, int root)
+/* What this rank is to write into `to`: *here, or NULL where a plain one of a rank that is not on the mesh stays what it is. */
+static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *from, int root)
+{
+    sherd__diag *diag = sherd__world_diag(to->world);
+
+    *here = NULL;
+    if (!is_seen_here(from) && !to->layout)
+        return SHERD_OK;
+    diag->status = SHERD_OK;
+    *here = sherd__contiguous(bring(to, from, root));
+    bool good = !sherd_tensor_failed(*here) && (sherd__data(*here) || (*here)->count == 0);
+    /* What was left for later takes its memory now. */
+    if (good && (sherd__data(to) || to->count == 0))
+        return SHERD_OK;
+    return diag->status ? diag->status : SHERD_ENOMEM;
+}
+
+/* All ranks have what they need, or none writes: a tensor that only some had written would be lost. */
+static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool together)
 {
     sherd_world *world = to->world;
-    sherd__diag *diag = sherd__world_diag(world);
-    bool recording = sherd_set_recording(world, false), good;
+    bool recording = sherd_set_recording(world, false);
+    sherd_tensor *here;
 
-    diag->status = SHERD_OK;
     sherd_scope_begin(world);
-    if (!is_seen_here(from) && !to->layout) {
-        good = true; /* a plain parameter of a rank that is not on the mesh stays what it is */
-    } else {
-        from = bring(to, from, root);
-        good = !sherd_tensor_failed(from) && overwrite(to, from);
-        if (good)
-            note(to, from);
+    sherd_status status = fetch(&here, to, what->t, what->root);
+    if (together)
+        status = sherd__agree(world, status, 1, what->function);
+    if (!status && here) {
+        if (overwrite(to, here))
+            note(to, here);
+        else
+            status = SHERD_EPEER;
     }
     sherd_scope_end(world);
     sherd_set_recording(world, recording);
-    return good ? SHERD_OK : diag->status ? diag->status : SHERD_ENOMEM;
+    return together ? sherd__agree(world, status, 2, what->function) : status;
+}
+
+sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status)
+{
+    const char *function = what->function;
+    sherd_world *world = what->world;
+    sherd_tensor *t = what->t;
+
+    if (!status && (t->world != world || sherd_tensor_failed(t)))
+        status = sherd__module_fail(what->module, SHERD_EINVAL, "%s: \"%s\": the tensor %s",
+                                    function, what->name,
+                                    t->world != world ? "is of another world" : "has failed");
+    if (!status)
+        status = check(what, to);
+    /* What is plain is nobody else's business. */
+    bool together = is_distributed(what->module) || sherd_tensor_layout(t);
+    /* Nobody moves anything unless all do. */
+    if (together)
+        status = sherd__agree(world, status, (uint64_t)(what->root + 2), function);
+    return status ? status : load(what, to, together);
 }
 
 sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t, int root)
 {
-    static const char function[] = "sherd_module_load";
+    const sherd__loading what = {
+        "sherd_module_load", module ? module->world : sherd_tensor_world(t), module, name, t, root};
     const sherd__argument need[] = {{"module", module}, {"name", name}, {"t", t}, {NULL, NULL}};
-    sherd_world *world = module ? module->world : sherd_tensor_world(t);
     sherd__named_tensor *slot = NULL;
-    sherd_status status = sherd__require(sherd__world_diag(world), function, need);
+    sherd_status status = sherd__require(sherd__world_diag(what.world), what.function, need);
 
-    if (!world)
+    if (!what.world)
         return status;
-    if (!status && (t->world != world || sherd_tensor_failed(t)))
-        status = sherd__module_fail(module, SHERD_EINVAL, "%s: \"%s\": the tensor %s", function,
-                                    name, t->world != world ? "is of another world" : "has failed");
     if (!status)
         slot = find(module, name, &status);
-    if (!status)
-        status = check(module, name, slot->tensor, t);
-    /* What is plain is nobody else's business. */
-    if (!is_distributed(module) && !sherd_tensor_layout(t))
-        return status ? status : load(slot->tensor, t, root);
-    /* Nobody moves anything unless all do. */
-    status = sherd__agree(world, status, (uint64_t)(root + 2), function);
-    return status ? status : sherd__agree(world, load(slot->tensor, t, root), 1, function);
+    return sherd__load(&what, slot ? slot->tensor : NULL, status);
 }
