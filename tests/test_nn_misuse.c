@@ -234,6 +234,18 @@ MISUSE(state_is_loaded_by_a_name_that_is_there)
     ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, BAD("wait", "weight"), t, -1));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_load(layer, "weight", BAD(foreign, t), -1));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_load(NULL, "weight", NULL, -1));
+    sherd_optimizer *adamw = NULL;
+    CHECK_OK(sherd_adamw_create(&adamw, layer, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_optimizer_load(adamw, NUL("weight.m"), t, -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_optimizer_load(adamw, "weight.m", NUL(t), -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_optimizer_load(adamw, BAD("weight", "weight.m"), t, -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_optimizer_load(adamw, BAD("bias.m", "weight.m"), t, -1));
+    ALL_REFUSE(SHERD_EINVAL, sherd_optimizer_load(adamw, "weight.m", BAD(foreign, t), -1));
+    ONLY_SAYS(SHERD_EINVAL, sherd_optimizer_load(NULL, "weight.m", NULL, -1));
+    ANSWERS(sherd_optimizer_state(NULL, all, 1) == 0);
+    ANSWERS(sherd_optimizer_state(adamw, all, -1) == 6 &&
+            sherd_optimizer_state(adamw, NULL, 9) == 6);
+    sherd_optimizer_destroy(adamw);
     if (m->wrong && !m->alone) { /* all of them, or it is a difference */
         CHECK_EQ(sherd_module_load(NULL, "weight", sherd_distribute(t, layout, -1), -1),
                  SHERD_EINVAL);

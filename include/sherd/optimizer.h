@@ -120,6 +120,32 @@ SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_
 /** Forget all gradients. @local @errors none */
 SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 
+/**
+ * All tensors of state, to save beside those of the module (sherd_module_state), under names that begin with the parameter's,
+ * "blocks.0.attn.wq.weight.m": m and v of Adam and AdamW, momentum of SGD, exact of a parameter of 16 bits (the same in f32), and
+ * steps (i64 []: those in which the parameter had a gradient). They lie as the parameter does, steps
+ * on all its ranks.
+ *
+ * @local      may wait until peers have read an exact copy
+ * @shapes     out: sherd_named_state[room], or NULL to count only
+ * @owns       entries are borrowed, until the optimizer is destroyed
+ * @errors     none; returns how many there are, also if `room` is smaller
+ */
+SHERD_API int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_state *out, int room);
+
+/**
+ * Give a tensor of state the values of another one, which is moved to where that lies: for a run that is taken up again, on any ranks
+ * and layout. Load the module first: whoever writes a parameter of 16 bits afterwards has the exact copy made anew from it.
+ *
+ * @collective as sherd_module_load
+ * @shapes     name: as sherd_state_name writes it; root: as in sherd_module_load
+ * @numerics   values are copied bit for bit
+ * @owns       `t` is only read
+ * @errors     EINVAL no such state, otherwise as sherd_module_load. What was there stays there then
+ */
+SHERD_CALL sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name,
+                                             sherd_tensor *t, int root);
+
 /*
  * Learning-rate schedules: factors for the rate, functions of the step (from 0) and of nothing else, so that a run that is
  * taken up again goes on as it would have. They multiply:

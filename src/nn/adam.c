@@ -7,7 +7,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(o, u, false);
 }
 
-static const sherd__optimizer_kind adam = {"sherd_adam_create", update};
+static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

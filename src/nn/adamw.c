@@ -62,7 +62,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     sherd__adam_update(o, u, true);
 }
 
-static const sherd__optimizer_kind adamw = {"sherd_adamw_create", update};
+static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

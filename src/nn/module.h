@@ -60,6 +60,8 @@ struct sherd_module {
 const char *sherd__module_name(const sherd_module *module);
 
 /* Number of a parameter, of a buffer; -1 if there is none. */
+/* The module below `root` that holds parameter t and is met first; NULL if there is none. */
+const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t);
 /* The path of m below the module of a walk, which may have a path of its own. */
 const char *sherd__path_below(const sherd_module *root, const sherd_module *m);
 

@@ -6,14 +6,18 @@
  * Steps are often too small for 16 bits to hold, and averages change by a thousandth: so of such a parameter
  * the state and an exact copy of it are f32, and the parameter is the copy, rounded after each step.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "nn/optimizer.h"
 
-static void destroy_item(sherd__optimized *item)
+static void destroy_item(sherd__heap *heap, sherd__optimized *item)
 {
     sherd_tensor_release(item->p);
-    for (int i = 0; i < SHERD__OPTIMIZER_STATES; i++)
-        sherd_tensor_release(item->state[i]);
-    sherd_tensor_release(item->exact);
+    for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
+        sherd_tensor_release(item->tensor[i]);
+        sherd__free(heap, item->name[i]);
+    }
 }
 
 void sherd_optimizer_destroy(sherd_optimizer *optimizer)
@@ -25,7 +29,7 @@ void sherd_optimizer_destroy(sherd_optimizer *optimizer)
         return;
     heap = sherd__world_heap(o->world);
     for (int i = 0; o->item && i < o->count; i++)
-        destroy_item(&o->item[i]);
+        destroy_item(heap, &o->item[i]);
     sherd__free(heap, o->item);
     sherd__free(heap, o->which);
     sherd__free(heap, o->from);
@@ -46,17 +50,44 @@ static sherd_tensor *zeros_like(sherd_tensor *p)
     return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
 }
 
-/* A retained tensor of zeros; NULL: the reason is in the diag. */
-static sherd_tensor *start_state(sherd_tensor *p)
+/* How many steps a parameter has had, none; equal on all ranks of its mesh. */
+static sherd_tensor *no_steps(sherd_tensor *p)
 {
-    sherd_tensor *t = zeros_like(p);
-    return sherd_tensor_failed(t) ? NULL : sherd_tensor_retain(t);
+    const sherd_placement replicated[SHERD_MAX_AXES] = {{SHERD_REPLICATE, 0, SHERD_SUM}};
+    const sherd_layout *layout;
+
+    if (!p->layout)
+        return sherd_constant(p->world, SHERD_I64, NULL, 0, 0);
+    if (sherd_layout_create(&layout, sherd_layout_mesh(p->layout), 0, NULL, replicated, NULL))
+        return sherd__fail_diag(p->world, true);
+    return sherd_constant_on(layout, SHERD_I64, 0);
+}
+
+/* Tensor i of an item, zeros, under the name of the parameter and its own. */
+static sherd_status start_tensor(sherd_optimizer *o, sherd__optimized *item, int i,
+                                 const char *parameter, const char *name)
+{
+    sherd__diag *diag = sherd__world_diag(o->world);
+    size_t room = strlen(parameter) + strlen(name) + 2;
+    sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_like(item->p);
+
+    if (sherd_tensor_failed(t))
+        return diag->status ? diag->status : SHERD_ENOMEM;
+    item->tensor[i] = sherd_tensor_retain(t);
+    item->name[i] = sherd__alloc(sherd__world_heap(o->world), room, 1);
+    if (!item->name[i])
+        return sherd__no_memory(diag, o->kind->function);
+    snprintf(item->name[i], room, "%s.%s", parameter, name);
+    return SHERD_OK;
 }
 
 /* Also on failure the item can be destroyed. */
-static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item, sherd_tensor *p)
+static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
+                               const sherd_named_parameter *parameter)
 {
     sherd__diag *diag = sherd__world_diag(o->world);
+    sherd_tensor *p = parameter->tensor;
+    sherd_status status = SHERD_OK;
 
     if (p->layout && o->mesh && o->mesh != sherd_layout_mesh(p->layout))
         return sherd__fail(diag, SHERD_EINVAL, "%s: parameters lie on two meshes, %s and %s",
@@ -65,15 +96,13 @@ static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item, sherd
     if (p->layout)
         o->mesh = sherd_layout_mesh(p->layout);
     item->p = sherd_tensor_retain(p);
-    for (int i = 0; i < o->states; i++)
-        if (!(item->state[i] = start_state(p)))
-            return diag->status ? diag->status : SHERD_ENOMEM;
-    if (!sherd__is_half(p->dtype))
-        return SHERD_OK;
-    if (!(item->exact = start_state(p)))
-        return diag->status ? diag->status : SHERD_ENOMEM;
     item->version = -1; /* nothing is the same yet */
-    return SHERD_OK;
+    for (int i = 0; !status && i < o->states; i++)
+        status = start_tensor(o, item, i, parameter->name, o->kind->state[i]);
+    if (!status && sherd__is_half(p->dtype))
+        status = start_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
+    return status ? status
+                  : start_tensor(o, item, SHERD__OPTIMIZER_STEPS, parameter->name, "steps");
 }
 
 /* The arrays, all of them or ENOMEM. */
@@ -103,7 +132,7 @@ static sherd_status start_items(sherd_optimizer *o, sherd_module *module)
     sherd_module_all_parameters(module, all, o->count);
     for (int i = 0; !status && i < o->count; i++) {
         sherd_scope_begin(o->world);
-        status = start_item(o, &o->item[i], all[i].tensor);
+        status = start_item(o, &o->item[i], &all[i]);
         sherd_scope_end(o->world);
     }
     sherd__free(heap, all);
@@ -134,6 +163,7 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
         return sherd__no_memory(sherd__world_diag(world), like->kind->function);
     *o = *like;
     o->world = world;
+    o->module = module;
     o->count = sherd_module_all_parameters(module, NULL, 0);
     status = reserve(o);
     if (!status)
@@ -148,18 +178,26 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* What a step changes: the parameter, or its exact copy, read anew if somebody wrote the parameter. NULL: ended by the alarm. */
-static void *to_change(sherd__optimized *item)
+bool sherd__optimizer_refresh(sherd__optimized *item)
 {
     sherd_tensor *p = item->p;
-
-    if (!item->exact)
-        return sherd__mutable(p);
-    void *exact = sherd__mutable(item->exact);
+    void *exact = sherd__mutable(item->tensor[SHERD__OPTIMIZER_EXACT]);
     const void *from = sherd__data(p);
+
     if (exact && from && item->version != p->storage->version)
         sherd__convert(sherd__world_kernels(p->world), SHERD_F32, p->dtype, p->count, exact, from);
-    return from ? exact : NULL;
+    if (exact && from)
+        item->version = p->storage->version;
+    return exact && from;
+}
+
+/* What a step changes: the parameter, or its exact copy. NULL: ended by the alarm. */
+static void *to_change(sherd__optimized *item)
+{
+    if (!item->tensor[SHERD__OPTIMIZER_EXACT])
+        return sherd__mutable(item->p);
+    return sherd__optimizer_refresh(item) ? sherd__mutable(item->tensor[SHERD__OPTIMIZER_EXACT])
+                                          : NULL;
 }
 
 /* The exact copy has changed: round it. False: ended by the alarm. */
@@ -173,6 +211,14 @@ static bool round_parameter(sherd__optimized *item, const void *exact)
     sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, exact);
     item->version = p->storage->version;
     return true;
+}
+
+/* One step more, or 0: ended by the alarm. A rank outside of the mesh has nothing to count with. */
+static int64_t count_step(sherd_tensor *steps)
+{
+    int64_t *n = steps->count ? sherd__mutable(steps) : NULL;
+
+    return n ? ++*n : steps->count == 0;
 }
 
 /* Update one parameter; false: ended by the alarm. */
@@ -189,14 +235,16 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
     if (!u.grad || !u.p)
         return false;
     for (int i = 0; i < o->states; i++)
-        if (!(u.state[i] = sherd__mutable(item->state[i])))
+        if (!(u.state[i] = sherd__mutable(item->tensor[i])))
             return false;
+    u.steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
+    if (!u.steps)
+        return false;
     /* A plain parameter varies as far as it did, or its gradient does. */
     p->varies |= g->varies;
-    u.steps = ++item->steps;
     u.kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
     o->kind->update(o, &u);
-    return !item->exact || round_parameter(item, u.p);
+    return !item->tensor[SHERD__OPTIMIZER_EXACT] || round_parameter(item, u.p);
 }
 
 /* Ranks must take the same step; and parameters that some have changed and others not are lost. */

@@ -6,14 +6,23 @@
 #include "autograd/tape.h"
 #include "sherd/optimizer.h"
 
-enum { SHERD__OPTIMIZER_STATES = 2 };
+enum {
+    SHERD__OPTIMIZER_STATES = 2,
+    /* Tensors of an item, as they are listed: state, and behind it: */
+    SHERD__OPTIMIZER_EXACT = SHERD__OPTIMIZER_STATES,
+    SHERD__OPTIMIZER_STEPS,
+    SHERD__OPTIMIZER_TENSORS
+};
 
 typedef struct sherd__optimized {
-    sherd_tensor *p;                              /* counted */
-    sherd_tensor *state[SHERD__OPTIMIZER_STATES]; /* laid out as the parameter; counted, or NULL */
-    int64_t steps;                                /* in which it had a gradient */
-    sherd_tensor *exact; /* of a 16-bit parameter: the same in f32; counted; else NULL */
-    int64_t version;     /* of the parameter's storage when `exact` was last the same */
+    sherd_tensor *p; /* counted */
+    /*
+     * State, laid out as the parameter; of a 16-bit parameter the same in f32 (EXACT); and how many steps had a gradient (STEPS):
+     * one i64, replicated. Counted, or NULL; each with its name, "weight.m".
+     */
+    sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
+    char *name[SHERD__OPTIMIZER_TENSORS];
+    int64_t version; /* of the parameter's storage when EXACT was last the same */
 } sherd__optimized;
 
 /* A step of one parameter: elements of this rank. p and state are f32 where the parameter has 16 bits. */
@@ -28,12 +37,14 @@ typedef struct sherd__update {
 
 /* What one kind of optimizer is. One constant a kind. */
 typedef struct sherd__optimizer_kind {
-    const char *function; /* that makes one, for messages */
+    const char *function;                       /* that makes one, for messages */
+    const char *state[SHERD__OPTIMIZER_STATES]; /* names */
     void (*update)(const sherd_optimizer *o, const sherd__update *u);
 } sherd__optimizer_kind;
 
 struct sherd_optimizer {
     sherd_world *world;
+    sherd_module *module; /* whose parameters they are; outlives the optimizer */
     const sherd__optimizer_kind *kind;
     int states; /* tensors of state that a parameter has */
     union {     /* defaults filled in */
@@ -57,6 +68,9 @@ sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
 /* Make one over all parameters of a module; `like` has kind, states and options. */
 sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
                                      const sherd_optimizer *like);
+
+/* Make the exact copy of a 16-bit parameter what it shows, where somebody has written that. False: ended by the alarm. */
+bool sherd__optimizer_refresh(sherd__optimized *item);
 
 /* The decay of a parameter: that of matrices counts for the others only if all are to decay. */
 static inline double sherd__decay_of(int ndim, double decay, bool all)

@@ -105,6 +105,14 @@ static bool first_holder(const sherd_module *m, const sherd_tensor *t, const she
     return false;
 }
 
+const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t)
+{
+    const sherd_module *holder = NULL;
+    int index;
+
+    return first_holder(root, t, &holder, &index) ? holder : NULL;
+}
+
 static void visit(walk *w, const sherd_module *m)
 {
     for (int i = 0; i < m->parameters; i++) {

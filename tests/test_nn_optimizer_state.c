@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of an optimizer, saved and loaded: a run that is taken up again, by a model that lies otherwise, is the run that went on. What
+ * is saved is what a file would hold, the bytes of whole tensors by name; gradients are given, so that bits can be asked for.
+ */
+#include "modules.h"
+#include "sherd/optimizer.h"
+
+enum { ENTRIES = 24, NAME = 64, BYTES = 512 };
+
+typedef struct saved {
+    char name[NAME];
+    sherd_dtype dtype;
+    int ndim;
+    int64_t shape[SHERD_MAX_DIMS];
+    unsigned char data[BYTES];
+} saved;
+
+typedef struct run {
+    sherd_module *m, *part;
+    sherd_optimizer *o;
+} run;
+
+typedef enum kind { ADAMW, ADAM, SGD, KINDS } kind;
+
+/* A matrix two levels down, a vector, and one that never has a gradient; where these placements say, "" = plain. */
+static run make(sherd_world *world, kind k, sherd_dtype dtype, const char *const placements[3])
+{
+    char text[16];
+    const sherd_mesh *mesh = NULL;
+    const sherd_sgd_options momentum = {.momentum = 0.9};
+    const sherd_adamw_options decay = {.weight_decay = 0.1};
+    run r;
+
+    snprintf(text, sizeof text, "x=%d", sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    CHECK_OK(sherd_module_create(&r.m, world, NULL, NULL));
+    CHECK_OK(sherd_module_create(&r.part, world, NULL, NULL));
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"weight", "bias", "frozen"};
+        sherd_tensor *t = wave(world, dtype, i == 1 ? 1 : 2, SHAPE(5, 3), 1 + i, 0.4, 0.1);
+        if (placements[i][0])
+            t = spread(t, mesh, placements[i]);
+        CHECK_OK(sherd_module_add_parameter(i ? r.m : r.part, names[i], t));
+    }
+    CHECK_OK(sherd_module_add(r.m, "part", r.part));
+    CHECK_OK(k == ADAMW  ? sherd_adamw_create(&r.o, r.m, &decay)
+             : k == ADAM ? sherd_adam_create(&r.o, r.m, &decay)
+                         : sherd_sgd_create(&r.o, r.m, &momentum));
+    return r;
+}
+
+static void give_up(run *r)
+{
+    sherd_optimizer_destroy(r->o);
+    sherd_module_destroy(r->m);
+}
+
+/* A step with gradients that depend on its number alone; the bias has one in every other step. */
+static void step(run *r, sherd_dtype dtype, int number)
+{
+    sherd_world *world = sherd_module_world(r->m);
+
+    sherd_scope_begin(world);
+    sherd_tensor *w = sherd_module_parameter(r->part, "weight");
+    sherd_tensor *loss =
+        sherd_sum(sherd_mul(w, wave(world, dtype, 2, SHAPE(5, 3), 3 + number, 1, 0)));
+    if (number % 2)
+        loss = sherd_add(loss, sherd_sum(sherd_mul(sherd_module_parameter(r->m, "bias"),
+                                                   wave(world, dtype, 1, SHAPE(5), number, 1, 0))));
+    sherd_backward(loss);
+    sherd_optimizer_step(r->o, 0.01, 1);
+    sherd_optimizer_clear(r->o);
+    sherd_scope_end(world);
+}
+
+static int save(run *r, saved out[ENTRIES])
+{
+    sherd_named_state list[ENTRIES];
+    int count = sherd_module_state(r->m, list, ENTRIES);
+
+    count += sherd_optimizer_state(r->o, list + count, ENTRIES - count);
+    CHECK(count <= ENTRIES);
+    for (int i = 0; i < count; i++) {
+        sherd_tensor *t = list[i].tensor;
+        out[i] = (saved){.dtype = sherd_tensor_dtype(t), .ndim = sherd_tensor_ndim(t)};
+        memcpy(out[i].shape, sherd_tensor_shape(t), (size_t)out[i].ndim * sizeof out[i].shape[0]);
+        CHECK(sherd_state_name(&list[i], out[i].name, NAME) < NAME);
+        CHECK(sherd_full_read(out[i].data, BYTES, t, SHERD_DTYPE_NONE, -1));
+    }
+    return count;
+}
+
+/* All that is saved comes from the last rank. */
+static void load(run *r, const saved *from, int count)
+{
+    sherd_world *world = sherd_module_world(r->m);
+    int parameters = sherd_module_state(r->m, NULL, 0), root = sherd_world_ranks(world) - 1;
+    static const unsigned char nothing[BYTES];
+
+    for (int i = 0; i < count; i++) {
+        const void *data = sherd_world_rank(world) == root ? from[i].data : nothing;
+        sherd_scope_begin(world);
+        sherd_tensor *t = sherd_from_data(world, from[i].dtype, from[i].shape, from[i].ndim, data);
+        CHECK_OK(i < parameters ? sherd_module_load(r->m, from[i].name, t, root)
+                                : sherd_optimizer_load(r->o, from[i].name, t, root));
+        sherd_scope_end(world);
+    }
+}
+
+static const char *const layouts[][3] = {
+    {"S(0)", "S(0)", "R"}, {"S(1)", "R", "S(1)"}, {"R", "S(0)", "S(0)"}};
+
+static void try_again(sherd_world *world, kind k, sherd_dtype dtype, int first, int second)
+{
+    saved half[ENTRIES], end[ENTRIES], again[ENTRIES];
+    run went = make(world, k, dtype, layouts[first]),
+        taken = make(world, k, dtype, layouts[second]);
+
+    for (int i = 0; i < 3; i++)
+        step(&went, dtype, i);
+    int count = save(&went, half);
+    load(&taken, half, count);
+    for (int i = 3; i < 7; i++) {
+        step(&went, dtype, i);
+        step(&taken, dtype, i);
+    }
+    CHECK_EQ(save(&went, end), count);
+    CHECK_EQ(save(&taken, again), count);
+    for (int i = 0; i < count; i++)
+        if (!CHECK(memcmp(&end[i], &again[i], sizeof end[i]) == 0))
+            fprintf(stderr, "  %s\n", end[i].name);
+    CHECK_OK(sherd_world_check(world));
+    give_up(&went);
+    give_up(&taken);
+}
+
+static void a_run_taken_up_again_is_the_run_that_went_on(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_BF16};
+
+    for (int k = 0; k < KINDS; k++)
+        for (int d = 0; d < LEN(dtypes); d++)
+            for (int l = 0; l < LEN(layouts); l++)
+                try_again(world, (kind)k, dtypes[d], l, (l + 1) % LEN(layouts));
+}
+
+/* Saved before the first step too: the exact copy of a parameter that none has changed is the parameter. */
+static void what_has_not_begun_can_be_saved(sherd_world *world)
+{
+    saved start[ENTRIES], again[ENTRIES];
+    run r = make(world, ADAMW, SHERD_BF16, layouts[0]),
+        s = make(world, ADAMW, SHERD_BF16, layouts[1]);
+    int count = save(&r, start);
+
+    load(&s, start, count);
+    step(&r, SHERD_BF16, 1);
+    step(&s, SHERD_BF16, 1);
+    save(&r, start);
+    save(&s, again);
+    CHECK(memcmp(start, again, (size_t)count * sizeof *start) == 0);
+    CHECK_OK(sherd_world_check(world));
+    give_up(&r);
+    give_up(&s);
+}
+
+static void state_is_named_after_parameters(sherd_world *world)
+{
+    static const char *const names[] = {
+        "bias.m",        "bias.v",        "bias.exact",        "bias.steps",
+        "frozen.m",      "frozen.v",      "frozen.exact",      "frozen.steps",
+        "part.weight.m", "part.weight.v", "part.weight.exact", "part.weight.steps"};
+    static const char *const plain[3] = {"", "", ""};
+    run r = make(world, ADAM, SHERD_F16, plain);
+    sherd_named_state list[ENTRIES];
+    char name[NAME];
+
+    CHECK_EQ(sherd_optimizer_state(r.o, NULL, 0), LEN(names));
+    CHECK_EQ(sherd_optimizer_state(r.o, list, ENTRIES), LEN(names));
+    for (int i = 0; i < LEN(names); i++) {
+        sherd_state_name(&list[i], name, NAME);
+        CHECK_TEXT(name, names[i]);
+    }
+    give_up(&r);
+    r = make(world, SGD, SHERD_F32, plain);
+    CHECK_EQ(sherd_optimizer_state(r.o, list, 2), 6);
+    sherd_state_name(&list[0], name, NAME);
+    CHECK_TEXT(name, "bias.momentum");
+    give_up(&r);
+}
+
+static void no_memory_leaves_what_was_there(sherd_world *world)
+{
+    saved before[ENTRIES], after[ENTRIES];
+    run r = make(world, ADAMW, SHERD_F32, layouts[0]);
+    int count = save(&r, before), last = sherd_world_ranks(world) - 1;
+    sherd_status status = SHERD_ENOMEM;
+
+    CHECK_OK(sherd_world_check(world)); /* what is there now stays */
+    for (int n = 1; status && n < 100; n++) {
+        sherd_scope_begin(world);
+        sherd_tensor *t = wave(world, SHERD_F32, 2, SHAPE(5, 3), 9, 1, 0);
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == last ? n : 0);
+        status = sherd_optimizer_load(r.o, "part.weight.m", t, -1);
+        sherd_world_fail_allocation(world, 0);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        (void)sherd_world_check(world);
+        sherd_scope_end(world);
+        CHECK_EQ(save(&r, after), count);
+        CHECK(!status || memcmp(before, after, (size_t)count * sizeof *before) == 0);
+    }
+    CHECK_OK(status);
+    CHECK_OK(sherd_world_check(world));
+    give_up(&r);
+}
+
+static const check_test tests[] = {
+    {TEST(a_run_taken_up_again_is_the_run_that_went_on), {1, 2, 3, 4}},
+    {TEST(what_has_not_begun_can_be_saved), {1, 2, 3}},
+    {TEST(state_is_named_after_parameters), {1, 2}},
+    {TEST(no_memory_leaves_what_was_there), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
