@@ -59,7 +59,6 @@ struct sherd_module {
 /* "" for a root is no help in a message: then "(root)". */
 const char *sherd__module_name(const sherd_module *module);
 
-/* Number of a parameter, of a buffer; -1 if there is none. */
 /* The module below `root` that holds parameter t and is met first; NULL if there is none. */
 const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t);
 /* The path of m below the module of a walk, which may have a path of its own. */
@@ -78,6 +77,7 @@ typedef struct sherd__loading {
 /* Write it into `to`, wherever that lies; `status`: what was wrong before. As sherd_module_load. */
 sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status);
 
+/* Number of a parameter, of a buffer; -1 if there is none. */
 int sherd__find_parameter(const sherd_module *module, const char *name);
 int sherd__find_buffer(const sherd_module *module, const char *name);
 
