@@ -9,9 +9,11 @@
 
 bool sherd__mul(int64_t a, int64_t b, int64_t *out)
 {
-    if (a < 0 || b < 0 || (a && b > (LIMIT - 1) / a))
+    int64_t product;
+
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) || product >= LIMIT)
         return false;
-    *out = a * b;
+    *out = product;
     return true;
 }
 
