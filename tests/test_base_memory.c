@@ -81,6 +81,41 @@ static void the_nth_allocation_fails(void)
     CHECK_EQ(failed, 4);
 }
 
+/* More than a stock keeps, twice: the second time some are lent again. */
+static void what_is_given_back_is_lent_again(void)
+{
+    enum { STRUCTS = 1000, BYTES = 40 };
+    sherd__heap heap = {0};
+    sherd__stock stock = {0};
+    unsigned char *p[STRUCTS];
+
+    for (int turn = 0; turn < 2; turn++) {
+        int dirty = 0;
+        for (int i = 0; i < STRUCTS; i++)
+            if (CHECK((p[i] = sherd__stock_take(&heap, &stock, BYTES)) != NULL)) {
+                for (int k = 0; k < BYTES; k++)
+                    dirty += p[i][k];
+                memset(p[i], 1 + i % 255, BYTES); /* no two are one */
+            }
+        CHECK_EQ(dirty, 0);
+        CHECK_EQ(heap.live, STRUCTS);
+        CHECK_EQ(heap.allocations, (turn + 1) * STRUCTS);
+        for (int i = 0; i < STRUCTS; i++) {
+            CHECK_EQ(p[i] ? p[i][BYTES - 1] : 0, 1 + i % 255);
+            sherd__stock_give(&heap, &stock, p[i]);
+        }
+        CHECK_EQ(heap.live, 0);
+        CHECK(stock.count < STRUCTS);
+    }
+    heap = (sherd__heap){.fail_at = 1};
+    CHECK(!sherd__stock_take(&heap, &stock, BYTES)); /* also where one is idle */
+    CHECK_EQ(heap.live, 0);
+    sherd__stock_give(&heap, &stock, NULL);
+    sherd__stock_clear(&stock);
+    sherd__stock_clear(&stock);
+    CHECK_EQ(stock.count, 0);
+}
+
 static bool same(const void *item, const void *key)
 {
     return *(const int *)item == *(const int *)key;
@@ -161,6 +196,7 @@ static const check_test tests[] = {
     {TEST(fresh_memory_is_zero_and_counted)},
     {TEST(growing_keeps_the_old_and_clears_the_new)},
     {TEST(too_much_is_refused)},
+    {TEST(what_is_given_back_is_lent_again)},
     {TEST(the_nth_allocation_fails)},
     {TEST(a_map_holds_what_was_put_in)},
     {TEST(a_map_without_memory_stays_as_it_was)},

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_IDLE = 256 };
+
 bool sherd__may_allocate(sherd__heap *heap)
 {
     heap->allocations++;
@@ -54,12 +56,9 @@ void *sherd__grow(sherd__heap *heap, void *old, size_t old_count, size_t count, 
     return memory;
 }
 
-void *sherd__reserve(sherd__heap *heap, void *array, int used, int *room, int first, size_t bytes)
+void *sherd__double(sherd__heap *heap, void *array, int *room, int first, size_t bytes)
 {
     int wanted = *room ? 2 * *room : first;
-
-    if (used < *room)
-        return array;
     void *grown = sherd__grow(heap, array, (size_t)*room, (size_t)wanted, bytes);
     if (grown)
         *room = wanted;
@@ -82,4 +81,48 @@ void sherd__free(sherd__heap *heap, void *memory)
         return;
     heap->live--;
     free(memory);
+}
+
+/* ---- stocks ----------------------------------------------------------------------------------- */
+
+void *sherd__stock_take(sherd__heap *heap, sherd__stock *stock, size_t bytes)
+{
+    void **first = stock->idle;
+
+    if (!first)
+        return sherd__alloc(heap, 1, bytes);
+    if (!sherd__may_allocate(heap))
+        return NULL;
+    stock->idle = *first;
+    stock->count--;
+    heap->live++;
+    return memset(first, 0, bytes);
+}
+
+void sherd__stock_give(sherd__heap *heap, sherd__stock *stock, void *memory)
+{
+    void **first = memory;
+#if defined(__SANITIZE_ADDRESS__)
+    bool full = true; /* who uses a struct after its time is to be seen */
+#else
+    bool full = stock->count >= MOST_IDLE;
+#endif
+    if (!memory || full) {
+        sherd__free(heap, memory);
+        return;
+    }
+    heap->live--;
+    *first = stock->idle;
+    stock->idle = first;
+    stock->count++;
+}
+
+void sherd__stock_clear(sherd__stock *stock)
+{
+    while (stock->idle) {
+        void **first = stock->idle;
+        stock->idle = *first;
+        free(first);
+    }
+    stock->count = 0;
 }
