@@ -13,8 +13,7 @@
 enum {
     STREAM_RUN = 512, /* bytes; shorter runs have too few whole cache lines */
     TILE = 16,        /* elements: a line of f32 */
-    FEW_DIMS = 3,
-    FEW_BYTES = 4096 /* up to here finding the simplest form would take longer than the copy */
+    FEW_BYTES = 4096  /* up to here finding the simplest form would take longer than the copy */
 };
 
 typedef struct copy {
@@ -149,53 +148,77 @@ static int densest(const copy *c)
     return best;
 }
 
-static inline void copy_row(char *dst, const char *src, size_t bytes)
+/* Rows of `bytes`, which is a constant in each caller but one. */
+static inline void copy_lines(size_t bytes, int64_t rows, char *dst, int64_t dst_row,
+                              const char *src, int64_t src_row)
+{
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(dst + r * dst_row, src + r * src_row, bytes);
+}
+
+static void copy_rows(size_t bytes, int64_t rows, char *dst, int64_t dst_row, const char *src,
+                      int64_t src_row)
 {
     switch (bytes) {
     case 4:
-        memcpy(dst, src, 4);
+        copy_lines(4, rows, dst, dst_row, src, src_row);
         break;
     case 8:
-        memcpy(dst, src, 8);
+        copy_lines(8, rows, dst, dst_row, src, src_row);
         break;
     case 16:
-        memcpy(dst, src, 16);
+        copy_lines(16, rows, dst, dst_row, src, src_row);
         break;
     default:
-        memcpy(dst, src, bytes);
+        copy_lines(bytes, rows, dst, dst_row, src, src_row);
     }
+}
+
+/* Planes of such rows: those of the dims [0, row], of which at most two besides `row` count. False: there are more. */
+static bool copy_few_planes(int64_t bytes, size_t run, int row, const int64_t *size, char *dst,
+                            const int64_t *dst_stride, const char *src, const int64_t *src_stride)
+{
+    int64_t n[2] = {1, 1}, to[2] = {0}, from[2] = {0};
+    int dims = 0;
+
+    for (int d = row - 1; d >= 0; d--) {
+        if (size[d] == 1)
+            continue;
+        if (dims == 2)
+            return false;
+        n[dims] = size[d];
+        to[dims] = dst_stride[d] * bytes;
+        from[dims++] = src_stride[d] * bytes;
+    }
+    for (int64_t i = 0; i < n[1]; i++)
+        for (int64_t j = 0; j < n[0]; j++)
+            copy_rows(run, size[row], dst + i * to[1] + j * to[0], dst_stride[row] * bytes,
+                      src + i * from[1] + j * from[0], src_stride[row] * bytes);
+    return true;
 }
 
 /* A box of few bytes, rows as they come: what most small moves are made of. False: it is none. */
 static bool copy_few(int64_t bytes, int ndim, const int64_t *size, char *dst,
                      const int64_t *dst_stride, const char *src, const int64_t *src_stride)
 {
-    int64_t n[FEW_DIMS] = {1, 1, 1}, to[FEW_DIMS] = {0}, from[FEW_DIMS] = {0}, run = bytes;
-    int64_t rows = 1;
-    int dims = 0;
+    int64_t run = 1, planes = 1;
+    int row = ndim - 1;
 
-    for (int d = ndim - 1; d >= 0; d--) {
-        int64_t t = dst_stride[d] * bytes, f = src_stride[d] * bytes;
-        if (size[d] == 1)
-            continue;
-        if (dims == 0 && t == run && f == run) {
-            run *= size[d];
-            continue;
-        }
-        if (dims == FEW_DIMS)
-            return false;
-        n[dims] = size[d];
-        to[dims] = t;
-        from[dims++] = f;
-        rows *= size[d];
-    }
-    if (rows * run > FEW_BYTES)
+    for (; row >= 0 && (size[row] == 1 || (dst_stride[row] == run && src_stride[row] == run));
+         row--)
+        run *= size[row];
+    for (int d = 0; d < row; d++)
+        planes *= size[d];
+    int64_t rows = row < 0 ? 1 : size[row];
+    run *= bytes;
+    if (planes * rows * run > FEW_BYTES)
         return false;
-    for (int64_t i = 0; i < n[2]; i++)
-        for (int64_t j = 0; j < n[1]; j++)
-            for (int64_t k = 0; k < n[0]; k++)
-                copy_row(dst + i * to[2] + j * to[1] + k * to[0],
-                         src + i * from[2] + j * from[1] + k * from[0], (size_t)run);
+    if (planes != 1)
+        return copy_few_planes(bytes, (size_t)run, row, size, dst, dst_stride, src, src_stride);
+    if (row < 0)
+        memcpy(dst, src, (size_t)run);
+    else
+        copy_rows((size_t)run, rows, dst, dst_stride[row] * bytes, src, src_stride[row] * bytes);
     return true;
 }
 
