@@ -96,7 +96,45 @@ static void cuts_of_ones_own_are_said_too(void)
     paper_close(&p);
 }
 
+/* In the space of each rank, also of one that is not in the mesh. */
+static void check_holding(const char *text, int ranks, int rank)
+{
+    paper p;
+
+    paper_open(&p, ranks);
+    p.space.rank = rank;
+    const sherd_layout *layout = paper_layout(&p, text);
+    const sherd__holding *holding = sherd__layout_holding(layout);
+    sherd_box box = sherd_layout_box(layout, rank, 0);
+    int64_t count = 1;
+
+    CHECK_EQ(holding->inside, sherd_layout_boxes(layout, rank) > 0);
+    CHECK(sherd__box_equal(&holding->box, &box));
+    for (int d = box.ndim - 1; d >= 0; d--) {
+        if (holding->count)
+            CHECK_EQ(holding->stride[d], count);
+        count *= box.size[d];
+    }
+    CHECK_EQ(holding->count, holding->inside ? count : 0);
+    CHECK(sherd__layout_holding(layout) == holding);
+    paper_close(&p);
+}
+
+static void a_rank_knows_what_it_holds(void)
+{
+    static const char *const layouts[] = {
+        "[8(x),4] on (x=4)",         "[7(x),5] on (x=4)", "[1(x),3] on (x=4)",
+        "[4(y,x),3,2] on (x=2,y=2)", "[4(x),0] on (x=4)", "[9(x:4,5)] P(sum:y) on (x=2,y=2)",
+        "[5,6(x)] on (x=3@5,1,2)",   "[] on (x=4)",       "[0(x),1099511627776,4] on (x=2)",
+        "[] P(sum:x) on (x=3@5,1,2)"};
+
+    for (int i = 0; i < LEN(layouts); i++)
+        for (int rank = -1; rank < 6; rank++)
+            check_holding(layouts[i], 6, rank);
+}
+
 static const check_test tests[] = {
+    {TEST(a_rank_knows_what_it_holds)},
     {TEST(a_layout_is_what_its_getters_say)},
     {TEST(cuts_of_ones_own_are_said_too)},
 };

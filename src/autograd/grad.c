@@ -149,8 +149,7 @@ static bool holds_more(const sherd_layout *a, const sherd_layout *b)
 {
     int64_t largest = sherd__layout_largest(a);
 
-    return largest > 0 && (largest > sherd__layout_largest(b) ||
-                           sherd__layout_sharers(a) < sherd__layout_sharers(b));
+    return largest > 0 && (largest > sherd__layout_largest(b) || a->sharers < b->sharers);
 }
 
 /*

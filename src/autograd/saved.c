@@ -120,8 +120,7 @@ static bool keeps_source(const sherd_tensor *t)
     const sherd_tensor *source = t->moved_from;
 
     return source && source->storage && source->layout && t->layout &&
-           source->layout->pending_axes == 0 &&
-           sherd__layout_sharers(source->layout) > sherd__layout_sharers(t->layout) &&
+           source->layout->pending_axes == 0 && source->layout->sharers > t->layout->sharers &&
            source->storage->version == t->moved_version && t->storage->version == t->moved_as;
 }
 

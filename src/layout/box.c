@@ -22,6 +22,24 @@ void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sh
     }
 }
 
+void sherd__holding_find(sherd__holding *holding, const sherd_layout *layout)
+{
+    int64_t coordinate[SHERD_MAX_AXES], step = 1;
+
+    holding->known = true;
+    holding->inside = sherd_mesh_coordinate(layout->spec.mesh, layout->space->rank, coordinate);
+    holding->box.ndim = layout->spec.ndim;
+    if (!holding->inside)
+        return;
+    sherd__layout_box(layout, coordinate, &holding->box);
+    holding->count = sherd__box_count(&holding->box);
+    /* Strides of nothing are never used, and those of [0, 2^40, 2^40] have no number. */
+    for (int d = layout->spec.ndim - 1; d >= 0 && holding->count > 0; d--) {
+        holding->stride[d] = step;
+        step *= holding->box.size[d];
+    }
+}
+
 bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out)
 {
     bool some = true;
@@ -63,17 +81,6 @@ int64_t sherd__layout_largest(const sherd_layout *layout)
     for (int d = 0; d < spec->ndim; d++)
         n *= sherd__dim_longest(spec->mesh, &spec->dim[d], spec->shape[d]);
     return n;
-}
-
-int64_t sherd__layout_sharers(const sherd_layout *layout)
-{
-    const sherd_mesh *mesh = layout->spec.mesh;
-    int64_t ranks = 1;
-
-    for (int a = 0; a < mesh->axes; a++)
-        if (layout->shard_axes >> a & 1)
-            ranks *= mesh->extent[a];
-    return ranks;
 }
 
 int sherd_layout_boxes(const sherd_layout *layout, int rank)

@@ -23,6 +23,15 @@ typedef struct sherd__layout_spec {
     int pending[SHERD_MAX_AXES]; /* -1 = none, else a sherd_reduce_op */
 } sherd__layout_spec;
 
+/* What the rank of the space holds of a layout: nothing, where it is not in the mesh. */
+typedef struct sherd__holding {
+    bool known; /* else nobody has asked */
+    bool inside;
+    sherd_box box;
+    int64_t count;
+    int64_t stride[SHERD_MAX_DIMS]; /* row-major, elements; of nothing there are none */
+} sherd__holding;
+
 /* It lives while it is counted or held by a scope, and for a while when it is neither (space.h). */
 struct sherd_layout {
     sherd__layout_spec spec; /* cuts that equal the default are NULL here */
@@ -30,12 +39,15 @@ struct sherd_layout {
     uint64_t hash;         /* of content */
     unsigned pending_axes; /* bits of axes with a pending reduction */
     unsigned shard_axes;   /* bits of axes that shard a dim */
+    /* how many ranks share the elements between them: the more, the fewer are held in all. Equal on all ranks */
+    int64_t sharers;
     int64_t refs;
     bool held, idle;
     char *text;
     char *placements;
     /* pending axes replicated, counted; itself, not counted, if there are none; NULL = not asked yet */
     const sherd_layout *settled;
+    sherd__holding holding;      /* see sherd__layout_holding */
     sherd_layout *older, *newer; /* while it is idle */
 };
 
@@ -136,6 +148,17 @@ void sherd__dim_refine(const sherd_mesh *mesh, const sherd__dim *from, int keep,
 /* i-th of p chunks of n, as torch.chunk: pieces of ceil(n/p), the tail may be empty (then it begins at n). */
 void sherd__chunk(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 
+/* What the rank of the space holds: computed when it is first asked for. */
+void sherd__holding_find(sherd__holding *holding, const sherd_layout *layout);
+static inline const sherd__holding *sherd__layout_holding(const sherd_layout *layout)
+{
+    sherd_layout *noted = (sherd_layout *)(uintptr_t)layout; /* a note is no content */
+
+    if (!noted->holding.known)
+        sherd__holding_find(&noted->holding, layout);
+    return &noted->holding;
+}
+
 /* The box at a coordinate of the layout's mesh. */
 void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sherd_box *box);
 
@@ -145,8 +168,6 @@ int64_t sherd__box_count(const sherd_box *box);
 bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
 /* Elements of a layout's largest box: each dim has axes of its own, so it has the longest shard of all. */
 int64_t sherd__layout_largest(const sherd_layout *layout);
-/* How many ranks share the elements between them: the more, the fewer are held in all. Equal on all ranks. */
-int64_t sherd__layout_sharers(const sherd_layout *layout);
 
 /* What writes an object as text; run twice by sherd__written, first to measure. */
 typedef void (*sherd__write_text)(sherd__writer *w, const void *object);

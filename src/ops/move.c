@@ -69,7 +69,7 @@ static const sherd_op redistribute_table = {
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
     return from->spec.mesh == to->spec.mesh && from->pending_axes == 0 &&
-           sherd__layout_sharers(from) > sherd__layout_sharers(to);
+           from->sharers > to->sharers;
 }
 
 /* A move that the tape may undo in the place of keeping its result. Not recorded. */

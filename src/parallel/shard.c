@@ -60,7 +60,7 @@ static void record(sherd_tensor *pieces, sherd_tensor *whole)
 {
     if (whole == pieces || sherd_tensor_failed(whole))
         return;
-    if (sherd__layout_sharers(pieces->layout) > sherd__layout_sharers(whole->layout))
+    if (pieces->layout->sharers > whole->layout->sharers)
         whole->moved_from = sherd_tensor_retain(pieces);
     sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
 }
