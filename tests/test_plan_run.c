@@ -39,6 +39,7 @@ static void add(sherd_dtype dtype, sherd_reduce_op op, double divisor, int count
         source[i].data = (const char *)rows + (size_t)i * 2 * WIDTH * bytes;
         source[i].stride[0] = 1 + i % 2;
     }
+    sherd__schedule_lay(&s);
     sherd__region_run(&s, &region, result, source, bytes, sherd__kernels_of(kernels(), dtype));
 }
 

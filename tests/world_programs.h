@@ -181,6 +181,7 @@ static void make_plan(stage *st, hand_made *h, const program *p, const op *o)
     h->schedule.pull = h->pull;
     h->schedule.source = h->schedule.sharer = h->others;
     h->schedule.reader = h->readers;
+    sherd__schedule_lay(&h->schedule);
     h->mine = &h->schedule;
     make_sends(h, is_wall(o), p->members[o->group]);
     h->step.kind = is_wall(o) ? SHERD_STEP_ALL_REDUCE : SHERD_STEP_EXCHANGE;

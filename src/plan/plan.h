@@ -24,6 +24,8 @@ typedef struct sherd__region {
     int64_t offset[SHERD_MAX_DIMS]; /* in my target box */
     int64_t size[SHERD_MAX_DIMS];
     int first, count; /* its pulls */
+    int64_t at;       /* element of the target with which it begins, */
+    int64_t dense;    /* and how many it has, if they lie there in one piece; else 0 */
 } sherd__region;
 
 /*
@@ -36,9 +38,11 @@ typedef struct sherd__schedule {
     int ndim;
     /* local boxes, in this schedule's ndim */
     int64_t source_size[SHERD_MAX_DIMS], target_size[SHERD_MAX_DIMS];
+    int64_t target_stride[SHERD_MAX_DIMS], target_count; /* elements */
     sherd_reduce_op op;
     double divisor; /* of avg */
     double fill;    /* of regions without a source */
+    bool copies;    /* all regions have one source: no arithmetic */
     int regions, pulls, sources, readers, sharers;
     sherd__region *region;
     sherd__pull *pull;
@@ -104,6 +108,10 @@ void sherd__plans_clear(sherd__space *space);
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
                                     const sherd_step *step, size_t element_bytes, int rank);
 void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule);
+
+/* Say where a region lies in the target, from its offset and size; and what follows from the sizes of a schedule made by hand. */
+void sherd__region_lay(const sherd__schedule *schedule, sherd__region *region);
+void sherd__schedule_lay(sherd__schedule *schedule);
 
 /* Where the data of one rank's source is: first element of its box, strides in elements (of the schedule's ndim). */
 typedef struct sherd__source {

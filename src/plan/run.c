@@ -170,11 +170,9 @@ void sherd__region_add(const sherd__schedule *schedule, const sherd__region *reg
                        int end, void *result, const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
 {
-    int ndim = schedule->ndim;
-    sherd__source target = {result, {0}};
+    char *dst = (char *)result + region->at * (int64_t)element_bytes;
     sum s;
 
-    sherd__row_major(ndim, schedule->target_size, target.stride);
     s.schedule = schedule;
     s.region = region;
     s.sources = sources;
@@ -182,76 +180,52 @@ void sherd__region_add(const sherd__schedule *schedule, const sherd__region *reg
     s.end = end;
     s.kernels = kernels;
     s.element_bytes = element_bytes;
-    char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
     while (first < end)
-        first += add_batch(&s, dst, target.stride, first);
+        first += add_batch(&s, dst, schedule->target_stride, first);
 }
 
-/* Where a region begins in the target, elements, and how many it has; 0: it does not lie there in one piece. */
-static int64_t dense_in_target(const sherd__schedule *schedule, const sherd__region *region,
-                               int64_t *at)
-{
-    int64_t n = 1, step = 1;
-
-    *at = 0;
-    for (int d = schedule->ndim - 1; d >= 0; d--) {
-        *at += region->offset[d] * step;
-        if (region->size[d] != 1 && step != n)
-            return 0;
-        n *= region->size[d];
-        step *= schedule->target_size[d];
-    }
-    return n;
-}
-
-/* The same in a source; NULL: it does not lie there in one piece. */
-static const void *dense_in_source(const sherd__source *source, int ndim, const int64_t *size,
-                                   const int64_t *offset, int64_t element_bytes)
+/* Where a region begins in a source; *dense: it lies there in one piece. */
+static const void *find_in_source(const sherd__source *source, int ndim, const int64_t *size,
+                                  const int64_t *offset, int64_t element_bytes, bool *dense)
 {
     int64_t n = 1, at = 0;
+    bool gaps = false;
 
     for (int d = ndim - 1; d >= 0; d--) {
-        at += offset[d] * source->stride[d];
-        if (size[d] != 1 && source->stride[d] != n)
-            return NULL;
+        int64_t stride = source->stride[d];
+        at += offset[d] * stride;
+        gaps |= (size[d] != 1) & (stride != n);
         n *= size[d];
     }
+    *dense = !gaps;
     return (const char *)source->data + at * element_bytes;
 }
 
-/* How many elements a region has where it and its addends lie in one piece each: at `at` of the target, src[count]; else 0. */
+/* How many elements a region has where it and its addends, src[count], lie in one piece each; else 0. */
 static int64_t all_dense(const sherd__schedule *schedule, const sherd__region *region,
-                         const sherd__source *sources, size_t element_bytes, int64_t *at,
-                         const void **src)
+                         const sherd__source *sources, size_t element_bytes, const void **src)
 {
     const sherd__pull *pull = schedule->pull + region->first;
-    int64_t n;
+    bool dense = region->dense != 0 && region->count >= 1 && region->count <= FEW_ADDENDS;
 
-    if (region->count < 1 || region->count > FEW_ADDENDS)
-        return 0;
-    n = dense_in_target(schedule, region, at);
-    for (int i = 0; i < region->count && n; i++)
-        if (!(src[i] = dense_in_source(&sources[i], schedule->ndim, region->size, pull[i].offset,
-                                       (int64_t)element_bytes)))
-            n = 0;
-    return n;
+    for (int i = 0; dense && i < region->count; i++)
+        src[i] = find_in_source(&sources[i], schedule->ndim, region->size, pull[i].offset,
+                                (int64_t)element_bytes, &dense);
+    return dense ? region->dense : 0;
 }
 
-/* What most small calls are: a copy, or a sum of few, where all lies in one piece. False: it is something else. */
-static bool run_dense(const sherd__schedule *schedule, const sherd__region *region, char *result,
-                      const sherd__source *sources, size_t element_bytes,
-                      const sherd__kernels *kernels)
+/* What most small reductions are: a sum of few, where all lies in one piece. False: it is something else. */
+static bool reduce_dense(const sherd__schedule *schedule, const sherd__region *region, void *dst,
+                         const sherd__source *sources, size_t element_bytes,
+                         const sherd__kernels *kernels)
 {
-    int64_t size = (int64_t)element_bytes, at, n;
     const void *src[FEW_ADDENDS];
+    int64_t n = all_dense(schedule, region, sources, element_bytes, src);
+    int64_t bytes = n * (int64_t)element_bytes;
 
-    n = all_dense(schedule, region, sources, element_bytes, &at, src);
-    if (n == 0 || (region->count == 1 && n * size > SHORT_COPY))
+    if (n == 0)
         return false;
-    void *dst = result + at * size;
-    if (region->count == 1)
-        memcpy(dst, src[0], (size_t)(n * size));
-    else if (sherd__goes_past(n * size, n * size))
+    if (sherd__goes_past(bytes, bytes))
         sherd__reduce_past(
             kernels, element_bytes,
             &(sherd__reduction){schedule->op, region->count, n, schedule->divisor, src}, &dst, 1);
@@ -260,19 +234,36 @@ static bool run_dense(const sherd__schedule *schedule, const sherd__region *regi
     return true;
 }
 
+/* A region of one source; what is small and lies in one piece is most of what small calls do. */
+static void copy_region(const sherd__schedule *schedule, const sherd__region *region, char *dst,
+                        const sherd__source *source, int64_t element_bytes)
+{
+    int64_t bytes = region->dense * element_bytes;
+    bool dense;
+    const void *src = find_in_source(source, schedule->ndim, region->size,
+                                     schedule->pull[region->first].offset, element_bytes, &dense);
+
+    if (dense && bytes && bytes <= SHORT_COPY)
+        memcpy(dst, src, (size_t)bytes);
+    else
+        sherd__copy_part((size_t)element_bytes, schedule->ndim, region->size, dst,
+                         schedule->target_stride, src, source->stride,
+                         schedule->target_count * element_bytes);
+}
+
 bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *region,
                           void *const *results, int count, const sherd__source *sources,
                           size_t element_bytes, const sherd__kernels *kernels)
 {
-    int64_t size = (int64_t)element_bytes, at, n;
+    int64_t size = (int64_t)element_bytes, n;
     const void *src[FEW_ADDENDS];
     void *dst[SHERD_MAX_RANKS];
 
-    n = all_dense(schedule, region, sources, element_bytes, &at, src);
+    n = all_dense(schedule, region, sources, element_bytes, src);
     if (!sherd__goes_past(n * size, schedule->target_size[0] * size))
         return false;
     for (int i = 0; i < count; i++)
-        dst[i] = (char *)results[i] + at * size;
+        dst[i] = (char *)results[i] + region->at * size;
     sherd__reduction all = {schedule->op, region->count, n, schedule->divisor, src};
     sherd__reduce_past(kernels, element_bytes, &all, dst, count);
     return true;
@@ -282,27 +273,13 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels)
 {
-    int ndim = schedule->ndim;
-    sherd__source target;
+    char *dst = (char *)result + region->at * (int64_t)element_bytes;
 
-    if (run_dense(schedule, region, result, sources, element_bytes, kernels))
-        return;
-    if (region->count > 1) {
+    if (region->count == 1)
+        copy_region(schedule, region, dst, sources, (int64_t)element_bytes);
+    else if (region->count == 0)
+        fill_rows(schedule, region, dst, schedule->target_stride, element_bytes, kernels);
+    else if (!reduce_dense(schedule, region, dst, sources, element_bytes, kernels))
         sherd__region_add(schedule, region, 0, region->count, result, sources, element_bytes,
                           kernels);
-        return;
-    }
-    target.data = result;
-    sherd__row_major(ndim, schedule->target_size, target.stride);
-    char *dst = (char *)(uintptr_t)start_of(&target, region->offset, ndim, element_bytes);
-    if (region->count == 0) {
-        fill_rows(schedule, region, dst, target.stride, element_bytes, kernels);
-        return;
-    }
-    const void *src = start_of(sources, schedule->pull[region->first].offset, ndim, element_bytes);
-    int64_t whole = (int64_t)element_bytes;
-    for (int d = 0; d < ndim; d++)
-        whole *= schedule->target_size[d];
-    sherd__copy_part(element_bytes, ndim, region->size, dst, target.stride, src, sources->stride,
-                     whole);
 }

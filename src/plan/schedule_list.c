@@ -62,6 +62,38 @@ void sherd__schedule_sharer(sherd__schedule *s, int rank)
     s->sharers++;
 }
 
+/* ---- where regions lie ----------------------------------------------------------------------- */
+
+void sherd__region_lay(const sherd__schedule *schedule, sherd__region *region)
+{
+    int64_t n = 1;
+
+    region->at = 0;
+    region->dense = 1;
+    for (int d = schedule->ndim - 1; d >= 0; d--) {
+        region->at += region->offset[d] * schedule->target_stride[d];
+        if (region->size[d] != 1 && schedule->target_stride[d] != n)
+            region->dense = 0;
+        n *= region->size[d];
+    }
+    region->dense *= n;
+}
+
+void sherd__schedule_lay(sherd__schedule *schedule)
+{
+    schedule->copies = true;
+    if (schedule->regions == 0)
+        return; /* what has no elements may have sizes whose product has no number */
+    sherd__row_major(schedule->ndim, schedule->target_size, schedule->target_stride);
+    schedule->target_count = 1;
+    for (int d = 0; d < schedule->ndim; d++)
+        schedule->target_count *= schedule->target_size[d];
+    for (int i = 0; i < schedule->regions; i++) {
+        sherd__region_lay(schedule, &schedule->region[i]);
+        schedule->copies &= schedule->region[i].count == 1;
+    }
+}
+
 /* ---- making one ------------------------------------------------------------------------------ */
 
 static int by_rank(const void *a, const void *b)
@@ -121,6 +153,7 @@ sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
     sort(s->source, s->sources);
     sort(s->reader, s->readers);
     sort(s->sharer, s->sharers);
+    sherd__schedule_lay(s);
     s->recv_bytes = sherd__mul_cut(received(s, rank), (int64_t)element_bytes);
     *out = s;
     return SHERD_OK;

@@ -230,6 +230,7 @@ static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
         size_t begin = (size_t)at * size;
         part.offset[0] = at;
         part.size[0] = sherd__min(chunk, end - at);
+        sherd__region_lay(schedule, &part);
         sherd__region_run(schedule, &part, task->result_data, sources, size, task->kernels);
         for (int k = 1; k < count; k++)
             memcpy((char *)results[k] + begin, task->result_data + begin,

@@ -130,6 +130,7 @@ static void unpack_box(const sherd__task *task, const sherd__region *region,
             part.offset[d] = region->offset[d] + at[d];
             skipped += at[d] * source->stride[d];
         }
+        sherd__region_lay(task->schedule, &part);
         there.data = (const void *)((uintptr_t)source->data +
                                     (uintptr_t)(skipped * (int64_t)task->element_bytes));
         sherd__region_run(task->schedule, &part, task->result_data, &there, task->element_bytes,
