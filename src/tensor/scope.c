@@ -16,6 +16,8 @@ static void destroy(sherd_world *world, void *memory)
         s->all = t->next;
         sherd__free(heap, t);
     }
+    sherd__stock_clear(&s->structs);
+    sherd__stock_clear(&s->storages);
     sherd__free(heap, s->failed.text);
     sherd__free(heap, s->list);
     sherd__free(heap, s->start);
@@ -175,5 +177,5 @@ void sherd__tensors_empty(sherd_world *world)
     for (sherd_tensor *t = s->all; t; t = t->next)
         t->refs++;
     for (sherd_tensor *t = s->all; t; t = t->next)
-        sherd__tensor_strip(t);
+        sherd__tensor_strip(s, t);
 }

@@ -21,6 +21,7 @@ typedef struct sherd__tensors {
     sherd_tensor failed;
     sherd_world *world;
     sherd_tensor *all;
+    sherd__stock structs, storages; /* of tensors that are gone */
     sherd_tensor **list;
     int listed, list_room;
     sherd__scope *start;
@@ -56,6 +57,6 @@ bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype
                            const int64_t *shape, int ndim);
 
 /* Give up all that a tensor holds; its struct stays. */
-void sherd__tensor_strip(sherd_tensor *t);
+void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "base/text.h"
 
-static void storage_release(sherd__storage *storage);
+static void storage_release(sherd__tensors *s, sherd__storage *storage);
 
 void sherd__drop_image(sherd__storage *storage)
 {
@@ -19,19 +19,21 @@ void sherd__drop_image(sherd__storage *storage)
     if (!image)
         return;
     storage->image = NULL;
-    storage_release(image);
+    storage_release(sherd__tensors_of(image->world), image);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void storage_release(sherd__storage *storage)
+static void storage_release(sherd__tensors *s, sherd__storage *storage)
 {
     if (!storage || --storage->refs > 0)
         return;
-    sherd__drop_image(storage);
+    sherd__heap *heap = sherd__world_heap(s->world);
+    if (storage->image)
+        sherd__drop_image(storage);
     sherd__block_give(storage->world, storage->block);
-    sherd__free(sherd__world_heap(storage->world), storage->later);
-    sherd__free(sherd__world_heap(storage->world), storage);
+    sherd__free(heap, storage->later);
+    sherd__stock_give(heap, &s->storages, storage);
 }
 
 void sherd__record_release(sherd__record *record)
@@ -43,7 +45,7 @@ void sherd__record_release(sherd__record *record)
 /* An empty struct with one count, listed among all. */
 static sherd_tensor *create(sherd__tensors *s)
 {
-    sherd_tensor *t = sherd__alloc(sherd__world_heap(s->world), 1, sizeof *t);
+    sherd_tensor *t = sherd__stock_take(sherd__world_heap(s->world), &s->structs, sizeof *t);
 
     if (!t)
         return NULL;
@@ -57,9 +59,9 @@ static sherd_tensor *create(sherd__tensors *s)
     return t;
 }
 
-void sherd__tensor_strip(sherd_tensor *t)
+void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
 {
-    sherd__heap *heap = sherd__world_heap(t->world);
+    sherd__heap *heap = sherd__world_heap(s->world);
     sherd__record *node = t->node, *watch = t->watch;
     sherd_tensor *grad = t->grad, *compact = t->compact, *moved_from = t->moved_from;
     sherd__storage *storage = t->storage;
@@ -75,18 +77,18 @@ void sherd__tensor_strip(sherd_tensor *t)
     sherd__layout_set(&t->was, NULL);
     sherd__record_release(node);
     sherd__record_release(watch);
-    sherd_tensor_release(grad);
-    sherd_tensor_release(compact);
-    sherd_tensor_release(moved_from);
-    storage_release(storage);
+    if (grad)
+        sherd_tensor_release(grad);
+    if (compact)
+        sherd_tensor_release(compact);
+    if (moved_from)
+        sherd_tensor_release(moved_from);
+    storage_release(s, storage);
 }
 
-static void unlink_from_all(sherd_tensor *t)
+static void unlink_from_all(sherd__tensors *s, sherd_tensor *t)
 {
-    if (t->previous)
-        t->previous->next = t->next;
-    else
-        sherd__tensors_of(t->world)->all = t->next;
+    *(t->previous ? &t->previous->next : &s->all) = t->next;
     if (t->next)
         t->next->previous = t->previous;
 }
@@ -94,13 +96,15 @@ static void unlink_from_all(sherd_tensor *t)
 /* A chain of moves is walked, not recursed into. */
 void sherd_tensor_release(sherd_tensor *t)
 {
-    while (t && t != sherd__failed(t->world) && --t->refs == 0) {
+    sherd__tensors *s = t ? sherd__tensors_of(t->world) : NULL;
+
+    while (t && t != &s->failed && --t->refs == 0) {
         sherd_tensor *source = t->moved_from;
         t->moved_from = NULL;
         sherd__scope_forget(t);
-        sherd__tensor_strip(t);
-        unlink_from_all(t);
-        sherd__free(sherd__world_heap(t->world), t);
+        sherd__tensor_strip(s, t);
+        unlink_from_all(s, t);
+        sherd__stock_give(sherd__world_heap(s->world), &s->structs, t);
         t = source;
     }
 }
@@ -131,21 +135,19 @@ static bool fill_storage(sherd__storage *storage, bool distributed, const sherd_
  * Give a described tensor its storage; `later`: what it will hold, NULL = it takes its memory now. On failure the
  * tensor is released and the failure reported.
  */
-static sherd_tensor *furnish(sherd_tensor *t, const sherd__values *later)
+static sherd_tensor *furnish(sherd__tensors *s, sherd_tensor *t, const sherd__values *later)
 {
-    sherd_world *world = t->world;
+    sherd_world *world = s->world;
     bool distributed = t->layout != NULL;
     int64_t bytes;
 
-    /* Strides of nothing are never used, and those of [0, 2^40, 2^40] have no number. */
-    if (t->count > 0)
-        sherd__row_major(t->ndim, t->local, t->stride);
     if (!sherd__mul(t->count, (int64_t)sherd_dtype_bytes(t->dtype), &bytes)) {
         sherd_tensor_release(t);
         sherd__fail_tensor(world, distributed, SHERD_ELIMIT, "a tensor of 2^62 bytes or more");
         return NULL;
     }
-    t->storage = sherd__alloc(sherd__world_heap(world), 1, sizeof *t->storage);
+    t->storage = sherd__stock_take(sherd__world_heap(world), &sherd__tensors_of(world)->storages,
+                                   sizeof *t->storage);
     if (!t->storage) {
         sherd_tensor_release(t);
         sherd__fail_tensor(world, distributed, SHERD_ENOMEM, "out of memory for a tensor");
@@ -162,13 +164,13 @@ static sherd_tensor *furnish(sherd_tensor *t, const sherd__values *later)
 }
 
 /* A plain tensor without storage. NULL: failed and reported. */
-static sherd_tensor *describe_plain(sherd_world *world, sherd_dtype dtype, int ndim,
+static sherd_tensor *describe_plain(sherd__tensors *s, sherd_dtype dtype, int ndim,
                                     const int64_t *shape, unsigned varies)
 {
-    sherd_tensor *t = create(sherd__tensors_of(world));
+    sherd_tensor *t = create(s);
 
     if (!t) {
-        sherd__fail_tensor(world, false, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_tensor(s->world, false, SHERD_ENOMEM, "out of memory for a tensor");
         return NULL;
     }
     t->dtype = dtype;
@@ -178,50 +180,49 @@ static sherd_tensor *describe_plain(sherd_world *world, sherd_dtype dtype, int n
         t->shape[d] = t->local[d] = shape[d];
     if (!sherd__count(shape, ndim, &t->count)) {
         sherd_tensor_release(t);
-        sherd__fail_tensor(world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
+        sherd__fail_tensor(s->world, false, SHERD_ELIMIT, "a tensor of 2^62 elements or more");
         return NULL;
     }
+    if (t->count > 0) /* see sherd__layout_holding */
+        sherd__row_major(ndim, t->local, t->stride);
     return t;
 }
 
 sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                  const int64_t *shape, unsigned varies)
 {
-    sherd_tensor *t = describe_plain(world, dtype, ndim, shape, varies);
-    return t ? furnish(t, NULL) : NULL;
+    sherd__tensors *s = sherd__tensors_of(world);
+    sherd_tensor *t = describe_plain(s, dtype, ndim, shape, varies);
+    return t ? furnish(s, t, NULL) : NULL;
 }
 
 /* What this rank holds: nothing outside of the mesh, also of a scalar. */
 static void set_local(sherd_tensor *t, const sherd_layout *layout)
 {
-    int64_t coordinate[SHERD_MAX_AXES];
-    sherd_box box = {0};
+    const sherd__holding *holding = sherd__layout_holding(layout);
 
-    t->count = 0;
     sherd__layout_set(&t->layout, layout);
-    if (sherd__coordinate(t, coordinate)) {
-        sherd__layout_box(layout, coordinate, &box);
-        t->count = sherd__box_count(&box);
-    }
-    memcpy(t->local, box.size, sizeof t->local);
+    t->count = holding->count;
+    memcpy(t->local, holding->box.size, sizeof t->local);
+    memcpy(t->stride, holding->stride, sizeof t->stride);
     t->made = sherd__deed_count(layout->spec.mesh); /* until it is noted */
 }
 
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype)
 {
     const sherd__layout_spec *spec = &layout->spec;
-    sherd_world *world = sherd__space_world(layout->space);
-    sherd_tensor *t = create(sherd__tensors_of(world));
+    sherd__tensors *s = sherd__tensors_of(sherd__space_world(layout->space));
+    sherd_tensor *t = create(s);
 
     if (!t) {
-        sherd__fail_tensor(world, true, SHERD_ENOMEM, "out of memory for a tensor");
+        sherd__fail_tensor(s->world, true, SHERD_ENOMEM, "out of memory for a tensor");
         return NULL;
     }
     t->dtype = dtype;
     t->ndim = spec->ndim;
     memcpy(t->shape, spec->shape, sizeof t->shape);
     set_local(t, layout);
-    return furnish(t, NULL);
+    return furnish(s, t, NULL);
 }
 
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
@@ -234,9 +235,10 @@ sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values)
 {
-    sherd_tensor *t = describe_plain(world, values->dtype, ndim, shape, 0);
+    sherd__tensors *s = sherd__tensors_of(world);
+    sherd_tensor *t = describe_plain(s, values->dtype, ndim, shape, 0);
 
-    t = t ? furnish(t, values) : NULL;
+    t = t ? furnish(s, t, values) : NULL;
     return t && sherd__scope_add(t) ? t : sherd__failed(world);
 }
 
@@ -305,7 +307,7 @@ sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype)
     view = sherd__new_view(t);
     if (!view->storage)
         return view;
-    storage_release(view->storage);
+    storage_release(sherd__tensors_of(t->world), view->storage);
     view->storage = image;
     image->refs++;
     view->dtype = dtype;
