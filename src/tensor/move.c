@@ -15,6 +15,8 @@
 
 #include "base/num.h"
 
+static const char name[] = "sherd_redistribute";
+
 /* A tensor on its way. */
 typedef struct task {
     sherd_tensor *from; /* the operand */
@@ -106,13 +108,14 @@ static bool is_local(const sherd_step *step)
 /* Make the result of the next step; do the step if it is local, else say which group's call it needs. */
 static bool start(task *w)
 {
-    const sherd_step *step = sherd_plan_step(w->plan, w->step);
+    const sherd_step *step = &w->plan->step[w->step];
     const sherd_mesh *mesh = step->from->spec.mesh;
     bool across = mesh != step->to->spec.mesh;
 
+    w->calls = false;
     if (is_local(step))
         return stay(w, step);
-    w->calls = across || sherd__in_mesh(w->at->world, mesh);
+    w->calls = across || w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
     w->mesh = across ? NULL : mesh;
     w->axes = step->axes;
     if (w->calls && step->sliced && !sherd__is_contiguous(w->at)) {
@@ -126,7 +129,7 @@ static bool start(task *w)
 
 static void drop(sherd_tensor **t)
 {
-    if (*t && (*t)->storage)
+    if (*t)
         sherd_tensor_release(*t);
     *t = NULL;
 }
@@ -144,7 +147,7 @@ static void advance(task *w)
 
 static bool is_done(const task *w)
 {
-    return !w->plan || w->step == sherd_plan_steps(w->plan);
+    return !w->plan || w->step == w->plan->steps;
 }
 
 /* One call for all tasks whose step needs the same group as this one's. */
@@ -161,7 +164,7 @@ static bool call(sherd_world *world, task *tasks, int count, const task *first, 
         moves[n++] = move_of(&tasks[i]);
         tasks[i].calls = false;
     }
-    return sherd__call(world, "sherd_redistribute", moves, n, begin);
+    return sherd__call(world, name, moves, n, begin);
 }
 
 /* The next step of every task that has one. */
@@ -186,8 +189,8 @@ static int rounds(const task *tasks, int count)
     int most = 0;
 
     for (int i = 0; i < count; i++)
-        if (tasks[i].plan && sherd_plan_steps(tasks[i].plan) > most)
-            most = sherd_plan_steps(tasks[i].plan);
+        if (tasks[i].plan && tasks[i].plan->steps > most)
+            most = tasks[i].plan->steps;
     return most;
 }
 
@@ -197,7 +200,6 @@ static int rounds(const task *tasks, int count)
  */
 static void note(const task *w)
 {
-    static const char name[] = "sherd_redistribute";
     const sherd_mesh *mesh = w->from->layout->spec.mesh;
     bool across = mesh != w->to->spec.mesh;
     uint64_t identity;
@@ -244,9 +246,9 @@ static bool can_partition(const task *w)
 {
     sherd_tensor *t = w->from;
 
-    for (int i = 0; i < sherd_plan_steps(w->plan); i++)
-        if (sherd_plan_step(w->plan, i)->kind == SHERD_STEP_PARTITION &&
-            !can_be_reduced(t->world, t->dtype, sherd_plan_step(w->plan, i)->to)) {
+    for (int i = 0; i < w->plan->steps; i++)
+        if (w->plan->step[i].kind == SHERD_STEP_PARTITION &&
+            !can_be_reduced(t->world, t->dtype, w->plan->step[i].to)) {
             sherd__fail_tensor(t->world, true, SHERD_ENOTSUP,
                                "sherd_redistribute: from %s to %s: %s has no average",
                                t->layout->text, w->to->text, sherd_dtype_name(t->dtype));
@@ -269,7 +271,7 @@ static bool plan(task *w)
     }
     if (t->layout == w->to)
         return true;
-    if (!sherd__make_now(t))
+    if (t->storage->later && !sherd__make_now(t))
         return false;
     if (sherd__plan_find(&w->plan, t->layout, w->to, sherd_dtype_bytes(t->dtype), w->options) !=
         SHERD_OK) {
@@ -281,15 +283,37 @@ static bool plan(task *w)
     return can_partition(w);
 }
 
-static void clean(task *w)
+/* A result that is not handed out is released. */
+static void clean(task *w, bool good)
 {
     if (w->plan)
         sherd__plan_release(w->plan);
     drop(&w->compact);
     drop(&w->next);
+    if (!good && w->at != w->from)
+        drop(&w->at);
 }
 
-/* Moves all or none: results that are not handed out are released. */
+/* One tensor, whose steps simply follow each other. */
+static bool run_one(sherd_world *world, task *w, bool begin)
+{
+    bool good = plan(w);
+
+    while (good && !is_done(w)) {
+        good = start(w);
+        if (good && w->calls) {
+            sherd__move move = move_of(w);
+            good = sherd__call(world, name, &move, 1, begin && w->step + 1 == w->plan->steps);
+        }
+        if (good)
+            advance(w);
+    }
+    good = good && finish(w);
+    clean(w, good);
+    return good;
+}
+
+/* Moves all or none. */
 static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin)
 {
     bool good = true;
@@ -300,11 +324,8 @@ static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, 
         good = run_round(world, tasks, count, moves, begin && left == 1);
     for (int i = 0; i < count && good; i++)
         good = finish(&tasks[i]);
-    for (int i = 0; i < count; i++) {
-        clean(&tasks[i]);
-        if (!good && tasks[i].at != tasks[i].from)
-            drop(&tasks[i].at);
-    }
+    for (int i = 0; i < count; i++)
+        clean(&tasks[i], good);
     return good;
 }
 
@@ -312,13 +333,12 @@ sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
                                   const sherd_plan_options *options, bool begin)
 {
     task one = {.from = t, .to = to, .options = options};
-    sherd__move move;
 
     if (sherd__stop(t->world, &t, 1))
         return sherd__failed(t->world);
     if (t->layout == to)
         return t;
-    return run(t->world, &one, &move, 1, begin) ? one.at : sherd__failed(t->world);
+    return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
 }
 
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
@@ -332,7 +352,7 @@ bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)
         memcmp(from->spec.shape, to->spec.shape,
                (size_t)from->spec.ndim * sizeof *from->spec.shape) != 0)
         fault = "the shapes differ";
-    for (int a = 0; a < to->spec.mesh->axes && !fault; a++)
+    for (int a = 0; to->pending_axes && a < to->spec.mesh->axes && !fault; a++)
         if ((to->pending_axes >> a & 1) &&
             (from->spec.mesh != to->spec.mesh || from->spec.pending[a] != to->spec.pending[a]))
             fault = "a move makes no pending reduction: `to` may be pending only on axes where the "
