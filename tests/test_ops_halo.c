@@ -184,6 +184,48 @@ static void many_halos_are_one_call(sherd_world *world)
     }
 }
 
+/*
+ * Windows that were asked for are kept, up to some: two that differ in one thing only must be told apart, and one that
+ * is asked for again must be made again if it is not kept. Asked for at once again, it allocates nothing but results: a tensor,
+ * its storage and its memory each; and, while the ring goes round for the first time, what peers read of the call.
+ */
+static void halos_asked_for_again_are_the_same(sherd_world *world)
+{
+    static const sherd_halo_options asked[] = {
+        {.before[0] = {1, SHERD_BORDER_PERIODIC}},
+        {.before[0] = {1, SHERD_BORDER_REPLICATE}},
+        {.before[0] = {2, SHERD_BORDER_PERIODIC}},
+        {.after[0] = {1, SHERD_BORDER_PERIODIC}},
+        {.before[1] = {1, SHERD_BORDER_PERIODIC}},
+        {.before[0] = {1, SHERD_BORDER_CONSTANT}},
+        {.before[0] = {1, SHERD_BORDER_CONSTANT}, .value = 3},
+        {.before[0] = {1, SHERD_BORDER_PERIODIC}, .begin = true},
+        {.before[0] = {1, SHERD_BORDER_NONE}},
+        {.before[0] = {1, SHERD_BORDER_PERIODIC}, .after[1] = {2, SHERD_BORDER_REFLECT}}};
+    static const int64_t shapes[][2] = {{6, 5}, {5, 6}};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < 6 * LEN(asked); i++) {
+        const sherd_layout *layout = layout_of(mesh, 2, shapes[i % 3 == 0], "S(0)", NULL);
+        scene s = {.world = world, .layout = layout, .o = asked[i * 7 % LEN(asked)]};
+        sherd_tensor *t[4], *y[4];
+        sherd_box box;
+        sherd_scope_begin(world);
+        for (int k = 0; k < 4; k++)
+            t[k] = indices_on(layout, SHERD_F64);
+        CHECK_OK(sherd_halo_box(&box, layout, sherd_world_rank(world), &s.o));
+        for (int turn = 0; turn < 2; turn++) {
+            sherd_world_fail_allocation(world, 0);
+            sherd_halo_many(y, t, 4, &s.o);
+            for (int k = 0; k < 4; k++)
+                CHECK_EQ(wrong_elements(&s, y[k], &box), 0);
+        }
+        CHECK(sherd_world_allocations(world) <= 4 * 3 + 1);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- cases that have a name -------------------------------------------------------------------- */
 
 /* 0 to 9 in shards of these sizes, and on each rank what its halo reads; backward gives how often each element was read. */
@@ -323,6 +365,7 @@ static void memory_may_run_out_anywhere(sherd_world *world)
 static const check_test tests[] = {
     {TEST(any_halo_is_exact), {1, 2, 3, 4, 8}},
     {TEST(many_halos_are_one_call), {1, 2, 3, 4, 8}},
+    {TEST(halos_asked_for_again_are_the_same), {1, 2, 3}},
     {TEST(halos_of_ten), {3}},
     {TEST(a_plain_tensor_is_its_own_neighbour), {1, 2}},
     {TEST(what_is_pending_is_settled_first), {4}},

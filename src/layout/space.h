@@ -16,6 +16,7 @@
 #include "sherd/layout.h"
 
 struct sherd__plan_cache;
+struct sherd__halos;
 
 typedef struct sherd__space {
     sherd__heap *heap;
@@ -29,6 +30,7 @@ typedef struct sherd__space {
     sherd_layout *newest, *oldest; /* of those that are idle */
     int idle, most_idle;
     struct sherd__plan_cache *plans; /* of search/; NULL until the first plan */
+    struct sherd__halos *halos;      /* of plan/; NULL until the first halo */
     /* By which plans are priced whose options name no price, NULL = as the arena; and the hash of such options. Never
      * changes once there is a plan. */
     const struct sherd_price *price;

@@ -56,8 +56,9 @@ static const sherd_op halo_table = {.name = "sherd_halo", .backward = halo_back}
 
 /* ---- many ------------------------------------------------------------------------------------ */
 
-/* One tensor's window; what is pending in it is settled first. False: failed, raised. */
-static bool prepare(sherd__windowed *w, sherd_tensor *t, const sherd_halo_options *options)
+/* One tensor's window, which may be that of the one before; what is pending in it is settled first. False: failed, raised. */
+static bool prepare(sherd__windowed *w, const sherd__windowed *before, sherd_tensor *t,
+                    const sherd_halo_options *options)
 {
     const char *fault = value_fault(t, options);
     const sherd_layout *layout;
@@ -70,17 +71,24 @@ static bool prepare(sherd__windowed *w, sherd_tensor *t, const sherd_halo_option
     w->whole = sherd__without_pending(t);
     if (sherd_tensor_failed(w->whole))
         return false;
-    if (!layout_of(&layout, w->whole) &&
-        !sherd__window_of_halo(&w->window, layout, options, name, sherd_tensor_text(t)))
-        return true;
-    sherd__fail_diag(t->world, t->layout != NULL);
-    return false;
+    sherd_status status = layout_of(&layout, w->whole);
+    if (!status && before && before->window->layout == layout)
+        w->window = sherd__window_retain(before->window);
+    else if (!status)
+        w->window = sherd__halo_kept(layout, options);
+    if (!status && !w->window)
+        status = sherd__window_of_halo(&w->window, layout, options, name, sherd_tensor_text(t));
+    if (status)
+        sherd__fail_diag(t->world, t->layout != NULL);
+    return !status;
 }
 
 static void record(const sherd__windowed *w, const sherd_halo_options *options)
 {
     sherd_tensor *in = w->whole, *out = w->piece;
 
+    if (!sherd__is_recorded(in->world, &in, 1))
+        return;
     sherd__record_node(in->world, &halo_table, &in, 1, &out, 1, options, sizeof *options);
 }
 
@@ -91,7 +99,7 @@ static bool halo_all(sherd_world *world, sherd__windowed *list, sherd_tensor **o
 
     sherd_scope_begin(world);
     for (int i = 0; i < count && good; i++)
-        good = prepare(&list[i], t[i], options);
+        good = prepare(&list[i], i ? &list[i - 1] : NULL, t[i], options);
     good = good && sherd__gather_windows(list, count, options->begin, name);
     for (int i = 0; i < count; i++) {
         if (good) {
@@ -115,7 +123,7 @@ static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
         return false;
     for (int i = 0; i < count; i++) {
         const sherd__argument one[] = {{"a tensor in t", t[i]}, {NULL, NULL}};
-        if (!sherd__given(world, name, one, failed))
+        if (!t[i] && !sherd__given(world, name, one, failed))
             return false;
         if (t[i]->world == world && !t[i]->layout == !t[0]->layout &&
             (!t[i]->layout || t[i]->layout->spec.mesh == t[0]->layout->spec.mesh))
@@ -136,26 +144,36 @@ static sherd_world *world_of(sherd_tensor *const *t, int count)
     return NULL;
 }
 
+/* The same with a list of windows, of its own where there are many. */
+static bool halo_some(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t, int count,
+                      const sherd_halo_options *options)
+{
+    enum { FEW = 8 };
+    sherd__windowed few[FEW] = {{NULL, NULL, NULL}};
+
+    if (count <= FEW)
+        return halo_all(world, few, out, t, count, options);
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd__windowed *list = sherd__alloc(heap, (size_t)count, sizeof *list);
+    bool good = list && halo_all(world, list, out, t, count, options);
+    if (!list)
+        sherd__fail_tensor(world, true, SHERD_ENOMEM, "%s: out of memory", name);
+    sherd__free(heap, list);
+    return good;
+}
+
 void sherd_halo_many(sherd_tensor **out, sherd_tensor *const *t, int count,
                      const sherd_halo_options *options)
 {
     sherd_world *world = world_of(t, count);
     sherd_tensor *failed = NULL;
-    sherd__windowed *list = NULL;
     bool good = false;
 
     if (count <= 0)
         return;
     if (are_given(world, out, t, count, options, &failed)) {
         failed = sherd__failed(world);
-        if (!sherd__stop(world, t, count)) {
-            list = sherd__alloc(sherd__world_heap(world), (size_t)count, sizeof *list);
-            if (list)
-                good = halo_all(world, list, out, t, count, options);
-            else
-                sherd__fail_tensor(world, true, SHERD_ENOMEM, "%s: out of memory", name);
-            sherd__free(sherd__world_heap(world), list);
-        }
+        good = !sherd__stop(world, t, count) && halo_some(world, out, t, count, options);
     }
     for (int i = 0; out && !good && i < count; i++)
         out[i] = failed;

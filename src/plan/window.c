@@ -108,7 +108,7 @@ sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layou
 {
     const sherd__layout_spec *spec = &layout->spec;
     sherd__space *space = layout->space;
-    int64_t shards = 0;
+    int64_t shards = 0, coordinate[SHERD_MAX_AXES];
 
     *out = NULL;
     for (int d = 0; d < spec->ndim; d++)
@@ -124,8 +124,17 @@ sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layou
     window->layout = sherd_layout_retain(layout);
     window->spans = spans;
     fill(window, asking);
+    window->inside = sherd_mesh_coordinate(spec->mesh, space->rank, coordinate);
+    if (window->inside)
+        sherd__window_box(window, coordinate, &window->box);
     *out = window;
     return SHERD_OK;
+}
+
+sherd__window *sherd__window_retain(sherd__window *window)
+{
+    window->refs++;
+    return window;
 }
 
 void sherd__window_release(sherd__window *window)
@@ -140,8 +149,9 @@ void sherd__window_release(sherd__window *window)
 
 bool sherd__window_equal(const sherd__window *a, const sherd__window *b)
 {
+    if (a == b)
+        return true;
     bool same = a->hash == b->hash && a->layout == b->layout && a->value == b->value;
-
     for (int d = 0; same && d < a->layout->spec.ndim; d++) {
         const sherd__reach *x = &a->reach[d], *y = &b->reach[d];
         same = x->before == y->before && x->after == y->after &&
@@ -235,13 +245,86 @@ static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_opti
     return SHERD_OK;
 }
 
+/* ---- halos that were asked for --------------------------------------------------------------- */
+
+enum { HALOS_KEPT = 8 };
+
+typedef struct halo {
+    sherd__window *window; /* counted; NULL = none yet */
+    sherd_halo_options options;
+} halo;
+
+struct sherd__halos {
+    halo last[HALOS_KEPT];
+    int next; /* where the next one goes */
+};
+
+static bool same_side(const sherd_halo_side *a, const sherd_halo_side *b)
+{
+    return a->width == b->width && a->border == b->border;
+}
+
+/* Also in dims that a layout does not have: there only a width of 0 is right. */
+static bool same_halo(const sherd_halo_options *a, const sherd_halo_options *b)
+{
+    bool same = a->value == b->value;
+
+    for (int d = 0; same && d < SHERD_MAX_DIMS; d++)
+        same = same_side(&a->before[d], &b->before[d]) && same_side(&a->after[d], &b->after[d]);
+    return same;
+}
+
+sherd__window *sherd__halo_kept(const sherd_layout *layout, const sherd_halo_options *options)
+{
+    struct sherd__halos *halos = layout->space->halos;
+
+    for (int i = 0; halos && i < HALOS_KEPT; i++) {
+        const halo *one = &halos->last[i];
+        if (!one->window || one->window->layout != layout || !same_halo(&one->options, options))
+            continue;
+        return sherd__window_retain(one->window);
+    }
+    return NULL;
+}
+
+/* Keep a window in the place of the one that was made first. */
+static sherd_status keep_halo(sherd__space *space, sherd__window *window,
+                              const sherd_halo_options *options)
+{
+    if (!space->halos && !(space->halos = sherd__alloc(space->heap, 1, sizeof *space->halos)))
+        return sherd__no_memory(space->diag, "a window");
+    halo *place = &space->halos->last[space->halos->next];
+    space->halos->next = (space->halos->next + 1) % HALOS_KEPT;
+    sherd__window_release(place->window);
+    *place = (halo){sherd__window_retain(window), *options};
+    return SHERD_OK;
+}
+
 sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layout,
                                    const sherd_halo_options *options, const char *function,
                                    const char *text)
 {
-    *out = NULL;
+    sherd__space *space = layout->space;
+
+    *out = sherd__halo_kept(layout, options);
+    if (*out)
+        return SHERD_OK;
     sherd_status status = check_halo(layout, options, function, text);
-    return status
-               ? status
-               : sherd__window_create(out, layout, &(sherd__asking){halo_span, options, options});
+    if (!status)
+        status = sherd__window_create(out, layout, &(sherd__asking){halo_span, options, options});
+    if (!status)
+        status = keep_halo(space, *out, options);
+    if (status) {
+        sherd__window_release(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void sherd__halos_clear(sherd__space *space)
+{
+    for (int i = 0; space->halos && i < HALOS_KEPT; i++)
+        sherd__window_release(space->halos->last[i].window);
+    sherd__free(space->heap, space->halos);
+    space->halos = NULL;
 }

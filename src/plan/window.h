@@ -25,6 +25,8 @@ typedef struct sherd__window {
     int refs;
     const sherd_layout *layout; /* counted; nothing pending */
     sherd__reach reach[SHERD_MAX_DIMS];
+    bool inside;   /* the rank of the space is in the layout's mesh; */
+    sherd_box box; /* and what it asks for, in global indices */
     double value;  /* beyond a constant border */
     uint64_t hash; /* of content */
     int64_t *spans;
@@ -46,13 +48,22 @@ typedef struct sherd__asking {
  */
 sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layout,
                                   const sherd__asking *asking);
+sherd__window *sherd__window_retain(sherd__window *window);
 void sherd__window_release(sherd__window *window);
 bool sherd__window_equal(const sherd__window *a, const sherd__window *b);
 
-/* What a halo asks for. EINVAL as sherd_halo, with the name of the function that was called and a text of what it is on. */
+/*
+ * What a halo asks for; the windows of the last few are kept, since steps ask for the same again. EINVAL as sherd_halo, with the
+ * name of the function that was called and a text of what it is on. Released by its count.
+ */
 sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layout,
                                    const sherd_halo_options *options, const char *function,
                                    const char *text);
+
+/* The same if it is kept, for who has no text ready; else NULL. */
+sherd__window *sherd__halo_kept(const sherd_layout *layout, const sherd_halo_options *options);
+/* Let go of those that are kept. */
+void sherd__halos_clear(sherd__space *space);
 
 /* The window of the rank at a coordinate, in global indices. */
 void sherd__window_box(const sherd__window *window, const int64_t *coordinate, sherd_box *box);

@@ -207,6 +207,7 @@ void sherd__plans_clear(sherd__space *space)
 {
     struct sherd__plan_cache *cache = space->plans;
 
+    sherd__halos_clear(space);
     if (!cache)
         return;
     while (cache->ends.older != &cache->ends)

@@ -26,14 +26,13 @@ static const char fill_name[] = "sherd_ghosts_fill";
 
 static void find_boxes(sherd_ghosts *g)
 {
-    const sherd_layout *layout = g->window->layout;
-    int64_t coordinate[SHERD_MAX_AXES], step = 1;
+    int64_t step = 1;
 
-    g->box.ndim = g->piece.ndim = layout->spec.ndim;
-    if (!sherd_mesh_coordinate(layout->spec.mesh, sherd_world_rank(g->world), coordinate))
+    g->box.ndim = g->window->layout->spec.ndim;
+    g->piece = sherd__layout_holding(g->window->layout)->box;
+    if (!g->window->inside)
         return;
-    sherd__window_box(g->window, coordinate, &g->box);
-    sherd__layout_box(layout, coordinate, &g->piece);
+    g->box = g->window->box;
     for (int d = g->box.ndim - 1; d >= 0; d--) {
         g->start += (g->piece.offset[d] - g->box.offset[d]) * step;
         step *= g->box.size[d];
@@ -189,7 +188,7 @@ static bool fill(sherd_ghosts *const *list, int count, bool begin)
         return false;
     sherd_world *world = list[0]->world;
     const sherd_mesh *mesh = list[0]->window->layout->spec.mesh;
-    if (!sherd__in_mesh(world, mesh))
+    if (!list[0]->window->inside)
         return true;
     if (count > FEW &&
         !(moves = sherd__alloc(sherd__world_heap(world), (size_t)count, sizeof *moves))) {

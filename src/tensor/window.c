@@ -36,17 +36,15 @@ static bool is_shared(const sherd__windowed *w)
 /* This rank's window, empty outside of the mesh. */
 static sherd_tensor *new_piece(const sherd__windowed *w)
 {
-    const sherd_layout *layout = w->window->layout;
-    int64_t coordinate[SHERD_MAX_AXES];
+    const sherd_tensor *whole = w->whole;
+    const sherd_box *box = &w->window->box;
+    unsigned varies = whole->layout ? sherd__varying_axes(w->window->layout) : whole->varies;
     const int64_t nothing = 0;
-    sherd_box box;
 
-    if (!sherd_mesh_coordinate(layout->spec.mesh, sherd_world_rank(w->whole->world), coordinate))
-        return sherd__new_plain(w->whole->world, w->whole->dtype, 1, &nothing,
-                                sherd__varying_axes(layout));
-    sherd__window_box(w->window, coordinate, &box);
-    return sherd__new_plain(w->whole->world, w->whole->dtype, box.ndim, box.size,
-                            w->whole->layout ? sherd__varying_axes(layout) : w->whole->varies);
+    if (!w->window->inside)
+        return sherd__new_plain(whole->world, whole->dtype, 1, &nothing,
+                                sherd__varying_axes(w->window->layout));
+    return sherd__new_plain(whole->world, whole->dtype, box->ndim, box->size, varies);
 }
 
 static sherd__move move_of(const task *t)
@@ -88,7 +86,7 @@ static bool call(sherd_world *world, task *tasks, int count, const sherd_step *f
     int n = 0;
 
     for (int i = 0; i < count; i++)
-        if (tasks[i].calls && sherd_plan_step(tasks[i].plan, 0)->axes == axes) {
+        if (tasks[i].calls && tasks[i].plan->step->axes == axes) {
             moves[n++] = move_of(&tasks[i]);
             tasks[i].calls = false;
         }
@@ -101,7 +99,7 @@ static bool move_all(sherd_world *world, task *tasks, sherd__move *moves, int co
     bool good = true;
 
     for (int i = 0; i < count && good; i++) {
-        const sherd_step *step = sherd_plan_step(tasks[i].plan, 0);
+        const sherd_step *step = tasks[i].plan->step;
         if (!tasks[i].calls)
             continue;
         if (step->kind == SHERD_STEP_SLICE) {
@@ -134,33 +132,46 @@ static void note(const task *t, const char *name)
     sherd__moves_add(t->to->world, t->plan, t->to->dtype);
 }
 
-static bool run(sherd__windowed *list, int count, sherd__direction direction, bool begin,
-                const char *name)
+/* `tasks` and `moves` have room for all. */
+static bool run_tasks(sherd__windowed *list, task *tasks, sherd__move *moves, int count,
+                      sherd__direction direction, bool begin, const char *name)
 {
-    sherd_world *world = direction == SHERD__GATHER ? list[0].whole->world : list[0].piece->world;
-    sherd__heap *heap = sherd__world_heap(world);
-    task *tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
-    sherd__move *moves = sherd__alloc(heap, (size_t)count, sizeof *moves);
-    bool good = tasks && moves;
+    bool gathers = direction == SHERD__GATHER, good = true;
 
-    if (!good)
-        sherd__fail_tensor(world, is_shared(&list[0]), SHERD_ENOMEM, "%s: out of memory", name);
-    for (int i = 0; i < count && good; i++) {
-        tasks[i].w = &list[i];
-        tasks[i].from = direction == SHERD__GATHER ? list[i].whole : list[i].piece;
+    for (int i = 0; i < count; i++)
+        tasks[i] = (task){.w = &list[i], .from = gathers ? list[i].whole : list[i].piece};
+    for (int i = 0; i < count && good; i++)
         good = plan(&tasks[i], direction);
-    }
-    good = good && move_all(world, tasks, moves, count, begin, name);
-    for (int i = 0; tasks && i < count; i++) {
+    good = good && move_all(tasks[0].from->world, tasks, moves, count, begin, name);
+    for (int i = 0; i < count; i++) {
         if (good)
             note(&tasks[i], name);
-        if (good && direction == SHERD__GATHER)
-            list[i].piece = tasks[i].to;
-        else if (good)
-            list[i].whole = tasks[i].to;
+        if (good)
+            *(gathers ? &list[i].piece : &list[i].whole) = tasks[i].to;
         if (tasks[i].plan)
             sherd__plan_release(tasks[i].plan);
     }
+    return good;
+}
+
+static bool run(sherd__windowed *list, int count, sherd__direction direction, bool begin,
+                const char *name)
+{
+    enum { FEW = 8 };
+    task few_tasks[FEW], *tasks = few_tasks;
+    sherd__move few_moves[FEW], *moves = few_moves;
+
+    if (count <= FEW)
+        return run_tasks(list, tasks, moves, count, direction, begin, name);
+    sherd_world *world = direction == SHERD__GATHER ? list[0].whole->world : list[0].piece->world;
+    sherd__heap *heap = sherd__world_heap(world);
+    tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
+    moves = sherd__alloc(heap, (size_t)count, sizeof *moves);
+    bool good = tasks && moves;
+    if (good)
+        good = run_tasks(list, tasks, moves, count, direction, begin, name);
+    else
+        sherd__fail_tensor(world, is_shared(&list[0]), SHERD_ENOMEM, "%s: out of memory", name);
     sherd__free(heap, tasks);
     sherd__free(heap, moves);
     return good;
