@@ -113,11 +113,9 @@ bool sherd_requires_grad(const sherd_tensor *t)
 
 bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)
 {
-    if (sherd__tape_of(world)->paused)
-        return false;
     for (int i = 0; i < ins; i++)
         if (in[i] && in[i]->requires_grad)
-            return true;
+            return !sherd__tape_of(world)->paused;
     return false;
 }
 

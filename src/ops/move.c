@@ -80,8 +80,7 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
         return sherd__failed(t->world);
     sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->begin);
 
-    if (!o->keep && y != t && !sherd_tensor_failed(y) && is_smaller(t->layout, to) &&
-        !y->moved_from)
+    if (!o->keep && y != t && !sherd__is_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
         y->moved_from = sherd_tensor_retain(t);
     return y;
 }
@@ -129,9 +128,9 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     sherd_world *world = t ? t->world : to ? sherd__space_world(to->space) : NULL;
     sherd_tensor *failed;
 
-    if (!sherd__given(world, "sherd_redistribute", need, &failed))
+    if ((!t || !to) && !sherd__given(world, "sherd_redistribute", need, &failed))
         return failed;
-    const char *fault = dtype_fault(t, o);
+    const char *fault = options ? dtype_fault(t, o) : NULL;
     if (fault)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
                                   sherd_tensor_text(t), fault);
@@ -142,11 +141,11 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     /* Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its own. */
     if (y == t && back != from && sherd__is_recorded(t->world, &t, 1))
         y = sherd__new_view(t);
-    if (y == t || sherd_tensor_failed(y))
+    if (y == t || sherd__is_failed(y) || !sherd__is_recorded(world, &t, 1))
         return y;
 
     move_attrs attrs = {to, t->node == NULL, from, back};
-    sherd__record_node(t->world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
+    sherd__record_node(world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     if (back == from && from != t->dtype)
         sherd__take_wide(y, &redistribute_table, from, true);
     return y;
