@@ -212,7 +212,9 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
     task->sliced = step->sliced;
     task->reduces = sherd__step_reduces(step);
     task->element_bytes = bytes;
-    task->kernels = sherd__kernels_to_reduce(&world->kernels, move->dtype, schedule->op);
+    task->kernels = task->reduces || !schedule->copies
+                        ? sherd__kernels_to_reduce(&world->kernels, move->dtype, schedule->op)
+                        : NULL;
     task->source = move->source;
     task->result = move->result;
     task->source_data =
@@ -223,11 +225,14 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
         task->stride[d] = step->sliced ? 1 : move->source_stride ? move->source_stride[d] : 0;
 }
 
-static uint64_t fingerprint_of(const char *name, const sherd__move *moves, int count)
+static uint64_t fingerprint_of(sherd_world *world, const char *name, const sherd__move *moves,
+                               int count)
 {
-    uint64_t hash = sherd__hash_text(1, name);
-
-    hash = sherd__hash_word(hash, (uint64_t)count);
+    if (world->called != name) {
+        world->called = name;
+        world->called_hash = sherd__hash_text(1, name);
+    }
+    uint64_t hash = sherd__hash_word(world->called_hash, (uint64_t)count);
     for (int i = 0; i < count; i++) {
         uint64_t how = (uint64_t)moves[i].step << 32 | (uint64_t)moves[i].dtype << 8 |
                        (uint64_t)moves[i].plan->step[moves[i].step].kind;
@@ -392,7 +397,7 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     if (!settle_operands(world, group, moves, count))
         return false;
     sherd__call_state *call =
-        start_call(world, group, name, fingerprint_of(name, moves, count), count);
+        start_call(world, group, name, fingerprint_of(world, name, moves, count), count);
     if (!call)
         return false;
     sherd__parcel one, *parcels = &one;
