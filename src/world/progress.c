@@ -174,18 +174,39 @@ static int holder_of(const sherd_world *world, const sherd__schedule *schedule,
     return region->count ? schedule->pull[region->first].rank : world->rank;
 }
 
+/* Where the last region came from: those of one rank mostly follow each other. */
+typedef struct lately {
+    int rank; /* -1 = it may be elsewhere for the next */
+    sherd__source source;
+} lately;
+
+static void copy_region(const sherd_world *world, const sherd__call_state *call,
+                        const sherd__task *task, int i, const sherd__region *region, lately *last)
+{
+    const sherd__pull *pull = task->schedule->pull + region->first;
+
+    if (region->count && pull->rank != last->rank) {
+        source_of(world, call, task, region, pull, i, &last->source);
+        last->rank = sherd__is_near(world, pull->rank) ? pull->rank : -1;
+    }
+    sherd__region_run(task->schedule, region, task->result_data, &last->source, task->element_bytes,
+                      task->kernels);
+}
+
 /* Copy the regions whose source is in `fresh`: those of ranks after this one first, so that not all pull from rank 0. */
 static void copy_fresh(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
                        int i, const sherd__ranks *fresh)
 {
     const sherd__schedule *schedule = task->schedule;
+    lately last = {.rank = -1};
 
     for (int turn = 0; turn < 2; turn++)
         for (int k = 0; k < schedule->regions; k++) {
-            int q = holder_of(world, schedule, &schedule->region[k]);
+            const sherd__region *region = &schedule->region[k];
+            int q = holder_of(world, schedule, region);
             if ((q < world->rank) == (turn == 1) && sherd__ranks_has(fresh, q) &&
                 !(world->remote && sherd__remote_in_parts(world, call, q)))
-                run_region(world, call, task, i, &schedule->region[k]);
+                copy_region(world, call, task, i, region, &last);
         }
 }
 
