@@ -47,8 +47,9 @@ struct sherd_layout {
     char *placements;
     /* pending axes replicated, counted; itself, not counted, if there are none; NULL = not asked yet */
     const sherd_layout *settled;
-    sherd__holding holding;      /* see sherd__layout_holding */
-    sherd_layout *older, *newer; /* while it is idle */
+    sherd__holding holding;            /* see sherd__layout_holding */
+    struct sherd__plan_entry *left_by; /* of search/: the plan by which it was left last, or NULL */
+    sherd_layout *older, *newer;       /* while it is idle */
 };
 
 /* Nobody counts or holds it any more; somebody does again. */

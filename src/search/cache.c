@@ -12,8 +12,8 @@
 enum { PLANS_KEPT = 4096 };
 
 /* Entries form a ring around the cache's `ends`: newer side first. */
-typedef struct entry {
-    struct entry *older, *newer;
+typedef struct sherd__plan_entry {
+    struct sherd__plan_entry *older, *newer;
     sherd_plan *plan;
     uint64_t hash;
 } entry;
@@ -60,10 +60,17 @@ static void put_newest(struct sherd__plan_cache *cache, entry *e)
     cache->ends.older = e;
 }
 
+static sherd_layout *source_of(const entry *e)
+{
+    return (sherd_layout *)(uintptr_t)e->plan->from; /* a note is no content */
+}
+
 static void drop(sherd__space *space, entry *e)
 {
     struct sherd__plan_cache *cache = space->plans;
 
+    if (source_of(e)->left_by == e)
+        source_of(e)->left_by = NULL;
     unlink_entry(e);
     sherd__map_remove(&cache->map, e->hash, e);
     sherd__plan_release(e->plan);
@@ -115,32 +122,45 @@ static sherd_status make(sherd_plan **out, const plan_key *key)
                                      key->request ? key->request : &defaults);
 }
 
+/* The entry of a key; NULL: there is none. Mostly it is the one by which the key's layout was left before. */
+static entry *look_up(const plan_key *key, uint64_t *hash)
+{
+    sherd__space *space = key->from->space;
+    entry *e = key->from->left_by;
+
+    if (e && equals_key(e, key))
+        return e;
+    *hash = sherd__hash_word(sherd__hash_word(key->from->hash, key->to->hash),
+                             key->element_bytes + key->request_hash);
+    return sherd__map_find(&space->plans->map, *hash, equals_key, key);
+}
+
 /* The plan of a key, which has no request where there are no options. */
 static sherd_status find(const sherd_plan **out, const plan_key *key)
 {
     sherd__space *space = key->from->space;
-    uint64_t hash = sherd__hash_word(sherd__hash_word(key->from->hash, key->to->hash),
-                                     key->element_bytes + key->request_hash);
     sherd_plan *plan;
+    uint64_t hash;
 
     sherd_status status = open_cache(space);
     if (status != SHERD_OK)
         return status;
-    entry *e = sherd__map_find(&space->plans->map, hash, equals_key, key);
-    if (e) {
-        if (space->plans->ends.older != e) {
-            unlink_entry(e);
-            put_newest(space->plans, e);
-        }
-        *out = e->plan;
-        return SHERD_OK;
+    entry *e = look_up(key, &hash);
+    if (!e) {
+        status = make(&plan, key);
+        if (status == SHERD_OK)
+            status = keep(space, plan, hash);
+        if (status == SHERD_OK)
+            *out = plan;
+        return status;
     }
-    status = make(&plan, key);
-    if (status == SHERD_OK)
-        status = keep(space, plan, hash);
-    if (status == SHERD_OK)
-        *out = plan;
-    return status;
+    if (space->plans->ends.older != e) {
+        unlink_entry(e);
+        put_newest(space->plans, e);
+    }
+    source_of(e)->left_by = e;
+    *out = e->plan;
+    return SHERD_OK;
 }
 
 sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
