@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves of 17 MB and more, which go past the cache: sums that one rank writes to all, sums that stay, copies. f32 has a
- * kernel for that, other dtypes are added up in blocks. Odd sizes, so that what a rank writes begins anywhere in a line.
+ * kernel for that, other dtypes are added up in blocks. And of 1.7 MB, which ranks write to all chunk by chunk. Odd sizes, so
+ * that what a rank writes begins anywhere in a line.
  */
 #include "tensors.h"
 
@@ -12,7 +13,8 @@ typedef struct sample {
     int64_t shape[2];
 } sample;
 
-static const sample samples[] = {{SHERD_F32, {2053, 2111}}, {SHERD_BF16, {2053, 4211}}};
+static const sample samples[] = {
+    {SHERD_F32, {2053, 2111}}, {SHERD_BF16, {2053, 4211}}, {SHERD_F32, {701, 613}}};
 
 /* 0, 1, 2 ... in a dtype, all exact. */
 static void encode(sherd_dtype dtype, unsigned char *out)
