@@ -75,12 +75,14 @@ static void the_least_recently_used_plan_goes(void)
         if (i % 1000 == 0)
             CHECK(find(from[2], to[2]) == used);
     }
+    CHECK(from[2]->left_by != NULL);
     sherd__plan_release(used);
     int64_t live = p.heap.live;
     for (int round = 0; round < 3; round++)
         for (int i = 3; i < PLANS; i++)
             find(from[i], to[i]);
     CHECK_EQ(p.heap.live, live);         /* bounded */
+    CHECK(!from[2]->left_by);            /* its plan went, too */
     CHECK(find(from[1], to[1]) != kept); /* it went, and was made again */
     CHECK_EQ(kept->refs, 1);
     CHECK_EQ(kept->step->recv_total_bytes, 4);
