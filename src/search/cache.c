@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned, so a find hashes two
- * numbers that lie ready and compares two pointers: tens of nanoseconds. The table is bounded; the
+ * numbers that lie ready and compares two pointers, or finds the plan noted with the layout: tens of nanoseconds. The table is bounded; the
  * plan that was not asked for the longest goes. A plan that runs is kept by a count.
  */
 #include "planners.h"
