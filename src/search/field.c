@@ -54,6 +54,8 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     }
     if (field->price == &sherd__price_links)
         sherd__links_start(field);
+    if (field->price == &sherd__price_links)
+        sherd__bound_start(field);
 }
 
 void sherd__field_clear(sherd__field *field)
@@ -191,6 +193,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
         field->room = more;
     }
     memset(node->home, -1, sizeof node->home);
+    node->used = 0;
     node->longest = 1;
     node->hollow = false;
     for (int d = 0; d < field->ndim; d++) {
@@ -198,6 +201,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
         for (int i = 0; i < way->axes; i++) {
             int axis = (int)(way->word >> 8 * i & 0xff) - 1;
             node->home[axis] = (int8_t)d;
+            node->used |= 1u << axis;
             copies /= field->mesh->extent[axis];
         }
         node->longest *= way->longest;

@@ -46,6 +46,7 @@ typedef struct sherd__pair {
 typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
     int8_t home[SHERD_MAX_AXES]; /* the dim that an axis cuts, or -1 */
+    unsigned used;               /* the axes that cut one */
     unsigned pending;            /* axes that are still to be reduced */
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
@@ -85,6 +86,8 @@ typedef struct sherd__field {
     sherd__lanes lanes;            /* of the price of links: all axes */
     int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
     int pace[SHERD_MAX_AXES];      /* the class of an axis */
+    /* under the price of links: ranks by axes; femtoseconds by class of what a tensor is for each rank */
+    int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
 } sherd__field;
 
 /* ---- ways.c: ways two by two ------------------------------------------------------------------ */
@@ -151,6 +154,13 @@ sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
 
 /* What an edge takes at least: exact for most even collectives and all-to-alls. */
 void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b);
+
+/* ---- bound.c: ways of any number of steps ------------------------------------------------------- */
+
+/* What follows from the links alone. */
+void sherd__bound_start(sherd__field *field);
+/* Picoseconds from one node to another at least, under the price of links. */
+int64_t sherd__bound_between(const sherd__field *field, int from, int to);
 
 /* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
 

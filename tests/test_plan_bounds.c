@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the search takes any way from state to state to cost at least under links, against the cheapest way there is: all
+ * steps between all states priced, and the shortest path through them.
+ */
+#define CHECK_PURE
+#include "scenes.h"
+#include "search/search.h"
+
+enum { NODES = 140 };
+
+typedef struct tally {
+    int64_t ways, near;
+} tally;
+
+/* The cheapest way from every node to every other. */
+static void find_ways(int64_t (*time)[NODES], const sherd__field *field)
+{
+    int n = field->nodes;
+
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++) {
+            sherd__edge price = {.sure_time = false};
+            bool allowed;
+            time[a][b] = a == b ? 0 : INT64_MAX / 4;
+            if (a == b || field->node[b].pending & ~field->node[a].pending)
+                continue;
+            CHECK_OK(sherd__edge_price(&price, &allowed, field, a, b));
+            time[a][b] = price.cost.picoseconds;
+        }
+    for (int k = 0; k < n; k++)
+        for (int a = 0; a < n; a++)
+            for (int b = 0; b < n; b++)
+                if (time[a][k] + time[k][b] < time[a][b])
+                    time[a][b] = time[a][k] + time[k][b];
+}
+
+static void compare(tally *t, const sherd__problem *problem)
+{
+    static int64_t time[NODES][NODES];
+    sherd__field field;
+
+    sherd__field_start(&field, problem, problem->to);
+    CHECK_OK(sherd__field_fill(&field));
+    if (field.nodes <= NODES) {
+        find_ways(time, &field);
+        for (int a = 0; a < field.nodes; a++)
+            for (int b = 0; b < field.nodes; b++) {
+                if (field.node[b].pending & ~field.node[a].pending)
+                    continue;
+                int64_t bound = sherd__bound_between(&field, a, b);
+                if (!CHECK(bound <= time[a][b]))
+                    fprintf(stderr, "%s -> %s: nodes %d and %d: %lld, but %lld\n",
+                            problem->from->text, problem->to->text, a, b, (long long)bound,
+                            (long long)time[a][b]);
+                t->ways++;
+                t->near += 10 * bound >= 8 * time[a][b];
+            }
+    }
+    sherd__field_clear(&field);
+}
+
+static void no_way_takes_less_than_its_bound(void)
+{
+    static const char *const small[] = {"7x9", "4x4x4", "3x2x5", "x=8,y=16", "1x13x1x4", "2x2x2"};
+    scene s = {.dice = 31};
+    tally t = {0, 0};
+    int rounds = getenv("SHERD_PROOF") ? 600 : 60;
+
+    paper_open(&s.p, RANKS);
+    for (int k = 0; k < rounds; k++) {
+        scene_draw(&s, k);
+        s.mesh = paper_mesh(&s.p, small[k % LEN(small)]);
+        sherd__request request = {
+            .price = {SHERD_PRICE_LINKS,
+                      2,
+                      {{"a1", 600000, 10620, 1000}, {"*", k % 2 ? 2700000 : 0, 48270, 1000}},
+                      0,
+                      k % 5 == 4,
+                      k % 3 == 1}};
+        const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
+        const sherd_layout *to = draw_layout(&s, 0);
+        const sherd__problem problem = {&s.p.space, from, to, 4, &request};
+        if (from != to)
+            compare(&t, &problem);
+    }
+    printf("       %lld ways, %lld with at least 0.8 of the cheapest\n", (long long)t.ways,
+           (long long)t.near);
+    CHECK(t.near > t.ways / 4);
+    move_paper_close(&s.p);
+}
+
+static const check_test tests[] = {
+    {TEST(no_way_takes_less_than_its_bound)},
+};
+CHECK_MAIN(tests)
