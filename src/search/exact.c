@@ -196,17 +196,17 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
  * its cost, priced, is a limit that leaves little to price to the search that decides. It is of a path of
  * the field, so the search finds one again.
  */
-static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
+static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
-    bool links = field->price == &sherd__price_links && !field->across, complete, allowed;
     sherd__route route = {.stops = 0};
     sherd_status status = SHERD_OK;
+    bool complete, allowed;
     sherd__cost cost;
 
     if (links)
         sherd__links_pairs(field);
     if (links)
-        status = sherd__left_find(&route, field);
+        status = sherd__left_find(&route, field, limit->picoseconds);
     else
         sherd__least_find(field);
     if (field->price == &sherd__price_arena && field->plain)
@@ -215,29 +215,66 @@ static sherd_status look_ahead(sherd__cost *limit, sherd__field *field)
         status = price_route(&cost, &allowed, field, &route);
     if (status == SHERD_OK && allowed && sherd__cost_compare(cost, *limit) < 0)
         *limit = cost;
+    if (links)
+        sherd__bound_drop(field, limit->picoseconds);
+    return status;
+}
+
+/* Of plans that cost the same the one counts that the search found: it goes by keys. */
+static sherd_status take_route(best *b, const sherd__field *field, const sherd__route *route)
+{
+    sherd__path path;
+
+    sherd_status status = path_of(&path, field, route);
+    if (status != SHERD_OK)
+        return status;
+    b->known = b->known && sherd__cost_compare(route->cost, b->cost) > 0;
+    take(b, &path, route->cost);
+    return SHERD_OK;
+}
+
+/* The cheapest route through the nodes that are kept. */
+static sherd_status find_route(best *b, bool *complete, sherd__field *field, bool links)
+{
+    sherd__cost limit = b->known ? b->cost : (sherd__cost){INT64_MAX, INT64_MAX, INT64_MAX};
+    sherd__route route = {.stops = 0};
+    int kept = field->nodes;
+
+    sherd_status status = look_ahead(&limit, field, links);
+    if (status == SHERD_OK)
+        status = sherd__search_run(&route, complete, field, limit, false);
+    if (status == SHERD_OK && route.stops)
+        status = take_route(b, field, &route);
+    field->nodes = kept;
+    return status;
+}
+
+/*
+ * Under links few states are of use, and bounds say which once a good plan is known: so one is found among
+ * those that promise most.
+ */
+static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *field)
+{
+    enum { FEW = 32 };
+
+    sherd__bound_few(field, FEW);
+    sherd_status status = find_route(b, complete, field, true);
+    if (status == SHERD_OK &&
+        sherd__bound_within(field, b->known ? b->cost.picoseconds : INT64_MAX))
+        status = find_route(b, complete, field, true);
     return status;
 }
 
 static sherd_status search(best *b, bool *proven, sherd__field *field)
 {
-    sherd__cost limit = b->known ? b->cost : (sherd__cost){INT64_MAX, INT64_MAX, INT64_MAX};
+    bool links = field->price == &sherd__price_links && !field->across;
     int64_t bound = field->plain ? sherd__least_beside_direct(field) : 0; /* direct is in b */
-    sherd__route route = {.stops = 0};
-    sherd__path path;
 
     sherd_status status = sherd__field_fill(field);
     if (status == SHERD_OK && !field->whole)
         status = sherd__field_choose(field);
     if (status == SHERD_OK)
-        status = look_ahead(&limit, field);
-    if (status == SHERD_OK)
-        status = sherd__search_run(&route, proven, field, limit, false);
-    if (status == SHERD_OK && route.stops) {
-        status = path_of(&path, field, &route);
-        b->known = b->known && sherd__cost_compare(route.cost, b->cost) > 0; /* ties: by keys */
-        if (status == SHERD_OK)
-            take(b, &path, route.cost);
-    }
+        status = links ? find_route_of_links(b, proven, field) : find_route(b, proven, field, false);
     if (status == SHERD_OK && !*proven) {
         status = field->across ? SHERD_OK : try_greedy(b, field->problem, field->goal);
         *proven = b->known && field->plain && b->cost.picoseconds <= bound;

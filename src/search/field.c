@@ -174,6 +174,15 @@ static bool same_place(const sherd__field *field, const sherd__node *a, const sh
            memcmp(a->way, b->way, (size_t)field->ndim * sizeof a->way[0]) == 0;
 }
 
+static int64_t waste_of(const sherd__field *field, const sherd__node *node, int64_t parts)
+{
+    sherd__wide padded = (sherd__wide)node->longest * parts * SHERD__EVEN;
+
+    if (field->elements == 0)
+        return SHERD__EVEN;
+    return sherd__cut((padded + field->elements - 1) / field->elements);
+}
+
 /* Add a node of which ways and pending are known; ENOMEM. Twice the same state is one node. */
 static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be_there)
 {
@@ -208,6 +217,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
         node->hollow = node->hollow || way->hollow;
     }
     node->total = sherd__mul_cut(field->elements, copies);
+    node->waste = waste_of(field, node, field->mesh->count / copies);
     field->node[field->nodes++] = *node;
     return SHERD_OK;
 }

@@ -212,6 +212,8 @@ static sherd_status try_step(finder *f, int from, int to)
     sherd__cost spent = f->field->node[from].spent;
     sherd__edge edge;
 
+    if (!hopeful(f, to, spent))
+        return SHERD_OK;
     sherd__edge_look(&edge, f->field, from, to);
     sherd__cost then = sherd__cost_add(spent, edge.cost);
     if (!hopeful(f, to, then))

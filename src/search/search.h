@@ -28,6 +28,7 @@ typedef struct sherd__way {
     bool hollow; /* some interval is empty */
     bool ruled;  /* states have these cuts; not only the goal */
     bool even;   /* all intervals are equally long */
+    int slot;    /* in the table of pairs */
     /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
      * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
     int64_t reach[1 << SHERD__REACHED];
@@ -51,9 +52,13 @@ typedef struct sherd__node {
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
+    int64_t waste;               /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
+    int64_t behind, ahead;       /* picoseconds from the source and to the goal at least, under links */
     sherd__cost left;            /* from here to the goal: at least */
     sherd__cost spent;           /* of a search: from the source to here */
 } sherd__node;
+
+enum { SHERD__EVEN = 1 << 20 };
 
 enum { SHERD__SOURCE = 0, SHERD__GOAL = 1, SHERD__MASKS = 1 << SHERD_MAX_AXES };
 
@@ -77,8 +82,10 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
-    sherd__pair *pair[SHERD_MAX_DIMS]; /* [ways * ways], or NULL */
-    int nodes, room;
+    int slots[SHERD_MAX_DIMS];
+    sherd__pair *pair[SHERD_MAX_DIMS]; /* [slots * slots], or NULL */
+    int nodes, room;                   /* of a search */
+    int all;                           /* nodes; those behind `nodes` are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
     int64_t arrival;               /* picoseconds of any step that brings something */
@@ -95,7 +102,7 @@ typedef struct sherd__field {
 /* How many outermost axes two ways of a dim share with equal cuts. */
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 
-/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs, once all ways are known. */
+/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs of the nodes' ways. */
 void sherd__links_start(sherd__field *field);
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 void sherd__links_pairs(sherd__field *field);
@@ -161,6 +168,12 @@ void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b
 void sherd__bound_start(sherd__field *field);
 /* Picoseconds from one node to another at least, under the price of links. */
 int64_t sherd__bound_between(const sherd__field *field, int from, int to);
+/* Fill `behind` and `ahead` of all nodes, and keep only the `few` for which they are least. */
+void sherd__bound_few(sherd__field *field, int few);
+/* Keep the nodes through which these bounds allow a plan of `limit`; false if those were kept already. */
+bool sherd__bound_within(sherd__field *field, int64_t limit);
+/* Of those that are kept, drop all through which `left` allows none. */
+void sherd__bound_drop(sherd__field *field, int64_t limit);
 
 /* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
 
@@ -171,9 +184,9 @@ typedef struct sherd__route {
 
 /*
  * Fill `left` of all nodes with the least that looks allow from there to the goal, exact where it is less than
- * the source's; `route` gets a route of that cost from the source. ENOMEM.
+ * the source's and a plan of `limit` may go there; `route` gets a route of that cost from the source. ENOMEM.
  */
-sherd_status sherd__left_find(sherd__route *route, sherd__field *field);
+sherd_status sherd__left_find(sherd__route *route, sherd__field *field, int64_t limit);
 
 /* ---- least.c: what any plan costs -------------------------------------------------------------- */
 

@@ -36,16 +36,34 @@ void sherd__links_start(sherd__field *field)
     }
 }
 
+/* Number the ways that nodes have. */
+static void number_ways(sherd__field *field, int d)
+{
+    field->slots[d] = 0;
+    for (int i = 0; i < field->ways[d]; i++)
+        field->way[d][i].slot = -1;
+    for (int i = 0; i < field->nodes; i++) {
+        sherd__way *way = &field->way[d][field->node[i].way[d]];
+        if (way->slot < 0)
+            way->slot = field->slots[d]++;
+    }
+}
+
 /* Pairs are kept where there are not too many; without memory for them they are found each time. */
 void sherd__links_pairs(sherd__field *field)
 {
     enum { WAYS = 96 };
+    sherd__heap *heap = field->problem->space->heap;
 
-    for (int d = 0; d < field->ndim; d++)
-        if (field->ways[d] <= WAYS)
-            field->pair[d] = sherd__alloc(field->problem->space->heap,
-                                          (size_t)field->ways[d] * (size_t)field->ways[d],
-                                          sizeof *field->pair[d]);
+    for (int d = 0; d < field->ndim; d++) {
+        sherd__free(heap, field->pair[d]);
+        field->pair[d] = NULL;
+        number_ways(field, d);
+        if (field->slots[d] <= WAYS)
+            field->pair[d] =
+                sherd__alloc(heap, (size_t)field->slots[d] * (size_t)field->slots[d],
+                             sizeof *field->pair[d]);
+    }
 }
 
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
@@ -104,9 +122,12 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
 const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
                                      sherd__pair *room)
 {
-    sherd__pair *p = field->pair[d] ? &field->pair[d][x * field->ways[d] + y] : room;
+    const sherd__way *before = &field->way[d][x], *after = &field->way[d][y];
+    sherd__pair *p = room;
 
+    if (field->pair[d])
+        p = &field->pair[d][before->slot * field->slots[d] + after->slot];
     if (!p->known)
-        fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
+        fill_pair(p, field, d, before, after);
     return p;
 }
