@@ -19,23 +19,38 @@ static int64_t rate_of(int64_t shared, int64_t beta)
     return shared < 0 ? beta : both ? sherd__cut((sherd__wide)shared * beta / both) : 0;
 }
 
+/* So that sums of any numbers of messages fit, some low bits of all weights are left out. */
+static void cut_weights(sherd__field *field, const sherd__wide *weight)
+{
+    sherd__wide sum = 0;
+
+    for (int j = 0; j < field->lanes.axes; j++)
+        sum += weight[j];
+    for (field->shift = 0; sum * 2 * field->mesh->count >> field->shift >= SHERD__MOST;)
+        field->shift++;
+    for (int j = 0; j < field->lanes.axes; j++)
+        field->weight[j] = (int64_t)(weight[j] >> field->shift);
+}
+
 void sherd__bound_start(sherd__field *field)
 {
     const sherd__lanes *lanes = &field->lanes;
     bool overlap = field->problem->request->price.overlap;
-    int64_t bytes = sherd__mul_cut(field->elements, field->bytes), shared = -1;
+    int64_t shared = -1;
+    sherd__wide weight[SHERD_MAX_AXES];
 
-    for (unsigned axes = 0; axes < SHERD__MASKS; axes++)
-        field->extent[axes] =
-            axes >> field->mesh->axes ? 0 : sherd__extent_of(field->mesh, axes);
+    field->tensor = sherd__mul_cut(field->elements, field->bytes);
+    for (unsigned axes = 0; axes < 1u << field->mesh->axes; axes++)
+        field->extent[axes] = sherd__extent_of(field->mesh, axes);
     for (int j = lanes->axes - 1; j >= 0; j--) {
         int64_t beta = lanes->link[j].beta_femtoseconds;
         shared = rate_of(shared, beta);
         if (j > 0 && !overlap)
             beta -= lanes->link[j - 1].beta_femtoseconds;
-        field->weight[j] =
-            sherd__cut((sherd__wide)(overlap ? shared : beta) * bytes / field->mesh->count);
+        weight[j] = (sherd__wide)(overlap ? shared : beta) * field->tensor / field->mesh->count;
+        field->level[j] = weight[j] > 0 || j == 0 || field->alpha[j] > field->alpha[j - 1];
     }
+    cut_weights(field, weight);
 }
 
 /* Add an edge between dims to the closure of those chosen, unless it closes a ring. */
@@ -58,30 +73,33 @@ typedef struct groups {
 } groups;
 
 /*
- * What is in place at most: a rank of those that agree on what moved, as far as shards are even. The longer of the two sides'
- * longest shards are beside the mean the more may agree (see kept_at_most in edge.c).
+ * How many of `scale` elements are in place at most, for one group of those that they might be in place for: both sides
+ * agree on what moved, as far as shards are even. The longer the longest shards of either side are beside the mean the
+ * more may agree (see kept_at_most in edge.c).
  */
 static int64_t in_place(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                         const groups *g, int64_t scale)
 {
-    int64_t all = field->extent[g->slow & ~(a->used | b->used)] * scale;
-    int64_t even = all / field->extent[g->moved], waste = sherd__min(a->waste, b->waste);
+    int64_t even = field->extent[a->used & b->used & ~g->moved];
+    int64_t waste = sherd__min(a->waste, b->waste);
 
     if (waste == SHERD__EVEN)
         return even;
-    return sherd__min(all, sherd__cut((sherd__wide)even * waste / SHERD__EVEN) + 1);
+    if (waste >= SHERD__EVEN << 10)
+        return scale;
+    return sherd__min(scale, even * waste / SHERD__EVEN + 1);
 }
 
-/* Messages between groups for each element, times `scale`: the ranks of the axes that cut both sides. */
+/* Messages between groups for `scale` elements: of one the ranks of the axes that cut both sides. */
 static int64_t crossings(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                          const groups *g, int64_t scale)
 {
     unsigned reduced = a->pending & ~b->pending & g->slow;
-    int64_t wants = field->extent[g->slow & ~b->used];
+    int64_t wants = field->extent[g->slow & ~b->used], there = in_place(field, a, b, g, scale);
 
     if (reduced)
-        return (field->extent[reduced] + wants - 2) * scale;
-    return wants * scale - in_place(field, a, b, g, scale);
+        return (field->extent[reduced] - 1 + wants) * scale - there;
+    return wants * scale - field->extent[g->slow & ~(a->used | b->used)] * there;
 }
 
 /* One axis more. Of moves that make a ring of dims one may agree wherever the others do (see edge.c). */
@@ -97,25 +115,40 @@ static void join(groups *g, const sherd__field *field, const sherd__node *a, con
         g->moved |= 1u << axis;
 }
 
-int64_t sherd__bound_between(const sherd__field *field, int from, int to)
+static int64_t scaled(int64_t n, int64_t each, int64_t scale)
+{
+    int64_t all;
+
+    if (sherd__mul(n, each, &all))
+        return all / scale;
+    return sherd__cut((sherd__wide)n * each / scale);
+}
+
+sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
 {
     const sherd__node *a = &field->node[from], *b = &field->node[to];
-    int64_t each = field->extent[b->pending | field->frozen], scale = field->extent[a->used & b->used];
-    int64_t most = 0, alpha = 0;
+    int64_t each = field->extent[b->pending | field->frozen];
+    int64_t scale = field->extent[a->used & b->used], most = 0, alpha = 0, sum = 0;
     bool overlap = field->problem->request->price.overlap;
-    sherd__wide sum = 0;
     groups g = {0, 0, {0}};
 
     for (int j = field->lanes.axes - 1; j >= 0; j--) {
         join(&g, field, a, b, field->lanes.axis[j]);
+        if (!field->level[j])
+            continue;
         int64_t n = crossings(field, a, b, &g, scale);
-        if (n > 0 && most == 0 && field->elements > 0)
+        if (n > 0 && most == 0)
             alpha = field->alpha[j];
         most = sherd__max(most, n);
-        sherd__wide time = (sherd__wide)field->weight[j] * most * each;
-        sum = overlap ? (time > sum ? time : sum) : sum + time;
+        sum = overlap ? sherd__max(sum, field->weight[j] * most) : sum + field->weight[j] * most;
     }
-    return sherd__max(sherd__cut(sum / scale / SHERD__FEMTO), alpha);
+    if (from == to || field->elements == 0)
+        return (sherd__cost){0, 0, from != to};
+    int64_t time = scaled(sum * each, 1, scale);
+    if (field->shift)
+        time = sherd__mul_cut(time, (int64_t)1 << sherd__min(field->shift, 61));
+    return (sherd__cost){sherd__max(time / SHERD__FEMTO, alpha),
+                         scaled(most * each, field->tensor, scale), 1};
 }
 
 /* ---- which nodes may be of use --------------------------------------------------------------- */
@@ -128,73 +161,72 @@ static void swap_nodes(sherd__field *field, int a, int b)
     field->node[b] = kept;
 }
 
-/* What a plan takes at least that goes there. */
-static int64_t through(const sherd__field *field, int node)
+void sherd__bound_fill(sherd__field *field)
 {
-    return sherd__add_cut(field->node[node].behind, field->node[node].ahead);
+    field->all = field->nodes;
+    for (int i = 0; i < field->all; i++) {
+        field->node[i].behind = sherd__bound_between(field, SHERD__SOURCE, i);
+        field->node[i].ahead = sherd__bound_between(field, i, SHERD__GOAL);
+    }
 }
 
-/* Nodes [lo, hi) so that none below `few` goes behind one that is not. */
-static void select_few(sherd__field *field, int lo, int hi, int few)
+bool sherd__bound_allows(const sherd__node *node, sherd__cost left, sherd__cost limit)
 {
-    while (hi - lo > 1) {
-        int64_t middle = through(field, lo + (hi - lo) / 2);
+    return sherd__cost_compare(sherd__cost_add(node->behind, left), limit) <= 0;
+}
+
+int sherd__bound_count(const sherd__field *field, sherd__cost limit)
+{
+    int count = 0;
+
+    for (int i = 0; i < field->all; i++)
+        count += i <= SHERD__GOAL || sherd__bound_allows(&field->node[i], field->node[i].ahead, limit);
+    return count;
+}
+
+static bool is_less(const sherd__field *field, int node, sherd__cost cost)
+{
+    const sherd__node *n = &field->node[node];
+
+    return sherd__cost_compare(sherd__cost_add(n->behind, n->ahead), cost) < 0;
+}
+
+static bool is_more(const sherd__field *field, int node, sherd__cost cost)
+{
+    return !sherd__bound_allows(&field->node[node], field->node[node].ahead, cost);
+}
+
+/* Quick select: nodes behind the two ends go to and fro until none of the first `count` is more than one of the others. */
+void sherd__bound_keep(sherd__field *field, int count)
+{
+    int lo = SHERD__GOAL + 1, hi = field->all;
+
+    field->nodes = sherd__int(sherd__min(count, field->all));
+    while (count < field->all && hi - lo > 1) {
+        const sherd__node *n = &field->node[lo + (hi - lo) / 2];
+        sherd__cost middle = sherd__cost_add(n->behind, n->ahead);
         int i = lo, j = hi - 1;
         while (i <= j) {
-            while (through(field, i) < middle)
+            while (is_less(field, i, middle))
                 i++;
-            while (through(field, j) > middle)
+            while (is_more(field, j, middle))
                 j--;
             if (i <= j)
                 swap_nodes(field, i++, j--);
         }
-        if (few <= j)
-            hi = j + 1;
-        else if (few >= i)
-            lo = i;
-        else
+        if (count > j && count < i)
             return;
+        lo = count >= i ? i : lo;
+        hi = count <= j ? j + 1 : hi;
     }
 }
 
-void sherd__bound_few(sherd__field *field, int few)
-{
-    for (int i = 0; i < field->nodes; i++) {
-        field->node[i].behind =
-            i == SHERD__SOURCE ? 0 : sherd__bound_between(field, SHERD__SOURCE, i);
-        field->node[i].ahead = i == SHERD__GOAL ? 0 : sherd__bound_between(field, i, SHERD__GOAL);
-    }
-    field->all = field->nodes;
-    if (few < field->all) {
-        select_few(field, SHERD__GOAL + 1, field->all, few);
-        field->nodes = few;
-    }
-}
-
-bool sherd__bound_within(sherd__field *field, int64_t limit)
-{
-    int kept = field->nodes;
-    bool more = false;
-
-    for (int i = kept; i < field->all && !more; i++)
-        more = through(field, i) <= limit;
-    if (!more)
-        return false;
-    field->nodes = SHERD__GOAL + 1;
-    for (int i = field->nodes; i < field->all; i++)
-        if (through(field, i) <= limit)
-            swap_nodes(field, i, field->nodes++);
-    return true;
-}
-
-void sherd__bound_drop(sherd__field *field, int64_t limit)
+void sherd__bound_drop(sherd__field *field, sherd__cost limit)
 {
     int kept = SHERD__GOAL + 1;
 
-    for (int i = kept; i < field->nodes; i++) {
-        const sherd__node *node = &field->node[i];
-        if (sherd__add_cut(node->behind, node->left.picoseconds) <= limit)
+    for (int i = kept; i < field->nodes; i++)
+        if (sherd__bound_allows(&field->node[i], field->node[i].left, limit))
             swap_nodes(field, i, kept++);
-    }
     field->nodes = kept;
 }

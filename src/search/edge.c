@@ -9,23 +9,6 @@
 
 #include <string.h>
 
-/* ---- costs ------------------------------------------------------------------------------------ */
-
-int sherd__cost_compare(sherd__cost a, sherd__cost b)
-{
-    if (a.picoseconds != b.picoseconds)
-        return a.picoseconds < b.picoseconds ? -1 : 1;
-    if (a.bytes != b.bytes)
-        return a.bytes < b.bytes ? -1 : 1;
-    return (a.steps > b.steps) - (a.steps < b.steps);
-}
-
-sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
-{
-    return (sherd__cost){sherd__add_cut(a.picoseconds, b.picoseconds),
-                         sherd__add_cut(a.bytes, b.bytes), a.steps + b.steps};
-}
-
 /* Some rank receives the mean at least, and what it does in several steps is not rounded down. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
 {

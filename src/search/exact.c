@@ -191,6 +191,34 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
     return status;
 }
 
+static void take_limit(sherd__cost *limit, sherd__cost cost, bool allowed)
+{
+    if (allowed && sherd__cost_compare(cost, *limit) < 0)
+        *limit = cost;
+}
+
+/* Under links: keep the nodes that a plan of this limit may go through, which the first route found may lower. */
+static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
+{
+    sherd__route route = {.stops = 0};
+    sherd__meeting meeting;
+    sherd__cost cost;
+    bool allowed;
+
+    sherd_status status = sherd__meeting_start(&meeting, field, *limit);
+    if (status == SHERD_OK) {
+        sherd__meeting_go(&meeting, *limit, &route);
+        status = price_route(&cost, &allowed, field, &route);
+    }
+    if (status == SHERD_OK) {
+        take_limit(limit, cost, allowed);
+        sherd__meeting_go(&meeting, *limit, NULL);
+        sherd__meeting_keep(&meeting);
+    }
+    sherd__meeting_clear(&meeting);
+    return status;
+}
+
 /*
  * Find what is left to the goal from everywhere. Under the arena and under links also a route that looks cheapest:
  * its cost, priced, is a limit that leaves little to price to the search that decides. It is of a path of
@@ -198,25 +226,26 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
+    enum { MANY = 64 };
     sherd__route route = {.stops = 0};
     sherd_status status = SHERD_OK;
     bool complete, allowed;
     sherd__cost cost;
 
-    if (links)
-        sherd__links_pairs(field);
-    if (links)
-        status = sherd__left_find(&route, field, limit->picoseconds);
-    else
+    if (links && field->nodes > MANY && limit->picoseconds < INT64_MAX)
+        status = keep_between(limit, field);
+    if (links && status == SHERD_OK)
+        status = sherd__left_find(&route, field, *limit);
+    if (!links)
         sherd__least_find(field);
-    if (field->price == &sherd__price_arena && field->plain)
+    if (status == SHERD_OK && field->price == &sherd__price_arena && field->plain)
         status = sherd__search_run(&route, &complete, field, *limit, true);
     if (status == SHERD_OK)
         status = price_route(&cost, &allowed, field, &route);
-    if (status == SHERD_OK && allowed && sherd__cost_compare(cost, *limit) < 0)
-        *limit = cost;
+    if (status == SHERD_OK)
+        take_limit(limit, cost, allowed);
     if (links)
-        sherd__bound_drop(field, limit->picoseconds);
+        sherd__bound_drop(field, *limit);
     return status;
 }
 
@@ -250,18 +279,24 @@ static sherd_status find_route(best *b, bool *complete, sherd__field *field, boo
 }
 
 /*
- * Under links few states are of use, and bounds say which once a good plan is known: so one is found among
- * those that promise most.
+ * Under links few states are of use, and bounds say which once a good plan is known. So one is found among
+ * those that promise most, a few at first, and more until these are all.
  */
 static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *field)
 {
-    enum { FEW = 32 };
+    enum { FEW = 32, MORE = 8 };
+    sherd_status status = SHERD_OK;
+    int useful = FEW;
 
-    sherd__bound_few(field, FEW);
-    sherd_status status = find_route(b, complete, field, true);
-    if (status == SHERD_OK &&
-        sherd__bound_within(field, b->known ? b->cost.picoseconds : INT64_MAX))
+    sherd__links_pairs(field);
+    sherd__bound_fill(field);
+    field->nodes = 0;
+    while (status == SHERD_OK && useful > field->nodes) {
+        int more = field->nodes ? MORE * field->nodes : FEW;
+        sherd__bound_keep(field, useful < 2 * more ? useful : more);
         status = find_route(b, complete, field, true);
+        useful = b->known ? sherd__bound_count(field, b->cost) : field->all;
+    }
     return status;
 }
 

@@ -66,8 +66,8 @@ void sherd__field_clear(sherd__field *field)
         for (int i = 0; i < field->ways[d]; i++)
             sherd__free(heap, field->way[d][i].cuts);
         sherd__free(heap, field->way[d]);
-        sherd__free(heap, field->pair[d]);
     }
+    sherd__links_forget(field);
     sherd__free(heap, field->node);
     field->node = NULL;
 }

@@ -1,120 +1,290 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is left from each state to the goal at least, by looks at all steps: a shortest path to the goal in the graph
- * of what steps take at least, nearest state first, until the source is reached. Costs a look for each pair of a
- * state that is nearer than the source and any other one.
+ * Shortest paths in the graph of what steps take at least, by the bounds of pairs and by looks where these leave
+ * something open.
+ *
+ * What is left from each state to the goal: nearest state first, until the source is reached. And, where there are many
+ * states, which of them are of use: from both ends at once, nearest first, until the two ways together are longer than a
+ * plan may be. A state that neither has come to by then is on no such plan. Either end may have many states near it
+ * for which all bounds say the same, so the one that has seen fewer goes on.
+ *
+ * Costs a bound for each pair of a state that is taken and one that is not, and a look for few of them.
  */
 #include "search.h"
 #include "base/num.h"
 
-typedef struct finder {
-    sherd__field *field;
-    int64_t limit;
-    int *next,
-        *open; /* on the way to the goal; states without a way yet, or with one that may get shorter */
-    int64_t *most; /* what a way from a state may take to be of use; -1 = it has one that cannot get shorter */
-    int opens;
-} finder;
+typedef sherd__side side;
 
-/* A shorter way. What any way takes at least is what a look may not know. */
-static void note_way(finder *f, int from, int to, sherd__cost cost)
+static const sherd__cost unknown = {SHERD__MOST, SHERD__MOST, 1};
+
+/* ---- one end --------------------------------------------------------------------------------- */
+
+static sherd__cost dearer(sherd__cost a, sherd__cost b)
 {
-    sherd__node *node = &f->field->node[from];
-    bool least = cost.picoseconds <= node->ahead;
-
-    cost.picoseconds = sherd__max(cost.picoseconds, node->ahead);
-    cost.steps = least ? 1 : cost.steps; /* others as long are not looked at */
-    if (cost.picoseconds > f->most[from] || sherd__cost_compare(cost, node->left) >= 0)
-        return;
-    node->left = cost;
-    f->next[from] = to;
-    f->most[from] = least ? -1 : cost.picoseconds;
+    return sherd__cost_compare(a, b) < 0 ? b : a;
 }
 
-/* All steps into a state, by the cheapest question first. */
-static void reach_back(finder *f, int to)
+static sherd__cost *way_of(const side *s, int node)
 {
-    sherd__field *field = f->field;
-    const sherd__node *node = field->node;
-    sherd__cost left = node[to].left;
+    return s->ahead ? &s->field->node[node].spent : &s->field->node[node].left;
+}
+
+/* What any way takes at least from that end. */
+static sherd__cost least_of(const side *s, int node)
+{
+    return s->ahead ? s->field->node[node].behind : s->field->node[node].ahead;
+}
+
+/*
+ * And to the other one, by what that side knows: the way of a state that it has taken, and of all others that they are no
+ * nearer than those that it took.
+ */
+static sherd__cost rest_of(const side *s, int node)
+{
+    const sherd__node *n = &s->field->node[node];
+
+    if (!s->other)
+        return s->ahead ? n->ahead : n->behind;
+    if (s->other->done[node])
+        return *way_of(s->other, node);
+    return dearer(s->ahead ? n->ahead : n->behind, s->other->radius);
+}
+
+static bool is_of_use(const side *s, int node, sherd__cost way)
+{
+    return way.picoseconds <= s->most[node] &&
+           sherd__cost_compare(sherd__cost_add(rest_of(s, node), way), s->limit) <= 0;
+}
+
+/* A way, if it is shorter. What any way takes at least may be more than what looks say. */
+static void note_way(side *s, int node, int next, sherd__cost way)
+{
+    bool least = sherd__cost_compare(way, least_of(s, node)) <= 0;
+
+    way = dearer(way, least_of(s, node));
+    if (sherd__cost_compare(way, *way_of(s, node)) >= 0 || !is_of_use(s, node, way))
+        return;
+    *way_of(s, node) = way;
+    s->next[node] = next;
+    s->most[node] = least ? -1 : way.picoseconds;
+}
+
+/* All steps between a state and those that are open, the cheapest question first. */
+static void reach_out(side *s, int at)
+{
+    const sherd__node *node = s->field->node;
+    sherd__cost way = *way_of(s, at);
     sherd__edge edge;
 
-    for (int i = 0; i < f->opens; i++) {
-        int from = f->open[i];
-        if (left.picoseconds > f->most[from] || node[to].pending & ~node[from].pending)
+    for (int i = 0; i < s->opens; i++) {
+        int other = s->open[i], from = s->ahead ? at : other, to = s->ahead ? other : at;
+        if (node[to].pending & ~node[from].pending || !is_of_use(s, other, way))
             continue;
-        int64_t least = sherd__bound_between(field, from, to);
-        if (sherd__add_cut(left.picoseconds, least) > f->most[from])
+        sherd__cost least = sherd__bound_between(s->field, from, to);
+        if (!is_of_use(s, other, sherd__cost_add(least, way)))
             continue;
-        sherd__edge_look(&edge, field, from, to);
-        edge.cost.picoseconds = sherd__max(edge.cost.picoseconds, least);
-        note_way(f, from, to, sherd__cost_add(edge.cost, left));
+        sherd__edge_look(&edge, s->field, from, to);
+        least.picoseconds = sherd__max(least.picoseconds, edge.cost.picoseconds);
+        note_way(s, other, at, sherd__cost_add(least, way));
     }
 }
 
-static int take_nearest(finder *f)
+/* The nearest state that is open, and what is then known of the others; -1 = none has a way. */
+static int take_nearest(side *s)
 {
-    const sherd__node *node = f->field->node;
     int best = 0;
 
-    for (int i = 1; i < f->opens; i++)
-        if (sherd__cost_compare(node[f->open[i]].left, node[f->open[best]].left) < 0)
+    for (int i = 1; i < s->opens; i++)
+        if (sherd__cost_compare(*way_of(s, s->open[i]), *way_of(s, s->open[best])) < 0)
             best = i;
-    int found = f->open[best];
-    f->open[best] = f->open[--f->opens];
+    s->radius = s->opens ? *way_of(s, s->open[best]) : unknown;
+    if (sherd__cost_compare(s->radius, unknown) >= 0)
+        return -1;
+    int found = s->open[best];
+    s->open[best] = s->open[--s->opens];
+    s->done[found] = true;
+    s->taken++;
     return found;
 }
 
-static void find(finder *f)
+/* ENOMEM. The end itself is taken next. */
+static sherd_status side_start(side *s, sherd__field *field, sherd__cost limit, bool ahead)
 {
-    sherd__node *node = f->field->node;
-    int at = SHERD__GOAL;
+    sherd__heap *heap = field->problem->space->heap;
+    int end = ahead ? SHERD__SOURCE : SHERD__GOAL;
 
-    for (int i = 0; i < f->field->nodes; i++) {
-        node[i].left = (sherd__cost){SHERD__MOST, 0, 1};
-        f->next[i] = SHERD__GOAL;
-        f->most[i] = f->limit - node[i].behind;
-        if (i != SHERD__GOAL)
-            f->open[f->opens++] = i;
+    *s = (side){.field = field, .limit = limit, .ahead = ahead};
+    s->next = sherd__alloc(heap, (size_t)field->nodes, sizeof *s->next);
+    s->open = sherd__alloc(heap, (size_t)field->nodes, sizeof *s->open);
+    s->most = sherd__alloc(heap, (size_t)field->nodes, sizeof *s->most);
+    s->done = sherd__alloc(heap, (size_t)field->nodes, sizeof *s->done);
+    if (!s->next || !s->open || !s->most || !s->done)
+        return sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
+    for (int i = 0; i < field->nodes; i++) {
+        *way_of(s, i) = unknown;
+        s->next[i] = end;
+        s->most[i] = limit.picoseconds - rest_of(s, i).picoseconds;
+        s->open[s->opens++] = i;
     }
-    node[SHERD__GOAL].left = (sherd__cost){0, 0, 0};
-    for (; at != SHERD__SOURCE && f->opens > 0; at = take_nearest(f))
-        reach_back(f, at);
-    for (int i = 0; i < f->opens; i++) { /* these are no nearer */
-        sherd__node *far = &node[f->open[i]];
-        far->left = node[SHERD__SOURCE].left;
-        far->left.picoseconds = sherd__max(far->left.picoseconds, far->ahead);
+    *way_of(s, end) = (sherd__cost){0, 0, 0};
+    return SHERD_OK;
+}
+
+static void side_clear(side *s)
+{
+    sherd__heap *heap = s->field->problem->space->heap;
+
+    sherd__free(heap, s->next);
+    sherd__free(heap, s->open);
+    sherd__free(heap, s->most);
+    sherd__free(heap, s->done);
+}
+
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+static void find(side *s)
+{
+    sherd__node *node = s->field->node;
+
+    for (int at = take_nearest(s); at > SHERD__SOURCE; at = take_nearest(s))
+        reach_out(s, at);
+    for (int i = 0; i < s->opens; i++) { /* these are no nearer */
+        sherd__node *far = &node[s->open[i]];
+        far->left = dearer(node[SHERD__SOURCE].left, far->ahead);
     }
 }
 
-static void trace(sherd__route *route, const finder *f)
+static void trace(sherd__route *route, const side *s)
 {
     int at = SHERD__SOURCE;
 
     route->stops = 0;
-    route->cost = f->field->node[at].left;
-    for (; at != SHERD__GOAL && route->stops + 1 < SHERD__STOPS; at = f->next[at])
+    route->cost = s->field->node[at].left;
+    for (; at != SHERD__GOAL && route->stops + 1 < SHERD__STOPS; at = s->next[at])
         route->stop[route->stops++] = at;
     route->stop[route->stops++] = SHERD__GOAL;
 }
 
-sherd_status sherd__left_find(sherd__route *route, sherd__field *field, int64_t limit)
+sherd_status sherd__left_find(sherd__route *route, sherd__field *field, sherd__cost limit)
 {
-    sherd__heap *heap = field->problem->space->heap;
-    finder f = {.field = field, .limit = limit};
-    sherd_status status = SHERD_OK;
+    side s;
 
-    f.next = sherd__alloc(heap, (size_t)field->nodes, sizeof *f.next);
-    f.open = sherd__alloc(heap, (size_t)field->nodes, sizeof *f.open);
-    f.most = sherd__alloc(heap, (size_t)field->nodes, sizeof *f.most);
-    if (f.next && f.open && f.most) {
-        find(&f);
-        trace(route, &f);
-    } else {
-        status = sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
+    sherd_status status = side_start(&s, field, limit, false);
+    if (status == SHERD_OK) {
+        find(&s);
+        trace(route, &s);
     }
-    sherd__free(heap, f.next);
-    sherd__free(heap, f.open);
-    sherd__free(heap, f.most);
+    side_clear(&s);
     return status;
+}
+
+/* ---- from both ends -------------------------------------------------------------------------- */
+
+sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd__cost limit)
+{
+    *m = (sherd__meeting){.field = field, .shortest = unknown, .middle = -1};
+    sherd_status goal = side_start(&m->side[0], field, limit, false);
+    sherd_status source = side_start(&m->side[1], field, limit, true);
+    m->side[0].other = &m->side[1];
+    m->side[1].other = &m->side[0];
+    return goal != SHERD_OK ? goal : source;
+}
+
+void sherd__meeting_clear(sherd__meeting *m)
+{
+    side_clear(&m->side[0]);
+    side_clear(&m->side[1]);
+}
+
+/* A state that one side takes may have a way to the other. */
+static void note_middle(sherd__meeting *m, int at)
+{
+    const sherd__node *node = &m->field->node[at];
+    sherd__cost whole = sherd__cost_add(node->spent, node->left);
+
+    if (sherd__cost_compare(whole, m->shortest) >= 0)
+        return;
+    m->shortest = whole;
+    m->middle = at;
+}
+
+/* From the source to the middle, which is found backwards, and on to the goal. */
+static void trace_both(sherd__route *route, const sherd__meeting *m)
+{
+    int back[SHERD__STOPS], count = 0;
+
+    route->stops = 0;
+    for (int at = m->middle; at != SHERD__SOURCE; at = m->side[1].next[at])
+        if (count < SHERD__STOPS)
+            back[count++] = at;
+    route->stop[route->stops++] = SHERD__SOURCE;
+    while (count > 0 && route->stops < SHERD__STOPS)
+        route->stop[route->stops++] = back[--count];
+    for (int at = m->middle; at != SHERD__GOAL && route->stops < SHERD__STOPS;) {
+        at = m->side[0].next[at];
+        route->stop[route->stops++] = at;
+    }
+    if (route->stop[route->stops - 1] != SHERD__GOAL)
+        route->stops = 0;
+}
+
+static bool has_met(const sherd__meeting *m, sherd__cost limit)
+{
+    sherd__cost both = sherd__cost_add(m->side[0].radius, m->side[1].radius);
+
+    return sherd__cost_compare(both, limit) > 0;
+}
+
+/* How many states a side would have to take if the other took none, by what it knows now. */
+static int left_to_take(const side *s, sherd__cost other, sherd__cost limit)
+{
+    int count = 0;
+
+    for (int i = 0; i < s->opens; i++)
+        count += sherd__cost_compare(sherd__cost_add(*way_of(s, s->open[i]), other), limit) <= 0;
+    return count;
+}
+
+/* The one that has less to do goes on; each begins. */
+static side *next_side(sherd__meeting *m, sherd__cost limit)
+{
+    side *goal = &m->side[0], *source = &m->side[1];
+
+    if (goal->taken == 0 || source->taken == 0)
+        return goal->taken == 0 ? goal : source;
+    return left_to_take(source, goal->radius, limit) < left_to_take(goal, source->radius, limit)
+               ? source
+               : goal;
+}
+
+void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route)
+{
+    bool first = route != NULL;
+
+    m->side[0].limit = m->side[1].limit = limit;
+    while (!has_met(m, limit) && !(first && has_met(m, m->shortest))) {
+        side *next = next_side(m, limit);
+        int at = take_nearest(next);
+        if (at < 0)
+            break;
+        note_middle(m, at);
+        reach_out(next, at);
+    }
+    if (first && m->middle >= 0)
+        trace_both(route, m);
+}
+
+void sherd__meeting_keep(sherd__meeting *m)
+{
+    sherd__field *field = m->field;
+    int kept = 0;
+
+    for (int i = 0; i < field->nodes; i++) {
+        if (!m->side[0].done[i] && !m->side[1].done[i] && i > SHERD__GOAL)
+            continue;
+        sherd__node node = field->node[i];
+        field->node[i] = field->node[kept];
+        field->node[kept++] = node;
+    }
+    field->nodes = kept;
 }

@@ -178,10 +178,13 @@ static sherd__span time_of_rank(const step *s,
     for (int j = 0; overlap && j < lanes->axes; j++)
         classes += crossed >> lanes->axis[j] & 1;
     for (int j = 0; j < lanes->axes; j++) {
-        if (crossed >> lanes->axis[j] & 1) {
+        const sherd_link rest = {"", field->alpha[j] - alpha,
+                                 lanes->link[j].beta_femtoseconds - beta, 0};
+        bool same = rest.alpha_picoseconds == 0 && rest.beta_femtoseconds == 0;
+        if (crossed >> lanes->axis[j] & 1 && same && !overlap) {
+            join(&by, s, lanes->axis[j]);
+        } else if (crossed >> lanes->axis[j] & 1) {
             int64_t n = needs(s, j, &by);
-            const sherd_link rest = {"", field->alpha[j] - alpha,
-                                     lanes->link[j].beta_femtoseconds - beta, 0};
             if (n <= 0)
                 break;
             sherd__span each = sherd__span_sent(&rest, sherd__ceil_div(n, s->one),
@@ -236,8 +239,6 @@ void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, in
     step s = {.field = field, .a = &field->node[from], .b = &field->node[to], .apart = -1};
     sherd__pair rooms[SHERD_MAX_DIMS];
 
-    for (int d = 0; d < field->ndim; d++)
-        rooms[d].known = false;
     compare(&s, rooms);
     out->sure_time = out->sure_bytes = !s.reduced && !s.gathered;
     out->open_bytes = s.gathered | s.cut;

@@ -207,19 +207,33 @@ static sherd_status take_step(finder *f, sherd__edge *edge, int from, int to)
     return SHERD_OK;
 }
 
+/* Under links by what any way there takes at least, and only then by looking. */
+static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
+{
+    sherd__cost spent = f->field->node[from].spent, least = nothing;
+
+    if (!hopeful(f, to, spent))
+        return false;
+    if (f->lazy && !f->field->across)
+        least = sherd__bound_between(f->field, from, to);
+    if (!hopeful(f, to, sherd__cost_add(spent, least)))
+        return false;
+    sherd__edge_look(edge, f->field, from, to);
+    edge->cost.picoseconds = sherd__max(edge->cost.picoseconds, least.picoseconds);
+    edge->cost.bytes = sherd__max(edge->cost.bytes, least.bytes);
+    return hopeful(f, to, sherd__cost_add(spent, edge->cost));
+}
+
 static sherd_status try_step(finder *f, int from, int to)
 {
     sherd__cost spent = f->field->node[from].spent;
     sherd__edge edge;
 
-    if (!hopeful(f, to, spent))
-        return SHERD_OK;
-    sherd__edge_look(&edge, f->field, from, to);
-    sherd__cost then = sherd__cost_add(spent, edge.cost);
-    if (!hopeful(f, to, then))
+    if (!look_at(f, &edge, from, to))
         return SHERD_OK;
     if (!f->lazy || (edge.sure_time && edge.sure_bytes))
         return take_step(f, &edge, from, to);
+    sherd__cost then = sherd__cost_add(spent, edge.cost);
     const hope step = {sherd__cost_add(then, f->field->node[to].left), spent, edge.cost, from, to};
     if (!push_hope(f, &step))
         return sherd__no_memory(f->field->problem->space->diag, "sherd_plan_create");

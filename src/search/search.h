@@ -14,7 +14,27 @@ typedef struct sherd__cost {
     int64_t picoseconds, bytes, steps;
 } sherd__cost;
 
-enum { SHERD__REACHED = 4 };
+static inline int sherd__cost_compare(sherd__cost a, sherd__cost b)
+{
+    if (a.picoseconds != b.picoseconds)
+        return a.picoseconds < b.picoseconds ? -1 : 1;
+    if (a.bytes != b.bytes)
+        return a.bytes < b.bytes ? -1 : 1;
+    return (a.steps > b.steps) - (a.steps < b.steps);
+}
+
+static inline int64_t sherd__cost_sum(int64_t a, int64_t b)
+{
+    return a < SHERD__MOST - b ? a + b : SHERD__MOST;
+}
+
+static inline sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
+{
+    return (sherd__cost){sherd__cost_sum(a.picoseconds, b.picoseconds),
+                         sherd__cost_sum(a.bytes, b.bytes), a.steps + b.steps};
+}
+
+enum { SHERD__REACHED = 4, SHERD__PAGE = 128, SHERD__PAGES = 128 };
 
 /* One way to cut a dim: a list of axes, outermost first, and its cuts. */
 typedef struct sherd__way {
@@ -28,7 +48,6 @@ typedef struct sherd__way {
     bool hollow; /* some interval is empty */
     bool ruled;  /* states have these cuts; not only the goal */
     bool even;   /* all intervals are equally long */
-    int slot;    /* in the table of pairs */
     /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
      * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
     int64_t reach[1 << SHERD__REACHED];
@@ -36,13 +55,18 @@ typedef struct sherd__way {
 
 /* What a look under the price of links asks of two ways of a dim, before and after a step. */
 typedef struct sherd__pair {
-    bool known;
     uint8_t gathered, cut; /* axes */
     int8_t lead;           /* the first axis gathered, where others are cut; -1 = none */
     int64_t one; /* elements that an interval before and one after have in common at most */
     /* of the longest interval after, what the ranks that links before the j-th join have before; and the other way */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
+
+/* Where pairs lie that are kept. */
+typedef struct sherd__pairs {
+    int pairs, pages;
+    sherd__pair *page[SHERD__PAGES];
+} sherd__pairs;
 
 typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
@@ -53,7 +77,7 @@ typedef struct sherd__node {
     bool open;                   /* of a search: reached, and not expanded since */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
     int64_t waste;               /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
-    int64_t behind, ahead;       /* picoseconds from the source and to the goal at least, under links */
+    sherd__cost behind, ahead;   /* under links: from the source and to the goal at least, in any steps */
     sherd__cost left;            /* from here to the goal: at least */
     sherd__cost spent;           /* of a search: from the source to here */
 } sherd__node;
@@ -82,8 +106,8 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
-    int slots[SHERD_MAX_DIMS];
-    sherd__pair *pair[SHERD_MAX_DIMS]; /* [slots * slots], or NULL */
+    sherd__pair **pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
+    sherd__pairs *pairs;
     int nodes, room;                   /* of a search */
     int all;                           /* nodes; those behind `nodes` are left out */
     sherd__node *node;
@@ -93,8 +117,12 @@ typedef struct sherd__field {
     sherd__lanes lanes;            /* of the price of links: all axes */
     int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
     int pace[SHERD_MAX_AXES];      /* the class of an axis */
-    /* under the price of links: ranks by axes; femtoseconds by class of what a tensor is for each rank */
+    /* under the price of links (bound.c): ranks by axes; by class what a tensor takes for each rank, in 2^shift
+     * femtoseconds, and whether it differs from the one before */
     int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
+    bool level[SHERD_MAX_AXES];
+    int shift;
+    int64_t tensor; /* bytes */
 } sherd__field;
 
 /* ---- ways.c: ways two by two ------------------------------------------------------------------ */
@@ -102,11 +130,12 @@ typedef struct sherd__field {
 /* How many outermost axes two ways of a dim share with equal cuts. */
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 
-/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs of the nodes' ways. */
+/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs. */
 void sherd__links_start(sherd__field *field);
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 void sherd__links_pairs(sherd__field *field);
-/* A pair of ways, in `room` if it is not kept; `room->known` is false. */
+void sherd__links_forget(sherd__field *field);
+/* A pair of ways, in `room` if it is not kept. */
 const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
                                      sherd__pair *room);
 
@@ -154,8 +183,6 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
 /* The same of a step that is priced already. `from` is what it starts from. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 
-int sherd__cost_compare(sherd__cost a, sherd__cost b);
-sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b);
 
 /* ---- look.c: the same under the price of links -------------------------------------------------- */
 
@@ -166,14 +193,18 @@ void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b
 
 /* What follows from the links alone. */
 void sherd__bound_start(sherd__field *field);
-/* Picoseconds from one node to another at least, under the price of links. */
-int64_t sherd__bound_between(const sherd__field *field, int from, int to);
-/* Fill `behind` and `ahead` of all nodes, and keep only the `few` for which they are least. */
-void sherd__bound_few(sherd__field *field, int few);
-/* Keep the nodes through which these bounds allow a plan of `limit`; false if those were kept already. */
-bool sherd__bound_within(sherd__field *field, int64_t limit);
-/* Of those that are kept, drop all through which `left` allows none. */
-void sherd__bound_drop(sherd__field *field, int64_t limit);
+/* From one node to another one at least, under the price of links. */
+sherd__cost sherd__bound_between(const sherd__field *field, int from, int to);
+/* Fill `behind` and `ahead` of all nodes. */
+void sherd__bound_fill(sherd__field *field);
+/* Whether a plan that goes there, which costs `left` at least from there on, may cost no more than `limit`. */
+bool sherd__bound_allows(const sherd__node *node, sherd__cost left, sherd__cost limit);
+/* How many nodes the bounds allow. */
+int sherd__bound_count(const sherd__field *field, sherd__cost limit);
+/* Keep those of all nodes for which they are least. */
+void sherd__bound_keep(sherd__field *field, int count);
+/* Of those that are kept, drop all through which `left` allows nothing. */
+void sherd__bound_drop(sherd__field *field, sherd__cost limit);
 
 /* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
 
@@ -186,7 +217,40 @@ typedef struct sherd__route {
  * Fill `left` of all nodes with the least that looks allow from there to the goal, exact where it is less than
  * the source's and a plan of `limit` may go there; `route` gets a route of that cost from the source. ENOMEM.
  */
-sherd_status sherd__left_find(sherd__route *route, sherd__field *field, int64_t limit);
+sherd_status sherd__left_find(sherd__route *route, sherd__field *field, sherd__cost limit);
+
+/* What is known from one end. Ways go from a state to the goal, or (`ahead`) from the source to a state. */
+typedef struct sherd__side {
+    sherd__field *field;
+    sherd__cost limit;
+    bool ahead;
+    int *next,
+        *open; /* on the way to that end; states without a way yet, or with one that may get shorter */
+    int64_t *most; /* picoseconds that a way of a state may take to be of use; -1 = it has the shortest */
+    int opens, taken;
+    bool *done;         /* taken */
+    sherd__cost radius; /* no state that is open is nearer */
+    const struct sherd__side *other; /* or NULL */
+} sherd__side;
+
+/* Both ends at once. */
+typedef struct sherd__meeting {
+    sherd__field *field;
+    sherd__side side[2]; /* the goal's and the source's */
+    sherd__cost shortest;
+    int middle; /* of the shortest way so far, or -1 */
+} sherd__meeting;
+
+/* For plans of `limit` at most, through the nodes that are kept; ENOMEM, to be cleared all the same. */
+sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd__cost limit);
+/*
+ * Until no plan of `limit` has a state that was not taken. With a route it ends as soon as the shortest one is known,
+ * which that gets; no stops if there is none.
+ */
+void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route);
+/* Keep what was taken. */
+void sherd__meeting_keep(sherd__meeting *m);
+void sherd__meeting_clear(sherd__meeting *m);
 
 /* ---- least.c: what any plan costs -------------------------------------------------------------- */
 

@@ -36,34 +36,28 @@ void sherd__links_start(sherd__field *field)
     }
 }
 
-/* Number the ways that nodes have. */
-static void number_ways(sherd__field *field, int d)
-{
-    field->slots[d] = 0;
-    for (int i = 0; i < field->ways[d]; i++)
-        field->way[d][i].slot = -1;
-    for (int i = 0; i < field->nodes; i++) {
-        sherd__way *way = &field->way[d][field->node[i].way[d]];
-        if (way->slot < 0)
-            way->slot = field->slots[d]++;
-    }
-}
-
 /* Pairs are kept where there are not too many; without memory for them they are found each time. */
 void sherd__links_pairs(sherd__field *field)
 {
     enum { WAYS = 96 };
     sherd__heap *heap = field->problem->space->heap;
 
-    for (int d = 0; d < field->ndim; d++) {
+    field->pairs = sherd__alloc(heap, 1, sizeof *field->pairs);
+    for (int d = 0; d < field->ndim && field->pairs; d++)
+        if (field->ways[d] <= WAYS)
+            field->pair[d] = sherd__alloc(heap, (size_t)field->ways[d] * (size_t)field->ways[d],
+                                          sizeof *field->pair[d]);
+}
+
+void sherd__links_forget(sherd__field *field)
+{
+    sherd__heap *heap = field->problem->space->heap;
+
+    for (int d = 0; d < field->ndim; d++)
         sherd__free(heap, field->pair[d]);
-        field->pair[d] = NULL;
-        number_ways(field, d);
-        if (field->slots[d] <= WAYS)
-            field->pair[d] =
-                sherd__alloc(heap, (size_t)field->slots[d] * (size_t)field->slots[d],
-                             sizeof *field->pair[d]);
-    }
+    for (int i = 0; field->pairs && i < field->pairs->pages; i++)
+        sherd__free(heap, field->pairs->page[i]);
+    sherd__free(heap, field->pairs);
 }
 
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
@@ -105,7 +99,6 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
     int depth = x == y ? x->axes : sherd__ways_shared(field, d, x, y);
     unsigned kept = first_axes(x, depth), faster = 0;
 
-    p->known = true;
     p->gathered = (uint8_t)(x->mask & ~kept);
     p->cut = (uint8_t)(y->mask & ~kept);
     p->lead = -1;
@@ -119,15 +112,35 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
     }
 }
 
+/* Room for one more pair; NULL where there is none. */
+static sherd__pair *add_pair(const sherd__field *field)
+{
+    sherd__pairs *of = field->pairs;
+
+    if (of->pairs == of->pages * SHERD__PAGE) {
+        sherd__pair *page = NULL;
+        if (of->pages < SHERD__PAGES)
+            page = sherd__alloc(field->problem->space->heap, SHERD__PAGE, sizeof *page);
+        if (!page)
+            return NULL;
+        of->page[of->pages++] = page;
+    }
+    int at = of->pairs++;
+    return &of->page[at / SHERD__PAGE][at % SHERD__PAGE];
+}
+
 const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
                                      sherd__pair *room)
 {
-    const sherd__way *before = &field->way[d][x], *after = &field->way[d][y];
-    sherd__pair *p = room;
+    sherd__pair **place = field->pair[d] ? &field->pair[d][x * field->ways[d] + y] : NULL;
 
-    if (field->pair[d])
-        p = &field->pair[d][before->slot * field->slots[d] + after->slot];
-    if (!p->known)
-        fill_pair(p, field, d, before, after);
+    if (place && *place)
+        return *place;
+    sherd__pair *p = place ? add_pair(field) : NULL;
+    if (p)
+        *place = p;
+    else
+        p = room;
+    fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
     return p;
 }
