@@ -25,7 +25,7 @@ static void find_ways(int64_t (*time)[NODES], const sherd__field *field)
             time[a][b] = a == b ? 0 : INT64_MAX / 4;
             if (a == b || field->node[b].pending & ~field->node[a].pending)
                 continue;
-            CHECK_OK(sherd__edge_price(&price, &allowed, field, a, b));
+            CHECK_OK(sherd__edge_price(&price, &allowed, field, a, b, 0));
             time[a][b] = price.cost.picoseconds;
         }
     for (int k = 0; k < n; k++)

@@ -17,12 +17,12 @@ static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
     CHECK_OK(sherd__field_fill(&field));
     for (int i = 0; i < 300; i++) {
         int a = roll(dice, field.nodes), b = 1 + roll(dice, field.nodes - 1);
-        sherd__edge look, price;
+        sherd__edge look, price = {.sure_time = false};
         bool allowed;
         if (a == b || field.node[b].pending & ~field.node[a].pending)
             continue;
         sherd__edge_look(&look, &field, a, b);
-        CHECK_OK(sherd__edge_price(&price, &allowed, &field, a, b));
+        CHECK_OK(sherd__edge_price(&price, &allowed, &field, a, b, 0));
         if (!CHECK(sherd__cost_compare(look.cost, price.cost) <= 0))
             fprintf(stderr, "%s -> %s: nodes %d and %d: %lld, but %lld\n", problem->from->text,
                     problem->to->text, a, b, (long long)look.cost.picoseconds,

@@ -5,6 +5,7 @@
 
 #include "plan.h"
 #include "state.h"
+#include "base/num.h"
 
 /*
  * How two layouts of one shape on one mesh differ. Axes of extent 1 are in nothing here: they cost
@@ -61,12 +62,26 @@ int64_t sherd__received_total(const sherd__change *change, const int64_t *shape)
 /* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number is below 2^124. */
 __extension__ typedef __int128 sherd__wide;
 
-/* What numbers are cut to. */
+/*
+ * Numbers that stop below 2^62, what is below 0 among them: sizes, bytes and times of layouts that no machine holds stay
+ * comparable.
+ */
 #define SHERD__MOST (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
-int64_t sherd__cut(sherd__wide value);
-/* a * b and a + b that stay below 2^62. */
-int64_t sherd__mul_cut(int64_t a, int64_t b);
-int64_t sherd__add_cut(int64_t a, int64_t b);
+
+static inline int64_t sherd__cut(sherd__wide value)
+{
+    return value < SHERD__MOST ? (int64_t)value : SHERD__MOST;
+}
+
+static inline int64_t sherd__mul_cut(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 ? SHERD__MOST : sherd__cut((sherd__wide)a * b);
+}
+
+static inline int64_t sherd__add_cut(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 || a >= SHERD__MOST - b ? SHERD__MOST : a + b;
+}
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 

@@ -20,6 +20,8 @@ typedef struct sherd__priced {
     sherd__amounts amounts;
     int64_t send_max_bytes;
     int rounds;
+    /* Picoseconds, 0 = any: a price may end at the first number above, where what it is really does not matter. */
+    int64_t enough;
 } sherd__priced;
 
 /* The step between two layouts of the problem's shape, named and priced. */

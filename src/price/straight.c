@@ -33,7 +33,8 @@ typedef struct walk {
         odd; /* those beyond what the lists share; those of intervals that do not nest */
     int64_t longest[2][SHERD_MAX_AXES]; /* coordinates of the longest shards */
     sherd__span each[SHERD_MAX_AXES],
-        most; /* per class, and of a rank in all; of the ranks so far */
+        most,   /* per class, and of a rank in all; of the ranks so far */
+        enough; /* no more ranks are looked at beyond */
 } walk;
 
 /* ---- where to look -------------------------------------------------------------------------- */
@@ -255,21 +256,24 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
         look_at(w, p);
         return;
     }
+    if (w->most > w->enough)
+        return;
     int count = choose(w, p->near, axis, at);
     int64_t used = count > 2 ? sherd__max(sherd__min(count, room), 2) : count;
-    for (int64_t i = 0; i < used; i++) {
-        p->at[axis] = at[i];
+    for (int64_t i = 0; i < used; i++) { /* the last one first, which is often the busiest */
+        p->at[axis] = at[used > 1 && i < 2 ? 1 - i : i];
         look_around(w, p, axis + 1, room / used);
     }
 }
 
 sherd__span sherd__straight_time(const sherd__change *change, const int64_t *shape,
                                  int64_t element_bytes, const sherd__lanes *lanes,
-                                 const sherd_price *price)
+                                 const sherd_price *price, int64_t enough)
 {
     walk w = {.change = change, .lanes = lanes, .shape = shape, .element_bytes = element_bytes};
     sherd__span longest = 0;
 
+    w.enough = (sherd__span)(enough && !price->overlap ? enough : SHERD__MOST) * SHERD__FEMTO;
     w.crossed = change->gathered | change->reduced;
     w.sharers = price->straight ? 0 : change->cut & ~w.crossed;
     w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;

@@ -48,7 +48,6 @@ void sherd__bound_start(sherd__field *field)
         if (j > 0 && !overlap)
             beta -= lanes->link[j - 1].beta_femtoseconds;
         weight[j] = (sherd__wide)(overlap ? shared : beta) * field->tensor / field->mesh->count;
-        field->level[j] = weight[j] > 0 || j == 0 || field->alpha[j] > field->alpha[j - 1];
     }
     cut_weights(field, weight);
 }
@@ -117,11 +116,9 @@ static void join(groups *g, const sherd__field *field, const sherd__node *a, con
 
 static int64_t scaled(int64_t n, int64_t each, int64_t scale)
 {
-    int64_t all;
+    sherd__wide all = (sherd__wide)n * each;
 
-    if (sherd__mul(n, each, &all))
-        return all / scale;
-    return sherd__cut((sherd__wide)n * each / scale);
+    return all < SHERD__MOST ? (int64_t)all / scale : sherd__cut(all / scale);
 }
 
 sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
@@ -132,10 +129,11 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
     bool overlap = field->problem->request->price.overlap;
     groups g = {0, 0, {0}};
 
-    for (int j = field->lanes.axes - 1; j >= 0; j--) {
+    for (int j = field->lanes.axes - 1, level = field->levels - 1; j >= 0; j--) {
         join(&g, field, a, b, field->lanes.axis[j]);
-        if (!field->level[j])
+        if (field->level[level].lane != j) /* alike */
             continue;
+        level--;
         int64_t n = crossings(field, a, b, &g, scale);
         if (n > 0 && most == 0)
             alpha = field->alpha[j];

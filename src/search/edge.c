@@ -248,14 +248,20 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
             sherd__max(edge->cost.picoseconds, sherd__carry_time(field, edge->cost.bytes));
 }
 
-/* Under links, which ask for no more than this: whether anything travels, and the largest target. */
-static void price_lightly(sherd__priced *step, const sherd__field *field, int b)
+/*
+ * Under links, which ask for no more than this: whether anything travels, and the largest target. `known` are the bytes, if
+ * they are.
+ */
+static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
+                          const sherd__edge *known)
 {
     memset(&step->amounts, 0, sizeof step->amounts);
     sherd__change_find(&step->change, step->step.from, step->step.to);
     step->amounts.target_max = field->node[b].longest;
     step->amounts.target_total = field->node[b].total;
-    step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
+    step->amounts.receive_total = known->sure_bytes && known->cost.bytes < SHERD__MOST
+                                      ? known->cost.bytes / field->bytes
+                                      : sherd__received_total(&step->change, field->shape);
     step->amounts.receive_max = step->amounts.receive_total > 0;
     sherd__step_name(step);
     field->price->price(step, field->problem);
@@ -263,7 +269,7 @@ static void price_lightly(sherd__priced *step, const sherd__field *field, int b)
 }
 
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b)
+                               int b, int64_t enough)
 {
     bool lightly = field->price == &sherd__price_links && !(field->across && b == SHERD__GOAL);
     sherd_status status = SHERD_OK;
@@ -272,8 +278,9 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
 
     step.step.from = sherd__field_layout(field, a, &rooms[0]);
     step.step.to = sherd__field_layout(field, b, &rooms[1]);
+    step.enough = enough;
     if (lightly)
-        price_lightly(&step, field, b);
+        price_lightly(&step, field, b, out);
     else
         status = sherd__step_price(&step, field->problem, step.step.from, step.step.to);
     *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);

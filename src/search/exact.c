@@ -182,7 +182,7 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
     for (int i = 1; i < route->stops && status == SHERD_OK; i++) {
         sherd__edge_look(&edge, field, route->stop[i - 1], route->stop[i]);
         if (!edge.sure_time || !field->plain)
-            status = sherd__edge_price(&edge, &good, field, route->stop[i - 1], route->stop[i]);
+            status = sherd__edge_price(&edge, &good, field, route->stop[i - 1], route->stop[i], 0);
         else if (!edge.sure_bytes)
             sherd__edge_total(&edge, field, route->stop[i - 1], route->stop[i]);
         *cost = sherd__cost_add(*cost, edge.cost);
@@ -226,7 +226,7 @@ static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
-    enum { MANY = 64 };
+    enum { MANY = 144 };
     sherd__route route = {.stops = 0};
     sherd_status status = SHERD_OK;
     bool complete, allowed;

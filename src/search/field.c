@@ -121,6 +121,7 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
         way.before |= (uint64_t)way.mask << 8 * i;
         way.word |= (uint64_t)(dim->axis[i] + 1) << 8 * i;
         way.mask |= 1u << dim->axis[i];
+        way.place[dim->axis[i]] = (int8_t)i;
     }
     for (int i = 0; i < field->ways[d]; i++) {
         if (field->way[d][i].word != way.word)

@@ -61,8 +61,6 @@ static void note_apart(step *s, int axis)
 /* `rooms` are for pairs that are not kept. */
 static void compare(step *s, sherd__pair *rooms)
 {
-    const sherd_mesh *mesh = s->field->mesh;
-
     s->one = 1;
     s->reduced = s->a->pending & ~s->b->pending;
     for (int d = 0; d < s->field->ndim; d++) {
@@ -75,10 +73,10 @@ static void compare(step *s, sherd__pair *rooms)
         if (s->dim[d]->lead >= 0)
             note_apart(s, s->dim[d]->lead);
     unsigned crossed = s->gathered | s->reduced;
-    s->addends = s->reduced ? sherd__extent_of(mesh, s->reduced) : 1;
-    s->copies = crossed & ~s->cut ? sherd__extent_of(mesh, crossed & ~s->cut) : 1;
+    s->addends = s->field->extent[s->reduced];
+    s->copies = s->field->extent[crossed & ~s->cut];
     unsigned share = s->field->problem->request->price.straight ? 0 : s->cut & ~crossed;
-    s->sharers = share ? sherd__extent_of(mesh, share) : 1;
+    s->sharers = s->field->extent[share];
 }
 
 /* ---- by stages ------------------------------------------------------------------------------ */
@@ -112,6 +110,13 @@ static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 typedef struct joined {
     int64_t addends, copies;
 } joined;
+
+static joined joined_by(const step *s, unsigned faster)
+{
+    unsigned copied = (s->gathered | s->reduced) & ~s->cut;
+
+    return (joined){s->field->extent[s->reduced & faster], s->field->extent[copied & faster]};
+}
 
 /* What the rank with the largest target lacks at least, if links before the j-th cost nothing. */
 static int64_t lacked(const step *s, int j, const joined *by)
@@ -155,60 +160,72 @@ static sherd__span added(const step *s)
     return 0;
 }
 
-static void join(joined *by, const step *s, int axis)
-{
-    int64_t p = s->field->mesh->extent[axis];
-
-    by->addends *= s->reduced >> axis & 1 ? p : 1;
-    by->copies *= (s->gathered | s->reduced) & ~s->cut & 1u << axis ? p : 1;
-}
-
-/* The time of a rank of which it is known what it has to do over the j-th and slower links. */
+/*
+ * The time of a rank of which it is known what it has to do over the j-th and slower links: over each as much as no
+ * faster one may take.
+ */
 static sherd__span time_of_rank(const step *s,
                                 int64_t (*needs)(const step *s, int j, const joined *by))
 {
     const sherd__field *field = s->field;
-    const sherd__lanes *lanes = &field->lanes;
     unsigned crossed = s->gathered | s->reduced;
-    bool overlap = field->problem->request->price.overlap;
-    int64_t alpha = 0, beta = 0, classes = 0;
-    joined by = {1, 1};
+    int64_t alpha = 0, beta = 0;
     sherd__span sum = 0;
 
-    for (int j = 0; overlap && j < lanes->axes; j++)
-        classes += crossed >> lanes->axis[j] & 1;
-    for (int j = 0; j < lanes->axes; j++) {
-        const sherd_link rest = {"", field->alpha[j] - alpha,
-                                 lanes->link[j].beta_femtoseconds - beta, 0};
-        bool same = rest.alpha_picoseconds == 0 && rest.beta_femtoseconds == 0;
-        if (crossed >> lanes->axis[j] & 1 && same && !overlap) {
-            join(&by, s, lanes->axis[j]);
-        } else if (crossed >> lanes->axis[j] & 1) {
-            int64_t n = needs(s, j, &by);
-            if (n <= 0)
-                break;
-            sherd__span each = sherd__span_sent(&rest, sherd__ceil_div(n, s->one),
-                                                sherd__mul_cut(n, field->bytes));
-            if (overlap) { /* the links from here on share it */
-                each /= classes--;
-                sum = each > sum ? each : sum;
-            } else {
-                sum += each;
-                alpha = field->alpha[j];
-                beta = lanes->link[j].beta_femtoseconds;
-            }
-            join(&by, s, lanes->axis[j]);
-        }
+    for (int i = 0; i < field->levels; i++) {
+        const sherd__level *l = &field->level[i];
+        if (!(crossed & l->axes))
+            continue;
+        joined by = joined_by(s, l->faster);
+        int64_t n = needs(s, l->lane, &by);
+        if (n <= 0)
+            break;
+        const sherd_link rest = {"", l->alpha - alpha, l->beta - beta, 0};
+        sum += sherd__span_sent(&rest, sherd__ceil_div(n, s->one),
+                                sherd__mul_cut(n, field->bytes));
+        alpha = l->alpha;
+        beta = l->beta;
     }
     return sum;
 }
 
+/* Where links overlap those from each on share what is left. */
+static sherd__span time_of_overlap(const step *s,
+                                   int64_t (*needs)(const step *s, int j, const joined *by))
+{
+    const sherd__field *field = s->field;
+    unsigned crossed = s->gathered | s->reduced;
+    sherd__span most = 0;
+    int classes = 0;
+
+    for (int i = 0; i < field->levels; i++)
+        classes += (crossed & field->level[i].axes) != 0;
+    for (int i = 0; i < field->levels; i++) {
+        const sherd__level *l = &field->level[i];
+        if (!(crossed & l->axes))
+            continue;
+        joined by = joined_by(s, l->faster);
+        int64_t n = needs(s, l->lane, &by);
+        if (n <= 0)
+            break;
+        const sherd_link link = {"", l->alpha, l->beta, 0};
+        sherd__span each = sherd__span_sent(&link, sherd__ceil_div(n, s->one),
+                                            sherd__mul_cut(n, field->bytes)) /
+                           classes--;
+        most = each > most ? each : most;
+    }
+    return most;
+}
+
 static sherd__span straight(const step *s)
 {
-    sherd__span best = time_of_rank(s, lacked), other = time_of_rank(s, asked);
+    bool overlap = s->field->problem->request->price.overlap;
+    sherd__span (*time)(const step *, int64_t (*)(const step *, int, const joined *)) =
+        overlap ? time_of_overlap : time_of_rank;
+    sherd__span best = time(s, lacked), other = time(s, asked);
 
     best = other > best ? other : best;
-    other = s->apart >= 0 ? time_of_rank(s, lacked_apart) : 0;
+    other = s->apart >= 0 ? time(s, lacked_apart) : 0;
     return (other > best ? other : best) + added(s);
 }
 

@@ -152,6 +152,15 @@ static bool hopeful(const finder *f, int node, sherd__cost spent)
            sherd__cost_compare(sherd__cost_add(spent, n->left), f->best) <= 0;
 }
 
+/* What a step may take to be hopeful. */
+static int64_t enough_of(const finder *f, int from, int to)
+{
+    const sherd__node *node = f->field->node, *n = &node[to];
+    int64_t most = sherd__min(n->spent.picoseconds, f->best.picoseconds - n->left.picoseconds);
+
+    return sherd__max(most - node[from].spent.picoseconds, 1);
+}
+
 /*
  * Make the cost of a step that was looked at sure, by its bytes where these decide, else by its price.
  * *allowed is false if the options rule it out, or if it is not hopeful any more.
@@ -179,7 +188,7 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
         return SHERD_OK;
     if (++f->prices > (field->whole ? PRICES : FEW_PRICES))
         f->cut = true;
-    return sherd__edge_price(edge, allowed, field, from, to);
+    return sherd__edge_price(edge, allowed, field, from, to, enough_of(f, from, to));
 }
 
 /* A step that was looked at. */

@@ -23,15 +23,10 @@ static inline int sherd__cost_compare(sherd__cost a, sherd__cost b)
     return (a.steps > b.steps) - (a.steps < b.steps);
 }
 
-static inline int64_t sherd__cost_sum(int64_t a, int64_t b)
-{
-    return a < SHERD__MOST - b ? a + b : SHERD__MOST;
-}
-
 static inline sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
 {
-    return (sherd__cost){sherd__cost_sum(a.picoseconds, b.picoseconds),
-                         sherd__cost_sum(a.bytes, b.bytes), a.steps + b.steps};
+    return (sherd__cost){sherd__add_cut(a.picoseconds, b.picoseconds),
+                         sherd__add_cut(a.bytes, b.bytes), a.steps + b.steps};
 }
 
 enum { SHERD__REACHED = 4, SHERD__PAGE = 128, SHERD__PAGES = 128 };
@@ -45,6 +40,7 @@ typedef struct sherd__way {
     uint64_t before; /* byte i: the first i axes as bits */
     unsigned mask;   /* the axes as bits */
     int axes;
+    int8_t place[SHERD_MAX_AXES]; /* of an axis among them */
     bool hollow; /* some interval is empty */
     bool ruled;  /* states have these cuts; not only the goal */
     bool even;   /* all intervals are equally long */
@@ -61,6 +57,13 @@ typedef struct sherd__pair {
     /* of the longest interval after, what the ranks that links before the j-th join have before; and the other way */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
+
+/* Classes of links that are alike; where classes overlap each is one of its own. */
+typedef struct sherd__level {
+    int lane;              /* the first */
+    unsigned axes, faster; /* those of the classes, and of all before */
+    int64_t alpha, beta;   /* the least alpha of these and slower ones */
+} sherd__level;
 
 /* Where pairs lie that are kept. */
 typedef struct sherd__pairs {
@@ -117,10 +120,11 @@ typedef struct sherd__field {
     sherd__lanes lanes;            /* of the price of links: all axes */
     int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
     int pace[SHERD_MAX_AXES];      /* the class of an axis */
+    int levels;
+    sherd__level level[SHERD_MAX_AXES];
     /* under the price of links (bound.c): ranks by axes; by class what a tensor takes for each rank, in 2^shift
-     * femtoseconds, and whether it differs from the one before */
+     * femtoseconds */
     int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
-    bool level[SHERD_MAX_AXES];
     int shift;
     int64_t tensor; /* bytes */
 } sherd__field;
@@ -177,9 +181,12 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
 void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
 /* The bytes of an edge that has them open. Costs less than its price. */
 void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
-/* Priced; *allowed is false for a step that the options rule out. */
+/*
+ * An edge that was looked at, priced; *allowed is false for a step that the options rule out. Above `enough` picoseconds (0 = any) it may take longer than
+ * is said.
+ */
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b);
+                               int b, int64_t enough);
 /* The same of a step that is priced already. `from` is what it starts from. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 

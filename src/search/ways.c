@@ -24,6 +24,21 @@ int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, co
     return sherd__dim_common(field->mesh, &dim[0], &dim[1], field->shape[d]);
 }
 
+static void find_levels(sherd__field *field)
+{
+    bool overlap = field->problem->request->price.overlap;
+    unsigned faster = 0;
+
+    for (int j = 0; j < field->lanes.axes; j++) {
+        int64_t alpha = field->alpha[j], beta = field->lanes.link[j].beta_femtoseconds;
+        const sherd__level *last = &field->level[j > 0 ? field->levels - 1 : 0];
+        if (overlap || j == 0 || alpha != last->alpha || beta != last->beta)
+            field->level[field->levels++] = (sherd__level){j, 0, faster, alpha, beta};
+        field->level[field->levels - 1].axes |= 1u << field->lanes.axis[j];
+        faster |= 1u << field->lanes.axis[j];
+    }
+}
+
 void sherd__links_start(sherd__field *field)
 {
     int64_t least = SHERD__MOST;
@@ -34,6 +49,7 @@ void sherd__links_start(sherd__field *field)
         field->alpha[j] = least;
         field->pace[field->lanes.axis[j]] = j;
     }
+    find_levels(field);
 }
 
 /* Pairs are kept where there are not too many; without memory for them they are found each time. */
@@ -75,16 +91,23 @@ void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim,
     }
 }
 
-/* The same for any axes; of long lists as much as there may be. */
-static int64_t reach_of(const sherd__field *field, int d, const sherd__way *way, unsigned joined)
+/*
+ * What ranks have together that the first links join, one link after the other: `axes` of a way, by the links before the
+ * j-th. Of long lists as much as there may be.
+ */
+static void fill_reach(int64_t *out, const sherd__field *field, int d, const sherd__way *way,
+                       unsigned axes, int64_t most)
 {
     unsigned number = 0;
 
-    if (way->axes > SHERD__REACHED)
-        return joined & way->mask ? field->shape[d] : way->longest;
-    for (int i = 0; i < way->axes; i++)
-        number |= (joined >> ((way->word >> 8 * i & 0xff) - 1) & 1) << i;
-    return way->reach[number];
+    for (int j = 0; j < field->lanes.axes; j++) {
+        if (way->axes > SHERD__REACHED)
+            out[j] = sherd__min(most, number ? field->shape[d] : way->longest);
+        else
+            out[j] = sherd__min(most, way->reach[number]);
+        int axis = field->lanes.axis[j];
+        number |= axes >> axis & 1 ? 1u << way->place[axis] : 0;
+    }
 }
 
 static unsigned first_axes(const sherd__way *way, int depth)
@@ -97,7 +120,7 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
                       const sherd__way *y)
 {
     int depth = x == y ? x->axes : sherd__ways_shared(field, d, x, y);
-    unsigned kept = first_axes(x, depth), faster = 0;
+    unsigned kept = first_axes(x, depth);
 
     p->gathered = (uint8_t)(x->mask & ~kept);
     p->cut = (uint8_t)(y->mask & ~kept);
@@ -105,11 +128,8 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
     if (depth < x->axes && depth < y->axes && !field->listed)
         p->lead = (int8_t)((int)(x->word >> 8 * depth & 0xff) - 1);
     p->one = sherd__min(x->longest, y->longest);
-    for (int j = 0; j < field->lanes.axes; j++) {
-        p->receive[j] = sherd__min(y->longest, reach_of(field, d, x, p->gathered & faster));
-        p->send[j] = sherd__min(x->longest, reach_of(field, d, y, p->cut & faster));
-        faster |= 1u << field->lanes.axis[j];
-    }
+    fill_reach(p->receive, field, d, x, p->gathered, y->longest);
+    fill_reach(p->send, field, d, y, p->cut, x->longest);
 }
 
 /* Room for one more pair; NULL where there is none. */
