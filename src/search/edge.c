@@ -249,22 +249,28 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
 }
 
 /*
- * Under links, which ask for no more than this: whether anything travels, and the largest target. `known` are the bytes, if
- * they are.
+ * Under links, which ask for no more than this: whether anything travels, which it does where a look takes time, and the
+ * largest target. Bytes are counted only of what does not take too long.
  */
 static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
                           const sherd__edge *known)
 {
+    bool sure = known->sure_bytes && known->cost.bytes < SHERD__MOST;
+    bool travels = known->cost.picoseconds > 0;
+
     memset(&step->amounts, 0, sizeof step->amounts);
     sherd__change_find(&step->change, step->step.from, step->step.to);
     step->amounts.target_max = field->node[b].longest;
     step->amounts.target_total = field->node[b].total;
-    step->amounts.receive_total = known->sure_bytes && known->cost.bytes < SHERD__MOST
-                                      ? known->cost.bytes / field->bytes
-                                      : sherd__received_total(&step->change, field->shape);
-    step->amounts.receive_max = step->amounts.receive_total > 0;
+    if (sure)
+        step->amounts.receive_total = known->cost.bytes / field->bytes;
+    else if (!travels)
+        step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
+    step->amounts.receive_max = travels || step->amounts.receive_total > 0;
     sherd__step_name(step);
     field->price->price(step, field->problem);
+    if (!sure && travels && (!step->enough || step->step.picoseconds <= step->enough))
+        step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
     sherd__step_bytes(step, field->problem->element_bytes);
 }
 

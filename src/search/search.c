@@ -179,7 +179,8 @@ static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from
         *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
         f->looks += TIME_LOOKS;
     }
-    if (*allowed && edge->open_bytes && !edge->sure_bytes) {
+    if (*allowed && edge->open_bytes && !edge->sure_bytes &&
+        !(f->lazy && edge->cost.picoseconds > 0)) {
         sherd__edge_total(edge, field, from, to);
         *allowed = hopeful(f, to, sherd__cost_add(field->node[from].spent, edge->cost));
         f->looks += TOTAL_LOOKS;
