@@ -101,17 +101,19 @@ static int64_t crossings(const sherd__field *field, const sherd__node *a, const 
     return wants * scale - field->extent[g->slow & ~(a->used | b->used)] * there;
 }
 
-/* One axis more. Of moves that make a ring of dims one may agree wherever the others do (see edge.c). */
-static void join(groups *g, const sherd__field *field, const sherd__node *a, const sherd__node *b,
-                 int axis)
+/*
+ * The classes from the first of a level on are told apart. Of moves that make a ring of dims one may agree wherever the
+ * others do (see edge.c).
+ */
+static int join(groups *g, const sherd__field *field, const sherd__node *a, const sherd__node *b,
+                int lane, int first)
 {
-    int from = a->home[axis], to = b->home[axis];
-
-    if ((b->pending | field->frozen) >> axis & 1)
-        return;
-    g->slow |= 1u << axis;
-    if (from >= 0 && to >= 0 && link_dims(g->ring, field->ndim, from, to))
-        g->moved |= 1u << axis;
+    for (; lane >= first; lane--) {
+        int axis = field->lanes.axis[lane], from = a->home[axis], to = b->home[axis];
+        if (from >= 0 && to >= 0 && link_dims(g->ring, field->ndim, from, to))
+            g->moved |= 1u << axis;
+    }
+    return lane;
 }
 
 static int64_t scaled(int64_t n, int64_t each, int64_t scale)
@@ -129,16 +131,17 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
     bool overlap = field->problem->request->price.overlap;
     groups g = {0, 0, {0}};
 
-    for (int j = field->lanes.axes - 1, level = field->levels - 1; j >= 0; j--) {
-        join(&g, field, a, b, field->lanes.axis[j]);
-        if (field->level[level].lane != j) /* alike */
-            continue;
-        level--;
+    for (int level = field->levels - 1, lane = field->lanes.axes - 1; level >= 0; level--) {
+        const sherd__level *l = &field->level[level];
+        if (a->used & b->used)
+            lane = join(&g, field, a, b, lane, l->lane);
+        g.slow = field->movable & ~(l->faster | b->pending);
         int64_t n = crossings(field, a, b, &g, scale);
         if (n > 0 && most == 0)
-            alpha = field->alpha[j];
+            alpha = l->alpha;
         most = sherd__max(most, n);
-        sum = overlap ? sherd__max(sum, field->weight[j] * most) : sum + field->weight[j] * most;
+        int64_t time = field->weight[l->lane] * most;
+        sum = overlap ? sherd__max(sum, time) : sum + time;
     }
     if (from == to || field->elements == 0)
         return (sherd__cost){0, 0, from != to};
