@@ -67,7 +67,8 @@ static bool link_dims(uint8_t *reach, int ndim, int from, int to)
 /* Slow axes, those that tell groups of ranks apart. */
 typedef struct groups {
     unsigned slow;
-    unsigned moved; /* of them those that cut another dim on each side: one of its coordinates agrees */
+    unsigned
+        moved; /* of them those that cut another dim on each side: one of its coordinates agrees */
     uint8_t ring[SHERD_MAX_DIMS];
 } groups;
 
@@ -181,7 +182,8 @@ int sherd__bound_count(const sherd__field *field, sherd__cost limit)
     int count = 0;
 
     for (int i = 0; i < field->all; i++)
-        count += i <= SHERD__GOAL || sherd__bound_allows(&field->node[i], field->node[i].ahead, limit);
+        count +=
+            i <= SHERD__GOAL || sherd__bound_allows(&field->node[i], field->node[i].ahead, limit);
     return count;
 }
 

@@ -309,7 +309,8 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     if (status == SHERD_OK && !field->whole)
         status = sherd__field_choose(field);
     if (status == SHERD_OK)
-        status = links ? find_route_of_links(b, proven, field) : find_route(b, proven, field, false);
+        status =
+            links ? find_route_of_links(b, proven, field) : find_route(b, proven, field, false);
     if (status == SHERD_OK && !*proven) {
         status = field->across ? SHERD_OK : try_greedy(b, field->problem, field->goal);
         *proven = b->known && field->plain && b->cost.picoseconds <= bound;

@@ -181,8 +181,7 @@ static sherd__span time_of_rank(const step *s,
         if (n <= 0)
             break;
         const sherd_link rest = {"", l->alpha - alpha, l->beta - beta, 0};
-        sum += sherd__span_sent(&rest, sherd__ceil_div(n, s->one),
-                                sherd__mul_cut(n, field->bytes));
+        sum += sherd__span_sent(&rest, sherd__ceil_div(n, s->one), sherd__mul_cut(n, field->bytes));
         alpha = l->alpha;
         beta = l->beta;
     }
@@ -209,9 +208,9 @@ static sherd__span time_of_overlap(const step *s,
         if (n <= 0)
             break;
         const sherd_link link = {"", l->alpha, l->beta, 0};
-        sherd__span each = sherd__span_sent(&link, sherd__ceil_div(n, s->one),
-                                            sherd__mul_cut(n, field->bytes)) /
-                           classes--;
+        sherd__span each =
+            sherd__span_sent(&link, sherd__ceil_div(n, s->one), sherd__mul_cut(n, field->bytes)) /
+            classes--;
         most = each > most ? each : most;
     }
     return most;

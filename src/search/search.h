@@ -41,9 +41,9 @@ typedef struct sherd__way {
     unsigned mask;   /* the axes as bits */
     int axes;
     int8_t place[SHERD_MAX_AXES]; /* of an axis among them */
-    bool hollow; /* some interval is empty */
-    bool ruled;  /* states have these cuts; not only the goal */
-    bool even;   /* all intervals are equally long */
+    bool hollow;                  /* some interval is empty */
+    bool ruled;                   /* states have these cuts; not only the goal */
+    bool even;                    /* all intervals are equally long */
     /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
      * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
     int64_t reach[1 << SHERD__REACHED];
@@ -79,10 +79,11 @@ typedef struct sherd__node {
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
-    int64_t waste;               /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
-    sherd__cost behind, ahead;   /* under links: from the source and to the goal at least, in any steps */
-    sherd__cost left;            /* from here to the goal: at least */
-    sherd__cost spent;           /* of a search: from the source to here */
+    int64_t waste; /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
+    sherd__cost behind,
+        ahead;         /* under links: from the source and to the goal at least, in any steps */
+    sherd__cost left;  /* from here to the goal: at least */
+    sherd__cost spent; /* of a search: from the source to here */
 } sherd__node;
 
 enum { SHERD__EVEN = 1 << 20 };
@@ -109,10 +110,11 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
-    sherd__pair **pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
+    sherd__pair *
+        *pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
     sherd__pairs *pairs;
-    int nodes, room;                   /* of a search */
-    int all;                           /* nodes; those behind `nodes` are left out */
+    int nodes, room; /* of a search */
+    int all;         /* nodes; those behind `nodes` are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
     int64_t arrival;               /* picoseconds of any step that brings something */
@@ -190,7 +192,6 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
 /* The same of a step that is priced already. `from` is what it starts from. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 
-
 /* ---- look.c: the same under the price of links -------------------------------------------------- */
 
 /* What an edge takes at least: exact for most even collectives and all-to-alls. */
@@ -233,10 +234,11 @@ typedef struct sherd__side {
     bool ahead;
     int *next,
         *open; /* on the way to that end; states without a way yet, or with one that may get shorter */
-    int64_t *most; /* picoseconds that a way of a state may take to be of use; -1 = it has the shortest */
+    int64_t *
+        most; /* picoseconds that a way of a state may take to be of use; -1 = it has the shortest */
     int opens, taken;
-    bool *done;         /* taken */
-    sherd__cost radius; /* no state that is open is nearer */
+    bool *done;                      /* taken */
+    sherd__cost radius;              /* no state that is open is nearer */
     const struct sherd__side *other; /* or NULL */
 } sherd__side;
 
