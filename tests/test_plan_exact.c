@@ -95,6 +95,38 @@ static void nothing_is_cheaper_on_torchs_model(void)
     nothing_is_cheaper(&price, 5, 100);
 }
 
+/* From sums over some axes of three, so that states are many enough for the search to leave some out and go from both ends. */
+static void nothing_is_cheaper_where_states_are_many(void)
+{
+    static const int64_t shapes[][3] = {{8, 6, 12}, {1024, 768, 12}, {5, 7, 3}};
+    const sherd_price price = slow_messages();
+    const sherd_plan_options options = {.price = &price};
+    static cost left[STATES];
+    static graph g;
+    uint64_t state = 41;
+    tally t = {0, 0, 0};
+
+    for (int i = 0; i < LEN(shapes); i++) {
+        paper p;
+        paper_open(&p, 24);
+        const sherd_mesh *mesh = paper_mesh(&p, "4x2x3");
+        const sherd_layout *to = any_layout(mesh, 3, shapes[i], false, -1, &state);
+        graph_open(&g, &p, to, to, SHERD_SUM, &options);
+        for (int k = 0; k < 20; k++) {
+            to = any_layout(mesh, 3, shapes[i], false, -1, &state);
+            relax(&g, find_state(&g, to), left);
+            for (int j = 0; j < 10; j++) {
+                const sherd_layout *from = any_layout(mesh, 3, shapes[i], false, SHERD_SUM, &state);
+                if (from != to && from->pending_axes)
+                    compare_pair(&g, from, to, left, &t);
+            }
+        }
+        move_paper_close(&p);
+    }
+    printf("       %lld pairs, %lld in several steps\n", (long long)t.pairs, (long long)t.longer);
+    CHECK(t.longer > 100);
+}
+
 /* ---- cuts, meshes, limits ------------------------------------------------------------------------ */
 
 /* One pair against a graph of its own. */
@@ -196,6 +228,6 @@ static const check_test tests[] = {
     {TEST(nothing_is_cheaper_on_the_arena)},  {TEST(nothing_is_cheaper_where_all_goes_straight)},
     {TEST(nothing_is_cheaper_on_links)},      {TEST(nothing_is_cheaper_on_torchs_model)},
     {TEST(nothing_is_cheaper_with_cuts)},     {TEST(nothing_is_cheaper_across_meshes)},
-    {TEST(nothing_is_cheaper_within_limits)},
+    {TEST(nothing_is_cheaper_within_limits)}, {TEST(nothing_is_cheaper_where_states_are_many)},
 };
 CHECK_MAIN(tests)

@@ -226,7 +226,7 @@ static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
-    enum { MANY = 144 };
+    enum { MANY = 112 };
     sherd__route route = {.stops = 0};
     sherd_status status = SHERD_OK;
     bool complete, allowed;
