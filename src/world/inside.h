@@ -180,7 +180,7 @@ struct sherd_world {
     int source_room;
     struct sherd__picture *picture; /* [ranks]: ring.c */
     int64_t next_look;              /* ns: when rings are looked for again, in a large world */
-    const char *called; /* the name of the last call, which is static, and its hash */
+    const char *called;             /* the name of the last call, which is static, and its hash */
     uint64_t called_hash;
     sherd__tally *tally;
     int tallies, tally_room;
