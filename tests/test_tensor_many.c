@@ -126,12 +126,19 @@ static void a_ring_over_words_is_found(sherd_world *world)
     expect(world, SHERD_EDIFFER, "rank 64");
 }
 
+/* What the thread sanitizer keeps of threads that meet grows with the cube of their number: there are no more then. */
+#if defined(__SANITIZE_THREAD__)
+enum { MORE = 0, MOST = 0 };
+#else
+enum { MORE = 72, MOST = 130 };
+#endif
+
 static const check_test tests[] = {
-    {TEST(elements_land_at_their_indices), {65, 72}},
-    {TEST(large_sums_come_to_all), {65, 72, 130}},
-    {TEST(many_calls_follow_each_other), {65, 72, 130}},
-    {TEST(who_fails_is_named), {65, 72, 130}},
-    {TEST(who_is_at_a_meeting_is_named), {65, 72, 130}},
-    {TEST(a_ring_over_words_is_found), {65, 72, 130}},
+    {TEST(elements_land_at_their_indices), {65, MORE}},
+    {TEST(large_sums_come_to_all), {65, MORE, MOST}},
+    {TEST(many_calls_follow_each_other), {65, MORE, MOST}},
+    {TEST(who_fails_is_named), {65, MORE, MOST}},
+    {TEST(who_is_at_a_meeting_is_named), {65, MORE, MOST}},
+    {TEST(a_ring_over_words_is_found), {65, MORE, MOST}},
 };
 CHECK_MAIN(tests)
