@@ -52,6 +52,8 @@ run mpi world_programs 3
 run mixed world_failures 3
 run parts tensor_move 2
 if [ "$long" = long ]; then
+    run mpi tensor_many 72
+    run mixed tensor_many 72
     run mpi world_programs 2
     run mpi world_failures 2 3 4
     run mpi world_random 2 3
