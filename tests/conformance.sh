@@ -14,8 +14,8 @@ trap 'rm -f "$log"' EXIT
 bad=0 ran=0
 
 # Who sends its data waits for no reader to overwrite it: what is said of writers who wait does not come about there. And what
-# ranks tell each other through a word that threads share is not for processes.
-without="-settles_nothing,ring_over_three,a_writer_learns,what_a_record_carries,many_open_calls_is,too_many_open,nobody_waits_for_a_rank_that"
+# ranks tell each other through a word that threads share is not for processes. And messages take memory when it is their turn.
+without="-halos_asked_for_again,settles_nothing,ring_over_three,a_writer_learns,what_a_record_carries,many_open_calls_is,too_many_open,nobody_waits_for_a_rank_that"
 
 # start MPIRUN TRANSPORT TEST RANKS
 start() {
