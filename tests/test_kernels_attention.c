@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "kernel_versions.h"
 #include "kernels/half.h"
 #include "paper.h"
 
@@ -120,20 +120,6 @@ static void compare(const side *plain, const side *fast, const sherd__attending 
             CHECK(false);
             return;
         }
-}
-
-static int versions(sherd__kernels out[2])
-{
-    int n = 0;
-#if defined(__x86_64__)
-    if (sherd__has_avx2())
-        sherd__install_avx2(&out[n++]);
-    if (sherd__has_avx512())
-        sherd__install_avx512(&out[n++]);
-#else
-    (void)out;
-#endif
-    return n;
 }
 
 static void try_with(side *plain, side *fast, const sherd__attending *shape, const float *dlog_sum)

@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "kernel_versions.h"
 
 enum { GUARD = 40, LONGEST = 16 * 3 + 5, ROOM = 10000 };
 
@@ -18,24 +18,6 @@ typedef struct arrays {
 } arrays;
 
 static arrays *a;
-
-static int versions(sherd__kernels out[2])
-{
-    int n = 0;
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx2(&out[n++]);
-    }
-    if (sherd__has_avx512()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx512(&out[n++]);
-    }
-#else
-    (void)out;
-#endif
-    return n;
-}
 
 static void draw(void)
 {

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "kernels/fast.h"
+#include "kernel_versions.h"
 
 enum { ROOM = 3 * 40 * 300, GUARD = 16 };
 
@@ -17,24 +17,6 @@ typedef struct numbers {
     float plain[5][ROOM + 2 * GUARD],
         fast[5][ROOM + 2 * GUARD]; /* most, total, y, total of gradients, dx */
 } numbers;
-
-static int versions(sherd__kernels out[2])
-{
-    int n = 0;
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx2(&out[n++]);
-    }
-    if (sherd__has_avx512()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx512(&out[n++]);
-    }
-#else
-    (void)out;
-#endif
-    return n;
-}
 
 static bool is_near(float x, float y, double tolerance)
 {

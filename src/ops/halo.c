@@ -123,7 +123,7 @@ static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *cons
         return false;
     for (int i = 0; i < count; i++) {
         const sherd__argument one[] = {{"a tensor in t", t[i]}, {NULL, NULL}};
-        if (!t[i] && !sherd__given(world, name, one, failed))
+        if (!sherd__given(world, name, one, failed))
             return false;
         if (t[i]->world == world && !t[i]->layout == !t[0]->layout &&
             (!t[i]->layout || t[i]->layout->spec.mesh == t[0]->layout->spec.mesh))

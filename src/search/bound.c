@@ -52,18 +52,6 @@ void sherd__bound_start(sherd__field *field)
     cut_weights(field, weight);
 }
 
-/* Add an edge between dims to the closure of those chosen, unless it closes a ring. */
-static bool link_dims(uint8_t *reach, int ndim, int from, int to)
-{
-    if (from == to || reach[to] >> from & 1)
-        return false;
-    uint8_t more = (uint8_t)(reach[to] | 1u << to);
-    for (int d = 0; d < ndim; d++)
-        if (d == from || reach[d] >> from & 1)
-            reach[d] |= more;
-    return true;
-}
-
 /* Slow axes, those that tell groups of ranks apart. */
 typedef struct groups {
     unsigned slow;
@@ -111,7 +99,7 @@ static int join(groups *g, const sherd__field *field, const sherd__node *a, cons
 {
     for (; lane >= first; lane--) {
         int axis = field->lanes.axis[lane], from = a->home[axis], to = b->home[axis];
-        if (from >= 0 && to >= 0 && link_dims(g->ring, field->ndim, from, to))
+        if (from >= 0 && to >= 0 && sherd__dims_link(g->ring, field->ndim, from, to))
             g->moved |= 1u << axis;
     }
     return lane;

@@ -43,18 +43,6 @@ static bool same_boxes(const sherd__field *field, const sherd__node *a, const sh
     return true;
 }
 
-/* Add an edge between dims to the closure of those chosen, unless it closes a ring. */
-static bool link_dims(uint8_t *reach, int ndim, int from, int to)
-{
-    if (from == to || reach[to] >> from & 1)
-        return false;
-    uint8_t more = (uint8_t)(reach[to] | 1u << to);
-    for (int d = 0; d < ndim; d++)
-        if (d == from || reach[d] >> from & 1)
-            reach[d] |= more;
-    return true;
-}
-
 /*
  * Elements that all ranks together keep in place from a to b, at most. Not more than either holds. And:
  * take axes that left the dims which they cut in `a`. Where all that moved to other dims make no ring,
@@ -73,7 +61,7 @@ static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, con
         int x = a->home[i], y = b->home[i];
         if (x == y)
             continue;
-        if (x >= 0 && y >= 0 && !link_dims(ring, field->ndim, x, y))
+        if (x >= 0 && y >= 0 && !sherd__dims_link(ring, field->ndim, x, y))
             continue;
         left /= x >= 0 ? p : 1;
         came /= y >= 0 ? p : 1;

@@ -160,6 +160,22 @@ static sherd__span added(const step *s)
     return 0;
 }
 
+/* What a rank has to send or receive over the links of a level, and the time that takes. */
+static int64_t over(const step *s, const sherd__level *l,
+                    int64_t (*needs)(const step *s, int j, const joined *by))
+{
+    joined by = joined_by(s, l->faster);
+
+    return needs(s, l->lane, &by);
+}
+
+static sherd__span sent(const step *s, int64_t alpha, int64_t beta, int64_t n)
+{
+    const sherd_link link = {"", alpha, beta, 0};
+
+    return sherd__span_sent(&link, sherd__ceil_div(n, s->one), sherd__mul_cut(n, s->field->bytes));
+}
+
 /*
  * The time of a rank of which it is known what it has to do over the j-th and slower links: over each as much as no
  * faster one may take.
@@ -176,12 +192,10 @@ static sherd__span time_of_rank(const step *s,
         const sherd__level *l = &field->level[i];
         if (!(crossed & l->axes))
             continue;
-        joined by = joined_by(s, l->faster);
-        int64_t n = needs(s, l->lane, &by);
+        int64_t n = over(s, l, needs);
         if (n <= 0)
             break;
-        const sherd_link rest = {"", l->alpha - alpha, l->beta - beta, 0};
-        sum += sherd__span_sent(&rest, sherd__ceil_div(n, s->one), sherd__mul_cut(n, field->bytes));
+        sum += sent(s, l->alpha - alpha, l->beta - beta, n);
         alpha = l->alpha;
         beta = l->beta;
     }
@@ -203,14 +217,10 @@ static sherd__span time_of_overlap(const step *s,
         const sherd__level *l = &field->level[i];
         if (!(crossed & l->axes))
             continue;
-        joined by = joined_by(s, l->faster);
-        int64_t n = needs(s, l->lane, &by);
+        int64_t n = over(s, l, needs);
         if (n <= 0)
             break;
-        const sherd_link link = {"", l->alpha, l->beta, 0};
-        sherd__span each =
-            sherd__span_sent(&link, sherd__ceil_div(n, s->one), sherd__mul_cut(n, field->bytes)) /
-            classes--;
+        sherd__span each = sent(s, l->alpha, l->beta, n) / classes--;
         most = each > most ? each : most;
     }
     return most;

@@ -181,6 +181,17 @@ void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b)
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
 /* The time of an edge whose kind is sure, under a price that asks for no more. */
 void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
+/* Add an edge between dims to the closure of those chosen, reach[ndim], unless it closes a ring. */
+static inline bool sherd__dims_link(uint8_t *reach, int ndim, int from, int to)
+{
+    if (from == to || reach[to] >> from & 1)
+        return false;
+    uint8_t more = (uint8_t)(reach[to] | 1u << to);
+    for (int d = 0; d < ndim; d++)
+        if (d == from || reach[d] >> from & 1)
+            reach[d] |= more;
+    return true;
+}
 /* The bytes of an edge that has them open. Costs less than its price. */
 void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
 /*

@@ -140,12 +140,22 @@ sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_sta
                                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The same where a lower room has written status and text into the diag. */
 sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed);
+/* Say which is not; false. */
+bool sherd__not_given(sherd_world *world, const char *function, const sherd__argument *list,
+                      sherd_tensor **result);
 /*
  * Whether all arguments of a distributed expression are there. Else it has failed in `world` (EINVAL, the alarm is up) and
  * *result is the failed tensor; or NULL where no argument has led to a world and `world` is NULL.
  */
-bool sherd__given(sherd_world *world, const char *function, const sherd__argument *list,
-                  sherd_tensor **result);
+static inline bool sherd__given(sherd_world *world, const char *function,
+                                const sherd__argument *list, sherd_tensor **result)
+{
+    *result = NULL;
+    for (const sherd__argument *a = list; a->name; a++)
+        if (!a->value)
+            return sherd__not_given(world, function, list, result);
+    return true;
+}
 
 /*
  * The entry of every expression: false if it may go on. True if an operand failed, or (any is distributed)

@@ -176,7 +176,6 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
     slot_wait slot;
 
     look_at_slot(world, group, number, &slot);
-
     sherd__raise(world, status, "%s: %s", name, why);
     if (call)
         sherd__call_give(world, call);
@@ -184,7 +183,7 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
         return false;
     empty.number = number;
     empty.record = sherd__record_of(world, world->rank, group->lane, number);
-    fill_record(&empty, name, "(failed)", &empty.sharers);
+    fill_record(&empty, name, "(failed)", &(sherd__ranks){0}); /* nobody reads it */
     sherd__record_publish(
         world, group, empty.record,
         &(sherd__shown){.number = number, .history = group->history, .status = status});
@@ -192,12 +191,6 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
 }
 
 /* ---- what a call is made of ------------------------------------------------------------------- */
-
-static inline void add_ranks(sherd__ranks *set, const int *rank, int count)
-{
-    for (int i = 0; i < count; i++)
-        sherd__ranks_add(set, rank[i]);
-}
 
 void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move)
 {
@@ -287,11 +280,11 @@ static void attach_task(sherd_world *world, sherd__call_state *call, sherd__task
 
     sherd__plan_retain(task->plan);
     sherd__ranks_clear(&all);
-    add_ranks(&all, schedule->reader, schedule->readers);
-    add_ranks(&call->awaited, schedule->source, schedule->sources);
+    sherd__ranks_add_list(&all, schedule->reader, schedule->readers);
+    sherd__ranks_add_list(&call->awaited, schedule->source, schedule->sources);
     if (task->sliced) {
         sherd__ranks_clear(&sharers);
-        add_ranks(&sharers, schedule->sharer, schedule->sharers);
+        sherd__ranks_add_list(&sharers, schedule->sharer, schedule->sharers);
         sherd__ranks_join(&all, &sharers);
         sherd__ranks_join(&call->awaited, &sharers);
         sherd__ranks_join(&call->sharers, &sharers);

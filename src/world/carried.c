@@ -13,12 +13,9 @@
 #include "remote.h"
 #include "watch.h"
 
-#include "base/hash.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -128,14 +125,17 @@ static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *di
     shared->remote = own->remote;
 }
 
-/* Tell the carrier who is near; of no machine but this one. */
-static void tell_near(const sherd_carrier *carrier, const sherd__hello *mine,
-                      const sherd__hello *all)
+/* Tell the carrier who is on this machine; if memory is `shared` here they are near. */
+static void tell_near(const sherd_carrier *carrier, sherd__remote *remote, bool shared,
+                      const sherd__hello *mine, const sherd__hello *all)
 {
     bool here[SHERD_MAX_RANKS];
 
-    for (int r = 0; r < carrier->ranks; r++)
+    for (int r = 0; r < carrier->ranks; r++) {
         here[r] = sherd__is_here(mine, &all[r]);
+        if (shared && here[r])
+            sherd__ranks_add(&remote->near, r);
+    }
     if (carrier->near)
         carrier->near(carrier->self, here);
 }
@@ -153,16 +153,12 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
                     "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
                     all[0].host, carrier->name);
     } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
-        tell_near(carrier, mine, all);
+        tell_near(carrier, carried->remote, shared, mine, all);
         carried->remote->here = here;
-        if (shared) {
-            for (int r = 0; r < carrier->ranks; r++)
-                if (sherd__is_here(mine, &all[r]))
-                    sherd__ranks_add(&carried->remote->near, r);
+        if (shared)
             graft(out, &carried->remote->arena, diag);
-        } else {
+        else
             *out = carried->remote->arena;
-        }
     }
     sherd__note_failure(mine, diag, carrier->rank);
     sherd_status status = sherd__hellos_exchange(carrier, mine, all, diag);

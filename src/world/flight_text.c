@@ -71,7 +71,6 @@ static void write_call(sherd__writer *w, const sherd__flight_call *call)
 static void write_wait(sherd__writer *w, const sherd__flight_rank *rank)
 {
     char who[WHO_ROOM];
-
     bool any = !sherd__ranks_none(&rank->awaited);
 
     if (any)

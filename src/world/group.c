@@ -54,7 +54,8 @@ static void axes_text(const sherd_mesh *mesh, unsigned axes, char *out, size_t r
 
 /* ---- making them ------------------------------------------------------------------------------ */
 
-bool sherd__differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
+/* Whether two coordinates of a mesh are the same along all but some axes. */
+static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
                            const int64_t *b)
 {
     for (int i = 0; i < mesh->axes; i++)
@@ -75,8 +76,7 @@ static void fill_group(sherd_world *world, sherd__group *group, const sherd_mesh
     axes_text(mesh, axes, group->name, sizeof group->name);
     sherd_mesh_coordinate(mesh, world->rank, mine);
     for (int q = world->ranks - 1; q >= 0; q--)
-        if (sherd_mesh_coordinate(mesh, q, theirs) &&
-            sherd__differ_only_in(mesh, axes, mine, theirs)) {
+        if (sherd_mesh_coordinate(mesh, q, theirs) && differ_only_in(mesh, axes, mine, theirs)) {
             sherd__ranks_add(&group->members, q);
             group->count++;
             group->leader = q;

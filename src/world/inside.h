@@ -428,9 +428,6 @@ void sherd__ledgers_failed(sherd_world *world, bool dropped);
 /* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
                                 const char *name);
-/* Whether two coordinates of a mesh are the same along all but some axes. */
-bool sherd__differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
-                           const int64_t *b);
 /* Room in `seen` for so many lanes; false for lack of memory. */
 bool sherd__seen_reserve(sherd_world *world, int lanes);
 /* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */

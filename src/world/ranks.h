@@ -79,6 +79,12 @@ static inline void sherd__ranks_add(sherd__ranks *set, int rank)
     set->word[w] |= sherd__rank_bit(rank);
 }
 
+static inline void sherd__ranks_add_list(sherd__ranks *set, const int *rank, int count)
+{
+    for (int i = 0; i < count; i++)
+        sherd__ranks_add(set, rank[i]);
+}
+
 static inline void sherd__ranks_drop(sherd__ranks *set, int rank)
 {
     int w = sherd__rank_word(rank);

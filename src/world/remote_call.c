@@ -145,10 +145,9 @@ static void find_far_readers(const sherd_world *world, const sherd__call_state *
     sherd__ranks_clear(out);
     for (int i = 0; i < call->count; i++) {
         const sherd__schedule *schedule = call->task[i].schedule;
-        for (int k = 0; k < schedule->readers; k++)
-            sherd__ranks_add(out, schedule->reader[k]);
-        for (int k = 0; call->task[i].sliced && k < schedule->sharers; k++)
-            sherd__ranks_add(out, schedule->sharer[k]);
+        sherd__ranks_add_list(out, schedule->reader, schedule->readers);
+        if (call->task[i].sliced)
+            sherd__ranks_add_list(out, schedule->sharer, schedule->sharers);
     }
     sherd__ranks_less(out, &world->near);
 }
