@@ -336,11 +336,41 @@ static void later_keys_do_not_matter(void)
     close_side(&s);
 }
 
+/* Who sees nothing gets zeroes and gives none, whatever the hidden keys and values hold. */
+static void nothing_seen_is_nothing(void)
+{
+    static const unsigned char none[100];
+    float hides[100];
+    sherd__attending shape = problem(1, 1, 2, 20, 5, 7, 0.4);
+    side plain = open_side(), fast = open_side();
+
+    shape.mask_stride[3] = 5;
+    shape.mask_stride[4] = 1;
+    for (int j = 0; j < 100; j++)
+        hides[j] = -INFINITY;
+    for (int j = 0; j < 5 * 7; j++) {
+        input[1][j] = j % 2 ? NAN : -INFINITY;
+        input[2][j] = j % 3 ? NAN : INFINITY;
+    }
+    for (int added = 0; added < 2; added++) {
+        shape.mask = added ? (const void *)hides : none;
+        shape.mask_dtype = added ? SHERD_F32 : SHERD_BOOL;
+        try_shape(&plain, &fast, &shape);
+        for (int i = 0; i < 5; i++)
+            for (int j = 0; j < (i > 2 ? 5 * 7 : 2 * 20 * (i == 1 ? 1 : 7)); j++)
+                CHECK_EQ(plain.result[i][j], i == 1 ? -INFINITY : 0);
+    }
+    close_side(&plain);
+    close_side(&fast);
+    close_inputs();
+    open_inputs();
+}
+
 static const check_test tests[] = {
     {TEST(fast_is_plain_at_every_edge)}, {TEST(fast_is_plain_with_heads_and_batches)},
     {TEST(fast_is_plain_of_pieces)},     {TEST(fast_is_plain_in_general)},
     {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
-    {TEST(later_keys_do_not_matter)},
+    {TEST(later_keys_do_not_matter)},    {TEST(nothing_seen_is_nothing)},
 };
 
 int main(int argc, char **argv)

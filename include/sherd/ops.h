@@ -161,7 +161,8 @@ typedef struct sherd_attention_options {
 /**
  * softmax(q k^T scale + mask) v per head: q [batch, s, heads, width], k and v [batch, t, heads, width] -> as q. Of k and v
  * there may be fewer heads, a divisor: then as many neighbours of q share one. Batch and heads may be sharded; width is made
- * whole. A query that sees no key gets zeroes. What dropout drops depends on the generator and the
+ * whole. A query that sees no key gets zeroes. What is hidden has the weight 0, also of NaN and infinity, whose product is NaN:
+ * hidden keys and values that others see must be finite, as in PyTorch. What dropout drops depends on the generator and the
  * global indices only, and backward replays it. Gradients: of q, k, v, and of a mask that is added.
  *
  * Sequences may be sharded too, with any cuts: the result lies as q does (where only k and v are sharded, q is sliced as
