@@ -5,6 +5,8 @@
  * the backward of the operator that made its tensor, its pending sums are settled (once, however many
  * uses were added up). A leaf's gradient stays as it came until somebody uses it, unless it takes more memory
  * than the leaf: then it is settled as it comes.
+ *
+ * Backward itself is not recorded: there are no gradients of gradients (PyTorch's create_graph).
  */
 #ifndef SHERD_AUTOGRAD_H
 #define SHERD_AUTOGRAD_H
