@@ -4,6 +4,7 @@
  * saved is found to be written; ranks that write different things are found; no gradient is lost in silence.
  */
 #include "ops_cases.h"
+#include "tensors.h"
 
 #define SIZES(...) ((const int64_t[]){__VA_ARGS__})
 
@@ -185,12 +186,14 @@ static void only_sums_can_be_written(sherd_world *world)
           NULL);
 }
 
-static void scene(sherd_world *world, const sherd_mesh *mesh)
+static void scene(sherd_world *world)
 {
+    const sherd_mesh *mesh = NULL;
     const sherd_layout *rows = NULL, *whole = NULL;
 
     sherd_scope_begin(world);
-    if (sherd_layout_parse_placements(&rows, mesh, 2, SIZES(4, 3), "S(0)", NULL) == SHERD_OK &&
+    if (sherd_mesh_parse(&mesh, world, "x=3") == SHERD_OK &&
+        sherd_layout_parse_placements(&rows, mesh, 2, SIZES(4, 3), "S(0)", NULL) == SHERD_OK &&
         sherd__replicated(&whole, mesh, 2, SIZES(4, 3)) == SHERD_OK) {
         sherd_tensor *t = sherd_constant_on(whole, SHERD_F64, 1);
         sherd_add_to(sherd_transpose(t, 0, 1),
@@ -205,21 +208,7 @@ static void scene(sherd_world *world, const sherd_mesh *mesh)
 
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 {
-    const sherd_mesh *mesh = test_mesh(world);
-    sherd_status status = SHERD_ENOMEM;
-
-    sherd_scope_begin(world); /* a scope that cannot be opened keeps nothing in it */
-    sherd_scope_end(world);
-    for (int64_t n = 1; status && n < 2000; n++) {
-        sherd_world_fail_allocation(world, sherd_world_rank(world) == 1 ? n : 0);
-        scene(world, mesh);
-        sherd_world_fail_allocation(world, 0);
-        status = sherd_world_check(world);
-        if (!CHECK(status == SHERD_OK || status == SHERD_ENOMEM))
-            say_error(world);
-        CHECK_EQ(sherd_world_memory(world).live_bytes, 0);
-    }
-    CHECK_OK(status);
+    fail_every_allocation(world, 1, scene);
 }
 
 static const check_test tests[] = {

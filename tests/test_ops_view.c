@@ -4,6 +4,7 @@
  * the way), what is refused, what shares storage.
  */
 #include "ops_cases.h"
+#include "tensors.h"
 #include "boxes.h"
 
 static const sherd_mesh *line(sherd_world *world)
@@ -26,7 +27,7 @@ static sherd_tensor *indices(const sherd_layout *l)
     return t;
 }
 
-static int64_t count_wrong(sherd_tensor *t)
+static int64_t wrong_indices(sherd_tensor *t)
 {
     sherd_tensor *whole = sherd_full(t);
     const double *x = sherd_tensor_failed(whole) ? NULL : sherd_tensor_read(whole);
@@ -116,7 +117,7 @@ static void cuts_go_where_they_belong(sherd_world *world)
             if (!CHECK_EQ(received, c->bytes[sherd_world_rank(world)]))
                 fprintf(stderr, "  view case %d\n", i);
             if (!(from->pending_axes))
-                CHECK_EQ(count_wrong(y), 0);
+                CHECK_EQ(wrong_indices(y), 0);
             if (c->bytes[0] + c->bytes[1] + c->bytes[2] == 0)
                 CHECK(y->storage == t->storage);
         }
@@ -133,7 +134,7 @@ static void axes_of_extent_one_are_in_nobodys_way(sherd_world *world)
     CHECK_OK(sherd_layout_parse_placements(&from, mesh, 3, (int64_t[]){3, 2, 4}, "S(1)", NULL));
     sherd_tensor *y = sherd_view(indices(from), (int64_t[]){6, 4}, 2);
     CHECK(!sherd_tensor_failed(y));
-    CHECK_EQ(count_wrong(y), 0);
+    CHECK_EQ(wrong_indices(y), 0);
     CHECK_OK(sherd_world_check(world));
 }
 
@@ -208,7 +209,7 @@ static void axes_in_the_way_move_together(sherd_world *world)
         if (CHECK(!sherd_tensor_failed(y)))
             CHECK_TEXT(sherd_layout_text(y->layout), c[i].text);
         if (!from->pending_axes)
-            CHECK_EQ(count_wrong(y), 0);
+            CHECK_EQ(wrong_indices(y), 0);
     }
     CHECK_OK(sherd_world_check(world));
 }
@@ -297,13 +298,15 @@ static void every_view_of_every_layout_is_in_order(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-static void scene(sherd_world *world, const sherd_mesh *mesh)
+static void scene(sherd_world *world)
 {
+    const sherd_mesh *mesh = NULL;
     const sherd_layout *from = NULL;
 
     sherd_scope_begin(world);
-    if (sherd_layout_parse_placements(&from, mesh, 3, (int64_t[]){6, 2, 6}, "S(2)", "2:1,2,3") ==
-        SHERD_OK) {
+    if (sherd_mesh_parse(&mesh, world, "x=3") == SHERD_OK &&
+        sherd_layout_parse_placements(&from, mesh, 3, (int64_t[]){6, 2, 6}, "S(2)", "2:1,2,3") ==
+            SHERD_OK) {
         sherd_tensor *t = sherd_require_grad(sherd_constant_on(from, SHERD_F64, 1), true);
         sherd_tensor *y = sherd_view(t, (int64_t[]){6, 12}, 2);
         sherd_backward(sherd_sum(sherd_mul(y, y)));
@@ -315,20 +318,7 @@ static void scene(sherd_world *world, const sherd_mesh *mesh)
 
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 {
-    const sherd_mesh *mesh = test_mesh(world);
-    sherd_status status = SHERD_ENOMEM;
-
-    sherd_scope_begin(world); /* a scope that cannot be opened keeps nothing in it */
-    sherd_scope_end(world);
-    for (int64_t n = 1; status && n < 1000; n++) {
-        sherd_world_fail_allocation(world, sherd_world_rank(world) == 1 ? n : 0);
-        scene(world, mesh);
-        sherd_world_fail_allocation(world, 0);
-        status = sherd_world_check(world);
-        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
-        CHECK_EQ(sherd_world_memory(world).live_bytes, 0);
-    }
-    CHECK_OK(status);
+    fail_every_allocation(world, 1, scene);
 }
 
 /* The gradient of a merge may arrive sharded along the merged dim's inside: it is moved to where it can be split. */
@@ -346,7 +336,7 @@ static void gradients_of_views_may_lie_otherwise(sherd_world *world)
     sherd_tensor *g = sherd_grad(t);
     if (CHECK(g && !sherd_tensor_failed(g))) {
         CHECK(g->layout == from);
-        CHECK_EQ(count_wrong(g), 0);
+        CHECK_EQ(wrong_indices(g), 0);
     }
     CHECK_OK(sherd_world_check(world));
 }
