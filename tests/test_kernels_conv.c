@@ -2,13 +2,14 @@
 /*
  * Convolutions by oneDNN against the plain ones: a bias that is added with the product, two gradients that share what
  * both read, in less workspace than each by itself. Behind the workspace nothing is written; where memory ends, nothing is lost.
+ * Gradients of weights also by kernels of our own, behind oneDNN and by themselves.
  */
 #define CHECK_PURE
 #include "check.h"
+#include "kernel_versions.h"
 #include "kernels/engine.h"
-#include "kernels/ref.h"
 
-enum { ROOM = 1 << 16, WORKSPACE = 1 << 20, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
+enum { ROOM = 1 << 18, WORKSPACE = 1 << 21, GUARD = 16, X = SHERD__CONV_X, W = SHERD__CONV_W, Y };
 
 static float x[ROOM], w[ROOM], y[ROOM], bias[ROOM], made[2][ROOM], plain[2][ROOM];
 static _Alignas(64) unsigned char workspace[WORKSPACE + 64];
@@ -24,6 +25,12 @@ static const sherd__conv geometries[] = {
     {1, 1, 16, 16, {1, 9, 11}, {1, 12, 11}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
     {2, 1, 32, 16, {4, 6, 5}, {7, 8, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 3, 2}},
     {1, 1, 3, 5, {1, 6, 5}, {1, 8, 8}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 3}},
+    /* several chunks of a row, and of rows; what no output reads */
+    {1, 1, 48, 16, {1, 3, 260}, {1, 3, 260}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+    {1, 1, 16, 16, {3, 30, 12}, {2, 14, 10}, {1, 4, 5}, {2, 2, 1}, {1, 1, 2}, {0, 0, 3}},
+    {1, 1, 16, 32, {1, 9, 11}, {1, 3, 4}, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, -1, -2}},
+    /* sums of more than one pass */
+    {2, 1, 64, 240, {1, 5, 4}, {1, 5, 4}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
 };
 
 static int64_t product(const int64_t *size)
@@ -79,7 +86,7 @@ static int try_bias(sherd__engine *engine, int which)
     int64_t space = product(c->out);
 
     draw();
-    if (run(engine, &(sherd__conv_job){c, &task, 1, bias}) < 0)
+    if (run(engine, &(sherd__conv_job){c, &task, 1, bias, NULL}) < 0)
         return 0;
     sherd__conv_plain(c, SHERD_F32, &slow);
     for (int64_t i = 0; i < count_of(c, Y); i++)
@@ -88,7 +95,8 @@ static int try_bias(sherd__engine *engine, int which)
     return 1;
 }
 
-static int try_both(sherd__engine *engine, int which)
+/* Gradients of weights by `kernels`, if they do; NULL: by oneDNN. */
+static int try_both(sherd__engine *engine, int which, const sherd__kernels *kernels)
 {
     const sherd__conv *c = &geometries[which];
     const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
@@ -99,14 +107,14 @@ static int try_both(sherd__engine *engine, int which)
 
     for (int t = 0; t < 2; t++) {
         draw();
-        apart[t] = run(engine, &(sherd__conv_job){c, &both[t], 1, NULL});
+        apart[t] = run(engine, &(sherd__conv_job){c, &both[t], 1, NULL, kernels});
         if (apart[t] < 0)
             return 0;
         sherd__conv_plain(c, SHERD_F32, &slow[t]);
     }
     memset(made, 0, sizeof made);
     draw();
-    int64_t together = run(engine, &(sherd__conv_job){c, both, 2, NULL});
+    int64_t together = run(engine, &(sherd__conv_job){c, both, 2, NULL, kernels});
     CHECK(together >= apart[0] && together >= apart[1]);
     CHECK(together <= apart[0] + apart[1]);
     compare(made[0], plain[0], count_of(c, X), count_of(c, W) / c->in_channels * c->groups, which);
@@ -117,37 +125,91 @@ static int try_both(sherd__engine *engine, int which)
 static void they_are_as_the_plain_ones(void)
 {
     sherd__heap heap = {0};
-    int biased = 0, both = 0;
+    sherd__kernels fast[2];
+    int biased = 0, both = 0, of_own = 0, count = versions(fast);
 
     sherd__engine *engine = sherd__engine_create(&heap);
     if (!CHECK(engine))
         return;
     for (int g = 0; g < LEN(geometries); g++) {
         biased += try_bias(engine, g);
-        both += try_both(engine, g);
+        both += try_both(engine, g, NULL);
+        for (int v = 0; v < count; v++)
+            of_own += try_both(engine, g, &fast[v]);
     }
     sherd__engine_destroy(engine);
     CHECK_EQ(heap.live, 0);
     fprintf(stderr, "%d of %d by oneDNN\n", biased, LEN(geometries));
     CHECK(biased == 0 || both > biased); /* what both read is shared somewhere */
+    CHECK(biased == 0 || count == 0 || of_own > count * biased);
+}
+
+/* blocks[batch, channels / block, space, block] of plain[batch, channels, space]. */
+static void lay(float *blocks, const float *of, int64_t batch, int64_t channels, int64_t space,
+                int64_t block)
+{
+    for (int64_t n = 0; n < batch; n++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < space; i++)
+                blocks[((n * channels + c / block * block) * space) + i * block + c % block] =
+                    of[(n * channels + c) * space + i];
+}
+
+/* Between guards: dw and the sums. 0: not for this geometry. */
+static int try_weight(const sherd__kernels *kernels, int which)
+{
+    static float x_blocks[ROOM], y_blocks[ROOM], sums[ROOM];
+    const sherd__conv *c = &geometries[which];
+    const sherd__conv_task slow = {SHERD__CONV_BACKWARD_W, {x, plain[1], y}};
+    int64_t block = kernels->conv_block, n = count_of(c, W);
+
+    if (c->groups > 1 || c->in_channels % block || c->out_channels % block)
+        return 0;
+    draw();
+    lay(x_blocks, x, c->batch, c->in_channels, product(c->in), block);
+    lay(y_blocks, y, c->batch, c->out_channels, product(c->out), block);
+    sherd__ref_f32.fill(made[1], n + GUARD, 7);
+    sherd__ref_f32.fill(sums, n + GUARD, 7);
+    kernels->conv_weight(c, made[1], x_blocks, y_blocks, sums);
+    sherd__conv_plain(c, SHERD_F32, &slow);
+    compare(made[1], plain[1], n, c->batch * product(c->out), which);
+    for (int64_t i = n; i < n + GUARD; i++)
+        CHECK(made[1][i] == 7 && sums[i] == 7);
+    return 1;
+}
+
+static void gradients_of_weights_are_those_of_the_plain_kernel(void)
+{
+    sherd__kernels fast[2];
+
+    for (int v = 0, count = versions(fast); v < count; v++) {
+        int tried = 0;
+        for (int g = 0; g < LEN(geometries); g++)
+            tried += try_weight(&fast[v], g);
+        CHECK(tried > 6);
+    }
 }
 
 static void no_memory_is_said_and_nothing_is_lost(void)
 {
     const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
                                      {SHERD__CONV_BACKWARD_W, {x, made[1], y}}};
-    const sherd__conv_job job = {&geometries[0], both, 2, NULL};
+    sherd__kernels fast[2];
+    int count = versions(fast);
+    const sherd__conv_job own = {&geometries[0], both, 2, NULL, count ? &fast[count - 1] : NULL},
+                          other = {&geometries[0], both, 2, NULL, NULL};
 
-    for (int64_t n = 1; n < 40; n++) {
+    for (int64_t n = 1; n < 80; n++) {
+        const sherd__conv_job *job = n % 2 ? &own : &other;
         sherd__heap heap = {0};
         sherd__engine *engine = sherd__engine_create(&heap);
         int64_t bytes;
         if (!CHECK(engine))
             return;
         heap.allocations = 0;
-        heap.fail_at = n;
-        sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, &job);
-        CHECK(done != SHERD__DONE || n > heap.allocations);
+        heap.fail_at = n / 2 + 1;
+        sherd__done done = sherd__conv_onednn_bytes(&bytes, engine, job);
+        CHECK(done != SHERD__DONE || n / 2 + 1 > heap.allocations);
         heap.fail_at = 0;
         sherd__engine_destroy(engine);
         CHECK_EQ(heap.live, 0);
@@ -156,6 +218,7 @@ static void no_memory_is_said_and_nothing_is_lost(void)
 
 static const check_test tests[] = {
     {TEST(they_are_as_the_plain_ones)},
+    {TEST(gradients_of_weights_are_those_of_the_plain_kernel)},
     {TEST(no_memory_is_said_and_nothing_is_lost)},
 };
 CHECK_MAIN(tests)

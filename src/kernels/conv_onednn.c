@@ -2,8 +2,7 @@
 /*
  * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels) and generates
  * code. What is brought into its layouts and back costs a pass over each array, so an operand of two tasks is brought there
- * once. Primitives are kept by shape; memory objects are made for each call, because what they hold in its layouts would be as
- * much again as the arrays.
+ * once. Memory objects are made for each call, because what they hold in its layouts would be as much again as the arrays.
  */
 #include "engine.h"
 
@@ -16,191 +15,30 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "conv_kept.h"
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
-enum { BIAS = ARRAYS, OPERANDS };
-enum { DIMS = 5, LINE = 64, TASKS = 2 };
+enum { BIAS = SHERD__CONV_BIAS, OPERANDS = SHERD__CONV_OPERANDS, FIRST = 2 };
+enum { LINE = 64, TASKS = 2 };
 
-/*
- * A convolution as it is kept. Gradients of weights are fast only with padding of at most half a kernel: with more of
- * it, as where y is what lies around a piece, x is laid out with its zeros.
- */
-typedef struct kept {
-    sherd__engine *engine;
-    dnnl_primitive_desc_t desc;
-    dnnl_primitive_t primitive; /* NULL: oneDNN does not do this one */
-    dnnl_memory_desc_t plain[OPERANDS];
-    dnnl_dims_t x, zeros; /* sizes of what it sees of x, and how many of them come before x's own */
-} kept;
+typedef sherd__conv_kept kept;
 
-/* A task: its operands as they lie in sherd, and as the primitive wants them. */
+/* A task: its operands as they lie in sherd, and as what makes it wants them. */
 typedef struct run {
+    const sherd__conv_job *job;
     sherd__conv_kind kind;
     sherd__engine *engine;
     const kept *kept;
     unsigned char *room;                             /* what is left of the workspace */
     bool biased, borrowed[OPERANDS];                 /* borrowed: of the task before */
+    void *data[ARRAYS], *sums;                       /* of what is wanted; for our own kernel */
     dnnl_memory_t given[OPERANDS], wanted[OPERANDS]; /* the same one where the layout is */
 } run;
-
-/* What is to be made: the key by which it is kept. */
-typedef struct wish {
-    int64_t kind, biased;
-    sherd__conv conv;
-} wish;
 
 static bool good(dnnl_status_t status)
 {
     return sherd__good(status);
 }
-
-/* ---- descriptions ---------------------------------------------------------------------------- */
-
-static bool describe_plain(const sherd__dnnl *dnnl, dnnl_memory_desc_t *plain, const wish *w)
-{
-    const sherd__conv *c = &w->conv;
-    int64_t inputs = c->in_channels / c->groups, outputs = c->out_channels / c->groups;
-    dnnl_dims_t x = {c->batch, c->in_channels, c->in[0], c->in[1], c->in[2]};
-    dnnl_dims_t y = {c->batch, c->out_channels, c->out[0], c->out[1], c->out[2]};
-    /* one more than dims, so that what begins behind the groups is as long too */
-    dnnl_dim_t weight[DNNL_MAX_NDIMS + 1] = {c->groups,    outputs,      inputs,
-                                             c->kernel[0], c->kernel[1], c->kernel[2]};
-    dnnl_dims_t channels = {c->out_channels};
-    bool grouped = c->groups > 1;
-
-    return good(dnnl->memory_desc_init_by_tag(&plain[BIAS], 1, channels, dnnl_f32, dnnl_x)) &&
-           good(dnnl->memory_desc_init_by_tag(&plain[X], 5, x, dnnl_f32, dnnl_ncdhw)) &&
-           good(dnnl->memory_desc_init_by_tag(&plain[Y], 5, y, dnnl_f32, dnnl_ncdhw)) &&
-           good(grouped ? dnnl->memory_desc_init_by_tag(&plain[W], 6, weight, dnnl_f32, dnnl_goidhw)
-                        : dnnl->memory_desc_init_by_tag(&plain[W], 5, weight + 1, dnnl_f32,
-                                                        dnnl_oidhw));
-}
-
-/* Behind the input as much as the last output reads; false: oneDNN takes no negative padding. */
-static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
-{
-    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
-        int64_t reach = (c->out[d] - 1) * c->stride[d] + (c->kernel[d] - 1) * c->dilation[d] + 1;
-        before[d] = c->before[d];
-        after[d] = sherd__max(reach - c->before[d] - c->in[d], 0);
-        int64_t out = (c->in[d] + before[d] + after[d] - (c->kernel[d] - 1) * c->dilation[d] - 1) /
-                          c->stride[d] +
-                      1;
-        if (before[d] < 0 || out != c->out[d])
-            return false;
-    }
-    return true;
-}
-
-/* What is padded too much by its zeros in memory; padding goes down to nothing there. */
-static void lay_zeros(kept *k, const wish *w, int64_t *before, int64_t *after)
-{
-    const sherd__conv *c = &w->conv;
-
-    k->x[0] = c->batch;
-    k->x[1] = c->in_channels;
-    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
-        int64_t half = (c->kernel[d] - 1) * c->dilation[d] / 2;
-        k->x[2 + d] = c->in[d];
-        if (w->kind != SHERD__CONV_BACKWARD_W || (before[d] <= half && after[d] <= half))
-            continue;
-        k->x[2 + d] += before[d] + after[d];
-        k->zeros[2 + d] = before[d];
-        before[d] = after[d] = 0;
-    }
-}
-
-static bool has_zeros(const kept *k)
-{
-    return memcmp(k->x, k->plain[X].dims, DIMS * sizeof *k->x) != 0;
-}
-
-/* The primitive for operands in whatever layout it likes. */
-static bool describe(kept *k, const wish *w)
-{
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
-    dnnl_engine_t engine = k->engine->engine;
-    const sherd__conv *c = &w->conv;
-    dnnl_memory_desc_t any[ARRAYS];
-    dnnl_dims_t before = {0}, after = {0}, dilation = {0}, stride = {0};
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_convolution_desc_t forward, backward;
-
-    if (!find_padding(c, before, after) || !describe_plain(dnnl, k->plain, w))
-        return false;
-    lay_zeros(k, w, before, after);
-    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
-        dilation[d] = c->dilation[d] - 1;
-        stride[d] = c->stride[d];
-    }
-    for (int i = 0; i < ARRAYS; i++) {
-        any[i] = k->plain[i];
-        any[i].format_kind = dnnl_format_kind_any;
-    }
-    if (has_zeros(k) &&
-        !good(dnnl->memory_desc_init_by_tag(&any[X], 5, k->x, dnnl_f32, dnnl_format_tag_any)))
-        return false;
-    dnnl_prop_kind_t prop =
-        w->kind == SHERD__CONV_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
-    if (!good(dnnl->dilated_convolution_forward_desc_init(
-            &forward, prop, dnnl_convolution_direct, &any[X], &any[W],
-            w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before, after)) ||
-        !good(dnnl->primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
-        return false;
-    if (w->kind == SHERD__CONV_FORWARD) {
-        k->desc = hint;
-        return true;
-    }
-    bool made = good(w->kind == SHERD__CONV_BACKWARD_X
-                         ? dnnl->dilated_convolution_backward_data_desc_init(
-                               &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
-                               stride, dilation, before, after)
-                         : dnnl->dilated_convolution_backward_weights_desc_init(
-                               &backward, dnnl_convolution_direct, &any[X], &any[W], NULL, &any[Y],
-                               stride, dilation, before, after)) &&
-                good(dnnl->primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
-    dnnl->primitive_desc_destroy(hint);
-    return made;
-}
-
-static void destroy(void *thing)
-{
-    kept *k = thing;
-    const sherd__dnnl *dnnl = &k->engine->dnnl;
-
-    dnnl->primitive_destroy(k->primitive);
-    dnnl->primitive_desc_destroy(k->desc);
-    sherd__free(k->engine->heap, k);
-}
-
-/* The primitive of a shape, made if there is none yet; NULL: out of memory. */
-static const kept *find(sherd__engine *e, const wish *w)
-{
-    kept *k = sherd__shapes_find(&e->shapes, w, sizeof *w);
-
-    if (k)
-        return k;
-    k = sherd__alloc(e->heap, 1, sizeof *k);
-    if (!k)
-        return NULL;
-    k->engine = e;
-    if (describe(k, w) && !good(e->dnnl.primitive_create(&k->primitive, k->desc)))
-        k->primitive = NULL;
-    if (!sherd__shapes_add(&e->shapes, w, sizeof *w, k, destroy)) {
-        destroy(k);
-        return NULL;
-    }
-    return k;
-}
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-static const dnnl_query_t queries[][ARRAYS] = {
-    [SHERD__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
-    [SHERD__CONV_BACKWARD_X] = {dnnl_query_diff_src_md, dnnl_query_weights_md,
-                                dnnl_query_diff_dst_md},
-    [SHERD__CONV_BACKWARD_W] = {dnnl_query_src_md, dnnl_query_diff_weights_md,
-                                dnnl_query_diff_dst_md}};
 
 static const int arguments[][ARRAYS] = {
     [SHERD__CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
@@ -234,15 +72,10 @@ static bool reorder(sherd__engine *e, dnnl_memory_t from, dnnl_memory_t to)
     return done;
 }
 
-static const dnnl_memory_desc_t *wanted_of(const kept *k, sherd__conv_kind kind, int i)
-{
-    return k->engine->dnnl.primitive_desc_query_md(k->desc, queries[kind][i], 0);
-}
-
 static bool is_plain(const kept *k, sherd__conv_kind kind, int i)
 {
-    return !(i == X && has_zeros(k)) &&
-           k->engine->dnnl.memory_desc_equal(wanted_of(k, kind, i), &k->plain[i]);
+    return !(i == X && sherd__conv_has_zeros(k)) &&
+           k->engine->dnnl.memory_desc_equal(sherd__conv_wanted(k, kind, i), &k->plain[i]);
 }
 
 /* The elements of the thickest slab of zeros around x. */
@@ -250,9 +83,9 @@ static int64_t slab_count(const kept *k)
 {
     int64_t most = 0;
 
-    for (int d = 2; d < DIMS; d++) {
+    for (int d = FIRST; d < k->ndim; d++) {
         int64_t before = k->zeros[d], after = k->x[d] - before - k->plain[X].dims[d], area = 1;
-        for (int i = 0; i < DIMS; i++)
+        for (int i = 0; i < k->ndim; i++)
             area *= i == d ? 1 : k->x[i];
         most = sherd__max(most, area * sherd__max(before, after));
     }
@@ -261,20 +94,23 @@ static int64_t slab_count(const kept *k)
 
 static size_t room_of(const kept *k, sherd__conv_kind kind, int i)
 {
-    size_t bytes =
-        is_plain(k, kind, i) ? 0 : k->engine->dnnl.memory_desc_get_size(wanted_of(k, kind, i));
-    size_t slab = i == X && has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
+    size_t bytes = is_plain(k, kind, i)
+                       ? 0
+                       : k->engine->dnnl.memory_desc_get_size(sherd__conv_wanted(k, kind, i));
+    size_t slab = i == X && sherd__conv_has_zeros(k) ? (size_t)slab_count(k) * sizeof(float) : 0;
+    size_t sums = i == W && k->own ? k->engine->dnnl.memory_desc_get_size(&k->plain[W]) : 0;
 
-    return sherd__round_up(bytes, LINE) + sherd__round_up(slab, LINE);
+    return sherd__round_up(bytes, LINE) + sherd__round_up(slab + sums, LINE);
 }
 
 /* Whether two tasks read the same array in the same layout, which is not the plain one. */
 static bool is_shared(const kept *const *k, const sherd__conv_task *t, int i)
 {
     return t[0].array[i] == t[1].array[i] && !is_result(t[0].kind, i) && !is_result(t[1].kind, i) &&
-           !(i == X && (has_zeros(k[0]) || has_zeros(k[1]))) && !is_plain(k[0], t[0].kind, i) &&
-           k[0]->engine->dnnl.memory_desc_equal(wanted_of(k[0], t[0].kind, i),
-                                                wanted_of(k[1], t[1].kind, i));
+           !(i == X && (sherd__conv_has_zeros(k[0]) || sherd__conv_has_zeros(k[1]))) &&
+           !is_plain(k[0], t[0].kind, i) &&
+           k[0]->engine->dnnl.memory_desc_equal(sherd__conv_wanted(k[0], t[0].kind, i),
+                                                sherd__conv_wanted(k[1], t[1].kind, i));
 }
 
 /* A box of x's room as the primitive lays it out, from an array in plain order. */
@@ -285,7 +121,7 @@ static bool lay_box(run *r, const dnnl_memory_desc_t *wanted, void *room, const 
     dnnl_memory_desc_t plain, inner;
     dnnl_memory_t from = NULL, to = NULL;
     bool done =
-        good(dnnl->memory_desc_init_by_tag(&plain, DIMS, size, dnnl_f32, dnnl_ncdhw)) &&
+        sherd__conv_row_major(r->kept, &plain, size) &&
         good(dnnl->memory_desc_init_submemory(&inner, wanted, size, offset)) &&
         good(dnnl->memory_create(&from, &plain, r->engine->engine, (void *)(uintptr_t)array)) &&
         good(dnnl->memory_create(&to, &inner, r->engine->engine, room)) &&
@@ -302,7 +138,7 @@ static bool lay_slabs(run *r, const dnnl_memory_desc_t *wanted, void *room, floa
     const kept *k = r->kept;
 
     memset(slab, 0, (size_t)slab_count(k) * sizeof *slab);
-    for (int d = 2; d < DIMS; d++) {
+    for (int d = FIRST; d < k->ndim; d++) {
         int64_t before = k->zeros[d], after = k->x[d] - before - k->plain[X].dims[d];
         dnnl_dims_t size, offset = {0};
         memcpy(size, k->x, sizeof size);
@@ -323,7 +159,7 @@ static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const vo
     const kept *k = r->kept;
     size_t bytes = k->engine->dnnl.memory_desc_get_size(wanted);
 
-    if (memcmp(wanted->dims, wanted->padded_dims, DIMS * sizeof *wanted->dims) != 0)
+    if (memcmp(wanted->dims, wanted->padded_dims, (size_t)k->ndim * sizeof *wanted->dims) != 0)
         memset(room, 0, bytes);
     else if (!lay_slabs(r, wanted, room,
                         (float *)(void *)((unsigned char *)room + sherd__round_up(bytes, LINE))))
@@ -334,20 +170,23 @@ static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const vo
 static bool make_memory(run *r, int i, void *data)
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
-    const dnnl_memory_desc_t *wanted = wanted_of(r->kept, r->kind, i);
+    const dnnl_memory_desc_t *wanted = sherd__conv_wanted(r->kept, r->kind, i);
     dnnl_engine_t engine = r->engine->engine;
     void *room = r->room;
 
     if (!good(dnnl->memory_create(&r->given[i], &r->kept->plain[i], engine, data)))
         return false;
+    r->room += room_of(r->kept, r->kind, i);
+    r->data[i] = data;
     if (is_plain(r->kept, r->kind, i)) {
         r->wanted[i] = r->given[i];
+        r->sums = room;
         return true;
     }
-    r->room += room_of(r->kept, r->kind, i);
+    r->data[i] = room;
     if (!good(dnnl->memory_create(&r->wanted[i], wanted, engine, room)))
         return false;
-    if (i == X && has_zeros(r->kept))
+    if (i == X && sherd__conv_has_zeros(r->kept))
         return embed(r, wanted, room, data);
     return is_result(r->kind, i) || reorder(r->engine, r->given[i], r->wanted[i]);
 }
@@ -362,6 +201,7 @@ static bool make_bias(run *r, const void *bias)
     return true;
 }
 
+/* By oneDNN, and back into the given layout. */
 static bool execute(run *r)
 {
     const sherd__dnnl *dnnl = &r->engine->dnnl;
@@ -396,11 +236,13 @@ static void release(run *r)
 static sherd__done find_all(const kept **out, sherd__engine *e, const sherd__conv_job *job)
 {
     for (int t = 0; t < job->tasks; t++) {
-        wish wanted = {(int64_t)job->task[t].kind, job->bias != NULL, *job->conv};
-        out[t] = find(e, &wanted);
+        const sherd__conv_wish wish = {
+            (int64_t)job->task[t].kind, job->bias != NULL,
+            job->kernels && job->kernels->conv_weight ? job->kernels->conv_block : 0, *job->conv};
+        out[t] = sherd__conv_find(e, &wish);
         if (!out[t])
             return SHERD__NO_MEMORY;
-        if (!out[t]->primitive)
+        if (!out[t]->primitive && !out[t]->own)
             return SHERD__CANNOT;
     }
     return SHERD__DONE;
@@ -437,6 +279,7 @@ static bool lay_shared(run *r, const sherd__conv_job *job)
         if (!make_memory(&r[0], i, job->task[0].array[i]))
             return false;
         r[1].wanted[i] = r[0].wanted[i];
+        r[1].data[i] = r[0].data[i];
         r[1].borrowed[i] = true;
     }
     return true;
@@ -448,6 +291,10 @@ static bool run_task(run *r, unsigned char *room, const sherd__conv_task *task, 
     for (int i = 0; i < ARRAYS; i++)
         if (!r->wanted[i] && !make_memory(r, i, task->array[i]))
             return false;
+    if (r->kept->own) {
+        r->job->kernels->conv_weight(r->job->conv, r->data[W], r->data[X], r->data[Y], r->sums);
+        return true;
+    }
     return make_bias(r, bias) && execute(r);
 }
 
@@ -460,6 +307,7 @@ sherd__done sherd__conv_onednn(sherd__engine *e, const sherd__conv_job *job, voi
     if (found != SHERD__DONE)
         return found;
     for (int t = 0; t < job->tasks; t++) {
+        r[t].job = job;
         r[t].kind = job->task[t].kind;
         r[t].engine = e;
         r[t].kept = k[t];

@@ -51,8 +51,9 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
 typedef struct sherd__conv_job {
     const sherd__conv *conv;
     const sherd__conv_task *task;
-    int tasks;        /* 1 or 2 */
-    const void *bias; /* [out_channels], added to what one FORWARD makes; NULL: none */
+    int tasks;                     /* 1 or 2 */
+    const void *bias;              /* [out_channels], added to what one FORWARD makes; NULL: none */
+    const sherd__kernels *kernels; /* of f32, for what oneDNN is slower at; NULL: oneDNN does all */
 } sherd__conv_job;
 
 /* First the bytes of workspace that it needs, if it can. */

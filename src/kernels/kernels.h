@@ -85,6 +85,8 @@ typedef struct sherd__reduction {
     const void *const *src;
 } sherd__reduction;
 
+struct sherd__conv;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
@@ -229,6 +231,15 @@ typedef struct sherd__kernels {
                   const sherd__adamw_step *step);
     /* m may be NULL. */
     void (*sgd)(int64_t n, void *p, void *m, const void *grad, const sherd__sgd_step *step);
+
+    /*
+     * The gradient of a convolution's weight, dw, of f32; plain: sherd__conv_plain. x and dy lie in blocks of conv_block channels,
+     * [batch, channels / block, space, block], which those are multiples of; groups is 1. sums: workspace of as many floats as dw.
+     * NULL, and 0: there is none.
+     */
+    void (*conv_weight)(const struct sherd__conv *c, float *dw, const float *x, const float *dy,
+                        float *sums);
+    int64_t conv_block;
 } sherd__kernels;
 
 /*

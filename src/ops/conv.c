@@ -71,6 +71,12 @@ static const int made_by[] = {[SHERD__CONV_FORWARD] = SHERD__CONV_Y,
                               [SHERD__CONV_BACKWARD_X] = SHERD__CONV_X,
                               [SHERD__CONV_BACKWARD_W] = SHERD__CONV_W};
 
+/* 16 bits are computed in f32 too. */
+static const sherd__kernels *f32_in(const sherd_call *call)
+{
+    return sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
+}
+
 /* By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a fifth of the time. */
 static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
 {
@@ -90,7 +96,7 @@ static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
 static bool run_one(sherd_call *call, const sherd__conv *c, const sherd__conv_task *task,
                     sherd_dtype dtype)
 {
-    const sherd__conv_job alone = {c, task, 1, NULL};
+    const sherd__conv_job alone = {c, task, 1, NULL, f32_in(call)};
     sherd__done done = dtype == SHERD_F32 ? run_onednn(call, &alone) : SHERD__CANNOT;
 
     if (done == SHERD__NO_MEMORY)
@@ -156,7 +162,7 @@ static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *sma
     c.groups = local_groups(c.groups, channels, big->size[1]);
     count_all(&c, count);
     if (count[0] && count[1] && count[2]) {
-        const sherd__conv_job job = {&c, task, tasks, bias ? *bias : NULL};
+        const sherd__conv_job job = {&c, task, tasks, bias ? *bias : NULL, f32_in(call)};
         bool good = run(call, &job, count, &biased);
         if (biased)
             *bias = NULL;

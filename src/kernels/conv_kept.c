@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions described to oneDNN 2, and kept by shape. Operands may lie in whatever layout it likes. Gradients of weights whose
+ * channels are whole blocks are left to a kernel of our own, which wants blocks: oneDNN's run at 0.6 of the machine's rate
+ * (docs/decisions/055).
+ */
+#include "engine.h"
+
+#ifdef SHERD_HAVE_DNNL
+#include "onednn.h"
+#endif
+
+#if defined(SHERD_HAVE_DNNL) && DNNL_VERSION_MAJOR == 2
+
+#include <string.h>
+
+#include "base/num.h"
+#include "conv_kept.h"
+
+enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
+enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
+
+static bool good(dnnl_status_t status)
+{
+    return sherd__good(status);
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static bool describe_row_major(const sherd__dnnl *dnnl, dnnl_memory_desc_t *out, int ndim,
+                               const dnnl_dims_t size)
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_a,    dnnl_ab,    dnnl_abc,
+                                             dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+
+    return good(dnnl->memory_desc_init_by_tag(out, ndim, size, dnnl_f32, tags[ndim - 1]));
+}
+
+bool sherd__conv_row_major(const sherd__conv_kept *k, dnnl_memory_desc_t *out,
+                           const dnnl_dims_t size)
+{
+    return describe_row_major(&k->engine->dnnl, out, k->ndim, size);
+}
+
+/* Of a field or a weight: what comes first, and the dims of space that there are. Returns how many dims. */
+static int put_sizes(const sherd__conv_kept *k, dnnl_dim_t *out, const int64_t *first, int count,
+                     const int64_t *space)
+{
+    int skip = MOST - k->ndim, n = 0;
+
+    for (int i = 0; i < count; i++)
+        out[n++] = first[i];
+    for (int d = skip; d < SHERD__CONV_DIMS; d++)
+        out[n++] = space[d];
+    return n;
+}
+
+static bool describe_plain(sherd__conv_kept *k, const sherd__conv *c)
+{
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    const int64_t x[] = {c->batch, c->in_channels}, y[] = {c->batch, c->out_channels};
+    const dnnl_dims_t channels = {c->out_channels};
+    const int64_t w[] = {c->groups, c->out_channels / c->groups, c->in_channels / c->groups};
+    int ungrouped = c->groups == 1;
+    dnnl_dims_t size;
+    dnnl_memory_desc_t *plain = k->plain;
+
+    return describe_row_major(dnnl, &plain[BIAS], 1, channels) &&
+           describe_row_major(dnnl, &plain[X], put_sizes(k, size, x, 2, c->in), size) &&
+           describe_row_major(dnnl, &plain[Y], put_sizes(k, size, y, 2, c->out), size) &&
+           describe_row_major(dnnl, &plain[W],
+                              put_sizes(k, size, w + ungrouped, 3 - ungrouped, c->kernel), size);
+}
+
+/* x and y in blocks of channels; dw stays as it is. */
+static bool describe_blocks(sherd__conv_kept *k, int64_t block)
+{
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    bool flat = k->ndim < MOST;
+    dnnl_format_tag_t of_8 = flat ? dnnl_aBcd8b : dnnl_aBcde8b;
+    dnnl_format_tag_t tag = block == 8 ? of_8 : flat ? dnnl_aBcd16b : dnnl_aBcde16b;
+
+    k->blocks[W] = k->plain[W];
+    for (int i = X; i <= Y; i += Y - X)
+        if (!good(dnnl->memory_desc_init_by_tag(&k->blocks[i], k->ndim, k->plain[i].dims, dnnl_f32,
+                                                tag)))
+            return false;
+    return true;
+}
+
+/* Whether the kernel of our own does it. */
+static bool is_own(const sherd__conv_wish *w)
+{
+    const sherd__conv *c = &w->conv;
+
+    return w->kind == SHERD__CONV_BACKWARD_W && (w->block == 8 || w->block == 16) &&
+           c->groups == 1 && c->in_channels % w->block == 0 && c->out_channels % w->block == 0;
+}
+
+/* ---- what oneDNN does ------------------------------------------------------------------------ */
+
+/* Behind the input as much as the last output reads; false: oneDNN takes no negative padding. */
+static bool find_padding(const sherd__conv *c, int64_t *before, int64_t *after)
+{
+    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
+        int64_t reach = (c->out[d] - 1) * c->stride[d] + (c->kernel[d] - 1) * c->dilation[d] + 1;
+        before[d] = c->before[d];
+        after[d] = sherd__max(reach - c->before[d] - c->in[d], 0);
+        int64_t out = (c->in[d] + before[d] + after[d] - (c->kernel[d] - 1) * c->dilation[d] - 1) /
+                          c->stride[d] +
+                      1;
+        if (before[d] < 0 || out != c->out[d])
+            return false;
+    }
+    return true;
+}
+
+/* What is padded too much by its zeros in memory; padding goes down to nothing there. */
+static void lay_zeros(sherd__conv_kept *k, const sherd__conv_wish *w, int64_t *before,
+                      int64_t *after)
+{
+    const sherd__conv *c = &w->conv;
+    int skip = MOST - k->ndim;
+
+    memcpy(k->x, k->plain[X].dims, sizeof k->x);
+    for (int d = skip; d < SHERD__CONV_DIMS && w->kind == SHERD__CONV_BACKWARD_W; d++) {
+        int64_t half = (c->kernel[d] - 1) * c->dilation[d] / 2;
+        if (before[d] <= half && after[d] <= half)
+            continue;
+        k->x[FIRST + d - skip] += before[d] + after[d];
+        k->zeros[FIRST + d - skip] = before[d];
+        before[d] = after[d] = 0;
+    }
+}
+
+bool sherd__conv_has_zeros(const sherd__conv_kept *k)
+{
+    return !k->own && memcmp(k->x, k->plain[X].dims, (size_t)k->ndim * sizeof *k->x) != 0;
+}
+
+/* Operands in any layout, x amid its zeros. */
+static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
+{
+    for (int i = 0; i < ARRAYS; i++) {
+        any[i] = k->plain[i];
+        any[i].format_kind = dnnl_format_kind_any;
+    }
+    return !sherd__conv_has_zeros(k) || good(k->engine->dnnl.memory_desc_init_by_tag(
+                                            &any[X], k->ndim, k->x, dnnl_f32, dnnl_format_tag_any));
+}
+
+/*
+ * The primitive for operands in whatever layout it likes. Forward is always that of training: that of inference likes channels
+ * last, into which and out of which x and y are laid more slowly than into blocks.
+ */
+static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
+{
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+    dnnl_engine_t engine = k->engine->engine;
+    const sherd__conv *c = &w->conv;
+    int skip = MOST - k->ndim;
+    dnnl_memory_desc_t any[ARRAYS];
+    dnnl_dims_t before = {0}, after = {0}, dilation = {0}, stride = {0};
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_convolution_desc_t forward, backward;
+
+    if (!find_padding(c, before, after))
+        return false;
+    lay_zeros(k, w, before, after);
+    for (int d = skip; d < SHERD__CONV_DIMS; d++) {
+        dilation[d - skip] = c->dilation[d] - 1;
+        stride[d - skip] = c->stride[d];
+    }
+    if (!describe_any(k, any) ||
+        !good(dnnl->dilated_convolution_forward_desc_init(
+            &forward, dnnl_forward_training, dnnl_convolution_direct, &any[X], &any[W],
+            w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before + skip,
+            after + skip)) ||
+        !good(dnnl->primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
+        return false;
+    if (w->kind == SHERD__CONV_FORWARD) {
+        k->desc = hint;
+        return true;
+    }
+    bool made = good(w->kind == SHERD__CONV_BACKWARD_X
+                         ? dnnl->dilated_convolution_backward_data_desc_init(
+                               &backward, dnnl_convolution_direct, &any[X], &any[W], &any[Y],
+                               stride, dilation, before + skip, after + skip)
+                         : dnnl->dilated_convolution_backward_weights_desc_init(
+                               &backward, dnnl_convolution_direct, &any[X], &any[W], NULL, &any[Y],
+                               stride, dilation, before + skip, after + skip)) &&
+                good(dnnl->primitive_desc_create(&k->desc, &backward, NULL, engine, hint));
+    dnnl->primitive_desc_destroy(hint);
+    return made;
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+static void destroy(void *thing)
+{
+    sherd__conv_kept *k = thing;
+    const sherd__dnnl *dnnl = &k->engine->dnnl;
+
+    dnnl->primitive_destroy(k->primitive);
+    dnnl->primitive_desc_destroy(k->desc);
+    sherd__free(k->engine->heap, k);
+}
+
+/* The first dim of space is not there. */
+static bool is_flat(const sherd__conv *c)
+{
+    return c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 && c->before[0] == 0;
+}
+
+/* Without a primitive, and not our own: it can not be done. */
+static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
+{
+    k->ndim = is_flat(&w->conv) ? MOST - 1 : MOST;
+    if (!describe_plain(k, &w->conv))
+        return;
+    if (is_own(w))
+        k->own = describe_blocks(k, w->block);
+    else if (describe(k, w) && !good(k->engine->dnnl.primitive_create(&k->primitive, k->desc)))
+        k->primitive = NULL;
+}
+
+const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w)
+{
+    sherd__conv_kept *k = sherd__shapes_find(&e->shapes, w, sizeof *w);
+
+    if (k)
+        return k;
+    k = sherd__alloc(e->heap, 1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->engine = e;
+    make(k, w);
+    if (!sherd__shapes_add(&e->shapes, w, sizeof *w, k, destroy)) {
+        destroy(k);
+        return NULL;
+    }
+    return k;
+}
+
+const dnnl_memory_desc_t *sherd__conv_wanted(const sherd__conv_kept *k, sherd__conv_kind kind,
+                                             int i)
+{
+    static const dnnl_query_t queries[][ARRAYS] = {
+        [SHERD__CONV_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
+        [SHERD__CONV_BACKWARD_X] = {dnnl_query_diff_src_md, dnnl_query_weights_md,
+                                    dnnl_query_diff_dst_md},
+        [SHERD__CONV_BACKWARD_W] = {dnnl_query_src_md, dnnl_query_diff_weights_md,
+                                    dnnl_query_diff_dst_md}};
+
+    return k->own ? &k->blocks[i]
+                  : k->engine->dnnl.primitive_desc_query_md(k->desc, queries[kind][i], 0);
+}
+
+#endif
