@@ -56,6 +56,8 @@ static int runs_of(const sherd_tensor *t, unsigned dims, run *runs)
 
     for (int d = 0; d < t->ndim; d++) {
         bool summed = dims >> d & 1;
+        if (t->local[d] == 1)
+            continue; /* a pass that sums one element would only copy */
         if (count && runs[count - 1].summed == summed)
             runs[count - 1].size *= t->local[d];
         else
