@@ -29,6 +29,10 @@ static const sherd__conv geometries[] = {
     {1, 1, 48, 16, {1, 3, 260}, {1, 3, 260}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
     {1, 1, 16, 16, {3, 30, 12}, {2, 14, 10}, {1, 4, 5}, {2, 2, 1}, {1, 1, 2}, {0, 0, 3}},
     {1, 1, 16, 32, {1, 9, 11}, {1, 3, 4}, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, -1, -2}},
+    /* images that our own kernel takes, one of them with padding of more than half a kernel */
+    {1, 1, 16, 16, {1, 96, 96}, {1, 96, 96}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
+    {1, 1, 16, 16, {1, 95, 97}, {1, 96, 97}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 2, 1}},
+    {1, 1, 16, 32, {7, 50, 40}, {4, 25, 40}, {3, 4, 3}, {2, 2, 1}, {1, 1, 1}, {1, 1, 1}},
     /* sums of more than one pass */
     {2, 1, 64, 240, {1, 5, 4}, {1, 5, 4}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
 };
@@ -185,8 +189,8 @@ static void gradients_of_weights_are_those_of_the_plain_kernel(void)
     for (int v = 0, count = versions(fast); v < count; v++) {
         int tried = 0;
         for (int g = 0; g < LEN(geometries); g++)
-            tried += try_weight(&fast[v], g);
-        CHECK(tried > 6);
+            tried += fast[v].conv_weight ? try_weight(&fast[v], g) : 0;
+        CHECK_EQ(tried > 9, fast[v].conv_weight != NULL);
     }
 }
 
@@ -196,7 +200,7 @@ static void no_memory_is_said_and_nothing_is_lost(void)
                                      {SHERD__CONV_BACKWARD_W, {x, made[1], y}}};
     sherd__kernels fast[2];
     int count = versions(fast);
-    const sherd__conv_job own = {&geometries[0], both, 2, NULL, count ? &fast[count - 1] : NULL},
+    const sherd__conv_job own = {&geometries[11], both, 2, NULL, count ? &fast[count - 1] : NULL},
                           other = {&geometries[0], both, 2, NULL, NULL};
 
     for (int64_t n = 1; n < 80; n++) {

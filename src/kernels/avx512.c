@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fast kernels for AVX-512. The build gives this file the flags it needs; choose.c asks the
  * machine. */
+#include "conv.h"
 #include "fast.h"
 
 #ifdef __AVX512F__
@@ -8,10 +9,13 @@
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
+#include "fast_conv.inc"
 
 void sherd__install_avx512(sherd__kernels *table)
 {
     install(table, "avx512");
+    table->conv_weight = conv_weight;
+    table->conv_block = W;
 }
 
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions described to oneDNN 2, and kept by shape. Operands may lie in whatever layout it likes. Gradients of weights whose
- * channels are whole blocks are left to a kernel of our own, which wants blocks: oneDNN's run at 0.6 of the machine's rate
- * (docs/decisions/055).
+ * Convolutions described to oneDNN 2, and kept by shape. Operands may lie in whatever layout it likes. Gradients of weights over
+ * large images are left to a kernel of our own, which wants blocks of channels: docs/decisions/055.
  */
 #include "engine.h"
 
@@ -19,6 +18,7 @@
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
+enum { BLOCK = 16, LARGE = 1 << 20 /* bytes */ };
 
 static bool good(dnnl_status_t status)
 {
@@ -73,12 +73,10 @@ static bool describe_plain(sherd__conv_kept *k, const sherd__conv *c)
 }
 
 /* x and y in blocks of channels; dw stays as it is. */
-static bool describe_blocks(sherd__conv_kept *k, int64_t block)
+static bool describe_blocks(sherd__conv_kept *k)
 {
     const sherd__dnnl *dnnl = &k->engine->dnnl;
-    bool flat = k->ndim < MOST;
-    dnnl_format_tag_t of_8 = flat ? dnnl_aBcd8b : dnnl_aBcde8b;
-    dnnl_format_tag_t tag = block == 8 ? of_8 : flat ? dnnl_aBcd16b : dnnl_aBcde16b;
+    dnnl_format_tag_t tag = k->ndim < MOST ? dnnl_aBcd16b : dnnl_aBcde16b;
 
     k->blocks[W] = k->plain[W];
     for (int i = X; i <= Y; i += Y - X)
@@ -88,13 +86,27 @@ static bool describe_blocks(sherd__conv_kept *k, int64_t block)
     return true;
 }
 
-/* Whether the kernel of our own does it. */
+static int64_t product(const int64_t *size)
+{
+    return size[0] * size[1] * size[2];
+}
+
+static bool are_whole(const sherd__conv *c, int64_t block)
+{
+    return c->in_channels / c->groups % block == 0 && c->out_channels / c->groups % block == 0;
+}
+
+/*
+ * Whether the kernel of our own does it. oneDNN goes through an image of a block of x and one of dy for each pair of blocks, and gets
+ * slow where the two do not stay in the second cache; before that it is as fast, or faster, as it is where the kernel is 1.
+ */
 static bool is_own(const sherd__conv_wish *w)
 {
     const sherd__conv *c = &w->conv;
+    int64_t image = (product(c->in) + product(c->out)) * w->block * (int64_t)sizeof(float);
 
-    return w->kind == SHERD__CONV_BACKWARD_W && (w->block == 8 || w->block == 16) &&
-           c->groups == 1 && c->in_channels % w->block == 0 && c->out_channels % w->block == 0;
+    return w->kind == SHERD__CONV_BACKWARD_W && w->block == BLOCK && c->groups == 1 &&
+           are_whole(c, BLOCK) && product(c->kernel) > 1 && image >= LARGE;
 }
 
 /* ---- what oneDNN does ------------------------------------------------------------------------ */
@@ -150,9 +162,16 @@ static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
 }
 
 /*
- * The primitive for operands in whatever layout it likes. Forward is always that of training: that of inference likes channels
- * last, into which and out of which x and y are laid more slowly than into blocks.
+ * Forward as in training: that of inference likes channels last, into which and out of which x and y are laid more slowly than
+ * into blocks. Channels that are no whole blocks would be filled up to them.
  */
+static dnnl_prop_kind_t forward_kind(const sherd__conv_wish *w)
+{
+    return w->kind == SHERD__CONV_FORWARD && !are_whole(&w->conv, BLOCK) ? dnnl_forward_inference
+                                                                         : dnnl_forward_training;
+}
+
+/* The primitive for operands in whatever layout it likes. */
 static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
 {
     const sherd__dnnl *dnnl = &k->engine->dnnl;
@@ -173,7 +192,7 @@ static bool describe(sherd__conv_kept *k, const sherd__conv_wish *w)
     }
     if (!describe_any(k, any) ||
         !good(dnnl->dilated_convolution_forward_desc_init(
-            &forward, dnnl_forward_training, dnnl_convolution_direct, &any[X], &any[W],
+            &forward, forward_kind(w), dnnl_convolution_direct, &any[X], &any[W],
             w->biased ? &k->plain[BIAS] : NULL, &any[Y], stride, dilation, before + skip,
             after + skip)) ||
         !good(dnnl->primitive_desc_create(&hint, &forward, NULL, engine, NULL)))
@@ -206,10 +225,11 @@ static void destroy(void *thing)
     sherd__free(k->engine->heap, k);
 }
 
-/* The first dim of space is not there. */
+/* The first dim of space is not there. Without whole blocks oneDNN is no faster in fewer dims. */
 static bool is_flat(const sherd__conv *c)
 {
-    return c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 && c->before[0] == 0;
+    return are_whole(c, BLOCK) && c->in[0] == 1 && c->out[0] == 1 && c->kernel[0] == 1 &&
+           c->before[0] == 0;
 }
 
 /* Without a primitive, and not our own: it can not be done. */
@@ -219,7 +239,7 @@ static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
     if (!describe_plain(k, &w->conv))
         return;
     if (is_own(w))
-        k->own = describe_blocks(k, w->block);
+        k->own = describe_blocks(k);
     else if (describe(k, w) && !good(k->engine->dnnl.primitive_create(&k->primitive, k->desc)))
         k->primitive = NULL;
 }

@@ -235,7 +235,7 @@ typedef struct sherd__kernels {
     /*
      * The gradient of a convolution's weight, dw, of f32; plain: sherd__conv_plain. x and dy lie in blocks of conv_block channels,
      * [batch, channels / block, space, block], which those are multiples of; groups is 1. sums: workspace of as many floats as dw.
-     * NULL, and 0: there is none.
+     * NULL, and 0: there is none, or oneDNN's is faster.
      */
     void (*conv_weight)(const struct sherd__conv *c, float *dw, const float *x, const float *dy,
                         float *sums);
