@@ -18,7 +18,7 @@
 
 enum { X = SHERD__CONV_X, W = SHERD__CONV_W, Y = SHERD__CONV_Y, ARRAYS = SHERD__CONV_ARRAYS };
 enum { BIAS = SHERD__CONV_BIAS, MOST = SHERD__CONV_ALL_DIMS, FIRST = 2 };
-enum { BLOCK = 16, LARGE = 1 << 20 /* bytes */ };
+enum { BLOCK = 16, LARGE = 1 << 20 /* bytes */, FEW_PRODUCTS = 256 * 9 };
 
 static bool good(dnnl_status_t status)
 {
@@ -162,13 +162,17 @@ static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
 }
 
 /*
- * Forward as in training: that of inference likes channels last, into which and out of which x and y are laid more slowly than
- * into blocks. Channels that are no whole blocks would be filled up to them.
+ * oneDNN's forward of inference likes channels last, that of training blocks, into which and out of which x and y are laid faster.
+ * That counts where an output takes few products, and channels are whole blocks; with wide kernels channels last compute faster.
  */
 static dnnl_prop_kind_t forward_kind(const sherd__conv_wish *w)
 {
-    return w->kind == SHERD__CONV_FORWARD && !are_whole(&w->conv, BLOCK) ? dnnl_forward_inference
-                                                                         : dnnl_forward_training;
+    const sherd__conv *c = &w->conv;
+    int64_t products = c->in_channels / c->groups * product(c->kernel);
+    bool blocks = are_whole(c, BLOCK) && c->kernel[2] <= 3 && products <= FEW_PRODUCTS;
+
+    return w->kind != SHERD__CONV_FORWARD || blocks ? dnnl_forward_training
+                                                    : dnnl_forward_inference;
 }
 
 /* The primitive for operands in whatever layout it likes. */
