@@ -24,6 +24,9 @@ extern const sherd__attention_tiles sherd__attention_amx;
 bool sherd__has_amx(void);
 bool sherd__may_use_amx(void);
 
+/* Whether the machine's own products of bf16 are faster than those of f32. */
+bool sherd__has_fast_bf16(void);
+
 /* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that
  * was. */
 double sherd__spin_avx2(int64_t rounds);

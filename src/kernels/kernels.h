@@ -100,6 +100,14 @@ typedef struct sherd__kernels {
     void (*gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 
+    /*
+     * Of 16 bits, by way of f32: sums are f32, each element of c is rounded once; NULL where that is no faster than copies and the
+     * f32 product. m, n or k may be 0. workspace: so many bytes.
+     */
+    void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
+                    const void *bias, void *workspace);
+    int64_t (*product_workspace)(const sherd__product *p);
+
     /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
      * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */
     void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
@@ -262,6 +270,9 @@ typedef struct sherd__kernel_set {
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
+    /* bf16 is left to `product` first, because the machine multiplies it faster than f32: a function of the CPU, so that ranks of a
+     * machine compute the same bits. */
+    bool bf16_products;
     const sherd__attention_tiles *tiles; /* NULL: the machine has none */
 } sherd__kernel_set;
 

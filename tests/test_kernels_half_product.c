@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of 16 bits that become f32 while they are packed, of both types and all instruction sets, against sums in f64 written
+ * out: all transpositions, with a bias, added to what is there, rows with gaps, sizes around the edges of tiles and blocks, few
+ * rows, and sizes of zero. What lies behind the operands and between their rows is NaN; gaps of c and what is behind the workspace
+ * stay as they were. A result of 16 bits is that of f32, rounded once.
+ */
+#define CHECK_PURE
+#include "check.h"
+#include "kernels/fast.h"
+#include "kernels/half.h"
+
+enum { ROOM = 700 * 530, GAP = 3, WATCHED = 0x4242 };
+
+static uint16_t a[ROOM], b[ROOM], bias[ROOM], before[ROOM], half_c[ROOM];
+static float wide_a[ROOM], wide_b[ROOM], wide_bias[ROOM], wide_before[ROOM], wide_c[ROOM];
+static char *space;
+static int64_t room;
+
+static uint16_t quiet_nan(const sherd__kernels *k)
+{
+    uint16_t half;
+    const float nan = NAN;
+
+    k->narrow(1, &half, &nan);
+    return half;
+}
+
+/* rows x cols numbers, NaN between rows that are `row` long and behind them. */
+static void draw(const sherd__kernels *k, uint16_t *half, float *wide, int64_t rows, int64_t cols,
+                 int64_t row, uint64_t stream)
+{
+    int64_t n = (rows + 1) * row;
+
+    CHECK(n < ROOM);
+    sherd__ref_f32.uniform(n, wide, -1, 1, sherd__philox_key(3, 1, stream), 0);
+    k->narrow(n, half, wide);
+    for (int64_t i = 0; i < n; i++)
+        if (i / row >= rows || i % row >= cols)
+            half[i] = quiet_nan(k);
+    k->widen(n, wide, half);
+}
+
+static double element(const sherd__product *p, int64_t i, int64_t j)
+{
+    double total = p->bias ? (double)wide_bias[j] : 0;
+
+    for (int64_t x = 0; x < p->k; x++)
+        total += (double)wide_a[p->ta ? x * p->a_row + i : i * p->a_row + x] *
+                 (double)wide_b[p->tb ? j * p->b_row + x : x * p->b_row + j];
+    return total;
+}
+
+static void run(const sherd__kernels *k, const sherd__product *p, void *c)
+{
+    int64_t bytes = k->product_workspace(p);
+
+    if (bytes + 1 > room) {
+        free(space);
+        room = 2 * (bytes + 1);
+        space = malloc((size_t)room);
+        if (!space)
+            abort();
+    }
+    memset(space, 0xFF, (size_t)bytes); /* NaN */
+    space[bytes] = 77;
+    k->product(p, c, a, b, p->bias ? bias : NULL, space);
+    CHECK_EQ(space[bytes], 77);
+}
+
+static void compare(const sherd__kernels *k, const sherd__product *p, const char *type)
+{
+    int64_t wrong = 0, rounded_wrong = 0, touched = 0;
+
+    for (int64_t i = 0; i < p->m + 1; i++)
+        for (int64_t j = 0; j < p->c_row; j++) {
+            int64_t at = i * p->c_row + j;
+            uint16_t half;
+            if (i == p->m || j >= p->n) {
+                touched += wide_c[at] != 42 || half_c[at] != WATCHED;
+                continue;
+            }
+            double want = element(p, i, j) + (p->adds ? (double)wide_before[at] : 0);
+            wrong += !(fabs((double)wide_c[at] - want) <= 1e-6 * (2 + (double)p->k));
+            k->narrow(1, &half, &wide_c[at]);
+            rounded_wrong += half_c[at] != half;
+        }
+    if (!CHECK_EQ(wrong + rounded_wrong + touched, 0))
+        fprintf(stderr, "%s %s: %c%c %d x %d x %d%s%s: %d wrong, %d rounded wrong, %d touched\n",
+                k->name, type, p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', (int)p->m, (int)p->n,
+                (int)p->k, p->bias ? " + bias" : "", p->adds ? " + c" : "", (int)wrong,
+                (int)rounded_wrong, (int)touched);
+}
+
+/* With results of f32 and of 16 bits. */
+static void try_product(const sherd__kernels *k, sherd_dtype dtype, sherd__product p, int64_t gap)
+{
+    sherd__product half = p;
+
+    p.dtype = half.dtype = half.result = dtype;
+    p.result = SHERD_F32;
+    /* 0 as a row says that there are no gaps; here rows are written out, for the checks */
+    p.a_row = sherd__max((p.ta ? p.m : p.k) + gap, 1);
+    p.b_row = sherd__max((p.tb ? p.k : p.n) + gap, 1);
+    p.c_row = sherd__max(p.n + gap, 1);
+    draw(k, a, wide_a, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_row, 1);
+    draw(k, b, wide_b, p.tb ? p.n : p.k, p.tb ? p.k : p.n, p.b_row, 2);
+    draw(k, bias, wide_bias, 1, p.n, sherd__max(p.n, 1), 3);
+    draw(k, before, wide_before, p.m, p.n, p.c_row, 4);
+    for (int64_t i = 0; i < (p.m + 1) * p.c_row; i++) {
+        bool inside = i / p.c_row < p.m && i % p.c_row < p.n;
+        wide_c[i] = !inside ? 42 : p.adds ? wide_before[i] : NAN;
+        half_c[i] = !inside ? WATCHED : p.adds ? before[i] : quiet_nan(k);
+    }
+    if (gap) {
+        half.a_row = p.a_row;
+        half.b_row = p.b_row;
+        half.c_row = p.c_row;
+        run(k, &p, wide_c);
+    } else {
+        sherd__product plain = half;
+        plain.result = SHERD_F32;
+        run(k, &plain, wide_c);
+    }
+    run(k, &half, half_c);
+    compare(k, &p, sherd_dtype_name(dtype));
+}
+
+static void try_shape(const sherd__kernels *k, sherd_dtype dtype, int64_t m, int64_t n, int64_t x)
+{
+    for (int way = 0; way < 32; way++)
+        try_product(k, dtype,
+                    (sherd__product){.ta = way & 1,
+                                     .tb = way & 2,
+                                     .bias = way & 4,
+                                     .adds = way & 8,
+                                     .m = m,
+                                     .n = n,
+                                     .k = x},
+                    way & 16 ? GAP : 0);
+}
+
+static void try_table(const sherd__kernels *k, sherd_dtype dtype)
+{
+    static const int64_t edges[] = {0, 1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 33, 49, 65};
+    static const int64_t large[][3] = {{197, 65, 257}, {24, 530, 20},  {1, 600, 300},
+                                       {4, 3, 515},    {100, 33, 300}, {49, 32, 513},
+                                       {25, 513, 256}, {193, 31, 64}};
+
+    if (!k->product)
+        return;
+    for (int i = 0; i < LEN(edges); i++)
+        for (int j = 0; j < LEN(edges); j++)
+            try_shape(k, dtype, edges[i], edges[j], edges[(3 * i + 5 * j) % LEN(edges)]);
+    for (int i = 0; i < LEN(large); i++)
+        try_shape(k, dtype, large[i][0], large[i][1], large[i][2]);
+}
+
+static void products_are_f32_sums_rounded_once(void)
+{
+    sherd__kernels bf16, f16;
+
+#if defined(__x86_64__)
+    if (sherd__has_avx2()) {
+        sherd__install_half_avx2(&bf16, &f16);
+        CHECK(bf16.product && f16.product);
+        try_table(&bf16, SHERD_BF16);
+        try_table(&f16, SHERD_F16);
+    }
+    if (sherd__has_avx512()) {
+        sherd__install_half_avx512(&bf16, &f16);
+        CHECK(bf16.product && f16.product);
+        try_table(&bf16, SHERD_BF16);
+        try_table(&f16, SHERD_F16);
+    }
+#else
+    (void)bf16, (void)f16, (void)try_table;
+#endif
+    free(space);
+    space = NULL;
+    room = 0;
+}
+
+/* Large in one size: many columns at a time would take much room, and the workspace has a bound. */
+static void the_workspace_is_bounded(void)
+{
+    sherd__kernels bf16, f16;
+
+    sherd__install_half_ref(&bf16, &f16);
+#if defined(__x86_64__)
+    if (sherd__has_avx2())
+        sherd__install_half_avx2(&bf16, &f16);
+#endif
+    for (int64_t n = 1; n < (int64_t)1 << 40 && bf16.product_workspace; n *= 32) {
+        const sherd__product p[] = {{.m = n, .n = n, .k = 64}, {.m = 64, .n = n, .k = 4096}};
+        for (int i = 0; i < LEN(p); i++)
+            CHECK(bf16.product_workspace(&p[i]) < 20 << 20);
+    }
+}
+
+static void what_is_asked_for_by_name_is_plain(void)
+{
+    sherd__kernel_set set;
+
+    setenv("SHERD_GEMM", "reference", 1);
+    sherd__kernels_choose(&set);
+    CHECK(!set.bf16.product && !set.f16.product && !set.product);
+    setenv("SHERD_GEMM", "tiles", 1);
+    sherd__kernels_choose(&set);
+    CHECK(!set.product);
+    CHECK_EQ(set.bf16.product != NULL, sherd__has_avx2() && strcmp(set.f32.name, "reference") != 0);
+    unsetenv("SHERD_GEMM");
+    setenv("SHERD_KERNELS", "reference", 1);
+    sherd__kernels_choose(&set);
+    CHECK(!set.bf16.product && !set.f16.product);
+    CHECK_EQ(set.bf16_products, sherd__has_fast_bf16());
+    unsetenv("SHERD_KERNELS");
+}
+
+static const check_test tests[] = {
+    {TEST(products_are_f32_sums_rounded_once)},
+    {TEST(the_workspace_is_bounded)},
+    {TEST(what_is_asked_for_by_name_is_plain)},
+};
+CHECK_MAIN(tests)
