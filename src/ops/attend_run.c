@@ -21,8 +21,10 @@ void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__
 /* Of tiles or products, which are tried first where there may be any. NULL: there are none, or, *done, no memory for them. */
 static void *first_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
-    const sherd__attention_tiles *tiles = sherd__world_kernels(call->world)->tiles;
-    bool any = call->out[0]->dtype == SHERD_BF16 && (tiles || sherd__engine_in(call)) &&
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    const sherd__attention_tiles *tiles = set->tiles;
+    bool any = call->out[0]->dtype == SHERD_BF16 &&
+               (tiles || (set->bf16_products && sherd__engine_in(call))) &&
                problem->batch * problem->groups > 0;
     int64_t bytes = tiles ? tiles->bytes(problem) : sherd__attention_products_bytes(problem);
     void *workspace = any ? sherd_call_scratch(call, bytes) : NULL;

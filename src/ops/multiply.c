@@ -103,31 +103,66 @@ static bool multiply_wide(sherd_call *call, const sherd__product *p, const wide 
 
 /* ---- the products --------------------------------------------------------------------------- */
 
+/* Room for whichever way products of one shape go, taken when the first of them wants it. */
+typedef struct room {
+    wide wide;
+    void *workspace; /* of the table's own product */
+} room;
+
+/* By the table's product of 16 bits: operands become f32 while it packs them. */
+static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, void *c,
+                            const void *a, const void *b, const void *bias)
+{
+    const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(call->world), p->dtype);
+
+    if (!r->workspace)
+        r->workspace = sherd_call_scratch(call, k->product_workspace(p));
+    if (r->workspace)
+        k->product(p, c, a, b, bias, r->workspace);
+    return r->workspace != NULL;
+}
+
+/* Of bf16 only where the machine is good at it. */
+static sherd__done try_first(sherd_call *call, const sherd__product *p, void *c, const void *a,
+                             const void *b, const void *bias)
+{
+    bool slow = p->dtype == SHERD_BF16 && !sherd__world_kernels(call->world)->bf16_products;
+
+    return slow ? SHERD__CANNOT : try_product(call, p, c, a, b, bias);
+}
+
+static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
+                         const void *b, const void *bias)
+{
+    const sherd__kernel_set *set = sherd__world_kernels(call->world);
+    const sherd__kernels *k = sherd__kernels_of(set, p->dtype);
+    sherd__done done = try_first(call, p, c, a, b, bias);
+
+    if (done != SHERD__CANNOT)
+        return done == SHERD__DONE || no_memory(call);
+    if (k->product)
+        return multiply_packed(call, p, r, c, a, b, bias);
+    /* Where plain products are asked for by name, they are those of the table. */
+    if (sherd__is_half(p->dtype) && (set->product || p->result != p->dtype))
+        return (r->wide.a || take_room(call, p, &r->wide)) &&
+               multiply_wide(call, p, &r->wide, c, a, b, bias);
+    multiply_plain(k, p, c, a, b, bias);
+    return true;
+}
+
 bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
                      const void *b, const void *bias)
 {
-    const sherd__kernel_set *set = sherd__world_kernels(call->world);
-    /* Where plain products are asked for by name, they are those of the table. */
-    bool half = sherd__is_half(p.dtype) && (set->product || p.result != p.dtype);
-    wide w = {NULL, NULL, NULL, NULL};
+    room r = {{NULL, NULL, NULL, NULL}, NULL};
+    bool good = true;
 
     p.bias = bias != NULL;
-    for (int64_t i = 0; i < times; i++) {
+    for (int64_t i = 0; i < times && good; i++) {
         /* With no inner length the operands have no data to point into. */
         const char *x = p.k ? (const char *)a + bytes_of(i * p.m * p.k, p.dtype) : NULL;
         const char *y = p.k ? (const char *)b + bytes_of(i * p.k * p.n, p.dtype) : NULL;
         char *to = (char *)c + bytes_of(i * p.m * p.n, p.result);
-        sherd__done done = try_product(call, &p, to, x, y, bias);
-        if (done == SHERD__NO_MEMORY)
-            return no_memory(call);
-        if (done == SHERD__DONE)
-            continue;
-        if (!half) {
-            multiply_plain(sherd__kernels_of(set, p.dtype), &p, to, x, y, bias);
-            continue;
-        }
-        if ((!w.a && !take_room(call, &p, &w)) || !multiply_wide(call, &p, &w, to, x, y, bias))
-            return false;
+        good = multiply_one(call, &p, &r, to, x, y, bias);
     }
-    return true;
+    return good;
 }
