@@ -31,7 +31,7 @@ static void choose(sherd_world *world, way w)
 static sherd_tensor *operand(sherd_world *world, sherd_dtype dtype, bool wide, int ndim,
                              const int64_t *shape)
 {
-    static float data[ROWS * IN];
+    float data[ROWS * IN];
     int64_t n = 1;
 
     for (int d = 0; d < ndim; d++)
