@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products, by the fastest of what there is: a primitive of oneDNN that is kept for the shape (engine.h); else the
- * table's gemm, of 16 bits the one of f32 on copies, so that sums are f32 and each element is rounded once.
+ * Matrix products, by the fastest of what there is: a primitive of oneDNN that is kept for the shape (engine.h), of bf16 only where
+ * the CPU is good at it; of 16 bits else the table's product, which makes f32 of operands while it packs them, or, where the table has
+ * none, that of f32 on copies: sums are f32 and each element is rounded once (docs/decisions/053). Else the table's gemm.
  */
 #include "kernels/engine.h"
 #include "operator.h"
