@@ -48,7 +48,7 @@ static void compare(tally *t, const sherd__problem *problem)
             for (int b = 0; b < field.nodes; b++) {
                 if (field.node[b].pending & ~field.node[a].pending)
                     continue;
-                int64_t bound = sherd__bound_between(&field, a, b).picoseconds;
+                int64_t bound = sherd__bound_between(&field, a, b, SHERD__MOST).picoseconds;
                 if (!CHECK(bound <= time[a][b]))
                     fprintf(stderr, "%s -> %s: nodes %d and %d: %lld, but %lld\n",
                             problem->from->text, problem->to->text, a, b, (long long)bound,

@@ -8,25 +8,75 @@ typedef struct tally {
     int64_t steps, near;
 } tally;
 
+/* A look, or a bound, that may end early is the same up to there, and not above what it says in full. */
+static void ends_early(int64_t early, int64_t full, int64_t enough)
+{
+    if (full <= enough)
+        CHECK_EQ(early, full);
+    else
+        CHECK(early > enough && early <= full);
+}
+
+static void look_early(const sherd__field *field, int a, int b, uint64_t *dice)
+{
+    sherd__edge full, early;
+
+    sherd__edge_look(&full, field, a, b, SHERD__MOST);
+    sherd__cost bound = sherd__bound_between(field, a, b, SHERD__MOST);
+    int64_t enough = full.cost.picoseconds / 2 * roll(dice, 4);
+    sherd__edge_look(&early, field, a, b, enough);
+    ends_early(early.cost.picoseconds, full.cost.picoseconds, enough);
+    enough = bound.picoseconds / 2 * roll(dice, 4);
+    sherd__cost short_of = sherd__bound_between(field, a, b, enough);
+    ends_early(short_of.picoseconds, bound.picoseconds, enough);
+    if (bound.picoseconds <= enough)
+        CHECK_EQ(short_of.bytes, bound.bytes);
+}
+
+/* What is known of a step that was priced before is what it costs, however far it was priced then. */
+static void price_again(const sherd__field *field, int a, int b, sherd__cost cost)
+{
+    const int64_t enough[] = {1, cost.picoseconds / 2 + 1, cost.picoseconds, 0, 1};
+
+    for (int i = 0; i < LEN(enough); i++) {
+        sherd__edge edge;
+        bool allowed;
+        sherd__edge_look(&edge, field, a, b, SHERD__MOST);
+        CHECK_OK(sherd__edge_price(&edge, &allowed, field, a, b, enough[i]));
+        ends_early(edge.cost.picoseconds, cost.picoseconds, enough[i] ? enough[i] : SHERD__MOST);
+        if (!enough[i] || edge.cost.picoseconds <= enough[i])
+            CHECK_EQ(edge.cost.bytes, cost.bytes);
+        CHECK(allowed);
+    }
+}
+
 /* Some steps between the states of a problem. */
 static void compare(tally *t, const sherd__problem *problem, uint64_t *dice)
 {
+    static sherd__known known[SHERD__KNOWN];
     sherd__field field;
 
+    memset(known, 0, sizeof known);
     sherd__field_start(&field, problem, problem->to);
     CHECK_OK(sherd__field_fill(&field));
+    sherd__bound_fill(&field);
     for (int i = 0; i < 300; i++) {
         int a = roll(dice, field.nodes), b = 1 + roll(dice, field.nodes - 1);
         sherd__edge look, price = {.sure_time = false};
         bool allowed;
         if (a == b || field.node[b].pending & ~field.node[a].pending)
             continue;
-        sherd__edge_look(&look, &field, a, b);
+        sherd__edge_look(&look, &field, a, b, SHERD__MOST);
         CHECK_OK(sherd__edge_price(&price, &allowed, &field, a, b, 0));
         if (!CHECK(sherd__cost_compare(look.cost, price.cost) <= 0))
             fprintf(stderr, "%s -> %s: nodes %d and %d: %lld, but %lld\n", problem->from->text,
                     problem->to->text, a, b, (long long)look.cost.picoseconds,
                     (long long)price.cost.picoseconds);
+        look_early(&field, a, b, dice);
+        field.known = i % 8 ? NULL : known;
+        if (field.known)
+            price_again(&field, a, b, price.cost);
+        field.known = NULL;
         t->steps++;
         t->near += 10 * look.cost.picoseconds >= 9 * price.cost.picoseconds;
     }

@@ -21,22 +21,26 @@ typedef sherd__wide sherd__span;
 
 enum { SHERD__FEMTO = 1000 }; /* of a picosecond */
 
+/* Messages of alpha picoseconds, and bytes of beta femtoseconds. */
+static inline sherd__span sherd__span_of(int64_t alpha, int64_t beta, int64_t messages,
+                                         int64_t bytes)
+{
+    const sherd__wide most = (sherd__wide)SHERD__MOST * SHERD__FEMTO;
+    sherd__wide first = (sherd__wide)messages * alpha, rest = (sherd__wide)bytes * beta;
+
+    return (first < SHERD__MOST ? first * SHERD__FEMTO : most) + (rest < most ? rest : most);
+}
+
 /* Messages and bytes on a link. */
 static inline sherd__span sherd__span_sent(const sherd_link *link, int64_t messages, int64_t bytes)
 {
-    const sherd__wide most = (sherd__wide)SHERD__MOST * SHERD__FEMTO;
-    sherd__wide first = (sherd__wide)messages * link->alpha_picoseconds;
-    sherd__wide rest = (sherd__wide)bytes * link->beta_femtoseconds;
-
-    return (first < SHERD__MOST ? first * SHERD__FEMTO : most) + (rest < most ? rest : most);
+    return sherd__span_of(link->alpha_picoseconds, link->beta_femtoseconds, messages, bytes);
 }
 
 /* Bytes that are added. */
 static inline sherd__span sherd__span_added(const sherd_link *link, int64_t bytes)
 {
-    const sherd_link rate = {"", 0, link->gamma_femtoseconds, 0};
-
-    return sherd__span_sent(&rate, 0, bytes);
+    return sherd__span_of(0, link->gamma_femtoseconds, 0, bytes);
 }
 
 /* Picoseconds, rounded up. */

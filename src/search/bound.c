@@ -57,7 +57,7 @@ typedef struct groups {
     unsigned slow;
     unsigned
         moved; /* of them those that cut another dim on each side: one of its coordinates agrees */
-    uint8_t ring[SHERD_MAX_DIMS];
+    uint64_t ring; /* see sherd__dims_link */
 } groups;
 
 /*
@@ -90,19 +90,28 @@ static int64_t crossings(const sherd__field *field, const sherd__node *a, const 
     return wants * scale - field->extent[g->slow & ~(a->used | b->used)] * there;
 }
 
-/*
- * The classes from the first of a level on are told apart. Of moves that make a ring of dims one may agree wherever the
- * others do (see edge.c).
- */
-static int join(groups *g, const sherd__field *field, const sherd__node *a, const sherd__node *b,
-                int lane, int first)
+/* The top bit of each byte that is not 0, of bytes below 128. */
+static uint64_t tops_of(uint64_t bytes)
 {
-    for (; lane >= first; lane--) {
-        int axis = field->lanes.axis[lane], from = a->home[axis], to = b->home[axis];
-        if (from >= 0 && to >= 0 && sherd__dims_link(g->ring, field->ndim, from, to))
-            g->moved |= 1u << axis;
+    return (bytes + 0x7f7f7f7f7f7f7f7f) & 0x8080808080808080;
+}
+
+/*
+ * The classes from the first of a level on are told apart: `left` are those below whose axis cuts another dim on each side. Of
+ * moves that make a ring of dims one may agree wherever the others do (see edge.c).
+ */
+static uint64_t join(groups *g, const sherd__field *field, const sherd__node *a,
+                     const sherd__node *b, uint64_t left, int first)
+{
+    while (left >> 8 * first) {
+        int shift = 63 - __builtin_clzll(left);
+        int from = (int)(a->homes >> (shift - 7) & 0xff),
+            to = (int)(b->homes >> (shift - 7) & 0xff);
+        left ^= (uint64_t)1 << shift;
+        if (sherd__dims_link(&g->ring, from - 1, to - 1))
+            g->moved |= 1u << field->lanes.axis[shift / 8];
     }
-    return lane;
+    return left;
 }
 
 static int64_t scaled(int64_t n, int64_t each, int64_t scale)
@@ -112,18 +121,32 @@ static int64_t scaled(int64_t n, int64_t each, int64_t scale)
     return all < SHERD__MOST ? (int64_t)all / scale : sherd__cut(all / scale);
 }
 
-sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
+/* What weighted messages come to, so many elements of `scale` each: a sum that takes more than some picoseconds. */
+static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picoseconds)
+{
+    int64_t sum = INT64_MAX;
+
+    if (picoseconds < INT64_MAX / SHERD__FEMTO - 1 &&
+        __builtin_mul_overflow(((picoseconds + 1) * SHERD__FEMTO >> field->shift) + 1, scale, &sum))
+        return INT64_MAX;
+    return sum;
+}
+
+sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, int64_t enough)
 {
     const sherd__node *a = &field->node[from], *b = &field->node[to];
     int64_t each = field->extent[b->pending | field->frozen];
     int64_t scale = field->extent[a->used & b->used], most = 0, alpha = 0, sum = 0;
+    int64_t above = sum_above(field, scale, enough);
+    uint64_t left = tops_of(a->homes) & tops_of(b->homes) & tops_of(a->homes ^ b->homes);
     bool overlap = field->problem->request->price.overlap;
-    groups g = {0, 0, {0}};
+    groups g = {0, 0, 0};
 
-    for (int level = field->levels - 1, lane = field->lanes.axes - 1; level >= 0; level--) {
+    if (from == to || field->elements == 0)
+        return (sherd__cost){0, 0, from != to};
+    for (int level = field->levels - 1; level >= 0; level--) {
         const sherd__level *l = &field->level[level];
-        if (a->used & b->used)
-            lane = join(&g, field, a, b, lane, l->lane);
+        left = join(&g, field, a, b, left, l->lane);
         g.slow = field->movable & ~(l->faster | b->pending);
         int64_t n = crossings(field, a, b, &g, scale);
         if (n > 0 && most == 0)
@@ -131,9 +154,9 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to)
         most = sherd__max(most, n);
         int64_t time = field->weight[l->lane] * most;
         sum = overlap ? sherd__max(sum, time) : sum + time;
+        if (alpha > enough || sum * each >= above)
+            return (sherd__cost){enough + 1, 0, 1};
     }
-    if (from == to || field->elements == 0)
-        return (sherd__cost){0, 0, from != to};
     int64_t time = scaled(sum * each, 1, scale);
     if (field->shift)
         time = sherd__mul_cut(time, (int64_t)1 << sherd__min(field->shift, 61));
@@ -155,8 +178,9 @@ void sherd__bound_fill(sherd__field *field)
 {
     field->all = field->nodes;
     for (int i = 0; i < field->all; i++) {
-        field->node[i].behind = sherd__bound_between(field, SHERD__SOURCE, i);
-        field->node[i].ahead = sherd__bound_between(field, i, SHERD__GOAL);
+        field->node[i].number = i;
+        field->node[i].behind = sherd__bound_between(field, SHERD__SOURCE, i, SHERD__MOST);
+        field->node[i].ahead = sherd__bound_between(field, i, SHERD__GOAL, SHERD__MOST);
     }
 }
 

@@ -5,6 +5,7 @@
  * by pricing the step. Looking costs some tens of nanoseconds, pricing some microseconds.
  */
 #include "search.h"
+#include "base/hash.h"
 #include "base/num.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static bool same_boxes(const sherd__field *field, const sherd__node *a, const sh
  */
 static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
-    uint8_t ring[SHERD_MAX_DIMS] = {0};
+    uint64_t ring = 0;
     int64_t left = field->mesh->count, came = left;
 
     for (int i = 0; i < field->mesh->axes; i++) {
@@ -61,7 +62,7 @@ static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, con
         int x = a->home[i], y = b->home[i];
         if (x == y)
             continue;
-        if (x >= 0 && y >= 0 && !sherd__dims_link(ring, field->ndim, x, y))
+        if (x >= 0 && y >= 0 && !sherd__dims_link(&ring, x, y))
             continue;
         left /= x >= 0 ? p : 1;
         came /= y >= 0 ? p : 1;
@@ -128,13 +129,13 @@ static void look_across(sherd__edge *out, const sherd__field *field, const sherd
         out->cost.picoseconds = field->price->floor(field->problem, b->longest, k);
 }
 
-void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b)
+void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough)
 {
     *out = (sherd__edge){.cost = {0, 0, 1}};
     if (field->across && b == SHERD__GOAL)
         look_across(out, field, &field->node[a], &field->node[b]);
     else if (field->price == &sherd__price_links)
-        sherd__links_look(out, field, a, b);
+        sherd__links_look(out, field, a, b, enough);
     else
         look(out, field, &field->node[a], &field->node[b]);
 }
@@ -262,7 +263,34 @@ static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
     sherd__step_bytes(step, field->problem->element_bytes);
 }
 
-sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
+/* Where a step is noted; searches come back to most of those that they price. */
+static sherd__known *place_of(const sherd__field *field, int a, int b)
+{
+    uint64_t key = (uint64_t)field->node[a].number << 32 | (uint64_t)field->node[b].number;
+
+    return &field->known[sherd__hash_word(0, key) % SHERD__KNOWN];
+}
+
+/* A step that was priced before; NULL: it was not, or not as far. */
+static const sherd__known *find_known(const sherd__field *field, int a, int b, int64_t enough)
+{
+    const sherd__known *k = field->known ? place_of(field, a, b) : NULL;
+
+    if (!k || k->from != field->node[a].number + 1 || k->to != field->node[b].number + 1)
+        return NULL;
+    return k->whole || (enough && k->cost.picoseconds > enough) ? k : NULL;
+}
+
+static void note_known(const sherd__field *field, int a, int b, int64_t enough, bool allowed,
+                       sherd__cost cost)
+{
+    if (field->known)
+        *place_of(field, a, b) =
+            (sherd__known){field->node[a].number + 1, field->node[b].number + 1,
+                           !enough || cost.picoseconds <= enough, allowed, cost};
+}
+
+static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b, int64_t enough)
 {
     bool lightly = field->price == &sherd__price_links && !(field->across && b == SHERD__GOAL);
@@ -278,8 +306,24 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
     else
         status = sherd__step_price(&step, field->problem, step.step.from, step.step.to);
     *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);
-    *out = (sherd__edge){.cost = {step.step.picoseconds, step.step.recv_total_bytes, 1},
-                         .sure_time = true,
-                         .sure_bytes = true};
+    out->cost = (sherd__cost){step.step.picoseconds, step.step.recv_total_bytes, 1};
+    if (status == SHERD_OK)
+        note_known(field, a, b, enough, *allowed, out->cost);
+    return status;
+}
+
+sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
+                               int b, int64_t enough)
+{
+    const sherd__known *known = find_known(field, a, b, enough);
+    sherd_status status = SHERD_OK;
+
+    if (known) {
+        *allowed = known->allowed;
+        out->cost = known->cost;
+    } else {
+        status = price_step(out, allowed, field, a, b, enough);
+    }
+    *out = (sherd__edge){.cost = out->cost, .sure_time = true, .sure_bytes = true};
     return status;
 }

@@ -180,7 +180,7 @@ static sherd_status price_route(sherd__cost *cost, bool *allowed, const sherd__f
     *cost = (sherd__cost){0, 0, 0};
     *allowed = route->stops > 0;
     for (int i = 1; i < route->stops && status == SHERD_OK; i++) {
-        sherd__edge_look(&edge, field, route->stop[i - 1], route->stop[i]);
+        sherd__edge_look(&edge, field, route->stop[i - 1], route->stop[i], SHERD__MOST);
         if (!edge.sure_time || !field->plain)
             status = sherd__edge_price(&edge, &good, field, route->stop[i - 1], route->stop[i], 0);
         else if (!edge.sure_bytes)

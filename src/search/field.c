@@ -204,6 +204,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
     }
     memset(node->home, -1, sizeof node->home);
     node->used = 0;
+    node->homes = 0;
     node->longest = 1;
     node->hollow = false;
     for (int d = 0; d < field->ndim; d++) {
@@ -211,6 +212,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
         for (int i = 0; i < way->axes; i++) {
             int axis = (int)(way->word >> 8 * i & 0xff) - 1;
             node->home[axis] = (int8_t)d;
+            node->homes |= (uint64_t)(d + 1) << 8 * field->pace[axis];
             node->used |= 1u << axis;
             copies /= field->mesh->extent[axis];
         }

@@ -131,7 +131,7 @@ void sherd__least_find(sherd__field *field)
             continue;
         if (node->pending ==
             0) { /* nothing gets there cheaper, or with less, than the direct step may */
-            sherd__edge_look(&direct, field, i, SHERD__GOAL);
+            sherd__edge_look(&direct, field, i, SHERD__GOAL, SHERD__MOST);
             node->left = direct.cost;
         } else {
             node->left = (sherd__cost){field->least[node->pending], bytes_left(field, node), 1};

@@ -56,6 +56,19 @@ static bool is_of_use(const side *s, int node, sherd__cost way)
            sherd__cost_compare(sherd__cost_add(rest_of(s, node), way), s->limit) <= 0;
 }
 
+/* What a way may take to be of use, or a little more: picoseconds. */
+static int64_t most_of_use(const side *s, int node)
+{
+    const sherd__node *n = &s->field->node[node];
+    int64_t rest = s->ahead ? n->ahead.picoseconds : n->behind.picoseconds;
+
+    if (s->other && s->other->done[node])
+        rest = s->ahead ? n->left.picoseconds : n->spent.picoseconds;
+    else if (s->other)
+        rest = sherd__max(rest, s->other->radius.picoseconds);
+    return sherd__min(s->most[node], s->limit.picoseconds - rest);
+}
+
 /* A way, if it is shorter. What any way takes at least may be more than what looks say. */
 static void note_way(side *s, int node, int next, sherd__cost way)
 {
@@ -78,14 +91,16 @@ static void reach_out(side *s, int at)
 
     for (int i = 0; i < s->opens; i++) {
         int other = s->open[i], from = s->ahead ? at : other, to = s->ahead ? other : at;
-        if (node[to].pending & ~node[from].pending || !is_of_use(s, other, way))
+        int64_t enough = most_of_use(s, other) - way.picoseconds;
+        if (enough < 0 || node[to].pending & ~node[from].pending)
             continue;
-        sherd__cost least = sherd__bound_between(s->field, from, to);
-        if (!is_of_use(s, other, sherd__cost_add(least, way)))
+        sherd__cost least = sherd__bound_between(s->field, from, to, enough);
+        if (least.picoseconds > enough || !is_of_use(s, other, sherd__cost_add(least, way)))
             continue;
-        sherd__edge_look(&edge, s->field, from, to);
+        sherd__edge_look(&edge, s->field, from, to, enough);
         least.picoseconds = sherd__max(least.picoseconds, edge.cost.picoseconds);
-        note_way(s, other, at, sherd__cost_add(least, way));
+        if (least.picoseconds <= enough)
+            note_way(s, other, at, sherd__cost_add(least, way));
     }
 }
 
@@ -235,13 +250,16 @@ static bool has_met(const sherd__meeting *m, sherd__cost limit)
     return sherd__cost_compare(both, limit) > 0;
 }
 
-/* How many states a side would have to take if the other took none, by what it knows now. */
-static int left_to_take(const side *s, sherd__cost other, sherd__cost limit)
+/* How many states a side would have to take if the other took none, by what it knows now of their times. */
+static int left_to_take(const side *s, int64_t other, int64_t limit)
 {
+    const sherd__node *node = s->field->node;
     int count = 0;
 
-    for (int i = 0; i < s->opens; i++)
-        count += sherd__cost_compare(sherd__cost_add(*way_of(s, s->open[i]), other), limit) <= 0;
+    for (int i = 0; i < s->opens; i++) {
+        const sherd__node *n = &node[s->open[i]];
+        count += (s->ahead ? n->spent.picoseconds : n->left.picoseconds) <= limit - other;
+    }
     return count;
 }
 
@@ -252,9 +270,9 @@ static side *next_side(sherd__meeting *m, sherd__cost limit)
 
     if (goal->taken == 0 || source->taken == 0)
         return goal->taken == 0 ? goal : source;
-    return left_to_take(source, goal->radius, limit) < left_to_take(goal, source->radius, limit)
-               ? source
-               : goal;
+    int ahead = left_to_take(source, goal->radius.picoseconds, limit.picoseconds);
+    return ahead < left_to_take(goal, source->radius.picoseconds, limit.picoseconds) ? source
+                                                                                     : goal;
 }
 
 void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route)

@@ -28,6 +28,7 @@ typedef struct step {
         one; /* elements that source and target of a rank may have in common, or a message brings */
     int64_t addends, copies; /* how many want the same of a rank */
     int64_t sharers;         /* replicas that may share what is sent */
+    sherd__span enough;      /* what is above may be less than it is */
 } step;
 
 /* The interval that is last by one axis, and first by the others. */
@@ -106,47 +107,57 @@ static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 
 /* ---- straight ------------------------------------------------------------------------------- */
 
-/* How many addends and copies the crossed axes join whose links come before the j-th. */
-typedef struct joined {
-    int64_t addends, copies;
-} joined;
+/* What a rank has to send or receive at least over the links of each level and slower ones, in elements. */
+typedef struct needs {
+    int64_t over[SHERD_MAX_AXES];
+} needs;
 
-static joined joined_by(const step *s, unsigned faster)
+/* Of the rank with the largest target: what it lacks if faster links cost nothing. */
+static void find_lacked(needs *out, const step *s)
 {
-    unsigned copied = (s->gathered | s->reduced) & ~s->cut;
+    const sherd__field *field = s->field;
 
-    return (joined){s->field->extent[s->reduced & faster], s->field->extent[copied & faster]};
+    for (int i = 0; i < field->levels; i++) {
+        const sherd__level *l = &field->level[i];
+        int64_t found = 1; /* no more than the target */
+        for (int d = 0; d < field->ndim; d++)
+            found *= s->dim[d]->receive[i];
+        out->over[i] = sherd__cut((sherd__wide)s->b->longest * s->addends -
+                                  (sherd__wide)found * field->extent[s->reduced & l->faster]);
+    }
 }
 
-/* What the rank with the largest target lacks at least, if links before the j-th cost nothing. */
-static int64_t lacked(const step *s, int j, const joined *by)
+static void find_lacked_apart(needs *out, const step *s)
 {
-    sherd__wide found = by->addends;
-
-    for (int d = 0; d < s->field->ndim; d++)
-        found *= s->dim[d]->receive[j];
-    return sherd__cut((sherd__wide)s->b->longest * s->addends - found);
-}
-
-static int64_t lacked_apart(const step *s, int j, const joined *by)
-{
-    (void)by;
-    return j <= s->apart ? sherd__cut((sherd__wide)s->apart_target * s->addends) : 0;
+    for (int i = 0; i < s->field->levels; i++)
+        out->over[i] = s->field->level[i].lane <= s->apart
+                           ? sherd__cut((sherd__wide)s->apart_target * s->addends)
+                           : 0;
 }
 
 /*
- * What the rank with the largest source is asked for at least, by ranks that those links do not join with it. Where
+ * Of the rank with the largest source: what it is asked for at least, by ranks that faster links do not join with it. Where
  * replicas share, its column wants only a part of what it has.
  */
-static int64_t asked(const step *s, int j, const joined *by)
+static void find_asked(needs *out, const step *s)
 {
-    sherd__wide found = by->copies;
+    const sherd__field *field = s->field;
+    unsigned crossed = s->gathered | s->reduced, copied = crossed & ~s->cut;
 
-    if (s->cut & ~(s->gathered | s->reduced))
-        return s->field->listed ? 0 : sherd__mul_cut(s->one, s->copies - by->copies) / s->sharers;
-    for (int d = 0; d < s->field->ndim; d++)
-        found *= s->dim[d]->send[j];
-    return sherd__cut((sherd__wide)s->a->longest * s->copies - found);
+    for (int i = 0; i < field->levels; i++) {
+        const sherd__level *l = &field->level[i];
+        int64_t copies = field->extent[copied & l->faster];
+        if (s->cut & ~crossed) {
+            out->over[i] =
+                field->listed ? 0 : sherd__mul_cut(s->one, s->copies - copies) / s->sharers;
+            continue;
+        }
+        int64_t found = 1; /* no more than the source */
+        for (int d = 0; d < field->ndim; d++)
+            found *= s->dim[d]->send[i];
+        out->over[i] =
+            sherd__cut((sherd__wide)s->a->longest * s->copies - (sherd__wide)found * copies);
+    }
 }
 
 static sherd__span added(const step *s)
@@ -154,34 +165,23 @@ static sherd__span added(const step *s)
     const sherd__lanes *lanes = &s->field->lanes;
     int64_t elements = sherd__mul_cut(s->b->longest, s->addends - 1);
 
+    if (!s->reduced)
+        return 0;
     for (int j = lanes->axes - 1; j >= 0; j--)
         if (s->reduced >> lanes->axis[j] & 1)
             return sherd__span_added(&lanes->link[j], sherd__mul_cut(elements, s->field->bytes));
     return 0;
 }
 
-/* What a rank has to send or receive over the links of a level, and the time that takes. */
-static int64_t over(const step *s, const sherd__level *l,
-                    int64_t (*needs)(const step *s, int j, const joined *by))
-{
-    joined by = joined_by(s, l->faster);
-
-    return needs(s, l->lane, &by);
-}
-
 static sherd__span sent(const step *s, int64_t alpha, int64_t beta, int64_t n)
 {
-    const sherd_link link = {"", alpha, beta, 0};
+    int64_t bytes = sherd__mul_cut(n, s->field->bytes);
 
-    return sherd__span_sent(&link, sherd__ceil_div(n, s->one), sherd__mul_cut(n, s->field->bytes));
+    return sherd__span_of(alpha, beta, sherd__ceil_div(n, s->one), bytes);
 }
 
-/*
- * The time of a rank of which it is known what it has to do over the j-th and slower links: over each as much as no
- * faster one may take.
- */
-static sherd__span time_of_rank(const step *s,
-                                int64_t (*needs)(const step *s, int j, const joined *by))
+/* The time of a rank of which that is known: over each link as much as no faster one may take. */
+static sherd__span time_in_turn(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced;
@@ -192,10 +192,9 @@ static sherd__span time_of_rank(const step *s,
         const sherd__level *l = &field->level[i];
         if (!(crossed & l->axes))
             continue;
-        int64_t n = over(s, l, needs);
-        if (n <= 0)
+        if (rank->over[i] <= 0)
             break;
-        sum += sent(s, l->alpha - alpha, l->beta - beta, n);
+        sum += sent(s, l->alpha - alpha, l->beta - beta, rank->over[i]);
         alpha = l->alpha;
         beta = l->beta;
     }
@@ -203,8 +202,7 @@ static sherd__span time_of_rank(const step *s,
 }
 
 /* Where links overlap those from each on share what is left. */
-static sherd__span time_of_overlap(const step *s,
-                                   int64_t (*needs)(const step *s, int j, const joined *by))
+static sherd__span time_side_by_side(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced;
@@ -217,25 +215,37 @@ static sherd__span time_of_overlap(const step *s,
         const sherd__level *l = &field->level[i];
         if (!(crossed & l->axes))
             continue;
-        int64_t n = over(s, l, needs);
-        if (n <= 0)
+        if (rank->over[i] <= 0)
             break;
-        sherd__span each = sent(s, l->alpha, l->beta, n) / classes--;
+        sherd__span each = sent(s, l->alpha, l->beta, rank->over[i]) / classes--;
         most = each > most ? each : most;
     }
     return most;
 }
 
+static sherd__span time_of_rank(const step *s, void (*find)(needs *out, const step *s))
+{
+    needs rank;
+
+    find(&rank, s);
+    return s->field->problem->request->price.overlap ? time_side_by_side(s, &rank)
+                                                     : time_in_turn(s, &rank);
+}
+
+/* The busiest of those ranks, or the first that is busy beyond what is enough. */
 static sherd__span straight(const step *s)
 {
-    bool overlap = s->field->problem->request->price.overlap;
-    sherd__span (*time)(const step *, int64_t (*)(const step *, int, const joined *)) =
-        overlap ? time_of_overlap : time_of_rank;
-    sherd__span best = time(s, lacked), other = time(s, asked);
+    sherd__span add = added(s), best = time_of_rank(s, find_lacked), other;
 
-    best = other > best ? other : best;
-    other = s->apart >= 0 ? time(s, lacked_apart) : 0;
-    return (other > best ? other : best) + added(s);
+    if (best + add <= s->enough) {
+        other = time_of_rank(s, find_asked);
+        best = other > best ? other : best;
+    }
+    if (s->apart >= 0 && best + add <= s->enough) {
+        other = time_of_rank(s, find_lacked_apart);
+        best = other > best ? other : best;
+    }
+    return best + add;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
@@ -260,9 +270,14 @@ static sherd__span time_of(const step *s, bool collective)
     return direct < by_stages ? direct : by_stages;
 }
 
-void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, int to)
+void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, int to,
+                       int64_t enough)
 {
-    step s = {.field = field, .a = &field->node[from], .b = &field->node[to], .apart = -1};
+    step s = {.field = field,
+              .a = &field->node[from],
+              .b = &field->node[to],
+              .enough = (sherd__span)enough * SHERD__FEMTO,
+              .apart = -1};
     sherd__pair rooms[SHERD_MAX_DIMS];
 
     compare(&s, rooms);

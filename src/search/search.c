@@ -225,10 +225,10 @@ static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
     if (!hopeful(f, to, spent))
         return false;
     if (f->lazy && !f->field->across)
-        least = sherd__bound_between(f->field, from, to);
+        least = sherd__bound_between(f->field, from, to, enough_of(f, from, to));
     if (!hopeful(f, to, sherd__cost_add(spent, least)))
         return false;
-    sherd__edge_look(edge, f->field, from, to);
+    sherd__edge_look(edge, f->field, from, to, enough_of(f, from, to));
     edge->cost.picoseconds = sherd__max(edge->cost.picoseconds, least.picoseconds);
     edge->cost.bytes = sherd__max(edge->cost.bytes, least.bytes);
     return hopeful(f, to, sherd__cost_add(spent, edge->cost));
@@ -259,7 +259,7 @@ static sherd_status try_hope(finder *f)
     if (sherd__cost_compare(step.spent, f->field->node[step.from].spent) != 0 ||
         !hopeful(f, step.to, sherd__cost_add(step.spent, step.step)))
         return SHERD_OK;
-    sherd__edge_look(&edge, f->field, step.from, step.to);
+    sherd__edge_look(&edge, f->field, step.from, step.to, 0); /* whether it takes any time */
     return take_step(f, &edge, step.from, step.to);
 }
 

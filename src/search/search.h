@@ -54,7 +54,7 @@ typedef struct sherd__pair {
     uint8_t gathered, cut; /* axes */
     int8_t lead;           /* the first axis gathered, where others are cut; -1 = none */
     int64_t one; /* elements that an interval before and one after have in common at most */
-    /* of the longest interval after, what the ranks that links before the j-th join have before; and the other way */
+    /* by level: of the longest interval after, what the ranks that faster links join have before; and the other way */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
 
@@ -65,6 +65,16 @@ typedef struct sherd__level {
     int64_t alpha, beta;   /* the least alpha of these and slower ones */
 } sherd__level;
 
+enum { SHERD__KNOWN = 1024 };
+
+/* A step that was priced, between nodes of these numbers + 1. */
+typedef struct sherd__known {
+    int from, to;
+    bool whole; /* it ends no earlier than the step */
+    bool allowed;
+    sherd__cost cost;
+} sherd__known;
+
 /* Where pairs lie that are kept. */
 typedef struct sherd__pairs {
     int pairs, pages;
@@ -74,10 +84,12 @@ typedef struct sherd__pairs {
 typedef struct sherd__node {
     uint16_t way[SHERD_MAX_DIMS];
     int8_t home[SHERD_MAX_AXES]; /* the dim that an axis cuts, or -1 */
+    uint64_t homes;              /* under links: the same + 1, a byte for each class */
     unsigned used;               /* the axes that cut one */
     unsigned pending;            /* axes that are still to be reduced */
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
+    int number;                  /* under links: as it was listed first */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
     int64_t waste; /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
     sherd__cost behind,
@@ -113,8 +125,9 @@ typedef struct sherd__field {
     sherd__pair *
         *pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
     sherd__pairs *pairs;
-    int nodes, room; /* of a search */
-    int all;         /* nodes; those behind `nodes` are left out */
+    sherd__known *known; /* [SHERD__KNOWN] steps, the last of each hash, or NULL */
+    int nodes, room;     /* of a search */
+    int all;             /* nodes; those behind `nodes` are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
     int64_t arrival;               /* picoseconds of any step that brings something */
@@ -136,14 +149,21 @@ typedef struct sherd__field {
 /* How many outermost axes two ways of a dim share with equal cuts. */
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 
-/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs. */
+/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs, and for prices. */
 void sherd__links_start(sherd__field *field);
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 void sherd__links_pairs(sherd__field *field);
 void sherd__links_forget(sherd__field *field);
-/* A pair of ways, in `room` if it is not kept. */
-const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
-                                     sherd__pair *room);
+/* A pair of ways, in `room` if it is not kept; and one that is asked for the first time. */
+const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int x, int y,
+                                          sherd__pair *room);
+static inline const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
+                                                   sherd__pair *room)
+{
+    const sherd__pair *known = field->pair[d] ? field->pair[d][x * field->ways[d] + y] : NULL;
+
+    return known ? known : sherd__links_pair_made(field, d, x, y, room);
+}
 
 /* ---- field.c: which states there are ---------------------------------------------------------- */
 
@@ -175,21 +195,24 @@ typedef struct sherd__edge {
     bool sure_kind;  /* whether anything travels is known */
 } sherd__edge;
 
-/* From lengths and lists alone, in tens of nanoseconds. */
-void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b);
+/*
+ * From lengths and lists alone, in tens of nanoseconds. Above `enough` picoseconds (SHERD__MOST = any) it may take longer than
+ * is said.
+ */
+void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
 /* The least time of steps that bring all ranks together so many bytes. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
 /* The time of an edge whose kind is sure, under a price that asks for no more. */
 void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
-/* Add an edge between dims to the closure of those chosen, reach[ndim], unless it closes a ring. */
-static inline bool sherd__dims_link(uint8_t *reach, int ndim, int from, int to)
+/* Add an edge between dims to the closure of those chosen, a byte for each dim, unless it closes a ring. */
+static inline bool sherd__dims_link(uint64_t *reach, int from, int to)
 {
-    if (from == to || reach[to] >> from & 1)
+    const uint64_t each = 0x0101010101010101;
+
+    if (from == to || *reach >> (8 * to + from) & 1)
         return false;
-    uint8_t more = (uint8_t)(reach[to] | 1u << to);
-    for (int d = 0; d < ndim; d++)
-        if (d == from || reach[d] >> from & 1)
-            reach[d] |= more;
+    uint64_t more = (*reach >> 8 * to & 0xff) | 1u << to;
+    *reach |= ((*reach >> from & each) | (uint64_t)1 << 8 * from) * more;
     return true;
 }
 /* The bytes of an edge that has them open. Costs less than its price. */
@@ -206,14 +229,17 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
 /* ---- look.c: the same under the price of links -------------------------------------------------- */
 
 /* What an edge takes at least: exact for most even collectives and all-to-alls. */
-void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b);
+void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
 
 /* ---- bound.c: ways of any number of steps ------------------------------------------------------- */
 
 /* What follows from the links alone. */
 void sherd__bound_start(sherd__field *field);
-/* From one node to another one at least, under the price of links. */
-sherd__cost sherd__bound_between(const sherd__field *field, int from, int to);
+/*
+ * From one node to another one at least, under the price of links. Above `enough` picoseconds (SHERD__MOST = any) it may be
+ * less than could be said.
+ */
+sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, int64_t enough);
 /* Fill `behind` and `ahead` of all nodes. */
 void sherd__bound_fill(sherd__field *field);
 /* Whether a plan that goes there, which costs `left` at least from there on, may cost no more than `limit`. */

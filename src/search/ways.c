@@ -52,12 +52,13 @@ void sherd__links_start(sherd__field *field)
     find_levels(field);
 }
 
-/* Pairs are kept where there are not too many; without memory for them they are found each time. */
+/* Pairs are kept where there are not too many, and some prices; without memory for them they are found each time. */
 void sherd__links_pairs(sherd__field *field)
 {
     enum { WAYS = 96 };
     sherd__heap *heap = field->problem->space->heap;
 
+    field->known = sherd__alloc(heap, SHERD__KNOWN, sizeof *field->known);
     field->pairs = sherd__alloc(heap, 1, sizeof *field->pairs);
     for (int d = 0; d < field->ndim && field->pairs; d++)
         if (field->ways[d] <= WAYS)
@@ -74,6 +75,7 @@ void sherd__links_forget(sherd__field *field)
     for (int i = 0; field->pairs && i < field->pairs->pages; i++)
         sherd__free(heap, field->pairs->page[i]);
     sherd__free(heap, field->pairs);
+    sherd__free(heap, field->known);
 }
 
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way)
@@ -85,28 +87,28 @@ void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim,
         for (int i = 0; i < dim->axes; i++)
             joined |= (number >> i & 1) << dim->axis[i];
         way->reach[number] =
-            field->listed
+            field->listed || way->even
                 ? sherd__min(n, sherd__mul_cut(way->longest, sherd__extent_of(field->mesh, joined)))
                 : sherd__stages_part(field->mesh, dim, n, joined);
     }
 }
 
-/*
- * What ranks have together that the first links join, one link after the other: `axes` of a way, by the links before the
- * j-th. Of long lists as much as there may be.
- */
+/* What ranks have together that faster links join, by levels: `axes` of a way. Of long lists as much as there may be. */
 static void fill_reach(int64_t *out, const sherd__field *field, int d, const sherd__way *way,
                        unsigned axes, int64_t most)
 {
-    unsigned number = 0;
+    unsigned number = 0, done = 0;
 
-    for (int j = 0; j < field->lanes.axes; j++) {
+    for (int i = 0; i < field->levels; i++) {
+        unsigned more = axes & field->level[i].faster & ~done;
+        for (; more; more &= more - 1) {
+            number |= 1u << way->place[__builtin_ctz(more)];
+            done |= more & -more;
+        }
         if (way->axes > SHERD__REACHED)
-            out[j] = sherd__min(most, number ? field->shape[d] : way->longest);
+            out[i] = sherd__min(most, number ? field->shape[d] : way->longest);
         else
-            out[j] = sherd__min(most, way->reach[number]);
-        int axis = field->lanes.axis[j];
-        number |= axes >> axis & 1 ? 1u << way->place[axis] : 0;
+            out[i] = sherd__min(most, way->reach[number]);
     }
 }
 
@@ -149,16 +151,13 @@ static sherd__pair *add_pair(const sherd__field *field)
     return &of->page[at / SHERD__PAGE][at % SHERD__PAGE];
 }
 
-const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
-                                     sherd__pair *room)
+const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int x, int y,
+                                          sherd__pair *room)
 {
-    sherd__pair **place = field->pair[d] ? &field->pair[d][x * field->ways[d] + y] : NULL;
+    sherd__pair *p = field->pair[d] ? add_pair(field) : NULL;
 
-    if (place && *place)
-        return *place;
-    sherd__pair *p = place ? add_pair(field) : NULL;
     if (p)
-        *place = p;
+        field->pair[d][x * field->ways[d] + y] = p;
     else
         p = room;
     fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
