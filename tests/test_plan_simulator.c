@@ -68,6 +68,14 @@ typedef struct tally {
     int plans, near, moves, slower;
 } tally;
 
+/* Within 10 % of each other. Hours have 2^62 femtoseconds, so products may not fit in 64 bits. */
+static bool is_near(int64_t said, int64_t time)
+{
+    sherd__wide tenths = (sherd__wide)10 * said;
+
+    return tenths >= (sherd__wide)9 * time && tenths <= (sherd__wide)11 * time;
+}
+
 /* All planners' plans of one move, played. */
 static void play(tally *t, simulator *s, const sherd_layout *from, const sherd_layout *to,
                  const sherd_price *price)
@@ -82,8 +90,8 @@ static void play(tally *t, simulator *s, const sherd_layout *from, const sherd_l
         int64_t time = sim_plan(s, plan), said = 1000 * plan->price.picoseconds;
         exact = i ? exact : time;
         t->plans++;
-        t->near += 10 * said >= 9 * time && 10 * said <= 11 * time;
-        if (!i || 100 * exact <= 102 * time)
+        t->near += is_near(said, time);
+        if (!i || (sherd__wide)100 * exact <= (sherd__wide)102 * time)
             continue;
         slower = true;
         printf("       %s: %.3f us, %s %.3f us\n", plan->what, 1e-9 * (double)exact,
@@ -117,7 +125,7 @@ static void play_move(tally *t, const sample *drawn, int k, bool straight)
     move_paper_close(&p);
 }
 
-static void play_moves(int rounds, bool straight)
+static void play_moves(int rounds, bool straight, int slower)
 {
     tally t = {0, 0, 0, 0};
 
@@ -128,18 +136,18 @@ static void play_moves(int rounds, bool straight)
     printf("       %d moves; the price is within 10 %% for %d of %d plans; %d are slower by 2 %%\n",
            t.moves, t.near, t.plans, t.slower);
     CHECK(t.near >= t.plans * 95 / 100);
-    CHECK(t.slower <= t.moves / 50); /* where dims are shorter than their ranks */
+    CHECK(t.slower <= t.moves / slower); /* where dims are shorter than their ranks */
 }
 
 static void exact_plans_take_what_they_cost_and_not_more_than_others(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 1900 : 48, false);
+    play_moves(getenv("SHERD_PROOF") ? 1900 : 48, false, 100);
 }
 
 /* The same for links as sherd's own ranks use them. */
 static void so_do_plans_where_all_goes_straight(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 24, true);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 24, true, 50);
 }
 
 /* ---- the simulator itself --------------------------------------------------------------------- */
@@ -238,11 +246,45 @@ static void ranks_that_go_straight_take_what_is_known(void)
     move_paper_close(&p);
 }
 
+/* Neither the first nor the last rank is the busiest, or it has shorter shards than others. */
+static void the_busiest_rank_is_found(void)
+{
+    static const char *const cases[][2] = {
+        {"[64(tp)] on (dp=2,tp=4)", "[64(dp,tp)] on (dp=2,tp=4)"},
+        {"[4096,48(tp)] P(sum:pp) on (dp=2,pp=2,tp=4)",
+         "[4096,48(dp,tp)] P(sum:pp) on (dp=2,pp=2,tp=4)"},
+        {"[3(dp),17(cp,tp)] on (dp=4,pp=2,cp=2,tp=2)", "[3,17(cp,tp,dp)] on (dp=4,pp=2,cp=2,tp=2)"},
+        {"[131(cp,dp)] on (dp=4,pp=2,cp=2,tp=2)", "[131(cp,pp,tp)] on (dp=4,pp=2,cp=2,tp=2)"},
+    };
+    const sherd_price price = {SHERD_PRICE_LINKS,
+                               2,
+                               {{"tp", 600000, 10620, 0}, {"*", 2700000, 48270, 0}},
+                               0,
+                               false,
+                               false};
+    paper p;
+
+    paper_open(&p, 32);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_layout *a = paper_layout(&p, cases[i][0]), *b = paper_layout(&p, cases[i][1]);
+        sherd__request request = {.price = price};
+        const sherd__problem problem = {&p.space, a, b, 4, &request};
+        sherd__priced step;
+        CHECK_OK(sherd__step_price(&step, &problem, a, b));
+        int64_t time = step_time(&p, cases[i][0], cases[i][1], &price);
+        if (!CHECK(is_near(1000 * step.step.picoseconds, time)))
+            fprintf(stderr, "%s -> %s: %lld, but %lld\n", cases[i][0], cases[i][1],
+                    (long long)(1000 * step.step.picoseconds), (long long)time);
+    }
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(exact_plans_take_what_they_cost_and_not_more_than_others)},
     {TEST(so_do_plans_where_all_goes_straight)},
     {TEST(known_steps_take_what_is_known)},
     {TEST(classes_follow_one_another_or_overlap)},
     {TEST(ranks_that_go_straight_take_what_is_known)},
+    {TEST(the_busiest_rank_is_found)},
 };
 CHECK_MAIN(tests)

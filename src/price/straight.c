@@ -8,7 +8,7 @@
  * shares with them what is asked of that part, unless the price says that nobody does.
  *
  * Not all ranks are looked at. Where intervals of the two sides nest, only whether they meet matters: at the first
- * and at the last coordinate of an axis they do and do not. Else some between are looked at too, up to 64 ranks
+ * and at the last coordinate of an axis they mostly do and do not. Else some between are looked at too, up to 64 ranks
  * in all for each way. Costs some tens of nanoseconds for each class, dim and rank.
  */
 #include "links.h"
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { RANKS = 64, MIDDLES = 9, LONG = 8, SHORT = 64 };
+enum { RANKS = 64, MIDDLES = 9 };
 
 typedef struct walk {
     const sherd__change *change;
@@ -29,12 +29,12 @@ typedef struct walk {
     int8_t dim_of[2][SHERD_MAX_AXES];    /* whose list has the axis; -1 = none */
     sherd__list list[2][SHERD_MAX_DIMS]; /* source, target */
     unsigned listed[2];                  /* axes in them */
-    unsigned placed,
-        odd; /* those beyond what the lists share; those of intervals that do not nest */
+    unsigned placed, odd; /* axes whose coordinates count; those of intervals that do not nest */
+    unsigned moved;       /* those that both lists of a dim have, beyond what these share */
     int64_t longest[2][SHERD_MAX_AXES]; /* coordinates of the longest shards */
-    sherd__span each[SHERD_MAX_AXES],
-        most,   /* per class, and of a rank in all; of the ranks so far */
-        enough; /* no more ranks are looked at beyond */
+    bool overlap;                       /* classes do */
+    sherd__span most,                   /* of the ranks so far */
+        enough;                         /* no more ranks are looked at beyond */
 } walk;
 
 /* ---- where to look -------------------------------------------------------------------------- */
@@ -159,21 +159,20 @@ static sherd__span time_class(const walk *w, place *p, int j)
 static void look_at(walk *w, place *p)
 {
     const sherd__lanes *lanes = w->lanes;
-    sherd__span sum = 0;
+    sherd__span time = 0;
 
     stand(w, p);
     for (int j = 0; j < lanes->axes; j++) {
         int axis = lanes->axis[j];
         if (w->crossed >> axis & 1) {
             sherd__span each = time_class(w, p, j);
-            w->each[j] = each > w->each[j] ? each : w->each[j];
-            sum += each;
+            time = !w->overlap ? time + each : each > time ? each : time;
         } else if (p->near == SHERD__SOURCE && w->sharers >> axis & 1) {
             cross(w, p, axis);
             p->shares *= w->change->mesh->extent[axis];
         }
     }
-    w->most = sum > w->most ? sum : w->most;
+    w->most = time > w->most ? time : w->most;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
@@ -190,12 +189,12 @@ static bool is_even(const walk *w, int d)
 
 /*
  * Whether each interval of one side lies in one of the other: each depth's shards divide those of the other side, or
- * are divided. Of long dims that may be uneven, since chunks then differ by little.
+ * are divided.
  */
 static bool is_nested(const walk *w, int d)
 {
     const sherd__list *list[2] = {&w->list[0][d], &w->list[1][d]};
-    int64_t n = w->shape[d], parts = 1, most = shards_of(list[1]);
+    int64_t parts = 1;
 
     for (int i = 0; i < list[0]->levels; i++) {
         int64_t other = 1;
@@ -206,43 +205,57 @@ static bool is_nested(const walk *w, int d)
                 return false;
         }
     }
-    most = sherd__max(parts, most);
-    return is_even(w, d) || (n >= LONG * most && !list[0]->cuts && !list[1]->cuts);
+    return is_even(w, d);
 }
 
-/* Where only one list of a dim goes on behind what both share, lengths are all that counts, and may be the same. */
+/* Axes of a list from one level to another. */
+static unsigned axes_of(const sherd__list *list, int first, int end)
+{
+    unsigned axes = 0;
+
+    for (int i = first; i < end; i++)
+        axes |= 1u << list->axis[i];
+    return axes;
+}
+
+/*
+ * Where only one list of a dim goes on behind what both share, lengths are all that counts, and may be the same. Where they
+ * are not, shorter shards of what both share may be cut into more that are not empty.
+ */
 static void find_positions(walk *w)
 {
     for (int d = 0; d < w->change->ndim; d++) {
-        unsigned axes = 0;
+        const sherd__list *list[2] = {&w->list[0][d], &w->list[1][d]};
         int common = w->change->common[d];
-        bool both = w->list[0][d].levels > common && w->list[1][d].levels > common;
-        for (int side = 0; side < 2; side++)
-            for (int i = common; i < w->list[side][d].levels; i++)
-                axes |= 1u << w->list[side][d].axis[i];
-        if ((both || w->shape[d] < SHORT) && !is_nested(w, d))
-            w->odd |= axes;
-        if (both || !is_even(w, d))
-            w->placed |= axes;
+        unsigned source = axes_of(list[0], common, list[0]->levels);
+        unsigned target = axes_of(list[1], common, list[1]->levels);
+        bool even = is_even(w, d);
+        if (source && target && !is_nested(w, d))
+            w->odd |= source | target;
+        if ((source && target) || !even)
+            w->placed |= source | target;
+        if ((source || target) && !even)
+            w->placed |= axes_of(list[0], 0, common);
+        w->moved |= source & target;
     }
 }
 
 /*
- * Coordinates of an axis to look at: the longest shard, and where positions count the last, and if intervals do not nest
- * also some between.
+ * Coordinates of an axis to look at: the longest shard; where positions count the last; if intervals do not nest also
+ * some between. Of an axis that both lists of a dim have, ranks at either end may keep what others are asked for: the second.
  */
 static int choose(const walk *w, int near, int axis, int64_t *out)
 {
     int64_t last = w->change->mesh->extent[axis] - 1, step;
-    bool mine = w->listed[near] >> axis & 1;
-    int count = 0;
+    bool mine = w->listed[near] >> axis & 1, odd = w->odd >> axis & 1;
+    int count = 0, most = odd ? MIDDLES : w->moved >> axis & 1 ? 3 : 2;
 
     out[count++] = w->longest[mine ? near : 1 - near][axis];
     if (!(w->placed >> axis & 1) || last == 0)
         return count;
     out[count++] = last;
-    step = last < MIDDLES ? 1 : last / MIDDLES;
-    for (int64_t at = step; w->odd >> axis & 1 && at < last && count < MIDDLES; at += step)
+    step = !odd || last < MIDDLES ? 1 : last / MIDDLES;
+    for (int64_t at = step; at < last && count < most; at += step)
         out[count++] = at;
     return count;
 }
@@ -271,9 +284,9 @@ sherd__span sherd__straight_time(const sherd__change *change, const int64_t *sha
                                  const sherd_price *price, int64_t enough)
 {
     walk w = {.change = change, .lanes = lanes, .shape = shape, .element_bytes = element_bytes};
-    sherd__span longest = 0;
 
-    w.enough = (sherd__span)(enough && !price->overlap ? enough : SHERD__MOST) * SHERD__FEMTO;
+    w.overlap = price->overlap;
+    w.enough = (sherd__span)(enough ? enough : SHERD__MOST) * SHERD__FEMTO;
     w.crossed = change->gathered | change->reduced;
     w.sharers = price->straight ? 0 : change->cut & ~w.crossed;
     w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;
@@ -284,9 +297,7 @@ sherd__span sherd__straight_time(const sherd__change *change, const int64_t *sha
         place p = {.near = near};
         look_around(&w, &p, 0, RANKS);
     }
-    for (int j = 0; j < lanes->axes; j++)
-        longest = w.each[j] > longest ? w.each[j] : longest;
-    return price->overlap ? longest : w.most;
+    return w.most;
 }
 
 /*
