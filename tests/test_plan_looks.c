@@ -112,7 +112,35 @@ static void looks_are_at_most_the_price(void)
     move_paper_close(&s.p);
 }
 
+/* Where a class may be idle a look still says what each has to do. */
+static void looks_are_near_where_classes_overlap(void)
+{
+    static const char *const on = "[4096(tp),12288,768] P(sum:dp) on (dp=16,pp=4,cp=2,tp=8)";
+    sherd__request request = {.price = {SHERD_PRICE_LINKS,
+                                        2,
+                                        {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
+                                        0,
+                                        true,
+                                        false}};
+    uint64_t dice = 22;
+    tally t = {0, 0};
+    paper p;
+
+    paper_open(&p, 1024);
+    const sherd_layout *from = paper_layout(&p, on);
+    const sherd_layout *to =
+        paper_layout(&p, "[4096(dp),12288,768(cp,tp)] on (dp=16,pp=4,cp=2,tp=8)");
+    const sherd__problem problem = {&p.space, from, to, 4, &request};
+    for (int k = 0; k < 4; k++)
+        compare(&t, &problem, &dice);
+    printf("       %lld steps, %lld with at least 0.9 of the price\n", (long long)t.steps,
+           (long long)t.near);
+    CHECK(t.near > t.steps * 7 / 10);
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(looks_are_at_most_the_price)},
+    {TEST(looks_are_near_where_classes_overlap)},
 };
 CHECK_MAIN(tests)

@@ -110,6 +110,7 @@ static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 /* What a rank has to send or receive at least over the links of each level and slower ones, in elements. */
 typedef struct needs {
     int64_t over[SHERD_MAX_AXES];
+    bool exact; /* where classes overlap: that rank has no more to do */
 } needs;
 
 /* Of the rank with the largest target: what it lacks if faster links cost nothing. */
@@ -117,6 +118,7 @@ static void find_lacked(needs *out, const step *s)
 {
     const sherd__field *field = s->field;
 
+    out->exact = !field->listed;
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
         int64_t found = 1; /* no more than the target */
@@ -129,6 +131,7 @@ static void find_lacked(needs *out, const step *s)
 
 static void find_lacked_apart(needs *out, const step *s)
 {
+    out->exact = false;
     for (int i = 0; i < s->field->levels; i++)
         out->over[i] = s->field->level[i].lane <= s->apart
                            ? sherd__cut((sherd__wide)s->apart_target * s->addends)
@@ -144,6 +147,7 @@ static void find_asked(needs *out, const step *s)
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced, copied = crossed & ~s->cut;
 
+    out->exact = !field->listed && !(s->cut & ~crossed);
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
         int64_t copies = field->extent[copied & l->faster];
@@ -201,23 +205,28 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
     return sum;
 }
 
-/* Where links overlap those from each on share what is left. */
+/* Where links overlap each has its own, if that is known; else those from each on share what is left. */
 static sherd__span time_side_by_side(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced;
-    sherd__span most = 0;
+    sherd__span most = 0, each;
     int classes = 0;
 
     for (int i = 0; i < field->levels; i++)
         classes += (crossed & field->level[i].axes) != 0;
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
+        int64_t later = i + 1 < field->levels ? rank->over[i + 1] : 0;
         if (!(crossed & l->axes))
             continue;
         if (rank->over[i] <= 0)
             break;
-        sherd__span each = sent(s, l->alpha, l->beta, rank->over[i]) / classes--;
+        if (rank->exact)
+            each = sent(s, field->lanes.link[l->lane].alpha_picoseconds, l->beta,
+                        rank->over[i] - later);
+        else
+            each = sent(s, l->alpha, l->beta, rank->over[i]) / classes--;
         most = each > most ? each : most;
     }
     return most;

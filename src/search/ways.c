@@ -93,19 +93,47 @@ void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim,
     }
 }
 
-/* What ranks have together that faster links join, by levels: `axes` of a way. Of long lists as much as there may be. */
+/* Of n elements that a way cuts from a level on, and of these of the first `most`, those at coordinate 0, or at any of `axes`. */
+static int64_t first_of(const sherd__field *field, const sherd__way *way, int level, int64_t n,
+                        unsigned axes, int64_t most)
+{
+    most = sherd__min(most, n);
+    if (most <= 0 || level == way->axes)
+        return most;
+    int axis = (int)(way->word >> 8 * level & 0xff) - 1;
+    int64_t chunk = sherd__ceil_div(n, field->mesh->extent[axis]), whole = most / chunk;
+    if (!(axes >> axis & 1))
+        return first_of(field, way, level + 1, chunk, axes, most);
+    int64_t rest = most - whole * chunk, sum = 0;
+    if (whole)
+        sum = whole * first_of(field, way, level + 1, chunk, axes, chunk);
+    if (rest)
+        sum += first_of(field, way, level + 1, sherd__min(chunk, n - whole * chunk), axes, rest);
+    return sum;
+}
+
+/*
+ * What ranks have together that faster links join, by levels: `axes` of a way. Where classes overlap, and cuts are default, it is
+ * what the first rank finds among the first `most` elements; else as much as there may be, which is found sooner.
+ */
 static void fill_reach(int64_t *out, const sherd__field *field, int d, const sherd__way *way,
                        unsigned axes, int64_t most)
 {
+    bool exact = field->problem->request->price.overlap && !field->listed;
     unsigned number = 0, done = 0;
 
     for (int i = 0; i < field->levels; i++) {
         unsigned more = axes & field->level[i].faster & ~done;
-        for (; more; more &= more - 1) {
-            number |= 1u << way->place[__builtin_ctz(more)];
-            done |= more & -more;
+        if (i > 0 && !more) {
+            out[i] = out[i - 1];
+            continue;
         }
-        if (way->axes > SHERD__REACHED)
+        done |= more;
+        for (; more; more &= more - 1)
+            number |= 1u << way->place[__builtin_ctz(more)];
+        if (exact)
+            out[i] = first_of(field, way, 0, field->shape[d], done, most);
+        else if (way->axes > SHERD__REACHED)
             out[i] = sherd__min(most, number ? field->shape[d] : way->longest);
         else
             out[i] = sherd__min(most, way->reach[number]);
