@@ -124,6 +124,27 @@ static void curves_are_accurate(void)
     }
 }
 
+/* Of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN stays NaN. */
+static void gelu_is_right_far_out(void)
+{
+    static const float far[] = {-INFINITY, -1e10f, -1000, -61, -20, -3,    -0.0f,    0,  1e-30f,
+                                7,         20,     61,    1e3, 1e6, 1e10f, INFINITY, NAN};
+    const int64_t n = LEN(far);
+
+    EACH_VERSION(k)
+    {
+        start(1);
+        memcpy(a->in[0], far, sizeof far);
+        sherd__ref_f32.unary(SHERD__GELU, n, a->plain[0], a->in[0], NULL);
+        k->unary(SHERD__GELU, n, a->fast[0], a->in[0], NULL);
+        for (int64_t i = 0; i < n; i++) {
+            float x = a->plain[0][i], y = a->fast[0][i];
+            if (far[i] > -INFINITY) /* -inf times 0 in the plain one */
+                CHECK(isnan(x) ? isnan(y) : x == y || fabsf(x - y) <= 1e-23f + 1e-6f * fabsf(x));
+        }
+    }
+}
+
 /* In place and with every pair of inner strides that has its own loop. */
 static void binary_is_the_same(void)
 {
@@ -486,6 +507,7 @@ static void sgd_is_the_same(void)
 static const check_test tests[] = {
     {TEST(unary_is_the_same)},
     {TEST(curves_are_accurate)},
+    {TEST(gelu_is_right_far_out)},
     {TEST(binary_is_the_same)},
     {TEST(binary_broadcasts_like_the_plain_one)},
     {TEST(results_may_lie_on_operands)},
