@@ -234,6 +234,16 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+/* Four floats each of p and p + step: 128 bits behind each other. */
+INLINE vi v_load_lanes(const float *p, int64_t step)
+{
+    return _mm256_castps_si256(_mm256_set_m128(_mm_loadu_ps(p + step), _mm_loadu_ps(p)));
+}
+INLINE vf v_as_floats(vi x)
+{
+    return _mm256_castsi256_ps(x);
+}
+
 INLINE vf v_load_bf16(const uint16_t *p)
 {
     vi x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -258,18 +268,6 @@ INLINE void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)(void *)p,
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-/* dst[j][i] = src[i][j] for 4 x 4 floats. */
-INLINE void v_transpose4(float *dst, int64_t dst_row, const float *src, int64_t src_row)
-{
-    __m128 a = _mm_loadu_ps(src), b = _mm_loadu_ps(src + src_row);
-    __m128 c = _mm_loadu_ps(src + 2 * src_row), d = _mm_loadu_ps(src + 3 * src_row);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(dst, a);
-    _mm_storeu_ps(dst + dst_row, b);
-    _mm_storeu_ps(dst + 2 * dst_row, c);
-    _mm_storeu_ps(dst + 3 * dst_row, d);
 }
 
 #endif

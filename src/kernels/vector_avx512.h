@@ -237,6 +237,19 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm512_unpackhi_epi64(b, d);
 }
 
+/* Four floats each of p, p + step, ...: 128 bits behind each other. */
+INLINE vi v_load_lanes(const float *p, int64_t step)
+{
+    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    x = _mm512_mask_broadcast_f32x4(x, 0x00F0, _mm_loadu_ps(p + step));
+    x = _mm512_mask_broadcast_f32x4(x, 0x0F00, _mm_loadu_ps(p + 2 * step));
+    return _mm512_castps_si512(_mm512_mask_broadcast_f32x4(x, 0xF000, _mm_loadu_ps(p + 3 * step)));
+}
+INLINE vf v_as_floats(vi x)
+{
+    return _mm512_castsi512_ps(x);
+}
+
 /* 16 numbers of 16 bits; storing rounds to nearest, ties to even. */
 INLINE vf v_load_bf16(const uint16_t *p)
 {
@@ -261,18 +274,6 @@ INLINE void v_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)(void *)p,
                         _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-/* dst[j][i] = src[i][j] for 4 x 4 floats. */
-INLINE void v_transpose4(float *dst, int64_t dst_row, const float *src, int64_t src_row)
-{
-    __m128 a = _mm_loadu_ps(src), b = _mm_loadu_ps(src + src_row);
-    __m128 c = _mm_loadu_ps(src + 2 * src_row), d = _mm_loadu_ps(src + 3 * src_row);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(dst, a);
-    _mm_storeu_ps(dst + dst_row, b);
-    _mm_storeu_ps(dst + 2 * dst_row, c);
-    _mm_storeu_ps(dst + 3 * dst_row, d);
 }
 
 #endif
