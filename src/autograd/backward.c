@@ -15,6 +15,7 @@ static void drop_grads(sherd_node *node)
     for (int j = 0; j < node->outs; j++) {
         sherd_tensor *grad = node->out[j].grad;
         node->out[j].grad = NULL;
+        node->out[j].ours = false;
         sherd_tensor_release(grad);
     }
 }
@@ -298,6 +299,29 @@ static bool give_leaf(sherd__pass *p, sherd_tensor *leaf, sherd_tensor *grad)
     return p->only || sherd__add_leaf_grad(leaf, grad);
 }
 
+sherd_tensor *sherd__open_sum(sherd_node *node, int i)
+{
+    const sherd__edge *in = &node->in[i];
+
+    if (!in->node)
+        return NULL;
+    node->fresh |= 1u << i;
+    return in->node->out[in->output].ours ? in->node->out[in->output].grad : NULL;
+}
+
+/* To a result of an earlier node. What the operator has added to the sum itself is there. */
+static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
+{
+    sherd__result *out = &node->in[i].node->out[node->in[i].output];
+    bool fresh = node->fresh >> i & 1;
+
+    out->giver = node->place;
+    if (fresh && out->grad == grad)
+        return true;
+    out->ours = fresh && (out->ours || !out->grad);
+    return sherd__add_grad(&out->grad, grad);
+}
+
 /* Add the gradients to where they belong. */
 static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_in)
 {
@@ -307,10 +331,7 @@ static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_
             continue;
         if (!fits(node, i, grad_in[i]))
             return false;
-        if (in->node)
-            in->node->out[in->output].giver = node->place;
-        if (in->node ? !sherd__add_grad(&in->node->out[in->output].grad, grad_in[i])
-                     : !give_leaf(p, in->leaf, grad_in[i]))
+        if (in->node ? !give_result(node, i, grad_in[i]) : !give_leaf(p, in->leaf, grad_in[i]))
             return false;
     }
     return true;
@@ -340,6 +361,7 @@ static bool run_op(sherd__pass *p, sherd_node *node)
     }
     sherd__where_set(p->world, sherd__where_at(node->place, true));
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
+    node->fresh = 0;
     sherd_dtype low = sherd__set_low(p->world, SHERD_DTYPE_NONE);
     node->op->backward(node, grad_out, grad_in);
     sherd__set_low(p->world, low);

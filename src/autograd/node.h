@@ -49,7 +49,9 @@ typedef struct sherd__result {
     const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
     int ndim;
-    sherd_tensor *grad;  /* counted; what has come so far in this backward */
+    sherd_tensor *grad; /* counted; what has come so far in this backward */
+    bool
+        ours; /* all that came was its operators' own: nobody but the tape has it, and more may be added in place */
     int giver;           /* the place of the node that it came from last, for the comm log */
     sherd__watch *watch; /* counted; NULL = nobody asks */
 } sherd__result;
@@ -83,12 +85,13 @@ struct sherd_node {
     sherd__record record; /* counts tensors, later nodes, and a running backward */
     sherd_world *world;
     const sherd_op *op;
-    int place;                /* the module that recorded it, for the comm log */
-    uint64_t order;           /* later nodes have higher numbers, on all ranks alike */
-    bool done;                /* its backward has run */
-    bool broken;              /* something could not be saved */
-    bool needed;              /* by that backward; else its gradients are only looked at */
-    unsigned idle;            /* bits of operands whose gradients that backward does not want */
+    int place;      /* the module that recorded it, for the comm log */
+    uint64_t order; /* later nodes have higher numbers, on all ranks alike */
+    bool done;      /* its backward has run */
+    bool broken;    /* something could not be saved */
+    bool needed;    /* by that backward; else its gradients are only looked at */
+    unsigned idle;  /* bits of operands whose gradients that backward does not want */
+    unsigned fresh; /* bits of operands whose gradients its operator makes for the tape alone */
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay

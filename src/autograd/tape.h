@@ -52,6 +52,13 @@ void sherd__save(sherd_node *node, int slot, sherd_tensor *t);
 sherd_tensor *sherd__saved(sherd_node *node, int slot);
 
 sherd_world *sherd__node_world(const sherd_node *node);
+/*
+ * In backward: the sum that the gradient of operand i will be added to, where the operator may add to it instead and give that back;
+ * NULL: it may not, or nothing has come yet. What the operator gives then must be its own, held by nobody else: the next one may be
+ * told to add to it. The same on all ranks, since no user has seen such a sum.
+ */
+sherd_tensor *sherd__open_sum(sherd_node *node, int i);
+
 /* Of result j; NULL = plain. */
 const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);
 /* Of operand i. */

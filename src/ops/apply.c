@@ -213,10 +213,13 @@ static void record(sherd__run *run)
 {
     sherd_call *call = &run->call;
     const sherd_op *op = call->op;
+    int noted = call->operands;
     uint64_t needs = 0;
 
-    sherd__note(op->name, run->arg, call->operands,
-                call->out[0]->layout ? sherd__attributes_hash(run) : 0, call->out, call->results);
+    if (run->adds)
+        run->arg[noted++] = run->onto;
+    sherd__note(op->name, run->arg, noted, call->out[0]->layout ? sherd__attributes_hash(run) : 0,
+                call->out, call->results);
     sherd_node *node =
         op->backward ? sherd__record_node(call->world, op, run->arg, call->operands, call->out,
                                           run->visible, call->attributes, op->attributes)
@@ -394,32 +397,6 @@ void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t off
     view->offset = call->in[0]->offset + offset;
 }
 
-int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
-{
-    int64_t n = 1;
-
-    /* Sizes beside a 0 may have no product. */
-    for (int i = first; i < end; i++)
-        if (t->local[i] == 0)
-            return 0;
-    for (int i = first; i < end; i++)
-        n *= t->local[i];
-    return n;
-}
-
-bool sherd__scalar_value(sherd_tensor *t, double *value)
-{
-    const void *data = t->count ? sherd__data(t) : NULL;
-
-    *value = 0;
-    if (t->count == 0)
-        return true;
-    if (!data)
-        return false;
-    sherd__cast(SHERD_F64, t->dtype, 1, value, data);
-    return true;
-}
-
 /* ---- the door ------------------------------------------------------------------------------- */
 
 /* No more results than handed out; the failed tensor in each if it went wrong. */
@@ -459,19 +436,37 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     return good;
 }
 
+/* It is large, and mostly not needed: nothing is zeroed that nobody reads. */
+static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
+{
+    run->call.op = op;
+    run->call.attributes = attributes;
+    run->call.world = NULL;
+    run->call.once = 0;
+    run->like = NULL;
+    run->onto = NULL;
+    run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
+    run->around = 0;
+    count_results(run);
+}
+
 bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
                        int count, const void *attributes, const sherd_layout *const *like)
 {
-    sherd__run run; /* large, and mostly not needed: nothing is zeroed that nobody reads */
+    sherd__run run;
 
-    run.call.op = op;
-    run.call.attributes = attributes;
-    run.call.world = NULL;
-    run.call.once = 0;
+    begin(&run, op, attributes);
     run.like = like;
-    run.scoped = run.below = run.compiled = run.hashed = false;
-    run.around = 0;
-    count_results(&run);
+    return hand_out(&run, results, apply(&run, operands, count));
+}
+
+bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, sherd_tensor *onto)
+{
+    sherd__run run;
+
+    begin(&run, op, NULL);
+    run.onto = onto;
     return hand_out(&run, results, apply(&run, operands, count));
 }
 

@@ -26,8 +26,8 @@ static void multiply_plain(const sherd__kernels *k, const sherd__product *p, voi
 {
     int64_t lda = p->ta ? p->m : p->k, ldb = p->tb ? p->k : p->n;
 
-    k->gemm(p->ta, p->tb, p->m, p->n, p->k, 1, a, sherd__max(lda, 1), b, sherd__max(ldb, 1), 0, c,
-            p->n);
+    k->gemm(p->ta, p->tb, p->m, p->n, p->k, 1, a, sherd__max(lda, 1), b, sherd__max(ldb, 1),
+            p->adds ? 1 : 0, c, p->n);
     if (p->bias)
         add_bias(k, p, c, bias);
 }

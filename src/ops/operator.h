@@ -33,7 +33,9 @@ typedef struct sherd__run {
     sherd_tensor *arg[SHERD_MAX_OPERANDS];
     /* stands for the layout of an operand that is not there; NULL = none do */
     const sherd_layout *const *like;
-    sherd_dtype dtype;             /* that operands share */
+    sherd_tensor *onto; /* result 0 is added to this where it lies alike; NULL = to nothing */
+    bool adds;          /* it lies alike: it is result 0, and forward adds */
+    sherd_dtype dtype;  /* that operands share */
     const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* a scope was opened for what is made on the way */
@@ -88,6 +90,13 @@ void sherd__open(sherd__run *run);
 bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
                        int count, const void *attributes, const sherd_layout *const *like);
 
+/*
+ * The same of an operator whose forward can add (sherd__adds_in), but for results of 16 bits: results[0] is `onto`, with the result added
+ * to it, where that has the layout and dtype of the result; else the result alone, in a tensor of its own. `onto` NULL = to nothing.
+ */
+bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, sherd_tensor *onto);
+
 /* "NAME: reason: x is f32[8(x),4] on (x=2), weight is f32[5,6]", by the alarm or kept local. */
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -103,6 +112,12 @@ extern const sherd_op *const sherd__operators[];
 static inline const sherd__kernels *sherd__kernels_in(const sherd_call *call)
 {
     return ((const sherd__run *)(const void *)call)->kernels;
+}
+
+/* Whether forward must add to what stands in result 0. */
+static inline bool sherd__adds_in(const sherd_call *call)
+{
+    return ((const sherd__run *)(const void *)call)->adds;
 }
 
 /* The label of operand i as the rule was written for this call; only of an operator that describes. */

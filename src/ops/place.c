@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "kernels/cast.h"
 
 void sherd__open(sherd__run *run)
 {
@@ -82,6 +83,32 @@ static sherd_dtype dtype_of(const sherd__run *run, int j)
     return flags & SHERD_OP_STATISTIC ? sherd__statistics_dtype(run->dtype) : run->dtype;
 }
 
+int64_t sherd__local_count(const sherd_tensor *t, int first, int end)
+{
+    int64_t n = 1;
+
+    /* Sizes beside a 0 may have no product. */
+    for (int i = first; i < end; i++)
+        if (t->local[i] == 0)
+            return 0;
+    for (int i = first; i < end; i++)
+        n *= t->local[i];
+    return n;
+}
+
+bool sherd__scalar_value(sherd_tensor *t, double *value)
+{
+    const void *data = t->count ? sherd__data(t) : NULL;
+
+    *value = 0;
+    if (t->count == 0)
+        return true;
+    if (!data)
+        return false;
+    sherd__cast(SHERD_F64, t->dtype, 1, value, data);
+    return true;
+}
+
 /* This rank's piece; a rank outside of the mesh has no element, also of a scalar. */
 static void cut_piece(sherd_tensor *view)
 {
@@ -128,6 +155,17 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     return view;
 }
 
+/* Whether result 0 may be added to what it is to be added to. Equal layouts have the same sums pending. */
+static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int ndim,
+                       const int64_t *shape, sherd_dtype dtype)
+{
+    const sherd_tensor *onto = run->onto;
+
+    return onto && onto->layout == layout && onto->dtype == dtype && !sherd__is_half(dtype) &&
+           onto->ndim == ndim && !onto->strided &&
+           memcmp(onto->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
+}
+
 static bool make_results(sherd__run *run, const sherd__placing *placing)
 {
     sherd_call *call = &run->call;
@@ -144,11 +182,15 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
         sherd_dtype dtype = dtype_of(run, j);
         if (j >= run->visible)
             sherd__open(run);
-        call->out[j] = call->op->views ? view_of(run, layout, ndim, shape)
-                       : layout        ? sherd__new_on(layout, dtype)
-                                       : sherd__new_plain(call->world, dtype, ndim, shape, varies);
+        if (j == 0)
+            run->adds = lies_alike(run, layout, ndim, shape, dtype);
+        call->out[j] = run->adds && j == 0 ? run->onto
+                       : call->op->views   ? view_of(run, layout, ndim, shape)
+                       : layout            ? sherd__new_on(layout, dtype)
+                                : sherd__new_plain(call->world, dtype, ndim, shape, varies);
         if (sherd_tensor_failed(call->out[j]))
             return false;
+        call->out[j]->varies |= layout ? 0 : varies;
     }
     return true;
 }
@@ -208,7 +250,14 @@ bool sherd__lay_out(sherd__run *run)
         return false;
     if (!open_data(run))
         return false;
-    for (int j = 0; j < call->results; j++)
-        call->to[j] = call->out[j]->count && !call->op->views ? sherd__fresh(call->out[j]) : NULL;
+    for (int j = 0; j < call->results; j++) {
+        sherd_tensor *t = call->out[j];
+        bool held = run->adds && j == 0;
+        call->to[j] = NULL;
+        if (t->count && !call->op->views)
+            call->to[j] = held ? sherd__mutable(t) : sherd__fresh(t);
+        if (held && t->count && !call->to[j])
+            return false;
+    }
     return true;
 }

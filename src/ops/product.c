@@ -42,6 +42,7 @@ static bool multiply(sherd_call *call, product how)
                                 .result = call->out[0]->dtype,
                                 .ta = how.ta,
                                 .tb = how.tb,
+                                .adds = sherd__adds_in(call),
                                 .m = m,
                                 .n = n,
                                 .k = k};
@@ -73,9 +74,14 @@ static bool rows_by_rows(sherd_call *call)
         .linearity = SHERD_LINEAR, .forward = __VA_ARGS__                                   \
     }
 
-static sherd_tensor *multiplied(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
+/* The gradient of operand i: added to what has come for it, where that is the tape's alone. */
+static sherd_tensor *multiplied_onto(sherd_node *node, int i, const sherd_op *op, sherd_tensor *a,
+                                     sherd_tensor *b)
 {
-    return sherd_apply(op, (sherd_tensor *[]){a, b}, 2, NULL);
+    sherd_tensor *result = NULL;
+
+    sherd__apply_onto(&result, op, (sherd_tensor *[]){a, b}, 2, sherd__open_sum(node, i));
+    return result;
 }
 
 /* ---- linear ---------------------------------------------------------------------------------- */
@@ -109,11 +115,12 @@ static void linear_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
     sherd_tensor *dy = grad_out[0];
 
     if (sherd_node_wants(node, X))
-        grad_in[X] = multiplied(is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
-                                sherd_node_operand(node, WEIGHT));
+        grad_in[X] = multiplied_onto(node, X, is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
+                                     sherd_node_operand(node, WEIGHT));
     if (sherd_node_wants(node, WEIGHT))
-        grad_in[WEIGHT] = multiplied(is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
-                                     sherd_node_operand(node, X));
+        grad_in[WEIGHT] =
+            multiplied_onto(node, WEIGHT, is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
+                            sherd_node_operand(node, X));
     if (sherd_node_wants(node, BIAS))
         grad_in[BIAS] = sherd__sum_to_operand(node, BIAS, dy);
 }
@@ -219,9 +226,11 @@ static void matmul_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
         return;
     }
     if (sherd_node_wants(node, 0))
-        grad_in[0] = multiplied(&matmul_da[batched], grad_out[0], sherd_node_operand(node, 1));
+        grad_in[0] =
+            multiplied_onto(node, 0, &matmul_da[batched], grad_out[0], sherd_node_operand(node, 1));
     if (sherd_node_wants(node, 1))
-        grad_in[1] = multiplied(&matmul_db[batched], sherd_node_operand(node, 0), grad_out[0]);
+        grad_in[1] =
+            multiplied_onto(node, 1, &matmul_db[batched], sherd_node_operand(node, 0), grad_out[0]);
 }
 
 static const char *describe_matmul(sherd_call *call)
