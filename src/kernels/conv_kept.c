@@ -250,18 +250,12 @@ static void make(sherd__conv_kept *k, const sherd__conv_wish *w)
 
 const sherd__conv_kept *sherd__conv_find(sherd__engine *e, const sherd__conv_wish *w)
 {
-    sherd__conv_kept *k = sherd__shapes_find(&e->shapes, w, sizeof *w);
+    bool fresh;
+    sherd__conv_kept *k = sherd__shapes_take(&e->shapes, w, sizeof *w, sizeof *k, destroy, &fresh);
 
-    if (k)
-        return k;
-    k = sherd__alloc(e->heap, 1, sizeof *k);
-    if (!k)
-        return NULL;
-    k->engine = e;
-    make(k, w);
-    if (!sherd__shapes_add(&e->shapes, w, sizeof *w, k, destroy)) {
-        destroy(k);
-        return NULL;
+    if (fresh) {
+        k->engine = e;
+        make(k, w);
     }
     return k;
 }

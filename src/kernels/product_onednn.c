@@ -86,18 +86,12 @@ static kept *find(sherd__engine *e, const sherd__product *p)
         p->k,     p->a_row,
         p->b_row, p->c_row,
         p->dtype, (int64_t)p->result | p->ta << 8 | p->tb << 9 | p->bias << 10 | p->adds << 11};
-    kept *k = sherd__shapes_find(&e->shapes, key, sizeof key);
+    bool fresh;
+    kept *k = sherd__shapes_take(&e->shapes, key, sizeof key, sizeof *k, destroy, &fresh);
 
-    if (k)
-        return k;
-    k = sherd__alloc(e->heap, 1, sizeof *k);
-    if (!k)
-        return NULL;
-    k->engine = e;
-    make(e, p, k);
-    if (!sherd__shapes_add(&e->shapes, key, sizeof key, k, destroy)) {
-        destroy(k);
-        return NULL;
+    if (fresh) {
+        k->engine = e;
+        make(e, p, k);
     }
     return k;
 }

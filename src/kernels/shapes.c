@@ -87,6 +87,24 @@ bool sherd__shapes_add(sherd__shapes *s, const void *key, size_t bytes, void *th
     return true;
 }
 
+void *sherd__shapes_take(sherd__shapes *s, const void *key, size_t bytes, size_t size,
+                         void (*destroy)(void *thing), bool *fresh)
+{
+    void *thing = sherd__shapes_find(s, key, bytes);
+
+    *fresh = false;
+    if (thing)
+        return thing;
+    thing = sherd__alloc(s->heap, 1, size);
+    if (!thing)
+        return NULL;
+    *fresh = sherd__shapes_add(s, key, bytes, thing, destroy);
+    if (*fresh)
+        return thing;
+    sherd__free(s->heap, thing);
+    return NULL;
+}
+
 void sherd__shapes_clear(sherd__shapes *s)
 {
     while (s->newest)

@@ -22,6 +22,13 @@ void *sherd__shapes_find(sherd__shapes *shapes, const void *key, size_t bytes);
 bool sherd__shapes_add(sherd__shapes *shapes, const void *key, size_t bytes, void *thing,
                        void (*destroy)(void *thing));
 
+/*
+ * What is kept for a key, or a new thing of so many bytes, all zero, from the same heap, that is kept for it from now on: *fresh, and the caller
+ * fills it in so that it can be destroyed. NULL for lack of memory.
+ */
+void *sherd__shapes_take(sherd__shapes *shapes, const void *key, size_t bytes, size_t size,
+                         void (*destroy)(void *thing), bool *fresh);
+
 /* Destroy all that is kept. */
 void sherd__shapes_clear(sherd__shapes *shapes);
 
