@@ -164,7 +164,10 @@ static bool write_to(const char *path, const char *text)
     if (is_replaced(path))
         return replace(path, text);
     fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    return fd >= 0 && (write_whole(fd, text) & (close(fd) == 0));
+    if (fd < 0)
+        return false;
+    bool whole = write_whole(fd, text);
+    return close(fd) == 0 && whole;
 }
 
 bool cli_record_possible(const char *path)

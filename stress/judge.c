@@ -125,7 +125,7 @@ static void judge_turn(const job *j, const turn *t, int at, int status)
         from = first < from ? first : from;
         until = f->sure && last < until ? last : until;
         left |= f->kind == FAULT_LEFT;
-        count_outcome(j, f->kind, status);
+        count_outcome(j, (int)f->kind, status);
         if (t->faults == 1 && f->kind == FAULT_RAISED && at >= 0 &&
             status != raised_status(f->status))
             blame(j->b, "%s: sherd_world_fail(%d) came out as %s", f->text, f->status,

@@ -80,8 +80,9 @@ static int64_t resident_kib(void)
 static int64_t price_all(paper *p, const sherd_mesh *mesh, const int64_t *shape)
 {
     static const sherd__request arena;
-    const sherd__request links = {
-        .price = {SHERD_PRICE_LINKS, 2, {{"a2", 1000, 10, 1}, {"*", 2000, 20, 2}}, 0}};
+    const sherd__request links = {.price = {.kind = SHERD_PRICE_LINKS,
+                                            .links = 2,
+                                            .link = {{"a2", 1000, 10, 1}, {"*", 2000, 20, 2}}}};
     int64_t allocations = 0;
 
     for (int i = 0; i < CASES; i++) {

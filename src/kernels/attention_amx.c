@@ -6,7 +6,7 @@
  */
 #include "fast.h"
 
-#ifdef __AMX_BF16__
+#ifdef SHERD_HAVE_AMX
 
 #include "attention_amx.h"
 
