@@ -74,6 +74,16 @@ static inline bool check_equal(long long a, long long b, const char *file, int l
     return check_report(a == b, file, line, a == b ? what : text);
 }
 
+static inline bool check_equal_real(double a, double b, const char *file, int line,
+                                    const char *what)
+{
+    char text[256];
+    bool same = a == b || (a != a && b != b);
+    if (!same)
+        snprintf(text, sizeof text, "%s: %.17g and %.17g differ", what, a, b);
+    return check_report(same, file, line, same ? what : text);
+}
+
 static inline bool check_near(double a, double b, double tolerance, const char *file, int line,
                               const char *what)
 {
@@ -87,8 +97,15 @@ static inline bool check_near(double a, double b, double tolerance, const char *
 }
 
 /* Each returns whether it held, and goes on either way. */
-#define CHECK(condition)      check_report(condition, __FILE__, __LINE__, #condition)
-#define CHECK_EQ(a, b)        check_equal((long long)(a), (long long)(b), __FILE__, __LINE__, #a " == " #b)
+#define CHECK(condition) check_report(condition, __FILE__, __LINE__, #condition)
+/* Numbers, to the last bit; of fractions any two NaN are equal. */
+/* clang-format off */
+#define CHECK_EQ(a, b)                                                                          \
+    _Generic((a) + (b),                                                                         \
+        float: check_equal_real((double)(a), (double)(b), __FILE__, __LINE__, #a " == " #b),    \
+        double: check_equal_real((double)(a), (double)(b), __FILE__, __LINE__, #a " == " #b),   \
+        default: check_equal((long long)(a), (long long)(b), __FILE__, __LINE__, #a " == " #b))
+/* clang-format on */
 #define CHECK_NEAR(a, b, tol) check_near(a, b, tol, __FILE__, __LINE__, #a " ~ " #b)
 #define CHECK_OK(status)      check_equal((long long)(status), 0, __FILE__, __LINE__, #status)
 #define CHECK_TEXT(a, b)                                             \
