@@ -91,17 +91,18 @@ static int save(run *r, saved out[ENTRIES])
     return count;
 }
 
-/* All that is saved comes from the last rank. */
+/* All that is saved comes from the last rank; what is distributed the others need not have. */
 static void load(run *r, const saved *from, int count)
 {
     sherd_world *world = sherd_module_world(r->m);
     int parameters = sherd_module_state(r->m, NULL, 0), root = sherd_world_ranks(world) - 1;
-    static const unsigned char nothing[BYTES];
 
     for (int i = 0; i < count; i++) {
-        const void *data = sherd_world_rank(world) == root ? from[i].data : nothing;
+        bool mine = sherd_world_rank(world) == root;
         sherd_scope_begin(world);
-        sherd_tensor *t = sherd_from_data(world, from[i].dtype, from[i].shape, from[i].ndim, data);
+        sherd_tensor *t =
+            mine ? sherd_from_data(world, from[i].dtype, from[i].shape, from[i].ndim, from[i].data)
+                 : NULL;
         CHECK_OK(i < parameters ? sherd_module_load(r->m, from[i].name, t, root)
                                 : sherd_optimizer_load(r->o, from[i].name, t, root));
         sherd_scope_end(world);

@@ -107,7 +107,7 @@ static void what_is_loaded_lies_as_the_parameter_does(sherd_world *world)
             whole(t, expected);
             if (from < 0 && lies[i]) { /* only the last rank has it */
                 if (sherd_world_rank(world) != last)
-                    t = sherd_constant(world, SHERD_F64, SHAPE(5, 3), 2, -1);
+                    t = i == 2 ? sherd_constant(world, SHERD_F64, SHAPE(5, 3), 2, -1) : NULL;
             } else if (from >= 0 && lies[from]) {
                 t = spread(t, mesh, lies[from]);
             }
@@ -396,17 +396,20 @@ static void no_memory_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
 
-    for (int what = 0; what < 2; what++) {
+    int last = sherd_world_ranks(world) - 1;
+
+    for (int what = 0; what < 3; what++) {
         sherd_status status = SHERD_ENOMEM;
         for (int n = 1; status && n < 200; n++) {
             sherd_scope_begin(world);
             sherd_module *m = what ? tree(world) : differing(world);
-            sherd_tensor *t = spread(wave(world, SHERD_F64, 2, SHAPE(5, 3), 1, 1, 0), mesh, "S(1)");
+            sherd_tensor *t = wave(world, SHERD_F64, 2, SHAPE(5, 3), 1, 1, 0);
+            t = what < 2 ? spread(t, mesh, "S(1)") : sherd_world_rank(world) == last ? t : NULL;
             if (what)
                 CHECK_OK(sherd_parallelize(m, mesh, "tp", NULL, 0));
             CHECK_OK(sherd_world_check(world));
             sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
-            status = what ? sherd_module_load(m, "part.tied.weight", t, -1)
+            status = what ? sherd_module_load(m, "part.tied.weight", t, what == 2 ? last : -1)
                           : sherd_module_equalize(m, mesh, NULL, 0);
             sherd_world_fail_allocation(world, 0);
             CHECK(status == SHERD_OK || status == SHERD_ENOMEM);

@@ -223,8 +223,8 @@ SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t
  * optimizers and ties go on. A plain tensor is the whole.
  *
  * @collective the world, if `t` or anything of the module is distributed, or was on some ranks; else local
- * @shapes     name: with dots, of any module below; root: the world rank whose plain tensor counts, or -1: all ranks hold
- *             the same
+ * @shapes     name: with dots, of any module below; root: the world rank whose plain tensor counts (of what is distributed;
+ *             `t` may be NULL on the others then), or -1: all ranks hold the same
  * @numerics   values are copied bit for bit
  * @owns       `t` is only read
  * @errors     EINVAL no such parameter or buffer, another shape or dtype, a plain tensor that varies and no root; EDIFFER;

@@ -70,7 +70,8 @@ typedef struct sherd__loading {
     sherd_world *world;
     sherd_module *module; /* whatever is distributed in it makes loading collective */
     const char *name;
-    sherd_tensor *t;
+    sherd_tensor
+        *t; /* may be NULL where another rank is the root and what is loaded is distributed */
     int root;
 } sherd__loading;
 

@@ -73,8 +73,7 @@ sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, 
                                  name,
                                  t,
                                  root};
-    const sherd__argument need[] = {
-        {"optimizer", optimizer}, {"name", name}, {"t", t}, {NULL, NULL}};
+    const sherd__argument need[] = {{"optimizer", optimizer}, {"name", name}, {NULL, NULL}};
     sherd__optimized *item = NULL;
     sherd_status status = sherd__require(sherd__world_diag(what.world), what.function, need);
     int e = 0;

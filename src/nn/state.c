@@ -223,7 +223,23 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
     return together ? sherd__agree(world, status, 2, what->function) : status;
 }
 
-sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status)
+/* In the place of what only the root has: of its shape and dtype, without memory. NULL: this rank must have it. */
+static sherd_status stand_in(sherd_tensor **out, const sherd__loading *what, const sherd_tensor *to)
+{
+    sherd__diag *diag = sherd__world_diag(what->world);
+    const sherd__argument need[] = {{"t", NULL}, {NULL, NULL}};
+
+    if (what->root < 0 || what->root == sherd_world_rank(what->world) || !to->layout)
+        return sherd__require(diag, what->function, need);
+    diag->status = SHERD_OK;
+    *out = sherd_constant_later(what->world, to->dtype, to->shape, to->ndim, 0);
+    if (!sherd_tensor_failed(*out))
+        return SHERD_OK;
+    return diag->status ? diag->status : SHERD_ENOMEM;
+}
+
+/* The same where what->t is there, or stands for what the root has. */
+static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, sherd_status status)
 {
     const char *function = what->function;
     sherd_world *world = what->world;
@@ -243,11 +259,23 @@ sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_sta
     return status ? status : load(what, to, together);
 }
 
+sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status)
+{
+    sherd__loading loading = *what;
+
+    sherd_scope_begin(what->world);
+    if (!status && !what->t)
+        status = stand_in(&loading.t, what, to);
+    status = load_given(&loading, to, status);
+    sherd_scope_end(what->world);
+    return status;
+}
+
 sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t, int root)
 {
     const sherd__loading what = {
         "sherd_module_load", module ? module->world : sherd_tensor_world(t), module, name, t, root};
-    const sherd__argument need[] = {{"module", module}, {"name", name}, {"t", t}, {NULL, NULL}};
+    const sherd__argument need[] = {{"module", module}, {"name", name}, {NULL, NULL}};
     sherd__named_tensor *slot = NULL;
     sherd_status status = sherd__require(sherd__world_diag(what.world), what.function, need);
 
