@@ -424,6 +424,8 @@ static void the_count_of_a_mask_takes_no_room(sherd_world *world)
     sherd_world_memory_reset(world);
     int64_t before = sherd_world_memory(world).peak_bytes;
     CHECK_EQ((int64_t)sherd_item(sherd_sum_over(mask, NULL, 0, false)), n);
+    CHECK_EQ((int64_t)sherd_item(sherd_sum(mask)), n);
+    CHECK_EQ(sherd_tensor_dtype(sherd_sum(mask)), SHERD_I64);
     CHECK(sherd_world_memory(world).peak_bytes - before < n / ranks / 2);
     CHECK_OK(sherd_world_check(world));
 }

@@ -88,7 +88,7 @@ SHERD_API sherd_tensor *sherd_einsum(const char *text, sherd_tensor *const *oper
 
 /* ---- reductions ----------------------------------------------------------------------------- */
 
-/** Sum of all elements, a scalar (ndim 0); of a sharded tensor a pending sum. @collective see above @owns scope @errors see above */
+/** Sum of all elements, a scalar (ndim 0); of a sharded tensor a pending sum; of integers and bool in i64 (sherd_sum_over). @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_sum(sherd_tensor *a);
 /** Mean of all elements: the sum divided by the global count. @collective see above @owns scope @errors see above */
 SHERD_API sherd_tensor *sherd_mean(sherd_tensor *a);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "sherd/ops_reductions.h"
 
 /* ---- the sum to a smaller shape, for gradients of what was broadcast --------------------------- */
 
@@ -251,6 +252,8 @@ const sherd_op sherd__sum_op = {.name = "sherd_sum",
 
 sherd_tensor *sherd_sum(sherd_tensor *a)
 {
+    if (a && a->dtype >= SHERD_I32)
+        return sherd_sum_over(a, NULL, 0, false);
     return sherd_apply(&sherd__sum_op, &a, 1, NULL);
 }
 
