@@ -239,6 +239,23 @@ static void a_difference_fails_the_next_call(sherd_world *world)
     }
 }
 
+/* Who has done something twice makes the same call as the others, one deed later: the call is named. */
+static void the_same_call_after_other_things_is_named(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *s = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "S(0)");
+
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i <= (sherd_world_rank(world) == 1); i++)
+        sherd_scale(s, 2);
+    sherd_full(s);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    CHECK(strstr(sherd_world_error(world), "both made call") != NULL);
+    CHECK(strstr(sherd_world_error(world), "sherd_redistribute") != NULL);
+    CHECK(strstr(sherd_world_error(world), "did different things before it") != NULL);
+    works(world, mesh);
+}
+
 /* Looking at what is there, and writing one's own part, is nobody else's business. */
 static void what_one_rank_may_do_alone_is_no_difference(sherd_world *world)
 {
@@ -472,6 +489,7 @@ static void a_failed_function_leaves_the_same_on_all(sherd_world *world)
 static const check_test tests[] = {
     {TEST(what_differs_is_found_and_named), {2, 3}},
     {TEST(a_difference_fails_the_next_call), {2, 3, 4}},
+    {TEST(the_same_call_after_other_things_is_named), {2, 3}},
     {TEST(what_one_rank_may_do_alone_is_no_difference), {1, 2, 3, 4}},
     {TEST(a_failed_check_leaves_the_same_on_all), {2, 3, 4}},
     {TEST(what_was_in_flight_is_lost_on_all), {2, 3}},

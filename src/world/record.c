@@ -131,7 +131,11 @@ void sherd__record_difference(const sherd_world *world, int lane, int a, int b, 
         return;
     }
     if (na == nb) {
-        snprintf(out, room, "ranks %d and %d made different calls in group %s", a, b, group);
+        sherd__record_text(world, a, lane, sherd__number(base, most), left, sizeof left);
+        snprintf(out, room,
+                 "ranks %d and %d both made call %llu of group %s, %s, but did different things "
+                 "before it",
+                 a, b, (unsigned long long)most, group, left);
         return;
     }
     int more = na > nb ? a : b, fewer = na > nb ? b : a;
