@@ -23,7 +23,7 @@ static inline sherd_tensor *like(sherd_tensor *t)
 /* factor * t, not recorded. */
 static inline sherd_tensor *scaled(sherd_tensor *t, double factor)
 {
-    sherd_tensor *out = sherd__stop(t->world, &t, 1) ? sherd__failed(t->world) : like(t);
+    sherd_tensor *out = sherd__stop(t->world, "test", &t, 1) ? sherd__failed(t->world) : like(t);
     const void *data = out->storage ? sherd__data(t) : NULL;
 
     if (!data)
@@ -37,7 +37,7 @@ static inline sherd_tensor *multiplied(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *both[2] = {a, b}, *out;
 
-    if (sherd__stop(a->world, both, 2))
+    if (sherd__stop(a->world, "test", both, 2))
         return sherd__failed(a->world);
     if (a->layout && b->layout != a->layout)
         b = sherd__move_to(b, a->layout, false);
@@ -133,7 +133,7 @@ static inline sherd_tensor *total(sherd_tensor *t)
 {
     sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
     const sherd_layout *layout = NULL;
-    sherd_tensor *out = sherd__stop(t->world, &t, 1) ? sherd__failed(t->world) : NULL;
+    sherd_tensor *out = sherd__stop(t->world, "test", &t, 1) ? sherd__failed(t->world) : NULL;
 
     if (!out && t->layout) {
         for (int a = 0; a < sherd_mesh_axes(t->layout->spec.mesh); a++)
@@ -231,7 +231,7 @@ static inline sherd_tensor *joined(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *in[2] = {a, b}, *out;
 
-    if (sherd__stop(a->world, in, 2))
+    if (sherd__stop(a->world, "test", in, 2))
         return sherd__failed(a->world);
     out = like(a);
     const void *x = sherd__data(a), *y = sherd__data(b);

@@ -69,14 +69,18 @@ typedef struct wrong_case {
 
 static const wrong_case wrong_cases[] = {
     {add_shapes, "sherd_add: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
-    {add_dtypes, "sherd_add: dtypes differ: a is f32[4,3]%s, b is f64[4,3]%s"},
-    {matmul_integers,
-     "sherd_matmul: it computes f32, f64, bf16 and f16 only: a is i32[4,4]%s, b is i32[4,4]%s"},
-    {div_integers,
-     "sherd_div: it computes f32, f64, bf16 and f16 only: a is i32[4]%s, b is i32[4]%s"},
+    {add_dtypes,
+     "sherd_add: dtypes differ: cast one of them (sherd_cast): a is f32[4,3]%s, b is f64[4,3]%s"},
+    {matmul_integers, "sherd_matmul: it computes f32, f64, bf16 and f16 only: cast first "
+                      "(sherd_cast): a is i32[4,4]%s, "
+                      "b is i32[4,4]%s"},
+    {div_integers, "sherd_div: it computes f32, f64, bf16 and f16 only: cast first (sherd_cast): a "
+                   "is i32[4]%s, b is "
+                   "i32[4]%s"},
     {shift_integers, "sherd_add_scalar: 0.5 is no integer: a is i32[4]%s"},
-    {where_condition, "sherd_where: condition must be bool: condition is f32[4]%s, a is f32[4]%s, "
-                      "b is f32[4]%s"},
+    {where_condition,
+     "sherd_where: condition must be bool: cast it (sherd_cast): condition is f32[4]%s, "
+     "a is f32[4]%s, b is f32[4]%s"},
     {compare_shapes, "sherd_lt: shapes do not broadcast: a is f32[4,3]%s, b is f32[4,2]%s"},
     {add_null, "sherd_add: an operand is NULL: a is f32[4]%s, b is NULL"},
     {matmul_inner,
@@ -95,7 +99,8 @@ static const wrong_case wrong_cases[] = {
                   "is f32[4,3]%s, "
                   "weight is f32[4]%s, bias is f32[3]%s"},
     {norm_scalar, "sherd_layer_norm: x must have at least 1 dim: x is f32[]%s"},
-    {embedding_dtype, "sherd_embedding: ids must be i32: weight is f32[4,3]%s, ids is f32[2]%s"},
+    {embedding_dtype, "sherd_embedding: ids must be i32: cast it (sherd_cast): weight is "
+                      "f32[4,3]%s, ids is f32[2]%s"},
     {embedding_table, "sherd_embedding: weight must have 2 dims: weight is "
                       "f32[4,3,2]%s, ids is i32[2]%s"},
     {embedding_range,
@@ -109,8 +114,8 @@ static const wrong_case wrong_cases[] = {
                        "f32[2,3,4,2]%s, k is f32[2,5,4,2]%s, v is f32[2,5,4,2]%s"},
     {loss_shapes, "sherd_cross_entropy: dim 0 of logits is 4, dim 0 of targets is 3: they must be "
                   "equal: logits is f32[4,3]%s, targets is i32[3]%s"},
-    {loss_targets,
-     "sherd_cross_entropy: targets must be i32: logits is f32[4,3]%s, targets is f32[4]%s"},
+    {loss_targets, "sherd_cross_entropy: targets must be i32: cast it (sherd_cast): logits is "
+                   "f32[4,3]%s, targets is f32[4]%s"},
     {loss_range, "sherd_cross_entropy: targets[0] = 0 is outside of [0,0): logits is f32[4,0]%s, "
                  "targets is i32[4]%s"},
     {dropout_p, "sherd_dropout: p = 1 is outside of [0,1): a is f32[4,3]%s"},

@@ -314,16 +314,16 @@ static void a_local_failure_meets_a_distributed_operand(sherd_world *world)
     sherd_tensor *d = indices_on(layout_of(mesh, 1, shape, "S(0)", NULL), SHERD_F32);
     sherd_tensor *operands[2] = {d, d};
 
-    CHECK(!sherd__stop(world, operands, 2));
+    CHECK(!sherd__stop(world, "test", operands, 2));
     operands[1] = NULL;
-    CHECK(!sherd__stop(world, operands, 2));
+    CHECK(!sherd__stop(world, "test", operands, 2));
     CHECK_OK(sherd_world_check(world));
     if (sherd_world_rank(world) == 0) {
         operands[1] = sherd_constant(world, SHERD_F32, bad, 1, 0);
         CHECK(!sherd__alarmed(world));
-        CHECK(sherd__stop(world, operands + 1, 1));
+        CHECK(sherd__stop(world, "test", operands + 1, 1));
         CHECK(!sherd__alarmed(world));
-        CHECK(sherd__stop(world, operands, 2));
+        CHECK(sherd__stop(world, "test", operands, 2));
         CHECK(sherd__alarmed(world));
         CHECK(sherd_tensor_read(d) == NULL);
         CHECK(sherd_tensor_write(d) == NULL);

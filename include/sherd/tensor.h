@@ -278,7 +278,7 @@ SHERD_API bool sherd_is_ready(sherd_tensor *t);
 SHERD_API sherd_tensor *sherd_wait(sherd_tensor *t);
 
 /**
- * The value of a tensor of one element. NaN after the alarm, and of NULL.
+ * The value of a tensor of one element. NaN after the alarm, of NULL, and on ranks outside of the tensor's mesh.
  *
  * @collective the tensor's mesh, if it is distributed and not replicated everywhere
  * @errors     EINVAL not one element; EDIFFER; EPEER

@@ -274,7 +274,7 @@ static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
     const sherd__edge *in = &node->in[i];
 
     if (sherd__is_failed(grad)) {
-        sherd__raise_failed(node->world);
+        sherd__raise_failed(node->world, node->op->name);
         return false;
     }
     if (grad->ndim == in->ndim &&

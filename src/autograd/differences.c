@@ -194,7 +194,7 @@ static bool copy_inputs(check *c, sherd_tensor *const *inputs)
         }
         c->x[i] = sherd__is_failed(inputs[i]) ? sherd__failed(c->world) : own(inputs[i]);
         if (!c->x[i]->storage) {
-            sherd__raise_failed(c->world);
+            sherd__raise_failed(c->world, name);
             return false;
         }
     }

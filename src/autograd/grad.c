@@ -111,7 +111,7 @@ sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_tensor *both[2] = {a, b};
 
-    if (sherd__stop(a->world, both, 2))
+    if (sherd__stop(a->world, "sherd_backward", both, 2))
         return sherd__failed(a->world);
     a = as_wide_as(a, both[1]);
     b = as_wide_as(b, both[0]);

@@ -155,8 +155,6 @@ bool sherd__keeps_free(const sherd_tensor *t);
 
 /* The saved form of a tensor: the one it has, or a new one. Counted for the caller; NULL: failed, raised. */
 sherd__kept *sherd__keep(sherd_tensor *t);
-/* The tensor again; borrowed from the record. The failed tensor if that fails; raised. */
-sherd_tensor *sherd__restore(sherd__kept *kept);
 
 /* The watch of a tensor that wants a gradient; NULL: none yet, or (make) out of memory, raised. */
 sherd__watch *sherd__watch_of(const sherd_tensor *t);

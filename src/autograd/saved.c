@@ -153,7 +153,7 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     if (!packed || packed->world != world)
         wrong_hook(world, "pack", t, packed);
     else if (!packed->storage)
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, "a hook on saved tensors");
     else if (!(kept = sherd__detached(packed)))
         sherd__raise(world, SHERD_ENOMEM, "out of memory for a saved tensor");
     if (kept) {
@@ -256,7 +256,7 @@ static sherd_tensor *unpack(sherd__kept *k)
     t = k->hooks.unpack(k->kept, k->hooks.context, k->undo);
     sherd__scope_leave(world, floor);
     if (t && t->world == world && !t->storage)
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, "a hook on saved tensors");
     else if (!t || !is_like(k, t))
         wrong_hook(world, "unpack", k->kept, t);
     else
@@ -266,32 +266,35 @@ static sherd_tensor *unpack(sherd__kept *k)
     return k->restored ? k->restored : sherd__failed(world);
 }
 
-static sherd_tensor *move_again(sherd__kept *k)
+static sherd_tensor *restore(sherd__kept *k, const char *name);
+
+static sherd_tensor *move_again(sherd__kept *k, const char *name)
 {
-    sherd_tensor *source = sherd__restore(k->base), *t = sherd__move_to(source, k->layout, false);
+    sherd_tensor *source = restore(k->base, name), *t = sherd__move_to(source, k->layout, false);
 
     if (t->storage)
         k->restored = sherd_tensor_retain(t);
     return t;
 }
 
-sherd_tensor *sherd__restore(sherd__kept *k)
+/* What was kept for the backward of the operator `name`. */
+static sherd_tensor *restore(sherd__kept *k, const char *name)
 {
     if (k->restored)
         return k->restored;
     if (k->base)
-        return move_again(k);
+        return move_again(k, name);
     if (k->kept->storage->version != k->version)
         return sherd__fail_tensor(k->world, true, SHERD_EINVAL,
-                                  "%s was saved for backward and written since: copy it first, or "
-                                  "write it after backward",
-                                  sherd_tensor_text(k->kept));
+                                  "%s: its %s was saved for backward and written since: copy it "
+                                  "first, or write it after backward",
+                                  name, sherd_tensor_text(k->kept));
     return k->packed ? unpack(k) : k->kept;
 }
 
 sherd_tensor *sherd__saved(sherd_node *node, int slot)
 {
-    return node->slot[slot] ? sherd__restore(node->slot[slot]) : NULL;
+    return node->slot[slot] ? restore(node->slot[slot], node->op->name) : NULL;
 }
 
 void sherd__saved_used(const sherd_node *node, int k)

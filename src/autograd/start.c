@@ -14,7 +14,7 @@ static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
         return false;
     }
     if (sherd__is_failed(t)) {
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, function);
         return false;
     }
     if (t->requires_grad)
@@ -65,7 +65,7 @@ static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char 
         return one(output, function);
     if (grad->world != output->world)
         fault = "the gradient is of another world";
-    else if (sherd__stop(grad->world, &grad, 1))
+    else if (sherd__stop(grad->world, function, &grad, 1))
         return sherd__failed(grad->world);
     else if (grad->dtype != output->dtype || grad->ndim != output->ndim ||
              memcmp(grad->shape, output->shape, (size_t)grad->ndim * sizeof *grad->shape) != 0)
@@ -100,7 +100,7 @@ static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *con
     for (int i = 0; i < count; i++) {
         sherd_tensor *grad = given(outputs[i], gradients ? gradients[i] : NULL, p->function);
         if (!grad->storage) {
-            sherd__raise_failed(p->world);
+            sherd__raise_failed(p->world, p->function);
             return false;
         }
         if (!sherd__pass_seed(p, outputs[i], grad))
@@ -168,7 +168,7 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t)
     const char *fault = !t ? "is NULL" : t->world != p->world ? "is of another world" : NULL;
 
     if (!fault && sherd__is_failed(t)) {
-        sherd__raise_failed(p->world);
+        sherd__raise_failed(p->world, p->function);
         return false;
     }
     if (!fault && !t->requires_grad)

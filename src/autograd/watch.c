@@ -159,7 +159,7 @@ static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_te
     sherd_set_recording(world, false);
     if (after && after != before) {
         if (after->world == world && sherd__is_failed(after)) {
-            sherd__raise_failed(world);
+            sherd__raise_failed(world, "a hook on a gradient");
             good = false;
         } else if (!is_like(world, before, after)) {
             good = false;

@@ -68,7 +68,7 @@ static bool check_operands(sherd__run *run)
     sherd_call *call = &run->call;
     const char *reason = NULL;
 
-    if (sherd__stop(call->world, call->in, call->operands))
+    if (sherd__stop(call->world, call->op->name, call->in, call->operands))
         return false;
     for (int i = 0; i < call->operands && !reason; i++) {
         if (!call->in[i] && !(sherd__slot(call->op, i)->flags & SHERD_OP_OPTIONAL) &&
@@ -126,10 +126,10 @@ static const char *check_dtypes(sherd__run *run)
         if (slot->flags & APART) {
             sherd_dtype wanted = slot->flags & SHERD_OP_INDEX ? SHERD_I32 : SHERD_BOOL;
             if (t->dtype != wanted)
-                return sherd_call_reason(call, "%s must be %s", slot->name,
+                return sherd_call_reason(call, "%s must be %s: cast it (sherd_cast)", slot->name,
                                          sherd_dtype_name(wanted));
         } else if (run->dtype != SHERD_DTYPE_NONE && t->dtype != run->dtype) {
-            return "dtypes differ";
+            return "dtypes differ: cast one of them (sherd_cast)";
         } else {
             run->dtype = t->dtype;
         }
@@ -138,7 +138,7 @@ static const char *check_dtypes(sherd__run *run)
         run->dtype = call->in[0]->dtype;
     run->kernels = sherd__kernels_of_any(sherd__world_kernels(call->world), run->dtype);
     if (call->op->numbers == SHERD_FRACTIONS && !sherd__has_fractions(run->dtype))
-        return "it computes f32, f64, bf16 and f16 only";
+        return "it computes f32, f64, bf16 and f16 only: cast first (sherd_cast)";
     return call->op->numbers == SHERD_NUMBERS && run->dtype == SHERD_BOOL ? "it computes no bool"
                                                                           : NULL;
 }
@@ -375,7 +375,7 @@ void *sherd_call_scratch(sherd_call *call, int64_t bytes)
     /* It is plain, but what needs it may not be: then other ranks are told. */
     for (int i = 0; i < call->operands; i++)
         if (call->in[i] && call->in[i]->layout)
-            sherd__stop(call->world, (sherd_tensor *[]){t, call->in[i]}, 2);
+            sherd__stop(call->world, call->op->name, (sherd_tensor *[]){t, call->in[i]}, 2);
     return NULL;
 }
 

@@ -88,7 +88,8 @@ static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void
         sherd_tensor *t = sherd__new_plain(r->call->world, r->dtype, 4, shape,
                                            sherd__varying_axes(out->window->layout));
         if (sherd_tensor_failed(t)) /* it is plain, but others wait for it */
-            return sherd__stop(r->call->world, (sherd_tensor *[]){t, r->call->in[r->q]}, 2) &&
+            return sherd__stop(r->call->world, r->call->op->name,
+                               (sherd_tensor *[]){t, r->call->in[r->q]}, 2) &&
                    false;
         out->list[i] = (sherd__windowed){.window = out->window, .piece = t};
         data[i] = t->count ? sherd__fresh(t) : NULL;

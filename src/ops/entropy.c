@@ -354,7 +354,8 @@ static const char *describe(sherd_call *call)
         return sherd_call_reason(call, "label smoothing is %g, not in [0,1]",
                                  attributes->smoothing);
     if (!indices && targets->dtype != logits->dtype)
-        return "targets must be i32 (indices) or of the dtype of logits (probabilities)";
+        return "targets must be i32 (indices) or of the dtype of logits (probabilities): cast them "
+               "(sherd_cast)";
     if (logits->ndim != targets->ndim + indices || logits->ndim < 1 ||
         logits->ndim >= SHERD_MAX_DIMS)
         return indices ? "logits must have the dims of targets and one for the classes"

@@ -173,7 +173,8 @@ void sherd_halo_many(sherd_tensor **out, sherd_tensor *const *t, int count,
         return;
     if (are_given(world, out, t, count, options, &failed)) {
         failed = sherd__failed(world);
-        good = !sherd__stop(world, t, count) && halo_some(world, out, t, count, options);
+        good =
+            !sherd__stop(world, "sherd_halo", t, count) && halo_some(world, out, t, count, options);
     }
     for (int i = 0; out && !good && i < count; i++)
         out[i] = failed;

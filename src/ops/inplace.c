@@ -61,9 +61,9 @@ static const char *fault_of_operands(const write *w)
     if (!b)
         return sherd__holds(a->dtype, w->value) ? NULL : "the value is none of the dtype";
     if (w->kind != COPY && a->dtype != b->dtype)
-        return "dtypes differ";
+        return "dtypes differ: cast one of them (sherd_cast)";
     if (w->kind != COPY && !sherd__kernels_of(sherd__world_kernels(a->world), a->dtype))
-        return "it computes f32, f64, bf16 and f16 only";
+        return "it computes f32, f64, bf16 and f16 only: cast first (sherd_cast)";
     if (!broadcasts(b, a))
         return "b does not broadcast to the shape of a";
     if (b->layout && !a->layout)
@@ -274,7 +274,7 @@ static sherd_tensor *write_to(write w)
 
     if (!world)
         return NULL;
-    if (sherd__stop(world, both, 2))
+    if (sherd__stop(world, w.name, both, 2))
         return sherd__failed(world);
     if (!w.a || (!w.b && w.kind != FILL))
         return sherd__fail_tensor(world, both[w.a ? 0 : 1]->layout != NULL, SHERD_EINVAL,

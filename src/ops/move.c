@@ -322,7 +322,7 @@ sherd_tensor *sherd_full_with(sherd_tensor *t, const sherd_placement *gradient)
 
     if (!t)
         return NULL;
-    if (sherd__stop(t->world, &t, 1))
+    if (sherd__stop(t->world, "sherd_full", &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)
         return t;

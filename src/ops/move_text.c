@@ -31,7 +31,7 @@ sherd_tensor *sherd_redistribute_to(sherd_tensor *t, const char *text,
 
     if (!sherd__given(sherd_tensor_world(t), function, need, &failed))
         return failed;
-    if (sherd__stop(t->world, &t, 1))
+    if (sherd__stop(t->world, function, &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)
         return refuse(t, function, "is plain: use sherd_distribute_as");
@@ -54,7 +54,7 @@ sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *mesh, const
         return failed;
     /* The peers wait for this rank's part: a failure of it is theirs too. */
     if (sherd__is_failed(t))
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, function);
     if (sherd__is_failed(t) || sherd__alarmed(world))
         return sherd__failed(world);
     if (sherd__space_world(mesh->space) != world)
@@ -118,7 +118,7 @@ sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_layout *layou
     if (!sherd__given(world, function, need, &failed))
         return failed;
     if (sherd__is_failed(local))
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, function);
     if (sherd__is_failed(local) || sherd__alarmed(world))
         return sherd__failed(world);
     if (local->ndim != layout->spec.ndim)

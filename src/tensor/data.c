@@ -96,7 +96,8 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
 {
     if (!t)
         return NULL;
-    if (sherd__stop(t->world, &t, 1) || !sherd__block_readable(t->world, t->storage->block))
+    if (sherd__stop(t->world, "sherd_wait", &t, 1) ||
+        !sherd__block_readable(t->world, t->storage->block))
         return sherd__failed(t->world);
     return t;
 }
@@ -165,7 +166,7 @@ double sherd_item(sherd_tensor *t)
 {
     double value = NAN;
 
-    if (!t || sherd__stop(t->world, &t, 1))
+    if (!t || sherd__stop(t->world, "sherd_item", &t, 1))
         return NAN;
     if (sherd_tensor_count(t) != 1) {
         sherd__fail_tensor(t->world, t->layout != NULL, SHERD_EINVAL,

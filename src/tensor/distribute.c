@@ -102,7 +102,7 @@ static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool
         return sherd__new_on(layout, t->dtype);
     view = sherd__new_view(t);
     if (!view->storage)
-        sherd__raise_failed(t->world); /* the peers wait for what is in it */
+        sherd__raise_failed(t->world, "sherd_distribute"); /* the peers wait for what is in it */
     if (view->storage) {
         sherd__layout_set(&view->layout, layout);
         sherd__layout_set(&view->was, NULL);
@@ -170,7 +170,7 @@ sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int 
         return failed;
     /* The peers wait for this rank's part: a failure of it is theirs too. */
     if (sherd__is_failed(t))
-        sherd__raise_failed(t->world);
+        sherd__raise_failed(t->world, "sherd_distribute");
     if (sherd__is_failed(t) || sherd__alarmed(t->world))
         return sherd__failed(t->world);
     if (sherd__space_world(layout->space) != world)

@@ -79,7 +79,7 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
     if (!sherd__given(world, name, source, &result))
         return result;
     if (is_root && sherd__is_failed(t))
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, name);
     if (sherd__alarmed(world))
         return sherd__failed(world);
     if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, at) || (is_root && t->layout))

@@ -49,7 +49,7 @@ sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed)
     return fail(world, false, diag->status, text + skip);
 }
 
-void sherd__raise_failed(sherd_world *world)
+void sherd__raise_failed(sherd_world *world, const char *function)
 {
     if (sherd__alarmed(world))
         return;
@@ -57,8 +57,9 @@ void sherd__raise_failed(sherd_world *world)
         sherd__raise_local(world);
     else
         sherd__raise(world, SHERD_EINVAL,
-                     "a tensor is used that an earlier step failed to make, or that not all ranks "
-                     "made: make it anew");
+                     "%s: it was given a tensor that an earlier step failed to make, or that not "
+                     "all ranks made: make it anew",
+                     function);
 }
 
 bool sherd__not_given(sherd_world *world, const char *function, const sherd__argument *list,
@@ -70,7 +71,7 @@ bool sherd__not_given(sherd_world *world, const char *function, const sherd__arg
     return false;
 }
 
-bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
+bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *operands, int count)
 {
     bool failed = false, distributed = false;
 
@@ -82,6 +83,6 @@ bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count)
     }
     /* A plain failure stays local until something distributed meets it, or the check that reports it has come. */
     if (failed && (distributed || !sherd__has_failed_locally(world)))
-        sherd__raise_failed(world);
+        sherd__raise_failed(world, function);
     return failed || (distributed && sherd__alarmed(world));
 }

@@ -293,7 +293,7 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
         j.options = *options;
     /* The peers wait for what this rank has: a failure of it is theirs too. */
     if (sherd__is_failed(local))
-        sherd__raise_failed(j.world);
+        sherd__raise_failed(j.world, "sherd_from_local");
     if (sherd__is_failed(local) || sherd__alarmed(j.world))
         return sherd__failed(j.world);
     if (sherd__space_world(mesh->space) != j.world || local->layout)

@@ -334,7 +334,7 @@ sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
 {
     task one = {.from = t, .to = to, .options = options};
 
-    if (sherd__stop(t->world, &t, 1))
+    if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
         return sherd__failed(t->world);
     if (t->layout == to)
         return t;
@@ -398,7 +398,8 @@ void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_la
     if (count <= 0)
         return;
     sherd_world *world = t[0]->world;
-    if (!sherd__stop(world, t, count) && move_many(world, out, t, to, count, begin))
+    if (!sherd__stop(world, "sherd_redistribute", t, count) &&
+        move_many(world, out, t, to, count, begin))
         return;
     for (int i = 0; i < count; i++)
         out[i] = sherd__failed(world);

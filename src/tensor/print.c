@@ -241,7 +241,7 @@ static void print(printer *p, const char *function, sherd_tensor *t,
     sherd_world *world = sherd_tensor_world(t);
     sherd_tensor *failed;
 
-    if (!sherd__given(world, function, need, &failed) || sherd__stop(world, &t, 1))
+    if (!sherd__given(world, function, need, &failed) || sherd__stop(world, function, &t, 1))
         return;
     if (options)
         p->options = *options;

@@ -104,8 +104,8 @@ static inline bool sherd__is_failed(const sherd_tensor *t)
 {
     return !t->storage || t->lost;
 }
-/* A failed tensor is used: raise what is behind it, or, where a check has said that already, that it is used. */
-void sherd__raise_failed(sherd_world *world);
+/* `function` uses a failed tensor: raise what is behind it, or, where a check has said that already, that it is used. */
+void sherd__raise_failed(sherd_world *world, const char *function);
 
 /* ---- notes in the ledger of a mesh ---------------------------------------------------------- */
 
@@ -161,7 +161,8 @@ static inline bool sherd__given(sherd_world *world, const char *function,
  * The entry of every expression: false if it may go on. True if an operand failed, or (any is distributed)
  * the alarm is up: then return the failed tensor. A failed plain operand beside a distributed one raises.
  */
-bool sherd__stop(sherd_world *world, sherd_tensor *const *operands, int count);
+bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *operands,
+                 int count);
 
 /*
  * A scope around code of the user's (a forward, a hook), which may forget ends or end too often. Between the two

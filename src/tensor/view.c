@@ -22,7 +22,7 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
 {
     if (!t)
         return NULL;
-    if (sherd__stop(t->world, &t, 1))
+    if (sherd__stop(t->world, "sherd_to_local", &t, 1))
         return sherd__failed(t->world);
     if (!t->layout)
         return sherd__fail_tensor(t->world, false, SHERD_EINVAL, "sherd_to_local: %s is plain",
@@ -72,7 +72,8 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
 
     sherd_tensor *view = sherd__new_view(local);
     if (!view->storage) {
-        sherd__raise_failed(world); /* a plain view's failure would stay local */
+        sherd__raise_failed(world,
+                            "sherd_from_local"); /* a plain view's failure would stay local */
         return view;
     }
     sherd__layout_set(&view->layout, layout);

@@ -75,7 +75,8 @@ bool sherd_full_read(void *out, size_t bytes, sherd_tensor *t, sherd_dtype dtype
     sherd_world *world = sherd_tensor_world(t);
     sherd_tensor *failed;
 
-    if (!sherd__given(world, "sherd_full_read", need, &failed) || sherd__stop(world, &t, 1))
+    if (!sherd__given(world, "sherd_full_read", need, &failed) ||
+        sherd__stop(world, "sherd_full_read", &t, 1))
         return false;
     if (dtype == SHERD_DTYPE_NONE)
         r.dtype = t->dtype;
