@@ -112,9 +112,35 @@ static void rows(const sherd__kernels *k, int type)
     }
 }
 
+/* Without a weight where it is odd; gradients of weights are added to those that are there in every other shape. */
+static void rms_rows(const sherd__kernels *k, int type)
+{
+    static const int64_t shapes[][2] = {{1, 1}, {3, 50}, {2, 1100}, {0, 5}, {40, 3}, {7, 16}};
+
+    for (int s = 0; s < LEN(shapes); s++) {
+        int64_t n = shapes[s][0], cols = shapes[s][1];
+        bool add = s % 2;
+        start(k, -2, 2);
+        memcpy(a->out[1], a->in[2], (size_t)cols * 2);
+        memcpy(a->wide_out[1], a->wide_in[2], (size_t)cols * 4);
+        k->rms_norm(n, cols, a->out[0], a->stats[0], a->in[0], add ? NULL : a->in[1], 1e-5);
+        f32->rms_norm(n, cols, a->wide_out[0], a->stats[1], a->wide_in[0],
+                      add ? NULL : a->wide_in[1], 1e-5);
+        compare(k, type, 0, n * cols, 1e-5, "rms_norm");
+        compare_stats(a->stats, n, 1e-6);
+        k->rms_norm_grad(n, cols, a->out[0], a->out[1], a->in[3], a->in[0], add ? NULL : a->in[1],
+                         a->stats[1], add);
+        f32->rms_norm_grad(n, cols, a->wide_out[0], a->wide_out[1], a->wide_in[3], a->wide_in[0],
+                           add ? NULL : a->wide_in[1], a->stats[1], add);
+        compare(k, type, 0, n * cols, 1e-4, "rms_norm dx");
+        compare(k, type, 1, cols, 1e-4, "rms_norm dweight");
+    }
+}
+
 static void rows_are_normed_as_in_f32(void)
 {
     for_all(rows);
+    for_all(rms_rows);
 }
 
 static void losses(const sherd__kernels *k, int type)
