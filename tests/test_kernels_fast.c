@@ -75,11 +75,11 @@ static int64_t length(int i)
 static void unary_is_the_same(void)
 {
     static const float odd[] = {INFINITY, NAN, -200, 0.0f, -0.0f, 1e-30f, 30, -30, 1e-42f};
-    static const sherd__unary_kind kinds[] = {SHERD__SCALE, SHERD__RELU, SHERD__GELU,
-                                              SHERD__SILU,  SHERD__EXP,  SHERD__SIGMOID,
-                                              SHERD__TANH,  SHERD__NEG};
-    static const float tolerance[] = {0, 0, 1e-6f, 1e-6f, 5e-7f, 2e-7f, 5e-7f, 0};
-    const double factor = 0.3;
+    static const sherd__unary_kind kinds[] = {
+        SHERD__SCALE,   SHERD__RELU, SHERD__GELU, SHERD__SILU,     SHERD__EXP,
+        SHERD__SIGMOID, SHERD__TANH, SHERD__NEG,  SHERD__GELU_ERF, SHERD__SOFTPLUS};
+    static const float tolerance[] = {0, 0, 1e-6f, 1e-6f, 5e-7f, 2e-7f, 5e-7f, 0, 1e-6f, 1e-6f};
+    const double factor[] = {0.3, 5}; /* or beta and threshold */
 
     EACH_VERSION(k)
     for (int i = 0; length(i) >= 0; i++)
@@ -88,14 +88,14 @@ static void unary_is_the_same(void)
             start(6);
             for (int j = 0; j < LEN(odd) && j < n; j++)
                 a->in[0][1 + (7 * j) % n] = odd[j];
-            sherd__ref_f32.unary(kinds[kind], n, a->plain[0] + off, a->in[0] + 1, &factor);
-            k->unary(kinds[kind], n, a->fast[0] + off, a->in[0] + 1, &factor);
+            sherd__ref_f32.unary(kinds[kind], n, a->plain[0] + off, a->in[0] + 1, factor);
+            k->unary(kinds[kind], n, a->fast[0] + off, a->in[0] + 1, factor);
             compare(k->name, 0, tolerance[kind]);
             if (kinds[kind] == SHERD__SCALE) /* made of operators */
                 continue;
             sherd__ref_f32.unary_grad(kinds[kind], n, a->plain[1] + off, a->in[0] + 1, a->in[1] + 2,
-                                      NULL);
-            k->unary_grad(kinds[kind], n, a->fast[1] + off, a->in[0] + 1, a->in[1] + 2, NULL);
+                                      factor);
+            k->unary_grad(kinds[kind], n, a->fast[1] + off, a->in[0] + 1, a->in[1] + 2, factor);
             compare(k->name, 1, 2 * tolerance[kind]);
         }
 }
@@ -103,7 +103,7 @@ static void unary_is_the_same(void)
 /* GELU, SiLU and their slopes over a wide range. */
 static void curves_are_accurate(void)
 {
-    static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__SILU};
+    static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__SILU, SHERD__GELU_ERF};
     const int64_t n = 9600;
 
     EACH_VERSION(k)
@@ -124,23 +124,45 @@ static void curves_are_accurate(void)
     }
 }
 
-/* Of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN stays NaN. */
+/* Of both forms of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN stays NaN. */
 static void gelu_is_right_far_out(void)
 {
+    static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__GELU_ERF};
     static const float far[] = {-INFINITY, -1e10f, -1000, -61, -20, -3,    -0.0f,    0,  1e-30f,
                                 7,         20,     61,    1e3, 1e6, 1e10f, INFINITY, NAN};
     const int64_t n = LEN(far);
 
     EACH_VERSION(k)
-    {
+    for (int kind = 0; kind < LEN(kinds); kind++) {
         start(1);
         memcpy(a->in[0], far, sizeof far);
-        sherd__ref_f32.unary(SHERD__GELU, n, a->plain[0], a->in[0], NULL);
-        k->unary(SHERD__GELU, n, a->fast[0], a->in[0], NULL);
+        sherd__ref_f32.unary(kinds[kind], n, a->plain[0], a->in[0], NULL);
+        k->unary(kinds[kind], n, a->fast[0], a->in[0], NULL);
         for (int64_t i = 0; i < n; i++) {
             float x = a->plain[0][i], y = a->fast[0][i];
             if (far[i] > -INFINITY) /* -inf times 0 in the plain one */
                 CHECK(isnan(x) ? isnan(y) : x == y || fabsf(x - y) <= 1e-23f + 1e-6f * fabsf(x));
+        }
+    }
+}
+
+/* The lower tail of GELU by erf, and softplus where it is as small, to a few ulp of what they are. */
+static void tails_keep_their_digits(void)
+{
+    const double parameter[] = {1, 20};
+    const int64_t n = 1200;
+
+    EACH_VERSION(k)
+    {
+        start(1);
+        for (int64_t i = 0; i < n; i++)
+            a->in[0][i] = -(float)i / 100;
+        k->unary(SHERD__GELU_ERF, n, a->fast[0], a->in[0], NULL);
+        k->unary(SHERD__SOFTPLUS, n, a->fast[1], a->in[0], parameter);
+        for (int64_t i = 1; i < n; i++) {
+            double x = (double)a->in[0][i], gelu = x / 2 * erfc(-x / sqrt(2)), soft = log1p(exp(x));
+            CHECK_NEAR((double)a->fast[0][i] / gelu, 1, 1e-6);
+            CHECK_NEAR((double)a->fast[1][i] / soft, 1, 1e-6);
         }
     }
 }
@@ -508,6 +530,7 @@ static const check_test tests[] = {
     {TEST(unary_is_the_same)},
     {TEST(curves_are_accurate)},
     {TEST(gelu_is_right_far_out)},
+    {TEST(tails_keep_their_digits)},
     {TEST(binary_is_the_same)},
     {TEST(binary_broadcasts_like_the_plain_one)},
     {TEST(results_may_lie_on_operands)},
