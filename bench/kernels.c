@@ -131,7 +131,7 @@ static void embedding(bench *b)
 
 static void embedding_grad(bench *b)
 {
-    b->k->embedding_grad(ROWS, DIM, b->x[0], b->x[1], b->ids, 0, VOCABULARY);
+    b->k->embedding_grad(ROWS, DIM, b->x[0], b->x[1], b->ids, 0, VOCABULARY, NULL);
 }
 
 static void cross_entropy(bench *b)

@@ -403,8 +403,9 @@ static void embedding_grad_has_the_same_bits(void)
         start(1);
         for (int j = 0; j < 40; j++)
             ids[j] = (j * j + 3) % 13;
-        sherd__ref_f32.embedding_grad(40, width, a->plain[0] + GUARD, a->in[0] + 1, ids, 2, 9);
-        k->embedding_grad(40, width, a->fast[0] + GUARD, a->in[0] + 1, ids, 2, 9);
+        sherd__ref_f32.embedding_grad(40, width, a->plain[0] + GUARD, a->in[0] + 1, ids, 2, 9,
+                                      NULL);
+        k->embedding_grad(40, width, a->fast[0] + GUARD, a->in[0] + 1, ids, 2, 9, NULL);
         compare(k->name, 0, 0);
     }
 }

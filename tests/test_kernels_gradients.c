@@ -209,7 +209,7 @@ static void embedding_grad_is_the_slope(void)
     memcpy(p->targets, ids, sizeof ids);
     p->rows = 5;
     p->cols = 3;
-    p->k.embedding_grad(8, p->cols, p->dx[0], p->w, p->targets, 2, p->rows);
+    p->k.embedding_grad(8, p->cols, p->dx[0], p->w, p->targets, 2, p->rows, NULL);
     compare(p, embedding_loss, 0, p->rows * p->cols);
     free(p);
 }

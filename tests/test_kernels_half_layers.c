@@ -176,6 +176,7 @@ static void losses_are_those_of_f32(void)
 static void lookups(const sherd__kernels *k, int type)
 {
     static const int32_t ids[] = {3, 9, 3, 4, 8, 3, 100, 4, 2};
+    int64_t scratch[4 + LEN(ids)];
 
     for (int64_t width = 1; width < 1200; width = width * 4 + 1) {
         int64_t n = width < 600 ? LEN(ids) : 4;
@@ -183,8 +184,8 @@ static void lookups(const sherd__kernels *k, int type)
         k->embedding(n, width, a->out[0], a->in[0], ids, 3, 4);
         f32->embedding(n, width, a->wide_out[0], a->wide_in[0], ids, 3, 4);
         compare(k, type, 0, n * width, 0, "embedding");
-        k->embedding_grad(n, width, a->out[1], a->in[1], ids, 3, 4);
-        f32->embedding_grad(n, width, a->wide_out[1], a->wide_in[1], ids, 3, 4);
+        k->embedding_grad(n, width, a->out[1], a->in[1], ids, 3, 4, scratch);
+        f32->embedding_grad(n, width, a->wide_out[1], a->wide_in[1], ids, 3, 4, NULL);
         compare(k, type, 1, 4 * width, 0, "embedding dweight");
     }
 }

@@ -187,9 +187,10 @@ typedef struct sherd__kernels {
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
                       int64_t first, int64_t entries);
-    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order of i. */
+    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order of i. Of 16 bits `scratch` has
+     * room for entries + n numbers; else it is not looked at. */
     void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy,
-                           const int32_t *ids, int64_t first, int64_t entries);
+                           const int32_t *ids, int64_t first, int64_t entries, int64_t *scratch);
 
     /* dst[i] = keep(first+i) ? src[i] / (1-p) : 0, where keep(j) = uniform(j) >= p; see base/philox.h. dst may equal src. */
     void (*dropout)(int64_t n, void *dst, const void *src, double p, sherd__key key, int64_t first);

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/num.h"
+
 enum { WEIGHT, IDS };
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -27,11 +29,17 @@ static const char *describe_grad(sherd_call *call)
 static bool embedding_grad(sherd_call *call)
 {
     const sherd_tensor *out = call->out[0];
+    int64_t n = call->in[0]->count, *scratch = NULL, bytes;
 
-    if (out->count)
-        sherd__kernels_in(call)->embedding_grad(call->in[0]->count, out->local[1], call->to[0],
-                                                call->from[1], call->from[0],
-                                                sherd_tensor_box(out).offset[0], out->local[0]);
+    if (out->count == 0)
+        return true;
+    if (sherd__is_half(out->dtype) &&
+        (!sherd__mul(out->local[0] + n, (int64_t)sizeof *scratch, &bytes) ||
+         !(scratch = sherd_call_scratch(call, bytes))))
+        return false;
+    sherd__kernels_in(call)->embedding_grad(n, out->local[1], call->to[0], call->from[1],
+                                            call->from[0], sherd_tensor_box(out).offset[0],
+                                            out->local[0], scratch);
     return true;
 }
 
