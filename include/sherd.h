@@ -29,6 +29,7 @@
 #include "sherd/layers.h"
 #include "sherd/optimizer.h"
 #include "sherd/scaler.h"
+#include "sherd/files.h"
 #include "sherd/parallel.h"
 #include "sherd/comm.h"
 #include "sherd/info.h"

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file whose header has been read. */
+#ifndef SHERD__FILE_H
+#define SHERD__FILE_H
+
+#include "io/header.h"
+
+struct sherd_file {
+    sherd_world *world;
+    char *path;
+    uint64_t identity; /* hash of the header: what is read is noted by it */
+    sherd__header header;
+};
+
+/* The same as sherd_file_open and sherd_file_read, for `function`. */
+sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
+                              const char *function);
+/* This rank's rows of an entry, in the rows of the layout (io/rows.h); NULL: all of it, plain. The failed tensor; raised. */
+sherd_tensor *sherd__file_rows(const sherd_file *file, const sherd_file_entry *entry,
+                               const sherd_layout *layout, const char *function);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a file of tensors. All ranks read its header, and agree that it is one; of a tensor each reads its rows, which are then
+ * moved to where the layout says. Costs one read of all bytes and one move. The file is opened for each tensor anew: nothing is
+ * held between them.
+ */
+#include "io/file.h"
+#include "io/rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the header -------------------------------------------------------------------------------- */
+
+static sherd_status fault(const sherd_file *file, const char *function, const char *why)
+{
+    return sherd__fail(sherd__world_diag(file->world), SHERD_EINVAL, "%s: \"%s\": %s", function,
+                       file->path, why);
+}
+
+/* The text of the header, with its length before it, into *out (to be freed); its hash goes to the file. */
+static sherd_status read_header(sherd_file *file, int fd, const char *function, char **out,
+                                size_t *bytes, int64_t *file_bytes)
+{
+    unsigned char length[SHERD__HEADER_LENGTH];
+    uint64_t n = 0;
+    struct stat about;
+
+    if (fstat(fd, &about))
+        return sherd__file_fault(file->world, function, file->path);
+    *file_bytes = about.st_size;
+    if (!S_ISREG(about.st_mode))
+        return fault(file, function, "is no plain file");
+    if (!sherd__read_at(fd, length, sizeof length, 0))
+        return sherd__file_fault(file->world, function, file->path);
+    for (int i = SHERD__HEADER_LENGTH - 1; i >= 0; i--)
+        n = n << 8 | length[i];
+    if (n > SHERD__MOST_HEADER || (int64_t)n > *file_bytes - SHERD__HEADER_LENGTH)
+        return fault(file, function,
+                     "is no safetensors file: its first 8 bytes are not the length of a header");
+    *bytes = (size_t)n;
+    *out = sherd__alloc(file->header.heap, *bytes + 1, 1);
+    if (!*out)
+        return sherd__no_memory(sherd__world_diag(file->world), function);
+    if (!sherd__read_at(fd, *out, (int64_t)*bytes, SHERD__HEADER_LENGTH))
+        return sherd__file_fault(file->world, function, file->path);
+    file->identity = sherd__hash_bytes((uint64_t)*file_bytes, *out, *bytes);
+    return SHERD_OK;
+}
+
+static sherd_status look(sherd_file *file, const char *function)
+{
+    sherd__heap *heap = file->header.heap;
+    int64_t file_bytes = 0;
+    size_t bytes = 0;
+    char *text = NULL;
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return sherd__file_fault(file->world, function, file->path);
+    sherd_status status = read_header(file, fd, function, &text, &bytes, &file_bytes);
+    if (!status)
+        status = sherd__header_parse(&file->header, text, bytes, file_bytes, heap,
+                                     sherd__world_diag(file->world), function, file->path);
+    sherd__free(heap, text);
+    close(fd);
+    return status;
+}
+
+sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
+                              const char *function)
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd_file *file = sherd__alloc(heap, 1, sizeof *file);
+    sherd_status status = SHERD_OK;
+
+    if (file)
+        *file = (sherd_file){.world = world, .header.heap = heap};
+    if (!file || !(file->path = sherd__copy_text(heap, path)))
+        status = sherd__no_memory(sherd__world_diag(world), function);
+    if (!status)
+        status = look(file, function);
+    status = sherd__agree(world, status, file ? file->identity : 0, function);
+    if (status) {
+        sherd_file_destroy(file);
+        file = NULL;
+    }
+    *out = file;
+    return status;
+}
+
+sherd_status sherd_file_open(sherd_file **out, sherd_world *world, const char *path)
+{
+    const sherd__argument need[] = {{"out", out}, {"world", world}, {"path", path}, {NULL, NULL}};
+    sherd_status status = sherd__require(sherd__world_diag(world), "sherd_file_open", need);
+
+    if (out)
+        *out = NULL;
+    if (!world)
+        return status;
+    if (status) /* the others are told */
+        return sherd__agree(world, status, 0, "sherd_file_open");
+    return sherd__file_open(out, world, path, "sherd_file_open");
+}
+
+void sherd_file_destroy(sherd_file *file)
+{
+    if (!file)
+        return;
+    sherd__heap *heap = sherd__world_heap(file->world);
+    sherd__header_clear(&file->header);
+    sherd__free(heap, file->path);
+    sherd__free(heap, file);
+}
+
+/* ---- what is in it ----------------------------------------------------------------------------- */
+
+int sherd_file_entries(const sherd_file *file)
+{
+    return file ? file->header.entries : 0;
+}
+
+const sherd_file_entry *sherd_file_entry_at(const sherd_file *file, int i)
+{
+    return i >= 0 && i < sherd_file_entries(file) ? &file->header.entry[i] : NULL;
+}
+
+const sherd_file_entry *sherd_file_find(const sherd_file *file, const char *name)
+{
+    for (int i = 0; name && i < sherd_file_entries(file); i++)
+        if (strcmp(file->header.entry[i].name, name) == 0)
+            return &file->header.entry[i];
+    return NULL;
+}
+
+const char *sherd_file_text(const sherd_file *file, const char *key)
+{
+    for (int i = 0; file && key && i < file->header.notes; i++)
+        if (strcmp(file->header.note[i].key, key) == 0)
+            return file->header.note[i].text;
+    return NULL;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------- */
+
+static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *entry,
+                              sherd_tensor *t, const char *function)
+{
+    /* Of a scalar each rank has all. */
+    sherd__rows rows = t->ndim ? sherd__rows_here(t) : (sherd__rows){0, t->count ? entry->bytes : 0};
+    void *data = rows.bytes ? sherd__fresh(t) : NULL;
+    sherd_status status = SHERD_OK;
+
+    if (!rows.bytes)
+        return SHERD_OK;
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || !sherd__read_at(fd, data, rows.bytes, entry->offset + rows.at))
+        status = sherd__file_fault(file->world, function, file->path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+sherd_tensor *sherd__file_rows(const sherd_file *file, const sherd_file_entry *entry,
+                               const sherd_layout *layout, const char *function)
+{
+    sherd_world *world = file->world;
+    const sherd_layout *rows;
+    sherd_tensor *t;
+
+    if (layout && sherd__file_layout(&rows, layout))
+        return sherd__fail_diag(world, true);
+    if (layout)
+        t = sherd__new_on(rows, entry->dtype);
+    else
+        t = sherd__new_plain(world, entry->dtype, entry->ndim, entry->shape, 0);
+    if (sherd__is_failed(t))
+        return t;
+    if (read_rows(file, entry, t, function))
+        return sherd__fail_diag(world, layout != NULL);
+    sherd__note_one("sherd_file_read", NULL,
+                    sherd__attribute(file->identity, (uint64_t)entry->offset), t);
+    return t;
+}
+
+static const char *fault_of(const sherd_file_entry *e, const sherd_layout *layout)
+{
+    if (!layout)
+        return NULL;
+    if (sherd_layout_ndim(layout) != e->ndim ||
+        memcmp(sherd_layout_shape(layout), e->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
+        return "the layout is of another shape";
+    for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(layout)); a++)
+        if (sherd_layout_placement(layout, a).kind == SHERD_PARTIAL)
+            return "the layout is pending";
+    return NULL;
+}
+
+sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sherd_layout *layout)
+{
+    const sherd__argument need[] = {{"file", file}, {"name", name}, {NULL, NULL}};
+    sherd_world *world = file ? file->world : NULL;
+    const char *function = "sherd_file_read";
+    sherd_tensor *failed;
+
+    if (!sherd__given(world, function, need, &failed))
+        return failed;
+    const sherd_file_entry *e = sherd_file_find(file, name);
+    const char *why = e ? fault_of(e, layout) : "there is no such tensor";
+    if (!why && layout && sherd__space_world(layout->space) != world)
+        why = "the layout is of another world";
+    if (why)
+        return sherd__fail_tensor(world, layout != NULL, SHERD_EINVAL, "%s: \"%s\" of \"%s\": %s",
+                                  function, name, file->path, why);
+    if (e->dtype == SHERD_DTYPE_NONE)
+        return sherd__fail_tensor(world, layout != NULL, SHERD_ENOTSUP,
+                                  "%s: \"%s\" of \"%s\" has a dtype that sherd has not", function,
+                                  name, file->path);
+    if (layout && sherd__alarmed(world))
+        return sherd__failed(world);
+    sherd_tensor *t = sherd__file_rows(file, e, layout, function);
+    return layout && !sherd__is_failed(t) ? sherd__move_to(t, layout, false) : t;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What io/rows.h says. */
+#include "io/rows.h"
+
+#include "base/num.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_AT_ONCE = 1 << 30 }; /* bytes: the system takes no more than 2 GiB in a call */
+
+sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *layout)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(layout);
+    sherd_status status = SHERD_OK;
+
+    if (sherd_layout_ndim(layout) == 0)
+        return sherd__replicated(out, mesh, 0, NULL);
+    *out = layout;
+    for (int a = 0; !status && a < sherd_mesh_axes(mesh); a++) {
+        sherd_placement p = sherd_layout_placement(layout, a);
+        if (p.kind != SHERD_SHARD || p.dim != 0)
+            status = sherd_layout_with(out, *out, mesh, a, sherd_shard(0));
+    }
+    return status;
+}
+
+sherd__rows sherd__rows_here(const sherd_tensor *t)
+{
+    int64_t coordinate[SHERD_MAX_AXES] = {0}, row = (int64_t)sherd_dtype_bytes(t->dtype);
+    bool first = true;
+
+    if (t->ndim == 0 && t->layout) {
+        const sherd_mesh *mesh = sherd_layout_mesh(t->layout);
+        if (!sherd_mesh_coordinate(mesh, sherd_world_rank(t->world), coordinate))
+            return (sherd__rows){0, 0};
+        for (int a = 0; a < sherd_mesh_axes(mesh); a++)
+            first = first && coordinate[a] == 0;
+        return (sherd__rows){0, first ? row : 0};
+    }
+    for (int d = 1; d < t->ndim; d++)
+        row *= t->shape[d];
+    int64_t at = t->layout && t->count ? sherd_tensor_offset(t, 0) * row : 0;
+    return (sherd__rows){at, t->count * (int64_t)sherd_dtype_bytes(t->dtype)};
+}
+
+bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at)
+{
+    char *to = data;
+
+    while (bytes > 0) {
+        ssize_t got = pread(fd, to, (size_t)sherd__min(bytes, MOST_AT_ONCE), at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            errno = got ? errno : 0;
+            return false;
+        }
+        to += got, at += got, bytes -= got;
+    }
+    return true;
+}
+
+bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at)
+{
+    const char *from = data;
+
+    while (bytes > 0) {
+        ssize_t put = pwrite(fd, from, (size_t)sherd__min(bytes, MOST_AT_ONCE), at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        from += put, at += put, bytes -= put;
+    }
+    return true;
+}
+
+sherd_status sherd__file_fault(sherd_world *world, const char *function, const char *path)
+{
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s: \"%s\": %s", function, path,
+                       errno ? strerror(errno) : "it ends early");
+}

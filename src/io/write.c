@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing a file of tensors: rank 0 makes it, with its header and its full length; each tensor is moved to rows, which each rank
+ * writes at their place; rank 0 renames. Ranks agree after each of these. Costs a move and a write of all bytes, and memory for
+ * one tensor's rows at a time.
+ */
+#include "io/header.h"
+#include "io/rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char function[] = "sherd_file_write";
+
+typedef struct writing {
+    sherd_world *world;
+    const char *path;
+    char *part;                     /* the name it has until it is complete */
+    const sherd_named_tensor *list; /* [header.entries] */
+    sherd__header header;
+    int fd; /* -1 = could not be opened */
+    sherd_status status;
+} writing;
+
+/* ---- what is to be written --------------------------------------------------------------------- */
+
+static sherd_status refuse(const writing *w, int i, const char *why)
+{
+    const char *name = w->list[i].name;
+
+    return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: tensor %d, \"%s\", %s",
+                       function, i, name ? name : "(NULL)", why);
+}
+
+static const char *fault_of(const writing *w, const sherd_named_tensor *n)
+{
+    const sherd_tensor *t = n->tensor;
+
+    if (!n->name || !t)
+        return "has no name, or is none";
+    if (strcmp(n->name, "__metadata__") == 0)
+        return "has the name that the format keeps for notes";
+    if (t->world != w->world)
+        return "is of another world";
+    if (sherd__is_failed(t))
+        return "has failed";
+    return !t->layout && t->varies ? "varies between ranks: distribute it, or mark it equal" : NULL;
+}
+
+static sherd_status no_memory(const writing *w)
+{
+    return sherd__no_memory(sherd__world_diag(w->world), function);
+}
+
+/* The i-th entry of the header; its place comes later. */
+static sherd_status list_tensor(writing *w, int i)
+{
+    const sherd_named_tensor *n = &w->list[i];
+    sherd_file_entry *e = &w->header.entry[i];
+    const char *fault = fault_of(w, n);
+
+    if (fault)
+        return refuse(w, i, fault);
+    e->dtype = n->tensor->dtype;
+    e->ndim = n->tensor->ndim;
+    e->bytes = (int64_t)sherd_dtype_bytes(e->dtype);
+    for (int d = 0; d < e->ndim; d++)
+        e->bytes *= e->shape[d] = n->tensor->shape[d];
+    w->header.entries = i + 1;
+    e->name = sherd__copy_text(w->header.heap, n->name);
+    return e->name ? SHERD_OK : no_memory(w);
+}
+
+static sherd_status list_note(writing *w, int i, const sherd_file_note *note)
+{
+    sherd_file_note *n = &w->header.note[i];
+
+    if (!note->key || !note->text)
+        return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
+                           "%s: note %d has no key or no text", function, i);
+    w->header.notes = i + 1;
+    n->key = sherd__copy_text(w->header.heap, note->key);
+    n->text = sherd__copy_text(w->header.heap, note->text);
+    return n->key && n->text ? SHERD_OK : no_memory(w);
+}
+
+static sherd_status list_all(writing *w, int count, const sherd_file_note *notes, int note_count)
+{
+    sherd__header *h = &w->header;
+    sherd_status status = SHERD_OK;
+
+    h->entry = sherd__alloc(h->heap, (size_t)count + 1, sizeof *h->entry);
+    h->note = sherd__alloc(h->heap, (size_t)note_count + 1, sizeof *h->note);
+    w->part = sherd__alloc(h->heap, strlen(w->path) + sizeof ".part", 1);
+    if (!h->entry || !h->note || !w->part)
+        return no_memory(w);
+    sprintf(w->part, "%s.part", w->path);
+    for (int i = 0; !status && i < count; i++)
+        status = list_tensor(w, i);
+    for (int i = 0; !status && i < note_count; i++)
+        status = list_note(w, i, &notes[i]);
+    return status;
+}
+
+/* ---- writing it -------------------------------------------------------------------------------- */
+
+static void fail(writing *w)
+{
+    w->status = sherd__file_fault(w->world, function, w->part);
+}
+
+/* All ranks go on, or none. */
+static bool agree(writing *w, uint64_t arguments)
+{
+    w->status = sherd__agree(w->world, w->status, arguments, function);
+    return w->status == SHERD_OK;
+}
+
+static int64_t end_of(const sherd__header *h, size_t header_bytes)
+{
+    int64_t end = (int64_t)header_bytes;
+
+    for (int i = 0; i < h->entries; i++)
+        end += h->entry[i].bytes;
+    return end;
+}
+
+static void make(writing *w, const char *header, size_t bytes)
+{
+    w->fd = open(w->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (w->fd < 0 || !sherd__write_at(w->fd, header, (int64_t)bytes, 0) ||
+        ftruncate(w->fd, end_of(&w->header, bytes)))
+        fail(w);
+}
+
+/* One that can not be written is moved all the same: the others wait for what this rank has of it. */
+static void put(writing *w, int i)
+{
+    sherd_tensor *t = w->list[i].tensor;
+    const sherd_layout *rows;
+
+    if (t->layout) {
+        sherd_status status = sherd__file_layout(&rows, t->layout);
+        t = status ? sherd__fail_diag(w->world, true) : sherd__move_to(t, rows, false);
+    }
+    t = sherd__contiguous(t);
+    if (sherd__is_failed(t)) {
+        w->status = w->status ? w->status : sherd__world_diag(w->world)->status;
+        w->status = w->status ? w->status : SHERD_EPEER;
+        return;
+    }
+    sherd__rows here = sherd__rows_here(t);
+    const void *data = here.bytes ? sherd__data(t) : NULL;
+    if (w->status || !here.bytes)
+        return;
+    if (!data)
+        w->status = SHERD_EPEER;
+    else if (!sherd__write_at(w->fd, data, here.bytes, w->header.entry[i].offset + here.at))
+        fail(w);
+}
+
+/* Those with a layout, or those without. */
+static void put_all(writing *w, bool distributed)
+{
+    for (int i = 0; i < w->header.entries; i++) {
+        if (!w->list[i].tensor->layout == distributed)
+            continue;
+        sherd_scope_begin(w->world);
+        put(w, i);
+        sherd_scope_end(w->world);
+    }
+}
+
+static void finish(writing *w)
+{
+    if (w->fd < 0)
+        return;
+    if (!w->status && fsync(w->fd))
+        fail(w);
+    if (close(w->fd) && !w->status)
+        fail(w);
+    w->fd = -1;
+}
+
+/* The new name is as safe as the file: the folder goes to disk, too, where the system lets it. */
+static void rename_it(writing *w)
+{
+    char *slash = strrchr(w->part, '/');
+
+    if (rename(w->part, w->path)) {
+        w->status = sherd__file_fault(w->world, function, w->path);
+        return;
+    }
+    if (slash)
+        slash[slash == w->part] = 0;
+    int folder = open(slash ? w->part : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        (void)fsync(folder);
+        close(folder);
+    }
+}
+
+/*
+ * What is plain is written by rank 0, and first: a rank outside of a mesh may still have a plain one where the ranks of the mesh
+ * have spread theirs, and they write over it.
+ */
+static void write_all(writing *w, const char *header, size_t bytes)
+{
+    bool first = sherd_world_rank(w->world) == 0;
+
+    if (first) {
+        make(w, header, bytes);
+        if (!w->status)
+            put_all(w, false);
+    }
+    if (!agree(w, 1))
+        return;
+    if (!first && (w->fd = open(w->part, O_WRONLY | O_CLOEXEC)) < 0)
+        fail(w);
+    put_all(w, true);
+    finish(w);
+    if (agree(w, 2) && first)
+        rename_it(w);
+    agree(w, 3);
+}
+
+sherd_status sherd_file_write(sherd_world *world, const char *path,
+                              const sherd_named_tensor *tensors, int count,
+                              const sherd_file_note *notes, int note_count)
+{
+    const sherd__argument need[] = {{"world", world},
+                                    {"path", path},
+                                    {"tensors", count > 0 ? (const void *)tensors : ""},
+                                    {"notes", note_count > 0 ? (const void *)notes : ""},
+                                    {NULL, NULL}};
+    writing w = {.world = world, .path = path, .list = tensors, .fd = -1};
+    size_t bytes = 0;
+    char *header = NULL;
+
+    w.status = sherd__require(sherd__world_diag(world), function, need);
+    if (!world)
+        return w.status;
+    w.header.heap = sherd__world_heap(world);
+    if (!w.status)
+        w.status = list_all(&w, count > 0 ? count : 0, notes, note_count > 0 ? note_count : 0);
+    if (!w.status)
+        w.status = sherd__header_text(&header, &bytes, &w.header, sherd__world_diag(world), function);
+    if (agree(&w, header ? sherd__hash_bytes(1, header, bytes) : 0)) {
+        write_all(&w, header, bytes);
+        if (w.status && sherd_world_rank(world) == 0)
+            (void)unlink(w.part);
+    }
+    finish(&w);
+    sherd__free(w.header.heap, header);
+    sherd__free(w.header.heap, w.part);
+    sherd__header_clear(&w.header);
+    return w.status;
+}
