@@ -98,8 +98,9 @@ SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer
                                            const char *path);
 
 typedef struct sherd_read_options {
-    bool partial; /* names that the file lacks are left as they are, and those that the module lacks are left out; else EINVAL */
-    bool cast;    /* another dtype is cast, both being fractions; else EINVAL */
+    bool
+        partial; /* names that the file lacks are left as they are, and those that the module lacks are left out; else EINVAL */
+    bool cast;   /* another dtype is cast, both being fractions; else EINVAL */
 } sherd_read_options;
 
 /**

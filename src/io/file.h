@@ -12,7 +12,18 @@ struct sherd_file {
     sherd__header header;
 };
 
-/* The same as sherd_file_open and sherd_file_read, for `function`. */
+/* What sherd_file_write is given. */
+typedef struct sherd__to_write {
+    sherd_world *world;
+    const char *path;
+    const sherd_named_tensor *tensors;
+    int count;
+    const sherd_file_note *notes;
+    int note_count;
+} sherd__to_write;
+
+/* As sherd_file_write and sherd_file_open, for `function`. */
+sherd_status sherd__file_write(const sherd__to_write *what, const char *function);
 sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
                               const char *function);
 /* This rank's rows of an entry, in the rows of the layout (io/rows.h); NULL: all of it, plain. The failed tensor; raised. */

@@ -17,12 +17,23 @@ static const struct {
     sherd_dtype dtype;
     int bits;
 } dtypes[] = {
-    {"F64", SHERD_F64, 64},          {"F32", SHERD_F32, 32},         {"BF16", SHERD_BF16, 16},
-    {"F16", SHERD_F16, 16},          {"I64", SHERD_I64, 64},         {"I32", SHERD_I32, 32},
-    {"U8", SHERD_U8, 8},             {"BOOL", SHERD_BOOL, 8},        {"I16", SHERD_DTYPE_NONE, 16},
-    {"I8", SHERD_DTYPE_NONE, 8},     {"U16", SHERD_DTYPE_NONE, 16},  {"U32", SHERD_DTYPE_NONE, 32},
-    {"U64", SHERD_DTYPE_NONE, 64},   {"F8_E5M2", SHERD_DTYPE_NONE, 8}, {"F8_E4M3", SHERD_DTYPE_NONE, 8},
-    {"F8_E8M0", SHERD_DTYPE_NONE, 8}, {"C64", SHERD_DTYPE_NONE, 64},
+    {"F64", SHERD_F64, 64},
+    {"F32", SHERD_F32, 32},
+    {"BF16", SHERD_BF16, 16},
+    {"F16", SHERD_F16, 16},
+    {"I64", SHERD_I64, 64},
+    {"I32", SHERD_I32, 32},
+    {"U8", SHERD_U8, 8},
+    {"BOOL", SHERD_BOOL, 8},
+    {"I16", SHERD_DTYPE_NONE, 16},
+    {"I8", SHERD_DTYPE_NONE, 8},
+    {"U16", SHERD_DTYPE_NONE, 16},
+    {"U32", SHERD_DTYPE_NONE, 32},
+    {"U64", SHERD_DTYPE_NONE, 64},
+    {"F8_E5M2", SHERD_DTYPE_NONE, 8},
+    {"F8_E4M3", SHERD_DTYPE_NONE, 8},
+    {"F8_E8M0", SHERD_DTYPE_NONE, 8},
+    {"C64", SHERD_DTYPE_NONE, 64},
 };
 enum { NAMES = sizeof dtypes / sizeof dtypes[0] };
 
@@ -49,8 +60,9 @@ static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry 
     if (!json_is_array(shape))
         return bad(r, e->name, "has no shape");
     if (ndim > SHERD_MAX_DIMS)
-        return sherd__fail(r->diag, SHERD_ELIMIT, "%s: \"%s\": \"%s\" has %zu dims; %d are the most",
-                           r->function, r->path, e->name, ndim, SHERD_MAX_DIMS);
+        return sherd__fail(r->diag, SHERD_ELIMIT,
+                           "%s: \"%s\": \"%s\" has %zu dims; %d are the most", r->function, r->path,
+                           e->name, ndim, SHERD_MAX_DIMS);
     e->ndim = (int)ndim;
     *count = 1;
     for (int d = 0; d < e->ndim; d++) {
@@ -174,9 +186,9 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
     *out = (sherd__header){.heap = heap};
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return sherd__fail(diag, json_error_code(&error) == json_error_out_of_memory ? SHERD_ENOMEM
-                                                                                     : SHERD_EINVAL,
-                           "%s: \"%s\": its header: %s", function, path, error.text);
+        return sherd__fail(
+            diag, json_error_code(&error) == json_error_out_of_memory ? SHERD_ENOMEM : SHERD_EINVAL,
+            "%s: \"%s\": its header: %s", function, path, error.text);
     sherd_status status = read_all(&r, root);
     json_decref(root);
     if (status)
@@ -239,8 +251,8 @@ static const char *fill_json(json_t *root, const sherd__header *h)
     return NULL;
 }
 
-sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header,
-                                sherd__diag *diag, const char *function)
+sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
+                                const char *function)
 {
     json_t *root = json_object();
 
@@ -249,10 +261,11 @@ sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header
     const char *fault = fill_json(root, header);
     if (fault) {
         json_decref(root);
-        return !fault[0] ? sherd__no_memory(diag, function)
-                         : sherd__fail(diag, SHERD_EINVAL,
-                                       "%s: \"%s\" is there twice, or is no UTF-8, or its text is none",
-                                       function, fault);
+        return !fault[0]
+                   ? sherd__no_memory(diag, function)
+                   : sherd__fail(diag, SHERD_EINVAL,
+                                 "%s: \"%s\" is there twice, or is no UTF-8, or its text is none",
+                                 function, fault);
     }
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
@@ -283,8 +296,8 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
     return sherd__fail(diag, SHERD_ENOTSUP, "%s: sherd was built without jansson", function);
 }
 
-sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header,
-                                sherd__diag *diag, const char *function)
+sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
+                                const char *function)
 {
     (void)bytes, (void)header;
     *out = NULL;

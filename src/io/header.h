@@ -34,7 +34,7 @@ void sherd__header_clear(sherd__header *header);
  * To text, with its length before it: *out is the caller's to free. Sets the offsets of the entries, which must have all else; long
  * elements come first, so that all are aligned. Names that are no UTF-8: EINVAL; ENOTSUP; ENOMEM.
  */
-sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header,
-                                sherd__diag *diag, const char *function);
+sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
+                                const char *function);
 
 #endif

@@ -150,7 +150,8 @@ static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *en
                               sherd_tensor *t, const char *function)
 {
     /* Of a scalar each rank has all. */
-    sherd__rows rows = t->ndim ? sherd__rows_here(t) : (sherd__rows){0, t->count ? entry->bytes : 0};
+    sherd__rows rows =
+        t->ndim ? sherd__rows_here(t) : (sherd__rows){0, t->count ? entry->bytes : 0};
     void *data = rows.bytes ? sherd__fresh(t) : NULL;
     sherd_status status = SHERD_OK;
 

@@ -93,7 +93,8 @@ sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer
     sherd_status status = open_state(&s, module, optimizer, path, "sherd_module_write");
 
     if (!status)
-        status = sherd_file_write(s.world, path, s.named, s.count, NULL, 0);
+        status = sherd__file_write(&(sherd__to_write){s.world, path, s.named, s.count, NULL, 0},
+                                   s.function);
     if (s.world)
         clear(&s);
     return status;
@@ -108,7 +109,8 @@ static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bo
         return "the file has none";
     if (e->ndim != t->ndim || memcmp(e->shape, t->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
         return "the file has another shape";
-    if (e->dtype == t->dtype || (cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
+    if (e->dtype == t->dtype ||
+        (cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
         return NULL;
     return cast ? "the file has another dtype, and one of the two has no fractions"
                 : "the file has another dtype (see cast)";
@@ -137,8 +139,8 @@ static sherd_status match(const state *s, const sherd_file *file, const sherd_re
         const char *why = fault_of(e, s->named[i].tensor, options->cast);
         if (why && (e || !options->partial))
             return sherd__fail(diag, SHERD_EINVAL, "%s: \"%s\": \"%s\", %s: %s", s->function,
-                               file->path, s->named[i].name,
-                               sherd_tensor_text(s->named[i].tensor), why);
+                               file->path, s->named[i].name, sherd_tensor_text(s->named[i].tensor),
+                               why);
     }
     const char *name = options->partial ? NULL : unknown(s, file);
     return name ? sherd__fail(diag, SHERD_EINVAL,
@@ -183,9 +185,9 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
         status = sherd__file_open(&file, s.world, path, s.function);
     if (!status) {
         status = match(&s, file, options);
-        status = sherd__agree(s.world, status,
-                              1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast,
-                              s.function);
+        status =
+            sherd__agree(s.world, status,
+                         1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast, s.function);
     }
     for (int i = 0; !status && i < s.count; i++)
         status = read_one(&s, file, i);

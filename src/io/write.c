@@ -4,7 +4,7 @@
  * writes at their place; rank 0 renames. Ranks agree after each of these. Costs a move and a write of all bytes, and memory for
  * one tensor's rows at a time.
  */
-#include "io/header.h"
+#include "io/file.h"
 #include "io/rows.h"
 
 #include <errno.h>
@@ -13,9 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char function[] = "sherd_file_write";
-
 typedef struct writing {
+    const char *function;
     sherd_world *world;
     const char *path;
     char *part;                     /* the name it has until it is complete */
@@ -32,7 +31,7 @@ static sherd_status refuse(const writing *w, int i, const char *why)
     const char *name = w->list[i].name;
 
     return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: tensor %d, \"%s\", %s",
-                       function, i, name ? name : "(NULL)", why);
+                       w->function, i, name ? name : "(NULL)", why);
 }
 
 static const char *fault_of(const writing *w, const sherd_named_tensor *n)
@@ -52,7 +51,7 @@ static const char *fault_of(const writing *w, const sherd_named_tensor *n)
 
 static sherd_status no_memory(const writing *w)
 {
-    return sherd__no_memory(sherd__world_diag(w->world), function);
+    return sherd__no_memory(sherd__world_diag(w->world), w->function);
 }
 
 /* The i-th entry of the header; its place comes later. */
@@ -80,28 +79,30 @@ static sherd_status list_note(writing *w, int i, const sherd_file_note *note)
 
     if (!note->key || !note->text)
         return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
-                           "%s: note %d has no key or no text", function, i);
+                           "%s: note %d has no key or no text", w->function, i);
     w->header.notes = i + 1;
     n->key = sherd__copy_text(w->header.heap, note->key);
     n->text = sherd__copy_text(w->header.heap, note->text);
     return n->key && n->text ? SHERD_OK : no_memory(w);
 }
 
-static sherd_status list_all(writing *w, int count, const sherd_file_note *notes, int note_count)
+static sherd_status list_all(writing *w, const sherd__to_write *what)
 {
+    int count = what->count > 0 ? what->count : 0,
+        notes = what->note_count > 0 ? what->note_count : 0;
     sherd__header *h = &w->header;
     sherd_status status = SHERD_OK;
 
     h->entry = sherd__alloc(h->heap, (size_t)count + 1, sizeof *h->entry);
-    h->note = sherd__alloc(h->heap, (size_t)note_count + 1, sizeof *h->note);
+    h->note = sherd__alloc(h->heap, (size_t)notes + 1, sizeof *h->note);
     w->part = sherd__alloc(h->heap, strlen(w->path) + sizeof ".part", 1);
     if (!h->entry || !h->note || !w->part)
         return no_memory(w);
     sprintf(w->part, "%s.part", w->path);
     for (int i = 0; !status && i < count; i++)
         status = list_tensor(w, i);
-    for (int i = 0; !status && i < note_count; i++)
-        status = list_note(w, i, &notes[i]);
+    for (int i = 0; !status && i < notes; i++)
+        status = list_note(w, i, &what->notes[i]);
     return status;
 }
 
@@ -109,13 +110,13 @@ static sherd_status list_all(writing *w, int count, const sherd_file_note *notes
 
 static void fail(writing *w)
 {
-    w->status = sherd__file_fault(w->world, function, w->part);
+    w->status = sherd__file_fault(w->world, w->function, w->part);
 }
 
 /* All ranks go on, or none. */
 static bool agree(writing *w, uint64_t arguments)
 {
-    w->status = sherd__agree(w->world, w->status, arguments, function);
+    w->status = sherd__agree(w->world, w->status, arguments, w->function);
     return w->status == SHERD_OK;
 }
 
@@ -191,7 +192,7 @@ static void rename_it(writing *w)
     char *slash = strrchr(w->part, '/');
 
     if (rename(w->part, w->path)) {
-        w->status = sherd__file_fault(w->world, function, w->path);
+        w->status = sherd__file_fault(w->world, w->function, w->path);
         return;
     }
     if (slash)
@@ -227,27 +228,29 @@ static void write_all(writing *w, const char *header, size_t bytes)
     agree(w, 3);
 }
 
-sherd_status sherd_file_write(sherd_world *world, const char *path,
-                              const sherd_named_tensor *tensors, int count,
-                              const sherd_file_note *notes, int note_count)
+sherd_status sherd__file_write(const sherd__to_write *what, const char *function)
 {
-    const sherd__argument need[] = {{"world", world},
-                                    {"path", path},
-                                    {"tensors", count > 0 ? (const void *)tensors : ""},
-                                    {"notes", note_count > 0 ? (const void *)notes : ""},
-                                    {NULL, NULL}};
-    writing w = {.world = world, .path = path, .list = tensors, .fd = -1};
+    sherd_world *world = what->world;
+    const sherd__argument need[] = {
+        {"world", world},
+        {"path", what->path},
+        {"tensors", what->count > 0 ? (const void *)what->tensors : ""},
+        {"notes", what->note_count > 0 ? (const void *)what->notes : ""},
+        {NULL, NULL}};
+    sherd__diag *diag = sherd__world_diag(world);
+    writing w = {
+        .function = function, .world = world, .path = what->path, .list = what->tensors, .fd = -1};
     size_t bytes = 0;
     char *header = NULL;
 
-    w.status = sherd__require(sherd__world_diag(world), function, need);
+    w.status = sherd__require(diag, function, need);
     if (!world)
         return w.status;
     w.header.heap = sherd__world_heap(world);
     if (!w.status)
-        w.status = list_all(&w, count > 0 ? count : 0, notes, note_count > 0 ? note_count : 0);
+        w.status = list_all(&w, what);
     if (!w.status)
-        w.status = sherd__header_text(&header, &bytes, &w.header, sherd__world_diag(world), function);
+        w.status = sherd__header_text(&header, &bytes, &w.header, diag, function);
     if (agree(&w, header ? sherd__hash_bytes(1, header, bytes) : 0)) {
         write_all(&w, header, bytes);
         if (w.status && sherd_world_rank(world) == 0)
@@ -258,4 +261,13 @@ sherd_status sherd_file_write(sherd_world *world, const char *path,
     sherd__free(w.header.heap, w.part);
     sherd__header_clear(&w.header);
     return w.status;
+}
+
+sherd_status sherd_file_write(sherd_world *world, const char *path,
+                              const sherd_named_tensor *tensors, int count,
+                              const sherd_file_note *notes, int note_count)
+{
+    const sherd__to_write what = {world, path, tensors, count, notes, note_count};
+
+    return sherd__file_write(&what, "sherd_file_write");
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A module and its optimizer, to a file and from it: training goes on on any mesh as if nothing had been. */
+#include "models.h"
+#include "scratch.h"
+#include "sherd/files.h"
+
+/* How the ranks share a model. */
+typedef enum sharing { PLAIN, STYLES, SHARDED, WAYS } sharing;
+
+static sherd_module *model(sherd_world *world, sharing how, sherd_dtype dtype)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_rowwise()}};
+    sherd_module *m = mlp(world, dtype, 6, 8, 5);
+
+    CHECK_OK(sherd_module_add_buffer(m, "seen", sherd_constant(world, SHERD_I64, NULL, 0, 4)));
+    if (how == STYLES)
+        CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, LEN(plan)));
+    if (how == SHARDED)
+        CHECK_OK(sherd_fully_shard(m, mesh, "tp", NULL));
+    return m;
+}
+
+/* One step on inputs that are the same on all ranks. */
+static void step(sherd_module *m, sherd_optimizer *o, int k)
+{
+    sherd_world *world = sherd_module_world(m);
+    sherd_dtype dtype = sherd_tensor_dtype(sherd_module_parameter(sherd_module_find(m, "net1"), "bias"));
+
+    sherd_scope_begin(world);
+    sherd_tensor *y = sherd_module_call(m, wave(world, dtype, 2, SHAPE(4, 6), k, 1, 0));
+    sherd_backward(squared_error(y, wave(world, dtype, 2, SHAPE(4, 5), k + 7, 1, 0)));
+    sherd_optimizer_step(o, 0.05, 1);
+    sherd_optimizer_clear(o);
+    sherd_scope_end(world);
+}
+
+static int64_t weights(sherd_module *m, double out[2][MOST])
+{
+    int64_t count = 0;
+
+    for (int i = 0; i < 2; i++)
+        count += whole(sherd_module_parameter(sherd_module_find(m, i ? "net2" : "net1"), "weight"),
+                       out[i]);
+    return count;
+}
+
+/* Two steps, a file, another model made of it with other sharing, a third step by both. */
+static void go_on(sherd_world *world, sharing from, sharing to)
+{
+    sherd_module *m = model(world, from, SHERD_F64), *other = model(world, to, SHERD_F64);
+    sherd_optimizer *o = NULL, *after = NULL;
+    double a[2][MOST], b[2][MOST];
+    char room[256];
+    const char *path = scratch(room, "state");
+
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_OK(sherd_adamw_create(&after, other, NULL));
+    step(m, o, 1);
+    step(m, o, 2);
+    CHECK_OK(sherd_module_write(m, o, path));
+    CHECK_OK(sherd_module_set_buffer(other, "seen", sherd_constant(world, SHERD_I64, NULL, 0, 9)));
+    CHECK_OK(sherd_module_read(other, after, path, NULL));
+    const int64_t *seen = sherd_tensor_read(sherd_full(sherd_module_buffer(other, "seen")));
+    CHECK(seen && *seen == 4);
+    step(m, o, 3);
+    step(other, after, 3);
+    CHECK_EQ(weights(m, a), 88);
+    CHECK_EQ(weights(other, b), 88);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < (i ? 40 : 48); j++)
+            CHECK_NEAR(a[i][j], b[i][j], 1e-12);
+    sherd_optimizer_destroy(o);
+    sherd_optimizer_destroy(after);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, path);
+}
+
+static void training_goes_on_on_any_mesh(sherd_world *world)
+{
+    for (int from = 0; from < WAYS; from++)
+        for (int to = 0; to < WAYS; to++)
+            go_on(world, (sharing)from, (sharing)to);
+}
+
+/* Ranks 1 and 2 share the model, rank 0 has one of its own; all have the trained one afterwards. */
+static void ranks_outside_of_the_mesh_read_it_too(sherd_world *world)
+{
+    const sherd_parallel_entry plan[] = {{"net1", sherd_colwise()}, {"net2", sherd_rowwise()}};
+    const int ranks[] = {1, 2};
+    const sherd_mesh *mesh = NULL;
+    sherd_module *m = mlp(world, SHERD_F64, 6, 8, 5), *other = mlp(world, SHERD_F64, 6, 8, 5);
+    double wanted[2][MOST], found[2][MOST];
+    char room[256];
+    const char *path = scratch(room, "outside");
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, SHAPE(2), (const char *const[]){"tp"}, ranks));
+    CHECK_OK(sherd_parallelize(m, mesh, "tp", plan, LEN(plan)));
+    sherd_tensor *w = sherd_module_parameter(sherd_module_find(m, "net1"), "weight");
+    if (sherd_world_rank(world) > 0) { /* what rank 0 has is old */
+        sherd_set_recording(world, false);
+        double *x = sherd_tensor_write(w);
+        for (int64_t i = 0; i < 6 * sherd_tensor_size(w, 0); i++)
+            x[i] = (double)(6 * sherd_tensor_offset(w, 0) + i);
+        sherd_set_recording(world, true);
+    }
+    CHECK_OK(sherd_module_write(m, NULL, path));
+    CHECK_OK(sherd_module_read(other, NULL, path, NULL));
+    CHECK_OK(sherd_module_read(m, NULL, path, NULL));
+    CHECK_EQ(weights(other, found), 88);
+    for (int i = 0; i < 48; i++)
+        CHECK_EQ(found[0][i], i);
+    if (sherd_world_rank(world) > 0) {
+        CHECK_EQ(weights(m, wanted), 88);
+        CHECK(memcmp(wanted[0], found[0], 48 * sizeof(double)) == 0);
+    }
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, path);
+}
+
+static void names_shapes_and_dtypes_must_fit(sherd_world *world)
+{
+    sherd_module *m = model(world, STYLES, SHERD_F32), *wide = model(world, STYLES, SHERD_F64);
+    sherd_module *part = container(world, NULL, NULL), *large = mlp(world, SHERD_F32, 6, 9, 5);
+    const sherd_read_options cast = {.cast = true}, partial = {.partial = true};
+    sherd_optimizer *o = NULL;
+    double a[2][MOST], b[2][MOST];
+    char room[256];
+    const char *path = scratch(room, "fits");
+
+    linear_layer(part, "net1", SHERD_F32, 6, 8, 9);
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_OK(sherd_module_write(m, NULL, path));
+    CHECK_EQ(sherd_module_read(m, o, path, NULL), SHERD_EINVAL); /* no optimizer in it */
+    CHECK(strstr(sherd_world_error(world), "\"optimizer.net1.weight.") != NULL);
+    CHECK_EQ(sherd_module_read(wide, NULL, path, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the file has another dtype (see cast)") != NULL);
+    CHECK_OK(sherd_module_read(wide, NULL, path, &cast));
+    CHECK_EQ(weights(wide, a), weights(m, b));
+    for (int j = 0; j < 48; j++)
+        CHECK_EQ(a[0][j], b[0][j]);
+    CHECK_EQ(sherd_module_read(large, NULL, path, &partial), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"net1.weight\", f32[9,6]: the file has another shape"));
+    CHECK_EQ(sherd_module_read(part, NULL, path, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the module has no \"seen\" (see partial)") != NULL);
+    CHECK_OK(sherd_module_read(part, NULL, path, &partial));
+    CHECK_OK(sherd_module_write(m, o, path));
+    CHECK_OK(sherd_module_read(m, NULL, path, NULL)); /* what is of an optimizer is left out */
+    CHECK_OK(sherd_module_write(part, NULL, path));
+    CHECK_EQ(sherd_module_read(m, NULL, path, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the file has none") != NULL);
+    CHECK_OK(sherd_module_read(m, NULL, path, &partial));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    sherd_module_destroy(wide);
+    sherd_module_destroy(part);
+    sherd_module_destroy(large);
+    remove_file(world, path);
+}
+
+static void no_memory_fails_on_all(sherd_world *world)
+{
+    sherd_module *m = model(world, STYLES, SHERD_F32);
+    char room[256];
+    const char *path = scratch(room, "memory");
+
+    for (int reading = 0; reading < 2; reading++) {
+        sherd_status status = SHERD_ENOMEM;
+        int failed = 0;
+        for (int n = 1; status && n < 2000; n++, failed += status != SHERD_OK) {
+            sherd_world_fail_allocation(world, sherd_world_rank(world) == 0 ? n : 0);
+            status = reading ? sherd_module_read(m, NULL, path, NULL)
+                             : sherd_module_write(m, NULL, path);
+            sherd_world_fail_allocation(world, 0);
+            CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+            (void)sherd_world_check(world);
+        }
+        CHECK_OK(status);
+        CHECK(failed > 3);
+    }
+    sherd_module_destroy(m);
+    remove_file(world, path);
+}
+
+static const check_test tests[] = {
+    {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
+    {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
+    {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
+    {TEST(no_memory_fails_on_all), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
