@@ -25,7 +25,8 @@ static sherd_module *model(sherd_world *world, sharing how, sherd_dtype dtype)
 static void step(sherd_module *m, sherd_optimizer *o, int k)
 {
     sherd_world *world = sherd_module_world(m);
-    sherd_dtype dtype = sherd_tensor_dtype(sherd_module_parameter(sherd_module_find(m, "net1"), "bias"));
+    sherd_dtype dtype =
+        sherd_tensor_dtype(sherd_module_parameter(sherd_module_find(m, "net1"), "bias"));
 
     sherd_scope_begin(world);
     sherd_tensor *y = sherd_module_call(m, wave(world, dtype, 2, SHAPE(4, 6), k, 1, 0));
@@ -142,7 +143,8 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
     for (int j = 0; j < 48; j++)
         CHECK_EQ(a[0][j], b[0][j]);
     CHECK_EQ(sherd_module_read(large, NULL, path, &partial), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "\"net1.weight\", f32[9,6]: the file has another shape"));
+    CHECK(
+        strstr(sherd_world_error(world), "\"net1.weight\", f32[9,6]: the file has another shape"));
     CHECK_EQ(sherd_module_read(part, NULL, path, NULL), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "the module has no \"seen\" (see partial)") != NULL);
     CHECK_OK(sherd_module_read(part, NULL, path, &partial));

@@ -21,13 +21,20 @@ typedef struct sherd__header {
     int notes;
 } sherd__header;
 
+/* Whose header it is, and who is told what is wrong with it. */
+typedef struct sherd__header_of {
+    sherd__heap *heap;
+    sherd__diag *diag;
+    const char *function, *path;
+    int64_t file_bytes;
+} sherd__header_of;
+
 /*
- * From the text of a header, after its length, of a file of so many bytes. EINVAL with what is wrong, behind `function` and `path`; ELIMIT;
- * ENOTSUP; ENOMEM; then there is nothing to clear.
+ * From the text of a header, after its length. EINVAL with what is wrong, behind function and path; ELIMIT; ENOTSUP; ENOMEM; then there
+ * is nothing to clear.
  */
 sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,
-                                 int64_t file_bytes, sherd__heap *heap, sherd__diag *diag,
-                                 const char *function, const char *path);
+                                 const sherd__header_of *of);
 void sherd__header_clear(sherd__header *header);
 
 /*

@@ -63,8 +63,9 @@ static sherd_status look(sherd_file *file, const char *function)
         return sherd__file_fault(file->world, function, file->path);
     sherd_status status = read_header(file, fd, function, &text, &bytes, &file_bytes);
     if (!status)
-        status = sherd__header_parse(&file->header, text, bytes, file_bytes, heap,
-                                     sherd__world_diag(file->world), function, file->path);
+        status = sherd__header_parse(&file->header, text, bytes,
+                                     &(sherd__header_of){heap, sherd__world_diag(file->world),
+                                                         function, file->path, file_bytes});
     sherd__free(heap, text);
     close(fd);
     return status;

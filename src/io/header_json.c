@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of a file by jansson: see io/header.h. header_none.c takes its place where there is no jansson. */
+#include "io/header.h"
+
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+/* The format's names of dtypes, and what an element takes; those without a dtype are listed, and not read. */
+static const struct {
+    const char *name;
+    sherd_dtype dtype;
+    int bits;
+} dtypes[] = {
+    {"F64", SHERD_F64, 64},
+    {"F32", SHERD_F32, 32},
+    {"BF16", SHERD_BF16, 16},
+    {"F16", SHERD_F16, 16},
+    {"I64", SHERD_I64, 64},
+    {"I32", SHERD_I32, 32},
+    {"U8", SHERD_U8, 8},
+    {"BOOL", SHERD_BOOL, 8},
+    {"I16", SHERD_DTYPE_NONE, 16},
+    {"I8", SHERD_DTYPE_NONE, 8},
+    {"U16", SHERD_DTYPE_NONE, 16},
+    {"U32", SHERD_DTYPE_NONE, 32},
+    {"U64", SHERD_DTYPE_NONE, 64},
+    {"F8_E5M2", SHERD_DTYPE_NONE, 8},
+    {"F8_E4M3", SHERD_DTYPE_NONE, 8},
+    {"F8_E8M0", SHERD_DTYPE_NONE, 8},
+    {"C64", SHERD_DTYPE_NONE, 64},
+};
+enum { NAMES = sizeof dtypes / sizeof dtypes[0] };
+
+/* What is read. */
+typedef struct reader {
+    sherd__header *header;
+    const sherd__header_of *of;
+    int64_t begin; /* of the elements, in the file */
+} reader;
+
+static sherd_status bad(const reader *r, const char *name, const char *why)
+{
+    return sherd__fail(r->of->diag, SHERD_EINVAL, "%s: \"%s\": %s%s%s%s", r->of->function,
+                       r->of->path, name ? "\"" : "", name ? name : "", name ? "\" " : "", why);
+}
+
+/* ---- from text -------------------------------------------------------------------------------- */
+
+static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry *e, int64_t *count)
+{
+    size_t ndim = json_array_size(shape);
+
+    if (!json_is_array(shape))
+        return bad(r, e->name, "has no shape");
+    if (ndim > SHERD_MAX_DIMS)
+        return sherd__fail(r->of->diag, SHERD_ELIMIT,
+                           "%s: \"%s\": \"%s\" has %zu dims; %d are the most", r->of->function,
+                           r->of->path, e->name, ndim, SHERD_MAX_DIMS);
+    e->ndim = (int)ndim;
+    *count = 1;
+    for (int d = 0; d < e->ndim; d++) {
+        json_t *size = json_array_get(shape, (size_t)d);
+        e->shape[d] = json_integer_value(size);
+        if (!json_is_integer(size) || e->shape[d] < 0 || !sherd__mul(*count, e->shape[d], count))
+            return bad(r, e->name, "has a size that is none");
+    }
+    return SHERD_OK;
+}
+
+static sherd_status read_place(const reader *r, json_t *place, sherd_file_entry *e)
+{
+    json_t *from = json_array_get(place, 0), *to = json_array_get(place, 1);
+    int64_t begin = json_integer_value(from), end = json_integer_value(to);
+
+    if (json_array_size(place) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
+        begin < 0 || end < begin || end > r->of->file_bytes - r->begin)
+        return bad(r, e->name, "has no place in the file");
+    e->offset = r->begin + begin;
+    e->bytes = end - begin;
+    return SHERD_OK;
+}
+
+static sherd_status read_entry(const reader *r, const char *name, json_t *value,
+                               sherd_file_entry *e)
+{
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    int64_t count, bits;
+    int k = 0;
+
+    if (!(e->name = sherd__copy_text(r->header->heap, name)))
+        return sherd__no_memory(r->of->diag, r->of->function);
+    while (dtype && k < NAMES && strcmp(dtype, dtypes[k].name) != 0)
+        k++;
+    if (!dtype || k == NAMES)
+        return bad(r, name, "has a dtype that the format has not");
+    e->dtype = dtypes[k].dtype;
+    sherd_status status = read_shape(r, json_object_get(value, "shape"), e, &count);
+    if (!status)
+        status = read_place(r, json_object_get(value, "data_offsets"), e);
+    if (!status && (!sherd__mul(count, dtypes[k].bits, &bits) || bits / 8 != e->bytes))
+        status = bad(r, name, "has another number of bytes than its shape needs");
+    return status;
+}
+
+static sherd_status read_note(const reader *r, const char *key, json_t *value, sherd_file_note *n)
+{
+    if (!json_is_string(value))
+        return bad(r, "__metadata__", "holds what is no text");
+    n->key = sherd__copy_text(r->header->heap, key);
+    n->text = sherd__copy_text(r->header->heap, json_string_value(value));
+    return n->key && n->text ? SHERD_OK : sherd__no_memory(r->of->diag, r->of->function);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const sherd_file_entry *const *x = a, *const *y = b;
+
+    if ((*x)->offset != (*y)->offset)
+        return (*x)->offset < (*y)->offset ? -1 : 1;
+    return ((*x)->bytes > (*y)->bytes) - ((*x)->bytes < (*y)->bytes);
+}
+
+/* Tensors follow each other without gaps: nothing is shared, and nothing hidden. */
+static sherd_status check_places(const reader *r)
+{
+    const sherd__header *h = r->header;
+    int64_t at = r->begin;
+    const sherd_file_entry **sorted =
+        sherd__alloc(h->heap, (size_t)h->entries + 1, sizeof(const sherd_file_entry *));
+
+    if (!sorted)
+        return sherd__no_memory(r->of->diag, r->of->function);
+    for (int i = 0; i < h->entries; i++)
+        sorted[i] = &h->entry[i];
+    qsort(sorted, (size_t)h->entries, sizeof(const sherd_file_entry *), by_place);
+    int i = 0;
+    for (; i < h->entries && sorted[i]->offset == at; i++)
+        at += sorted[i]->bytes;
+    const char *name = i < h->entries ? sorted[i]->name : NULL;
+    sherd__free(h->heap, sorted);
+    if (name)
+        return bad(r, name, "does not begin where the one before it ends");
+    return at == r->of->file_bytes ? SHERD_OK
+                                   : bad(r, NULL, "is longer or shorter than its tensors");
+}
+
+static sherd_status read_all(const reader *r, json_t *root)
+{
+    sherd__header *h = r->header;
+    json_t *notes = json_object_get(root, "__metadata__"), *value;
+    sherd_status status = SHERD_OK;
+    const char *key;
+
+    if (!json_is_object(root) || (notes && !json_is_object(notes)))
+        return bad(r, NULL, "has no header that is an object of JSON");
+    h->entry = sherd__alloc(h->heap, json_object_size(root) + 1, sizeof *h->entry);
+    h->note = sherd__alloc(h->heap, json_object_size(notes) + 1, sizeof *h->note);
+    if (!h->entry || !h->note)
+        return sherd__no_memory(r->of->diag, r->of->function);
+    json_object_foreach(notes, key, value)
+    {
+        if (!status)
+            status = read_note(r, key, value, &h->note[h->notes++]);
+    }
+    json_object_foreach(root, key, value)
+    {
+        if (!status && value != notes)
+            status = read_entry(r, key, value, &h->entry[h->entries++]);
+    }
+    return status ? status : check_places(r);
+}
+
+sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,
+                                 const sherd__header_of *of)
+{
+    const reader r = {out, of, SHERD__HEADER_LENGTH + (int64_t)bytes};
+    json_error_t error;
+
+    *out = (sherd__header){.heap = of->heap};
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!root && json_error_code(&error) == json_error_out_of_memory)
+        return sherd__no_memory(of->diag, of->function);
+    if (!root)
+        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%s\": its header: %s", of->function,
+                           of->path, error.text);
+    sherd_status status = read_all(&r, root);
+    json_decref(root);
+    if (status)
+        sherd__header_clear(out);
+    return status;
+}
+
+/* ---- to text ---------------------------------------------------------------------------------- */
+
+static const char *name_of(sherd_dtype dtype)
+{
+    int k = 0;
+
+    while (dtypes[k].dtype != dtype)
+        k++;
+    return dtypes[k].name;
+}
+
+static json_t *entry_json(const sherd_file_entry *e)
+{
+    json_t *shape = json_array();
+
+    for (int d = 0; d < e->ndim; d++)
+        json_array_append_new(shape, json_integer(e->shape[d]));
+    return json_pack("{s:s,s:o,s:[I,I]}", "dtype", name_of(e->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)e->offset, (json_int_t)(e->offset + e->bytes));
+}
+
+/* Entries with offsets from the first element on, long elements first. */
+static void place_entries(sherd__header *h)
+{
+    int64_t at = 0;
+
+    for (size_t size = 8; size; size /= 2)
+        for (int i = 0; i < h->entries; i++)
+            if (sherd_dtype_bytes(h->entry[i].dtype) == size) {
+                h->entry[i].offset = at;
+                at += h->entry[i].bytes;
+            }
+}
+
+/* Notes and entries into an object; which of them can not be, or "" for lack of memory; NULL: all are in. */
+static const char *fill_json(json_t *root, const sherd__header *h)
+{
+    json_t *notes = json_object();
+
+    if (!root || (h->notes && json_object_set_new(root, "__metadata__", notes)))
+        return "";
+    for (int i = 0; i < h->notes; i++)
+        if (json_object_set_new(notes, h->note[i].key, json_string(h->note[i].text)))
+            return h->note[i].key;
+    if (!h->notes)
+        json_decref(notes);
+    for (int i = 0; i < h->entries; i++) {
+        const char *name = h->entry[i].name;
+        if (json_object_get(root, name) ||
+            json_object_set_new(root, name, entry_json(&h->entry[i])))
+            return name;
+    }
+    return NULL;
+}
+
+sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
+                                const char *function)
+{
+    json_t *root = json_object();
+
+    *out = NULL;
+    place_entries(header);
+    const char *fault = fill_json(root, header);
+    if (fault) {
+        json_decref(root);
+        return !fault[0]
+                   ? sherd__no_memory(diag, function)
+                   : sherd__fail(diag, SHERD_EINVAL,
+                                 "%s: \"%s\" is there twice, or is no UTF-8, or its text is none",
+                                 function, fault);
+    }
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    size_t length = text ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
+    if (text)
+        *out = sherd__alloc(header->heap, 1, SHERD__HEADER_LENGTH + padded);
+    if (*out) {
+        for (int i = 0; i < SHERD__HEADER_LENGTH; i++)
+            (*out)[i] = (char)(padded >> (8 * i) & 0xFF);
+        memcpy(*out + SHERD__HEADER_LENGTH, text, length);
+        memset(*out + SHERD__HEADER_LENGTH + length, ' ', padded - length);
+    }
+    free(text);
+    *bytes = SHERD__HEADER_LENGTH + padded;
+    for (int i = 0; i < header->entries; i++)
+        header->entry[i].offset += (int64_t)*bytes;
+    return *out ? SHERD_OK : sherd__no_memory(diag, function);
+}
