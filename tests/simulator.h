@@ -262,9 +262,12 @@ static inline int64_t sim_lasting(const sim_ports *p, int64_t packet)
         if (p->taken[r] >= 0 && p->s->message[p->taken[r]].left < lasting)
             lasting = p->s->message[p->taken[r]].left;
     }
-    for (int r = 0; r < p->s->ranks; r++)
+    for (int r = 0; r < p->s->ranks; r++) {
         if (p->taken[r] < 0 && p->in_left[r] > 0 && most - p->in_left[r] < lasting)
             lasting = most - p->in_left[r];
+        if (p->given[r] < 0 && p->out_left[r] > 0 && most - p->out_left[r] < lasting)
+            lasting = most - p->out_left[r];
+    }
     return lasting > packet ? lasting : packet;
 }
 
@@ -378,7 +381,7 @@ static inline int64_t sim_load(sim_ports *p)
 /* All messages, or those of one class, in the best of three orders. */
 static inline int64_t sim_class(simulator *s, int axis, bool adds)
 {
-    enum { PACKETS = 128, FEW = 30000 };
+    enum { PACKETS = 128, FINEST = 8192, FEW = 200000 };
     size_t n = (size_t)s->ranks;
     int64_t *times = calloc(4 * n, sizeof *times);
     int *lists = calloc(7 * n + (size_t)s->messages, sizeof *lists);
@@ -406,9 +409,11 @@ static inline int64_t sim_class(simulator *s, int axis, bool adds)
         other = sim_in_order(&p);
         best = other < best ? other : best;
     }
-    if (best > enough && s->messages <= FEW) {
+    if (best > enough && s->messages <= FEW)
         qsort(s->message, (size_t)s->messages, sizeof *s->message, sim_by_sender);
-        other = sim_in_packets(&p, least / PACKETS + 1);
+    for (int64_t k = PACKETS; best > enough && s->messages <= FEW && k <= FINEST; k *= 8) {
+        other = sim_in_packets(&p, least / k + 1);
+        sim_load(&p);
         best = other < best ? other : best;
     }
     free(times);
