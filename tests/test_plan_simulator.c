@@ -125,7 +125,30 @@ static void play_move(tally *t, const sample *drawn, int k, bool straight)
     move_paper_close(&p);
 }
 
-static void play_moves(int rounds, bool straight, int slower)
+/* Its search is cut off, after 20,000 prices. */
+static void what_is_not_proven_is_no_dearer_than_the_others(void)
+{
+    paper p;
+
+    paper_open(&p, 32);
+    const sherd_layout *from =
+        paper_layout(&p, "[1(dp,tp),12288,1(cp)] P(sum:pp) on (dp=4,pp=2,cp=2,tp=2)");
+    const sherd_layout *to = paper_layout(&p, "[1,12288(tp,cp,dp),1] on (dp=4,pp=2,cp=2,tp=2)");
+    for (int k = 0; k < 3; k++) {
+        const sherd_price price = price_of(k);
+        int64_t exact = 0;
+        for (int i = 0; i < 3; i++) {
+            const sherd_plan_options options = {.planner = (sherd_planner)i, .price = &price};
+            const sherd_plan *plan;
+            CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
+            exact = i ? exact : plan->price.picoseconds;
+            CHECK(exact <= plan->price.picoseconds);
+        }
+    }
+    move_paper_close(&p);
+}
+
+static void play_moves(int rounds, bool straight)
 {
     tally t = {0, 0, 0, 0};
 
@@ -136,18 +159,18 @@ static void play_moves(int rounds, bool straight, int slower)
     printf("       %d moves; the price is within 10 %% for %d of %d plans; %d are slower by 2 %%\n",
            t.moves, t.near, t.plans, t.slower);
     CHECK(t.near >= t.plans * 95 / 100);
-    CHECK(t.slower <= t.moves / slower); /* where dims are shorter than their ranks */
+    CHECK_EQ(t.slower, 0);
 }
 
 static void exact_plans_take_what_they_cost_and_not_more_than_others(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 1900 : 48, false, 100);
+    play_moves(getenv("SHERD_PROOF") ? 2100 : 48, false);
 }
 
 /* The same for links as sherd's own ranks use them. */
 static void so_do_plans_where_all_goes_straight(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 24, true, 50);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 24, true);
 }
 
 /* ---- the simulator itself --------------------------------------------------------------------- */
@@ -166,6 +189,29 @@ static int64_t step_time(paper *p, const char *from, const char *to, const sherd
     int64_t time = sim_step(&s, &step.step, 4);
     sim_close(&s);
     return time;
+}
+
+/* Femtoseconds that the busiest rank receives, or sends, where nobody shares and nothing is added. */
+static int64_t busiest_port(paper *p, const char *from, const char *to, const sherd_price *price)
+{
+    const sherd_layout *a = paper_layout(p, from), *b = paper_layout(p, to);
+    const sherd_step step = {.kind = SHERD_STEP_EXCHANGE, .from = a, .to = b};
+    int64_t most = 0;
+    simulator s;
+
+    sim_open(&s, a->spec.mesh, price);
+    sim_step(&s, &step, 4);
+    sim_address(&s);
+    int64_t *in = calloc((size_t)s.ranks, sizeof *in);
+    for (int i = 0; i < s.messages; i++)
+        in[s.message[i].to] += sim_time(&s.link[s.message[i].axis], s.message[i].bytes, false);
+    for (int r = 0; r < s.ranks; r++) {
+        most = in[r] > most ? in[r] : most;
+        most = sim_loads(&s, 0)[r] > most ? sim_loads(&s, 0)[r] : most;
+    }
+    free(in);
+    sim_close(&s);
+    return most;
 }
 
 /* Times that one can find with pencil and paper: alpha 1 us, beta 1 ps, gamma 0.5 ps. */
@@ -246,6 +292,29 @@ static void ranks_that_go_straight_take_what_is_known(void)
     move_paper_close(&p);
 }
 
+/* What the busiest port has to do, and no more: some order of messages in parts is as short. */
+static void no_port_that_has_most_to_do_waits(void)
+{
+    static const char *const cases[][2] = {
+        {"[4096,8(tp)] P(sum:dp) on (dp=3,pp=5,tp=8)", "[4096,8(pp,dp)] on (dp=3,pp=5,tp=8)"},
+        {"[8(tp),1000(dp)] on (dp=3,pp=5,tp=8)", "[8(dp,pp),1000] on (dp=3,pp=5,tp=8)"},
+        {"[131(tp),3,12288] on (dp=16,tp=16)", "[131,3(dp),12288(tp)] on (dp=16,tp=16)"},
+        {"[3(dp,pp),17] P(sum:tp) on (dp=2,pp=2,tp=4)", "[3(tp),17(dp)] on (dp=2,pp=2,tp=4)"},
+    };
+    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 0}}, 0, false, true};
+    paper p;
+
+    paper_open(&p, 256);
+    for (int i = 0; i < LEN(cases); i++) {
+        int64_t time = step_time(&p, cases[i][0], cases[i][1], &price);
+        int64_t load = busiest_port(&p, cases[i][0], cases[i][1], &price);
+        if (!CHECK(time >= load && time <= load + load / 128))
+            fprintf(stderr, "%s -> %s: %lld, but %lld\n", cases[i][0], cases[i][1], (long long)time,
+                    (long long)load);
+    }
+    move_paper_close(&p);
+}
+
 /* Neither the first nor the last rank is the busiest, or it has shorter shards than others. */
 static void the_busiest_rank_is_found(void)
 {
@@ -255,6 +324,13 @@ static void the_busiest_rank_is_found(void)
          "[4096,48(dp,tp)] P(sum:pp) on (dp=2,pp=2,tp=4)"},
         {"[3(dp),17(cp,tp)] on (dp=4,pp=2,cp=2,tp=2)", "[3,17(cp,tp,dp)] on (dp=4,pp=2,cp=2,tp=2)"},
         {"[131(cp,dp)] on (dp=4,pp=2,cp=2,tp=2)", "[131(cp,pp,tp)] on (dp=4,pp=2,cp=2,tp=2)"},
+        {"[8(tp),4096(dp)] on (dp=3,pp=5,tp=8)", "[8(pp,dp),4096(tp)] on (dp=3,pp=5,tp=8)"},
+        {"[17(dp),131,1024(pp)] on (dp=3,pp=5,tp=8)",
+         "[17(pp),131,1024(dp,tp)] on (dp=3,pp=5,tp=8)"},
+        {"[50257(tp,dp,pp)] on (dp=3,pp=5,tp=8)", "[50257(pp,dp,tp)] on (dp=3,pp=5,tp=8)"},
+        /* three replicas share four messages */
+        {"[17(pp),1000,50257(tp)] on (dp=3,pp=5,tp=8)",
+         "[17(dp),1000,50257(tp)] on (dp=3,pp=5,tp=8)"},
     };
     const sherd_price price = {SHERD_PRICE_LINKS,
                                2,
@@ -264,7 +340,7 @@ static void the_busiest_rank_is_found(void)
                                false};
     paper p;
 
-    paper_open(&p, 32);
+    paper_open(&p, 120);
     for (int i = 0; i < LEN(cases); i++) {
         const sherd_layout *a = paper_layout(&p, cases[i][0]), *b = paper_layout(&p, cases[i][1]);
         sherd__request request = {.price = price};
@@ -282,9 +358,11 @@ static void the_busiest_rank_is_found(void)
 static const check_test tests[] = {
     {TEST(exact_plans_take_what_they_cost_and_not_more_than_others)},
     {TEST(so_do_plans_where_all_goes_straight)},
+    {TEST(what_is_not_proven_is_no_dearer_than_the_others)},
     {TEST(known_steps_take_what_is_known)},
     {TEST(classes_follow_one_another_or_overlap)},
     {TEST(ranks_that_go_straight_take_what_is_known)},
+    {TEST(no_port_that_has_most_to_do_waits)},
     {TEST(the_busiest_rank_is_found)},
 };
 CHECK_MAIN(tests)

@@ -89,8 +89,7 @@ static sherd__span time_straight(const sherd__priced *p, const sherd__problem *p
     sherd__lanes all;
 
     sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
-    return sherd__straight_time(change, p->step.from->spec.shape, element_bytes, &all,
-                                &problem->request->price, p->enough) +
+    return sherd__straight_time(p, element_bytes, &all, &problem->request->price) +
            time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
 

@@ -54,12 +54,11 @@ static inline int64_t sherd__span_time(sherd__span span)
 /* ---- straight.c: each from each ----------------------------------------------------------------- */
 
 /*
- * Without what is added. The lanes are of the axes crossed and those that cut the target. Anything above `enough` (picoseconds,
- * 0 = any) may be less than it is.
+ * Without what is added. The lanes are of the axes crossed and those that cut the target. Of `some` ranks, or of all; anything
+ * above `enough` (picoseconds, 0 = any) may be less than it is.
  */
-sherd__span sherd__straight_time(const sherd__change *change, const int64_t *shape,
-                                 int64_t element_bytes, const sherd__lanes *lanes,
-                                 const sherd_price *price, int64_t enough);
+sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_bytes,
+                                 const sherd__lanes *lanes, const sherd_price *price);
 /* A sliced all-reduce of boxes of n elements, with what is added. The lanes may be of more axes than those reduced. */
 sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
                                         int64_t element_bytes, const sherd__lanes *lanes,

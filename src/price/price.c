@@ -148,10 +148,11 @@ void sherd__step_name(sherd__priced *p)
         p->step.axes = p->change.gathered | p->change.reduced;
 }
 
-sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
-                               const sherd_layout *from, const sherd_layout *to)
+sherd_status sherd__step_price_of(sherd__priced *out, const sherd__problem *problem,
+                                  const sherd_layout *from, const sherd_layout *to, bool some)
 {
     memset(out, 0, sizeof *out);
+    out->some = some;
     if (from->spec.mesh != to->spec.mesh) {
         sherd_status status =
             sherd__across_find(&out->change, &out->amounts, problem->space, from, to);
@@ -167,4 +168,10 @@ sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem
     sherd__price_model_of(problem->request->price.kind)->price(out, problem);
     sherd__step_bytes(out, problem->element_bytes);
     return SHERD_OK;
+}
+
+sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
+                               const sherd_layout *from, const sherd_layout *to)
+{
+    return sherd__step_price_of(out, problem, from, to, false);
 }

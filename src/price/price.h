@@ -22,11 +22,16 @@ typedef struct sherd__priced {
     int rounds;
     /* Picoseconds, 0 = any: a price may end at the first number above, where what it is really does not matter. */
     int64_t enough;
+    /* Some ranks are enough: what the step takes at least, and mostly as much. */
+    bool some;
 } sherd__priced;
 
 /* The step between two layouts of the problem's shape, named and priced. */
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to);
+/* The same; by some ranks, if `some`. */
+sherd_status sherd__step_price_of(sherd__priced *out, const sherd__problem *problem,
+                                  const sherd_layout *from, const sherd_layout *to, bool some);
 
 /* Kind and axes of a step whose change is known, and whether anything is received. */
 void sherd__step_name(sherd__priced *step);

@@ -271,12 +271,28 @@ static sherd__known *place_of(const sherd__field *field, int a, int b)
     return &field->known[sherd__hash_word(0, key) % SHERD__KNOWN];
 }
 
+static bool is_of(const sherd__known *k, const sherd__field *field, int a, int b)
+{
+    return k->from == field->node[a].number + 1 && k->to == field->node[b].number + 1;
+}
+
+static const sherd__known *find_sure(const sherd__field *field, int a, int b)
+{
+    for (int i = 0; i < field->sures; i++)
+        if (is_of(&field->sure[i], field, a, b))
+            return &field->sure[i];
+    return NULL;
+}
+
 /* A step that was priced before; NULL: it was not, or not as far. */
 static const sherd__known *find_known(const sherd__field *field, int a, int b, int64_t enough)
 {
-    const sherd__known *k = field->known ? place_of(field, a, b) : NULL;
+    const sherd__known *sure = find_sure(field, a, b);
 
-    if (!k || k->from != field->node[a].number + 1 || k->to != field->node[b].number + 1)
+    if (sure)
+        return sure;
+    const sherd__known *k = field->known ? place_of(field, a, b) : NULL;
+    if (!k || !is_of(k, field, a, b))
         return NULL;
     return k->whole || (enough && k->cost.picoseconds > enough) ? k : NULL;
 }
@@ -290,8 +306,9 @@ static void note_known(const sherd__field *field, int a, int b, int64_t enough, 
                            !enough || cost.picoseconds <= enough, allowed, cost};
 }
 
+/* Of `some` ranks, or of all. */
 static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
-                               int b, int64_t enough)
+                               int b, int64_t enough, bool some)
 {
     bool lightly = field->price == &sherd__price_links && !(field->across && b == SHERD__GOAL);
     sherd_status status = SHERD_OK;
@@ -301,14 +318,13 @@ static sherd_status price_step(sherd__edge *out, bool *allowed, const sherd__fie
     step.step.from = sherd__field_layout(field, a, &rooms[0]);
     step.step.to = sherd__field_layout(field, b, &rooms[1]);
     step.enough = enough;
+    step.some = some;
     if (lightly)
         price_lightly(&step, field, b, out);
     else
         status = sherd__step_price(&step, field->problem, step.step.from, step.step.to);
     *allowed = status == SHERD_OK && sherd__step_allowed(field->problem, &step);
     out->cost = (sherd__cost){step.step.picoseconds, step.step.recv_total_bytes, 1};
-    if (status == SHERD_OK)
-        note_known(field, a, b, enough, *allowed, out->cost);
     return status;
 }
 
@@ -322,8 +338,37 @@ sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__fie
         *allowed = known->allowed;
         out->cost = known->cost;
     } else {
-        status = price_step(out, allowed, field, a, b, enough);
+        status = price_step(out, allowed, field, a, b, enough, true);
+        if (status == SHERD_OK)
+            note_known(field, a, b, enough, *allowed, out->cost);
     }
     *out = (sherd__edge){.cost = out->cost, .sure_time = true, .sure_bytes = true};
+    return status;
+}
+
+bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost)
+{
+    if (field->sures == SHERD__SURE)
+        return false;
+    field->sure[field->sures++] =
+        (sherd__known){field->node[a].number + 1, field->node[b].number + 1, true, allowed, cost};
+    return true;
+}
+
+sherd_status sherd__edge_price_all(sherd__edge *out, bool *kept, sherd__field *field, int a, int b)
+{
+    const sherd__known *known = find_sure(field, a, b);
+    sherd_status status = SHERD_OK;
+    bool allowed;
+
+    *kept = true;
+    if (known) {
+        out->cost = known->cost;
+        return SHERD_OK;
+    }
+    sherd__edge_look(out, field, a, b, SHERD__MOST);
+    status = price_step(out, &allowed, field, a, b, 0, false);
+    if (status == SHERD_OK)
+        *kept = sherd__edge_note(field, a, b, allowed, out->cost);
     return status;
 }

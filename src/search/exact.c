@@ -12,6 +12,8 @@
  * cuts boxes just as large. With a reduction the direct step is best where all else takes longer
  * at least (least.c); small tensors end there. Otherwise the graph of all states is searched.
  *
+ * Under links a search prices steps over some ranks, and what it finds over all of them (find_sure_route).
+ *
  * A replica that becomes pending does so in a step of its own, the last. Between two meshes the last
  * step goes across, from any state of the source's mesh.
  */
@@ -96,6 +98,8 @@ typedef struct best {
     sherd__path path;
     sherd__cost cost; /* of all but the partition */
     bool known;
+    bool searched; /* its steps are priced over some ranks; below the numbers of its states */
+    int number[SHERD__STOPS];
 } best;
 
 static void take(best *b, const sherd__path *path, sherd__cost cost)
@@ -105,6 +109,7 @@ static void take(best *b, const sherd__path *path, sherd__cost cost)
     b->path = *path;
     b->cost = cost;
     b->known = true;
+    b->searched = false;
 }
 
 static sherd__cost cost_of(const sherd__priced *step)
@@ -130,8 +135,11 @@ static sherd_status price_path(sherd__cost *out, bool *allowed, const sherd__pro
     return SHERD_OK;
 }
 
-/* Greedy's plan, where the search was cut off: ours is never behind it. */
-static sherd_status try_greedy(best *b, const sherd__problem *problem, const sherd_layout *goal)
+typedef sherd_status planner_fn(sherd__answer *answer, const sherd__problem *problem);
+
+/* The plan of another planner, where the search was cut off: ours is never behind it. */
+static sherd_status try_other(best *b, const sherd__problem *problem, const sherd_layout *goal,
+                              planner_fn *find)
 {
     sherd__problem plain = *problem;
     sherd__answer answer = {.cost = 0};
@@ -140,7 +148,7 @@ static sherd_status try_greedy(best *b, const sherd__problem *problem, const she
 
     plain.to = goal;
     push(&answer.path, problem->from);
-    sherd_status status = sherd__greedy_find(&answer, &plain);
+    sherd_status status = find(&answer, &plain);
     if (status != SHERD_OK)
         return status == SHERD_ENOMEM ? status : SHERD_OK;
     if (answer.path.at[answer.path.stops - 1] != goal)
@@ -259,6 +267,9 @@ static sherd_status take_route(best *b, const sherd__field *field, const sherd__
         return status;
     b->known = b->known && sherd__cost_compare(route->cost, b->cost) > 0;
     take(b, &path, route->cost);
+    b->searched = true;
+    for (int i = 0; i < route->stops; i++)
+        b->number[i] = field->node[route->stop[i]].number;
     return SHERD_OK;
 }
 
@@ -288,8 +299,6 @@ static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *f
     sherd_status status = SHERD_OK;
     int useful = FEW;
 
-    sherd__links_pairs(field);
-    sherd__bound_fill(field);
     field->nodes = 0;
     while (status == SHERD_OK && useful > field->nodes) {
         int more = field->nodes ? MORE * field->nodes : FEW;
@@ -297,6 +306,64 @@ static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *f
         status = find_route(b, complete, field, true);
         useful = b->known ? sherd__bound_count(field, b->cost) : field->all;
     }
+    return status;
+}
+
+static int node_of(const sherd__field *field, int number)
+{
+    int node = 0;
+
+    while (field->node[node].number != number)
+        node++;
+    return node;
+}
+
+/* Price what was found, over all ranks. *kept: the next search knows its steps. */
+static sherd_status price_all(best *b, bool *kept, sherd__field *field)
+{
+    sherd_status status = SHERD_OK;
+    sherd__edge edge;
+    bool each;
+
+    *kept = true;
+    b->cost = (sherd__cost){0, 0, 0};
+    for (int i = 1; i < b->path.stops && status == SHERD_OK; i++) {
+        status = sherd__edge_price_all(&edge, &each, field, node_of(field, b->number[i - 1]),
+                                       node_of(field, b->number[i]));
+        b->cost = sherd__cost_add(b->cost, edge.cost);
+        *kept = *kept && each;
+    }
+    return status;
+}
+
+/*
+ * The search prices steps over some ranks, which is what they take at least. If over all ranks what it has found takes
+ * longer, it is made again with what is known then: what it finds in the end takes what it was thought to, and all else
+ * at least as long.
+ */
+static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
+{
+    sherd_status status = SHERD_OK;
+    bool sure = false, kept = true;
+
+    sherd__links_pairs(field);
+    sherd__bound_fill(field);
+    if (b->known) /* the direct step */
+        sherd__edge_note(field, SHERD__SOURCE, SHERD__GOAL, true, b->cost);
+    while (status == SHERD_OK && !sure && kept) {
+        best found = *b;
+        status = find_route_of_links(&found, complete, field);
+        sherd__cost cost = found.cost;
+        if (status == SHERD_OK && found.searched)
+            status = price_all(&found, &kept, field);
+        sure = !found.searched || sherd__cost_compare(found.cost, cost) <= 0;
+        if (status == SHERD_OK && found.known && sure)
+            *b = found;
+        else if (status == SHERD_OK && found.known)
+            take(b, &found.path, found.cost);
+        *complete = *complete && (sure || kept);
+    }
+    b->searched = false;
     return status;
 }
 
@@ -309,10 +376,12 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     if (status == SHERD_OK && !field->whole)
         status = sherd__field_choose(field);
     if (status == SHERD_OK)
-        status =
-            links ? find_route_of_links(b, proven, field) : find_route(b, proven, field, false);
+        status = links ? find_sure_route(b, proven, field) : find_route(b, proven, field, false);
     if (status == SHERD_OK && !*proven) {
-        status = field->across ? SHERD_OK : try_greedy(b, field->problem, field->goal);
+        if (!field->across)
+            status = try_other(b, field->problem, field->goal, sherd__greedy_find);
+        if (links && field->whole && status == SHERD_OK)
+            status = try_other(b, field->problem, field->goal, sherd__graph_find);
         *proven = b->known && field->plain && b->cost.picoseconds <= bound;
     }
     sherd__field_clear(field);
@@ -357,6 +426,7 @@ static sherd_status find_path(sherd__answer *out, const sherd__problem *problem,
     if (status == SHERD_OK && !b.known)
         status = fail_limits(problem);
     out->path = b.path;
+    out->picoseconds = b.cost.picoseconds;
     return status;
 }
 
@@ -386,5 +456,6 @@ sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem
     if (!sherd__step_allowed(problem, &parting))
         return fail_limits(problem);
     push(&out->path, problem->to);
+    out->picoseconds = sherd__add_cut(out->picoseconds, parting.step.picoseconds);
     return SHERD_OK;
 }

@@ -20,8 +20,7 @@ typedef struct step {
     const sherd__node *a, *b;
     const sherd__pair *dim[SHERD_MAX_DIMS];
     unsigned gathered, cut, reduced;
-    /* a class: its axis leads what is gathered of a dim where another one leads what is cut, so some rank has the
-     * last shard by it and the first one of the target, which has so many elements; -1 = none */
+    /* a class: some rank that is last by its axis asks for so many elements, and all who have them are not; -1 = none */
     int apart;
     int64_t apart_target;
     int64_t
@@ -71,8 +70,8 @@ static void compare(step *s, sherd__pair *rooms)
         s->one *= s->dim[d]->one;
     }
     for (int d = 0; d < s->field->ndim; d++)
-        if (s->dim[d]->lead >= 0)
-            note_apart(s, s->dim[d]->lead);
+        for (unsigned left = s->dim[d]->leads; left; left &= left - 1)
+            note_apart(s, __builtin_ctz(left));
     unsigned crossed = s->gathered | s->reduced;
     s->addends = s->field->extent[s->reduced];
     s->copies = s->field->extent[crossed & ~s->cut];

@@ -83,24 +83,40 @@ static void take_bound(sherd_plan *plan, const sherd__priced *direct)
         direct->change.reduced ? -1 : sherd__mul_cut(direct->amounts.receive_max, bytes);
 }
 
-/* Price the steps of a path; a planner that priced the direct one need not do it again. */
+/* All steps of a path by some ranks; false: they take longer together than that says. */
+static bool some_say(const sherd__priced *steps, int count, int64_t picoseconds)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < count; i++)
+        sum = sherd__add_cut(sum, steps[i].step.picoseconds);
+    return sum == picoseconds;
+}
+
+/*
+ * Price the steps of a path; a planner that priced the direct one need not do it again. Some ranks say no more than all of
+ * them: if the sum is right, so is each.
+ */
 static sherd_status price_steps(sherd__priced *steps, sherd_plan *plan,
                                 const sherd__problem *problem, sherd__answer *answer)
 {
     const sherd__path *path = &answer->path;
     sherd_status status = SHERD_OK;
+    bool some = answer->picoseconds > 0;
 
     if (!answer->has_direct)
         status = sherd__step_price(&answer->direct, problem, plan->from, plan->to);
     if (status == SHERD_OK)
         take_bound(plan, &answer->direct);
-    for (int i = 1; i < path->stops && status == SHERD_OK; i++) {
-        if (path->stops == 2)
-            steps[plan->steps++] = answer->direct;
-        else
-            status =
-                sherd__step_price(&steps[plan->steps++], problem, path->at[i - 1], path->at[i]);
-    }
+    plan->steps = path->stops - 1;
+    if (plan->steps == 1)
+        steps[0] = answer->direct;
+    for (int i = 0; plan->steps > 1 && i < plan->steps && status == SHERD_OK; i++)
+        status = sherd__step_price_of(&steps[i], problem, path->at[i], path->at[i + 1], some);
+    if (plan->steps == 1 || !some || some_say(steps, plan->steps, answer->picoseconds))
+        return status;
+    for (int i = 0; i < plan->steps && status == SHERD_OK; i++)
+        status = sherd__step_price(&steps[i], problem, path->at[i], path->at[i + 1]);
     return status;
 }
 

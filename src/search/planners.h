@@ -9,6 +9,7 @@
 typedef struct sherd__answer {
     sherd__path path; /* its last stop may differ from the target in cuts alone */
     double cost;
+    int64_t picoseconds; /* of all steps, if the planner knows; else 0 */
     bool proven;
     bool has_direct; /* whether the planner priced the step from source to target on its way */
     sherd__priced direct;

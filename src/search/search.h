@@ -52,7 +52,8 @@ typedef struct sherd__way {
 /* What a look under the price of links asks of two ways of a dim, before and after a step. */
 typedef struct sherd__pair {
     uint8_t gathered, cut; /* axes */
-    int8_t lead;           /* the first axis gathered, where others are cut; -1 = none */
+    uint8_t
+        leads; /* axes gathered: the rank that is last by one of them has nothing that it asks for */
     int64_t one; /* elements that an interval before and one after have in common at most */
     /* by level: of the longest interval after, what the ranks that faster links join have before; and the other way */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
@@ -65,7 +66,7 @@ typedef struct sherd__level {
     int64_t alpha, beta;   /* the least alpha of these and slower ones */
 } sherd__level;
 
-enum { SHERD__KNOWN = 1024 };
+enum { SHERD__KNOWN = 1024, SHERD__SURE = 64 };
 
 /* A step that was priced, between nodes of these numbers + 1. */
 typedef struct sherd__known {
@@ -126,8 +127,10 @@ typedef struct sherd__field {
         *pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
     sherd__pairs *pairs;
     sherd__known *known; /* [SHERD__KNOWN] steps, the last of each hash, or NULL */
-    int nodes, room;     /* of a search */
-    int all;             /* nodes; those behind `nodes` are left out */
+    int sures;           /* steps that were priced over all ranks */
+    sherd__known sure[SHERD__SURE];
+    int nodes, room; /* of a search */
+    int all;         /* nodes; those behind `nodes` are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
     int64_t arrival;               /* picoseconds of any step that brings something */
@@ -223,6 +226,10 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
  */
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b, int64_t enough);
+/* Keep what an edge costs over all ranks; false: there is no room. */
+bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost);
+/* An edge priced over all ranks, and kept; *kept is false if there is no room. */
+sherd_status sherd__edge_price_all(sherd__edge *out, bool *kept, sherd__field *field, int a, int b);
 /* The same of a step that is priced already. `from` is what it starts from. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 

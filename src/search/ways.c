@@ -145,6 +145,23 @@ static unsigned first_axes(const sherd__way *way, int depth)
     return depth == way->axes ? way->mask : (unsigned)(way->before >> 8 * depth & 0xff);
 }
 
+/* Of the axes gathered the first one, where others are cut, and all by which the last shard is empty, whatever the others. */
+static unsigned leads_of(const sherd__field *field, int d, const sherd__way *x, int depth,
+                         bool cuts)
+{
+    int64_t n = field->shape[d];
+    unsigned leads = 0;
+
+    for (int i = 0; i < x->axes; i++) {
+        int axis = (int)(x->word >> 8 * i & 0xff) - 1;
+        int64_t p = field->mesh->extent[axis];
+        if (i >= depth && ((i == depth && cuts) || n < p))
+            leads |= 1u << axis;
+        n = sherd__ceil_div(n, p);
+    }
+    return leads;
+}
+
 /* What two ways of a dim are to each other; ways of the source and of the target. */
 static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sherd__way *x,
                       const sherd__way *y)
@@ -154,9 +171,7 @@ static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sh
 
     p->gathered = (uint8_t)(x->mask & ~kept);
     p->cut = (uint8_t)(y->mask & ~kept);
-    p->lead = -1;
-    if (depth < x->axes && depth < y->axes && !field->listed)
-        p->lead = (int8_t)((int)(x->word >> 8 * depth & 0xff) - 1);
+    p->leads = field->listed ? 0 : (uint8_t)leads_of(field, d, x, depth, depth < y->axes);
     p->one = sherd__min(x->longest, y->longest);
     fill_reach(p->receive, field, d, x, p->gathered, y->longest);
     fill_reach(p->send, field, d, y, p->cut, x->longest);
