@@ -401,7 +401,9 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
 
     w.shape = step->step.from->spec.shape;
     w.overlap = price->overlap;
-    w.enough = (sherd__span)(step->enough ? step->enough : SHERD__MOST) * SHERD__FEMTO;
+    const sherd__span enough =
+        (sherd__span)(step->enough ? step->enough : SHERD__MOST) * SHERD__FEMTO;
+    w.enough = enough;
     w.crossed = change->gathered | change->reduced;
     w.sharers = price->straight ? 0 : change->cut & ~w.crossed;
     w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;
@@ -411,9 +413,11 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
     for (int near = 0; near < 2; near++)
         look_around(&w, &(place){.near = near}, 0, RANKS);
     w.all = !step->some && sherd__extent_of(change->mesh, w.uneven) <= ALL;
-    for (int near = 0; near < 2 && w.all && w.uneven; near++)
-        if (w.most < most_of(&w, near))
-            look_around(&w, &(place){.near = near}, 0, 0);
+    for (int near = 0; near < 2 && w.all && w.uneven; near++) {
+        sherd__span most = most_of(&w, near);
+        w.enough = most - 1 < enough ? most - 1 : enough;
+        look_around(&w, &(place){.near = near}, 0, 0);
+    }
     return w.most;
 }
 
