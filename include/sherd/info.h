@@ -10,7 +10,7 @@ SHERD_BEGIN
 /* A plain value; the texts are static. Rates are of one core, in FLOP/s. */
 typedef struct sherd_info {
     const char *kernels; /* the instruction set of the f32 kernels: "reference", "avx2", "avx512" */
-    const char *gemm;    /* who multiplies f32 matrices: "onednn", "reference" */
+    const char *gemm;    /* who multiplies most f32 matrices: "onednn", "reference" */
     double peak;         /* multiply-adds in registers: what the core can do at most */
     double gemm_rate;    /* a product of 1024 x 1024 matrices; 0 if there is no memory for it */
 } sherd_info;

@@ -9,11 +9,13 @@
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
+#include "fast_f32_product.inc"
 #include "fast_conv.inc"
 
 void sherd__install_avx512(sherd__kernels *table)
 {
     install(table, "avx512");
+    install_f32_product(table);
     table->conv_weight = conv_weight;
     table->conv_block = W;
 }

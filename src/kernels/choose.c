@@ -169,6 +169,10 @@ static void install_gemm(sherd__kernel_set *set)
 
     set->product = NULL;
     set->bf16_products = sherd__has_fast_bf16();
+    if (!wanted("SHERD_GEMM", "tiles")) {
+        table->product = NULL;
+        table->product_fits = NULL;
+    }
     if (!wanted("SHERD_GEMM", table->gemm_name) && !wanted("SHERD_GEMM", "onednn")) {
         table->gemm = sherd__ref_f32.gemm;
         table->gemm_name = sherd__ref_f32.gemm_name;

@@ -102,11 +102,13 @@ typedef struct sherd__kernels {
 
     /*
      * Of 16 bits, by way of f32: sums are f32, each element of c is rounded once; NULL where that is no faster than copies and the
-     * f32 product. m, n or k may be 0. workspace: so many bytes.
+     * f32 product. m, n or k may be 0. workspace: so many bytes. Of f32 only products that fit, where it is the fastest there is;
+     * product_fits is NULL in other tables.
      */
     void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
                     const void *bias, void *workspace);
     int64_t (*product_workspace)(const sherd__product *p);
+    bool (*product_fits)(const sherd__product *p);
 
     /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
      * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */

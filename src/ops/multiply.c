@@ -110,7 +110,7 @@ typedef struct room {
     void *workspace; /* of the table's own product */
 } room;
 
-/* By the table's product of 16 bits: operands become f32 while it packs them. */
+/* By the table's product, in its workspace. */
 static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, void *c,
                             const void *a, const void *b, const void *bias)
 {
@@ -137,11 +137,13 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 {
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *k = sherd__kernels_of(set, p->dtype);
-    sherd__done done = try_first(call, p, c, a, b, bias);
 
+    if (k->product_fits && k->product_fits(p))
+        return multiply_packed(call, p, r, c, a, b, bias);
+    sherd__done done = try_first(call, p, c, a, b, bias);
     if (done != SHERD__CANNOT)
         return done == SHERD__DONE || no_memory(call);
-    if (k->product)
+    if (k->product && !k->product_fits)
         return multiply_packed(call, p, r, c, a, b, bias);
     /* Where plain products are asked for by name, they are those of the table. */
     if (sherd__is_half(p->dtype) && (set->product || p->result != p->dtype))
