@@ -3,7 +3,7 @@
 """The GPT example beside the same training step in PyTorch, where torch is installed.
 
 Rounds are interleaved (sherd with 1 and 2 ranks; torch with 1 thread, with 2 threads, and tensor-parallel in 2 processes over
-gloo; both in bf16 too), because cores of a virtual machine change their places while a benchmark runs. Medians of rounds are
+gloo; both in bf16 too; sherd's two ranks sequence-parallel, and what they gather kept), because cores of a virtual machine change their places while a benchmark runs. Medians of rounds are
 compared. MKL refuses its fast kernels on CPUs that are not Intel's: rows "unlocked" have a library of one line in front
 of it that says the CPU is. Rows "compiled" are torch.compile's. AdamW is fused wherever torch can. A row that fails is left out,
 with a line that says why.
@@ -182,7 +182,7 @@ def run_sherd(args, ranks, dtype):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         subprocess.run(
-            [args.gpt, "-n", str(ranks), "--layers", str(args.layers), "--dim", str(args.dim), "--heads",
+            [args.gpt, "-n", str(ranks), "--sequence-parallel", "--keep-gathered", "--layers", str(args.layers), "--dim", str(args.dim), "--heads",
              str(HEADS), "--context", str(CONTEXT), "--batch", str(BATCH), "--steps", str(args.steps),
              "--sample", "0", "--dtype", dtype, "--json", path], check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:

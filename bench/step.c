@@ -7,6 +7,9 @@
  * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is in no kernel and in no
  * call is the rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's own times of
  * operators (sherd_op_times): those of GEMM and attention, and what is outside of them.
+ *
+ * Several ranks are sequence-parallel and keep what they gather, since that is the fastest; with --whole as first word they have all
+ * positions between products.
  */
 #include <math.h>
 #include <stdio.h>
@@ -162,6 +165,7 @@ typedef struct result {
 
 typedef struct job {
     gpt_options options;
+    bool whole; /* positions are not split */
     corpus text;
     result *result;
     double *peaks; /* [SHERD_MAX_RANKS], shared */
@@ -227,6 +231,7 @@ static bool run(job *j, int ranks, result *out)
 
     j->options.dp = 1;
     j->options.tp = ranks;
+    j->options.sequence_parallel = j->options.keep_gathered = ranks > 1 && !j->whole;
     j->result->good = false;
     if (sherd_spawn(&exit_status, &options, body, j) != SHERD_OK || !j->result->good)
         return false;
@@ -362,8 +367,10 @@ int main(int argc, char **argv)
 {
     char error[LINE_BYTES];
     int ranks, failed;
-    job j;
+    job j = {.whole = argc > 1 && strcmp(argv[1], "--whole") == 0};
 
+    argc -= j.whole;
+    argv += j.whole;
     if (!read_options(&j.options, "6", argc, argv, error) ||
         !text_load(&j.text, &j.options, error)) {
         fprintf(stderr, "step: %s\n", error);
@@ -374,10 +381,11 @@ int main(int argc, char **argv)
         return 1;
     j.peaks = (double *)(j.result + 1);
     ranks = j.options.ranks ? (int)j.options.ranks : 2;
-    printf("%s, %lld layers, dim %lld, %lld heads, context %lld, batch %lld: %.1f GFLOP a step\n",
+    printf("%s, %lld layers, dim %lld, %lld heads, context %lld, batch %lld, %s: %.1f GFLOP a "
+           "step\n",
            j.options.dtype, (long long)j.options.layers, (long long)j.options.dim,
            (long long)j.options.heads, (long long)j.options.context, (long long)j.options.batch,
-           1e-9 * model_flops(&j.options));
+           j.whole ? "positions whole" : "ranks sequence-parallel", 1e-9 * model_flops(&j.options));
     failed = all_rounds(&j, ranks);
     text_free(&j.text);
     return failed;

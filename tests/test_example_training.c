@@ -63,6 +63,8 @@ static const char *const meshes[] = {
     "--mesh dp=2,tp=2",
     "--mesh tp=2 --sequence-parallel",
     "--mesh tp=3 --sequence-parallel",
+    "--mesh tp=2 --sequence-parallel --keep-gathered",
+    "--mesh dp=2,tp=2 --shard-parameters --sequence-parallel --keep-gathered",
     "--mesh dp=2,tp=3 --sequence-parallel --input-reshard",
     "--mesh dp=2,tp=3",
     "--mesh tp=3 --threads",

@@ -40,6 +40,8 @@ static const option table[] = {
      "of first values, batches, dropout and sample"},
     {"sequence-parallel", 0, FLAG, FIELD(sequence_parallel), 0, 0, "",
      "between the products each tp rank keeps some positions"},
+    {"keep-gathered", 0, FLAG, FIELD(keep_gathered), 0, 0, "",
+     "sequence parallel: keep gathered inputs for backward: more memory, less to move"},
     {"shard-parameters", 0, FLAG, FIELD(shard_parameters), 0, 0, "",
      "each dp rank keeps its part of parameters, gradients and optimizer state"},
     {"input-reshard", 0, FLAG, FIELD(input_reshard), 0, 0, "",

@@ -6,7 +6,7 @@
  * whole where they do not divide. The logits stay split over the vocabulary, and the loss is taken there.
  *
  * With sequence parallelism activations between the products are split along the sequence: the all-reduce
- * becomes a reduce-scatter, and a gather where attention or MLP begins.
+ * becomes a reduce-scatter, and a gather where attention or MLP begins. What is gathered is gathered again in backward, or kept.
  *
  * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's are gathered when
  * it is called.
@@ -45,11 +45,12 @@ static sherd_style arriving(sherd_style style, sherd_placement input)
 }
 
 /* What lies between the products: each rank keeps some positions. */
-static void add_sequence(plan *p)
+static void add_sequence(plan *p, bool keep)
 {
     /* One gather serves wq, wk and wv. */
     sherd_style gather = arriving(sherd_prepare_input(), sherd_shard(SEQUENCE));
 
+    gather.keep_gathered = keep;
     add(p, "drop", sherd_sequence_parallel());
     add(p, "blocks.*.norm[12]", sherd_sequence_parallel());
     add(p, "blocks.*.attn", gather);
@@ -76,7 +77,7 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     add(&p, "blocks.*.mlp.down", leaving(sherd_rowwise(), between));
     add(&p, "head", arriving(sherd_colwise(), between));
     if (sequence)
-        add_sequence(&p);
+        add_sequence(&p, options->keep_gathered);
     status = sherd_parallelize(model, mesh, "tp", p.entry, p.count);
     if (!status && options->shard_parameters)
         status = sherd_fully_shard(model, mesh, "dp", NULL);
