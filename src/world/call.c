@@ -8,7 +8,6 @@
 
 #include "base/hash.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,9 +78,10 @@ static void fill_record(const sherd__call_state *call, const char *name, const c
     sherd__record *record = call->record;
     sherd__entry *entry = entry_of(call->group, call->number);
 
-    if (entry->fingerprint != call->fingerprint || entry->number == 0)
+    if (entry->fingerprint != call->fingerprint || entry->number == 0) {
         sherd__record_label(record, name, what);
-    sherd__put(&record->fingerprint, call->fingerprint);
+        sherd__put(&record->fingerprint, call->fingerprint);
+    }
     entry->number = call->number;
     entry->fingerprint = call->fingerprint;
     sherd__ranks_copy(&entry->readers, readers);
@@ -126,20 +126,6 @@ static void fill_parcel(const sherd_world *world, sherd__parcel *parcel, const s
     parcel->result = offset_of(world, task->result_data);
     for (int d = 0; d < task->schedule->ndim; d++)
         parcel->stride[d] = task->stride[d];
-}
-
-/* Into the record itself: a parcel of so many dims, */
-static void show_parcel(sherd__shown *shown, const sherd__parcel *parcel, int ndim)
-{
-    shown->few = parcel;
-    shown->bytes = offsetof(sherd__parcel, stride) + (size_t)ndim * sizeof *parcel->stride;
-}
-
-/* or the data. */
-static void carry(sherd__shown *shown, const void *data, size_t bytes)
-{
-    shown->few = data;
-    shown->bytes = shown->carried = bytes;
 }
 
 static void open_call(sherd_world *world, sherd__call_state *call)
@@ -393,7 +379,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
         start_call(world, group, name, fingerprint_of(world, name, moves, count), count);
     if (!call)
         return false;
-    sherd__parcel one, *parcels = &one;
+    /* One goes into the record itself: from a copy of it words that were just stored would be read in pairs, which waits for them. */
+    sherd__parcel *parcels = &call->record->one;
     if (count > 1 && !(parcels = parcel_room(world, group, call->number, count)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     for (int i = 0; i < count; i++)
@@ -411,14 +398,12 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     for (int i = 0; i < count && !carried; i++)
         fill_parcel(world, &parcels[i], &call->task[i]);
     call->waited = !begin;
-    sherd__shown shown = {.number = call->number, .history = call->history};
-    if (carried)
-        carry(&shown, call->task[0].source_data, carried);
-    else if (count == 1)
-        show_parcel(&shown, &one, call->task[0].schedule->ndim);
-    else
-        shown.parcels = offset_of(world, parcels);
-    publish(world, call, &shown);
+    publish(world, call,
+            &(sherd__shown){.number = call->number,
+                            .history = call->history,
+                            .parcels = offset_of(world, parcels),
+                            .carried = carried,
+                            .few = call->task[0].source_data});
     return begin || wait_end(world, call);
 }
 
@@ -447,17 +432,17 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     sherd__ranks_copy(&call->awaited, &others);
     call->waited = true;
     fill_record(call, name, "", &others);
-    sherd__shown shown = {.number = call->number, .history = call->history};
-    sherd__parcel parcel = {0};
     if (block) {
         memcpy(block->data, numbers->mine, bytes);
-        parcel.source = offset_of(world, block->data);
+        call->record->one.source = offset_of(world, block->data);
         add_ticket(world, call, block, &others);
-        show_parcel(&shown, &parcel, 0);
-    } else {
-        carry(&shown, numbers->mine, bytes);
     }
-    publish(world, call, &shown);
+    publish(world, call,
+            &(sherd__shown){.number = call->number,
+                            .history = call->history,
+                            .parcels = offset_of(world, &call->record->one),
+                            .carried = block ? 0 : bytes,
+                            .few = numbers->mine});
     bool good = wait_end(world, call);
     if (block)
         sherd__give_quietly(world, block);

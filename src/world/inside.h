@@ -120,9 +120,9 @@ typedef struct sherd__call_state {
 typedef struct sherd__shown {
     uint64_t number, history;
     sherd_status status;
-    uint64_t parcels; /* 0 = in the record */
-    size_t carried, bytes;
-    const void *few; /* [bytes] */
+    uint64_t parcels;
+    size_t carried;
+    const void *few; /* [carried] */
 } sherd__shown;
 
 typedef struct sherd__patience {

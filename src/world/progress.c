@@ -193,21 +193,33 @@ static void copy_region(const sherd_world *world, const sherd__call_state *call,
                       task->kernels);
 }
 
-/* Copy the regions whose source is in `fresh`: those of ranks after this one first, so that not all pull from rank 0. */
-static void copy_fresh(sherd_world *world, const sherd__call_state *call, const sherd__task *task,
-                       int i, const sherd__ranks *fresh)
+/* Copy the regions whose source is in `fresh`, and in [lo, hi). */
+static void copy_those(sherd_world *world, const sherd__call_state *call, int i,
+                       const sherd__ranks *fresh, int lo, int hi)
 {
+    const sherd__task *task = &call->task[i];
     const sherd__schedule *schedule = task->schedule;
     lately last = {.rank = -1};
 
-    for (int turn = 0; turn < 2; turn++)
-        for (int k = 0; k < schedule->regions; k++) {
-            const sherd__region *region = &schedule->region[k];
-            int q = holder_of(world, schedule, region);
-            if ((q < world->rank) == (turn == 1) && sherd__ranks_has(fresh, q) &&
-                !(world->remote && sherd__remote_in_parts(world, call, q)))
-                copy_region(world, call, task, i, region, &last);
-        }
+    for (int k = 0; k < schedule->regions; k++) {
+        const sherd__region *region = &schedule->region[k];
+        int q = holder_of(world, schedule, region);
+        if (lo <= q && q < hi && sherd__ranks_has(fresh, q) &&
+            !(world->remote && sherd__remote_in_parts(world, call, q)))
+            copy_region(world, call, task, i, region, &last);
+    }
+}
+
+/* Those of ranks after this one first, so that not all pull from rank 0. */
+static void copy_fresh(sherd_world *world, const sherd__call_state *call, int i,
+                       const sherd__ranks *fresh)
+{
+    int first = sherd__ranks_next(fresh, 0);
+
+    if (sherd__ranks_next(fresh, world->rank) >= 0)
+        copy_those(world, call, i, fresh, world->rank, world->ranks);
+    if (first >= 0 && first < world->rank)
+        copy_those(world, call, i, fresh, 0, world->rank);
 }
 
 /* Where my result and those of sharers that share my memory lie; the others are sent what mine holds in the end. */
@@ -340,25 +352,39 @@ static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ran
     return all;
 }
 
+/* What is copied, from these ranks. */
+static void copy_from(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
+{
+    if (call->numbers)
+        copy_words(world, call, fresh);
+    for (int i = 0; i < call->count; i++)
+        if (!call->task[i].reduces)
+            copy_fresh(world, call, i, fresh);
+}
+
+/*
+ * My own part first: who looks for a record just before it is stored takes its line away from the one who stores it, and both
+ * wait for it to go there and back.
+ */
 static bool advance(sherd_world *world, sherd__call_state *call)
 {
     sherd__ranks fresh;
+    bool own = call->own;
 
     sherd__ranks_clear(&fresh);
-    bool all = take_records(world, call, &fresh);
-    if (call->own)
+    if (own) {
         sherd__ranks_add(&fresh, world->rank);
-    call->own = false;
-    if (!all && fresh.words == 0)
-        return false;
-    if (call->numbers)
-        copy_words(world, call, &fresh);
-    for (int i = 0; i < call->count; i++) {
-        if (!call->task[i].reduces)
-            copy_fresh(world, call, &call->task[i], i, &fresh);
-        else if (all)
-            run_reduction(world, call, &call->task[i], i);
+        copy_from(world, call, &fresh);
+        sherd__ranks_clear(&fresh);
     }
+    call->own = false;
+    bool all = take_records(world, call, &fresh);
+    if (!all && fresh.words == 0)
+        return own;
+    copy_from(world, call, &fresh);
+    for (int i = 0; i < call->count && all; i++)
+        if (call->task[i].reduces)
+            run_reduction(world, call, &call->task[i], i);
     if (all)
         finish(world, call);
     return true;

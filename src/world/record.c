@@ -83,12 +83,11 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
                            const sherd__shown *shown)
 {
     uint64_t number = shown->number, history = shown->history;
-    uint64_t here = (uint64_t)(record->few - world->arena.base);
 
-    if (shown->bytes)
-        memcpy(record->few, shown->few, shown->bytes);
+    if (shown->carried)
+        memcpy(record->few, shown->few, shown->carried);
     sherd__put(&record->history, history);
-    sherd__put(&record->parcels, shown->parcels ? shown->parcels : here);
+    sherd__put(&record->parcels, shown->parcels);
     atomic_store_explicit(&record->status, shown->status, memory_order_relaxed);
     atomic_store_explicit(&record->carried, (uint32_t)shown->carried, memory_order_relaxed);
     atomic_store_explicit(&record->number, number, memory_order_release);
