@@ -9,6 +9,8 @@
 #include <sherd.h>
 #include <sherd/mpi.h>
 
+#include "carrier/carrier.h"
+
 /* The sum over the world of 1 + rank; 0 on failure. */
 static float sum_of(sherd_world *world)
 {
@@ -46,6 +48,50 @@ static int use(MPI_Comm part, int number)
     return sherd_world_close(world) || !good;
 }
 
+static void *no_room(void *owner, int from, size_t bytes)
+{
+    (void)owner;
+    (void)from;
+    (void)bytes;
+    return NULL;
+}
+
+/* The next message that comes has so many bytes, and is of this rank. */
+static bool comes(const sherd_carrier *carrier, int rank, size_t bytes)
+{
+    sherd_message m = {NULL, 0, NULL, 0};
+    const sherd_room room = {no_room, NULL};
+    int from = -1;
+
+    while (!carrier->receive(carrier->self, &from, &m, &room))
+        ;
+    return from == rank && m.head_bytes == bytes && m.body_bytes == 0;
+}
+
+/* A message that is too short to be one of sherd's is handed on for what it is, and so is the next. */
+static int send_nonsense(void)
+{
+    static unsigned char head[64];
+    static const size_t bytes[] = {4, 64};
+    char text[SHERD_ERROR_BYTES];
+    sherd_carrier carrier;
+    bool good = true;
+
+    if (!sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
+        return 1;
+    for (int i = 0; i < 2 && carrier.rank == 1; i++) {
+        sherd_message m = {head, bytes[i], NULL, 0};
+        sherd_sending sending;
+        good = carrier.send(carrier.self, 0, &m, &sending) && good;
+        while (!carrier.sent(carrier.self, &sending))
+            ;
+    }
+    if (carrier.rank == 0)
+        good = comes(&carrier, 1, 4) && comes(&carrier, 1, 64);
+    carrier.close(carrier.self, true);
+    return !good;
+}
+
 int main(int argc, char **argv)
 {
     int given, rank, got = -1, bad;
@@ -63,6 +109,7 @@ int main(int argc, char **argv)
     bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
     bad |= use(part, rank % 2);
+    bad |= send_nonsense();
     MPI_Send(&rank, 1, MPI_INT, rank ^ 1, 5, MPI_COMM_WORLD);
     bad |= use(part, rank % 2 + 2) == 1;
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -235,7 +235,7 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
             return false;
         MPI_Get_count(&c->status, MPI_BYTE, &count);
         if (count < LEAST)
-            continue; /* none of ours */
+            break; /* none of ours: whoever asks is to say so */
         memcpy(&length, c->head, sizeof length);
         if (!length)
             break;

@@ -28,7 +28,7 @@ static int class_of(size_t bytes)
 {
     int class = 0;
 
-    while (((size_t)1 << (SMALLEST_LOG2 + class)) < bytes)
+    while (class < SHERD__SHEET_CLASSES && ((size_t)1 << (SMALLEST_LOG2 + class)) < bytes)
         class ++;
     return class;
 }
@@ -238,6 +238,19 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     return false;
 }
 
+/* What it said is lost, also if a meeting waits for it: there is no going on with such a rank. */
+static void refuse(sherd_world *world, int from, const sherd_message *m)
+{
+    char text[SHERD_ERROR_BYTES];
+
+    snprintf(text, sizeof text,
+             "rank %d: rank %d sent a message of %zu and %zu bytes that makes no sense",
+             world->rank, from, m->head_bytes, m->body_bytes);
+    sherd__end_told(world, SHERD_EPEER, text);
+    if (m->body)
+        sherd__sheet_give(world->remote, sherd__sheet_of(m->body));
+}
+
 /* One message: asking for another that is not there lets MPI yield the core, when this rank may have what it waits for. */
 bool sherd__remote_poll(sherd_world *world)
 {
@@ -254,9 +267,7 @@ bool sherd__remote_poll(sherd_world *world)
     if (come) {
         remote->bodies -= m.body_bytes ? 1 : 0;
         if (!handle(world, from, &m))
-            sherd__remote_fail(world, SHERD_EINVAL,
-                               "rank %d sent a message of %zu and %zu bytes that makes no sense",
-                               from, m.head_bytes, m.body_bytes);
+            refuse(world, from, &m);
     }
     look_at_flight(remote);
     if (come)
@@ -387,12 +398,12 @@ static bool drain(sherd__remote *remote)
     look_at_flight(remote);
     while (remote->carrier.receive(remote->carrier.self, &from, &m, &room)) {
         any = true;
-        memcpy(&head, m.head, sizeof head);
+        memset(&head, 0, sizeof head);
+        memcpy(&head, m.head, m.head_bytes < sizeof head ? m.head_bytes : sizeof head);
         if (head.kind == SHERD__SENT_BYE)
             sherd__ranks_add(&remote->byes, from);
         if (m.body)
-            sherd__sheet_give(remote, (sherd__sheet *)(void *)((unsigned char *)m.body -
-                                                               offsetof(sherd__sheet, memory)));
+            sherd__sheet_give(remote, sherd__sheet_of(m.body));
     }
     return any;
 }

@@ -14,6 +14,8 @@
 #include "inside.h"
 #include "sherd/carrier.h"
 
+#include <stddef.h>
+
 enum { SHERD__SHEET_CLASSES = 48 };
 
 /* Memory of one message, on its way out or in. */
@@ -122,12 +124,17 @@ void sherd__remote_close(sherd__remote *remote, bool well);
 sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes);
 void sherd__sheet_give(sherd__remote *remote, sherd__sheet *sheet);
 void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list);
+/* The one whose memory a body was received into. */
+static inline sherd__sheet *sherd__sheet_of(void *body)
+{
+    return (sherd__sheet *)(void *)((unsigned char *)body - offsetof(sherd__sheet, memory));
+}
 /* Send what sheet->message says to sheet->to. */
 void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet);
 /* Send a short message; never fails for lack of memory. */
 void sherd__tell(sherd__remote *remote, int to, const void *head, size_t bytes);
 void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes);
-/* A message makes no sense, or has no room: the alarm, now or when this rank may raise it. */
+/* A message has no room, or is not what a call reads: the alarm, now or when this rank may raise it. */
 void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -140,7 +147,7 @@ static inline int sherd__next_far(const sherd_world *world, const sherd__group *
     return rank;
 }
 
-/* ---- handlers: what a message does to the mirrors; false: it makes no sense ------------------------- */
+/* ---- handlers: what a message does to the mirrors; false: it makes no sense, and the world ends -------- */
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);

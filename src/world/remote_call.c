@@ -224,18 +224,13 @@ static bool comes_in_parts(const sherd__sent_record *sent)
     return sent->head.kind == SHERD__SENT_CALL && sent->task == 1;
 }
 
-static sherd__sheet *sheet_of_body(void *body)
-{
-    return (sherd__sheet *)(void *)((unsigned char *)body - offsetof(sherd__sheet, memory));
-}
-
 /* Put the data of a message into the inbox; NULL: there is no room, and that has been said. */
 static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
                           const sherd__sent_record *sent)
 {
     sherd__remote *remote = world->remote;
     size_t bytes = comes_in_parts(sent) ? 0 : sent->bytes;
-    sherd__sheet *sheet = m->body_bytes ? (m->body ? sheet_of_body(m->body) : NULL)
+    sherd__sheet *sheet = m->body_bytes ? (m->body ? sherd__sheet_of(m->body) : NULL)
                                         : sherd__sheet_take(remote, bytes);
 
     if (!sheet) {
@@ -320,7 +315,7 @@ static bool is_whole(const sherd__call_state *call, const sherd__sheet *sheet, i
         size_t part =
             (size_t)sherd__sends_in(sends_of(&call->task[i]), rank) * call->task[i].element_bytes;
         size_t start = start_of(call, sheet, i);
-        if (start > sheet->bytes || part > sheet->bytes - start)
+        if (start % ALIGNED || start > sheet->bytes || part > sheet->bytes - start)
             return false;
     }
     return true;

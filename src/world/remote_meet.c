@@ -217,6 +217,10 @@ static bool take_arrival(sherd_world *world, int from, const sherd_message *m)
     if (m->head_bytes != sizeof sent)
         return false;
     memcpy(&sent, m->head, sizeof sent);
+    if (sent.head.number != sherd__look(&post->arrived) + 1 || sent.kind < SHERD__CHECK ||
+        sent.kind > SHERD__CLOSE ||
+        strcmp(sherd_status_name((sherd_status)sent.status), "unknown") == 0)
+        return false;
     post->kind = (sherd__meeting)sent.kind;
     post->status = (sherd_status)sent.status;
     post->arguments = sent.arguments;
@@ -248,6 +252,9 @@ static bool take_work(sherd_world *world, const sherd_message *m)
     memcpy(&sent, m->head, sizeof sent);
     if (sent.head.number >= (uint64_t)world->ranks || (int)sent.head.number == world->rank)
         return false;
+    sent.work.claimed = 0;
+    for (int i = 0; i < SHERD__DEEDS; i++)
+        sent.work.last[i].name[SHERD__DEED_NAME - 1] = '\0';
     if (!sherd__is_near(world, (int)sent.head.number))
         sherd__lane_of(world, (int)sent.head.number, (int)sent.head.lane)->work = sent.work;
     return true;
@@ -260,7 +267,7 @@ static bool take_verdict(sherd_world *world, const sherd_message *m)
     if (m->head_bytes != sizeof sent)
         return false;
     memcpy(&sent, m->head, sizeof sent);
-    if (!world->arrived || sent.round != world->round + 1)
+    if (!world->arrived || sent.round != world->round + 1 || sent.head.number >> 16 != sent.round)
         return false;
     sherd__verdict *verdict = &world->arena.control->verdict[sent.round & 1];
     snprintf(verdict->text, sizeof verdict->text, "%.*s", (int)sizeof sent.text - 1, sent.text);

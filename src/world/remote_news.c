@@ -113,6 +113,19 @@ void sherd__remote_end(sherd__arena *arena, uint64_t word)
     sherd__tell_all(arena->remote, &sent, sizeof sent);
 }
 
+static bool is_failure(int32_t status)
+{
+    return status < 0 && strcmp(sherd_status_name((sherd_status)status), "unknown") != 0;
+}
+
+static bool is_end(const sherd_world *world, uint64_t word)
+{
+    sherd__end end = sherd__end_in(word);
+
+    return end >= SHERD__END_KILLED && end <= SHERD__END_VANISHED &&
+           sherd__rank_in(word) < world->ranks && is_failure(sherd__status_in(word));
+}
+
 /* The alarm of another rank is up here, too, unless one is. */
 static void put_alarm(sherd_world *world, int from, sherd_status status, const char *text)
 {
@@ -190,6 +203,8 @@ bool sherd__take_news(sherd_world *world, int from, const sherd_message *m)
             return false;
         memcpy(&alarm, m->head, sizeof alarm);
         alarm.text[sizeof alarm.text - 1] = '\0';
+        if (head.kind == SHERD__SENT_END ? !is_end(world, head.number) : !is_failure(alarm.status))
+            return false;
         if (head.kind == SHERD__SENT_END)
             take_end(world, from, &alarm);
         else

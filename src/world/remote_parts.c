@@ -191,7 +191,9 @@ bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int 
             at = &sheet->next;
             continue;
         }
-        if (sheet->bytes > whole->lacks || sheet->at > whole->bytes - sheet->bytes) {
+        size_t element = call->task[0].element_bytes;
+        if (sheet->bytes > whole->lacks || sheet->at > whole->bytes - sheet->bytes ||
+            sheet->at % element || sheet->bytes % element) {
             sherd__remote_fail(world, SHERD_EINVAL, "a part of rank %d lies beyond what it sends",
                                rank);
             return false;

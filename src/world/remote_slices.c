@@ -89,13 +89,16 @@ bool sherd__remote_slices(sherd_world *world, const sherd__call_state *call, int
             continue;
         const sherd__task *task =
             sheet->task >= 0 && sheet->task < call->count ? &call->task[sheet->task] : NULL;
-        size_t room = task ? (size_t)task->schedule->target_size[0] * task->element_bytes : 0;
-        if (sheet->at > room || sheet->bytes > room - sheet->at) {
+        size_t room =
+            task && task->sliced ? (size_t)task->schedule->target_size[0] * task->element_bytes : 0;
+        if (room == 0 ? sheet->at || sheet->bytes
+                      : sheet->at > room || sheet->bytes > room - sheet->at) {
             sherd__remote_fail(world, SHERD_EINVAL, "a slice of rank %d lies beyond its tensor",
                                rank);
             return false;
         }
-        memcpy(task->result_data + sheet->at, sheet->data, sheet->bytes);
+        if (sheet->bytes)
+            memcpy(task->result_data + sheet->at, sheet->data, sheet->bytes);
     }
     (void)sherd__inbox_let_go(world, call, rank, true);
     return true;

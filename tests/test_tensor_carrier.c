@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that a carrier of threads brings together, and whose messages are spoiled on their way, as a peer that is broken or of
+ * another version might send them: cut off, too long, of no kind, with any words changed. Whatever comes, no rank crashes or
+ * waits for ever, all learn the same status, and there is a line that says why.
+ */
+#define CHECK_PURE
+#include "tensors.h"
+#include "sherd/carrier.h"
+
+#include <pthread.h>
+
+enum { RANKS = 3, REGION = 4 << 20, MOST_BODY = 1 << 16 };
+
+/* ---- a carrier of threads ------------------------------------------------------------------------- */
+
+typedef struct letter {
+    struct letter *next;
+    int from;
+    size_t head_bytes, body_bytes;
+    unsigned char *body;
+    unsigned char head[SHERD_HEAD_BYTES];
+} letter;
+
+/* How a letter is spoiled. */
+enum harm { NONE, CUT, LONGER, NO_KIND, NO_LANE, NOISE, WORD, BODY_CUT, BODY_MORE, HARMS };
+
+typedef struct post_office {
+    pthread_mutex_t mutex;
+    pthread_barrier_t barrier;
+    letter *first[RANKS], *last[RANKS];
+    unsigned char gathered[RANKS][4096];
+    /* What is spoiled: the letter with this number (from 0) of a rank; gather: what rank 1 brings first. */
+    int sender, number, sent[RANKS];
+    enum harm harm;
+    uint64_t dice;
+    bool spoil_gather, spoiled;
+} post_office;
+
+typedef struct seat {
+    post_office *office;
+    int rank, gathers;
+    letter *held; /* whose head is in use */
+} seat;
+
+static uint64_t draw(post_office *o)
+{
+    o->dice = o->dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return o->dice >> 33;
+}
+
+/* All words but the first, which is the carrier's. */
+static void make_noise(post_office *o, letter *l)
+{
+    for (size_t i = 8; i < l->head_bytes; i++)
+        l->head[i] = (unsigned char)draw(o);
+}
+
+static void spoil(post_office *o, letter *l)
+{
+    uint64_t word = draw(o);
+    size_t at = 8 + 8 * (draw(o) % (l->head_bytes / 8 - 1));
+    uint32_t large = UINT32_MAX - (uint32_t)draw(o) % 3;
+
+    o->spoiled = true;
+    if (o->harm == CUT)
+        l->head_bytes = draw(o) % l->head_bytes;
+    else if (o->harm == LONGER)
+        l->head_bytes += 8 * (1 + draw(o) % 9);
+    else if (o->harm == NO_KIND)
+        memcpy(l->head + 8, &large, sizeof large);
+    else if (o->harm == NO_LANE)
+        memcpy(l->head + 12, &large, sizeof large);
+    else if (o->harm == NOISE)
+        make_noise(o, l);
+    else if (o->harm == WORD)
+        memcpy(l->head + at, &word, draw(o) % 2 ? 8 : 1);
+    else if (o->harm == BODY_CUT)
+        l->body_bytes /= 2;
+    else if (o->harm == BODY_MORE)
+        l->body_bytes += 64;
+}
+
+static bool put_letter(void *self, int to, const sherd_message *m, sherd_sending *sending)
+{
+    seat *s = self;
+    post_office *o = s->office;
+    letter *l = calloc(1, sizeof *l);
+
+    (void)sending;
+    l->from = s->rank;
+    l->head_bytes = m->head_bytes;
+    l->body_bytes = m->body_bytes;
+    l->body = calloc(1, m->body_bytes + 64);
+    memcpy(l->head, m->head, m->head_bytes);
+    if (m->body_bytes)
+        memcpy(l->body, m->body, m->body_bytes);
+    pthread_mutex_lock(&o->mutex);
+    if (o->harm && s->rank == o->sender && o->sent[s->rank] == o->number)
+        spoil(o, l);
+    o->sent[s->rank]++;
+    *(o->first[to] ? &o->last[to]->next : &o->first[to]) = l;
+    o->last[to] = l;
+    pthread_mutex_unlock(&o->mutex);
+    return true;
+}
+
+static bool is_sent(void *self, sherd_sending *sending)
+{
+    (void)self;
+    (void)sending;
+    return true;
+}
+
+static void drop_letter(letter *l)
+{
+    if (l)
+        free(l->body);
+    free(l);
+}
+
+static bool take_letter(void *self, int *from, sherd_message *out, const sherd_room *room)
+{
+    seat *s = self;
+    post_office *o = s->office;
+
+    pthread_mutex_lock(&o->mutex);
+    letter *l = o->first[s->rank];
+    if (l)
+        o->first[s->rank] = l->next;
+    pthread_mutex_unlock(&o->mutex);
+    if (!l)
+        return false;
+    drop_letter(s->held);
+    s->held = l;
+    *from = l->from;
+    *out = (sherd_message){l->head, l->head_bytes, NULL, l->body_bytes};
+    if (l->body_bytes && (out->body = room->give(room->owner, l->from, l->body_bytes)))
+        memcpy(out->body, l->body, l->body_bytes);
+    return true;
+}
+
+static bool gather(void *self, const void *mine, size_t bytes, void *all)
+{
+    seat *s = self;
+    post_office *o = s->office;
+
+    memcpy(o->gathered[s->rank], mine, bytes);
+    if (o->spoil_gather && s->rank == 1 && s->gathers == 0)
+        o->gathered[1][3] ^= 1;
+    s->gathers++;
+    pthread_barrier_wait(&o->barrier);
+    for (int r = 0; r < RANKS; r++)
+        memcpy((char *)all + (size_t)r * bytes, o->gathered[r], bytes);
+    pthread_barrier_wait(&o->barrier);
+    return true;
+}
+
+static void leave(void *self, bool well)
+{
+    seat *s = self;
+
+    (void)well;
+    drop_letter(s->held);
+    s->held = NULL;
+}
+
+/* ---- what ranks do --------------------------------------------------------------------------------- */
+
+typedef struct rank_end {
+    seat seat;
+    sherd_status opened, checked, closed;
+    char error[SHERD_ERROR_BYTES];
+    int64_t wrong;
+} rank_end;
+
+/* Moves of several kinds: one message, in parts, slices of a reduction, and more than one tensor. */
+static int64_t move_all(sherd_world *world)
+{
+    static const int64_t few[] = {7, 5}, more[] = {40, 30};
+    const sherd_mesh *mesh = NULL;
+    int64_t wrong = 0, ranks = RANKS;
+
+    if (sherd_mesh_create(&mesh, world, 1, &ranks, NULL, NULL))
+        return 0;
+    sherd_scope_begin(world);
+    for (int i = 0; i < 4; i++) {
+        const int64_t *shape = i % 2 ? more : few;
+        const sherd_layout *rows = layout_of(mesh, 2, shape, "S(0)", NULL);
+        const sherd_layout *columns = layout_of(mesh, 2, shape, "S(1)", NULL);
+        const sherd_layout *parts = layout_of(mesh, 2, shape, "P(sum)", NULL);
+        const sherd_layout *whole = layout_of(mesh, 2, shape, "R", NULL);
+        sherd_tensor *from[] = {indices_on(rows, SHERD_F32), indices_on(columns, SHERD_F64)};
+        const sherd_layout *to[] = {columns, rows};
+        sherd_tensor *two[2];
+        sherd_tensor *moved = sherd__move_to(from[0], columns, false);
+        sherd_tensor *sum = sherd__move_to(indices_on(parts, SHERD_F32), whole, false);
+        sherd__move_list(two, from, to, 2, false);
+        wrong += count_wrong(moved, 1) != 0 || count_wrong(sum, RANKS) != 0;
+        wrong += sherd_world_check(world) != SHERD_OK;
+        if (sherd_world_check(world) != SHERD_OK)
+            break;
+    }
+    sherd_scope_end(world);
+    return wrong;
+}
+
+static void *play(void *memory)
+{
+    rank_end *end = memory;
+    sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                             .name = "threads of a test",
+                             .rank = end->seat.rank,
+                             .ranks = RANKS,
+                             .self = &end->seat,
+                             .gather = gather,
+                             .send = put_letter,
+                             .sent = is_sent,
+                             .receive = take_letter,
+                             .close = leave};
+    sherd_world *world = NULL;
+    sherd_world_options options = {.region_bytes = REGION, .no_pin = true, .error = end->error};
+
+    end->opened = sherd_world_open_with(&world, &carrier, &options);
+    if (end->opened)
+        return NULL;
+    end->wrong = move_all(world);
+    end->checked = sherd_world_check(world);
+    snprintf(end->error, sizeof end->error, "%s", sherd_world_error(world));
+    end->closed = sherd_world_close(world);
+    return NULL;
+}
+
+/* One world; what becomes of it. */
+static void play_all(post_office *o, rank_end *end)
+{
+    pthread_t thread[RANKS];
+
+    pthread_mutex_init(&o->mutex, NULL);
+    pthread_barrier_init(&o->barrier, NULL, RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        end[r] = (rank_end){.seat = {.office = o, .rank = r}};
+        pthread_create(&thread[r], NULL, play, &end[r]);
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(thread[r], NULL);
+    for (int r = 0; r < RANKS; r++)
+        for (letter *l = o->first[r], *next; l; l = next) {
+            next = l->next;
+            drop_letter(l);
+        }
+    pthread_barrier_destroy(&o->barrier);
+    pthread_mutex_destroy(&o->mutex);
+}
+
+/* ---- the tests -------------------------------------------------------------------------------------- */
+
+static void what_is_not_spoiled_goes_well(void)
+{
+    post_office office = {.harm = NONE};
+    rank_end end[RANKS];
+
+    play_all(&office, end);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_EQ(end[r].opened, SHERD_OK);
+        CHECK_EQ(end[r].checked, SHERD_OK);
+        CHECK_EQ(end[r].wrong, 0);
+        CHECK(office.sent[r] > 40); /* so there is something to spoil */
+    }
+}
+
+static void a_peer_of_another_version_is_refused_by_all(void)
+{
+    post_office office = {.spoil_gather = true};
+    rank_end end[RANKS];
+
+    play_all(&office, end);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_EQ(end[r].opened, SHERD_EINVAL);
+        CHECK_TEXT(end[r].error, "ranks 0 and 1 run different versions of sherd");
+    }
+}
+
+/* What a rank has learnt, at the latest when it closes its world. */
+static sherd_status learnt(const rank_end *end)
+{
+    return end->opened ? end->opened : end->checked ? end->checked : end->closed;
+}
+
+/*
+ * All learn the same, and who fails has one line. But who has closed its world well can learn no more: that the others did
+ * not hear of it.
+ */
+static void check_ends(const post_office *o, const rank_end *end)
+{
+    sherd_status first = SHERD_OK;
+    bool same = true, said = true;
+
+    for (int r = 0; r < RANKS; r++)
+        first = first ? first : learnt(&end[r]);
+    for (int r = 0; r < RANKS; r++) {
+        bool closes = !end[r].opened && !end[r].checked;
+        same &= learnt(&end[r]) == first || (closes && end[r].closed == SHERD_OK);
+        said &= closes || (end[r].error[0] && !strchr(end[r].error, '\n'));
+    }
+    for (int r = 0; r < RANKS; r++) /* not while others still compute */
+        same &=
+            learnt(&end[r]) || !first || (!end[0].checked && !end[1].checked && !end[2].checked);
+    if (CHECK(same) && CHECK(said))
+        return;
+    fprintf(stderr, "letter %d of rank %d, harm %d:\n", o->number, o->sender, (int)o->harm);
+    for (int r = 0; r < RANKS; r++)
+        fprintf(stderr, "  rank %d: %s, %s, %s: %s\n", r, sherd_status_name(end[r].opened),
+                sherd_status_name(end[r].checked), sherd_status_name(end[r].closed), end[r].error);
+}
+
+/* Each letter of a rank in turn, or those that a number of steps leads to. */
+static void spoil_all(int sender, int step, uint64_t seed)
+{
+    post_office untouched = {.harm = NONE};
+    rank_end end[RANKS];
+
+    play_all(&untouched, end);
+    for (int number = 0; number < untouched.sent[sender]; number += step)
+        for (int harm = CUT; harm < HARMS; harm++) {
+            post_office office = {.harm = (enum harm)harm,
+                                  .sender = sender,
+                                  .number = number,
+                                  .dice = seed + (uint64_t)(number * HARMS + harm)};
+            play_all(&office, end);
+            check_ends(&office, end);
+        }
+}
+
+static void no_spoiled_message_crashes_or_divides_the_ranks(void)
+{
+    const char *proof = getenv("SHERD_PROOF");
+
+    spoil_all(0, proof ? 2 : 7, 1);
+    spoil_all(1, proof ? 2 : 5, 2);
+}
+
+static const check_test tests[] = {
+    {TEST(what_is_not_spoiled_goes_well)},
+    {TEST(a_peer_of_another_version_is_refused_by_all)},
+    {TEST(no_spoiled_message_crashes_or_divides_the_ranks)},
+};
+
+int main(int argc, char **argv)
+{
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    setenv("SHERD_TIMEOUT", "1", 1);
+    setenv("SHERD_PART", "256", 1);
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}
