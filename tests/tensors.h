@@ -176,4 +176,25 @@ static inline void fail_every_allocation(sherd_world *world, int rank,
     }
 }
 
+/*
+ * The same on all ranks at once, for what keeps memory between calls: a workspace, what is kept by shape. Each time it goes well or
+ * fails for lack of memory; some of them fail.
+ */
+static inline void fail_allocations_everywhere(sherd_world *world,
+                                               void (*scene)(sherd_world *world))
+{
+    sherd_status status = SHERD_ENOMEM;
+    int failures = -1;
+
+    for (int n = 1; status && n < 1000; n++, failures++) {
+        sherd_world_fail_allocation(world, n);
+        scene(world);
+        sherd_world_fail_allocation(world, 0);
+        status = sherd_world_check(world);
+        CHECK(!status || status == SHERD_ENOMEM);
+    }
+    CHECK_OK(status);
+    CHECK(failures > 0);
+}
+
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/num.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,15 +231,14 @@ static void place_entries(sherd__header *h)
 /* Notes and entries into an object; which of them can not be, or "" for lack of memory; NULL: all are in. */
 static const char *fill_json(json_t *root, const sherd__header *h)
 {
-    json_t *notes = json_object();
+    json_t *notes = h->notes ? json_object() : NULL;
 
-    if (!root || (h->notes && json_object_set_new(root, "__metadata__", notes)))
+    /* Gives up the notes, too, where there is no root. */
+    if ((h->notes && json_object_set_new(root, "__metadata__", notes)) || !root)
         return "";
     for (int i = 0; i < h->notes; i++)
         if (json_object_set_new(notes, h->note[i].key, json_string(h->note[i].text)))
             return h->note[i].key;
-    if (!h->notes)
-        json_decref(notes);
     for (int i = 0; i < h->entries; i++) {
         const char *name = h->entry[i].name;
         if (json_object_get(root, name) ||

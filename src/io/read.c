@@ -150,9 +150,7 @@ const char *sherd_file_text(const sherd_file *file, const char *key)
 static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *entry,
                               sherd_tensor *t, const char *function)
 {
-    /* Of a scalar each rank has all. */
-    sherd__rows rows =
-        t->ndim ? sherd__rows_here(t) : (sherd__rows){0, t->count ? entry->bytes : 0};
+    sherd__rows rows = sherd__rows_here(t);
     void *data = rows.bytes ? sherd__fresh(t) : NULL;
     sherd_status status = SHERD_OK;
 

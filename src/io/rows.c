@@ -28,21 +28,12 @@ sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *la
 
 sherd__rows sherd__rows_here(const sherd_tensor *t)
 {
-    int64_t coordinate[SHERD_MAX_AXES] = {0}, row = (int64_t)sherd_dtype_bytes(t->dtype);
-    bool first = true;
+    int64_t size = (int64_t)sherd_dtype_bytes(t->dtype), row = size;
 
-    if (t->ndim == 0 && t->layout) {
-        const sherd_mesh *mesh = sherd_layout_mesh(t->layout);
-        if (!sherd_mesh_coordinate(mesh, sherd_world_rank(t->world), coordinate))
-            return (sherd__rows){0, 0};
-        for (int a = 0; a < sherd_mesh_axes(mesh); a++)
-            first = first && coordinate[a] == 0;
-        return (sherd__rows){0, first ? row : 0};
-    }
     for (int d = 1; d < t->ndim; d++)
         row *= t->shape[d];
-    int64_t at = t->layout && t->count ? sherd_tensor_offset(t, 0) * row : 0;
-    return (sherd__rows){at, t->count * (int64_t)sherd_dtype_bytes(t->dtype)};
+    int64_t first = t->ndim && t->layout && t->count ? sherd_tensor_offset(t, 0) : 0;
+    return (sherd__rows){first * row, t->count * size};
 }
 
 bool sherd__read_at(int fd, void *data, int64_t bytes, int64_t at)

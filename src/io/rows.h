@@ -11,7 +11,7 @@
  */
 sherd_status sherd__file_layout(const sherd_layout **out, const sherd_layout *layout);
 
-/* Where this rank's rows are among the bytes of the whole, and how many; 0 bytes: it has none, or another rank has the same. */
+/* Where this rank's rows are among the bytes of the whole, and how many. Of a scalar each rank of its mesh has all. */
 typedef struct sherd__rows {
     int64_t at, bytes;
 } sherd__rows;

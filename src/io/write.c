@@ -137,6 +137,21 @@ static void make(writing *w, const char *header, size_t bytes)
         fail(w);
 }
 
+/* Rows are no other rank's; a scalar is each rank's, and the first of its mesh writes it. */
+static bool is_ours(const sherd_tensor *t)
+{
+    int64_t coordinate[SHERD_MAX_AXES];
+
+    if (t->ndim > 0 || !t->layout)
+        return true;
+    if (!sherd__coordinate(t, coordinate))
+        return false;
+    for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(t->layout)); a++)
+        if (coordinate[a] != 0)
+            return false;
+    return true;
+}
+
 /* One that can not be written is moved all the same: the others wait for what this rank has of it. */
 static void put(writing *w, int i)
 {
@@ -155,7 +170,7 @@ static void put(writing *w, int i)
     }
     sherd__rows here = sherd__rows_here(t);
     const void *data = here.bytes ? sherd__data(t) : NULL;
-    if (w->status || !here.bytes)
+    if (w->status || !here.bytes || !is_ours(t))
         return;
     if (!data)
         w->status = SHERD_EPEER;

@@ -70,8 +70,8 @@ typedef struct sherd__loading {
     sherd_world *world;
     sherd_module *module; /* whatever is distributed in it makes loading collective */
     const char *name;
-    sherd_tensor
-        *t; /* may be NULL where another rank is the root and what is loaded is distributed */
+    /* NULL is right where what is loaded is distributed, and another rank the root */
+    sherd_tensor *t;
     int root;
 } sherd__loading;
 

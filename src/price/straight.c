@@ -172,7 +172,7 @@ static sherd__span time_class(const walk *w, const load *l, int64_t shares, int 
 
 /* What replicas share, by classes. */
 typedef struct turns {
-    load class[SHERD_MAX_AXES];
+    load load[SHERD_MAX_AXES];
     int64_t shares[SHERD_MAX_AXES];
 } turns;
 
@@ -191,7 +191,7 @@ static sherd__span time_turns(const walk *w, const turns *t)
     sherd__span time = 0;
 
     for (int j = w->lanes->axes - 1; j >= 0; j--) {
-        const load *l = &t->class[j];
+        const load *l = &t->load[j];
         if (l->elements == 0)
             continue;
         int64_t p = t->shares[j], begun = w->overlap ? 0 : idle * p / of;
@@ -216,11 +216,11 @@ static void look_at(walk *w, place *p)
     stand(w, p);
     for (int j = 0; j < lanes->axes; j++) {
         int axis = lanes->axis[j];
-        t.class[j].elements = 0;
+        t.load[j].elements = 0;
         if (w->crossed >> axis & 1) {
-            t.class[j] = cross_class(w, p, j);
+            t.load[j] = cross_class(w, p, j);
             t.shares[j] = p->shares;
-            time = add_class(w, time, time_class(w, &t.class[j], p -> shares, j));
+            time = add_class(w, time, time_class(w, &t.load[j], p->shares, j));
         } else if (shared && w->sharers >> axis & 1) {
             cross(w, p, axis);
             p->shares *= w->change->mesh->extent[axis];
@@ -368,7 +368,7 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
 /* What no rank exceeds, where all have as much: if nothing that a rank asks for, or is asked for, is near. */
 static sherd__span most_of(const walk *w, int near)
 {
-    place p = {.near = near, .times = sherd__extent_of(w->change->mesh, w->copied[near])};
+    place p = {.near = near};
     sherd_link slowest = {"", 0, 0, 0};
 
     for (int d = 0; d < w->change->ndim; d++)

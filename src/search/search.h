@@ -52,9 +52,8 @@ typedef struct sherd__way {
 /* What a look under the price of links asks of two ways of a dim, before and after a step. */
 typedef struct sherd__pair {
     uint8_t gathered, cut; /* axes */
-    uint8_t
-        leads; /* axes gathered: the rank that is last by one of them has nothing that it asks for */
-    int64_t one; /* elements that an interval before and one after have in common at most */
+    uint8_t leads; /* axes gathered: who is last by one of them has nothing that it asks for */
+    int64_t one;   /* elements that an interval before and one after have in common at most */
     /* by level: of the longest interval after, what the ranks that faster links join have before; and the other way */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
