@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of products are added to what has come before: by the product itself where that lies alike and is the tape's alone, and
- * never where somebody else has it.
+ * Gradients of products are added to what has come before, and those of functions written over it: by the operator itself where that
+ * lies alike and is the tape's alone, and never where somebody else has it.
  */
 #include "fields.h"
 #include "ops/operator.h"
@@ -182,8 +182,66 @@ static void a_product_adds_to_what_lies_like_it(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A function of numbers that lie like this, over them if they lie like its result. */
+static void try_over(sherd_world *world, const sherd_mesh *mesh, sherd_placement lies,
+                     sherd_placement over_lies, sherd_dtype dtype, sherd_dtype over_dtype,
+                     bool fits)
+{
+    const sherd_op *op = &sherd__unary_ops[SHERD__SQUARE];
+    const int64_t shape[] = {6, 5};
+    const sherd_layout *layout = NULL;
+    sherd_tensor *in, *over, *result = NULL;
+
+    CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, &lies, NULL));
+    in = sherd_distribute(sherd_constant(world, dtype, shape, 2, 3), layout, -1);
+    CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, &over_lies, NULL));
+    over = fits ? in : sherd_distribute(sherd_constant(world, over_dtype, shape, 2, 3), layout, -1);
+    CHECK(sherd__apply_over(&result, op, &in, 1, NULL, over));
+    CHECK((result == over) == fits);
+    CHECK(largest_difference(result, sherd_constant(world, SHERD_F64, shape, 2, 9)) == 0);
+    if (!fits)
+        CHECK(largest_difference(over, sherd_constant(world, SHERD_F64, shape, 2, 3)) == 0);
+}
+
+static void a_function_is_written_over_what_lies_like_it(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_placement rows = sherd_shard(0), all = sherd_replicate();
+
+    try_over(world, mesh, rows, rows, SHERD_F32, SHERD_F32, true);
+    try_over(world, mesh, all, all, SHERD_BF16, SHERD_BF16, true);
+    try_over(world, mesh, rows, all, SHERD_F32, SHERD_F32, false);
+    try_over(world, mesh, rows, rows, SHERD_F32, SHERD_F64, false);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A product reads y = x^2: the gradient of x could take the place of that of y, if nobody kept that. */
+static void what_is_kept_is_not_written_over(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *values = sherd_constant(world, SHERD_F32, (int64_t[]){6, 5}, 2, 2);
+    sherd_tensor *weight = sherd_constant(world, SHERD_F32, (int64_t[]){4, 5}, 2, 1);
+
+    for (int keeps = 0; keeps < 2; keeps++) {
+        sherd_tensor *x =
+            sherd_require_grad(sherd_distribute(values, on_all(mesh, (int64_t[]){6, 5}), -1), true);
+        sherd_tensor *y = sherd_square(x);
+        if (keeps)
+            sherd_retain_grad(y);
+        sherd_backward(sherd_sum(sherd_linear(y, weight, NULL)));
+        CHECK(largest_difference(sherd_grad(x),
+                                 sherd_constant(world, SHERD_F64, (int64_t[]){6, 5}, 2, 16)) == 0);
+        if (keeps)
+            CHECK(largest_difference(sherd_grad(y), sherd_constant(world, SHERD_F64,
+                                                                   (int64_t[]){6, 5}, 2, 4)) == 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(gradients_add_up), {1, 2, 3, 4}},
+    {TEST(a_function_is_written_over_what_lies_like_it), {1, 2, 3}},
+    {TEST(what_is_kept_is_not_written_over), {1, 2, 3}},
     {TEST(a_product_adds_to_what_lies_like_it), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

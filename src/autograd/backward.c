@@ -309,6 +309,13 @@ sherd_tensor *sherd__open_sum(sherd_node *node, int i)
     return in->node->out[in->output].ours ? in->node->out[in->output].grad : NULL;
 }
 
+sherd_tensor *sherd__spare_grad(const sherd_node *node, int j)
+{
+    const sherd__result *out = &node->out[j];
+
+    return out->ours && !out->watch ? out->grad : NULL;
+}
+
 /* To a result of an earlier node. What the operator has added to the sum itself is there. */
 static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
 {

@@ -59,6 +59,12 @@ sherd_world *sherd__node_world(const sherd_node *node);
  */
 sherd_tensor *sherd__open_sum(sherd_node *node, int i);
 
+/*
+ * In backward: the gradient of result j, if the operator may write over it: only operators of the tape's have made it, and nobody has
+ * seen it, nor will. Else NULL.
+ */
+sherd_tensor *sherd__spare_grad(const sherd_node *node, int j);
+
 /* Of result j; NULL = plain. */
 const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);
 /* Of operand i. */

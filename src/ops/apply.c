@@ -445,7 +445,7 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->call.once = 0;
     run->like = NULL;
     run->onto = NULL;
-    run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
+    run->over = run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
     run->around = 0;
     count_results(run);
 }
@@ -467,6 +467,17 @@ bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor 
 
     begin(&run, op, NULL);
     run.onto = onto;
+    return hand_out(&run, results, apply(&run, operands, count));
+}
+
+bool sherd__apply_over(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, sherd_tensor *over)
+{
+    sherd__run run;
+
+    begin(&run, op, attributes);
+    run.onto = over;
+    run.over = true;
     return hand_out(&run, results, apply(&run, operands, count));
 }
 

@@ -33,9 +33,11 @@ typedef struct sherd__run {
     sherd_tensor *arg[SHERD_MAX_OPERANDS];
     /* stands for the layout of an operand that is not there; NULL = none do */
     const sherd_layout *const *like;
-    sherd_tensor *onto; /* result 0 is added to this where it lies alike; NULL = to nothing */
-    bool adds;          /* it lies alike: it is result 0, and forward adds */
-    sherd_dtype dtype;  /* that operands share */
+    /* where it lies alike, result 0 takes the place of this, or is added to it; NULL = nothing */
+    sherd_tensor *onto;
+    bool over;                     /* it takes the place */
+    bool adds;                     /* it lies alike: it is result 0, and forward adds */
+    sherd_dtype dtype;             /* that operands share */
     const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
     bool scoped;                   /* a scope was opened for what is made on the way */
@@ -96,6 +98,13 @@ bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor 
  */
 bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
                        int count, sherd_tensor *onto);
+
+/*
+ * The same of an operator whose forward may write each element of result 0 where it has read that of an operand: results[0] is that
+ * operand, `over`, written over, where it has the layout and dtype of the result; else a tensor of its own. `over` NULL = nothing.
+ */
+bool sherd__apply_over(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, sherd_tensor *over);
 
 /* "NAME: reason: x is f32[8(x),4] on (x=2), weight is f32[5,6]", by the alarm or kept local. */
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)

@@ -155,14 +155,14 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     return view;
 }
 
-/* Whether result 0 may be added to what it is to be added to. Equal layouts have the same sums pending. */
+/* Whether result 0 may be added to, or take the place of, what it is to. Equal layouts have the same sums pending. */
 static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int ndim,
                        const int64_t *shape, sherd_dtype dtype)
 {
     const sherd_tensor *onto = run->onto;
 
-    return onto && onto->layout == layout && onto->dtype == dtype && !sherd__is_half(dtype) &&
-           onto->ndim == ndim && !onto->strided &&
+    return onto && onto->layout == layout && onto->dtype == dtype &&
+           (run->over || !sherd__is_half(dtype)) && onto->ndim == ndim && !onto->strided &&
            memcmp(onto->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
 }
 
@@ -182,11 +182,11 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
         sherd_dtype dtype = dtype_of(run, j);
         if (j >= run->visible)
             sherd__open(run);
-        if (j == 0)
-            run->adds = lies_alike(run, layout, ndim, shape, dtype);
-        call->out[j] = run->adds && j == 0 ? run->onto
-                       : call->op->views   ? view_of(run, layout, ndim, shape)
-                       : layout            ? sherd__new_on(layout, dtype)
+        bool there = j == 0 && lies_alike(run, layout, ndim, shape, dtype);
+        run->adds |= there && !run->over;
+        call->out[j] = there             ? run->onto
+                       : call->op->views ? view_of(run, layout, ndim, shape)
+                       : layout          ? sherd__new_on(layout, dtype)
                                 : sherd__new_plain(call->world, dtype, ndim, shape, varies);
         if (sherd_tensor_failed(call->out[j]))
             return false;
