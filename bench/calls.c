@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "world/inside.h"
+#include "command_line.h"
 #include "timing.h"
 
 enum { GATHER, REDUCE, SCATTER, TWICE, EXCHANGE, MOVES, COPY = MOVES, KINDS };
@@ -272,19 +273,17 @@ static int body(sherd_world *world, void *payload)
 int main(int argc, char **argv)
 {
     asked wanted = {.size = 0};
-    sherd_world_options options = {.ranks = 2};
+    int64_t ranks = 2;
+    bool threads = false;
+    const bench_option table[] = {{"-n", "RANKS", .number = &ranks, .most = SHERD_MAX_RANKS},
+                                  {"--threads", .flag = &threads},
+                                  {"--size", "BYTES", .number = &wanted.size}};
     int exit_status = 0;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc)
-            options.ranks = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--size") == 0 && i + 1 < argc)
-            wanted.size = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--threads") == 0)
-            options.as = SHERD_THREADS;
-        else
-            return fprintf(stderr, "calls [-n RANKS] [--threads] [--size BYTES]\n"), 2;
-    }
+    if (!READ_COMMAND_LINE(argc, argv, table))
+        return 2;
+    const sherd_world_options options = {.ranks = (int)ranks,
+                                         .as = threads ? SHERD_THREADS : SHERD_PROCESSES};
     wanted.meet =
         mmap(NULL, sizeof *wanted.meet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     setvbuf(stdout, NULL, _IOLBF, 0);

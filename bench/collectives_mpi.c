@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_line.h"
 #include "timing.h"
 #include <sherd.h>
 #include <sherd/mpi.h>
@@ -200,20 +201,17 @@ static void run_size(bench *b, int64_t bytes)
     }
 }
 
-static int64_t option(int argc, char **argv, const char *name, int64_t otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return numbered_word(argc, argv, i + 1, otherwise);
-    return otherwise;
-}
-
 int main(int argc, char **argv)
 {
     char error[SHERD_ERROR_BYTES] = "";
     bench b = {.wrong = 0};
+    int64_t rounds = 11, size = 0;
+    const bench_option options[] = {{"--rounds", "N", .number = &rounds, .most = MOST_ROUNDS},
+                                    {"--size", "BYTES", .number = &size}};
     int given;
 
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
     if (sherd_world_open_mpi(&b.world, MPI_COMM_WORLD, &(sherd_world_options){.error = error})) {
         fprintf(stderr, "%s\n", error);
@@ -221,9 +219,7 @@ int main(int argc, char **argv)
     }
     b.ranks = sherd_world_ranks(b.world);
     b.me = sherd_world_rank(b.world);
-    b.rounds = (int)option(argc, argv, "--rounds", 11);
-    b.rounds = b.rounds > MOST_ROUNDS ? MOST_ROUNDS : b.rounds;
-    int64_t size = option(argc, argv, "--size", 0);
+    b.rounds = (int)rounds;
     must(&b, !sherd_mesh_create(&b.mesh, b.world, 1, (int64_t[]){b.ranks}, NULL, NULL));
     if (b.me == 0)
         printf("%d ranks, transport %s; microseconds of sherd, MPI, copy\n", b.ranks,

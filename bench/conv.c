@@ -14,6 +14,7 @@
 
 #include <sherd.h>
 
+#include "command_line.h"
 #include "timing.h"
 
 enum { MOST_ROUNDS = 101, KINDS = 6, OPERANDS = 3 };
@@ -25,8 +26,7 @@ typedef enum way { ALONE, TOGETHER, APART, WAYS } way;
 static const double most_apart = 1e-4;
 
 typedef struct job {
-    int ranks, rounds;
-    int64_t side, channels, kernel;
+    int64_t ranks, rounds, side, channels, kernel;
 } job;
 
 typedef struct kind {
@@ -158,8 +158,8 @@ static int body(sherd_world *world, void *payload)
         return 1;
     }
     for (int i = 0; i < KINDS && sherd_world_rank(world) == 0; i++) {
-        double t = median(kinds[i].time, j->rounds),
-               one = median(kinds[i / WAYS * WAYS].time, j->rounds);
+        double t = median(kinds[i].time, (int)j->rounds),
+               one = median(kinds[i / WAYS * WAYS].time, (int)j->rounds);
         printf("%-28s %9.2f ms  %5.2fx\n", kinds[i].name, 1e3 * t, one / t);
     }
     if (sherd_world_rank(world) == 0)
@@ -169,17 +169,19 @@ static int body(sherd_world *world, void *payload)
 
 int main(int argc, char **argv)
 {
-    job j = {.ranks = (int)numbered_word(argc, argv, 1, 2),
-             .side = numbered_word(argc, argv, 2, 512),
-             .channels = numbered_word(argc, argv, 3, 64),
-             .kernel = numbered_word(argc, argv, 4, 3),
-             .rounds = (int)numbered_word(argc, argv, 5, 7)};
+    job j = {.ranks = 2, .side = 512, .channels = 64, .kernel = 3, .rounds = 7};
+    const bench_option options[] = {{NULL, "RANKS", .number = &j.ranks, .most = SHERD_MAX_RANKS},
+                                    {NULL, "SIDE", .number = &j.side},
+                                    {NULL, "CHANNELS", .number = &j.channels},
+                                    {NULL, "KERNEL", .number = &j.kernel},
+                                    {NULL, "ROUNDS", .number = &j.rounds, .most = MOST_ROUNDS}};
     int exit_status = 1;
 
-    if (j.rounds > MOST_ROUNDS)
-        j.rounds = MOST_ROUNDS;
-    if (sherd_spawn(&exit_status, &(sherd_world_options){.ranks = j.ranks, .as = SHERD_PROCESSES},
-                    body, &j) != SHERD_OK)
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
+    if (sherd_spawn(&exit_status,
+                    &(sherd_world_options){.ranks = (int)j.ranks, .as = SHERD_PROCESSES}, body,
+                    &j) != SHERD_OK)
         return 1;
     return exit_status;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_line.h"
 #include "timing.h"
 #include <sherd.h>
 #include <sherd/mpi.h>
@@ -220,12 +221,15 @@ static void run_case(sherd_world *world, exchange *x, const char *name, int64_t 
 
 int main(int argc, char **argv)
 {
-    int64_t most = argc > 1 ? atoll(argv[1]) : 64 << 20;
+    int64_t most = 64 << 20;
+    const bench_option options[] = {{NULL, "BYTES", .number = &most}};
     char error[SHERD_ERROR_BYTES] = "";
     sherd_world *world;
     exchange x = {.ranks = 0};
     int rank, given;
 
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
     MPI_Comm_dup(MPI_COMM_WORLD, &x.comm);
     MPI_Comm_rank(x.comm, &rank);

@@ -26,6 +26,11 @@ static inline bool read_options(gpt_options *out, char *layers, int argc, char *
     memcpy(all, size, sizeof size);
     memcpy(all + SIZE, argv + 1, (size_t)argc * sizeof *all); /* the NULL at the end too */
     good = options_parse(out, SIZE + argc - 1, all, error);
+    if (good && out->help) {
+        options_help(stderr);
+        good = false;
+        snprintf(error, LINE_BYTES, "takes the options of gpt, which are above");
+    }
     free(all);
     return good;
 }

@@ -12,6 +12,7 @@
 
 #include "search/planners.h"
 #include "sherd.h"
+#include "command_line.h"
 #include "timing.h"
 #include "world/world.h"
 
@@ -144,12 +145,15 @@ static void run_move(bench *b, int64_t mib, const char *const *move)
 
 int main(int argc, char **argv)
 {
-    const char *mesh = argc > 1 ? argv[1] : "host=2,local=2";
-    int64_t most = numbered_word(argc, argv, 2, 64);
+    const char *mesh = "host=2,local=2";
+    int64_t most = 64;
+    const bench_option options[] = {{NULL, "MESH", .text = &mesh}, {NULL, "MIB", .number = &most}};
     char text[SHERD_ERROR_BYTES] = "";
     static const sherd_price arena;
     bench b = {.options = {{.price = NULL}, {.price = &arena}}};
 
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     if (sherd_world_open(&b.world, &(sherd_world_options){.error = text})) {
         fprintf(stderr, "hierarchy: %s\n", text);
         return 1;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_line.h"
 #include "timing.h"
 
 enum {
@@ -330,9 +331,13 @@ static void close_bench(bench *b)
 int main(int argc, char **argv)
 {
     sherd__heap heap = {0};
+    const char *part = "";
+    const bench_option options[] = {{NULL, "PART", .text = &part}};
     bench b;
     int status = 1;
 
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     if (open_bench(&b, &heap)) {
         sherd__rates rates = sherd__measure_rates(&b.set);
         printf("%s, gemm by %s: peak %.0f GFLOP/s, gemm at 1024^3 %.0f GFLOP/s\n", b.set.f32.name,
@@ -341,7 +346,7 @@ int main(int argc, char **argv)
                "of peak");
         for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
             const job *j = &jobs[i];
-            if (argc > 1 && !strstr(j->name, argv[1]))
+            if (!strstr(j->name, part))
                 continue;
             rates = j->flops > 0 ? sherd__measure_rates(&b.set) : rates;
             double fast = median_time(&b, j, &b.set.f32),

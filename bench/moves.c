@@ -19,6 +19,7 @@
 #include "meeting.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
+#include "command_line.h"
 #include "timing.h"
 
 enum { CASES = 5, BUFFERS = 3, WARM = BUFFERS + 2, MOST_ROUNDS = 1000, SMALL_BYTES = 4 << 10 };
@@ -34,7 +35,7 @@ static const int64_t sides[] = {8, 32, 128, 512, 2048, 4096};
 
 typedef struct asked {
     meeting *meet;
-    int rounds;
+    int64_t rounds;
     int64_t side; /* 0 = all */
     const char *only;
 } asked;
@@ -228,7 +229,7 @@ static double sample_copy(bench *b, int round)
 
 static void report(const bench *b, double (*times)[MOST_ROUNDS])
 {
-    int rounds = b->asked->rounds;
+    int rounds = (int)b->asked->rounds;
 
     if (b->me != 0)
         return;
@@ -292,27 +293,19 @@ static int body(sherd_world *world, void *payload)
 int main(int argc, char **argv)
 {
     asked wanted = {.rounds = 21};
-    sherd_world_options options = {.ranks = 2};
+    int64_t ranks = 2;
+    bool threads = false;
+    const bench_option table[] = {{"-n", "RANKS", .number = &ranks, .most = SHERD_MAX_RANKS},
+                                  {"--threads", .flag = &threads},
+                                  {"--rounds", "N", .number = &wanted.rounds, .most = MOST_ROUNDS},
+                                  {"--side", "N", .number = &wanted.side},
+                                  {"--only", "WORD", .text = &wanted.only}};
     int exit_status = 0;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc)
-            options.ranks = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            wanted.rounds = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--side") == 0 && i + 1 < argc)
-            wanted.side = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
-            wanted.only = argv[++i];
-        else if (strcmp(argv[i], "--threads") == 0)
-            options.as = SHERD_THREADS;
-        else
-            return fprintf(stderr,
-                           "moves [-n RANKS] [--threads] [--rounds N] [--side N] [--only WORD]\n"),
-                   2;
-    }
-    if (wanted.rounds < 1 || wanted.rounds > MOST_ROUNDS)
-        return fprintf(stderr, "moves: 1 to %d rounds\n", MOST_ROUNDS), 2;
+    if (!READ_COMMAND_LINE(argc, argv, table))
+        return 2;
+    const sherd_world_options options = {.ranks = (int)ranks,
+                                         .as = threads ? SHERD_THREADS : SHERD_PROCESSES};
     wanted.meet = open_meeting();
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!wanted.meet || sherd_spawn(&exit_status, &options, body, &wanted))

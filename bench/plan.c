@@ -13,6 +13,7 @@
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "simulator.h"
+#include "command_line.h"
 #include "timing.h"
 
 enum { PAIRS = 2000, GROWTH_PAIRS = 200, SCALE_ROUNDS = 15, CLUSTER_PAIRS = 60, PLAYED = 200 };
@@ -343,8 +344,13 @@ int main(int argc, char **argv)
     } parts[] = {{"cold", time_cold},     {"cached", time_cached},    {"million", time_million},
                  {"growth", time_growth}, {"cluster", time_clusters}, {"played", play_all}};
 
+    const char *part = "";
+    const bench_option options[] = {{NULL, "PART", .text = &part}};
+
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (argc < 2 || strncmp(parts[i].name, argv[1], strlen(argv[1])) == 0)
+        if (strncmp(parts[i].name, part, strlen(part)) == 0)
             parts[i].run();
     return 0;
 }

@@ -11,13 +11,13 @@
 #include <string.h>
 
 #include "sherd.h"
+#include "command_line.h"
 #include "timing.h"
 
 enum { MOST_ROUNDS = 101, JOBS = 4, NEAREST = 16, WIDTH = 16 };
 
 typedef struct asked {
-    int ranks, rounds;
-    int64_t points, queries;
+    int64_t ranks, rounds, points, queries;
 } asked;
 
 typedef struct bench {
@@ -91,35 +91,30 @@ static int body(sherd_world *world, void *payload)
             time[i < 0 ? 0 : i] = sample(&b, job);
         if (sherd_world_rank(world) == 0)
             printf("%-18s %2d ranks  %9.2f ms\n", jobs[job], sherd_world_ranks(world),
-                   1e3 * median(time, b.asked->rounds));
+                   1e3 * median(time, (int)b.asked->rounds));
     }
     return 0;
 }
 
-static int64_t number(int argc, char **argv, const char *name, int64_t otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return strtoll(argv[i + 1], NULL, 10);
-    return otherwise;
-}
-
 int main(int argc, char **argv)
 {
-    asked a = {.ranks = (int)number(argc, argv, "-n", 2),
-               .rounds = (int)number(argc, argv, "--rounds", 5),
-               .points = number(argc, argv, "--points", 100000),
-               .queries = number(argc, argv, "--queries", 100000)};
+    asked a = {.ranks = 2, .rounds = 5, .points = 100000, .queries = 100000};
+    const bench_option options[] = {{"-n", "RANKS", .number = &a.ranks, .most = SHERD_MAX_RANKS},
+                                    {"--points", "N", .number = &a.points},
+                                    {"--queries", "M", .number = &a.queries},
+                                    {"--rounds", "R", .number = &a.rounds, .most = MOST_ROUNDS}};
     int exit_status = 0;
 
-    if (a.ranks < 1 || a.rounds < 1 || a.rounds > MOST_ROUNDS || a.points < NEAREST ||
-        a.queries < 1) {
-        fprintf(stderr, "points [-n RANKS] [--points N] [--queries M] [--rounds R]\n");
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
+    if (a.points < NEAREST) {
+        fprintf(stderr, "points: each query has %d neighbours: have as many points\n", NEAREST);
         return 2;
     }
-    for (int ranks = 1; ranks <= a.ranks; ranks += a.ranks > 1 ? a.ranks - 1 : 1) {
-        sherd_world_options options = {.ranks = ranks};
-        if (sherd_spawn(&exit_status, &options, body, &a) != SHERD_OK || exit_status)
+    for (int64_t ranks = 1; ranks <= a.ranks; ranks += a.ranks > 1 ? a.ranks - 1 : 1) {
+        if (sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)ranks}, body, &a) !=
+                SHERD_OK ||
+            exit_status)
             return 1;
         fflush(stdout);
     }

@@ -13,6 +13,7 @@
 #include "search/planners.h"
 #include "sherd.h"
 #include "tensor/tensor.h"
+#include "command_line.h"
 #include "timing.h"
 
 enum { SOURCES = 3, WARM = 20 };
@@ -127,15 +128,19 @@ static int body(sherd_world *world, void *unused)
 
 int main(int argc, char **argv)
 {
-    int ranks = argc > 1 ? atoi(argv[1]) : 2, exit_status = 1;
+    int64_t ranks = 2;
+    const bench_option options[] = {{NULL, "RANKS", .number = &ranks, .most = SHERD_MAX_RANKS}};
+    int exit_status = 1;
 
-    if (ranks < 2 || ranks > SHERD_MAX_RANKS) {
-        fprintf(stderr, "price: ranks: a number from 2 to %d\n", SHERD_MAX_RANKS);
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
+    if (ranks < 2) {
+        fprintf(stderr, "price: one rank moves nothing\n");
         return 2;
     }
-    printf("%d ranks; * = what the planner takes\n", ranks);
+    printf("%d ranks; * = what the planner takes\n", (int)ranks);
     fflush(stdout);
-    return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = ranks}, body, NULL)
+    return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = (int)ranks}, body, NULL)
                ? 1
                : exit_status;
 }

@@ -11,6 +11,7 @@
 
 #include <sherd.h>
 
+#include "command_line.h"
 #include "timing.h"
 
 enum { ROUNDS = 3, MOST_RANKS = 64, KINDS = 7 };
@@ -23,8 +24,7 @@ typedef struct kind {
 } kind;
 
 typedef struct job {
-    int ranks;
-    int64_t positions, heads, width;
+    int64_t ranks, positions, heads, width;
 } job;
 
 static const sherd_layout *layout_of(const sherd_mesh *mesh, const job *j, bool balanced)
@@ -136,14 +136,18 @@ static int body(sherd_world *world, void *payload)
 
 int main(int argc, char **argv)
 {
-    job j = {(int)numbered_word(argc, argv, 1, 2), numbered_word(argc, argv, 2, 8192),
-             numbered_word(argc, argv, 3, 8), numbered_word(argc, argv, 4, 64)};
+    job j = {2, 8192, 8, 64};
+    const bench_option options[] = {{NULL, "RANKS", .number = &j.ranks, .most = MOST_RANKS},
+                                    {NULL, "POSITIONS", .number = &j.positions},
+                                    {NULL, "HEADS", .number = &j.heads},
+                                    {NULL, "WIDTH", .number = &j.width}};
     int exit_status = 1;
 
-    if (j.ranks > MOST_RANKS)
-        j.ranks = MOST_RANKS;
-    if (sherd_spawn(&exit_status, &(sherd_world_options){.ranks = j.ranks, .as = SHERD_PROCESSES},
-                    body, &j) != SHERD_OK)
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
+    if (sherd_spawn(&exit_status,
+                    &(sherd_world_options){.ranks = (int)j.ranks, .as = SHERD_PROCESSES}, body,
+                    &j) != SHERD_OK)
         return 1;
     return exit_status;
 }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "command_line.h"
 #include "timing.h"
 #include <sherd.h>
 
@@ -74,17 +75,16 @@ int main(int argc, char **argv)
     char self[4096], sherd[4096 + 16];
     const char *ranks = "4";
     int64_t rounds = 41;
+    const bench_option options[] = {{"-n", "RANKS", .text = &ranks},
+                                    {"--rounds", "N", .number = &rounds, .most = MOST_ROUNDS}};
 
     if (argc == 2 && strcmp(argv[1], "--rank") == 0)
         return run_rank();
-    for (int i = 1; i + 1 < argc; i += 2)
-        if (strcmp(argv[i], "-n") == 0)
-            ranks = argv[i + 1];
-        else if (strcmp(argv[i], "--rounds") == 0)
-            rounds = numbered_word(argc, argv, i + 1, rounds);
+    if (!READ_COMMAND_LINE(argc, argv, options))
+        return 2;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0 || argc % 2 == 0 || rounds > MOST_ROUNDS)
-        return fprintf(stderr, "start [-n RANKS] [--rounds N]\n"), 2;
+    if (length < 0)
+        return fprintf(stderr, "start: where this program lies is unknown\n"), 1;
     self[length] = 0;
     snprintf(sherd, sizeof sherd, "%.*s/../sherd", (int)(strrchr(self, '/') - self), self);
     for (int r = 0; r < rounds; r++) {

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every benchmark does: read numbers from its command line, read the clock, and sort what it read. */
+/* What every benchmark does: read the clock, and sort what it read. */
 #ifndef SHERD_BENCH_TIMING_H
 #define SHERD_BENCH_TIMING_H
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
-
-/* Word i of the command line as a number above 0. */
-static inline int64_t numbered_word(int count, char **text, int i, int64_t otherwise)
-{
-    long long n = i < count ? atoll(text[i]) : otherwise;
-
-    return n > 0 ? n : otherwise;
-}
 
 static inline double seconds(void)
 {
