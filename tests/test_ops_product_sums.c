@@ -157,7 +157,8 @@ static void try_onto(sherd_world *world, const sherd_mesh *mesh, sherd_placement
               ? sherd_linear(in[0], in[1], NULL)
               : sherd_distribute(sherd_constant(world, sum_dtype, (int64_t[]){6, 4}, 2, 10), layout,
                                  -1);
-    CHECK(sherd__apply_onto(&result, &sherd__linear_op, in, 2, sum));
+    CHECK(sherd__apply_into(&result, &sherd__linear_op, in, 2, NULL,
+                            (sherd__into){sum, SHERD__ADDED_TO}));
     CHECK((result == sum) == fits);
     CHECK(result->layout == product->layout && result->dtype == product->dtype);
     sherd_tensor *plain = sherd_constant(world, SHERD_F64, (int64_t[]){6, 4}, 2, fits ? 20 : 10);
@@ -196,7 +197,7 @@ static void try_over(sherd_world *world, const sherd_mesh *mesh, sherd_placement
     in = sherd_distribute(sherd_constant(world, dtype, shape, 2, 3), layout, -1);
     CHECK_OK(sherd_layout_create(&layout, mesh, 2, shape, &over_lies, NULL));
     over = fits ? in : sherd_distribute(sherd_constant(world, over_dtype, shape, 2, 3), layout, -1);
-    CHECK(sherd__apply_over(&result, op, &in, 1, NULL, over));
+    CHECK(sherd__apply_into(&result, op, &in, 1, NULL, (sherd__into){over, SHERD__WRITTEN_OVER}));
     CHECK((result == over) == fits);
     CHECK(largest_difference(result, sherd_constant(world, SHERD_F64, shape, 2, 9)) == 0);
     if (!fits)

@@ -217,7 +217,7 @@ static void record(sherd__run *run)
     uint64_t needs = 0;
 
     if (run->adds)
-        run->arg[noted++] = run->onto;
+        run->arg[noted++] = run->into.tensor;
     sherd__note(op->name, run->arg, noted, call->out[0]->layout ? sherd__attributes_hash(run) : 0,
                 call->out, call->results);
     sherd_node *node =
@@ -444,8 +444,8 @@ static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
     run->call.world = NULL;
     run->call.once = 0;
     run->like = NULL;
-    run->onto = NULL;
-    run->over = run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
+    run->into = (sherd__into){NULL, SHERD__ADDED_TO};
+    run->adds = run->scoped = run->below = run->compiled = run->hashed = false;
     run->around = 0;
     count_results(run);
 }
@@ -460,24 +460,13 @@ bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor 
     return hand_out(&run, results, apply(&run, operands, count));
 }
 
-bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
-                       int count, sherd_tensor *onto)
-{
-    sherd__run run;
-
-    begin(&run, op, NULL);
-    run.onto = onto;
-    return hand_out(&run, results, apply(&run, operands, count));
-}
-
-bool sherd__apply_over(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
-                       int count, const void *attributes, sherd_tensor *over)
+bool sherd__apply_into(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, sherd__into into)
 {
     sherd__run run;
 
     begin(&run, op, attributes);
-    run.onto = over;
-    run.over = true;
+    run.into = into;
     return hand_out(&run, results, apply(&run, operands, count));
 }
 

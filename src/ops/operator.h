@@ -27,16 +27,23 @@ typedef struct sherd__placing {
 
 enum { SHERD__REASON_BYTES = 192, SHERD__AROUND = SHERD_OP_SLOTS };
 
+/* Where result 0 may go. */
+typedef struct sherd__into {
+    sherd_tensor *tensor; /* NULL = to one of its own */
+    enum {
+        SHERD__ADDED_TO,    /* of an operator whose forward can add: sherd__adds_in */
+        SHERD__WRITTEN_OVER /* an operand of which forward reads no element after it has written it */
+    } how;
+} sherd__into;
+
 typedef struct sherd__run {
     sherd_call call; /* first: functions of operators get a pointer to it */
     /* operands as they lie after moving: what is recorded and saved. call.in is the same, compacted (not recorded) */
     sherd_tensor *arg[SHERD_MAX_OPERANDS];
     /* stands for the layout of an operand that is not there; NULL = none do */
     const sherd_layout *const *like;
-    /* where it lies alike, result 0 takes the place of this, or is added to it; NULL = nothing */
-    sherd_tensor *onto;
-    bool over;                     /* it takes the place */
-    bool adds;                     /* it lies alike: it is result 0, and forward adds */
+    sherd__into into;
+    bool adds;                     /* into.tensor is result 0, and forward adds to it */
     sherd_dtype dtype;             /* that operands share */
     const sherd__kernels *kernels; /* of it; of integers and bool see sherd__kernels_of_any */
     int visible;                   /* results that are not hidden */
@@ -93,18 +100,11 @@ bool sherd__apply_like(sherd_tensor **results, const sherd_op *op, sherd_tensor 
                        int count, const void *attributes, const sherd_layout *const *like);
 
 /*
- * The same of an operator whose forward can add (sherd__adds_in), but for results of 16 bits: results[0] is `onto`, with the result added
- * to it, where that has the layout and dtype of the result; else the result alone, in a tensor of its own. `onto` NULL = to nothing.
+ * The same, with result 0 in a tensor that is there already, `into`, where that has the layout and dtype of the result: results[0] is
+ * that tensor then, else one of its own. What is added to is not of 16 bits.
  */
-bool sherd__apply_onto(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
-                       int count, sherd_tensor *onto);
-
-/*
- * The same of an operator whose forward may write each element of result 0 where it has read that of an operand: results[0] is that
- * operand, `over`, written over, where it has the layout and dtype of the result; else a tensor of its own. `over` NULL = nothing.
- */
-bool sherd__apply_over(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
-                       int count, const void *attributes, sherd_tensor *over);
+bool sherd__apply_into(sherd_tensor **results, const sherd_op *op, sherd_tensor *const *operands,
+                       int count, const void *attributes, sherd__into into);
 
 /* "NAME: reason: x is f32[8(x),4] on (x=2), weight is f32[5,6]", by the alarm or kept local. */
 void sherd__refuse(const sherd_call *call, sherd_status status, const char *format, ...)

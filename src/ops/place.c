@@ -155,15 +155,15 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     return view;
 }
 
-/* Whether result 0 may be added to, or take the place of, what it is to. Equal layouts have the same sums pending. */
+/* Whether result 0 can go where it may. Equal layouts have the same sums pending. */
 static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int ndim,
                        const int64_t *shape, sherd_dtype dtype)
 {
-    const sherd_tensor *onto = run->onto;
+    const sherd_tensor *t = run->into.tensor;
 
-    return onto && onto->layout == layout && onto->dtype == dtype &&
-           (run->over || !sherd__is_half(dtype)) && onto->ndim == ndim && !onto->strided &&
-           memcmp(onto->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
+    return t && t->layout == layout && t->dtype == dtype &&
+           (run->into.how == SHERD__WRITTEN_OVER || !sherd__is_half(dtype)) && t->ndim == ndim &&
+           !t->strided && memcmp(t->shape, shape, sherd__bytes(ndim) * sizeof *shape) == 0;
 }
 
 static bool make_results(sherd__run *run, const sherd__placing *placing)
@@ -183,8 +183,8 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
         if (j >= run->visible)
             sherd__open(run);
         bool there = j == 0 && lies_alike(run, layout, ndim, shape, dtype);
-        run->adds |= there && !run->over;
-        call->out[j] = there             ? run->onto
+        run->adds |= there && run->into.how == SHERD__ADDED_TO;
+        call->out[j] = there             ? run->into.tensor
                        : call->op->views ? view_of(run, layout, ndim, shape)
                        : layout          ? sherd__new_on(layout, dtype)
                                 : sherd__new_plain(call->world, dtype, ndim, shape, varies);

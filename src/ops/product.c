@@ -80,7 +80,8 @@ static sherd_tensor *multiplied_onto(sherd_node *node, int i, const sherd_op *op
 {
     sherd_tensor *result = NULL;
 
-    sherd__apply_onto(&result, op, (sherd_tensor *[]){a, b}, 2, sherd__open_sum(node, i));
+    sherd__apply_into(&result, op, (sherd_tensor *[]){a, b}, 2, NULL,
+                      (sherd__into){sherd__open_sum(node, i), SHERD__ADDED_TO});
     return result;
 }
 

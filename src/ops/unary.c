@@ -84,8 +84,9 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
                                                     : NULL,
                           grad_out[0]};
 
-    sherd__apply_over(&grad_in[0], &gradients[op - sherd__unary_ops], in, 2,
-                      sherd_node_attributes(node), sherd__spare_grad(node, 0));
+    sherd__apply_into(&grad_in[0], &gradients[op - sherd__unary_ops], in, 2,
+                      sherd_node_attributes(node),
+                      (sherd__into){sherd__spare_grad(node, 0), SHERD__WRITTEN_OVER});
 }
 
 /* ---- operators and functions ------------------------------------------------------------------ */
