@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that sherd offers. Read the headers in this order: each uses only words of those before it. */
+/* All of sherd. Read the headers in this order: each uses only the terms of those before it. */
 #ifndef SHERD_H
 #define SHERD_H
 
@@ -11,6 +11,7 @@
 #include "sherd/layout.h"
 #include "sherd/plan.h"
 #include "sherd/tensor.h"
+#include "sherd/random.h"
 #include "sherd/values.h"
 #include "sherd/print.h"
 #include "sherd/halo.h"

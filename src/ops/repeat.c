@@ -144,14 +144,14 @@ sherd_tensor *sherd_roll(sherd_tensor *a, int64_t by, int dim)
 
 /* ---- repeat and tile ------------------------------------------------------------------------- */
 
-typedef struct times {
+typedef struct repeats {
     int64_t time[SHERD_MAX_DIMS]; /* of each dim */
     int count, unused;
-} times;
+} repeats;
 
 static const char *describe_repeat(sherd_call *call)
 {
-    const times *t = call->attributes;
+    const repeats *t = call->attributes;
     const sherd_tensor *a = call->in[0];
     int64_t n = sherd_tensor_count(a);
 
@@ -167,7 +167,7 @@ static const char *describe_repeat(sherd_call *call)
 
 static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
 {
-    const times *t = call->attributes;
+    const repeats *t = call->attributes;
     unsigned repeated = 0;
 
     for (int d = 0; d < call->in[0]->ndim; d++)
@@ -178,7 +178,7 @@ static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
 /* One copy of the operand's piece for each place. */
 static bool repeat(sherd_call *call)
 {
-    const times *t = call->attributes;
+    const repeats *t = call->attributes;
     const sherd_tensor *a = call->in[0], *y = call->out[0];
     size_t element = sherd_dtype_bytes(a->dtype);
     int64_t copies = a->count ? y->count / a->count : 0, place[SHERD_MAX_DIMS] = {0};
@@ -217,7 +217,7 @@ static sherd_tensor *sum_copies(sherd_tensor *g, int d, int64_t time, int64_t n)
 
 static void repeat_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    const times *t = sherd_node_attributes(node);
+    const repeats *t = sherd_node_attributes(node);
     const int64_t *shape;
     int ndim = sherd_node_shape(node, 0, &shape);
     bool never = false;
@@ -239,8 +239,8 @@ const sherd_op sherd__repeat_op = {
     .summary = "several times along each dim",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
-    .field = {SHERD_FIELDS(times, time, INT64, SHERD_MAX_DIMS), SHERD_FIELD(times, count, INT)},
-    .attributes = sizeof(times),
+    .field = {SHERD_FIELDS(repeats, time, INT64, SHERD_MAX_DIMS), SHERD_FIELD(repeats, count, INT)},
+    .attributes = sizeof(repeats),
     .linearity = SHERD_UNCHANGED,
     .numbers = SHERD_EVERYTHING,
     .strided = true,
@@ -250,27 +250,27 @@ const sherd_op sherd__repeat_op = {
     .backward = repeat_back,
     .takes_pending = true};
 
-sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *time, int count)
+sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *times, int count)
 {
-    times t = {.count = count && !time ? -1 : count};
+    repeats t = {.count = count && !times ? -1 : count};
     int missing = sherd_tensor_failed(a) ? 0 : count - a->ndim;
     sherd_tensor *y = a;
 
     for (int d = 0; t.count <= SHERD_MAX_DIMS && d < t.count; d++)
-        t.time[d] = time[d];
+        t.time[d] = times[d];
     for (int d = 0; d < missing && t.count <= SHERD_MAX_DIMS && t.count > 0; d++)
         y = sherd_unsqueeze(y, 0);
     return sherd_apply(&sherd__repeat_op, &y, 1, &t);
 }
 
-sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *time, int count)
+sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
 {
     int64_t all[SHERD_MAX_DIMS];
     int missing = sherd_tensor_failed(a) ? 0 : a->ndim - count;
 
-    if (missing <= 0 || count < 0 || (count && !time))
-        return sherd_repeat(a, time, count);
+    if (missing <= 0 || count < 0 || (count && !times))
+        return sherd_repeat(a, times, count);
     for (int d = 0; d < a->ndim; d++)
-        all[d] = d < missing ? 1 : time[d - missing];
+        all[d] = d < missing ? 1 : times[d - missing];
     return sherd_repeat(a, all, a->ndim);
 }

@@ -3,7 +3,7 @@
 #ifndef SHERD__TENSOR_H
 #define SHERD__TENSOR_H
 
-#include "sherd/tensor.h"
+#include "sherd/random.h"
 #include "world/world.h"
 
 /* The keys that a piece of a program has drawn, for when it is run again. */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random numbers. Each element of a random tensor is a function of (the world's seed, the
+ * generator's name, the number of the call, the element's global index), computed by Philox. So the
+ * values are the same under every layout and on any number of ranks, each rank draws only its own
+ * box, and nothing is sent.
+ */
+#ifndef SHERD_RANDOM_H
+#define SHERD_RANDOM_H
+
+#include "tensor.h"
+
+SHERD_BEGIN
+
+/* A source of random numbers. A plain value, made by sherd_generator_named. */
+typedef struct sherd_generator {
+    uint64_t name;  /* hash of the name */
+    uint64_t calls; /* incremented by every use */
+} sherd_generator;
+
+/** A generator before its first call; a NULL name is "". @local @errors none */
+SHERD_API sherd_generator sherd_generator_named(const char *name);
+
+typedef enum sherd_draw {
+    SHERD_DRAW_UNIFORM = 0, /* [a, b) */
+    SHERD_DRAW_NORMAL,      /* mean a, standard deviation b */
+    SHERD_DRAW_TRUNCATED,   /* the same within [low, high] */
+    SHERD_DRAW_INTEGERS,    /* a, a + 1, ... below b */
+    SHERD_DRAW_BERNOULLI    /* 1 with probability a, else 0 */
+} sherd_draw;
+
+/* What to draw. A plain value, made by the functions below or by those in values.h. */
+typedef struct sherd_distribution {
+    sherd_draw kind;
+    double a, b;
+    double low, high; /* of SHERD_DRAW_TRUNCATED */
+} sherd_distribution;
+
+/** Normal numbers. @local @errors none */
+static inline sherd_distribution sherd_normal(double mean, double deviation)
+{
+    sherd_distribution d = {SHERD_DRAW_NORMAL, mean, deviation, 0, 0};
+    return d;
+}
+
+/** Uniform numbers in [low, high). @local @errors none */
+static inline sherd_distribution sherd_uniform(double low, double high)
+{
+    sherd_distribution d = {SHERD_DRAW_UNIFORM, low, high, 0, 0};
+    return d;
+}
+
+/** Normal numbers within [low, high]. @local @errors none */
+static inline sherd_distribution sherd_truncated_normal(double mean, double deviation, double low,
+                                                        double high)
+{
+    sherd_distribution d = {SHERD_DRAW_TRUNCATED, mean, deviation, low, high};
+    return d;
+}
+
+/**
+ * Integers in [low, high), at most 2^32 different ones; for any dtype that can hold them.
+ *
+ * @local   @errors none
+ */
+static inline sherd_distribution sherd_integers(int64_t low, int64_t high)
+{
+    sherd_distribution d = {SHERD_DRAW_INTEGERS, (double)low, (double)high, 0, 0};
+    return d;
+}
+
+/** 1 with probability p, else 0; for any dtype. @local @errors none */
+static inline sherd_distribution sherd_bernoulli(double p)
+{
+    sherd_distribution d = {SHERD_DRAW_BERNOULLI, p, 0, 0, 0};
+    return d;
+}
+
+/**
+ * A plain tensor of random numbers; it does not vary. Counts as one call of the generator even if
+ * it fails.
+ *
+ * @local
+ * @shapes   shape: int64_t[ndim]
+ * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller, truncated
+ *           ones by the inverse of the distribution function; rounded to nearest, so in 16 bits a
+ *           uniform number may equal the upper end of its range
+ * @owns     the result belongs to the scope
+ * @errors   EINVAL a dtype that cannot hold what is drawn (only integers and bernoulli fit dtypes
+ *           that are not floating-point), an invalid distribution, a negative size, no generator;
+ *           ELIMIT; ENOMEM
+ */
+SHERD_API sherd_tensor *sherd_random(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
+                                     int ndim, sherd_distribution distribution,
+                                     sherd_generator *generator);
+
+/**
+ * As sherd_random, with the same numbers, but deferred: memory is allocated and the numbers are
+ * drawn when the data is first needed, and ENOMEM is raised then if there is not enough. Shape,
+ * dtype and all other properties are known at once. Distributing the tensor (sherd_distribute with
+ * root -1, and so sherd_parallelize) makes each rank draw only its own part. For parameters that
+ * are too large for any one rank.
+ *
+ * @local
+ * @shapes   shape: int64_t[ndim]
+ * @numerics as sherd_random
+ * @owns     the result belongs to the scope
+ * @errors   as sherd_random. NULL for a NULL world
+ */
+SHERD_API sherd_tensor *sherd_random_later(sherd_world *world, sherd_dtype dtype,
+                                           const int64_t *shape, int ndim,
+                                           sherd_distribution distribution,
+                                           sherd_generator *generator);
+
+/**
+ * A distributed tensor of random numbers, the same numbers that sherd_random draws for its global
+ * shape.
+ *
+ * @local
+ * @numerics as sherd_random
+ * @owns     the result belongs to the scope
+ * @errors   as sherd_random; EINVAL a pending reduction
+ */
+SHERD_API sherd_tensor *sherd_random_on(const sherd_layout *layout, sherd_dtype dtype,
+                                        sherd_distribution distribution,
+                                        sherd_generator *generator);
+
+SHERD_END
+
+#endif
