@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types. f32 and f64 compute; bf16 and f16 are stored in two bytes and compute in f32, rounded once for each
- * element that is stored; integers and bool serve as indices, masks and data.
+ * Element types. f32 and f64 compute in their own precision; bf16 and f16 are stored in two bytes
+ * and compute in f32, and each stored element is rounded once; integers and bool serve as indices,
+ * masks and data. In this documentation a *floating-point* dtype is one of f32, f64, bf16 and f16.
  */
 #ifndef SHERD_DTYPE_H
 #define SHERD_DTYPE_H
@@ -11,7 +12,7 @@
 SHERD_BEGIN
 
 typedef enum sherd_dtype {
-    SHERD_DTYPE_NONE = 0, /* not said: in options the default, elsewhere no dtype */
+    SHERD_DTYPE_NONE = 0, /* unset: the default in options, invalid elsewhere */
     SHERD_F32 = 1,
     SHERD_F64 = 2,
     SHERD_BF16 = 3, /* the upper half of an f32: 8 bits of exponent, 7 of fraction */
@@ -22,7 +23,7 @@ typedef enum sherd_dtype {
     SHERD_BOOL = 8 /* one byte, 0 or 1 */
 } sherd_dtype;
 
-enum { SHERD_DTYPES = 9 }; /* SHERD_DTYPE_NONE counted */
+enum { SHERD_DTYPES = 9 }; /* with SHERD_DTYPE_NONE */
 
 /**
  * Bytes of one element; 0 for SHERD_DTYPE_NONE and for a number that is no dtype.
@@ -32,8 +33,8 @@ enum { SHERD_DTYPES = 9 }; /* SHERD_DTYPE_NONE counted */
 SHERD_API size_t sherd_dtype_bytes(sherd_dtype dtype);
 
 /**
- * The name as in texts and on the command line: "f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"; "none" for
- * SHERD_DTYPE_NONE.
+ * The name in texts and on the command line: "f32", "f64", "bf16", "f16", "i32", "i64", "u8",
+ * "bool"; "none" for SHERD_DTYPE_NONE.
  *
  * @local   @owns static text   @errors none
  */

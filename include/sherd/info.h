@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this rank computes with, and how fast that is. */
+/* Which kernels this rank computes with, and how fast they are. */
 #ifndef SHERD_INFO_H
 #define SHERD_INFO_H
 
@@ -10,13 +10,13 @@ SHERD_BEGIN
 /* A plain value; the texts are static. Rates are of one core, in FLOP/s. */
 typedef struct sherd_info {
     const char *kernels; /* the instruction set of the f32 kernels: "reference", "avx2", "avx512" */
-    const char *gemm;    /* who multiplies most f32 matrices: "onednn", "reference" */
-    double peak;         /* multiply-adds in registers: what the core can do at most */
+    const char *gemm;    /* what multiplies f32 matrices: "onednn", "tiles", "reference" */
+    double peak;         /* multiply-adds in registers: the most that the core can do */
     double gemm_rate;    /* a product of 1024 x 1024 matrices; 0 if there is no memory for it */
 } sherd_info;
 
 /**
- * Find out what this rank computes with, and measure it; takes some hundredths of a second.
+ * Which kernels this rank uses, and their measured speed. Takes some hundredths of a second.
  *
  * @local   @errors none
  */

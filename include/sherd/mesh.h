@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mesh: ranks arranged as a grid. Its axes have names (default a0, a1, ...) and extents; the last axis
- * varies fastest. Meshes are interned on their world: equal meshes are the same pointer, and live as long
- * as the world. A sub-mesh is some axes of a root mesh; a layout made on it lies on the root and is
- * replicated over the root's other axes.
+ * A mesh: ranks arranged as a grid. Its axes have names (default a0, a1, ...) and extents; the last
+ * axis varies fastest. Meshes are interned on their world: equal meshes are the same pointer, and
+ * live as long as the world. A sub-mesh is some axes of a root mesh; a layout made on it lies on
+ * the root and is replicated over the root's other axes.
  */
 #ifndef SHERD_MESH_H
 #define SHERD_MESH_H
@@ -21,8 +21,9 @@ typedef struct sherd_mesh sherd_mesh;
  * @shapes     extents: int64_t[axes], each >= 1; names: const char *[axes], NULL = a0, a1, ...;
  *             ranks: int[product of extents], row-major, distinct, NULL = 0, 1, 2, ...
  * @owns       *out belongs to the world; NULL on failure
- * @errors     EINVAL an extent < 1, a name that is empty, twice or not [A-Za-z_][A-Za-z0-9_]*, more ranks than the world,
- *             a rank twice; ELIMIT more than SHERD_MAX_AXES axes, a name of 32 letters or more, or too many groups; EDIFFER; ENOMEM; EPEER
+ * @errors     EINVAL an extent < 1, a name that is empty, repeated or not [A-Za-z_][A-Za-z0-9_]*,
+ *             more ranks than the world has, or a rank twice; ELIMIT more than SHERD_MAX_AXES axes,
+ *             a name of 32 letters or more, or too many groups; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_mesh_create(const sherd_mesh **out, sherd_world *world, int axes,
                                           const int64_t *extents, const char *const *names,
@@ -49,7 +50,11 @@ SHERD_CALL sherd_status sherd_mesh_parse(const sherd_mesh **out, sherd_world *wo
 SHERD_CALL sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mesh *mesh, int axes,
                                          const char *const *names);
 
-/** The mesh that a sub-mesh is part of; the mesh itself if it is a root. @local @owns borrowed from the world @errors none */
+/**
+ * The mesh that a sub-mesh is part of; the mesh itself if it is a root.
+ *
+ * @local   @owns borrowed from the world   @errors none
+ */
 SHERD_API const sherd_mesh *sherd_mesh_root(const sherd_mesh *mesh);
 
 /** How many axes. @local @errors none */
@@ -58,7 +63,11 @@ SHERD_API int sherd_mesh_axes(const sherd_mesh *mesh);
 /** Extent of an axis; 0 if there is no such axis. @local @errors none */
 SHERD_API int64_t sherd_mesh_extent(const sherd_mesh *mesh, int axis);
 
-/** Name of an axis; "" if there is no such axis. @local @owns borrowed from the mesh @errors none */
+/**
+ * Name of an axis; "" if there is no such axis.
+ *
+ * @local   @owns borrowed from the mesh   @errors none
+ */
 SHERD_API const char *sherd_mesh_axis_name(const sherd_mesh *mesh, int axis);
 
 /** Number of the axis with this name; -1 if there is none. @local @errors none */
@@ -76,7 +85,11 @@ SHERD_API int64_t sherd_mesh_ranks(const sherd_mesh *mesh);
  */
 SHERD_API bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate);
 
-/** "dp=2,tp=2"; with "@..." if the ranks are not 0, 1, 2, ... @local @owns borrowed from the mesh @errors none */
+/**
+ * "dp=2,tp=2"; with "@..." if the ranks are not 0, 1, 2, ...
+ *
+ * @local   @owns borrowed from the mesh   @errors none
+ */
 SHERD_API const char *sherd_mesh_text(const sherd_mesh *mesh);
 
 SHERD_END

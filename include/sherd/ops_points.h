@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Points: what lies near what, between clouds that are sharded in any way. Points are rows of coordinates; the index of one
- * is its row in the whole cloud. Both functions are exact: squares are computed in f64, of equally near points that with the
- * smaller index comes first, so indices and distances are the same bits under every layout. What ops.h says of every operator holds here
- * too.
+ * Point clouds: nearest neighbours and radius search between clouds that are sharded in any way.
+ * Points are rows of coordinates; the index of a point is its row in the whole cloud. Both
+ * functions are exact: squared distances are computed in f64, and of points at equal distance the
+ * one with the smaller index comes first, so indices and distances are the same bits under every
+ * layout. What ops.h says of all operators holds here too.
  *
- * Where points are sharded, pieces of them go around: each rank keeps its queries and has one piece of others at a time, beside its own;
- * or, where that is less to move, queries go to the points and what each shard has found is joined. Queries that are
- * replicated over axes that shard points are divided among them for the search. In up to 8 dims a rank searches a tree of
- * each piece, about log n steps a query; in more dims it looks at all points.
+ * If points are sharded, pieces of the cloud go round a ring: each rank keeps its queries and holds
+ * one other piece at a time beside its own. Or, if that moves less, the queries go to the points,
+ * and the results of all shards are combined. Queries that are replicated over axes that shard the
+ * points are divided among those ranks for the search. In up to 8 dims a rank searches a tree of
+ * each piece, in about log n steps a query; in more dims it compares all points.
  *
- * Gradients: distances are differentiable in both clouds, through the points that were found; where a distance is 0 its
- * gradient is 0.
+ * Gradients: distances are differentiable in both clouds, through the points that were found. Where
+ * a distance is 0 its gradient is 0.
  */
 #ifndef SHERD_OPS_POINTS_H
 #define SHERD_OPS_POINTS_H
@@ -21,28 +23,33 @@
 SHERD_BEGIN
 
 /**
- * The distances from each query to the k points that are nearest to it, nearest first. One that is no number is behind all others.
+ * The distances from each query to its k nearest points, nearest first. A distance that is NaN
+ * comes after all others.
  *
- * @collective see ops.h. Results lie as the queries do
- * @shapes     points [n, d]; queries [m, d]; the result [m, k]; indices: where the i32 [m, k] go, NULL = not wanted
- * @numerics   f64, rounded once; the same bits under every layout. Gradients: order of additions depends on the layout
+ * @collective see ops.h. The results have the layout of the queries' rows
+ * @shapes     points [n, d]; queries [m, d]; the result [m, k]; indices: gets the i32 tensor [m,
+ *             k]; NULL = not wanted
+ * @numerics   f64, rounded once; the same bits under every layout. Gradients: the order of
+ *             additions depends on the layout
  * @owns       scope, both
- * @errors     see ops.h; EINVAL k below 1 or above n, no coordinates, or 2^31 - 1 points or queries or more
+ * @errors     see ops.h; EINVAL k below 1 or above n, no coordinates, 2^31 - 1 points or queries or
+ *             more
  */
 SHERD_API sherd_tensor *sherd_knn(sherd_tensor *points, sherd_tensor *queries, int64_t k,
                                   sherd_tensor **indices);
 
 /**
- * The distances from each query to the points not farther from it than a radius, nearest first; of more than max_points
- * the nearest ones. Behind the last one are distances of 0.
+ * The distances from each query to the points within a radius, nearest first; if there are more
+ * than max_points, to the nearest ones. Unused entries at the end of a row are 0.
  *
- * @collective see ops.h. Results lie as the queries do
- * @shapes     points [n, d]; queries [m, d]; the result [m, max_points]; indices: where the i32 [m, max_points] go, -1 behind
- *             the last; counts: where the i32 [m] go, how many there are in each row; NULL = not wanted
+ * @collective see ops.h. The results have the layout of the queries' rows
+ * @shapes     points [n, d]; queries [m, d]; the result [m, max_points]; indices: gets the i32
+ *             tensor [m, max_points], -1 in unused entries; counts: gets the i32 tensor [m] of how
+ *             many entries each row has; NULL = not wanted
  * @numerics   as sherd_knn
  * @owns       scope, all
- * @errors     see ops.h; EINVAL a radius that is negative or not finite, max_points below 1, no coordinates, or 2^31 - 1
- *             points or queries or more
+ * @errors     see ops.h; EINVAL a radius that is negative or not finite, max_points below 1, no
+ *             coordinates, 2^31 - 1 points or queries or more
  */
 SHERD_API sherd_tensor *sherd_radius_search(sherd_tensor *points, sherd_tensor *queries,
                                             double radius, int64_t max_points,

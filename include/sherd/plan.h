@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans: how one layout is turned into another, as data. A plan is a pure function of its two layouts, the
- * element size and the options, equal on all ranks; it needs no ranks to run, only a world (a paper world will
- * do). Plans are cached on the world; the least recently used go.
+ * Plans: how one layout is turned into another, as data. A plan is a pure function of its two
+ * layouts, the element size and the options, and is equal on all ranks. Making one needs no ranks,
+ * only a world; a paper world will do. Plans are cached on the world; the least recently used are
+ * dropped.
  *
- * Three planners make them. `exact` searches all states between the two layouts and is cheapest under a price;
- * `greedy` and `graph` are PyTorch's two, step for step, to compare with and to migrate from.
+ * There are three planners. `exact` searches the states between the two layouts for the cheapest
+ * plan under a price; `greedy` and `graph` reproduce PyTorch's two planners step by step, for
+ * comparison and migration.
  */
 #ifndef SHERD_PLAN_H
 #define SHERD_PLAN_H
@@ -16,21 +18,21 @@
 SHERD_BEGIN
 
 typedef enum sherd_step_kind {
-    /* each rank keeps a part of what it holds; nothing travels */
+    /* each rank keeps a part of what it holds; nothing is sent */
     SHERD_STEP_SLICE = 0,
-    /* boxes go straight to where they belong, in a way that has no name of its own */
+    /* each box goes directly to its target rank; any such step that no name below fits */
     SHERD_STEP_EXCHANGE = 1,
-    /* exchanges with a name: the innermost axes of dims' lists stop cutting; they go from the end of one dim's
-     * list to the end of another's */
+    /* an exchange in which the innermost axes of dims stop sharding them */
     SHERD_STEP_ALL_GATHER = 2,
+    /* an exchange in which innermost axes of one dim become innermost axes of another */
     SHERD_STEP_ALL_TO_ALL = 3,
-    /* a pending reduction becomes a shard at the end of a list: each rank adds up what it keeps */
+    /* a pending reduction becomes a shard by an innermost axis: each rank reduces what it keeps */
     SHERD_STEP_REDUCE_SCATTER = 4,
-    /* a pending reduction is done and every box stays; see `sliced` */
+    /* a pending reduction is settled, and all boxes stay; see `sliced` */
     SHERD_STEP_ALL_REDUCE = 5,
-    /* the owner of a target box pulls all addends of it and adds them in rank order */
+    /* the owner of a target box pulls all its addends and adds them in rank order */
     SHERD_STEP_REDUCE_EXCHANGE = 6,
-    /* what was replicated becomes a pending reduction of the same value; nothing travels */
+    /* a replicated tensor becomes a pending reduction of the same value; nothing is sent */
     SHERD_STEP_PARTITION = 7
 } sherd_step_kind;
 
@@ -38,10 +40,16 @@ enum { SHERD_STEP_KINDS = 8 };
 
 typedef struct sherd_step {
     sherd_step_kind kind;
-    /* ALL_REDUCE: each rank adds up a slice and writes it to the others (two rounds); else each adds up everything */
+    /*
+     * ALL_REDUCE: true = each rank reduces a slice and writes it to the others (two rounds); false
+     * = each rank reduces everything.
+     */
     bool sliced;
-    /* bit i = axis i of the mesh takes part: ranks that differ only in these axes form the group; 0 where nothing
-     * travels, and where the meshes of `from` and `to` differ: then the world is the group */
+    /*
+     * Bit i: axis i of the mesh takes part; ranks that differ only in these axes form the group. 0
+     * if nothing is sent, and if `from` and `to` are on different meshes: then the group is the
+     * world.
+     */
     unsigned axes;
     const sherd_layout *from, *to;
     int64_t recv_max_bytes, recv_total_bytes; /* what the busiest rank, and all ranks, receive */
@@ -49,26 +57,27 @@ typedef struct sherd_step {
 } sherd_step;
 
 /*
- * Of a whole plan. Maxima are over ranks of sums over steps. Received is what a rank did not hold before. Between two meshes
- * of very many ranks (see across_price.c) what is sent, and maxima of several steps, are upper bounds.
+ * The price of a whole plan. Maxima are over ranks, of each rank's sum over the steps. "Received"
+ * means data that the rank did not hold before. Between two meshes of very many ranks, the bytes
+ * sent and the maxima of plans of several steps are upper bounds, not exact.
  */
 typedef struct sherd_plan_price {
     int64_t picoseconds;
     int64_t recv_max_bytes, recv_total_bytes, send_max_bytes;
-    /* no plan receives less; bound_max_bytes is -1 with a pending reduction */
+    /* lower bounds of what any plan receives; bound_max_bytes is -1 with a pending reduction */
     int64_t bound_max_bytes, bound_total_bytes;
-    /* worst rank: source, and input and output of the worst step, each once */
+    /* of the rank that needs most: source, input and output of the worst step, each counted once */
     int64_t peak_bytes;
     int rounds;
-    /* exact: the search was complete, nothing is cheaper under the price. Others: false */
+    /* exact: the search was complete, no plan is cheaper under the price; other planners: false */
     bool proven;
 } sherd_plan_price;
 
 typedef enum sherd_planner {
     SHERD_PLANNER_EXACT = 0,
-    /* any shard orders; PyTorch runs it on default ones only */
+    /* for any shard orders; PyTorch uses it for default ones only */
     SHERD_PLANNER_GREEDY = 1,
-    /* up to 200,000 states: six axes of a rank-3 tensor have 85,000 at most */
+    /* up to 200,000 states; six axes and a tensor of three dims have 85,000 at most */
     SHERD_PLANNER_GRAPH = 2,
     /* as PyTorch chooses: greedy where both shard orders are the default, else graph */
     SHERD_PLANNER_TORCH = 3
@@ -78,81 +87,96 @@ enum { SHERD_PLANNERS = 4 };
 
 /* What the graph planner minimises. */
 typedef enum sherd_weights_kind {
-    SHERD_WEIGHTS_TIME = 0, /* PyTorch 2.13's model of time */
-    SHERD_WEIGHTS_INTEGER =
-        1, /* 4, 1, 2, 2, 0: PyTorch of 2025, which also always tries R->P(sum) */
+    /* PyTorch 2.13's time model */
+    SHERD_WEIGHTS_TIME = 0,
+    /* 4, 1, 2, 2, 0: PyTorch of 2025, which also always tries R->P(sum) */
+    SHERD_WEIGHTS_INTEGER = 1,
+    /* the members of sherd_weights */
     SHERD_WEIGHTS_CUSTOM = 2
 } sherd_weights_kind;
 
-/* Of one collective each: all-reduce, all-to-all, all-gather, reduce-scatter, chunk; each >= 0. */
+/* Integer costs of one collective each, all >= 0; chunk is the local slicing step. */
 typedef struct sherd_weights {
     sherd_weights_kind kind;
-    int64_t all_reduce, all_to_all, all_gather, reduce_scatter, chunk; /* of CUSTOM */
+    int64_t all_reduce, all_to_all, all_gather, reduce_scatter, chunk; /* for CUSTOM */
 } sherd_weights;
 
 typedef enum sherd_price_kind {
     SHERD_PRICE_ARENA = 0, /* memory traffic on one machine, and rounds */
     SHERD_PRICE_LINKS = 1, /* latency and bandwidth per mesh axis */
-    SHERD_PRICE_TORCH = 2  /* PyTorch 2.13's model of time */
+    SHERD_PRICE_TORCH = 2  /* PyTorch 2.13's time model */
 } sherd_price_kind;
 
 /*
- * One axis of a price: a message costs alpha, a byte beta, a byte added gamma. A message goes over the slowest axis (largest
- * beta, then alpha, then number) on which its two ranks differ. A step that goes straight takes as long as the rank with most
- * to receive or to send takes for that, message after message; replicas that faster links join share what is sent; then
- * comes gamma of the slowest axis reduced, for what is added. All-gathers, reduce-scatters and sliced all-reduces go axis by
- * axis instead (but see `straight`), in ceil(log2 p) rounds each, gathering the slowest axis first and reducing it last.
- * Between two meshes all is one message over "*". An axis without a line, where there is no "*" either, has the slowest line.
+ * The link cost of one mesh axis: a message costs alpha, each byte of it beta, each byte that is
+ * added gamma.
+ *
+ * A message uses the slowest axis (largest beta, then alpha, then axis number) on which its two
+ * ranks differ. A direct step takes as long as the rank with the most to receive or to send, one
+ * message after the other; replicas connected by faster links share what must be sent. Added bytes
+ * cost gamma of the slowest axis that is reduced. All-gathers, reduce-scatters and sliced
+ * all-reduces proceed axis by axis instead (but see `straight`), in ceil(log2 p) rounds each;
+ * gathering begins with the slowest axis, reducing ends with it. Between two meshes everything is
+ * one message over "*". An axis that has no entry, if there is no "*" either, costs what the
+ * slowest entry does.
  */
 typedef struct sherd_link {
-    char axis[32]; /* name; "*" = the axes that have no line of their own */
+    char axis[32]; /* name; "*" = all axes without an entry of their own */
     int64_t alpha_picoseconds;
     int64_t beta_femtoseconds, gamma_femtoseconds; /* per byte */
 } sherd_link;
 
-/* What a plan is priced by; a plain value, all zero = the arena. */
+/* How plans are priced. A plain value; all zero = the arena. */
 typedef struct sherd_price {
     sherd_price_kind kind;
-    int links; /* of SHERD_PRICE_LINKS */
+    int links; /* LINKS: how many entries `link` has */
     sherd_link link[SHERD_MAX_AXES + 1];
-    int64_t per_host; /* of SHERD_PRICE_TORCH: devices per host; 0 = 1 */
-    /* of SHERD_PRICE_LINKS: what a rank sends or receives over different axes in a step that goes straight is under way at
-     * the same time: the axis that takes longest counts */
+    int64_t per_host; /* TORCH: devices per host; 0 = 1 */
+    /*
+     * LINKS: in a direct step, messages over different axes are under way at the same time, so the
+     * axis that takes longest counts. Otherwise they follow one another.
+     */
     bool overlap;
-    /* of SHERD_PRICE_LINKS: as sherd's own ranks move. Collectives go straight too, a sliced all-reduce twice (addends to
-     * whoever adds a slice, then slices to all), and replicas do not share what is sent */
+    /*
+     * LINKS: price the steps as sherd's own ranks run them. Collectives are direct too, a sliced
+     * all-reduce in two phases (addends to the rank that reduces a slice, then slices to all), and
+     * replicas do not share what is sent.
+     */
     bool straight;
 } sherd_price;
 
-/* All zero = exact, the world's price, no limits. */
+/* All zero = the exact planner, the world's price, no limits. */
 typedef struct sherd_plan_options {
     sherd_planner planner;
     const sherd_price *price; /* copied; NULL = the world's: its price file, or the arena */
-    sherd_weights weights;    /* of GRAPH */
-    int64_t per_host;         /* devices per host in the model of time of GREEDY and GRAPH; 0 = 1 */
-    /* unsigned[flattened_count]: axis sets for which GREEDY and GRAPH merge steps into one, as PyTorch does where a
-     * flattened mesh exists; copied; at most 16 */
+    sherd_weights weights;    /* GRAPH: what it minimises */
+    int64_t per_host;         /* GREEDY, GRAPH: devices per host in the time model; 0 = 1 */
+    /*
+     * unsigned[flattened_count]: sets of axes for which GREEDY and GRAPH merge steps into one, as
+     * PyTorch does if a flattened mesh exists; copied; at most 16.
+     */
     const unsigned *flattened;
     int flattened_count;
-    int64_t max_bytes;  /* EXACT: bound on peak_bytes; 0 = none */
-    unsigned forbidden; /* EXACT: bits 1 << sherd_step_kind that no step may have */
+    int64_t max_bytes;  /* EXACT: upper limit of peak_bytes; 0 = none */
+    unsigned forbidden; /* EXACT: bits 1 << sherd_step_kind of kinds of steps not to use */
 } sherd_plan_options;
 
 typedef struct sherd_plan sherd_plan;
 
 /**
- * The plan that turns `from` into `to`; no steps if the layouts are equal.
+ * The plan that turns `from` into `to`; it has no steps if the layouts are equal.
  *
- * Where a pending reduction appears in `to` on an axis on which `from` is replicated, the plan has a partition step;
- * sherd_redistribute refuses such targets.
+ * If `to` has a pending reduction on an axis on which `from` is replicated, the plan has a
+ * partition step; sherd_redistribute refuses such targets.
  *
  * @local
- * @shapes `to` has the same global shape as `from`; its mesh may be another one of the same world (EXACT only).
- *         options: NULL = all zero
- * @owns   *out is borrowed from the cache: it is sure to live until the next call on this world; NULL on failure
- * @errors EINVAL shapes or worlds differ, a shard or another reduction would become a pending one, options out of range;
- *         ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps within max_bytes and forbidden, or GRAPH
- *         has seen 200,000 states; ENOMEM
+ * @shapes `to` has the same global shape as `from`; its mesh may be another one of the same world
+ *         (EXACT only); options: NULL = all zero
+ * @owns   *out is borrowed from the cache, and valid until the next call on this world; NULL on
+ *         failure
+ * @errors EINVAL shapes or worlds differ, a shard or another reduction would become a pending one,
+ *         options out of range; ENOTSUP GREEDY or GRAPH between two meshes; ELIMIT no plan keeps
+ *         within max_bytes and forbidden, or GRAPH has visited 200,000 states; ENOMEM
  */
 SHERD_CALL sherd_status sherd_plan_create(const sherd_plan **out, const sherd_layout *from,
                                           const sherd_layout *to, sherd_dtype dtype,
@@ -167,32 +191,34 @@ SHERD_API const sherd_step *sherd_plan_step(const sherd_plan *plan, int i);
 /** What the plan costs. @local @owns borrowed from the plan @errors none */
 SHERD_API const sherd_plan_price *sherd_plan_price_of(const sherd_plan *plan);
 
-/** Who made the plan; TORCH is answered as the one that was chosen. @local @errors none */
+/** Which planner made the plan; for TORCH, the one that was chosen. @local @errors none */
 SHERD_API sherd_planner sherd_plan_planner(const sherd_plan *plan);
 
 /**
- * What the planner minimised: GRAPH microseconds of PyTorch's model or the sum of its weights; GREEDY the
- * microseconds of that model; EXACT the seconds of its price.
+ * What the planner minimised: GRAPH: microseconds of PyTorch's time model, or the sum of the
+ * weights; GREEDY: microseconds of that model; EXACT: seconds under its price.
  *
  * @local   @errors none
  */
 SHERD_API double sherd_plan_cost(const sherd_plan *plan);
 
 /**
- * The states from first to last as PyTorch writes them: "S(0)[0]S(0)[1]->S(0)R->RR"; "-->" stands for steps that
- * were merged. One state alone when there is nothing to do; with two meshes the full texts of the layouts.
+ * The states from first to last in PyTorch's notation: "S(0)[0]S(0)[1]->S(0)R->RR"; "-->" marks
+ * steps that were merged. A single state if there is nothing to do; for two meshes the full texts
+ * of the layouts.
  *
  * @local   @owns borrowed from the plan   @errors none
  */
 SHERD_API const char *sherd_plan_trace(const sherd_plan *plan);
 
 /**
- * Read a price from the text of a price file: one line an axis, `NAME alpha_seconds beta_seconds_per_byte
- * gamma_seconds_per_byte`, `*` for the other axes; lines `overlap` and `straight` set these; `#` begins a comment.
- * `sherd check --calibrate` writes such a file.
+ * Read a price from the text of a price file, as `sherd check --calibrate` writes it. Each line is
+ * one axis, `NAME alpha_seconds beta_seconds_per_byte gamma_seconds_per_byte`, with the name `*`
+ * for all other axes; the lines `overlap` and `straight` set these options; `#` begins a comment.
  *
  * @local
- * @errors EINVAL with line, column and what was expected; the same axis twice; a number that is negative or too large
+ * @errors EINVAL with line, column and what was expected: a malformed line, the same axis twice, a
+ *         number that is negative or too large
  */
 SHERD_CALL sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text);
 

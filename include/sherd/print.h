@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors for people to look at. One rank writes; what is not shown does not travel.
+ * Tensors printed for people to read. One rank writes; elements that are not shown are not sent.
  *
  *     f32[1000(x),6] on (x=4)
  *     [0,0]       0     1     2     3     4     5
@@ -8,10 +8,11 @@
  *     ...
  *     [999,0]  5994  5995  5996  5997  5998  5999
  *
- * The first line is what the tensor says of itself. Each other line begins with the global index of its first value, the
- * next ones follow along the last dim. "..." stands for values that are left out: at the end of a line of this row, on a
- * line of its own of whole rows. Where a reduction is pending the values are those after it, and the first line says
- * "settled"; a plain tensor is that of the rank which writes, and the first line says of which.
+ * The first line is the tensor's text (sherd_tensor_text). Each other line begins with the global
+ * index of its first value; the values follow along the last dim. "..." stands for omitted values:
+ * at the end of a line for the rest of a row, on a line of its own for whole rows. A pending
+ * reduction is shown settled, and the first line says so. Of a plain tensor the writing rank shows
+ * its own, and the first line names the rank.
  */
 #ifndef SHERD_PRINT_H
 #define SHERD_PRINT_H
@@ -24,31 +25,35 @@ SHERD_BEGIN
 
 /* All zero = the defaults. */
 typedef struct sherd_print_options {
-    const char *name; /* stands before the first line: "x: f32[...]"; NULL = nothing */
-    int rank; /* the world rank that writes; where it is not in the tensor's mesh, the first one of that */
-    int digits;        /* significant ones of fractions, at most 17; 0 = 6 */
-    int64_t threshold; /* tensors of more elements are elided; 0 = 1000, negative = none is */
-    int64_t edge;      /* then so many values are shown at each end of a dim; 0 = 3 */
+    const char *name;  /* prefix of the first line, "x: f32[...]"; NULL = none */
+    int rank;          /* world rank that writes; if not in the mesh, the mesh's first rank does */
+    int digits;        /* significant digits of floating-point values, at most 17; 0 = 6 */
+    int64_t threshold; /* tensors with more elements are abridged; 0 = 1000, negative = never */
+    int64_t edge;      /* values shown at each end of an abridged dim; 0 = 3 */
 } sherd_print_options;
 
 /**
  * Write a tensor to a file.
  *
- * Nothing is written after a failure. Whether the file took it is for its owner to ask (ferror).
+ * Nothing is written after a failure. The caller checks the file for write errors (ferror).
  *
- * @collective the tensor's mesh; local for a plain tensor. Moves are in the comm log, like any others
- * @shapes     file: of the rank that writes, flushed; NULL = the standard output. options: NULL = all zero
+ * @collective the tensor's mesh; local for a plain tensor. Data that is moved appears in the comm
+ *             log
+ * @shapes     file: used and flushed on the rank that writes; NULL = standard output; options: NULL
+ *             = all zero
  * @errors     EINVAL options out of range; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API void sherd_print(FILE *file, sherd_tensor *t, const sherd_print_options *options);
 
 /**
- * The same into a text; returns its length without the ending zero, as snprintf, also where the room is too small for it.
+ * As sherd_print, into a buffer. Returns the length of the whole text without the terminating zero,
+ * like snprintf, even if the buffer is too small.
  *
  * @collective the tensor's mesh; local for a plain tensor
- * @shapes     out: char[room], always with an ending zero; NULL with room 0 = only the length. On ranks that do not write,
- *             and after a failure, it is "" and the length 0. options: NULL = all zero
- * @errors     EINVAL options out of range, out NULL with room; EDIFFER; ENOMEM; EPEER
+ * @shapes     out: char[room], always zero-terminated; NULL with room 0 = only the length. On ranks
+ *             that do not write, and after a failure, the text is "" and the length 0; options:
+ *             NULL = all zero
+ * @errors     EINVAL options out of range, `out` NULL with room > 0; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API size_t sherd_print_text(char *out, size_t room, sherd_tensor *t,
                                   const sherd_print_options *options);

@@ -2,9 +2,9 @@
 /*
  * Status codes, and the macros that every public declaration carries.
  *
- * A function that returns sherd_status returns 0 for success and a negative code for a failure. There
- * are few codes; they are grouped by what the caller must rebuild. The text, with rank, function and
- * values, is in sherd_world_error().
+ * A function that returns sherd_status returns 0 for success and a negative code for a failure.
+ * There are few codes; they are grouped by what the caller must rebuild. The text, with rank,
+ * function and values, is in sherd_world_error().
  */
 #ifndef SHERD_STATUS_H
 #define SHERD_STATUS_H
@@ -16,14 +16,14 @@
 #if defined(__GNUC__)
 #define SHERD_API        __attribute__((visibility("default")))
 #define SHERD_MUST_CHECK __attribute__((warn_unused_result))
-/* What takes a format and its values, as printf: numbers of those parameters. */
+/* For functions like printf: the numbers of the format parameter and of the first value. */
 #define SHERD_FORMAT(text, values) __attribute__((format(printf, text, values)))
 #else
 #define SHERD_API
 #define SHERD_MUST_CHECK
 #define SHERD_FORMAT(text, values)
 #endif
-/* What a function that returns a status is declared with. */
+/* Declares a function that returns a status. */
 #define SHERD_CALL SHERD_API SHERD_MUST_CHECK
 
 #ifdef __cplusplus
