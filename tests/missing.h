@@ -60,23 +60,6 @@ static inline int64_t lacked(const needs *n, const sherd_box *box)
     return all - own;
 }
 
-/* The same without what lies in gaps. */
-static inline int64_t lacked_exactly(const needs *n, const sherd_box *box)
-{
-    int64_t all = 1, own = 1;
-
-    for (int d = 0; d < n->ndim; d++) {
-        int64_t count = 0, mine = 0;
-        for (int64_t i = 0; i < LONGEST; i++) {
-            count += n->at[d][i];
-            mine += n->at[d][i] && i >= box->offset[d] && i < box->offset[d] + box->size[d];
-        }
-        all *= count;
-        own *= mine;
-    }
-    return all - own;
-}
-
 static inline int64_t bytes_received(sherd_world *world)
 {
     int64_t bytes = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors and their storage: made, counted, viewed, freed, and what they say of themselves. A tensor is one
- * small struct, its storage another, its data a block of the rank's region that peers can read.
+ * Tensors and their storage: creating, counting, viewing, freeing, and getters. A tensor is one
+ * small struct, its storage another, and its data a block of the rank's region, which peers can
+ * read.
  */
 #include "tensor/state.h"
 
@@ -42,7 +43,7 @@ void sherd__record_release(sherd__record *record)
         record->destroy(record);
 }
 
-/* An empty struct with one count, listed among all. */
+/* An empty struct with one reference, in the list of all tensors. */
 static sherd_tensor *create(sherd__tensors *s)
 {
     sherd_tensor *t = sherd__stock_take(sherd__world_heap(s->world), &s->structs, sizeof *t);
@@ -93,7 +94,7 @@ static void unlink_from_all(sherd__tensors *s, sherd_tensor *t)
         t->next->previous = t->previous;
 }
 
-/* A chain of moves is walked, not recursed into. */
+/* A chain of moves is released in a loop, not recursively. */
 void sherd_tensor_release(sherd_tensor *t)
 {
     sherd__tensors *s = t ? sherd__tensors_of(t->world) : NULL;
@@ -116,7 +117,7 @@ sherd_tensor *sherd_tensor_retain(sherd_tensor *t)
     return t;
 }
 
-/* Memory, or what it will hold. False: failed and reported. */
+/* Allocate memory, or store the description of a deferred tensor. False: failed and reported. */
 static bool fill_storage(sherd__storage *storage, bool distributed, const sherd__values *later)
 {
     if (!later) {
@@ -132,8 +133,8 @@ static bool fill_storage(sherd__storage *storage, bool distributed, const sherd_
 }
 
 /*
- * Give a described tensor its storage; `later`: what it will hold, NULL = it takes its memory now. On failure the
- * tensor is released and the failure reported.
+ * Give a described tensor its storage; `later`: the description if it is deferred, otherwise NULL.
+ * On failure the tensor is released and the failure reported.
  */
 static sherd_tensor *furnish(sherd__tensors *s, sherd_tensor *t, const sherd__values *later)
 {
@@ -196,7 +197,7 @@ sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim
     return t ? furnish(s, t, NULL) : NULL;
 }
 
-/* What this rank holds: nothing outside of the mesh, also of a scalar. */
+/* What this rank holds: nothing outside the mesh, also of a scalar. */
 static void set_local(sherd_tensor *t, const sherd_layout *layout)
 {
     const sherd__holding *holding = sherd__layout_holding(layout);
@@ -271,7 +272,6 @@ sherd_tensor *sherd__detached(sherd_tensor *t)
     view->made = t->made;
     view->identity = t->identity;
     view->lost = t->lost;
-    view->of_leaf = t->of_leaf;
     return view;
 }
 
@@ -290,7 +290,7 @@ sherd_tensor *sherd__new_view(sherd_tensor *t)
 
 /* ---- images --------------------------------------------------------------------------------- */
 
-/* Whether the storage holds nothing but this tensor's elements, in their order. */
+/* Whether a tensor covers its whole storage, in order. */
 static bool is_all(const sherd_tensor *t)
 {
     return t->offset == 0 && sherd__is_contiguous(t) &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * What the rooms above see of a world: its memory, its calls, its alarm, and a place for their own state.
- * No room above sees a peer's address.
+ * What the rooms above see of a world: its memory, its calls, its alarm, and a place for their own
+ * state. No room above sees a peer's address.
  */
 #ifndef SHERD__WORLD_H
 #define SHERD__WORLD_H
@@ -21,7 +22,10 @@ int64_t sherd__now(void); /* nanoseconds, of a clock that only goes on */
 /* The world of a space. */
 sherd_world *sherd__space_world(const sherd__space *space);
 
-/* The price in a file; `expected` is what a text says that does not find it. EINVAL, ENOMEM; then *out stays as it was. */
+/*
+ * Read a price file; `expected` completes the error text if the file cannot be read. EINVAL,
+ * ENOMEM; then *out does not change.
+ */
 sherd_status sherd__price_load(sherd_price *out, sherd__heap *heap, sherd__diag *diag,
                                const char *path, const char *expected);
 
@@ -31,7 +35,6 @@ typedef enum sherd__room {
     SHERD__ROOM_TENSOR,
     SHERD__ROOM_AUTOGRAD,
     SHERD__ROOM_OPS,
-    SHERD__ROOM_NN,
     SHERD__ROOM_PARALLEL,
     SHERD__ROOMS
 } sherd__room;
@@ -41,28 +44,36 @@ void *sherd__world_state(const sherd_world *world, sherd__room room);
 void sherd__world_set_state(sherd_world *world, sherd__room room, void *state,
                             void (*destroy)(sherd_world *world, void *state));
 
-/* SHERD__RESERVE_BYTES of zeroes, 64-byte aligned, that exist as long as the world: for the tensor room's failed tensor. */
+/* SHERD__RESERVE_BYTES of zeros, 64-byte aligned, allocated with the world: for the tensor room. */
 enum { SHERD__RESERVE_BYTES = 1024 };
 void *sherd__world_reserve(sherd_world *world);
 
 /* ---- the alarm ------------------------------------------------------------------------------ */
 
-/* Raise the alarm: write the text and end all waits of all ranks with it. The first one wins. Returns `status`. */
+/*
+ * Raise the alarm: write the text, and end all waits of all ranks with it. The first one wins.
+ * Returns `status`.
+ */
 sherd_status sherd__raise(sherd_world *world, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Raise it for what is already in the world's diag (written by a lower room). */
+/* Raise it with the failure that a lower room has written to the world's diag. */
 void sherd__raise_diag(sherd_world *world);
+
 /*
- * A failure that stays local (of plain tensors) until a distributed operator meets it: kept in the diag and
- * reported by the next check in any case.
+ * A failure of plain tensors stays on this rank until a distributed operator meets it: it is kept
+ * in the diag and reported by the next check at the latest.
  */
 sherd_status sherd__fail_locally(sherd_world *world, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Raise the alarm for a failure that was kept local, if there is one. */
+/* Raise the alarm for a failure that was kept on this rank, if there is one. */
 void sherd__raise_local(sherd_world *world);
-/* Whether a failure was kept local since the last check. */
+/* Whether a failure was kept on this rank since the last check. */
 bool sherd__has_failed_locally(const sherd_world *world);
-/* Whether the alarm is up or a rank has died: then nothing is to be published until the check. One load. */
+
+/*
+ * Whether the alarm is raised or a rank has died: then nothing may be published until the check.
+ * One load.
+ */
 bool sherd__alarmed(const sherd_world *world);
 
 /* ---- what is done on a mesh ------------------------------------------------------------------ */
@@ -70,9 +81,10 @@ bool sherd__alarmed(const sherd_world *world);
 enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
 
 /*
- * The ledger of a mesh: a running hash of all that this rank has done on it, local work too. All ranks of the mesh must do
- * the same: the hash is part of the history in their records, and a check compares it. A deed that failed is not in it.
- * Each operator comes here once, so the common way is in this header.
+ * The ledger of a mesh: a running hash of all deeds, that is, of everything that this rank has done
+ * on the mesh, local work included. All ranks of the mesh must do the same: the hash is part of the
+ * history in their records, and a check compares it. A deed that failed is not in it. Every
+ * operator adds a deed, so the common path is in this header.
  */
 typedef struct sherd__ledger {
     uint64_t count; /* deeds; never falls */
@@ -88,12 +100,13 @@ typedef struct sherd__ledger {
     bool dropped;  /* and calls that were open then have been dropped */
 } sherd__ledger;
 
-/* Hash of a name's text, kept in the ledger. */
+/* The hash of a name's text, cached in the ledger. */
 uint64_t sherd__deed_name(sherd__ledger *ledger, const char *name);
 
 /*
- * One more thing done on a root mesh: static `name`, and a hash of what and with which tensors it was done. Returns
- * its number, from 1; *identity is the hash of it and all before. 0: this rank is not in the mesh, or on paper.
+ * Add a deed on a root mesh: static `name`, and a hash of what was done and with which tensors.
+ * Returns its number, from 1; *identity is the hash of it and all before. 0: this rank is not in
+ * the mesh, or in a paper world.
  */
 static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name, uint64_t what,
                                        uint64_t *identity)
@@ -112,9 +125,13 @@ static inline uint64_t sherd__deed_add(const sherd_mesh *mesh, const char *name,
     ledger->last[number % SHERD__DEEDS].name = name;
     return number;
 }
-/* The number of the last one; 0 where there is no ledger. */
+/* The number of the last deed; 0 if there is no ledger. */
 uint64_t sherd__deed_count(const sherd_mesh *mesh);
-/* Add none for a while: what is done with plain tensors in the guise of distributed ones. Returns what was said before. */
+
+/*
+ * Stop or resume adding deeds, for work on plain tensors that are disguised as distributed ones.
+ * Returns the previous setting.
+ */
 bool sherd__deeds_pause(const sherd_mesh *mesh, bool pause);
 
 /* What the tensor room does at checks. */
@@ -126,7 +143,7 @@ typedef struct sherd__watcher {
 } sherd__watcher;
 void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher);
 
-/* A tensor that is said to be equal on all ranks of a group. */
+/* The claim that a tensor is equal on all ranks of a group. */
 typedef struct sherd__claim {
     uint64_t made, identity; /* the deed that made it; which of its tensors */
     uint64_t content;        /* hash of its elements */
@@ -135,9 +152,10 @@ typedef struct sherd__claim {
 
 /* Whether SHERD_VERIFY is set. */
 bool sherd__verifies(const sherd_world *world);
+
 /*
- * Claim that a tensor holds the same on all ranks that differ in `axes` of the mesh only. Only in before_check, the newest
- * first. False for lack of memory.
+ * Claim that a tensor is equal on all ranks that differ only in `axes` of the mesh. Only in
+ * before_check, the newest first. False if memory runs out.
  */
 bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                         const sherd__claim *claim);
@@ -146,39 +164,59 @@ typedef enum sherd__loss {
     SHERD__NOT_ALL, /* not all ranks have done the deed */
     SHERD__DROPPED  /* they have, but its result was in flight on some */
 } sherd__loss;
-/* In after_failure: what has become of deed number `made` on a mesh. */
+/* In after_failure: what became of deed number `made` on a mesh. */
 sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, uint64_t made);
 /* ---- memory that peers can read ------------------------------------------------------------- */
 
 /*
- * A piece of this rank's region, 64-byte aligned; recycled for ever. It carries its tickets: which calls
- * published it, and which call in flight writes it.
+ * A block of this rank's region, 64-byte aligned; blocks are recycled. It carries its tickets:
+ * which calls have published it, and which call in flight writes it.
  */
 typedef struct sherd__block sherd__block;
 
-/* A block of at least `bytes`, contents undefined, settled. NULL (alarm raised, `distributed`, or failed locally) for lack of memory. */
+/*
+ * A settled block of at least `bytes`, uninitialised. NULL if memory runs out (the alarm is raised
+ * if `distributed`; otherwise failed on this rank).
+ */
 sherd__block *sherd__block_take(sherd_world *world, int64_t bytes, bool distributed);
-/* Give it back; peers may still be reading, calls in flight may still write it. NULL is a no-op. */
+/* Give it back; peers may still be reading it, and calls in flight writing it. NULL is a no-op. */
 void sherd__block_give(sherd_world *world, sherd__block *block);
-/* The bytes. NULL block: NULL. Settle first. */
+/* The bytes; NULL for NULL. Settle first. */
 void *sherd__block_data(const sherd__block *block);
 int64_t sherd__block_bytes(const sherd__block *block);
-/* The result of this deed on a mesh comes into the block by a call. NULL is a no-op. */
+/* Note that a call writes the result of this deed on a mesh into the block. NULL is a no-op. */
 void sherd__block_is_from(sherd__block *block, const sherd_mesh *mesh, uint64_t made);
-/* In after_failure: if that call was dropped on any rank, what the block holds is nothing, also where it has come. */
-void sherd__block_lose(sherd_world *world, sherd__block *block);
-/* Wait until it may be read: the call in flight that fills it is finished. False: ended by the alarm. */
-bool sherd__block_readable(sherd_world *world, sherd__block *block);
-/* Whether that would take no waiting, also because the alarm is up. Goes on with open calls; never blocks. NULL: true. */
-bool sherd__block_ready(sherd_world *world, sherd__block *block);
-/* Wait until it may be written: also no peer reads it, and this rank's own begun calls on it are done. False: ended by the alarm. */
-bool sherd__block_writable(sherd_world *world, sherd__block *block);
-
-/* ---- whose calls they are --------------------------------------------------------------------- */
 
 /*
- * What runs on this rank, for the comm log: a number that the rooms above hand down when they enter something, and put back
- * when they leave. The number of a module's path (0 = none), and whether gradients are on their way.
+ * In after_failure: if that call was dropped on any rank, the block's contents are lost, even if
+ * they have arrived here.
+ */
+void sherd__block_lose(sherd_world *world, sherd__block *block);
+
+/*
+ * Wait until it may be read: the call in flight that fills it has finished. False: ended by the
+ * alarm.
+ */
+bool sherd__block_readable(sherd_world *world, sherd__block *block);
+
+/*
+ * Whether that would not wait, also because the alarm is raised. Progresses open calls; never
+ * blocks. NULL: true.
+ */
+bool sherd__block_ready(sherd_world *world, sherd__block *block);
+
+/*
+ * Wait until it may be written: besides, no peer reads it, and this rank's own open calls on it
+ * have finished. False: ended by the alarm.
+ */
+bool sherd__block_writable(sherd_world *world, sherd__block *block);
+
+/* ---- whose calls they are -------------------------------------------------------------------- */
+
+/*
+ * What runs on this rank, for the comm log: a number that the rooms above hand down when they enter
+ * something, and put back when they leave. The number of a module's path (0 = none), and whether
+ * gradients are on their way.
  */
 typedef unsigned sherd__where;
 enum { SHERD__BACKWARD = 1 };
@@ -192,9 +230,13 @@ static inline int sherd__place_in(sherd__where where)
     return (int)(where >> 1);
 }
 sherd__where sherd__where_now(const sherd_world *world);
-/* Returns what it was. */
+/* Returns the previous value. */
 sherd__where sherd__where_set(sherd_world *world, sherd__where where);
-/* The number of a path, the same for equal paths: to be asked once for each module. 0: there are too many; -1: no memory. */
+
+/*
+ * The number of a path, the same for equal paths; look it up once per module. 0: there are too
+ * many; -1: no memory.
+ */
 int sherd__place_find(sherd_world *world, const char *path);
 /* The path of a place; NULL if it is none. */
 const char *sherd__place_path(const sherd_world *world, sherd__where where);
@@ -203,7 +245,9 @@ const char *sherd__place_path(const sherd_world *world, sherd__where where);
 
 enum { SHERD__EVENT_WORDS = 6 };
 
-/* Something that a rank has done. It is put into the trace when it ends, with the module that runs. */
+/*
+ * Something that a rank has done. It is added to the trace when it ends, with the module that runs.
+ */
 typedef struct sherd__event {
     const char *kind, *name; /* kind: op, call, wait */
     int64_t start;
@@ -213,13 +257,16 @@ typedef struct sherd__event {
     } word[SHERD__EVENT_WORDS];
 } sherd__event;
 
-/* sherd__now, if there is a trace; else 0. */
+/* sherd__now if there is a trace; otherwise 0. */
 int64_t sherd__trace_start(const sherd_world *world);
-/* It ends now. */
+/* Add an event that ends now. */
 void sherd__trace_add(sherd_world *world, const sherd__event *event);
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* One tensor in a call. The source is strided; the result is contiguous and has the schedule's target box. */
+/*
+ * One tensor in a call. The source is strided; the result is contiguous and has the schedule's
+ * target box.
+ */
 typedef struct sherd__move {
     const sherd_plan *plan;
     int step;
@@ -233,30 +280,32 @@ typedef struct sherd__move {
 } sherd__move;
 
 /*
- * Run one step each of `count` tensors as one call of one group: all moves are on one mesh, of steps with the same axes
- * (none of them 0: a slice is no call and is run with sherd__slice), and a rank outside of the mesh must not call; or all go
- * from one mesh to another, then the world is the group, and a rank in neither mesh calls without data. `begin`:
- * return once published; sources and results carry tickets. False: the alarm is up (raised here or by a peer).
+ * Run one step for each of `count` tensors as one call of one group. Either all moves are on one
+ * mesh, in steps with the same axes (never 0: a slice is not a call, and is run by sherd__slice),
+ * and ranks outside the mesh must not call. Or all go from one mesh to another; then the group is
+ * the world, and a rank in neither mesh calls without data. `begin`: return once published; sources
+ * and results carry tickets. False: the alarm is raised (here or by a peer).
  */
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin);
 
-/* A tensor has moved by a plan: it goes into the list of moves, where one is kept. */
+/* A tensor was moved by a plan: add it to the list of moves, if one is kept. */
 void sherd__moves_add(sherd_world *world, const sherd_plan *plan, sherd_dtype dtype);
 
 /* Run a SLICE or PARTITION step: local. False: the alarm ended a wait. */
 bool sherd__slice(sherd_world *world, const sherd__move *move);
 
 /*
- * All ranks of a mesh tell each other `words` numbers: all[ranks of the mesh * words], row-major by mesh
- * coordinate. False: the alarm is up.
+ * All ranks of a mesh exchange `words` numbers: all[ranks of the mesh * words], row-major by mesh
+ * coordinate. False: the alarm is raised.
  */
 bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, const int64_t *mine,
                   int words, int64_t *all);
 
 /*
- * All ranks of the world agree on one status: every rank passes its own (text in the diag if it failed) and the hash of
- * its arguments; all get the same back. EDIFFER where hashes differ. Does not lower the alarm.
+ * All ranks of the world agree on one status: every rank passes its own (with the text in the diag
+ * if it failed) and the hash of its arguments; all get the same status back. EDIFFER if hashes
+ * differ. Does not lower the alarm.
  */
 sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments,
                           const char *name);
