@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The tape, as operators see it. An operator records a node with its table of functions, its operands and
- * what it needs to remember, and saves tensors into the node's slots. A node lives while a tensor or a later
- * node refers to it; what it saved goes as soon as its backward has run.
+ * The tape, as operators see it. An operator records a node with its table of functions, its
+ * operands and its attributes, and saves tensors in the node's slots. A node lives as long as a
+ * tensor or a later node refers to it; saved tensors are released as soon as its backward has run.
  */
 #ifndef SHERD__TAPE_H
 #define SHERD__TAPE_H
@@ -10,7 +11,7 @@
 #include "sherd/op.h"
 #include "tensor/tensor.h"
 
-/* Attributes of an operator, as far as it says what they are: a hash, and whether two of them are the same. */
+/* The attributes of an operator, by their declared fields: a hash, and whether two are equal. */
 uint64_t sherd__hash_fields(const sherd_op *op, const void *attributes);
 bool sherd__same_fields(const sherd_op *op, const void *a, const void *b);
 
@@ -18,65 +19,76 @@ bool sherd__same_fields(const sherd_op *op, const void *a, const void *b);
 bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins);
 
 /*
- * Record an operator: the outputs get the node. Of `op` the tape reads name, backward and takes_pending. `in` may hold
- * NULLs. attrs are copied. NULL if nothing is to be recorded (no operand wants a gradient, or recording is off), or for
- * lack of memory (raised).
+ * Record an operator: the outputs get the node. The tape reads name, backward and takes_pending of
+ * `op`. `in` may contain NULLs. attrs are copied. NULL if nothing is to be recorded (no operand
+ * requires a gradient, or recording is off), or if memory runs out (raised).
  */
 sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_tensor *const *in,
                                int ins, sherd_tensor *const *out, int outs, const void *attrs,
                                size_t attrs_bytes);
 
-/* sherd_autocast of a world that is there, and setting it unchecked. */
+/* sherd_autocast for a world that is not NULL, and setting it without checks. */
 sherd_dtype sherd__low(sherd_world *world);
 sherd_dtype sherd__set_low(sherd_world *world, sherd_dtype dtype);
 
 /*
- * The node of a tensor of 16 bits, if `op` has recorded it, takes gradients of this dtype too, so that nobody rounds what is not rounded
- * yet. Where `moves`, so does what the tensor is moved to.
+ * If `op` has recorded the 16-bit tensor t, let its node also accept gradients of this dtype, so
+ * that they are not rounded early. With `moves`, so does what t is moved to.
  */
 void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bool moves);
-/* Which dtype the gradient of operand i may have: that of the operand, or the one that its maker takes. */
+
+/*
+ * The dtype that the gradient of operand i may have: the operand's, or the wider one that its node
+ * accepts.
+ */
 sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i);
-/* Which one that of a tensor has where it is moved. */
+/* The dtype that the gradient of a tensor may have after a move. */
 sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t);
 
 /*
- * Save a tensor into a slot of the node, from 0 to below ins + SHERD_MAX_RESULTS (a NULL node is a no-op). sherd_node_operand
- * and sherd_node_result read slots 0.. and ins.. . The result of a move that is smaller before
- * is saved as it was before and moved again in backward. Saved-tensor hooks see it. A tensor saved by
- * several nodes is kept, and restored, once.
+ * Save a tensor in a slot of the node, from 0 to below ins + SHERD_MAX_RESULTS (a NULL node is a
+ * no-op). sherd_node_operand and sherd_node_result read slots 0.. and ins.. . If the tensor is the
+ * result of a move from something smaller, the source is saved instead, and moved again in
+ * backward. Saved-tensor hooks apply. A tensor saved by several nodes is kept, and restored, once.
  */
 void sherd__save(sherd_node *node, int slot, sherd_tensor *t);
 
-/* In run: what was saved, restored; NULL if nothing was. Borrowed until run returns. The failed tensor if it was written since. */
+/*
+ * In backward: the restored tensor of a slot; NULL if nothing was saved. Borrowed until backward
+ * returns. The failed tensor if it was written since.
+ */
 sherd_tensor *sherd__saved(sherd_node *node, int slot);
 
 sherd_world *sherd__node_world(const sherd_node *node);
+
 /*
- * In backward: the sum that the gradient of operand i will be added to, where the operator may add to it instead and give that back;
- * NULL: it may not, or nothing has come yet. What the operator gives then must be its own, held by nobody else: the next one may be
- * told to add to it. The same on all ranks, since no user has seen such a sum.
+ * In backward: the sum that the gradient of operand i will be added to, if the operator may add to
+ * it in place and return it; NULL: it may not, or there is no sum yet. Then the operator must
+ * return a tensor that only it holds, because the next operator may add to that one. The result is
+ * the same on all ranks, since no user code has seen such a sum.
  */
 sherd_tensor *sherd__open_sum(sherd_node *node, int i);
 
 /*
- * In backward: the gradient of result j, if the operator may write over it: only operators of the tape's have made it, and nobody has
- * seen it, nor will. Else NULL.
+ * In backward: the gradient of result j, if the operator may overwrite it: only operators of the
+ * tape have made it, and nothing else has seen it or will. Otherwise NULL.
  */
 sherd_tensor *sherd__spare_grad(const sherd_node *node, int j);
 
-/* Of result j; NULL = plain. */
+/* The layout of result j; NULL = plain. */
 const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);
-/* Of operand i. */
+/* The dtype of operand i. */
 sherd_dtype sherd__node_dtype(const sherd_node *node, int i);
 
 /*
- * a + b of gradients of one tensor, not recorded: layouts may differ. `a` is used up: where nobody else holds it or its
- * storage, b is added in place and `a` returned.
+ * a + b for gradients of one tensor, not recorded; their layouts may differ. `a` is consumed: if
+ * nothing else holds it or its storage, b is added in place and `a` is returned.
  */
 sherd_tensor *sherd__accumulate(sherd_tensor *a, sherd_tensor *b);
 
-/* For the optimizer: the gradient as it came (NULL = none), and putting a settled one in its place. */
+/*
+ * For the optimizer: the gradient as it arrived (NULL = none), and replacing it by a settled one.
+ */
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf);
 void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad);
 

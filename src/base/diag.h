@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Where the text of an error is written: once, by the function that decides the error. Where the error is at a
- * place in a text that was read, that place is kept too, so that a program can point at it.
+ * Where the text of an error is written: once, by the function that detects the error. An error at
+ * a position in a text that was parsed keeps that position too, so that a program can point at it.
  */
 #ifndef SHERD__DIAG_H
 #define SHERD__DIAG_H
@@ -9,15 +10,17 @@
 #include "sherd/status.h"
 
 typedef struct sherd__diag {
-    int rank; /* put in front of every text as "rank 2: "; -1 = nothing is put there */
+    int rank; /* prefix of every text, "rank 2: "; -1 = no prefix */
     sherd_status status;
-    int column; /* 1-based, in bytes, in its line of `source`; 0 = not at a place in a text */
-    const char *
-        source; /* the text that was read, as the reader was given it; only to compare with; NULL with column 0 */
+    int column;         /* 1-based, in bytes, in its line of `source`; 0 = no position */
+    const char *source; /* the text that was parsed; only for comparison; NULL if column is 0 */
     char text[SHERD_ERROR_BYTES];
 } sherd__diag;
 
-/* Write the text (cut at the room, one line, good UTF-8) and the status; there is no place; returns the status. */
+/*
+ * Write the text (truncated, one line, valid UTF-8) and the status, without a position; returns the
+ * status.
+ */
 sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -30,10 +33,16 @@ typedef struct sherd__argument {
     const void *value;
 } sherd__argument;
 
-/* EINVAL that names the first argument which is NULL; OK if none is. `diag` may be NULL: then nobody is told. */
+/*
+ * EINVAL that names the first argument that is NULL; OK if none is. `diag` may be NULL: then no
+ * text is written.
+ */
 sherd_status sherd__require(sherd__diag *diag, const char *function, const sherd__argument *list);
 
-/* A broken invariant inside the library: prints rank, file and line, aborts. Never for a user's mistake. */
+/*
+ * A broken invariant inside the library: prints rank, file and line, and aborts. Never for a user's
+ * mistake.
+ */
 _Noreturn void sherd__broken(int rank, const char *file, int line, const char *what);
 #define sherd__assert(rank, condition) \
     ((condition) ? (void)0 : sherd__broken((rank), __FILE__, __LINE__, #condition))

@@ -5,11 +5,14 @@
 
 #include "sherd/dtype.h"
 
-/* f32, f64, bf16, f16: what may have a gradient, and be drawn at random. */
+/* Whether it is floating-point: f32, f64, bf16, f16. Only these may have gradients. */
 bool sherd__has_fractions(sherd_dtype dtype);
-/* bf16, f16. */
+/* Whether it has 16 bits: bf16, f16. */
 bool sherd__is_half(sherd_dtype dtype);
-/* In what an operator on this dtype keeps sums, means and logarithms of sums: f32 for the 16-bit types. */
+
+/*
+ * The dtype in which operators keep sums, means and logarithms of sums: f32 for the 16-bit types.
+ */
 sherd_dtype sherd__statistics_dtype(sherd_dtype dtype);
 
 #endif

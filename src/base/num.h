@@ -18,7 +18,7 @@ bool sherd__add(int64_t a, int64_t b, int64_t *out);
 /* Product of shape[0..ndim); 1 for ndim 0. False if it reaches 2^62. */
 bool sherd__count(const int64_t *shape, int ndim, int64_t *out);
 
-/* A value that must fit: asserts. */
+/* Narrowing of a value that must fit: asserts. */
 int sherd__int(int64_t value);
 size_t sherd__bytes(int64_t value);
 

@@ -9,7 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes into `at[room]`, always zero-terminated; `length` goes on counting past the end, so that a first run can measure. */
+/*
+ * Writes to `at[room]`, always zero-terminated; `length` counts on past the end, so that a first
+ * pass can measure.
+ */
 typedef struct sherd__writer {
     char *at;
     size_t room;
@@ -18,14 +21,14 @@ typedef struct sherd__writer {
 
 void sherd__write(sherd__writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Reads `text`; `at` is where it stands. The column of an error is at - text + 1. */
+/* Reads `text`; `at` is the current position. The column of an error is at - text + 1. */
 typedef struct sherd__scanner {
     const char *text;
     const char *at;
 } sherd__scanner;
 
 void sherd__skip_blanks(sherd__scanner *s);
-/* Skip blanks, then take `literal` if it stands there. */
+/* Skip blanks, then consume `literal` if it comes next. */
 bool sherd__take(sherd__scanner *s, const char *literal);
 /* Skip blanks, then take a decimal integer below 2^62 without sign. */
 bool sherd__take_integer(sherd__scanner *s, int64_t *out);
@@ -35,7 +38,10 @@ bool sherd__take_name(sherd__scanner *s, char *out, size_t room);
 bool sherd__at_end(sherd__scanner *s);
 int sherd__column(const sherd__scanner *s);
 
-/* The failure `function: column 4 of "2x": ...` at the scanner's place, which the diag keeps; a long text is cut. */
+/*
+ * Fail with `function: column 4 of "2x": ...` at the scanner's position, which the diag keeps; a
+ * long text is abridged.
+ */
 sherd_status sherd__fail_at(sherd__diag *diag, sherd_status status, const char *function,
                             const sherd__scanner *s, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -8,11 +8,11 @@
 struct sherd_file {
     sherd_world *world;
     char *path;
-    uint64_t identity; /* hash of the header: what is read is noted by it */
+    uint64_t identity; /* hash of the header, for the ledger */
     sherd__header header;
 };
 
-/* What sherd_file_write is given. */
+/* The arguments of sherd_file_write. */
 typedef struct sherd__to_write {
     sherd_world *world;
     const char *path;
@@ -22,11 +22,15 @@ typedef struct sherd__to_write {
     int note_count;
 } sherd__to_write;
 
-/* As sherd_file_write and sherd_file_open, for `function`. */
+/* As sherd_file_write and sherd_file_open, with `function` in error texts. */
 sherd_status sherd__file_write(const sherd__to_write *what, const char *function);
 sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
                               const char *function);
-/* This rank's rows of an entry, in the rows of the layout (io/rows.h); NULL: all of it, plain. The failed tensor; raised. */
+
+/*
+ * This rank's rows of an entry, for the row layout of `layout` (io/rows.h); with NULL all of it,
+ * plain. The failed tensor, raised, after a failure.
+ */
 sherd_tensor *sherd__file_rows(const sherd_file *file, const sherd_file_entry *entry,
                                const sherd_layout *layout, const char *function);
 

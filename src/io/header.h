@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The header of a safetensors file, from text and to text: 8 bytes with its length, then JSON that gives each tensor's dtype,
- * shape and place among the elements behind it. jansson does the JSON; sizes and places are checked here, since whoever reads
- * a file trusts them. Pure; costs a sort of the entries.
+ * The header of a safetensors file, from text and to text: 8 bytes with its length, then JSON with
+ * each tensor's dtype, shape and offsets in the data after it. jansson parses the JSON; sizes and
+ * offsets are checked here, since readers of a file rely on them. Pure; costs a sort of the
+ * entries.
  */
 #ifndef SHERD__HEADER_H
 #define SHERD__HEADER_H
@@ -21,7 +23,7 @@ typedef struct sherd__header {
     int notes;
 } sherd__header;
 
-/* Whose header it is, and who is told what is wrong with it. */
+/* The file that a header belongs to, and where errors are reported. */
 typedef struct sherd__header_of {
     sherd__heap *heap;
     sherd__diag *diag;
@@ -30,16 +32,17 @@ typedef struct sherd__header_of {
 } sherd__header_of;
 
 /*
- * From the text of a header, after its length. EINVAL with what is wrong, behind function and path; ELIMIT; ENOTSUP; ENOMEM; then there
- * is nothing to clear.
+ * Parse the text of a header, without its length. EINVAL with what is wrong, prefixed with function
+ * and path; ELIMIT; ENOTSUP; ENOMEM; after an error there is nothing to clear.
  */
 sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,
                                  const sherd__header_of *of);
 void sherd__header_clear(sherd__header *header);
 
 /*
- * To text, with its length before it: *out is the caller's to free. Sets the offsets of the entries, which must have all else; long
- * elements come first, so that all are aligned. Names that are no UTF-8: EINVAL; ENOTSUP; ENOMEM.
+ * Write a header as text, preceded by its length; the caller frees *out. Sets the offsets of the
+ * entries, all other members of which must be set. Tensors with larger elements come first, so that
+ * all are aligned. EINVAL names that are not UTF-8; ENOTSUP; ENOMEM.
  */
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function);

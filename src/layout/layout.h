@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of a layout, and the pure arithmetic on it. Nothing here communicates. */
+
+/*
+ * The layout room's own interface, and the arithmetic on layouts. Pure: nothing here communicates.
+ */
 #ifndef SHERD__LAYOUT_H
 #define SHERD__LAYOUT_H
 
@@ -23,40 +26,41 @@ typedef struct sherd__layout_spec {
     int pending[SHERD_MAX_AXES]; /* -1 = none, else a sherd_reduce_op */
 } sherd__layout_spec;
 
-/* What the rank of the space holds of a layout: nothing, where it is not in the mesh. */
+/* What the rank of the space holds of a layout; nothing if it is not in the mesh. */
 typedef struct sherd__holding {
-    bool known; /* else nobody has asked */
-    bool inside;
+    bool known;  /* the other members are set */
+    bool inside; /* the rank is in the mesh */
     sherd_box box;
     int64_t count;
-    int64_t stride[SHERD_MAX_DIMS]; /* row-major, elements; of nothing there are none */
+    int64_t stride[SHERD_MAX_DIMS]; /* row-major, elements; unset if count is 0 */
 } sherd__holding;
 
-/* It lives while it is counted or held by a scope, and for a while when it is neither (space.h). */
+/* It lives while it is counted or held by a scope, and for some time after that (space.h). */
 struct sherd_layout {
     sherd__layout_spec spec; /* cuts that equal the default are NULL here */
     sherd__space *space;
     uint64_t hash;         /* of content */
     unsigned pending_axes; /* bits of axes with a pending reduction */
     unsigned shard_axes;   /* bits of axes that shard a dim */
-    /* how many ranks share the elements between them: the more, the fewer are held in all. Equal on all ranks */
-    int64_t sharers;
+    int64_t sharers;       /* product of the extents of the axes that shard a dim */
     int64_t refs;
     bool held, idle;
     char *text;
     char *placements;
-    /* pending axes replicated, counted; itself, not counted, if there are none; NULL = not asked yet */
+    /*
+     * with pending axes replicated, counted; itself, not counted, if none is; NULL = not made yet
+     */
     const sherd_layout *settled;
     sherd__holding holding;            /* see sherd__layout_holding */
-    struct sherd__plan_entry *left_by; /* of search/: the plan by which it was left last, or NULL */
+    struct sherd__plan_entry *left_by; /* of search/: the last plan used from here, or NULL */
     sherd_layout *older, *newer;       /* while it is idle */
 };
 
-/* Nobody counts or holds it any more; somebody does again. */
+/* A layout is no longer counted or held (rest); it is again (wake). */
 void sherd__layout_rest(sherd_layout *layout);
 void sherd__layout_wake(sherd_layout *layout);
 
-/* Let a counted pointer, or NULL, be `to`, or NULL. */
+/* Set a counted pointer; both old and new value may be NULL. */
 static inline void sherd__layout_set(const sherd_layout **at, const sherd_layout *to)
 {
     sherd_layout *before = (sherd_layout *)(uintptr_t)*at, *after = (sherd_layout *)(uintptr_t)to;
@@ -68,14 +72,20 @@ static inline void sherd__layout_set(const sherd_layout **at, const sherd_layout
         sherd__layout_rest(before);
 }
 
-/* Intern what a spec says (cuts are copied); the current scope holds it. The spec must be well formed, axes in one dim at most; otherwise EINVAL. */
+/*
+ * Intern the layout of a spec (cuts are copied); the current scope holds it. The spec must be well
+ * formed, with each axis in one dim at most; otherwise EINVAL.
+ */
 sherd_status sherd__layout_intern(const sherd_layout **out, const sherd__layout_spec *spec);
 
-/* Arguments and errors as sherd_layout_parse, without the collective part: makes the mesh if need be. */
+/*
+ * Arguments and errors as sherd_layout_parse, without the collective part: makes the mesh if need
+ * be.
+ */
 sherd_status sherd__layout_read(const sherd_layout **out, sherd__space *space, const char *text,
                                 int *dtype);
 
-/* Whose layout a text says: that of a tensor which is there already. */
+/* For reading a layout as text: the tensor that it is for. */
 typedef struct sherd__target {
     const char *function;   /* for errors */
     const sherd_mesh *mesh; /* a sub-mesh: placements are those of its axes */
@@ -86,33 +96,37 @@ typedef struct sherd__target {
 } sherd__target;
 
 /*
- * Where a tensor is to lie: placements, "S(0)[1]S(0)[0]", which without cuts keep those that `from` has of a dim that the
- * same axes shard; placements and cuts, "S(0)R 0:4,6"; or dims, "[10(x:4,6),8] P(sum:y)", where dtype and mesh may stand
- * as in a layout's full text. Local. Errors as sherd_layout_parse_placements and sherd_layout_parse.
+ * Read the target of a move: placements, "S(0)[1]S(0)[0]", with which a dim keeps the cuts of
+ * `from` if the same axes shard it; placements and cuts, "S(0)R 0:4,6"; or dims, "[10(x:4,6),8]
+ * P(sum:y)", where dtype and mesh may be given as in the full text of a layout. Local. Errors as
+ * sherd_layout_parse_placements and sherd_layout_parse.
  */
 sherd_status sherd__target_read(const sherd_layout **out, const sherd__target *target,
                                 const char *text);
-/* The same layout with the cuts that `from`, on the same mesh, has of the dims that the same axes shard. */
+
+/*
+ * The same layout with the cuts of `from`, on the same mesh, for all dims that the same axes shard.
+ */
 sherd_status sherd__layout_keep_cuts(const sherd_layout **out, const sherd_layout *layout,
                                      const sherd_layout *from);
 
 /*
- * A shape "8x16" or "scalar" into shape[SHERD_MAX_DIMS] and *ndim; a dtype "bf16". Errors name `function` and the
- * column: EINVAL; ELIMIT 2^62 elements or more.
+ * Read a shape, "8x16" or "scalar", into shape[SHERD_MAX_DIMS] and *ndim; read a dtype, "bf16".
+ * Errors name `function` and the column: EINVAL; ELIMIT 2^62 elements or more.
  */
 sherd_status sherd__shape_read(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
                                const char *text);
 sherd_status sherd__dtype_read(sherd_dtype *out, sherd__diag *diag, const char *function,
                                const char *text);
 
-/* The interned layout with every pending axis replicated: what a gradient is settled to. The current scope holds it. */
+/* The interned layout with every pending axis replicated. The current scope holds it. */
 sherd_status sherd__layout_settle(const sherd_layout **out, const sherd_layout *layout);
 
-/* "sum"; NULL for a number that is no op. */
+/* "sum"; NULL for an unknown number. */
 const char *sherd__reduce_op_name(sherd_reduce_op op);
-/* Whether reductions by `a` and by `b` may be pending side by side. */
+/* Whether reductions by `a` and by `b` may be pending on different axes of one layout. */
 bool sherd__reduce_ops_mix(sherd_reduce_op a, sherd_reduce_op b);
-/* Whether two placements that are set, with dims counted from 0, are the same. */
+/* Whether two placements, neither unset, with dims counted from 0, are equal. */
 bool sherd__placement_equal(sherd_placement a, sherd_placement b);
 
 /* How many outermost axes two lists share, whatever the cuts. */
@@ -121,14 +135,21 @@ int sherd__dim_shared(const sherd__dim *a, const sherd__dim *b);
 int64_t sherd__dim_longest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n);
 /* Number of shards of a dim: product of its axes' extents. */
 int64_t sherd__dim_parts(const sherd_mesh *mesh, const sherd__dim *dim);
-/* Which of them a coordinate of the mesh has; and the converse: sets the dim's axes in a coordinate. */
+
+/*
+ * The number of the shard at a coordinate of the mesh; and the converse: set the dim's axes in a
+ * coordinate.
+ */
 int64_t sherd__dim_shard(const sherd_mesh *mesh, const sherd__dim *dim, const int64_t *coordinate);
 void sherd__dim_place(const sherd_mesh *mesh, const sherd__dim *dim, int64_t shard,
                       int64_t *coordinate);
 /* Interval [*lo, *hi) of a dim of size n at a coordinate of the mesh. */
 void sherd__dim_interval(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
                          const int64_t *coordinate, int64_t *lo, int64_t *hi);
-/* Whether two dims of size n are sharded alike: same axes in the same order, same cuts. */
+
+/*
+ * Whether two dims of size n are sharded in the same way: same axes in the same order, same cuts.
+ */
 bool sherd__dim_equal(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
 /* How many outermost axes a and b share so that the merged cuts at that depth are equal too. */
 int sherd__dim_common(const sherd_mesh *mesh, const sherd__dim *a, const sherd__dim *b, int64_t n);
@@ -140,13 +161,17 @@ void sherd__dim_cuts(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, i
 void sherd__dim_spans(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n, int64_t *spans);
 
 /*
- * Cuts [parts of `to` + 1] of `to`, whose first `keep` axes are the first of `from`: from's intervals, merged below
- * these axes, each cut by the chunk rule along to's further axes. Where `from` is the default so is the outcome.
+ * The cuts [parts of `to` + 1] of `to`, whose first `keep` axes are also the first of `from`: the
+ * intervals of `from`, merged below these axes, each cut by the chunk rule along the further axes
+ * of `to`. If `from` has default cuts, so has the result.
  */
 void sherd__dim_refine(const sherd_mesh *mesh, const sherd__dim *from, int keep,
                        const sherd__dim *to, int64_t n, int64_t *cuts);
 
-/* i-th of p chunks of n, as torch.chunk: pieces of ceil(n/p), the tail may be empty (then it begins at n). */
+/*
+ * The i-th of p chunks of n, as torch.chunk: pieces of ceil(n/p), of which the last ones may be
+ * empty (and then begin at n).
+ */
 void sherd__chunk(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 
 /* What the rank of the space holds: computed when it is first asked for. */
@@ -167,10 +192,14 @@ void sherd__layout_box(const sherd_layout *layout, const int64_t *coordinate, sh
 bool sherd__box_meet(const sherd_box *a, const sherd_box *b, sherd_box *out);
 int64_t sherd__box_count(const sherd_box *box);
 bool sherd__box_equal(const sherd_box *a, const sherd_box *b);
-/* Elements of a layout's largest box: each dim has axes of its own, so it has the longest shard of all. */
+
+/*
+ * Elements of a layout's largest box: the product of the longest shards, since each dim has its own
+ * axes.
+ */
 int64_t sherd__layout_largest(const sherd_layout *layout);
 
-/* What writes an object as text; run twice by sherd__written, first to measure. */
+/* Writes an object as text; sherd__written calls it twice, first to measure. */
 typedef void (*sherd__write_text)(sherd__writer *w, const void *object);
 /* The text of an object in memory of its own; NULL for lack of it. */
 char *sherd__written(sherd__heap *heap, sherd__write_text write, const void *object);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of a mesh. Pure; the collective part of making one is in world/. */
+/* The layout room's own view of a mesh. Pure; the collective part of making one is in world/. */
 #ifndef SHERD__MESH_H
 #define SHERD__MESH_H
 
@@ -13,13 +13,12 @@ struct sherd_mesh {
     int axes;
     char name[SHERD_MAX_AXES][SHERD__NAME_BYTES];
     int64_t extent[SHERD_MAX_AXES];
-    int root_axis[SHERD_MAX_AXES]; /* the root's number of each axis */
+    int root_axis[SHERD_MAX_AXES]; /* the number of each axis in the root */
     int64_t count;                 /* product of extents */
     const int *ranks;              /* [count] row-major, or NULL = 0, 1, 2, ...; only of a root */
     uint64_t hash;                 /* of content */
     char *text;
-    struct sherd__ledger
-        *ledger; /* of world/: what this rank has done on it; NULL: it is not in it */
+    struct sherd__ledger *ledger; /* of world/; NULL if this rank is not in the mesh */
 };
 
 /* Arguments and errors as sherd_mesh_create and sherd_mesh_parse, without the collective part. */

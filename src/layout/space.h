@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The space in which meshes and layouts are interned. A world owns one; pure code (layout/, plan/) sees
- * only this: where to allocate, where to write error texts, how many ranks there are.
+ * The space in which meshes and layouts are interned. A world owns one. Pure code (layout/, plan/)
+ * sees only this: where to allocate, where to write error texts, how many ranks there are.
  *
- * Meshes live as long as the space. A layout is held by the scope in which somebody has interned it, unless one further
- * out holds it already: all that scopes hold is one list, and the end of a scope cuts it back to where it began. What
- * is held by no scope, and counted by nobody, is idle; of those some are kept, since the next step may make them again.
+ * Meshes live as long as the space. A layout is held by the scope in which it was interned, or by
+ * an outer one that holds it already. All held layouts are in one list, and the end of a scope
+ * truncates the list to its length at the beginning. A layout that is neither held nor counted is
+ * idle; some idle layouts are kept, since the next step may make them again.
  */
 #ifndef SHERD__SPACE_H
 #define SHERD__SPACE_H
@@ -22,7 +24,7 @@ typedef struct sherd__space {
     sherd__heap *heap;
     sherd__diag *diag;
     int ranks;
-    int rank; /* whose space this is; -1 on paper */
+    int rank; /* whose space this is; -1 in a paper world */
     sherd__map meshes;
     sherd__map layouts;
     const sherd_layout **held; /* by scopes, those of the innermost last */
@@ -31,8 +33,10 @@ typedef struct sherd__space {
     int idle, most_idle;
     struct sherd__plan_cache *plans; /* of search/; NULL until the first plan */
     struct sherd__halos *halos;      /* of plan/; NULL until the first halo */
-    /* By which plans are priced whose options name no price, NULL = as the arena; and the hash of such options. Never
-     * changes once there is a plan. */
+    /*
+     * The price of plans whose options have none, NULL = the arena's; and the hash of such options.
+     * They do not change once there is a plan.
+     */
     const struct sherd_price *price;
     uint64_t price_hash;
     void *owner; /* the world */
@@ -40,9 +44,9 @@ typedef struct sherd__space {
 
 void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag, int ranks,
                        int rank);
-/* Let go of what scopes hold beyond the first `mark`. */
+/* Release the held layouts after the first `mark`. */
 void sherd__layouts_let_go(sherd__space *space, int mark);
-/* A scope begins: what its end cuts back to; and it ends. */
+/* The beginning of a scope: the mark that its end passes to sherd__layouts_cut. */
 static inline int sherd__layouts_mark(const sherd__space *space)
 {
     return space->held_count;

@@ -6,22 +6,25 @@
 #include "nn/module.h"
 #include "sherd/layers.h"
 
-/* What was given, with the defaults written out. */
+/* The options with defaults filled in. */
 sherd_layer_options sherd__layer_options_of(const sherd_layer_options *options);
 
-/* Clears *out. EINVAL: it or the world is NULL, a size is less than 1, or an option is none. */
+/*
+ * Sets *out to NULL. EINVAL: `out` or the world is NULL, a size is less than 1, or an option is
+ * invalid.
+ */
 sherd_status sherd__layer_check(sherd_module **out, sherd_world *world, const char *function,
                                 int64_t a, int64_t b, const sherd_layer_options *o);
 
 /*
- * Make a module of these parameters, each of which may be NULL; nothing is left of it on failure, but the payload: that is
- * not the module's yet.
+ * Make a module with these parameters, each of which may be NULL. On failure everything is
+ * destroyed except the payload, which is not the module's yet.
  */
 sherd_status sherd__layer_create(sherd_module **out, sherd_world *world,
                                  const sherd_module_options *options, sherd_forward forward,
                                  sherd_tensor *weight, sherd_tensor *bias);
 
-/* Destroy a module that was made in part, but not its payload; NULL is a no-op. */
+/* Destroy a partly made module, but not its payload; NULL is a no-op. */
 void sherd__layer_drop(sherd_module *m);
 
 /* The one positional argument; the failed tensor, raised, if there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of a module, for nn/ and parallel/. */
+/* The inside of a module, for nn/ and parallel/. */
 #ifndef SHERD__MODULE_H
 #define SHERD__MODULE_H
 
@@ -48,23 +48,23 @@ struct sherd_module {
     int buffers;
     char *styles;     /* names of those that were applied, for tables; NULL = none */
     bool distributed; /* by sherd_distribute_module */
-    bool spread; /* it, or what is below it, was put on a mesh; also on ranks outside of that */
+    bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
     sherd__hook_entry *before, *after; /* in order of running */
     int next_hook;
     int running; /* calls of this module under way */
     bool checkpointed;
-    sherd__checkpoint *checkpoint; /* calls that may be run again */
+    sherd__checkpoint *checkpoint; /* calls that may be recomputed */
 };
 
-/* "" for a root is no help in a message: then "(root)". */
+/* The module's path for messages; "(root)" for a root. */
 const char *sherd__module_name(const sherd_module *module);
 
-/* The module below `root` that holds parameter t and is met first; NULL if there is none. */
+/* The first module below `root` that has parameter t; NULL if there is none. */
 const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t);
-/* The path of m below the module of a walk, which may have a path of its own. */
+/* The path of m relative to the module of a walk, which may have a path of its own. */
 const char *sherd__path_below(const sherd_module *root, const sherd_module *m);
 
-/* What is loaded, for messages and by all ranks alike. */
+/* A load of a tensor, described alike on all ranks. */
 typedef struct sherd__loading {
     const char *function;
     sherd_world *world;
@@ -75,10 +75,10 @@ typedef struct sherd__loading {
     int root;
 } sherd__loading;
 
-/* Write it into `to`, wherever that lies; `status`: what was wrong before. As sherd_module_load. */
+/* Write it into `to`, in the layout of `to`; `status`: an earlier failure. As sherd_module_load. */
 sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status);
 
-/* Number of a parameter, of a buffer; -1 if there is none. */
+/* The number of a parameter, of a buffer; -1 if there is none. */
 int sherd__find_parameter(const sherd_module *module, const char *name);
 int sherd__find_buffer(const sherd_module *module, const char *name);
 
@@ -87,7 +87,11 @@ bool sherd__name_is_taken(const sherd_module *module, const char *name);
 
 /* Number in a list; -1 if there is none of this name. */
 int sherd__find_named(const sherd__named_tensor *list, int count, const char *name);
-/* Why a tensor can be held by no name of a module's; why a child or tensor can't have this name. NULL = it can. */
+
+/*
+ * Why a tensor cannot be a parameter or buffer; why a child or tensor cannot have this name. NULL =
+ * it can.
+ */
 const char *sherd__named_fault(const sherd_module *m, const sherd_tensor *t);
 const char *sherd__name_fault(const sherd_module *m, const char *name);
 /* EINVAL: the module is NULL. */
@@ -102,27 +106,30 @@ sherd_status sherd__add_named(sherd_module *module, const char *function,
 sherd_status sherd__refuse_named(const sherd_module *m, const char *function, const char *kind,
                                  const char *name, const char *fault);
 
-/* Put t in the place of a named tensor of the same shape and dtype; else EINVAL. */
+/* Replace a named tensor by one of the same shape and dtype; otherwise EINVAL. */
 sherd_status sherd__set_named(sherd_module *m, const char *function, const char *kind,
                               sherd__named_tensor *named, sherd_tensor *t);
 
-/* One more style, "Colwise(tp)", in the module's list of them. */
+/* Append a style, "Colwise(tp)", to the module's list of styles. */
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis);
 
 /* Free hooks that were removed while the module ran (all = the others too). */
 void sherd__hooks_sweep(sherd_module *module, bool all);
 
-/* Hooks and forward, in the caller's scope. */
+/* Run hooks and forward in the caller's scope. */
 void sherd__module_forward(sherd_module *module, sherd_args *in, sherd_args *out);
 
-/* Around what a module does; NULL of one that is not checkpointed, and then the others do nothing. */
+/*
+ * Around a call of a module. NULL if it is not checkpointed, and then the other functions do
+ * nothing.
+ */
 sherd__replay *sherd__checkpoint_begin(sherd_module *module, const sherd_args *in);
-/* Keep the arguments, as they came. */
+/* Keep the arguments as they were passed. */
 void sherd__checkpoint_keep(sherd__replay *replay, const sherd_args *in);
-/* The module goes: nothing of it can be run again. */
+/* The module is destroyed: its calls can no longer be recomputed. */
 void sherd__checkpoint_forget(sherd_module *module);
 
-/* Write EINVAL (or another status) with a text into the world's diag. */
+/* Write EINVAL (or another status) and a text to the world's diag. */
 #define sherd__module_fail(module, ...) sherd__fail(sherd__world_diag((module)->world), __VA_ARGS__)
 
 #endif

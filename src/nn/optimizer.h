@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of an optimizer: what all of them share, and what each says of itself. */
+/* The inside of an optimizer: what all kinds share, and what each kind defines. */
 #ifndef SHERD__OPTIMIZER_H
 #define SHERD__OPTIMIZER_H
 
@@ -17,15 +17,18 @@ enum {
 typedef struct sherd__optimized {
     sherd_tensor *p; /* counted */
     /*
-     * State, laid out as the parameter; of a 16-bit parameter the same in f32 (EXACT); and how many steps had a gradient (STEPS):
-     * one i64, replicated. Counted, or NULL; each with its name, "weight.m".
+     * State, laid out as the parameter; of a 16-bit parameter the same in f32 (EXACT); and how many
+     * steps had a gradient (STEPS): one i64, replicated. Counted, or NULL; each with its name,
+     * "weight.m".
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
     int64_t version; /* of the parameter's storage when EXACT was last the same */
 } sherd__optimized;
 
-/* A step of one parameter: elements of this rank. p and state are f32 where the parameter has 16 bits. */
+/*
+ * A step of one parameter: this rank's elements. p and state are f32 if the parameter has 16 bits.
+ */
 typedef struct sherd__update {
     const sherd__kernels *kernels;
     int64_t count, steps; /* steps: this one included */
@@ -35,7 +38,7 @@ typedef struct sherd__update {
     double rate, grad_scale;
 } sherd__update;
 
-/* What one kind of optimizer is. One constant a kind. */
+/* What defines a kind of optimizer. One constant per kind. */
 typedef struct sherd__optimizer_kind {
     const char *function;                       /* that makes one, for messages */
     const char *state[SHERD__OPTIMIZER_STATES]; /* names */
@@ -61,7 +64,7 @@ struct sherd_optimizer {
     int64_t *shared; /* [ranks of the mesh] */
 };
 
-/* Clear *out, and refuse what is NULL. */
+/* Set *out to NULL, and refuse NULL arguments. */
 sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
                                     const char *function);
 
@@ -69,10 +72,13 @@ sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
 sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
                                      const sherd_optimizer *like);
 
-/* Make the exact copy of a 16-bit parameter what it shows, where somebody has written that. False: ended by the alarm. */
+/*
+ * If a 16-bit parameter was written since the last step, set its exact copy from it. False: ended
+ * by the alarm.
+ */
 bool sherd__optimizer_refresh(sherd__optimized *item);
 
-/* The decay of a parameter: that of matrices counts for the others only if all are to decay. */
+/* The weight decay of a parameter: 0 for fewer than two dims, unless `all` decay. */
 static inline double sherd__decay_of(int ndim, double decay, bool all)
 {
     return ndim >= 2 || all ? decay : 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * What forward and backward of a residual sum with its norm share: attributes, and rows in blocks that stay in the first cache. The
- * kernels of the single operators go over a block one after the other, so memory is read and written once.
+ * What forward and backward of a residual sum with its norm share: attributes, and rows in blocks
+ * that fit the first-level cache. The kernels of the single operators process one block after the
+ * other, so memory is read and written once.
  */
 #ifndef SHERD__ADD_NORM_H
 #define SHERD__ADD_NORM_H
@@ -45,7 +47,9 @@ typedef struct sherd__blocks {
     void *norm;       /* of a block, as x; or all of it where rows are apart */
 } sherd__blocks;
 
-/* For rows of x, with one number a row; `dropped`: by whose elements dropout goes. */
+/*
+ * For rows of x, with one number per row; `dropped`: the tensor whose elements dropout applies to.
+ */
 sherd__blocks sherd__blocks_begin(sherd_call *call, const sherd__row_norm *of,
                                   const sherd_tensor *x, const sherd_tensor *per_row,
                                   const sherd_tensor *dropped);

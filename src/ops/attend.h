@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of attention share: heads as groups, masks, and sequences that are sharded. */
+/* What the files of attention share: grouped heads, masks, and sharded sequences. */
 #ifndef SHERD__ATTEND_H
 #define SHERD__ATTEND_H
 
 #include "kernels/kernels.h"
 #include "operator.h"
 
-/* Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth. */
+/*
+ * Operands, and dims of q [batch,positions,groups,heads of a group,width]; k and v lack the fourth.
+ */
 enum { SHERD__Q, SHERD__K, SHERD__V, SHERD__MASK, SHERD__ATTEND_OPERANDS };
 enum {
     SHERD__BATCH,
@@ -36,13 +38,16 @@ typedef struct sherd__attend_attributes {
             SHERD_FIELD(sherd__attend_attributes, ring, BOOL)            \
     }
 
-/* The problem of this rank, all of whose keys are there; operands from `q` on are q, k, v and the mask. */
+/*
+ * The attention that this rank computes, if it has all keys; the operands from `q` on are q, k, v
+ * and the mask.
+ */
 sherd__attending sherd__attend_problem(const sherd_call *call, int q);
 
 /* Scratch for the kernels of a dtype. NULL: failed. */
 void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__attending *problem);
 
-/* q, k and v, and what backward has besides; out is dq, dk and dv. NULL where there is none. */
+/* q, k and v, and what else backward has; out is dq, dk and dv. NULL if absent. */
 typedef struct sherd__attend_arrays {
     void *const *out;
     double *dmask;
@@ -50,7 +55,10 @@ typedef struct sherd__attend_arrays {
     const void *dout, *dlog_sum, *result, *log_sum;
 } sherd__attend_arrays;
 
-/* By the fastest kernels that do it; out is the result and the logarithms of sums. False: failed. */
+/*
+ * Run the fastest kernels that can do it; `out` gets the result and the logarithms of sums. False:
+ * failed.
+ */
 bool sherd__attend_run(sherd_call *call, const sherd__attending *problem, void *const *out,
                        const void *const *q);
 bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
@@ -58,11 +66,14 @@ bool sherd__attend_run_back(sherd_call *call, const sherd__attending *problem,
 
 /* Describe: what q, k, v and the mask must be, and the rule of forward. */
 const char *sherd__attend_describe(sherd_call *call);
-/* Of backward, whose operands are dout, dlog_sum, q, k, v, mask, out and log_sum. A mask whose gradient nobody wants has one of
- * one element, which is 0. */
+
+/*
+ * Describe of backward, whose operands are dout, dlog_sum, q, k, v, mask, out and log_sum. If the
+ * gradient of the mask is not needed, it has one element, 0.
+ */
 const char *sherd__attend_describe_grad(sherd_call *call);
 
-/* The gradient of the mask in f64 into result `mask`. */
+/* Write the gradient of the mask, given in f64, to result `mask`. */
 void sherd__attend_give_mask(sherd_call *call, const double *sum);
 
 /* Whether these options, or fewer heads of k and v, need the general operator. */
@@ -72,11 +83,14 @@ bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, cons
 /* What scores are multiplied by. */
 double sherd__attend_scale(const sherd_tensor *q, const sherd_attention_options *options);
 
-/* out[2]: the result and, where they are `summed`, the logarithms of sums; else that is anything. False: failed. */
+/*
+ * out[2]: the result and, if `summed`, the logarithms of sums; otherwise out[1] is undefined.
+ * False: failed.
+ */
 bool sherd__attend(sherd_tensor *out[2], sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
                    const sherd_attention_options *options, bool summed);
 
-/* The same of q in groups of one head, on 5 dims, by the operator that needs no groups. */
+/* The same for q in groups of one head, on 5 dims, by the operator without groups. */
 bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double scale, bool causal);
 
 /* The backward of an operator whose operands are q, k, v, and whose results are these two. */
@@ -85,7 +99,7 @@ void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 /* ---- sequences that are sharded -------------------------------------------------------------- */
 
-/* Which keys each shard of queries meets when. Pure; equal on all ranks. */
+/* Which keys each shard of queries meets, and when. Pure; equal on all ranks. */
 typedef struct sherd__round {
     const sherd_layout *q, *k;
     bool causal, ring;
@@ -94,27 +108,30 @@ typedef struct sherd__round {
 } sherd__round;
 
 sherd__round sherd__round_of(const sherd_layout *q, const sherd_layout *k, bool causal, bool ring);
-/* Shard i's keys [*first, *end) of a visit; equal where there are none. */
+/* The keys [*first, *end) that shard i meets in a visit; equal if there are none. */
 void sherd__round_keys(const sherd__round *round, int visit, int64_t i, int64_t *first,
                        int64_t *end);
 /* The window of a visit; NULL: nobody has any keys, or, *status, it has failed. */
 struct sherd__window *sherd__round_window(sherd_status *status, const sherd__round *round,
                                           int visit);
 
-/* How operands of attention lie whose sequences stay sharded, and how the logarithms of sums do. */
+/*
+ * The layouts of attention's operands, and of the logarithms of sums, when sequences stay sharded.
+ */
 typedef struct sherd__lying {
     const sherd_layout *q, *k, *mask, *sum; /* v as k */
 } sherd__lying;
 
-/* For operands that lie so (the mask may be NULL). */
+/* For operands with these layouts (the mask's may be NULL). */
 sherd_status sherd__attend_lie(sherd__lying *out, const sherd_layout *const *operands);
 
-/* Whether q, k or v, which fit each other, have a sharded sequence. */
+/* Whether q, k or v, whose shapes fit, have a sharded sequence. */
 bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v);
 
 /*
- * How to go about it: for `in`, with q in groups, the cheapest way, or the one that is asked for. For heads, where each operand
- * but the mask goes, and where the result comes back to.
+ * How to communicate: for operands `in`, with q in groups, the cheapest way, or the one that was
+ * asked for. For HEADS, the layout that each operand but the mask is moved to, and the layout that
+ * the result is moved back to.
  */
 typedef struct sherd__choice {
     sherd_attention_way way; /* CHEAPEST: no sequence is sharded */
@@ -163,7 +180,10 @@ enum {
     .result = {{"dq", 0}, {"dk", 0}, {"dv", 0}, {"dmask", 0}}, .field = SHERD__ATTEND_FIELDS, \
     .attributes = sizeof(sherd__attend_attributes), .describe = sherd__attend_describe_grad
 
-/* In backward: apply the operator of the gradients, with the node's attributes, and hand out those that are wanted. */
+/*
+ * In backward: apply the operator of the gradients with the node's attributes, and return the
+ * gradients that are wanted.
+ */
 void sherd__attend_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *const *grad_out,
                              sherd_tensor **grad_in);
 

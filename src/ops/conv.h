@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Convolutions, operators of one geometry. `big` [batch, big channels, ...] is what a convolution reads, `small` [batch, small
- * channels, ...] what it makes, the weight is [small channels, big channels / groups, ...]; element e of small meets elements
- * e stride - before + k dilation of big. A transposed convolution reads small and makes big.
+ * Convolutions: a family of operators with one geometry. A convolution reads `big` [batch, big
+ * channels, ...] and makes `small` [batch, small channels, ...]; the weight is [small channels, big
+ * channels / groups, ...]; element e of small reads the elements e stride - before + k dilation of
+ * big. A transposed convolution reads small and makes big.
  */
 #ifndef SHERD__CONV_OPS_H
 #define SHERD__CONV_OPS_H
@@ -15,35 +17,35 @@ typedef struct sherd__conv_attributes {
     bool transposed; /* small is what was given first: the cuts of big follow from its */
     bool sized;      /* `size` is said, not computed */
     int64_t stride[SHERD__CONV_DIMS], dilation[SHERD__CONV_DIMS];
-    int64_t before[SHERD__CONV_DIMS],
-        after[SHERD__CONV_DIMS];     /* padding of big; negative is fine for pieces only */
-    int64_t extra[SHERD__CONV_DIMS]; /* that big is larger, of a transposed one */
-    int64_t size[SHERD__CONV_DIMS];  /* of the result, behind its channels */
+    /* padding of big; may be negative for pieces only */
+    int64_t before[SHERD__CONV_DIMS], after[SHERD__CONV_DIMS];
+    int64_t extra[SHERD__CONV_DIMS]; /* transposed: how much larger big is */
+    int64_t size[SHERD__CONV_DIMS];  /* spatial size of the result */
     int64_t kernel[SHERD__CONV_DIMS];
 } sherd__conv_attributes;
 
-/* Where operands stand, and which is missing because it is the result. */
+/* Which operand is what; the missing one is the result. */
 typedef struct sherd__conv_roles {
     int big, small, weight, bias, like; /* operand numbers; -1: none */
     bool both; /* none is missing: results are the gradients of what was read and of the weight */
 } sherd__conv_roles;
 
 /*
- * Shapes (conv_lie.c): of operators that make small, or big, of the other and a weight; of the weight of both; of what was read
- * and the weight.
+ * Shapes (conv_lie.c) of the operators that compute small, or big, from the other and a weight; the
+ * weight from both; both what was read and the weight.
  */
 const char *sherd__conv_describe_small(sherd_call *call);
 const char *sherd__conv_describe_big(sherd_call *call);
 const char *sherd__conv_describe_weight(sherd_call *call);
 const char *sherd__conv_describe_both(sherd_call *call);
 
-/* The smallest interval of big that elements of small meet, and the converse: sherd_op.reads. */
+/* sherd_op.reads: the smallest interval of big that elements of small read, and the converse. */
 void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
                            int64_t *first, int64_t *end);
 void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
                              int64_t *first, int64_t *end);
 
-/* The ways of any of them. */
+/* The ways of any of these operators. */
 sherd_status sherd__conv_ways(const sherd_call *call, sherd_ways *ways,
                               const sherd__conv_roles *roles);
 

@@ -23,7 +23,10 @@ sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count,
 /* Bits of the dims of a tensor with `ndim`. */
 unsigned sherd__dims_bits(const sherd__dims *dims, int ndim);
 
-/* Write the rule: dims that stay are a, b, ..; reduced ones p, q, .. (SHERD__REDUCED). NULL, or the reason why not. */
+/*
+ * Write the rule: dims that stay are a, b, ..; reduced ones p, q, .. (SHERD__REDUCED). NULL, or the
+ * reason why not.
+ */
 const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims);
 
 #define SHERD__REDUCED "pqrstuvw"
@@ -31,12 +34,22 @@ const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims);
 /* How many elements are reduced to one, globally. */
 int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t);
 
-/* Strides of the result of a reduction against the dims of the local operand: 0 in dims that are reduced. */
+/*
+ * Strides of the result of a reduction against the dims of the local operand: 0 in dims that are
+ * reduced.
+ */
 void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride);
 
-/* In backward: t, which has the shape of the result, with dims of size 1 where operand 0 was reduced. */
+/*
+ * In backward: t, which has the shape of the result, with dims of size 1 where operand 0 was
+ * reduced.
+ */
 sherd_tensor *sherd__dims_kept(sherd_node *node, sherd_tensor *t);
-/* In backward: the gradient of operand 0, all of whose reduced elements have that of the result; in its layout. */
+
+/*
+ * In backward: the gradient of operand 0, all of whose reduced elements have that of the result; in
+ * its layout.
+ */
 sherd_tensor *sherd__dims_spread(sherd_node *node, sherd_tensor *grad);
 
 /* sherd_sum_over by attributes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this room keeps per world: answers of the solver, operators of users, handlers, times. */
+/* What this room keeps per world: answers of the solver, users' operators, handlers, times. */
 #ifndef SHERD__DOOR_H
 #define SHERD__DOOR_H
 
@@ -13,7 +13,7 @@ typedef struct sherd__override {
     const sherd_op *op;
     sherd_op_level level;
     sherd_op_handler handler;
-    bool running; /* then the operator is itself */
+    bool running; /* then the operator is not replaced */
 } sherd__override;
 
 typedef struct sherd__timed {
@@ -34,29 +34,36 @@ typedef struct sherd__ops {
     sherd__timed *timed;
     int times, time_room;
     sherd_promotion promotion;
-    const sherd_op **warned; /* operators that a warning was given of */
+    const sherd_op **warned; /* operators about which a warning was printed */
     int warnings, warn_room;
-    const sherd_op *sound[SHERD__SOUND]; /* operators that were found sound, by their addresses */
+    const sherd_op *sound[SHERD__SOUND]; /* operators that passed the check, by address */
 } sherd__ops;
 
-/* Made when it is first asked for; NULL for lack of memory (in the diag). */
+/* Created on first use; NULL if memory runs out (reported in the diag). */
 sherd__ops *sherd__ops_of(sherd_world *world);
 
-/* The handler that takes the place of an operator; NULL: there is none. Borrowed until the next override. */
+/* The handler that replaces an operator; NULL: there is none. Borrowed until the next override. */
 sherd__override *sherd__override_of(sherd__ops *ops, const sherd_op *op, sherd_op_level level);
 
-/* Add to the time of an operator. For lack of memory it is not counted. */
+/* Add to the time of an operator. If memory runs out it is not counted. */
 void sherd__add_time(sherd_world *world, sherd__ops *ops, const sherd_op *op, int64_t nanoseconds);
 
-/* What the world says of a plain operand of a call beside distributed ones; false: refused, raised. */
+/*
+ * Whether a plain operand beside distributed ones is allowed (sherd_op_promote); false: refused,
+ * raised.
+ */
 bool sherd__may_promote(const sherd__run *run, sherd_tensor *t);
 
 /* What is wrong with an operator; NULL: nothing. */
 const char *sherd__op_fault(const sherd_op *op);
-/* What is wrong with what its describe has set, sizes by letters aside; NULL: nothing. */
+
+/*
+ * What is wrong with the values that its describe has set, except for sizes by letters; NULL:
+ * nothing.
+ */
 const char *sherd__described_fault(sherd_call *call);
 
-/* Whether an operator is the library's, and trusted. */
+/* Whether an operator is the library's own, and so not checked. */
 static inline bool sherd__is_own(const sherd_op *op)
 {
     return op->name && strncmp(op->name, "sherd_", 6) == 0;

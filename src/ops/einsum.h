@@ -7,7 +7,10 @@
 
 enum { SHERD__TERM_BYTES = 16, SHERD__TEXT_BYTES = 64 };
 
-/* "abc,cd->abd": one product, summed over what the result lacks. Letters of only one operand are in the result. */
+/*
+ * "abc,cd->abd": one product, summed over what the result lacks. Letters of only one operand are in
+ * the result.
+ */
 sherd_tensor *sherd__contract(const char *text, sherd_tensor *a, sherd_tensor *b);
 
 /* The forward of that, for any operator of two operands whose describe has written such a rule. */

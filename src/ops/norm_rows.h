@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms over the last dims of x, whose elements make a row: also where these dims are sharded. */
+/* Norms over the last dims of x, whose elements form a *row*; these dims may be sharded. */
 #ifndef SHERD__NORM_ROWS_H
 #define SHERD__NORM_ROWS_H
 
@@ -15,20 +15,24 @@ typedef struct sherd__row_norm_attributes {
               SHERD_FIELD(sherd__row_norm_attributes, more, INT64)}, \
     .attributes = sizeof(sherd__row_norm_attributes)
 
-/* The letters of these dims: "d" in the rule of an operator stands for all of them. Whole where x does not shard them. */
+/*
+ * The letters of these dims: "d" in the rule of an operator stands for all of them. Whole where x
+ * does not shard them.
+ */
 #define SHERD__ROW_LETTERS "defghijk"
 
-/* Describe: writes the rule. NULL, or why these are not dims. */
+/* Describe: writes the rule. NULL, or why these are not valid dims. */
 const char *sherd__row_norm_describe(sherd_call *call);
 
 /*
- * Ways: none unless operand `x` has rows that lie on several ranks; then x stays. How the others lie: a letter for each
- * operand, and behind a '>' for each result: as x 'x'; as a row, the weight, 'w', of results pending for what shards rows apart;
- * one number a row 'r'.
+ * Ways: none unless the rows of operand `x` are on several ranks; then x is not moved. `lie` gives
+ * the layouts of the others, one letter for each operand and, after a '>', for each result: 'x' as
+ * x; 'w' as a row (the weight; results are pending over what shards rows apart); 'r' one number per
+ * row.
  */
 sherd_status sherd__row_norm_ways(const sherd_call *call, sherd_ways *ways, int x, const char *lie);
 
-/* What this rank has of rows. */
+/* The rows on this rank. */
 typedef struct sherd__rows {
     int64_t rows, inner; /* here: rows, and elements of each */
     double length;       /* of a row, on all ranks */
@@ -36,20 +40,27 @@ typedef struct sherd__rows {
     bool apart; /* rows lie on several ranks */
 } sherd__rows;
 
-/* Of x, and a tensor with one number a row. */
+/* Of x, and a tensor with one number per row. */
 sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
                            const sherd_tensor *per_row);
 
-/* Which operands and results of a norm are what; -1 = there is none. Without a mean rows are not centred. */
+/*
+ * Which operands and results of a norm are what; -1 = there is none. Without a mean, rows are not
+ * centred.
+ */
 typedef struct sherd__row_norm {
     int weight, bias; /* operands, which may be absent */
     int mean,
         scale; /* taken from rows, multiplied with: results of forward, operands of backward */
 } sherd__row_norm;
 
-/* Where rows are apart. Forward: operand 0 is x, result 0 y. False: failed. */
+/* For rows that are on several ranks. Forward: operand 0 is x, result 0 y. False: failed. */
 bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of);
-/* Operands 0 and 1 are dy and x, the first results dx and the gradients of weight and, of centred rows, bias. */
+
+/*
+ * Operands 0 and 1 are dy and x; the first results are dx and the gradients of weight and, for
+ * centred rows, bias.
+ */
 bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of);
 
 #endif

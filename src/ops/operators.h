@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of the library's operators, for the list of all of them (table.c) and for each other's backwards. */
+
+/*
+ * The values of the library's operators, for the list of all of them (table.c) and for each other's
+ * backwards.
+ */
 #ifndef SHERD__OPERATORS_H
 #define SHERD__OPERATORS_H
 

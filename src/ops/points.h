@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between what finds points (nearest.c), where it is done (points_lie.c), and what is made of it (points.c). */
+
+/*
+ * Point search: between finding points (nearest.c), the layouts for it (points_lie.c), and what is
+ * made of the result (points.c).
+ */
 #ifndef SHERD__POINTS_OPS_H
 #define SHERD__POINTS_OPS_H
 
@@ -17,7 +21,10 @@ typedef struct sherd__nearest {
             SHERD_FIELD(sherd__nearest, apart, INT)                                       \
     }
 
-/* Squares f64 and indices [m, k] of points and queries; [shards, m, k] of each shard of points, if it is `apart`. */
+/*
+ * Squares f64 and indices [m, k] of points and queries; [shards, m, k] of each shard of points, if
+ * it is `apart`.
+ */
 extern const sherd_op sherd__nearest_op;
 /* Those of shards joined: [m, k]. */
 extern const sherd_op sherd__nearest_join_op;
@@ -30,7 +37,9 @@ typedef struct sherd__search_plan {
     const sherd_layout *result; /* [m, k]: where it goes in the end */
 } sherd__search_plan;
 
-/* Where points and queries, both of one mesh, are searched at the least cost. `bytes` of an element. */
+/*
+ * The cheapest layouts for searching points and queries, both on one mesh. `bytes` of an element.
+ */
 sherd_status sherd__plan_search(sherd__search_plan *out, const sherd_layout *points,
                                 const sherd_layout *queries, int64_t k, size_t bytes);
 

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of elements that are normalised together, and numbers of them that ranks join. */
+
+/*
+ * Sets of elements that are normalised together (groups, channels), and combining their moments
+ * over ranks.
+ */
 #ifndef SHERD__SETS_H
 #define SHERD__SETS_H
 
 #include "kernels/norms.h"
 #include "operator.h"
 
-/* What is here of x[batch,channels,dims...]. Rows are those of kernels/norms.h; those of a set are neighbours. */
+/*
+ * This rank's part of x[batch,channels,dims...]. Rows are those of kernels/norms.h; the rows of a
+ * set are adjacent.
+ */
 typedef struct sherd__sets {
     sherd__norming n;
     int64_t first, group; /* this rank's first channel in the whole tensor; channels of a group */
@@ -14,28 +21,33 @@ typedef struct sherd__sets {
     int64_t rows, sets;
 } sherd__sets;
 
-/* Of `groups` of channels of one item each; 0: of each channel of the whole batch. */
+/*
+ * With `groups` groups of channels of one item each; 0: sets of one channel over the whole batch.
+ */
 sherd__sets sherd__sets_of(const sherd_tensor *x, int64_t groups);
 
-/* The channels here of slot s are [*lo, the end that is returned). */
+/* The channels of slot s on this rank are [*lo, the returned end). */
 int64_t sherd__slot_end(const sherd__sets *p, int64_t s, int64_t *lo);
 
 /* set[i * step] += the rows of set i, each times its channel's weight; NULL = ones. */
 void sherd__sets_add(const sherd__sets *p, double *set, int step, const double *row,
                      const double *weight);
 
-/* Each row gets the number of its set. */
+/* Each row gets the value of its set. */
 void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int step);
 
-/* Two parts of a set are joined: the numbers of the second come to those of the first, which are zeroes at first. */
+/*
+ * Combine two parts of a set: fold the values of the second into those of the first, which are
+ * zeros initially.
+ */
 typedef void (*sherd__join)(double *to, const double *from);
 
 enum { SHERD__SET_NUMBERS = 3 };
 
 /*
- * numbers[sets,width] of this rank's part of each set become those of the whole set, joined in the order of shards; operand
- * 0 of the call lies as x. `width` is at most SHERD__SET_NUMBERS. One call if any set is on several ranks, else none. False:
- * failed.
+ * numbers[sets,width] of this rank's part of each set become those of the whole set, combined in
+ * shard order; operand 0 of the call has the layout of x. `width` is at most SHERD__SET_NUMBERS.
+ * One call if any set is on several ranks, otherwise none. False: failed.
  */
 bool sherd__sets_exchange(sherd_call *call, const sherd__sets *p, double *numbers, int width,
                           sherd__join put);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the solver, its search, and operators that say themselves in which ways they lie. */
+/* Between the solver, its search, and operators that list their own ways. */
 #ifndef SHERD__SOLVE_H
 #define SHERD__SOLVE_H
 
@@ -14,33 +14,42 @@ typedef struct sherd__letter {
     sherd__dim dim;
 } sherd__letter;
 
-/* How a rule's letters lie on the mesh, if operands lie so that the rule takes them. */
+/* How a rule's letters are sharded on the mesh, for operands that fit the rule. */
 typedef struct sherd__fit {
     const sherd_mesh *mesh;
     int letters;
     sherd__letter letter[SHERD__LETTERS];
-    unsigned pending;          /* axes on which results are pending because an operand is */
-    int8_t op[SHERD_MAX_AXES]; /* and with what */
+    unsigned pending;          /* axes on which results are pending because an operand is, */
+    int8_t op[SHERD_MAX_AXES]; /* and by which reduction */
 } sherd__fit;
 
-/* Whether the rule of a call takes operands that lie so; then *fit says how. */
+/* Whether operands with these layouts fit the rule of a call; if so, *fit says how. */
 bool sherd__fits(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands);
 
 /*
- * Operands that the rule does not take as they lie: where they must move. Only placing->operand is written. The status
- * is that of plans and layouts; the reason is in the diag.
+ * For operands that do not fit the rule: the layouts to move them to. Only placing->operand is
+ * written. The status is that of plans and layouts; the reason is in the diag.
  */
 sherd_status sherd__search(sherd__placing *placing, const sherd__run *run,
                            const sherd_layout *const *operands);
 
-/* The same by the operator's own ways; also the results are written. Not chosen: it has none for these, but a rule. */
+/*
+ * The same by the operator's own ways; the results are written as well. Not chosen: it has no way
+ * for these layouts, but a rule.
+ */
 sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
                                const sherd_layout *const *operands, bool *chosen);
 
-/* In ways: the layout in which operand i comes, also of one that is a layout alone (`like`); NULL: it is absent. */
+/*
+ * In `ways`: the layout of operand i, or the layout that stands for it (`like`); NULL: it is
+ * absent.
+ */
 const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);
 
-/* What the busiest rank receives when operands move to these layouts, added over the operands: bytes, of 4-byte elements. */
+/*
+ * What the busiest rank receives when operands move to these layouts, summed over the operands, in
+ * bytes of 4-byte elements.
+ */
 sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *const *from,
                                 const sherd_layout *const *to);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Operators that look through windows at the space of a field [batch, channels, ...], each dim by itself: pooling and
- * interpolation. What element o of a result reads of a dim is an interval; where it begins and ends never decreases with o, so
- * what a rank reads for its elements is an interval too, and so is what reads its elements.
+ * Operators that look through windows at the space of a field [batch, channels, ...], each dim by
+ * itself: pooling and interpolation. What element o of a result reads of a dim is an interval;
+ * where it begins and ends never decreases with o, so what a rank reads for its elements is an
+ * interval too, and so is what reads its elements.
  */
 #ifndef SHERD__TAPS_H
 #define SHERD__TAPS_H
@@ -71,10 +73,18 @@ sherd__taps sherd__taps_of(const sherd__taps_attributes *a, int d, int64_t n, in
 sherd__reading sherd__taps_read(const sherd__taps *t, int64_t o);
 /* Its weights too, but of a maximum; `first` is counted in the whole dim. */
 sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o);
-/* What is read for the elements [lo, hi), and the elements that read any of [lo, hi): both with lo < hi. */
+
+/*
+ * What is read for the elements [lo, hi), and the elements that read any of [lo, hi): both with lo
+ * < hi.
+ */
 sherd__reading sherd__taps_around(const sherd__taps *t, int64_t lo, int64_t hi);
 sherd__reading sherd__taps_readers(const sherd__taps *t, int64_t lo, int64_t hi);
-/* The same of windows: of what t has only kernel, stride, padding and dilation count, and n, or m. Not more than some tap meets. */
+
+/*
+ * The same for windows: of t only kernel, stride, padding and dilation are used, and n, or m. Not
+ * more than some tap reads.
+ */
 sherd__reading sherd__windows_read(const sherd__taps *t, int64_t lo, int64_t hi);
 sherd__reading sherd__windows_readers(const sherd__taps *t, int64_t lo, int64_t hi);
 /* The cut of the result that follows from one of what is read. */
@@ -90,8 +100,8 @@ void sherd__taps_reads(const sherd_call *call, int i, int d, int64_t lo, int64_t
                        int64_t *end);
 
 /*
- * Backward: the gradient of operand 0, in the layout that stands for the last operand; all other operands lie as the result
- * did, and the first may be a pending sum.
+ * Backward: the gradient of operand 0, in the layout that stands for the last operand. All other
+ * operands have the layout of the result; the first may be a pending sum.
  */
 const char *sherd__taps_describe_back(sherd_call *call);
 sherd_status sherd__taps_ways_back(const sherd_call *call, sherd_ways *ways);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of one tensor into a module or out of it, along one axis. */
+/* A gate: moves one tensor on its way into or out of a module, along one axis. */
 #ifndef SHERD__GATE_H
 #define SHERD__GATE_H
 
@@ -14,27 +14,27 @@ typedef struct sherd__side {
     int axis, root_axis;
 } sherd__side;
 
-/* It remembers its last move, so that a call that repeats it looks up no layouts. */
+/* It caches its last move, so that a repeated call needs no new layouts. */
 typedef struct sherd__gate {
     char *name;               /* of a keyword argument; counted with the gate; NULL = by position */
-    char which[24];           /* "input 1: ", for messages; "" where there is only one */
-    sherd_placement taken;    /* what a plain tensor is taken for; unset = it must know itself */
-    sherd_placement declared; /* what a distributed one must be; unset = whatever arrives */
-    sherd_placement desired;  /* what it becomes; unset = it stays */
-    int follow;               /* the last dim is cut as this dim of "weight"; -1 = chunks */
-    bool to_local;            /* it goes on as a plain tensor */
-    bool keep;                /* what it gathers is kept for backward */
+    char which[24];           /* "input 1: ", for messages; "" if there is only one */
+    sherd_placement taken;    /* of a plain tensor; unset = it must remember its layout */
+    sherd_placement declared; /* that a distributed one must have; unset = any */
+    sherd_placement desired;  /* what it is moved to; unset = it is not moved */
+    int follow;               /* its last dim gets the cuts of this dim of "weight"; -1 = chunks */
+    bool to_local;            /* it leaves as a plain tensor */
+    bool keep;                /* a gathered tensor is kept for backward */
     const sherd_layout *from, *weight, *to; /* the last move; counted */
 } sherd__gate;
 
-/* Whether a tensor goes through as it is, whatever it is: then it may be NULL. */
+/* Whether a tensor passes unchanged, whatever it is: then it may be NULL. */
 bool sherd__gate_is_open(const sherd__gate *gate);
 
-/* The tensor as the gate says; the failed tensor, raised, where it does not fit. */
+/* The tensor after the gate; the failed tensor, raised, if it does not fit. */
 sherd_tensor *sherd__gate_pass(const sherd__side *side, sherd__gate *gate, const sherd_module *m,
                                sherd_tensor *x);
 
-/* Give up what the gate holds. */
+/* Release what the gate holds. */
 void sherd__gate_clear(sherd_world *world, sherd__gate *gate);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves between two meshes: what the files about them share. */
+/* Redistribution between two meshes: what its files share. */
 #ifndef SHERD__PLAN_ACROSS_H
 #define SHERD__PLAN_ACROSS_H
 
 #include "inside.h"
 
-/* One layout written out: a box is read off its cuts. */
+/* One layout with its cuts written out, from which boxes can be read directly. */
 typedef struct sherd__side {
     const sherd_layout *layout;
     const sherd_mesh *mesh;
@@ -16,7 +16,7 @@ typedef struct sherd__side {
     int64_t copies;
 } sherd__side;
 
-/* Where a rank stands on one side. */
+/* A rank's position on one side. */
 typedef struct sherd__stand {
     int64_t at[SHERD_MAX_AXES];
     int64_t shard[SHERD_MAX_DIMS]; /* number of its shard on each dim */
@@ -32,7 +32,7 @@ typedef struct sherd__across {
 
 sherd_status sherd__across_open(sherd__across *a, sherd__space *space, const sherd_layout *from,
                                 const sherd_layout *to);
-/* Half open ones too. */
+/* Also for half-opened ones. */
 void sherd__across_close(sherd__across *a);
 
 /* False if the rank is not in the mesh; then the box is empty. */
@@ -46,10 +46,10 @@ typedef struct sherd__load {
 } sherd__load;
 
 /*
- * One shard of the source, dealt out: which replica of it each target rank takes. All who want the
- * shard are walked, by their shards' numbers, replicas fastest; each one goes to the replica that
- * has least to send so far (the first of several). Who holds the shard already takes part only if
- * it needs other addends of it.
+ * One shard of the source, dealt out: which replica of it each target rank reads. All ranks that
+ * need the shard are visited, ordered by their shards' numbers, replicas fastest. Each one reads
+ * from the replica that has the least to send so far (the first of equal ones). A rank that holds
+ * the shard itself takes part only if it needs other addends of it.
  */
 typedef struct sherd__deal {
     const sherd__across *across;
@@ -74,10 +74,13 @@ bool sherd__deal_next(sherd__deal *deal);
 void sherd__shards_of(const sherd__side *side, int d, int64_t lo, int64_t hi, int64_t *first,
                       int64_t *end);
 
-/* Next choice out of [first, end) per dim, the last one fastest; false when it is back at the start. */
+/*
+ * Next choice out of [first, end) per dim, the last one fastest; false when it is back at the
+ * start.
+ */
 bool sherd__next_shard(int ndim, const int64_t *first, const int64_t *end, int64_t *shard);
 
-/* What of a box one shard holds; false if nothing. */
+/* The part of a box that one shard holds; false if none. */
 bool sherd__shard_meet(const sherd__side *side, const int64_t *shard, const sherd_box *box,
                        sherd_box *out);
 

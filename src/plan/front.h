@@ -19,9 +19,9 @@ typedef struct sherd__question {
 } sherd__question;
 
 /*
- * The largest over all ranks of times * (what is found through `through`) - less * (what is found
- * through `own`); with `through` crossed as often as `times` says, times >= less. Of BOTH_BOXES their sum.
- * Cut below 2^62.
+ * The maximum over all ranks of times * (what is found through `through`) - less * (what is found
+ * through `own`); with `through` crossed as often as `times` says, times >= less. For BOTH_BOXES
+ * their sum. Capped below 2^62.
  */
 int64_t sherd__most(const sherd__question *question, int64_t times, int64_t less);
 

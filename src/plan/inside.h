@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share, and what prices and searches need of it. */
+/* What the files of the plan room share, and what prices and searches need of it. */
 #ifndef SHERD__PLAN_INSIDE_H
 #define SHERD__PLAN_INSIDE_H
 
@@ -8,9 +8,9 @@
 #include "base/num.h"
 
 /*
- * How two layouts of one shape on one mesh differ. Axes of extent 1 are in nothing here: they cost
- * no step. Per dim, the outermost axes with equal merged cuts (`common`) take no part; what
- * follows in the source's and the target's list does.
+ * How two layouts of one shape on one mesh differ. Axes of extent 1 are left out: they cost no
+ * step. In each dim the outermost axes with equal merged cuts (`common`) take no part; the axes
+ * after these, in the source's and the target's list, do.
  */
 typedef struct sherd__change {
     const sherd_mesh *mesh;
@@ -26,7 +26,7 @@ typedef struct sherd__change {
     int64_t addends;   /* product of the extents of the reduced axes */
     sherd_reduce_op op;
     double divisor; /* of avg; the product of the extents of its axes */
-    /* between two meshes: the lists are empty, and the axes, `reduced` apart, only say whether boxes stay */
+    /* between two meshes: the lists are empty; all axes but `reduced` only say if boxes stay */
     bool across;
 } sherd__change;
 
@@ -42,12 +42,12 @@ int64_t sherd__extent_of(const sherd_mesh *mesh, unsigned axes);
 bool sherd__next(const sherd_mesh *mesh, unsigned axes, int64_t *coordinate);
 
 /*
- * What one step amounts to, in elements, exact, each target rank pulling its addends straight from
- * their holders; found by classes of coordinates. Numbers from 2^62 on are cut to it.
+ * How much one step moves, in elements, exact, if each target rank pulls its addends directly from
+ * their holders. Computed by classes of coordinates. Numbers of 2^62 and more are capped.
  */
 typedef struct sherd__amounts {
-    int64_t source_max, target_max,
-        both_max;                       /* of one rank: source box, target box, the two together */
+    int64_t source_max, target_max;     /* the largest source and target box of a rank */
+    int64_t both_max;                   /* the most that a rank has of both together */
     int64_t receive_max, receive_total; /* from other ranks, each addend counted */
     int64_t send_max;
     int64_t target_total; /* sum over ranks */
@@ -56,15 +56,15 @@ typedef struct sherd__amounts {
 
 void sherd__amounts_find(sherd__amounts *out, const sherd__change *change, const int64_t *shape);
 
-/* The total alone, `receive_total`: cheaper by the maxima. */
+/* `receive_total` alone: cheaper than sherd__amounts_find by the maxima. */
 int64_t sherd__received_total(const sherd__change *change, const int64_t *shape);
 
 /* Below 2^62 elements, 2^31 ranks and 2^31 addends: every exact number is below 2^124. */
 __extension__ typedef __int128 sherd__wide;
 
 /*
- * Numbers that stop below 2^62, what is below 0 among them: sizes, bytes and times of layouts that no machine holds stay
- * comparable.
+ * Saturating arithmetic below 2^62 (a negative operand counts as an overflow): sizes, bytes and
+ * times of layouts that no machine can hold stay comparable.
  */
 #define SHERD__MOST (((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1)
 
@@ -85,10 +85,13 @@ static inline int64_t sherd__add_cut(int64_t a, int64_t b)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* What the change is called; `amounts` decide only whether anything travels. */
+/* The kind of a change; `amounts` decide only whether anything is sent. */
 sherd_step_kind sherd__step_kind(const sherd__change *change, const sherd__amounts *amounts);
 
-/* Add the bytes that a rank's schedule takes from others, and writes to others, to what each has sent. NULL adds nothing. */
+/*
+ * Add to sent[] what each rank sends for this rank's schedule: the bytes that it pulls from others,
+ * and those that it writes to others. NULL adds nothing.
+ */
 void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t element_bytes,
                               int64_t *sent);
 
@@ -96,8 +99,8 @@ void sherd__schedule_add_sent(const sherd__schedule *schedule, int rank, size_t 
 void sherd__slice_of(int64_t n, int64_t p, int64_t i, int64_t *lo, int64_t *hi);
 
 /*
- * Makes a schedule: `find` adds regions, each followed by its pulls, and readers; it is called twice, to count and to
- * write, and must do the same both times.
+ * Make a schedule. `find` adds regions, each followed by its pulls, and readers; it is called
+ * twice, to count and to write, and must do the same both times.
  */
 sherd_status sherd__schedule_make(sherd__schedule **out, sherd__space *space,
                                   void (*find)(sherd__schedule *s, const void *what),

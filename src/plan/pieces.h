@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * A step taken apart into what has to be walked to know its amounts: per dim the two lists beyond what
- * they share, the classes of shards above, and for each axis the coordinates that behave alike. And
- * the walk. A plain value for the stack; nothing here allocates or fails.
+ * A step taken apart into what has to be walked to know its amounts: per dim the two lists beyond
+ * what they share, the classes of shards above, and for each axis the coordinates that behave
+ * alike. And the walk. A plain value for the stack; nothing here allocates or fails.
  */
 #ifndef SHERD__PIECES_H
 #define SHERD__PIECES_H
@@ -12,8 +13,10 @@
 enum {
     SHERD__SOURCE = 0,
     SHERD__TARGET = 1,
-    /* Each axis turns a length into at most two others and 0, so 8 axes make at most 2^8 + 1 in all,
-     * and every dim has one more. */
+    /*
+     * Each axis turns a length into at most two others and 0, so 8 axes make at most 2^8 + 1 in
+     * all, and every dim has one more.
+     */
     SHERD__CLASSES = 272,
     SHERD__SPLITS = 24
 };
@@ -48,8 +51,8 @@ void sherd__runs_split(sherd__runs *runs, int axis, int64_t at);
 enum { SHERD__LENGTHS = 64 };
 
 /*
- * Split the axes of a list by where the children of shards of these lengths, and theirs, turn from full
- * to short to empty. Then length[*count] are what is left of them at the end, or *count is
+ * Split the axes of a list by where the children of shards of these lengths, and theirs, turn from
+ * full to short to empty. Then length[*count] are what is left of them at the end, or *count is
  * SHERD__LENGTHS + 1: too many. It may be that on entry.
  */
 void sherd__runs_list(sherd__runs *runs, const sherd__list *list, int64_t *length, int *count);
@@ -74,8 +77,11 @@ typedef struct sherd__pieces {
     int64_t n;
     unsigned axes; /* of both lists */
     sherd__list side[2];
-    /* Shards at the common depth: with default cuts classes of equal length, which lie in the pool from
-     * `first` on; with explicit ones each for itself: class i is [cuts[i * below], cuts[(i + 1) * below]) */
+    /*
+     * Shards at the common depth. With default cuts: classes of equal length, in the pool from
+     * `first` on. With explicit cuts: each shard by itself, class i is [cuts[i * below],
+     * cuts[(i + 1) * below]).
+     */
     int64_t classes;
     int first;
     const int64_t *cuts;
@@ -142,23 +148,28 @@ int64_t sherd__place_longest(const sherd__list *list, const sherd__place *place)
 /* ---- the sweep ------------------------------------------------------------------------------ */
 
 /*
- * A sweep over the ranks of one component, equal ones at once. It looks at each from the interval that it
- * has on the `near` side: what of it lies on the far side at all coordinates of the axes `through`
- * (and mine on the others), and the same for fewer axes, `own`. Ranks that find nothing are left out.
+ * A sweep over the ranks of one component, equal ones at once. It looks at each from the interval
+ * that it has on the `near` side: what of it lies on the far side at all coordinates of the axes
+ * `through` (and mine on the others), and the same for fewer axes, `own`. Ranks that find nothing
+ * are left out.
  */
 typedef struct sherd__sweep {
     const sherd__grid *grid;
     const sherd__component *component;
     int near;
     unsigned through, own;
-    /* Whether ranks below this point can matter; NULL = all do. `leaf` gets each point, and how many ranks
-     * it stands for; either ends it by setting `done`. */
+    /*
+     * Whether ranks below this point can matter; NULL = all can. `leaf` gets each point, and how
+     * many ranks it stands for. Either ends the sweep by setting `done`.
+     */
     bool (*worth)(const struct sherd__sweep *sweep);
     void (*leaf)(struct sherd__sweep *sweep, int64_t times);
     void *what;
     bool everything; /* also ranks that find nothing */
     bool done;
-    /* how far each dim has come: mine; the far side as far as `through`, and as `own`, leave it known */
+    /*
+     * the place in each dim: mine; on the far side, as far as `through`, and as `own`, determine it
+     */
     sherd__place mine[SHERD_MAX_DIMS], fence[SHERD_MAX_DIMS], inner[SHERD_MAX_DIMS];
     int64_t at[SHERD_MAX_AXES];
     unsigned known; /* axes */

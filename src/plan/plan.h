@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Inside of a plan, and the schedule of one rank for one step. Pure: one process can make the schedules of
- * all ranks and run them on plain memory, which is how every plan is proven exact.
+ * The plan room's own interface: plans, and the schedule of one rank for one step. Pure: one
+ * process can make the schedules of all ranks and run them on plain memory, which is how every plan
+ * is proven exact.
  */
 #ifndef SHERD__PLAN_H
 #define SHERD__PLAN_H
@@ -10,29 +12,32 @@
 #include "layout/layout.h"
 #include "sherd/plan.h"
 
-/* One addend of a region: where it lies in what `rank` holds. */
+/* One source of a region: its place in what `rank` holds. */
 typedef struct sherd__pull {
     int rank;                       /* world rank; may be this rank itself */
     int64_t offset[SHERD_MAX_DIMS]; /* in that rank's source box, elements per dim */
 } sherd__pull;
 
 /*
- * A box of my result, filled from one source (a copy) or from several (a reduction, in the order given = rank order),
- * or from none: with a value (the neutral element of the op in a partition; what lies beyond a window's border).
+ * A box of this rank's result. It is filled from one source (a copy), from several (a reduction, in
+ * rank order), or from none, with a value: the neutral element in a partition, or a window's
+ * border.
  */
 typedef struct sherd__region {
     int64_t offset[SHERD_MAX_DIMS]; /* in my target box */
     int64_t size[SHERD_MAX_DIMS];
     int first, count; /* its pulls */
-    int64_t at;       /* element of the target with which it begins, */
-    int64_t dense;    /* and how many it has, if they lie there in one piece; else 0 */
+    int64_t at;       /* the element of the target with which it begins, */
+    int64_t dense;    /* and how many elements it has if they are contiguous there; else 0 */
 } sherd__region;
 
 /*
- * What one rank does in one step. Regions are disjoint and cover the target box (sliced: my slice of it).
+ * What one rank does in one step. Regions are disjoint and cover the target box (if sliced: this
+ * rank's slice of it).
  *
- * A sliced ALL_REDUCE works on flattened, contiguous boxes (ndim is 1, source and target box of all sharers are
- * equal): after reducing its region each sharer writes it to the same place in every other sharer's result.
+ * A sliced ALL_REDUCE works on flattened, contiguous boxes (ndim is 1; source and target box of all
+ * sharers are equal): after reducing its region, each sharer writes it to the same place in every
+ * other sharer's result.
  */
 typedef struct sherd__schedule {
     int ndim;
@@ -54,7 +59,7 @@ typedef struct sherd__schedule {
 
 enum { SHERD__FLATTENED = 16 };
 
-/* Options as a value of their own: what was unset has its default, nothing points elsewhere. */
+/* The options of a plan as a value of its own: defaults filled in, no pointers to elsewhere. */
 typedef struct sherd__request {
     sherd_planner planner;
     sherd_weights weights;
@@ -72,13 +77,13 @@ struct sherd_plan {
     size_t element_bytes;
     sherd__request request;
     uint64_t request_hash;        /* of content; 0 = made without options, by the arena's price */
-    struct sherd__window *window; /* counted; NULL of a plan between layouts */
+    struct sherd__window *window; /* counted; NULL for a plan between layouts */
     int direction;                /* of a window: sherd__direction */
-    sherd_planner planner;        /* who made it */
+    sherd_planner planner;        /* which planner made it */
     double cost;                  /* what that planner minimised */
     int steps;
     sherd_step *step; /* [steps] */
-    /* [steps] of the space's own rank; NULL entries on paper or outside of the step's meshes */
+    /* [steps] of the space's own rank; NULL in a paper world or outside the step's meshes */
     sherd__schedule **mine;
     struct sherd__sends **sends; /* [steps], made when first asked for; see sends.h */
     sherd_plan_price price;
@@ -87,52 +92,67 @@ struct sherd_plan {
     char *trace;
 };
 
-/* Whether a step adds: some of its regions have several sources. */
+/* Whether a step has regions with several sources. */
 bool sherd__step_reduces(const sherd_step *step);
 
-/* As sherd_plan_create; finds or makes. */
+/* As sherd_plan_create, from the cache if possible. */
 sherd_status sherd__plan_find(const sherd_plan **out, const sherd_layout *from,
                               const sherd_layout *to, size_t element_bytes,
                               const sherd_plan_options *options);
-/* Picoseconds of a call on the arena in which next to nothing travels. */
+/* The arena's price, in picoseconds, of a call that moves almost nothing. */
 int64_t sherd__call_time(void);
 /* Keep a plan while it runs, even if the cache drops it. */
 void sherd__plan_retain(const sherd_plan *plan);
 void sherd__plan_release(const sherd_plan *plan);
-/* Price plans whose options name no price by this one, which must live as long as the space; before the first plan. */
+
+/*
+ * Set the price of plans whose options have none. `price` must live as long as the space; call it
+ * before the first plan.
+ */
 void sherd__plans_price(sherd__space *space, const sherd_price *price);
 /* Drop all cached plans of a space. */
 void sherd__plans_clear(sherd__space *space);
 
-/* The schedule of one rank of the world; *out is NULL for a rank outside of the step's meshes. */
+/* The schedule of one rank of the world; *out is NULL for a rank outside the step's meshes. */
 sherd_status sherd__schedule_create(sherd__schedule **out, sherd__space *space,
                                     const sherd_step *step, size_t element_bytes, int rank);
 void sherd__schedule_destroy(sherd__space *space, sherd__schedule *schedule);
 
-/* Say where a region lies in the target, from its offset and size; and what follows from the sizes of a schedule made by hand. */
+/*
+ * Set a region's place in the target from its offset and size; set what follows from the sizes of a
+ * schedule that was made by hand.
+ */
 void sherd__region_lay(const sherd__schedule *schedule, sherd__region *region);
 void sherd__schedule_lay(sherd__schedule *schedule);
 
-/* Where the data of one rank's source is: first element of its box, strides in elements (of the schedule's ndim). */
+/*
+ * The data of one rank's source: the first element of its box, and strides in elements (of the
+ * schedule's ndim).
+ */
 typedef struct sherd__source {
     const void *data;
     int64_t stride[SHERD_MAX_DIMS];
 } sherd__source;
 
 /*
- * Fill one region of `result` (contiguous, the schedule's target box). sources[i] belongs to the region's
- * i-th pull. `kernels` may be NULL for a region of one pull.
+ * Fill one region of `result` (contiguous, the schedule's target box). sources[i] belongs to the
+ * region's i-th pull. `kernels` may be NULL for a region with one pull.
  */
 void sherd__region_run(const sherd__schedule *schedule, const sherd__region *region, void *result,
                        const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels);
-/* A part of a region that adds: pulls [first, end), onto what the part before has left; sources[i] belongs to pull first + i. */
+
+/*
+ * A part of a reduction: add the pulls [first, end) to what earlier parts have left; sources[i]
+ * belongs to pull first + i.
+ */
 void sherd__region_add(const sherd__schedule *schedule, const sherd__region *region, int first,
                        int end, void *result, const sherd__source *sources, size_t element_bytes,
                        const sherd__kernels *kernels);
+
 /*
- * The same as sherd__region_run into each of results[count], of a sliced schedule, past the cache. False: nothing is done, because it is too
- * little for that.
+ * As sherd__region_run, into each of results[count] of a sliced schedule, with stores that bypass
+ * the cache. False: nothing was done, because the region is too small for that to pay.
  */
 bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *region,
                           void *const *results, int count, const sherd__source *sources,

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * A step as its senders see it, for ranks that share no memory: what this rank sends to whom, and how what it gets lies.
- * Boxes go one behind the other, each contiguous, in the order of the receiver's regions and pulls. Pure.
+ * A step as its senders see it, for ranks that share no memory: what this rank sends to each rank,
+ * and the layout of what it receives. Boxes follow one another, each contiguous, in the order of
+ * the receiver's regions and pulls. Pure.
  */
 #ifndef SHERD__SENDS_H
 #define SHERD__SENDS_H
 
 #include "plan.h"
 
-/* A box of my source. */
+/* A box of this rank's source. */
 typedef struct sherd__sent_box {
     int64_t offset[SHERD_MAX_DIMS];
     int64_t size[SHERD_MAX_DIMS];
 } sherd__sent_box;
 
-/* All that one rank gets of another in a step. */
+/* All boxes that one rank receives from another in a step. */
 typedef struct sherd__parcel_list {
     int rank;         /* the other one */
     int first, count; /* its boxes, of what is sent */
@@ -26,19 +28,21 @@ typedef struct sherd__sends {
     sherd__parcel_list *out; /* [outs]: readers and sharers */
     sherd__parcel_list *in;  /* [ins]: sources; only rank and elements */
     sherd__sent_box *box;
-    int64_t
-        *place; /* [pulls of my schedule]: where its box begins in what its rank sends, elements */
+    int64_t *place; /* [pulls of my schedule]: the element of its rank's message where it begins */
 } sherd__sends;
 
-/* Those of a step of a plan; the plan keeps them. NULL: no memory, or (without text) this rank takes no part. */
+/*
+ * Of a step of a plan; the plan keeps them. NULL: no memory, or (without an error text) this rank
+ * takes no part.
+ */
 const sherd__sends *sherd__sends_of(const sherd_plan *plan, int step);
 void sherd__sends_destroy(sherd__space *space, sherd__sends *sends);
-/* What a rank sends me, elements. */
+/* How many elements a rank sends me. */
 int64_t sherd__sends_in(const sherd__sends *sends, int rank);
 /* What I send a rank; NULL: nothing. */
 const sherd__parcel_list *sherd__sends_out(const sherd__sends *sends, int rank);
 
-/* What is packed: the boxes of a list of a source. */
+/* What to pack: the boxes of one list, from a source. */
 typedef struct sherd__packing {
     const sherd__sends *sends;
     const sherd__parcel_list *list;
@@ -47,15 +51,17 @@ typedef struct sherd__packing {
     const sherd__source *source;
 } sherd__packing;
 
-/* Of the boxes of a list, one behind the other, elements [from, to). */
+/* Pack the elements [from, to) of the boxes of a list, one box after the other. */
 void sherd__sends_pack(const sherd__packing *what, int64_t from, int64_t to, void *out);
+
 /*
- * The largest box within a box of `size` (row-major) that begins with its element `from` and ends before `to`: its offset and
- * size. How many elements that are; at least one where from < to.
+ * The largest box within a box of `size` (row-major) that begins with its element `from` and ends
+ * before `to`: sets its offset and size, and returns how many elements it has; at least one if from
+ * < to.
  */
 int64_t sherd__box_stretch(int ndim, const int64_t *size, int64_t from, int64_t to, int64_t *offset,
                            int64_t *out_size);
-/* Where they lie as they are, if that is one piece of memory; else NULL. */
+/* The address of the boxes if they are contiguous in the source already; otherwise NULL. */
 const void *sherd__sends_direct(const sherd__sends *sends, const sherd__parcel_list *list, int ndim,
                                 size_t element_bytes, const sherd__source *source);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Windows: what ranks ask of a tensor beyond the boxes that they hold. For each dim each shard asks for an interval of
- * indices. Intervals may overlap those of other shards, reach over several of them, and stick out of the tensor, where a
- * border says what is there. Pure, like layouts.
+ * Windows: what ranks need of a tensor beyond the boxes that they hold. For each dim each shard
+ * asks for an interval of indices. Intervals may overlap those of other shards, cover several
+ * shards, and extend beyond the tensor, where a border defines the elements. Pure, like layouts.
  *
- * A window makes two plans of one step each: one brings every rank its window, the other, its adjoint, adds what ranks have
- * in their windows to where it came from, in rank order.
+ * A window has two plans of one step each. One brings every rank its window; the other is its
+ * adjoint, and adds what ranks have in their windows to the elements it came from, in rank order.
  */
 #ifndef SHERD__WINDOW_H
 #define SHERD__WINDOW_H
@@ -38,13 +39,12 @@ typedef struct sherd__asking {
     void (*span)(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
                  int64_t *end);
     const void *what;
-    const sherd_halo_options
-        *borders; /* its widths are not looked at; NULL = nothing lies beyond the ends */
+    const sherd_halo_options *borders; /* its widths are ignored; NULL = no border anywhere */
 } sherd__asking;
 
 /*
- * A window on tensors of a layout. What lies beyond an end where there is nothing is cut off; a shard that asks for nothing
- * has an empty span. ENOMEM. Released by its count.
+ * A window on tensors of a layout. The part of a span beyond an end without a border is cut off; a
+ * shard that asks for nothing has an empty span. ENOMEM. Released by its count.
  */
 sherd_status sherd__window_create(sherd__window **out, const sherd_layout *layout,
                                   const sherd__asking *asking);
@@ -53,22 +53,26 @@ void sherd__window_release(sherd__window *window);
 bool sherd__window_equal(const sherd__window *a, const sherd__window *b);
 
 /*
- * What a halo asks for; the windows of the last few are kept, since steps ask for the same again. EINVAL as sherd_halo, with the
- * name of the function that was called and a text of what it is on. Released by its count.
+ * The window of a halo; the last few are cached, since steps ask for the same ones again. EINVAL as
+ * sherd_halo, with the name of the public function and a text of what it was called on. Released by
+ * its count.
  */
 sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layout,
                                    const sherd_halo_options *options, const char *function,
                                    const char *text);
 
-/* The same if it is kept, for who has no text ready; else NULL. */
+/* The same if it is cached, for a caller that has no text yet; otherwise NULL. */
 sherd__window *sherd__halo_kept(const sherd_layout *layout, const sherd_halo_options *options);
-/* Let go of those that are kept. */
+/* Drop the cached ones. */
 void sherd__halos_clear(sherd__space *space);
 
 /* The window of the rank at a coordinate, in global indices. */
 void sherd__window_box(const sherd__window *window, const int64_t *coordinate, sherd_box *box);
 
-/* Neighbouring indices of a span that lie side by side in the tensor, or all beyond a constant border. */
+/*
+ * Neighbouring indices of a span that are contiguous in the tensor, or all beyond a constant
+ * border.
+ */
 typedef struct sherd__stretch {
     int64_t at;   /* place in the span */
     int64_t from; /* index in the tensor; -1: none */
@@ -80,13 +84,13 @@ bool sherd__stretch_next(const sherd__reach *reach, int64_t shard, sherd__stretc
 
 typedef enum sherd__direction {
     SHERD__GATHER, /* a rank's target is its window */
-    SHERD__FILL,   /* the same where its own piece lies in the window already */
-    SHERD__FOLD    /* its target is its piece; windows are added up */
+    SHERD__FILL,   /* the same, if its own piece is in the window already */
+    SHERD__FOLD    /* a rank's target is its piece; windows are added up */
 } sherd__direction;
 
 /*
- * The plan of a window in a direction; cached. `window` is copied by its count. Steps, bytes and bound are those of
- * any plan; `from` and `to` are both the window's layout.
+ * The plan of a window in a direction; cached. It counts `window`. Steps, bytes and bound are those
+ * of any plan; `from` and `to` are both the window's layout.
  */
 sherd_status sherd__window_plan(const sherd_plan **out, sherd__window *window,
                                 sherd__direction direction, size_t element_bytes);

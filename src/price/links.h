@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links as classes of messages, and times on them. Only the files of this price and the searches know it. */
+
+/*
+ * Links as classes of messages, and times on them. Only the files of this price and the searches
+ * use it.
+ */
 #ifndef SHERD__LINKS_H
 #define SHERD__LINKS_H
 
 #include "price.h"
 #include "base/num.h"
 
-/* The axes of a set and their links, fastest first: a class each. */
+/* Some axes and their links, fastest first. Each is a class of messages. */
 typedef struct sherd__lanes {
     int axes;
     int axis[SHERD_MAX_AXES];
@@ -21,7 +25,7 @@ typedef sherd__wide sherd__span;
 
 enum { SHERD__FEMTO = 1000 }; /* of a picosecond */
 
-/* Messages of alpha picoseconds, and bytes of beta femtoseconds. */
+/* The time of messages of alpha picoseconds, and bytes of beta femtoseconds each. */
 static inline sherd__span sherd__span_of(int64_t alpha, int64_t beta, int64_t messages,
                                          int64_t bytes)
 {
@@ -31,13 +35,13 @@ static inline sherd__span sherd__span_of(int64_t alpha, int64_t beta, int64_t me
     return (first < SHERD__MOST ? first * SHERD__FEMTO : most) + (rest < most ? rest : most);
 }
 
-/* Messages and bytes on a link. */
+/* The time of messages and bytes on a link. */
 static inline sherd__span sherd__span_sent(const sherd_link *link, int64_t messages, int64_t bytes)
 {
     return sherd__span_of(link->alpha_picoseconds, link->beta_femtoseconds, messages, bytes);
 }
 
-/* Bytes that are added. */
+/* The time of adding bytes. */
 static inline sherd__span sherd__span_added(const sherd_link *link, int64_t bytes)
 {
     return sherd__span_of(0, link->gamma_femtoseconds, 0, bytes);
@@ -51,22 +55,27 @@ static inline int64_t sherd__span_time(sherd__span span)
     return sherd__cut((span + SHERD__FEMTO - 1) / SHERD__FEMTO);
 }
 
-/* ---- straight.c: each from each ----------------------------------------------------------------- */
+/* ---- straight.c: each from each -------------------------------------------------------------- */
 
 /*
- * Without what is added. The lanes are of the axes crossed and those that cut the target. Of `some` ranks, or of all; anything
- * above `enough` (picoseconds, 0 = any) may be less than it is.
+ * A direct step, without additions. The lanes are of the axes crossed and those that cut the
+ * target. Over some ranks if step->some, otherwise over all; a result above step->enough
+ * (picoseconds, 0 = none) may be less than the true time.
  */
 sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_bytes,
                                  const sherd__lanes *lanes, const sherd_price *price);
-/* A sliced all-reduce of boxes of n elements, with what is added. The lanes may be of more axes than those reduced. */
+
+/*
+ * A sliced all-reduce of boxes of n elements, with additions. The lanes may be of more axes than
+ * those reduced.
+ */
 sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
                                         int64_t element_bytes, const sherd__lanes *lanes,
                                         bool overlap);
 
-/* ---- stages.c: collectives, axis by axis ------------------------------------------------------ */
+/* ---- stages.c: collectives, axis by axis ----------------------------------------------------- */
 
-/* An all-gather, or a reduce-scatter. */
+/* An all-gather or a reduce-scatter. */
 sherd__span sherd__stages_time(const sherd__change *change, const int64_t *shape,
                                int64_t element_bytes, const sherd__lanes *lanes);
 /* An all-reduce of boxes of n elements: a reduce-scatter of slices, and an all-gather of them. */
@@ -74,8 +83,8 @@ sherd__span sherd__stages_time_sliced(const sherd__change *change, int64_t n, in
                                       const sherd__lanes *lanes);
 
 /*
- * What ranks at coordinate 0, or at any coordinate of the axes `crossed`, have of a dim of n elements together; with
- * explicit cuts as much as any such ranks have at most.
+ * How many elements of a dim of n the ranks at coordinate 0, or at any coordinate of the axes
+ * `crossed`, have together; with explicit cuts the most that any such ranks have.
  */
 int64_t sherd__stages_part(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n,
                            unsigned crossed);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step with its price, the prices as tables, and what a chain of steps amounts to. */
+/* The price of a step, the price models as tables, and totals over a chain of steps. */
 #ifndef SHERD__PRICE_H
 #define SHERD__PRICE_H
 
 #include "plan/inside.h"
 
-/* What is to be planned. */
+/* What a planner is asked. */
 typedef struct sherd__problem {
     sherd__space *space;
     const sherd_layout *from, *to;
@@ -13,48 +13,50 @@ typedef struct sherd__problem {
     const sherd__request *request;
 } sherd__problem;
 
-/* A step with everything that its price knows, in bytes. */
+/* A step with everything that its price depends on, in bytes. */
 typedef struct sherd__priced {
     sherd_step step;
     sherd__change change;
     sherd__amounts amounts;
     int64_t send_max_bytes;
     int rounds;
-    /* Picoseconds, 0 = any: a price may end at the first number above, where what it is really does not matter. */
+    /*
+     * Picoseconds, 0 = none: pricing may stop once it exceeds this; the exact price is not needed
+     */
     int64_t enough;
-    /* Some ranks are enough: what the step takes at least, and mostly as much. */
+    /* Priced over some ranks only: a lower bound, and mostly exact. */
     bool some;
 } sherd__priced;
 
 /* The step between two layouts of the problem's shape, named and priced. */
 sherd_status sherd__step_price(sherd__priced *out, const sherd__problem *problem,
                                const sherd_layout *from, const sherd_layout *to);
-/* The same; by some ranks, if `some`. */
+/* The same; with `some`, priced over some ranks only. */
 sherd_status sherd__step_price_of(sherd__priced *out, const sherd__problem *problem,
                                   const sherd_layout *from, const sherd_layout *to, bool some);
 
-/* Kind and axes of a step whose change is known, and whether anything is received. */
+/* Set kind and axes of a step whose change is known, and whether it receives anything. */
 void sherd__step_name(sherd__priced *step);
 
 /*
  * A price as a table: picoseconds and rounds of a step whose kind and amounts are known, and
- * whether its all-reduce is sliced. Pure, integer (torch's model: rounded), equal on all ranks.
+ * whether its all-reduce is sliced. Pure, in integers (torch's model: rounded), equal on all ranks.
  */
 typedef struct sherd__price_model {
     const char *name;
     void (*price)(sherd__priced *step, const sherd__problem *problem);
     /*
-     * A lower bound, in picoseconds, of any one step that brings something from another rank into
-     * boxes of which the largest has target_max elements, and adds `addends` addends there (1 =
-     * none). It does not fall when either grows. Searches leave out what cannot get below it.
+     * A lower bound, in picoseconds, of any one step that receives something into boxes of which
+     * the largest has target_max elements, and adds `addends` addends there (1 = no reduction). It
+     * does not fall when either grows. Searches prune with it.
      */
     int64_t (*floor)(const sherd__problem *problem, int64_t target_max, int64_t addends);
     /*
-     * A link so that steps which together bring one rank some bytes take its alpha and its beta for
-     * these bytes at least. NULL: no such is known.
+     * A link such that steps which together bring one rank some bytes take at least its alpha, and
+     * its beta for these bytes. NULL: no such link is known.
      */
     sherd_link (*least_link)(const sherd__problem *problem);
-    /* Of the amounts `price` asks only for target_max and whether anything is received. */
+    /* `price` uses of the amounts only target_max and whether anything is received */
     bool of_kinds;
 } sherd__price_model;
 
@@ -64,16 +66,16 @@ extern const sherd__price_model sherd__price_links;
 extern const sherd__price_model sherd__price_torch;
 
 /*
- * The arena's price of a step from nothing but its kind, whether the boxes stay, the largest target
- * box and how many addends it has (1 = none); an all-reduce is the cheaper of the two, and *sliced
- * says which.
+ * The arena's price of a step, computed from its kind, whether the boxes stay, the largest target
+ * box and its number of addends (1 = no reduction). For an all-reduce it is the cheaper of the two
+ * variants, and *sliced says which.
  */
 int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, int64_t target_max,
                           int64_t addends, int64_t element_bytes);
 
 /*
- * What windows take under a price of links: a message along each axis that they reach over, and all bytes of the busiest
- * rank over the slowest of these. Picoseconds.
+ * The price of a window under links, in picoseconds: a message along each axis that it reaches
+ * over, and all bytes of the busiest rank over the slowest of these axes.
  */
 int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
                                  int64_t bytes);
@@ -82,8 +84,8 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
 void sherd__step_bytes(sherd__priced *step, size_t element_bytes);
 
 /*
- * Of a chain of steps: maxima over ranks of sums over steps, and what a rank holds at most: the
- * source, and input and output of a step, each once. Bytes.
+ * Totals over a chain of steps: maxima over ranks of sums over steps, and the most that a rank
+ * holds: the source, and input and output of a step, each counted once. Bytes.
  */
 typedef struct sherd__chain {
     int64_t receive_max, send_max, peak;
@@ -92,7 +94,10 @@ typedef struct sherd__chain {
 sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
                                const sherd__priced *steps, int count);
 
-/* What the step between layouts on two meshes changes and amounts to. Costs the ranks of both. */
+/*
+ * The change and the amounts of a step between layouts on two meshes. The cost grows with the ranks
+ * of both.
+ */
 sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, sherd__space *space,
                                 const sherd_layout *from, const sherd_layout *to);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planners, what they are asked and what they answer, and plans made of that. */
+/* The planners: what they are asked, what they answer, and making a plan of that. */
 #ifndef SHERD__PLANNERS_H
 #define SHERD__PLANNERS_H
 
@@ -9,21 +9,24 @@
 typedef struct sherd__answer {
     sherd__path path; /* its last stop may differ from the target in cuts alone */
     double cost;
-    int64_t picoseconds; /* of all steps, if the planner knows; else 0 */
+    int64_t picoseconds; /* of all steps, if the planner knows it; else 0 */
     bool proven;
     bool has_direct; /* whether the planner priced the step from source to target on its way */
     sherd__priced direct;
 } sherd__answer;
 
-/* One file each. The path begins at the problem's source. Layouts differ; EXACT also takes two meshes. */
+/*
+ * The planners, one file each. The path begins at the problem's source. The two layouts differ;
+ * only EXACT takes two meshes.
+ */
 sherd_status sherd__exact_find(sherd__answer *out, const sherd__problem *problem);
 sherd_status sherd__greedy_find(sherd__answer *out, const sherd__problem *problem);
 sherd_status sherd__graph_find(sherd__answer *out, const sherd__problem *problem);
 
-/* `options` as a value; EINVAL for what is out of range. `from` names the axes. */
+/* The options as a value; EINVAL if they are out of range. `from` has the names of the axes. */
 sherd_status sherd__request_make(sherd__request *out, const sherd_layout *from,
                                  const sherd_layout *to, const sherd_plan_options *options);
-/* 0 only for options that are all default. */
+/* 0 only if all options are default. */
 uint64_t sherd__request_hash(const sherd__request *request);
 bool sherd__request_equal(const sherd__request *a, const sherd__request *b);
 

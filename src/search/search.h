@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The states between two layouts as a graph, and the search in it. Only the files of the exact
- * planner know it.
+ * The graph of states between two layouts, and the search in it. A *node* is a state; an *edge* is
+ * the step between two nodes, which can be estimated (a *look*: a lower bound from lengths and
+ * lists alone) or priced. Only the files of the exact planner use it.
  */
 #ifndef SHERD__SEARCH_H
 #define SHERD__SEARCH_H
@@ -9,7 +11,7 @@
 #include "planners.h"
 #include "price/links.h"
 
-/* What plans are compared by, in this order; bytes are received by all ranks together. */
+/* What plans are compared by, in this order; bytes are received, summed over all ranks. */
 typedef struct sherd__cost {
     int64_t picoseconds, bytes, steps;
 } sherd__cost;
@@ -31,10 +33,10 @@ static inline sherd__cost sherd__cost_add(sherd__cost a, sherd__cost b)
 
 enum { SHERD__REACHED = 4, SHERD__PAGE = 128, SHERD__PAGES = 128 };
 
-/* One way to cut a dim: a list of axes, outermost first, and its cuts. */
+/* One way to shard a dim: a list of axes, outermost first, and its cuts. */
 typedef struct sherd__way {
-    int64_t longest,
-        shortest;    /* of its intervals, in elements; the shortest only of default cuts */
+    /* of its intervals, in elements; the shortest only for default cuts */
+    int64_t longest, shortest;
     int64_t *cuts;   /* own memory; NULL = default */
     uint64_t word;   /* a byte an axis, number + 1, the outermost lowest */
     uint64_t before; /* byte i: the first i axes as bits */
@@ -42,23 +44,29 @@ typedef struct sherd__way {
     int axes;
     int8_t place[SHERD_MAX_AXES]; /* of an axis among them */
     bool hollow;                  /* some interval is empty */
-    bool ruled;                   /* states have these cuts; not only the goal */
+    bool ruled;                   /* these cuts may be in any state, not only in the goal */
     bool even;                    /* all intervals are equally long */
-    /* under the price of links: elements of the dim that the first rank, and those with other coordinates on some of
-     * the axes, have together, or more; bit i of the number is the i-th axis. Of up to SHERD__REACHED axes */
+    /*
+     * Under the price of links, for up to SHERD__REACHED axes: an upper bound of the elements of
+     * the dim that the first rank and all that differ from it only in some axes have together; bit
+     * i of the index is the i-th axis.
+     */
     int64_t reach[1 << SHERD__REACHED];
 } sherd__way;
 
-/* What a look under the price of links asks of two ways of a dim, before and after a step. */
+/* What a look under the price of links needs of two ways of a dim, before and after a step. */
 typedef struct sherd__pair {
     uint8_t gathered, cut; /* axes */
-    uint8_t leads; /* axes gathered: who is last by one of them has nothing that it asks for */
-    int64_t one;   /* elements that an interval before and one after have in common at most */
-    /* by level: of the longest interval after, what the ranks that faster links join have before; and the other way */
+    uint8_t leads; /* gathered axes on which the last rank has nothing of what it asks for */
+    int64_t one;   /* the most elements that an interval before and one after have in common */
+    /*
+     * By level: of the longest interval after the step, what the ranks connected by faster links
+     * have before it; and the converse.
+     */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
 
-/* Classes of links that are alike; where classes overlap each is one of its own. */
+/* Equal classes of links, taken together; if classes overlap, each is a level of its own. */
 typedef struct sherd__level {
     int lane;              /* the first */
     unsigned axes, faster; /* those of the classes, and of all before */
@@ -70,12 +78,12 @@ enum { SHERD__KNOWN = 1024, SHERD__SURE = 64 };
 /* A step that was priced, between nodes of these numbers + 1. */
 typedef struct sherd__known {
     int from, to;
-    bool whole; /* it ends no earlier than the step */
+    bool whole; /* the price is complete: it did not stop at `enough` */
     bool allowed;
     sherd__cost cost;
 } sherd__known;
 
-/* Where pairs lie that are kept. */
+/* Storage of the cached pairs. */
 typedef struct sherd__pairs {
     int pairs, pages;
     sherd__pair *page[SHERD__PAGES];
@@ -92,9 +100,9 @@ typedef struct sherd__node {
     int number;                  /* under links: as it was listed first */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
     int64_t waste; /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
-    sherd__cost behind,
-        ahead;         /* under links: from the source and to the goal at least, in any steps */
-    sherd__cost left;  /* from here to the goal: at least */
+    /* under links: lower bounds of any path from the source to here, and from here to the goal */
+    sherd__cost behind, ahead;
+    sherd__cost left;  /* a lower bound, by looks, from here to the goal */
     sherd__cost spent; /* of a search: from the source to here */
 } sherd__node;
 
@@ -106,8 +114,8 @@ typedef struct sherd__field {
     const sherd__problem *problem;
     const sherd__price_model *price;
     const sherd_layout *goal; /* the target without the reductions that a partition makes */
-    const sherd_layout
-        *other; /* beside the source: whose cuts states have, and where axes of extent 1 are */
+    /* besides the source: the layout whose cuts and axes of extent 1 states take */
+    const sherd_layout *other;
     const sherd_mesh *mesh; /* of the source and of all states but a goal across */
     int64_t shape[SHERD_MAX_DIMS];
     int64_t elements; /* of the tensor */
@@ -122,14 +130,14 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
-    sherd__pair *
-        *pair[SHERD_MAX_DIMS]; /* [ways * ways], each NULL until it is asked for; or NULL */
+    /* [ways * ways], each NULL until it is asked for; or NULL */
+    sherd__pair **pair[SHERD_MAX_DIMS];
     sherd__pairs *pairs;
-    sherd__known *known; /* [SHERD__KNOWN] steps, the last of each hash, or NULL */
+    sherd__known *known; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
     int sures;           /* steps that were priced over all ranks */
     sherd__known sure[SHERD__SURE];
     int nodes, room; /* of a search */
-    int all;         /* nodes; those behind `nodes` are left out */
+    int all;         /* all nodes; those after the first `nodes` are left out */
     sherd__node *node;
     int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
     int64_t arrival;               /* picoseconds of any step that brings something */
@@ -139,24 +147,29 @@ typedef struct sherd__field {
     int pace[SHERD_MAX_AXES];      /* the class of an axis */
     int levels;
     sherd__level level[SHERD_MAX_AXES];
-    /* under the price of links (bound.c): ranks by axes; by class what a tensor takes for each rank, in 2^shift
-     * femtoseconds */
+    /*
+     * Under the price of links (bound.c): how many ranks each set of axes has; for each class what
+     * sending a whole tensor takes, per rank, in 2^shift femtoseconds.
+     */
     int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
     int shift;
     int64_t tensor; /* bytes */
 } sherd__field;
 
-/* ---- ways.c: ways two by two ------------------------------------------------------------------ */
+/* ---- ways.c: ways two by two ----------------------------------------------------------------- */
 
 /* How many outermost axes two ways of a dim share with equal cuts. */
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
 
-/* Under the price of links: its classes; what the first ranks of a way reach; room for pairs, and for prices. */
+/*
+ * Under the price of links: set its classes; what the first ranks of a way reach; allocate room for
+ * pairs and for prices.
+ */
 void sherd__links_start(sherd__field *field);
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 void sherd__links_pairs(sherd__field *field);
 void sherd__links_forget(sherd__field *field);
-/* A pair of ways, in `room` if it is not kept; and one that is asked for the first time. */
+/* A pair of ways that is not cached: in the cache if there is room, otherwise in `room`. */
 const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int x, int y,
                                           sherd__pair *room);
 static inline const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
@@ -167,28 +180,31 @@ static inline const sherd__pair *sherd__links_pair(const sherd__field *field, in
     return known ? known : sherd__links_pair_made(field, d, x, y, room);
 }
 
-/* ---- field.c: which states there are ---------------------------------------------------------- */
+/* ---- field.c: which states there are --------------------------------------------------------- */
 
-/* What follows from the problem alone; allocates nothing. */
+/* Set what follows from the problem alone; allocates nothing. */
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal);
-/* All nodes; where these are too many, only the two ends, and `whole` is false. ENOMEM. */
+/* List all nodes; if these are too many, only the two ends, and `whole` is false. ENOMEM. */
 sherd_status sherd__field_fill(sherd__field *field);
 void sherd__field_clear(sherd__field *field);
 
-/* Add the state if it is not there; ENOMEM. */
+/* Add a state if it is not listed yet; ENOMEM. */
 sherd_status sherd__field_add(sherd__field *field, const sherd__state *state);
 
-/* A node's layout in `room`, not interned; its cuts are the field's. Or the problem's own. */
+/*
+ * A node's layout in `room`, not interned, with cuts that belong to the field; or the problem's own
+ * layout.
+ */
 const sherd_layout *sherd__field_layout(const sherd__field *field, int node, sherd_layout *room);
 void sherd__field_state(sherd__state *out, const sherd__field *field, int node);
 
-/* ---- choose.c: some states --------------------------------------------------------------------- */
+/* ---- choose.c: some states ------------------------------------------------------------------- */
 
-/* Where there are too many, those that plans are mostly made of; ENOMEM. */
+/* If there are too many states, list those that plans are mostly made of; ENOMEM. */
 sherd_status sherd__field_choose(sherd__field *field);
 
-/* ---- edge.c: what a step between two nodes costs ----------------------------------------------- */
+/* ---- edge.c: what a step between two nodes costs --------------------------------------------- */
 
 typedef struct sherd__edge {
     sherd__cost cost; /* at least, if not sure */
@@ -198,15 +214,19 @@ typedef struct sherd__edge {
 } sherd__edge;
 
 /*
- * From lengths and lists alone, in tens of nanoseconds. Above `enough` picoseconds (SHERD__MOST = any) it may take longer than
- * is said.
+ * Look at an edge: a lower bound from lengths and lists alone, in tens of nanoseconds. A result
+ * above `enough` picoseconds (SHERD__MOST = none) may be less than the best bound.
  */
 void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
-/* The least time of steps that bring all ranks together so many bytes. */
+/* The least time of steps in which all ranks together receive so many bytes. */
 int64_t sherd__carry_time(const sherd__field *field, int64_t bytes);
-/* The time of an edge whose kind is sure, under a price that asks for no more. */
+/* The time of an edge whose kind is sure, under a price that depends on nothing else. */
 void sherd__edge_time(sherd__edge *edge, const sherd__field *field, int a, int b);
-/* Add an edge between dims to the closure of those chosen, a byte for each dim, unless it closes a ring. */
+
+/*
+ * Add an edge between dims to the transitive closure `reach` of the edges so far, a byte for each
+ * dim, unless it closes a cycle.
+ */
 static inline bool sherd__dims_link(uint64_t *reach, int from, int to)
 {
     const uint64_t each = 0x0101010101010101;
@@ -217,47 +237,52 @@ static inline bool sherd__dims_link(uint64_t *reach, int from, int to)
     *reach |= ((*reach >> from & each) | (uint64_t)1 << 8 * from) * more;
     return true;
 }
-/* The bytes of an edge that has them open. Costs less than its price. */
+/* The bytes of an edge that has them open. Cheaper than pricing it. */
 void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int b);
+
 /*
- * An edge that was looked at, priced; *allowed is false for a step that the options rule out. Above `enough` picoseconds (0 = any) it may take longer than
- * is said.
+ * Price an edge that was looked at; *allowed is false for a step that the options rule out. A
+ * result above `enough` picoseconds (0 = none) may be less than the true time.
  */
 sherd_status sherd__edge_price(sherd__edge *out, bool *allowed, const sherd__field *field, int a,
                                int b, int64_t enough);
 /* Keep what an edge costs over all ranks; false: there is no room. */
 bool sherd__edge_note(sherd__field *field, int a, int b, bool allowed, sherd__cost cost);
-/* An edge priced over all ranks, and kept; *kept is false if there is no room. */
+/* Price an edge over all ranks, and keep the result; *kept is false if there is no room. */
 sherd_status sherd__edge_price_all(sherd__edge *out, bool *kept, sherd__field *field, int a, int b);
-/* The same of a step that is priced already. `from` is what it starts from. */
+/* Whether the options allow a step that is priced already. */
 bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *step);
 
-/* ---- look.c: the same under the price of links -------------------------------------------------- */
+/* ---- look.c: the same under the price of links ----------------------------------------------- */
 
-/* What an edge takes at least: exact for most even collectives and all-to-alls. */
+/* What an edge takes at least under links: exact for most even collectives and all-to-alls. */
 void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
 
-/* ---- bound.c: ways of any number of steps ------------------------------------------------------- */
+/* ---- bound.c: ways of any number of steps ---------------------------------------------------- */
 
-/* What follows from the links alone. */
+/* Set what follows from the links alone. */
 void sherd__bound_start(sherd__field *field);
+
 /*
- * From one node to another one at least, under the price of links. Above `enough` picoseconds (SHERD__MOST = any) it may be
- * less than could be said.
+ * A lower bound of any path from one node to another, under the price of links. A result above
+ * `enough` picoseconds (SHERD__MOST = none) may be less than the best bound.
  */
 sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, int64_t enough);
 /* Fill `behind` and `ahead` of all nodes. */
 void sherd__bound_fill(sherd__field *field);
-/* Whether a plan that goes there, which costs `left` at least from there on, may cost no more than `limit`. */
+
+/*
+ * Whether a plan through a node, from which at least `left` remains, may cost no more than `limit`.
+ */
 bool sherd__bound_allows(const sherd__node *node, sherd__cost left, sherd__cost limit);
 /* How many nodes the bounds allow. */
 int sherd__bound_count(const sherd__field *field, sherd__cost limit);
-/* Keep those of all nodes for which they are least. */
+/* Keep those `count` of all nodes that have the least bounds. */
 void sherd__bound_keep(sherd__field *field, int count);
-/* Of those that are kept, drop all through which `left` allows nothing. */
+/* Of the kept nodes, drop all through which `left` allows no plan. */
 void sherd__bound_drop(sherd__field *field, sherd__cost limit);
 
-/* ---- left.c: what is left at least, by all looks ------------------------------------------------ */
+/* ---- left.c: what is left at least, by all looks --------------------------------------------- */
 
 typedef struct sherd__route {
     int stops, stop[SHERD__STOPS]; /* nodes, first = the source; 0 = none was found */
@@ -265,27 +290,31 @@ typedef struct sherd__route {
 } sherd__route;
 
 /*
- * Fill `left` of all nodes with the least that looks allow from there to the goal, exact where it is less than
- * the source's and a plan of `limit` may go there; `route` gets a route of that cost from the source. ENOMEM.
+ * Set `left` of all nodes to a lower bound, by looks, of the cost from there to the goal; exact in
+ * looks where it is less than the source's and a plan of `limit` may go through. `route` gets a
+ * route of that cost from the source. ENOMEM.
  */
 sherd_status sherd__left_find(sherd__route *route, sherd__field *field, sherd__cost limit);
 
-/* What is known from one end. Ways go from a state to the goal, or (`ahead`) from the source to a state. */
+/*
+ * The search from one end. Paths lead from a state to the goal, or (`ahead`) from the source to a
+ * state.
+ */
 typedef struct sherd__side {
     sherd__field *field;
     sherd__cost limit;
     bool ahead;
-    int *next,
-        *open; /* on the way to that end; states without a way yet, or with one that may get shorter */
-    int64_t *
-        most; /* picoseconds that a way of a state may take to be of use; -1 = it has the shortest */
+    int *next; /* of each state: the next one on its path */
+    int *open; /* states without a path yet, or with one that may still get shorter */
+    /* of each state: picoseconds that a path may take to be of use; -1 = it has the shortest */
+    int64_t *most;
     int opens, taken;
     bool *done;                      /* taken */
     sherd__cost radius;              /* no state that is open is nearer */
     const struct sherd__side *other; /* or NULL */
 } sherd__side;
 
-/* Both ends at once. */
+/* The search from both ends at once. */
 typedef struct sherd__meeting {
     sherd__field *field;
     sherd__side side[2]; /* the goal's and the source's */
@@ -293,30 +322,40 @@ typedef struct sherd__meeting {
     int middle; /* of the shortest way so far, or -1 */
 } sherd__meeting;
 
-/* For plans of `limit` at most, through the nodes that are kept; ENOMEM, to be cleared all the same. */
-sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd__cost limit);
 /*
- * Until no plan of `limit` has a state that was not taken. With a route it ends as soon as the shortest one is known,
- * which that gets; no stops if there is none.
+ * For plans of at most `limit`, through the kept nodes; ENOMEM, and then it must be cleared all the
+ * same.
+ */
+sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd__cost limit);
+
+/*
+ * Search until every state of a plan of at most `limit` has been taken. With a route it ends as
+ * soon as the shortest one is known, and stores it there; no stops if there is none.
  */
 void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route);
-/* Keep what was taken. */
+/* Keep the nodes that were taken. */
 void sherd__meeting_keep(sherd__meeting *m);
 void sherd__meeting_clear(sherd__meeting *m);
 
-/* ---- least.c: what any plan costs -------------------------------------------------------------- */
-
-/* Fill field->least, from the smallest boxes of the nodes, or of any shards where there are no nodes. */
-void sherd__least_find(sherd__field *field);
-/* Under the arena and with a reduction: what any other plan than the direct step takes at least. */
-int64_t sherd__least_beside_direct(const sherd__field *field);
-
-/* ---- search.c --------------------------------------------------------------------------------- */
+/* ---- least.c: what any plan costs ------------------------------------------------------------ */
 
 /*
- * The cheapest route of cost `limit` at most; ties go by the state keys along the way. Rough: costs are
- * taken as looked at, not priced, where that is sure for the time, and ties go anyhow. *complete:
- * nothing was left out.
+ * Fill field->least, from the smallest boxes of the nodes, or of any shards if there are no nodes.
+ */
+void sherd__least_find(sherd__field *field);
+
+/*
+ * Under the arena's price and with a reduction: a lower bound of any plan other than the direct
+ * step.
+ */
+int64_t sherd__least_beside_direct(const sherd__field *field);
+
+/* ---- search.c -------------------------------------------------------------------------------- */
+
+/*
+ * The cheapest route of at most `limit`; ties are broken by the state keys along the way. Rough:
+ * looks are taken for prices where they are sure of the time, and ties may fall either way.
+ * *complete: nothing was left out.
  */
 sherd_status sherd__search_run(sherd__route *out, bool *complete, sherd__field *field,
                                sherd__cost limit, bool rough);

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * What the tensor room keeps per world: the failed tensor, the scopes, and the list of all tensors. It lies in
- * the world's reserve, so it always exists and nothing here can fail for lack of it.
+ * What the tensor room keeps per world: the failed tensor, the scopes, and the list of all tensors.
+ * It is allocated with the world (in its reserve), so using it cannot fail.
  */
 #ifndef SHERD__TENSOR_STATE_H
 #define SHERD__TENSOR_STATE_H
 
 #include "tensor.h"
 
-/* Where a scope starts: in the list of tensors, and in what scopes hold of layouts. */
+/* Where a scope starts: in the list of tensors, and in the list of held layouts. */
 typedef struct sherd__scope {
     int tensors, layouts;
 } sherd__scope;
 
 /*
- * All scopes share one list: scope i holds list[start[i].tensors] up to where the next one starts. The outermost
- * scope has no start. A tensor that was released early leaves a NULL.
+ * All scopes share one list: scope i holds list[start[i].tensors] up to where the next one starts.
+ * The outermost scope has no start. A tensor that was released early leaves a NULL.
  */
 typedef struct sherd__tensors {
     sherd_tensor failed;
@@ -26,9 +27,9 @@ typedef struct sherd__tensors {
     int listed, list_room;
     sherd__scope *start;
     int scopes, start_room;
-    int unopened; /* scopes that could not be opened for lack of memory: their ends must end nothing */
+    int unopened;        /* scopes that could not be opened (no memory): their ends end nothing */
     sherd__draws *draws; /* the innermost list of keys */
-    int floor; /* so many of both kinds are not the user's to end: see sherd__scope_enter */
+    int floor;           /* scopes that user code must not end: see sherd__scope_enter */
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };
@@ -39,24 +40,30 @@ sherd__tensors *sherd__tensors_of(sherd_world *world);
 /* What this room does at checks (note.c). */
 void sherd__watch_checks(sherd_world *world);
 
-/* Put a tensor, with its one count, into the innermost scope. On lack of memory false, and the tensor is released. */
+/*
+ * Put a tensor, with its one reference, into the innermost scope. False if memory runs out; then
+ * the tensor is released.
+ */
 bool sherd__scope_add(sherd_tensor *t);
-/* Take a tensor that goes out of the list. */
+/* Remove a tensor that is freed from the list. */
 void sherd__scope_forget(sherd_tensor *t);
 
 /*
- * A new tensor with storage, contents undefined, in no scope. NULL for lack of memory: reported, for a distributed
- * one by the alarm.
+ * A new tensor with undefined contents, in no scope. NULL if memory runs out: reported, for a
+ * distributed tensor by the alarm.
  */
 sherd_tensor *sherd__loose_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                  const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 
-/* Whether a user's arguments describe a plain tensor; else it has failed (EINVAL, ELIMIT). */
+/*
+ * Whether a user's arguments describe a plain tensor; otherwise the expression has failed (EINVAL,
+ * ELIMIT).
+ */
 bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
                            const int64_t *shape, int ndim);
 
-/* Give up all that a tensor holds; its struct stays. */
+/* Release everything that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t);
 
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of a tensor: storage, views, scopes, and moves that are not recorded. */
+
+/*
+ * The tensor room's own interface: storage, views, scopes, moves that are not recorded for
+ * backward.
+ */
 #ifndef SHERD__TENSOR_H
 #define SHERD__TENSOR_H
 
 #include "sherd/random.h"
 #include "world/world.h"
 
-/* The keys that a piece of a program has drawn, for when it is run again. */
+/* The keys that a part of a program has drawn, so that recomputing it draws the same numbers. */
 typedef struct sherd__draws {
     sherd_world *world;
     struct sherd__draws *outer;
@@ -19,11 +23,14 @@ typedef enum sherd__values_kind {
     SHERD__CONSTANT, /* start */
     SHERD__DRAWN,    /* from the distribution, by the key */
     SHERD__STEPS,    /* start + i step */
-    SHERD__BETWEEN,  /* the i-th of `count` from start to end, both there */
-    SHERD__DIAGONAL  /* of rows of `count`: 1 where row and column are one, else 0 */
+    SHERD__BETWEEN,  /* the i-th of `count` even steps from start to end, both included */
+    SHERD__DIAGONAL  /* of a matrix with rows of `count`: 1 on the diagonal, else 0 */
 } sherd__values_kind;
 
-/* What elements hold, each a function of its row-major number i in the whole tensor: so any box can be made alone. */
+/*
+ * Elements that are functions of their global row-major index i, so any box of them can be made on
+ * its own.
+ */
 typedef struct sherd__values {
     sherd_dtype dtype;
     sherd__values_kind kind;
@@ -33,23 +40,24 @@ typedef struct sherd__values {
     sherd__key key;
 } sherd__values;
 
-/* Counted memory. Each in-place write raises the version, which saved tensors check. */
+/*
+ * Reference-counted memory. Each in-place write increments the version, which saved tensors check.
+ */
 typedef struct sherd__storage {
     int refs;
     sherd_world *world;
-    sherd__block *block;  /* NULL for no elements, and as long as there is `later` */
-    sherd__values *later; /* memory is not taken yet: what it will hold */
+    sherd__block *block;  /* NULL if there are no elements, or while it is deferred */
+    sherd__values *later; /* deferred: what it will hold; otherwise NULL */
     int64_t bytes;
     int64_t version;
-    /* The same numbers in a 16-bit dtype, as long as they are not written; counted; NULL = nobody has made them. */
+    /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
     int saved; /* how often the tape holds it; records of a leaf's storage do not count */
-    /* of a tensor that was said to want a gradient: it lives anyway, so saving it costs nothing */
-    bool leaf;
+    bool leaf; /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
 } sherd__storage;
 
-/* What autograd hangs on a tensor; this room only counts it. */
+/* Autograd's data on a tensor; this room only counts references to it. */
 typedef struct sherd__record {
     int refs;
     void (*destroy)(struct sherd__record *record); /* called when refs gets 0 */
@@ -59,7 +67,7 @@ enum { SHERD__VARIES = ~0 }; /* all axes: origin unknown */
 
 struct sherd_tensor {
     int refs;
-    int scope; /* its place in the list of its scope, -1 = in none */
+    int scope; /* its index in the list of its scope, -1 = in none */
     sherd_world *world;
     sherd__storage *storage;    /* NULL of the failed tensor */
     const sherd_layout *layout; /* NULL = plain; counted, as is `was`: see sherd__layout_set */
@@ -70,28 +78,30 @@ struct sherd_tensor {
     int64_t stride[SHERD_MAX_DIMS]; /* local, elements */
     int64_t offset;                 /* elements, in the storage */
     int64_t count;                  /* local elements */
-    bool strided;                   /* its pieces need not be row-major, on some rank */
+    bool strided;                   /* on some rank its piece may not be row-major */
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
     /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
     uint64_t made, identity;
-    bool
-        lost; /* a failed check has found that not all ranks have it: as good as the failed tensor */
+    /* a failed check has found that not all ranks have it: it counts as the failed tensor */
+    bool lost;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
-    /* On all ranks its storage is that of a leaf (see sherd__storage): on some it may be, where a move left a rank's box as
-     * it was. What all ranks must decide alike is decided by this. */
+    /*
+     * Its storage is a leaf's (sherd__storage.leaf) on all ranks. After a move that keeps the boxes
+     * of some ranks it is so on these only; so decisions that all ranks must make alike use this.
+     */
     bool of_leaf;
     int output;               /* which output of the node this is */
     sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
     sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
     sherd_tensor *grad;       /* of a leaf; counted */
-    sherd__record *watch;     /* of a leaf: who asks for its gradient; counted */
-    sherd_tensor *moved_from; /* result of a move: what it was before; counted, or NULL */
-    /* of the source's storage when it moved: set by every move, also where moved_from is not */
+    sherd__record *watch;     /* of a leaf: hooks on its gradient; counted */
+    sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
+    /* versions at the time of the move, also if moved_from is not set: of the source's storage, */
     int64_t moved_version;
-    int64_t moved_as; /* the version of its own storage then: written since, it is another tensor */
-    void (*forget)(sherd_tensor *t); /* set with `saved`: told when the tensor goes */
+    int64_t moved_as;                /* and of its own, to see whether it was written since */
+    void (*forget)(sherd_tensor *t); /* set with `saved`: called when the tensor is freed */
     char *text;                      /* of sherd_tensor_text; NULL until asked */
     sherd_tensor *compact;         /* a strided view that was read: its contiguous copy; counted */
     sherd_tensor *previous, *next; /* all tensors that live, so that closing the world frees them */
@@ -99,24 +109,28 @@ struct sherd_tensor {
 
 /* The world's failed tensor. */
 sherd_tensor *sherd__failed(sherd_world *world);
-/* Whether a tensor is the failed one, or lost. */
+/* Whether a tensor is the failed tensor, or was lost in a failed check. */
 static inline bool sherd__is_failed(const sherd_tensor *t)
 {
     return !t->storage || t->lost;
 }
-/* `function` uses a failed tensor: raise what is behind it, or, where a check has said that already, that it is used. */
+
+/*
+ * `function` was given a failed tensor: raise the failure behind it, or, if a check has reported
+ * that already, that it is used.
+ */
 void sherd__raise_failed(sherd_world *world, const char *function);
 
 /* ---- notes in the ledger of a mesh ---------------------------------------------------------- */
 
 /*
- * Note that `name` (static) made out[outs], all on one root mesh, of in[ins]; NULLs are left out. `attributes`: a hash of
- * all else that ranks must agree on; layout and dtype of the first result are in it by themselves. Said once it has gone
- * well; nothing for plain results.
+ * Note in the ledger that `name` (static) made out[outs], all on one root mesh, from in[ins]; NULLs
+ * are skipped. `attributes`: a hash of everything else that ranks must agree on; layout and dtype
+ * of the first result are included anyway. Called after success; no effect for plain results.
  */
 void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t attributes,
                  sherd_tensor *const *out, int outs);
-/* The same for what makes one tensor. */
+/* As sherd__note, for a single operand and result. */
 static inline void sherd__note_one(const char *name, sherd_tensor *in, uint64_t attributes,
                                    sherd_tensor *out)
 {
@@ -129,23 +143,29 @@ static inline uint64_t sherd__attribute(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 uint64_t sherd__attribute_double(uint64_t hash, double value);
+
 /*
- * For what is said to be equal everywhere: a hash of what it will hold, if that is left for later; with SHERD_VERIFY one of
- * the local elements; else 0.
+ * For a tensor that should be equal everywhere: the hash of its values' description if it is
+ * deferred; with SHERD_VERIFY, of its local elements; otherwise 0.
  */
 uint64_t sherd__content(sherd_tensor *t);
 
-/* An expression fails: raises the alarm (distributed) or keeps it local (plain), and returns the failed tensor. */
+/*
+ * Fail an expression: raise the alarm (distributed) or keep the failure local (plain), and return
+ * the failed tensor.
+ */
 sherd_tensor *sherd__fail_tensor(sherd_world *world, bool distributed, sherd_status status,
                                  const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The same where a lower room has written status and text into the diag. */
+/* The same, with the status and text that a lower room has written into the diag. */
 sherd_tensor *sherd__fail_diag(sherd_world *world, bool distributed);
-/* Say which is not; false. */
+/* Fail with the name of the first argument that is NULL; returns false. */
 bool sherd__not_given(sherd_world *world, const char *function, const sherd__argument *list,
                       sherd_tensor **result);
+
 /*
- * Whether all arguments of a distributed expression are there. Else it has failed in `world` (EINVAL, the alarm is up) and
- * *result is the failed tensor; or NULL where no argument has led to a world and `world` is NULL.
+ * Whether all arguments of a distributed expression are non-NULL. If not, it has failed in `world`
+ * (EINVAL, the alarm is raised) and *result is the failed tensor; if `world` is NULL too, *result
+ * is NULL.
  */
 static inline bool sherd__given(sherd_world *world, const char *function,
                                 const sherd__argument *list, sherd_tensor **result)
@@ -158,116 +178,164 @@ static inline bool sherd__given(sherd_world *world, const char *function,
 }
 
 /*
- * The entry of every expression: false if it may go on. True if an operand failed, or (any is distributed)
- * the alarm is up: then return the failed tensor. A failed plain operand beside a distributed one raises.
+ * The entry check of every expression: false if it may go on. True if an operand has failed, or if
+ * an operand is distributed and the alarm is raised: then return the failed tensor. A failed plain
+ * operand beside a distributed one raises the alarm.
  */
 bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *operands,
                  int count);
 
 /*
- * A scope around code of the user's (a forward, a hook), which may forget ends or end too often. Between the two
- * sherd_scope_end does not end this scope or one around it. Leaving gives it what is in scopes that were not ended, and
- * lets sherd_scope_end end it. `before` is what entering returned.
+ * A scope around user code (a forward, a hook), which may forget to end scopes or end too many.
+ * Between enter and leave, sherd_scope_end ends neither this scope nor any around it. Leave merges
+ * scopes that were not ended into this one, and lets sherd_scope_end end it again. `before` is what
+ * enter returned.
  */
 int sherd__scope_enter(sherd_world *world);
 void sherd__scope_leave(sherd_world *world, int before);
 
-/* New tensors, contents undefined, in the current scope; the failed tensor for lack of memory. */
+/*
+ * New tensors with undefined contents, in the current scope; the failed tensor if memory runs out.
+ */
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
-/* A plain tensor that does not vary and takes its memory when its data is first needed. */
+/* A deferred plain tensor that does not vary: it allocates memory when its data is first needed. */
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values);
-/* Set every local element of a tensor just made here. The value must fit the dtype. */
+/* Set every local element of a tensor that was just made. The value must fit the dtype. */
 void sherd__fill(sherd_tensor *t, double value);
-/* The key of the next call of a generator; or, in what is run again, the one that it had the first time. */
+/* The key of the next call of a generator; when recomputing, the key that it had the first time. */
 sherd__key sherd__next_key(sherd_world *world, sherd_generator *generator);
-/* From here to leaving, keys are listed, or taken again. Leaving: false if not all were taken, or too many. */
+
+/*
+ * Between enter and leave, keys are recorded, or (replays) taken from the record. Leave returns
+ * false if not exactly the recorded keys were taken.
+ */
 void sherd__draws_enter(sherd__draws *draws, bool replays);
 bool sherd__draws_leave(sherd__draws *draws);
 void sherd__draws_clear(sherd__draws *draws);
 
-/* Fill a tensor just made here, any box of the whole. */
+/* Fill a tensor that was just made; its piece may be any box of the whole. */
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
-/* What ranks that draw the same must agree on. */
+/* A hash of the values' description, for the ledger. */
 uint64_t sherd__values_hash(const sherd__values *values);
-/* Take the memory and draw the values, if that is still to be done. False: there is none, the alarm is up. */
+
+/*
+ * Allocate and fill a deferred tensor, if it still is one. False: no memory, the alarm is raised.
+ */
 bool sherd__make_now(sherd_tensor *t);
-/* A tensor that shares t's storage, in the current scope; the caller then sets shape, local, stride, offset, layout. No record. */
+
+/*
+ * A tensor that shares t's storage, in the current scope; the caller then sets shape, local,
+ * stride, offset and layout. Not recorded.
+ */
 sherd_tensor *sherd__new_view(sherd_tensor *t);
 
 /*
- * A tensor like t (its own layout, shape and place in the ledger are still to be noted) out of the image of t's storage; NULL: there is
- * none of this dtype. In the current scope; the failed tensor for lack of memory.
+ * A tensor like t in another dtype, backed by the image of t's storage; NULL if there is no image
+ * of this dtype. In the current scope; the failed tensor if memory runs out. The caller notes it in
+ * the ledger.
  */
 sherd_tensor *sherd__image_of(sherd_tensor *t, sherd_dtype dtype);
-/* Keep the storage of `copy`, all of whose elements are those of t in another dtype, as the image of t's, if t is all of it. */
+
+/*
+ * Keep the storage of `copy`, which has t's elements in another dtype, as the image of t's storage;
+ * only if t covers its storage.
+ */
 void sherd__keep_image(sherd_tensor *t, sherd_tensor *copy);
-/* A storage is written: its image is none. NULL is a no-op. */
+/* A storage is written, so its image is no longer valid. NULL is a no-op. */
 void sherd__drop_image(sherd__storage *storage);
 
-/* The same in no scope: the caller holds its one count. NULL for lack of memory (nothing is reported). */
+/*
+ * As sherd__new_view, but in no scope: the caller owns its one reference. NULL if memory runs out
+ * (not reported).
+ */
 sherd_tensor *sherd__detached(sherd_tensor *t);
 
-/* Local data of any (strided) tensor: waits for a result in flight. NULL: ended by the alarm. First element of the view. */
-const void *sherd__data(sherd_tensor *t);
-/* Local data of a tensor just made here, to be filled. */
-void *sherd__fresh(sherd_tensor *t);
 /*
- * As sherd_tensor_write, for what the library itself writes: a plain tensor varies as it did before, so what is written
- * must be a function of values that vary no more.
+ * The first local element of any (strided) tensor; waits for a result in flight. NULL: ended by the
+ * alarm.
+ */
+const void *sherd__data(sherd_tensor *t);
+/* Local data of a tensor that was just made, for filling. */
+void *sherd__fresh(sherd_tensor *t);
+
+/*
+ * As sherd_tensor_write, for writes by the library itself: the set of axes over which a plain
+ * tensor varies does not change, so the new values must not vary more.
  */
 void *sherd__mutable(sherd_tensor *t);
-/* The same of a view of any strides: its first element. */
+/* The same for a view with any strides; returns its first element. */
 void *sherd__mutable_view(sherd_tensor *t);
 bool sherd__is_contiguous(const sherd_tensor *t);
-/* t itself if contiguous, else a compact copy in the current scope. Not recorded. */
+/* t itself if contiguous, otherwise a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
 
-/* A move that is not recorded, by a plan that `options` choose. It may also make a replicated axis pending. */
+/*
+ * Move by the plan that `options` choose. Not recorded. It may also make a replicated axis pending.
+ */
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
                                   const sherd_plan_options *options, bool begin);
+
 /*
- * Whether `to` has another shape, or is pending where `t` is not, which only callers in the library may ask for; then it has
- * failed (EINVAL).
+ * Whether `to` has another shape, or is pending where `t` is not (only callers in the library may
+ * ask for that). If so, the move has failed (EINVAL).
  */
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to);
 /* Moves that are not recorded. As sherd_redistribute and sherd_redistribute_many. */
 sherd_tensor *sherd__move_to(sherd_tensor *t, const sherd_layout *to, bool begin);
 void sherd__move_many(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
                       int count);
-/* As sherd__move_many; with `begin` it returns at once, and a result is complete when it is first read. */
+
+/*
+ * As sherd__move_many; with `begin` it returns at once, and each result is complete when it is
+ * first read.
+ */
 void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_layout *const *to,
                       int count, bool begin);
-/* A plain view of the local piece; a distributed view of a local piece (which must fit). Not recorded. */
+
+/*
+ * A plain view of the local piece; a distributed view of a local piece (which must fit). Not
+ * recorded.
+ */
 sherd_tensor *sherd__local_view(sherd_tensor *t);
 sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout);
 
-/* sherd_from_local without the record: fits, infers or remembers the layout; all ranks of the mesh compare what they have. */
+/*
+ * sherd_from_local without the record: checks or infers the layout, or uses the one that the piece
+ * remembers; the ranks of the mesh compare their pieces.
+ */
 sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                 const sherd_placement *placements,
                                 const sherd_from_local_options *options);
 
-/* A plain tensor that does not vary becomes replicated on `mesh`; a distributed one is returned. Refused (failed tensor) if it varies. */
+/*
+ * A plain tensor that does not vary, as replicated on `mesh`; a distributed tensor is returned as
+ * it is. One that varies is refused (failed tensor).
+ */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
 
-/* ---- windows ---------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
-/* One tensor in a call of windows: `whole` is as the window's layout says, `piece` what a rank has in its window. */
+/*
+ * One tensor in a call of windows: `whole` has the window's layout, `piece` is what this rank has
+ * in its window.
+ */
 typedef struct sherd__windowed {
     struct sherd__window *window;
     sherd_tensor *whole, *piece;
 } sherd__windowed;
 
 /*
- * Bring this rank its windows of `count` tensors on one mesh, as plain tensors in the current scope, by one call; or, the
- * adjoint, add what ranks have in their windows. Sets `piece`, or `whole`. Not recorded; `name` is static. False: failed, raised.
+ * Fetch this rank's windows of `count` tensors on one mesh, as plain tensors in the current scope,
+ * in one call (sets `piece`). Fold is the adjoint: it adds up what ranks have in their windows
+ * (sets `whole`). Not recorded; `name` is static. False: failed, raised.
  */
 bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name);
 bool sherd__fold_windows(sherd__windowed *list, int count, bool begin, const char *name);
 
-/* The layout of a plain tensor as the piece of a mesh that is this rank alone. */
+/* The layout of a plain tensor on a mesh of this rank alone. */
 sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, int ndim,
                                  const int64_t *shape);
 
@@ -276,7 +344,8 @@ unsigned sherd__varying_axes(const sherd_layout *layout);
 
 /*
  * A walk over a local piece in runs of elements that are neighbours in the whole tensor:
- * for (sherd__walk_begin(&w, t); sherd__walk_next(&w);) ...
+ *
+ *     for (sherd__walk_begin(&w, t); sherd__walk_next(&w);) ...
  */
 typedef struct sherd__walk {
     const sherd_tensor *t;
@@ -295,20 +364,31 @@ bool sherd__walk_next(sherd__walk *w);
 sherd_status sherd__replicated(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                                const int64_t *shape);
 
-/* The layout in which the rank at `coordinate` of a root mesh holds all of a shape, of one dim at least, and the others nothing. */
+/*
+ * The layout in which the rank at `coordinate` of a root mesh holds a whole tensor of at least one
+ * dim, and the others nothing.
+ */
 sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int ndim,
                            const int64_t *shape, const int64_t *coordinate);
-/* A settled copy, or the tensor itself, that is whole on one world rank of its mesh; `rank` -1: on all. In the current scope; not recorded. */
+
+/*
+ * The tensor settled and whole on one world rank of its mesh, or with `rank` -1 on all: itself or a
+ * copy in the current scope. Not recorded.
+ */
 sherd_tensor *sherd__whole_at(sherd_tensor *t, int rank);
 
 /* ---- for autograd/ -------------------------------------------------------------------------- */
 
-/* Give up one count of a record; NULL is a no-op. */
+/* Release one reference of a record; NULL is a no-op. */
 void sherd__record_release(sherd__record *record);
-/* SHERD__SPARE_BYTES of zeroes, 64-byte aligned, that exist as long as the world: the state of the tape, so that it always exists. */
+/* SHERD__SPARE_BYTES of zeros, 64-byte aligned, allocated with the world: for the tape's state. */
 enum { SHERD__SPARE_BYTES = 256 };
 void *sherd__spare(sherd_world *world);
-/* End all scopes and empty all tensors that are left: the world closes. Tensors stay valid and empty until this room closes. */
+
+/*
+ * For closing the world: end all scopes and strip all remaining tensors. They stay valid, and
+ * empty, until this room closes.
+ */
 void sherd__tensors_empty(sherd_world *world);
 
 /* This rank's coordinate; false if it is not in the mesh. */
