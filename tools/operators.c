@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes docs/operators.md: what each operator of the library takes, and how it lies, all read from its value. `make
- * operators` runs it; the test `operators_page` sees to it that the page is true.
+ * Writes docs/operators.md: the operands, layouts and dtypes of each operator of the library, read from
+ * its sherd_op. `make operators` runs it; the test `operators_page` checks that the page is up to date.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,29 +11,46 @@
 static const char head[] =
     "# Operators\n"
     "\n"
-    "Made by `make operators` from the operators themselves (`include/sherd/op.h`); "
-    "`sherd_op_find` has each by its name.\n"
+    "Written by `make operators` from the operators themselves (`include/sherd/op.h`); "
+    "`sherd_op_find` returns each by\n"
+    "its name.\n"
     "\n"
-    "An index string names dims by letters. Operands that share a letter must be sharded alike on "
-    "it; then nothing moves.\n"
-    "Else the cheapest move that makes them so is taken, and logged. *Sums* are letters that the "
-    "result lacks: sharded, they\n"
-    "make it a pending sum. *Whole* letters are never sharded: a shard there is gathered, or its "
-    "axes go to another dim.\n"
-    "*Joined* letters may be sharded, and ranks exchange a few numbers. \"...\" is any number of "
-    "dims. `1` has size 1, `*` any\n"
-    "size; neither is sharded. A pending sum *passes* where the operator is linear (of a product "
-    "through one factor; a term\n"
-    "that is replicated counts once); where elements go through as they are, any pending reduction "
-    "does; else it is\n"
-    "*settled* first. A plain operand that does not vary counts as replicated; one that varies is "
-    "refused (EINVAL).\n"
-    "Integers and bools that are pending by an average are refused where they must be settled "
-    "(ENOTSUP): there is none of\n"
-    "them. No other layout is refused (`tests/test_ops_table.c` tries them all).\n"
+    "**Layouts.** An index string names the dims of operands and results by letters. Operands that "
+    "share a letter must be\n"
+    "sharded alike on it; then nothing moves. Otherwise sherd makes the cheapest move after which "
+    "they are, and logs it.\n"
+    "*sums*: letters that the result lacks; if they are sharded, the result is a pending sum. "
+    "*whole*: letters that are\n"
+    "never sharded; their shards are gathered, or moved to another dim. *joined*: letters that may "
+    "be sharded, over which\n"
+    "ranks exchange a few numbers. `...` stands for any number of dims. `1` is a dim of size 1, "
+    "`*` one of any size; neither\n"
+    "is sharded. *composed*: made of other operators, whose rules apply.\n"
     "\n"
-    "| operator | computes | operands | lies | pending | numbers | gradient |\n"
+    "**Pending.** *passes*: the operator is linear, and the result of a pending sum is pending (in "
+    "a product, one factor\n"
+    "may be pending; a term that is not pending counts once). *any passes*: elements are only "
+    "moved or copied, so any\n"
+    "pending reduction stays. *settled*: pending reductions of operands are settled first.\n"
+    "\n"
+    "A plain operand that does not vary counts as replicated; one that varies is refused (EINVAL). "
+    "A pending average of\n"
+    "integers or bool cannot be settled, and is refused where it must be (ENOTSUP). All other "
+    "layouts are accepted:\n"
+    "`tests/test_ops_table.c` tries them all.\n"
+    "\n"
+    "| operator | computes | operands | layouts | pending | dtypes | gradient |\n"
     "|---|---|---|---|---|---|---|\n";
+
+/* A text as a cell of a table, in which a | must be escaped. */
+static void write_cell(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
 
 static void write_slots(FILE *out, const sherd_op *op)
 {
@@ -78,7 +95,7 @@ static void write_layouts(FILE *out, const sherd_op *op)
         fprintf(out, " `%s`", op->rule);
         write_summed(out, op);
     } else {
-        fputs(op->compose ? " as what it is made of" : " by its attributes", out);
+        fputs(op->compose ? " composed" : " depend on the attributes", out);
     }
     if (op->whole && !op->layouts)
         fprintf(out, "; %s whole", op->whole);
@@ -90,14 +107,16 @@ static void write_layouts(FILE *out, const sherd_op *op)
 static void write_row(FILE *out, const sherd_op *op)
 {
     static const char *const pending[] = {" settled |", " passes |", " any passes |"};
-    static const char *const numbers[] = {" fractions |", " not bool |", " all |"};
+    static const char *const dtypes[] = {" floating-point |", " not bool |", " all |"};
 
-    fprintf(out, "| `%s` | %s | ", op->name, op->summary ? op->summary : "");
+    fprintf(out, "| `%s` | ", op->name);
+    write_cell(out, op->summary ? op->summary : "");
+    fputs(" | ", out);
     write_slots(out, op);
     write_layouts(out, op);
-    fputs(op->compose ? " as what it is made of |" : pending[op->linearity], out);
-    fputs(numbers[op->numbers], out);
-    fputs(op->backward || op->compose ? " yes |\n" : " none |\n", out);
+    fputs(op->compose ? " composed |" : pending[op->linearity], out);
+    fputs(dtypes[op->numbers], out);
+    fputs(op->compose ? " composed |\n" : op->backward ? " yes |\n" : " none |\n", out);
 }
 
 int main(void)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A residual sum and its norm: sum = x + dropout(delta), norm of sum. Rows go through the kernels of the single operators in
- * blocks that stay in the first cache, so that memory is read and written once, and the bits are those of the single operators. Rows that
- * are sharded themselves go on in norm_rows.c, behind the sum. Backward: add_norm_back.c.
+ * A residual sum and its norm: sum = x + dropout(delta), norm of sum. The kernels of the single
+ * operators process the rows in blocks that fit the first-level cache, so memory is read and
+ * written once, and the bits are those of the single operators. If rows themselves are sharded,
+ * norm_rows.c continues after the sum. Backward: add_norm_back.c.
  */
 #include "add_norm.h"
 #include "sherd/ops_layers.h"
 
 #include "base/num.h"
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void add_block(sherd__blocks *w, int64_t first, int64_t n)
 {
@@ -102,7 +103,7 @@ static bool add_rms_norm(sherd_call *call)
     return compute(call, &of);
 }
 
-/* ---- the operators ---------------------------------------------------------------------------- */
+/* ---- the operators --------------------------------------------------------------------------- */
 
 /* Whether what has the dtype `a` may stand beside x of dtype `x`. */
 static bool fits(sherd_dtype a, sherd_dtype x)
@@ -179,7 +180,10 @@ const sherd_op sherd__add_rms_norm_op = {
     .backward = sherd__add_rms_norm_back,
     .needs = {RMS_NEEDS, RMS_NEEDS, RMS_NEEDS}};
 
-/* Draws the key also where the call fails: it may fail on one rank only, and generators must stay in step. NULL: fine. */
+/*
+ * Draws the key also where the call fails: it may fail on one rank only, and generators must stay
+ * in step. NULL: fine.
+ */
 static sherd_tensor *draw_key(sherd__add_norm *how, const char *function, sherd_tensor *x,
                               sherd_tensor *delta, const sherd_add_norm_options *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backward of a residual sum and its norm: from the gradients of both those of x, delta, weight and bias, in blocks of rows as forward
- * (add_norm.c). What came to the norm alone, or to the sum alone, is enough.
+ * Backward of a residual sum and its norm: from the gradients of both, those of x, delta, weight
+ * and bias, in blocks of rows as in forward (add_norm.c). Either gradient may be absent.
  */
 #include "add_norm.h"
 
@@ -16,7 +16,10 @@ static int delta_at(const sherd__row_norm *of)
     return of->mean < 0 ? G_DBIAS : G_DBIAS + 1;
 }
 
-/* dx has what the norm gives: what comes to the sum itself is added, and what goes to delta is made. */
+/*
+ * dx has what the norm gives: what comes to the sum itself is added, and what goes to delta is
+ * made.
+ */
 static void pass_on(sherd__blocks *w, int64_t first, int64_t n)
 {
     sherd_call *call = w->call;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of rows that a sum and its norm, or their gradients, are made of: how large they are, and what dropout does to them. */
+/*
+ * The blocks of rows that a residual sum and its norm, and their gradients, are computed in: their
+ * size, and dropout on them.
+ */
 #include "add_norm.h"
 
 #include "base/num.h"

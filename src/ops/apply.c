@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one door: every operator, the library's own and a user's, comes through here, and all that is the same for them is
- * done here, in this order: operands that failed or are missing, a handler above the tape, autocast, dtypes, what the operator says
- * of the call, layouts and moves (place.c), forward or the handler in its place, the record, the note in the ledger.
- * About a hundred nanoseconds above the results and the kernel.
+ * Operator calls. Every operator, the library's own and a user's, is called through here, and
+ * everything that is the same for all is done here, in this order: failed or missing operands, a
+ * handler above the tape, autocast, dtypes, the operator's describe, layouts and moves (place.c),
+ * forward or a handler in its place, the record for backward, the note in the ledger. About a
+ * hundred nanoseconds besides the results and the kernel.
  */
 #include "door.h"
 
@@ -23,7 +24,7 @@ const sherd_op_slot *sherd__slot(const sherd_op *op, int i)
 
 /* ---- the entry ------------------------------------------------------------------------------ */
 
-/* How many operands a call may have: at least in *least. */
+/* The largest number of operands of a call; the smallest is in *least. */
 static int count_operands(const sherd_op *op, int *least)
 {
     int count = 0;
@@ -49,7 +50,7 @@ static void count_results(sherd__run *run)
     }
 }
 
-/* Optional operands behind the last one given are absent. */
+/* Optional operands after the last one passed are absent. */
 static void take_operands(sherd__run *run, sherd_tensor *const *operands, int count, int most)
 {
     sherd_call *call = &run->call;
@@ -62,7 +63,7 @@ static void take_operands(sherd__run *run, sherd_tensor *const *operands, int co
     }
 }
 
-/* False: failed, or there is not even a world to fail in. */
+/* False: failed; if there is no world, without a report. */
 static bool check_operands(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -82,7 +83,10 @@ static bool check_operands(sherd__run *run)
     return !reason;
 }
 
-/* An operator that is not even one, or a wrong number of operands. `world` may be NULL. */
+/*
+ * The operator must have a forward or compose, and the number of operands must fit. `world` may be
+ * NULL.
+ */
 static bool check_call(const sherd__run *run, int count, int least, int most)
 {
     const sherd_op *op = run->call.op;
@@ -98,7 +102,7 @@ static bool check_call(const sherd__run *run, int count, int least, int most)
     return false;
 }
 
-/* A user's operator is looked at once, registered or not: a rule that is none leads anywhere. */
+/* A user's operator is checked once, registered or not: an invalid rule could do anything. */
 static bool check_operator(const sherd__run *run, sherd__ops *ops)
 {
     const sherd_op *op = run->call.op, **known = &ops->sound[(uintptr_t)op / 64 % SHERD__SOUND];
@@ -111,7 +115,7 @@ static bool check_operator(const sherd__run *run, sherd__ops *ops)
     return !fault;
 }
 
-/* All operands compute in one dtype, but indices and masks. */
+/* All operands have one dtype, except indices, masks and those of any dtype. */
 static const char *check_dtypes(sherd__run *run)
 {
     sherd_call *call = &run->call;
@@ -145,7 +149,10 @@ static const char *check_dtypes(sherd__run *run)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* False, said to all: a function of an operator that only returns false would fail on this rank and nowhere else. */
+/*
+ * Returns false, and raises the alarm if nothing has: a function that returned false without a
+ * report would fail on this rank alone.
+ */
 static bool say_failed(const sherd__run *run)
 {
     sherd_world *world = run->call.world;
@@ -155,7 +162,7 @@ static bool say_failed(const sherd__run *run)
     return false;
 }
 
-/* Whether a handler takes the operator's place now. It may remove itself, so it is copied. */
+/* Whether a handler replaces the operator now. It may remove itself, so it is copied. */
 static bool begin_handler(sherd_op_handler *out, sherd__ops *ops, const sherd_op *op,
                           sherd_op_level level)
 {
@@ -176,7 +183,7 @@ static void end_handler(sherd__ops *ops, const sherd_op *op, sherd_op_level leve
         o->running = false;
 }
 
-/* The operator's forward, or the handler's that takes its place. */
+/* Run the operator's forward, or the handler that replaces it. */
 static bool compute(sherd__run *run, sherd__ops *ops)
 {
     sherd_call *call = &run->call;
@@ -237,7 +244,7 @@ static void record(sherd__run *run)
             sherd__save(node, call->operands + j, call->out[j]);
 }
 
-/* Whether what a compose or a handler has left is a result. */
+/* Whether a compose or a handler has set all results. */
 static bool check_results(sherd__run *run)
 {
     for (int j = 0; j < run->visible; j++) {
@@ -260,7 +267,7 @@ static bool compose(sherd__run *run)
     return good || say_failed(run);
 }
 
-/* What the operator says of this call. NULL, or the reason why its operands do not fit. */
+/* Run the operator's describe. NULL, or the reason why its operands do not fit. */
 static const char *describe(sherd__run *run, bool plain)
 {
     sherd_call *call = &run->call;
@@ -399,7 +406,7 @@ void sherd_call_view(sherd_call *call, int j, const int64_t *stride, int64_t off
 
 /* ---- the door ------------------------------------------------------------------------------- */
 
-/* No more results than handed out; the failed tensor in each if it went wrong. */
+/* Store the visible results; the failed tensor in each after a failure. */
 static bool hand_out(sherd__run *run, sherd_tensor **results, bool good)
 {
     sherd_world *world = run->call.world;
@@ -436,7 +443,7 @@ static bool apply(sherd__run *run, sherd_tensor *const *operands, int count)
     return good;
 }
 
-/* It is large, and mostly not needed: nothing is zeroed that nobody reads. */
+/* The struct is large and mostly unused: only members that are read are initialised. */
 static void begin(sherd__run *run, const sherd_op *op, const void *attributes)
 {
     run->call.op = op;

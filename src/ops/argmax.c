@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the largest or least element is. Ranks that share sharded dims exchange one element and its global index per
- * position, never what they hold; the least index of equals wins, so the result does not depend on the layout.
+ * The index of the largest or smallest element. Ranks that share sharded dims exchange one element
+ * and its global index per position, never what they hold; of equal elements the smallest index
+ * wins, so the result does not depend on the layout.
  */
 #include "dims.h"
 #include "sherd/ops_reductions.h"
@@ -18,7 +19,10 @@ static const char *describe(sherd_call *call)
     return n > INT32_MAX ? "the index of so many elements is no i32" : reason;
 }
 
-/* Among the reduced dims alone an index is row-major. Strides; and the index of the first local element. */
+/*
+ * Among the reduced dims alone an index is row-major. Strides; and the index of the first local
+ * element.
+ */
 static int64_t index_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride)
 {
     sherd_box box = sherd_tensor_box(in);
@@ -68,8 +72,8 @@ static bool find(sherd_call *call)
         .describe = describe, .forward = find                                                     \
     }
 
-const sherd_op sherd__argmax_op = FIND("sherd_argmax", "index of the largest over dims");
-const sherd_op sherd__argmin_op = FIND("sherd_argmin", "index of the least over dims");
+const sherd_op sherd__argmax_op = FIND("sherd_argmax", "index of the maximum over dims");
+const sherd_op sherd__argmin_op = FIND("sherd_argmin", "index of the minimum over dims");
 
 sherd_tensor *sherd_argmax(sherd_tensor *a, const int *dims, int count, bool keepdim)
 {

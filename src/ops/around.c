@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operator reads around the pieces of its operands: windows, brought by one call for all of them. Nothing is
- * brought where the pieces suffice, which all ranks know.
+ * What an operator reads around the pieces of its operands: windows, fetched by one call for all of
+ * them. If the pieces suffice, which all ranks know, nothing is fetched.
  */
 #include "operator.h"
 
@@ -14,7 +14,7 @@ typedef struct around {
     bool suffices; /* no shard asks for more than it has */
 } around;
 
-/* Also where no axes shard either of them. */
+/* True also if no axes shard either of them. */
 static bool same_axes(const sherd__dim *a, const sherd__dim *b)
 {
     return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention in general. Heads are two dims here, groups and the heads of a group, which share keys and values: a view that
- * leaves sharded heads on groups where cuts allow, or on the heads of the only group; then keys and values are whole there, and
- * their gradients pending. The mask broadcasts, and has dims that are never sharded where it does.
- * Backward computes scores again.
+ * General attention: masks, dropout and shared heads. Heads are two dims here, groups and the heads
+ * of a group, which share keys and values. This view leaves sharded heads on groups if cuts allow,
+ * or on the heads of the only group; then keys and values are replicated there, and their gradients
+ * pending. The mask broadcasts; the dims in which it does are never sharded. Backward computes
+ * scores again.
  */
 #include "attend.h"
 
@@ -213,7 +214,7 @@ const sherd_op sherd__attention_general_op = {
     .forward = attend,
     .backward = general_back};
 
-/* ---- from the public options ------------------------------------------------------------------ */
+/* ---- from the public options ----------------------------------------------------------------- */
 
 static bool are_grouped(const sherd_tensor *q, const sherd_tensor *k, const sherd_tensor *v)
 {
@@ -230,7 +231,10 @@ bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, cons
            are_grouped(q, k, v);
 }
 
-/* A mask of up to four dims as [batch,groups,repeat,queries,keys]; what does not fit stays, and is refused. */
+/*
+ * A mask of up to four dims as [batch,groups,repeat,queries,keys]; what does not fit stays, and is
+ * refused.
+ */
 static sherd_tensor *spread_mask(sherd_tensor *mask, int64_t groups, int64_t repeat)
 {
     int64_t shape[MASK_DIMS] = {1, 1, 1, 1, 1};

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over sequences that are sharded, before anything moves: how operands lie, which keys each shard of queries meets
- * when, and which way is the cheapest. All pure, and equal on all ranks; plans come from the cache.
+ * Attention over sharded sequences, before anything moves: the layouts of operands, which keys each
+ * shard of queries meets when, and which way is the cheapest. All pure, and equal on all ranks;
+ * plans come from the cache.
  *
- * Queries stay; keys and values are cut by the same axes, with any cuts. In a ring shard i meets its own keys, then those of
- * the shards before it, nearest first and around, each in two halves: while one half is computed with the other is on
- * its way, and both take no more room than a piece. What nobody may see is not asked for.
+ * Queries are not moved; keys and values are sharded by the same axes, with any cuts. In a ring,
+ * shard i meets its own keys, then those of the shards before it, nearest first and cyclically,
+ * each in two halves: while one half is computed with, the other is on its way, and both take no
+ * more room than a piece. Keys that no query may see are not fetched.
  */
 #include "attend.h"
 
@@ -119,7 +121,9 @@ static sherd__dim dim_like(const sherd_layout *from, int64_t n)
     return dim;
 }
 
-/* Queries as they are; or, where only keys or values are sharded, on axes that are free, as those. */
+/*
+ * Queries as they are; or, where only keys or values are sharded, on axes that are free, as those.
+ */
 static sherd_status lie_queries(const sherd_layout **out, const sherd_layout *const *operands)
 {
     sherd__layout_spec spec = operands[Q]->spec;
@@ -213,7 +217,7 @@ bool sherd__attend_is_sharded(const sherd_tensor *q, const sherd_tensor *k, cons
            memcmp(k->shape, v->shape, KEY_DIMS * sizeof *k->shape) == 0;
 }
 
-/* ---- the cheapest way ------------------------------------------------------------------------- */
+/* ---- the cheapest way ------------------------------------------------------------------------ */
 
 /* Picoseconds, added to *time. */
 static sherd_status add_move(int64_t *time, const sherd_layout *from, const sherd_layout *to,
@@ -244,7 +248,10 @@ static sherd_status add_visit(int64_t *time, const sherd__round *round, int visi
     return status;
 }
 
-/* What a core takes for four flops of a product, and for a byte that it copies: only their size matters, to compare ways. */
+/*
+ * What a core takes for four flops of a product, and for a byte that it copies: only their size
+ * matters, to compare ways.
+ */
 enum { WORK_PICOSECONDS = 60, BYTE_PICOSECONDS = 100 };
 
 /* Pairs of a query and a key that it sees, of queries [lo, hi). */
@@ -278,7 +285,10 @@ static void add_work(int64_t *time, const sherd_layout *q, double pairs)
     add_time(time, heads_of(q) * pairs * (double)q->spec.shape[WIDTH] * WORK_PICOSECONDS);
 }
 
-/* The rank whose queries see the most pairs; in a ring, it also joins what it has with what each visit gives. */
+/*
+ * The rank whose queries see the most pairs; in a ring, it also joins what it has with what each
+ * visit gives.
+ */
 static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__round *round)
 {
     double most = 0, rows = 0;
@@ -297,8 +307,9 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
 }
 
 /*
- * Queries stay. All visits count: on the arena begun ones hide waits, and their copies are made by the same cores as products.
- * A ring has more calls than a gather, and as many bytes, in pieces that a cache may hold.
+ * Queries stay. All visits count: on the arena begun ones hide waits, and their copies are made by
+ * the same cores as products. A ring has more calls than a gather, and as many bytes, in pieces
+ * that a cache may hold.
  */
 static sherd_status price_staying(int64_t *time, const sherd_layout *const *operands,
                                   const sherd__lying *lying, bool causal, bool ring, size_t element)

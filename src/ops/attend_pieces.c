@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention whose sequences stay sharded. Each rank keeps its queries and meets the keys and values that they see, a
- * ring of pieces or one window of all (attend_lie.c says when); results over pieces are joined by the logarithms of their sums.
- * Backward goes the same round again: what a rank finds for the gradients of keys that it met goes back where they came
- * from, and is added there, visit by visit. What it saves is its own pieces.
+ * Attention over sequences that stay sharded. Each rank keeps its queries and meets the keys and
+ * values that they see, as a ring of pieces or in one window (attend_lie.c chooses); results over
+ * pieces are combined by the logarithms of their sums. Backward makes the same round: the gradients
+ * of the keys that a rank met are sent back to their owners and added there, visit by visit. Only a
+ * rank's own pieces are saved.
  *
- * In a ring a visit is begun before the one before it is computed with. Sums of 16 bits are f32 until the end, on their way
- * too.
+ * In a ring a visit is begun before the previous one is computed with. Sums for 16-bit dtypes are
+ * f32 until the end, also while they are sent.
  */
 #include "attend_turn.h"
 
@@ -21,7 +22,7 @@ enum { OUT, LOG_SUM };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
 enum { G_DOUT = SHERD__G_DOUT, G_DLOG_SUM, G_Q, G_K, G_V, G_MASK, G_OUT, G_LOG_SUM };
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static bool attend_piece(sherd__turn *r, const sherd__piece *p)
 {
@@ -57,7 +58,7 @@ static bool attend(sherd_call *call)
     return true;
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
 {
@@ -67,7 +68,10 @@ static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
         r->kernels->fold(SHERD_SUM, 1, &n, to, &one, from);
 }
 
-/* Room for the gradients of a piece that was met: of this rank's own, where they are summed up. False: failed. */
+/*
+ * Room for the gradients of a piece that was met: of this rank's own, where they are summed up.
+ * False: failed.
+ */
 static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void *data[2])
 {
     const sherd_tensor *k = sherd__turn_keys(r);
@@ -179,7 +183,7 @@ static bool attend_back(sherd_call *call)
     return true;
 }
 
-/* ---- how they lie ----------------------------------------------------------------------------- */
+/* ---- how they lie ---------------------------------------------------------------------------- */
 
 static sherd_status lie(sherd__lying *out, const sherd_ways *ways, int q)
 {
@@ -245,7 +249,7 @@ static sherd_status ways_backward(const sherd_call *call, sherd_ways *ways)
                          (const sherd_layout *[]){l.q, dk, dk, dmask});
 }
 
-/* ---- the operators ---------------------------------------------------------------------------- */
+/* ---- the operators --------------------------------------------------------------------------- */
 
 static const sherd_op pieces_grad_op = {.name = "sherd_attention_pieces backward",
                                         SHERD__ATTEND_BACKWARD,

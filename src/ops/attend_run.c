@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of one rank by the fastest kernels that do it: of bf16 in the CPU's tiles, or out of matrix products where oneDNN has
- * fast ones, else by the kernels of the dtype. Scratch is the call's.
+ * Attention of one rank by the fastest kernels available: for bf16 the CPU's tiles, or matrix
+ * products if oneDNN has fast ones; otherwise the kernels of the dtype. Scratch memory is the
+ * call's.
  */
 #include "attend.h"
 
@@ -18,7 +19,10 @@ void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__
     return sherd_call_scratch(call, sherd__max(elements, 1) * (int64_t)sherd_dtype_bytes(dtype));
 }
 
-/* Of tiles or products, which are tried first where there may be any. NULL: there are none, or, *done, no memory for them. */
+/*
+ * Of tiles or products, which are tried first where there may be any. NULL: there are none, or,
+ * *done, no memory for them.
+ */
 static void *first_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
     const sherd__kernel_set *set = sherd__world_kernels(call->world);

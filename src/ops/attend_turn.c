@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank's way through the keys and values that its queries see: what it holds for that, and the loop that brings one
- * piece while another is computed with. Forward and backward (attend_pieces.c) go it alike.
+ * One rank's round over the keys and values that its queries see: the state that it keeps, and the
+ * loop that fetches one piece while another is computed with. Shared by forward and backward
+ * (attend_pieces.c).
  */
 #include "attend_turn.h"
 
@@ -11,7 +12,7 @@
 
 enum { K = SHERD__K, BATCH = SHERD__BATCH, POSITIONS = SHERD__POSITIONS };
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 int64_t sherd__turn_bytes(const sherd__turn *r, int64_t n)
 {
@@ -61,7 +62,7 @@ void sherd__turn_give(const sherd__turn *r, int j, const void *sums)
                        r->call->to[j], sums);
 }
 
-/* ---- the round -------------------------------------------------------------------------------- */
+/* ---- the round ------------------------------------------------------------------------------- */
 
 const sherd_tensor *sherd__turn_keys(const sherd__turn *r)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention. Batch and heads may be sharded, each rank computes its own heads; sequences and width are made
- * whole here (attend_pieces.c is for those that stay sharded). The scores are never kept: backward computes them again from q, k and the logarithms of their sums.
+ * Attention. Batch and heads may be sharded, and each rank computes its own heads; sequences and
+ * width are gathered here (attend_pieces.c is for sequences that stay sharded). The scores are
+ * never kept: backward computes them again from q, k and the logarithms of their sums.
  */
 #include "attend.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operands brought to the precision that suits an operator, before anything else is done with them. A copy in 16 bits is kept with the
- * storage that it is of (sherd__image_of), until that is written or gone; each use of it records a cast of its own, so that gradients
- * of uses come as wide as the operand is and add up there.
+ * Autocast: operands are cast to the precision that suits an operator, before anything else is done
+ * with them. A 16-bit copy is kept with the storage that it was made from (sherd__image_of), until
+ * that is written or freed. Each use of it records a cast of its own, so that gradients of uses
+ * have the operand's precision and add up there.
  */
 #include "operator.h"
 
@@ -12,13 +13,16 @@ typedef struct cast_attributes {
     int dtype;
 } cast_attributes;
 
-/* What is cast, if anything: f64 and what has no fractions is left alone. */
+/* Whether a dtype is cast at all: f64, integers and bool are not. */
 static bool is_eligible(sherd_dtype dtype)
 {
     return dtype == SHERD_F32 || sherd__is_half(dtype);
 }
 
-/* Operand i if its dtype counts here: no index, no condition, nothing that may be of any dtype. Else NULL. */
+/*
+ * Operand i if autocast applies to it: not an index, a condition, or an operand of any dtype.
+ * Otherwise NULL.
+ */
 static sherd_tensor *counted(const sherd_call *call, int i)
 {
     enum { APART = SHERD_OP_INDEX | SHERD_OP_BOOL | SHERD_OP_ANY };
@@ -26,7 +30,7 @@ static sherd_tensor *counted(const sherd_call *call, int i)
     return sherd__slot(call->op, i)->flags & APART ? NULL : call->in[i];
 }
 
-/* The copy is used once more: what sherd_cast would have left in ledger and tape. */
+/* Another use of the copy: note and record what sherd_cast would. */
 static void record_use(sherd_tensor *t, sherd_tensor *copy)
 {
     const cast_attributes attributes = {(int)copy->dtype};
@@ -37,7 +41,7 @@ static void record_use(sherd_tensor *t, sherd_tensor *copy)
     sherd__record_node(t->world, &sherd__cast_op, &t, 1, &copy, 1, &attributes, sizeof attributes);
 }
 
-/* A leaf's copy lives as long as the leaf is not written, so that saving it costs nothing. */
+/* A leaf's copy lives until the leaf is written, so saving it costs nothing. */
 static void share_life(const sherd_tensor *t, sherd_tensor *copy)
 {
     copy->of_leaf = t->requires_grad && !t->node;
@@ -63,7 +67,7 @@ static sherd_tensor *to_low(sherd_tensor *t, sherd_dtype dtype)
     return copy;
 }
 
-/* The dtype that operands go to; SHERD_DTYPE_NONE: they stay. */
+/* The dtype that operands are cast to; SHERD_DTYPE_NONE: none. */
 static sherd_dtype goal(const sherd__run *run, sherd_dtype low)
 {
     const sherd_call *call = &run->call;

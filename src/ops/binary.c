@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of two operands, element by element: all that kernels/functions.inc lists under BINARY and COMPARE. What is
- * pending is settled first. Comparisons with a number have operators of their own.
+ * Elementwise functions of two operands: all that kernels/functions.inc lists under BINARY and
+ * COMPARE. Pending reductions are settled first. Comparisons with a number are operators of their
+ * own.
  */
 #include "autograd/node.h"
 #include "operator.h"
@@ -101,7 +102,7 @@ const sherd_op sherd__binary_ops[SHERD__BINARY_KINDS] = {
     }
 #include "kernels/functions.inc"
 
-/* ---- comparisons ------------------------------------------------------------------------------ */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 static bool compare(sherd_call *call)
 {
@@ -138,7 +139,7 @@ const sherd_op sherd__compare_ops[SHERD__COMPARE_KINDS] = {
 #define LOGIC(...) COMPARE(__VA_ARGS__)
 #include "kernels/functions.inc"
 
-/* ---- with a number ---------------------------------------------------------------------------- */
+/* ---- with a number --------------------------------------------------------------------------- */
 
 typedef struct scalar_attributes {
     double value;
@@ -151,8 +152,8 @@ static void fill_with(const sherd_call *call, bool value)
 }
 
 /*
- * Integers and a number that need be none of them: they compare with the integer below it, by a comparison that comes to the
- * same. False: all of them have one answer.
+ * Integers and a number that need be none of them: they compare with the integer below it, by a
+ * comparison that comes to the same. False: all of them have one answer.
  */
 static bool round_down(sherd__compare_kind *kind, double value, int64_t *bound, bool *answer)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Padding with any borders. A rank's piece of the result is a window on the operand that sticks out at the ends, so one
- * call brings it and its adjoint adds gradients up where their elements came from. Takes memory for the result twice.
+ * Padding with any borders. A rank's piece of the result is a window on the operand that extends
+ * beyond its ends, so one call fetches it, and its adjoint adds gradients up where their elements
+ * came from. Takes memory for the result twice.
  */
 #include "sketch.h"
 
@@ -80,7 +81,10 @@ static const char *describe_back(sherd_call *call)
 
 /* ---- how it lies ----------------------------------------------------------------------------- */
 
-/* The operand, and the result around it: settled. `like` may be the layout of either: what shards them is the same. */
+/*
+ * The operand, and the result around it: settled. `like` may be the layout of either: what shards
+ * them is the same.
+ */
 static sherd_status lay(const sherd_layout **x, const sherd_layout **y, const sherd_call *call,
                         const sherd_layout *like)
 {
@@ -236,7 +240,7 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 }
 
 const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",
-                                     .summary = "borders around it, of any kind",
+                                     .summary = "pad with any border",
                                      .operand = {{"x", 0}},
                                      .result = {{"y", 0}},
                                      .field = AROUND_FIELDS,
@@ -246,7 +250,7 @@ const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",
                                      .ways = lie,
                                      .forward = pad,
                                      .backward = differentiate,
-                                     .layouts = "any; what lies beyond an end is the end rank's"};
+                                     .layouts = "any; padding belongs to the end rank"};
 
 /* A side without width has no border, so that equal paddings are equal. */
 static int border_of(const sherd_halo_side *side)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tensor in another dtype: one pass over the local piece, nothing travels. What is pending may stay so where the
- * result has fractions: addends are rounded one by one. Cutting them off one by one would give another sum, so what
- * becomes integers or bool is settled first.
+ * A tensor in another dtype: one pass over the local piece, nothing is sent. A pending sum may stay
+ * pending if the result is floating-point: addends are rounded one by one. Truncating addends to
+ * integers would change the sum, so before a cast to integers or bool it is settled.
  */
 #include "operator.h"
 
@@ -38,7 +38,7 @@ static void cast_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 }
 
 const sherd_op sherd__cast_op = {.name = "sherd_cast",
-                                 .summary = "another dtype",
+                                 .summary = "the same values in another dtype",
                                  .operand = {{"t", 0}},
                                  .result = {{"y", 0}},
                                  .field = {SHERD_FIELD(cast_attributes, dtype, INT)},

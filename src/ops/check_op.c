@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether an operator of a user's is one, and what it says of a call: what is wrong is named, rather than seen by what it does later. The
- * library's own are trusted.
+ * Checks of user-defined operators, and of what their describe sets: errors are reported by name
+ * here, rather than showing as misbehaviour later. The library's own operators are trusted.
  */
 #include "door.h"
 

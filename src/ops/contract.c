@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of a sum of products. Two operands: dims that both and the result have are batches, those that both have and
- * the result lacks are inner ones, the others are rows and columns; so it is one matrix product for each batch, of operands
- * that are copied only where their dims lie in no order that GEMM can read. One operand: a copy with other strides, and a
- * sum. Sharded inner dims give a pending sum, as everywhere.
+ * The steps of a sum of products. Two operands: dims that both and the result have are batches,
+ * those that both have and the result lacks are inner dims, the others are rows and columns. So it
+ * is one matrix product for each batch; operands are copied only if their dims are in no order that
+ * GEMM can read. One operand: a copy with other strides, and a sum. Sharded inner dims give a
+ * pending sum, as everywhere.
  */
 #include "einsum.h"
 
@@ -60,7 +61,10 @@ static void write_letters(char *out, const char *label)
     *out = '\0';
 }
 
-/* Sizes and strides of a piece for dims in the order of `letters`; 0 for one that it lacks, of the size that is there. */
+/*
+ * Sizes and strides of a piece for dims in the order of `letters`; 0 for one that it lacks, of the
+ * size that is there.
+ */
 static void strides_for(const char *letters, const char *label, const sherd_tensor *t,
                         int64_t *stride)
 {
@@ -105,13 +109,19 @@ static void sort_dims(product *p, const sherd_call *call)
             add(&p->inner, *c, size_of(a, call->in[0], *c));
 }
 
-/* An operand as GEMM reads it: where it begins, and whether its matrix is stored the other way round. */
+/*
+ * An operand as GEMM reads it: where it begins, and whether its matrix is stored the other way
+ * round.
+ */
 typedef struct matrix {
     const char *data;
     bool turned;
 } matrix;
 
-/* Dims in the order batch, `first`, `second`, or batch, `second`, `first`; else a copy in the first of these. */
+/*
+ * Dims in the order batch, `first`, `second`, or batch, `second`, `first`; else a copy in the first
+ * of these.
+ */
 static bool read_matrix(matrix *out, sherd_call *call, int i, const product *p, const group *first,
                         const group *second)
 {

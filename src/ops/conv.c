@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and transposed ones, in one to three dims. Ranks that hold parts of the space read what lies around them,
- * exactly what their outputs need. Backward is made of such operators too: the gradient of what was read reads the gradient
- * of what was made around its pieces, so nothing is added up across borders; that of the weight is a pending sum, which who needs
- * both makes of the same pieces.
+ * Convolutions and transposed ones, in one to three dims. Ranks that hold parts of the space fetch
+ * exactly the neighbouring elements that their outputs need. Backward is made of such operators
+ * too: the gradient of the input reads the output's gradient around its pieces, so nothing is added
+ * up across borders; the gradient of the weight is a pending sum. If both are needed, they are
+ * computed from the same pieces.
  */
 #include "conv.h"
 
@@ -77,7 +78,10 @@ static const sherd__kernels *f32_in(const sherd_call *call)
     return sherd__kernels_of(sherd__world_kernels(call->world), SHERD_F32);
 }
 
-/* By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a fifth of the time. */
+/*
+ * By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a
+ * fifth of the time.
+ */
 static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
 {
     sherd__engine *engine = sherd__engine_in(call);
@@ -151,7 +155,10 @@ static bool run(sherd_call *call, const sherd__conv_job *job, const int64_t *cou
     return done == SHERD__DONE || run_apart(call, job, count);
 }
 
-/* Tasks on pieces of `big` and `small`. `bias`: of a forward one; set to NULL once it is in the result. */
+/*
+ * Tasks on pieces of `big` and `small`. `bias`: of a forward one; set to NULL once it is in the
+ * result.
+ */
 static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small,
                     int64_t channels, const sherd__conv_task *task, int tasks, const void **bias)
 {
@@ -305,8 +312,8 @@ static sherd_status lie_big_too(const sherd_call *call, sherd_ways *ways)
     .attributes = sizeof(sherd__conv_attributes), .linearity = SHERD_LINEAR
 
 /*
- * The same that backward uses: of the field that was read, whose layout stands in the place of operand LIKE, and of the
- * weight.
+ * The same that backward uses: of the field that was read, whose layout stands in the place of
+ * operand LIKE, and of the weight.
  */
 #define OF_WHAT_WAS_READ                     \
     .operand = {{"dy", SHERD_OP_AROUND},     \
@@ -337,7 +344,10 @@ static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .beside = BEHIND + 1,
                                    .forward = make_weight};
 
-/* What was read and the weight have their gradients of one and the same window of dy: one call brings it. */
+/*
+ * What was read and the weight have their gradients of one and the same window of dy: one call
+ * brings it.
+ */
 #define BOTH                                                       \
     .operand = {{"dy", SHERD_OP_AROUND}, {"weight", 0}, {"x", 0}}, \
     .result = {{"dx", 0}, {"dw", 0}}, GEOMETRY, .describe = sherd__conv_describe_both
@@ -421,7 +431,8 @@ static void big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
                 {"bias", SHERD_OP_OPTIONAL | SHERD_OP_TERM}},                        \
     .result = {{"y", 0}}, GEOMETRY,                                                  \
     .needs = {[0] = SHERD_NEEDS_OPERAND(WEIGHT), [WEIGHT] = SHERD_NEEDS_OPERAND(0)}, \
-    .layouts = "batch, space and channels sharded; sharded space reads what lies around"
+    .layouts =                                                                       \
+        "batch, space and channels may be sharded; for sharded space, neighbours are fetched"
 
 const sherd_op sherd__conv_op = {.name = "sherd_conv",
                                  .autocast = SHERD_AUTOCAST_LOW,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shapes of convolutions, what they read, and how they lie. Batch and space are sharded as the tensor that was given first:
- * where its cuts are, those of the other follow, so that an output belongs to the rank that holds the middle of what it reads
- * and activations stay where they are. Channels are sharded as those of a matrix product, with groups only where no group is
- * cut. An axis that shards what the result lacks leaves a pending sum. Ways are found once for each new set of layouts.
+ * Shapes of convolutions, what they read, and their layouts. Batch and space are sharded as in the
+ * tensor that was given first. The cuts of the other tensor follow from its cuts, so that an output
+ * belongs to the rank that holds the middle of what it reads, and activations are not moved.
+ * Channels are sharded as in a matrix product, with groups only if no group is cut. An axis that
+ * shards what the result lacks leaves a pending sum. Ways are found once for each new set of
+ * layouts.
  */
 #include "conv.h"
 
@@ -144,9 +146,12 @@ void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, i
     *end = r.end;
 }
 
-/* ---- what lies where --------------------------------------------------------------------------- */
+/* ---- what lies where ------------------------------------------------------------------------- */
 
-/* What may be sharded. A letter's cuts are counted in its own unit, `factor` of which make one of a dim. */
+/*
+ * What may be sharded. A letter's cuts are counted in its own unit, `factor` of which make one of a
+ * dim.
+ */
 typedef struct letter {
     sherd__dim dim; /* axes, and cuts of the tensor that they come from */
     int64_t n;      /* size of that tensor's dim */
@@ -212,7 +217,10 @@ int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut,
 
 /* ---- letters --------------------------------------------------------------------------------- */
 
-/* A letter takes what shards a dim of a layout, if it has nothing yet, the axes are free, and no unit is cut. */
+/*
+ * A letter takes what shards a dim of a layout, if it has nothing yet, the axes are free, and no
+ * unit is cut.
+ */
 static void take(letters *all, letter *x, const sherd_layout *from, int d, int64_t unit)
 {
     const sherd__layout_spec *spec = from ? &from->spec : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user says of a convolution, with its defaults; borders that are not zeros are padded before. */
+/* Options of a convolution with their defaults; borders other than zeros are padded first. */
 #include "conv.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of dims to reduce, their rules, and the way back: a gradient spread over what was reduced. */
+/* Lists of dims to reduce, their rules, and backward: a gradient spread over the reduced dims. */
 #include "dims.h"
 
 #include <string.h>

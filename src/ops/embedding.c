@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a table. A rank that holds only some rows of the table gives zeroes for the others, so the result
- * is pending where the entries are sharded. Ids are checked against the whole table, whatever part is here.
+ * Rows of a table. A rank that holds only some rows of the table gives zeros for the others, so the
+ * result is pending if the entries are sharded. Ids are checked against the whole table.
  */
 #include "operator.h"
 
@@ -43,7 +43,10 @@ static bool embedding_grad(sherd_call *call)
     return true;
 }
 
-/* The last operand is its layout alone: the gradient lies as the table does, and is pending where the ids are sharded. */
+/*
+ * The last operand is its layout alone: the gradient lies as the table does, and is pending where
+ * the ids are sharded.
+ */
 static const sherd_op embedding_grad_op = {
     .name = "sherd_embedding backward",
     .operand = {{"ids", SHERD_OP_INDEX}, {"dy", 0}, {"weight", SHERD_OP_OPTIONAL}},

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cross-entropy with all its options, over classes and positions that may both be sharded. Class c of a position has a share:
- * its weight times its probability, or one for the target, smoothed; the loss of a position is the sum of its shares
- * times (log sum exp - logit). Each rank reduces its classes to five numbers a position, which are exchanged in one
- * call; logits never travel. A mean over targets that count needs a second one where positions are sharded: of two numbers.
+ * Cross-entropy with all its options, over classes and positions that may both be sharded. Class c
+ * of a position has a share: its weight times its probability, or one for the target, smoothed; the
+ * loss of a position is the sum of its shares times (log sum exp - logit). Each rank reduces its
+ * classes to five numbers a position, which are exchanged in one call; logits are never sent. A
+ * mean over targets that count needs a second call, of two numbers, if positions are sharded.
  */
 #include "stats.h"
 
@@ -46,7 +47,9 @@ static int64_t rows_of(const sherd_tensor *logits)
                : sherd__local_count(logits, 0, logits->ndim - 1);
 }
 
-/* This rank's part of the problem; operands `logits`, then targets and weight, which may be absent. */
+/*
+ * This rank's part of the problem; operands `logits`, then targets and weight, which may be absent.
+ */
 static sherd__entropy entropy_of(const sherd_call *call, int logits)
 {
     const entropy_attributes *attributes = call->attributes;
@@ -94,8 +97,9 @@ static double *scales(sherd_call *call, int64_t rows)
 }
 
 /*
- * By the fast kernel, row by row: where only the target has a share, a row's gradient is that of the loss without options,
- * times it; else the kernel is to find no target, and shares are subtracted after.
+ * By the fast kernel, row by row: where only the target has a share, a row's gradient is that of
+ * the loss without options, times it; else the kernel is to find no target, and shares are
+ * subtracted after.
  */
 static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const double *scale)
 {
@@ -374,7 +378,7 @@ enum { STATISTIC = SHERD_OP_STATISTIC | SHERD_OP_HIDDEN };
 const sherd_op sherd__cross_entropy_with_op = {
     .name = "sherd_cross_entropy_with",
     .autocast = SHERD_AUTOCAST_FULL,
-    .summary = "cross-entropy with options, of each position or their sum",
+    .summary = "cross-entropy with options, for each position or summed",
     .operand = {{"logits", 0}, {"targets", SHERD_OP_ANY}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"loss", 0}, {"log_sum", STATISTIC}, {"amount", STATISTIC}},
     .field = ENTROPY_FIELDS,

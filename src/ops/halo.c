@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Halos of tensors: a window on what lies around this rank's piece, recorded. The gradient is the adjoint: what all ranks
- * have of an element is added up where it lies.
+ * Halos of tensors: a window around this rank's piece, recorded for backward. The gradient is the
+ * adjoint: what all ranks have of an element is added up at its owner.
  */
 #include "operator.h"
 
@@ -56,7 +56,10 @@ static const sherd_op halo_table = {.name = "sherd_halo", .backward = halo_back}
 
 /* ---- many ------------------------------------------------------------------------------------ */
 
-/* One tensor's window, which may be that of the one before; what is pending in it is settled first. False: failed, raised. */
+/*
+ * One tensor's window, which may be that of the one before; what is pending in it is settled first.
+ * False: failed, raised.
+ */
 static bool prepare(sherd__windowed *w, const sherd__windowed *before, sherd_tensor *t,
                     const sherd_halo_options *options)
 {

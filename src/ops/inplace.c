@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing into a tensor. What is written in is moved to where the tensor lies, never the other way round; strided views are
- * written where they are. No gradient goes through a write, so it is refused where one would be lost; what the tape has
- * saved of the storage is found to have changed. A pending sum is written so that its sum is what was meant.
+ * Writing into a tensor. The new values are moved to the tensor's layout, never the other way
+ * round; strided views are written in place. No gradient flows through a write, so it is refused if
+ * a gradient would be lost; a backward that needs the overwritten values finds the version changed.
+ * A pending sum is written so that the sum has the intended value.
  */
 #include "operator.h"
 
@@ -91,7 +92,9 @@ static const char *fault(const write *w)
                  "operator that makes a new tensor";
 }
 
-/* Only sums are pending so that one rank can write for all; a factor goes through an average too. */
+/*
+ * Only sums are pending so that one rank can write for all; a factor goes through an average too.
+ */
 static bool can_be_written(const write *w)
 {
     const sherd_layout *layout = w->a->layout;
@@ -104,7 +107,10 @@ static bool can_be_written(const write *w)
 
 /* ---- what is written ------------------------------------------------------------------------- */
 
-/* Where b must lie: as a does, in the dims that it has of it. What is pending in both stays so, but for a factor. */
+/*
+ * Where b must lie: as a does, in the dims that it has of it. What is pending in both stays so, but
+ * for a factor.
+ */
 static sherd_status target_of(const sherd_layout **out, const write *w)
 {
     const sherd_layout *a = w->a->layout, *b = w->b->layout;
@@ -159,7 +165,10 @@ static void *scratch(const sherd_tensor *a)
     return sherd_tensor_failed(t) ? NULL : sherd__fresh(t);
 }
 
-/* Where b is read, and how it is stretched over a: in a copy, if it is another part of what is written. */
+/*
+ * Where b is read, and how it is stretched over a: in a copy, if it is another part of what is
+ * written.
+ */
 static const void *open_source(const write *w, int64_t *stride)
 {
     sherd_tensor *b = w->b;
@@ -202,7 +211,10 @@ static void write_value(sherd_tensor *a, void *to, double value)
                     nowhere);
 }
 
-/* a = a op b: kernels write what is contiguous, so a strided one goes by way of a copy. False: no memory. */
+/*
+ * a = a op b: kernels write what is contiguous, so a strided one goes by way of a copy. False: no
+ * memory.
+ */
 static bool combine(const write *w, void *to, const void *from, const int64_t *stride)
 {
     sherd_tensor *a = w->a;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors joined along a dim. Along a sharded dim each rank joins what it has of each, which is right where the operands'
- * cuts are those of the result, counted in the operand: so operands move to such cuts where they do not lie so already, and
- * only what is on the wrong side of one travels. Other dims must be sharded alike.
+ * Joining tensors along a dim. Along a sharded dim each rank joins its pieces of the operands,
+ * which is right if the operands' cuts are those of the result, counted in the operand. So operands
+ * with other cuts are moved to such cuts, and only what is on the wrong side of a cut is sent.
+ * Other dims must be sharded equally.
  */
 #include "sketch.h"
 
@@ -50,7 +51,10 @@ static const char *describe(sherd_call *call)
 
 /* ---- how it lies ----------------------------------------------------------------------------- */
 
-/* What a way is made of: the dims of a model operand, with these cuts of `dim`, and what stays pending. */
+/*
+ * What a way is made of: the dims of a model operand, with these cuts of `dim`, and what stays
+ * pending.
+ */
 typedef struct joint {
     const sherd_call *call;
     sherd_ways *ways;
@@ -65,7 +69,9 @@ static const sherd_layout *layout_of(const joint *j, int i)
     return j->call->in[i]->layout;
 }
 
-/* What may stay pending: one reduction, of operands that are pending by it or equal on all ranks. */
+/*
+ * What may stay pending: one reduction, of operands that are pending by it or equal on all ranks.
+ */
 static void find_pending(joint *j)
 {
     int axes = j->model->spec.mesh->axes, first = -1;
@@ -105,7 +111,10 @@ static bool is_alike(const joint *j)
     return true;
 }
 
-/* The result: each rank has as much as it has of all operands together, or all have the same, or everything. */
+/*
+ * The result: each rank has as much as it has of all operands together, or all have the same, or
+ * everything.
+ */
 static sherd_status make_result(const sherd_layout **out, const joint *j)
 {
     int64_t parts = sherd__dim_parts(j->model->spec.mesh, &j->model->spec.dim[j->dim]);
@@ -133,7 +142,10 @@ static sherd_status make_result(const sherd_layout **out, const joint *j)
     return sherd__sketch_end(out, &s, j->call->op->name);
 }
 
-/* Operand i as it must lie: part of the result from `start` on. What is not pending by itself need not become so. */
+/*
+ * Operand i as it must lie: part of the result from `start` on. What is not pending by itself need
+ * not become so.
+ */
 static sherd_status make_operand(const sherd_layout **out, const joint *j,
                                  const sherd_layout *result, int i, int64_t start)
 {
@@ -267,7 +279,7 @@ static void join_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 }
 
 const sherd_op sherd__cat_op = {.name = "sherd_cat",
-                                .summary = "joined along a dim",
+                                .summary = "concatenate along a dim",
                                 .operand = {{"t", SHERD_OP_REPEATED}},
                                 .result = {{"y", 0}},
                                 .field = {SHERD_FIELD(one_dim, dim, INT)},
@@ -310,7 +322,7 @@ static bool stack(sherd_call *call)
 }
 
 const sherd_op sherd__stack_op = {.name = "sherd_stack",
-                                  .summary = "joined along a new dim",
+                                  .summary = "join along a new dim",
                                   .operand = {{"t", SHERD_OP_REPEATED}},
                                   .result = {{"y", 0}},
                                   .field = {SHERD_FIELD(one_dim, dim, INT)},

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cross-entropy over classes that may be sharded. Each rank reduces its classes to three numbers a position
- * (maximum, sum of exponentials, the target's logit); only these are exchanged, and every rank joins them in
- * rank order. The loss is pending over the axes that shard positions and equal over those that shard classes.
+ * Cross-entropy over classes that may be sharded. Each rank reduces its classes to three numbers a
+ * position (maximum, sum of exponentials, the target's logit); only these are exchanged, and every
+ * rank combines them in rank order. The loss is pending over the axes that shard positions and
+ * equal over those that shard classes.
  */
 #include "stats.h"
 

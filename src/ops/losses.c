@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Losses made of other operators: what each element loses, then a mean, a sum, or neither.
- */
+/* Losses composed of other operators: the loss of each element, then a mean, a sum, or neither. */
 #include "operator.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
@@ -52,7 +50,7 @@ static sherd_tensor *apply_loss(const sherd_op *op, sherd_tensor *x, sherd_tenso
     return sherd_apply(op, (sherd_tensor *[]){x, target}, 2, &attributes);
 }
 
-/* ---- of differences --------------------------------------------------------------------------- */
+/* ---- of differences -------------------------------------------------------------------------- */
 
 static bool mse(sherd_call *call)
 {
@@ -91,9 +89,9 @@ static bool smooth_l1(sherd_call *call)
 const sherd_op sherd__mse_loss_op = LOSS("sherd_mse_loss", "(x - target)^2", mse);
 const sherd_op sherd__l1_loss_op = LOSS("sherd_l1_loss", "|x - target|", l1);
 const sherd_op sherd__huber_loss_op =
-    LOSS("sherd_huber_loss", "d^2 / 2, from delta on linear", huber);
+    LOSS("sherd_huber_loss", "d^2 / 2, linear from delta on", huber);
 const sherd_op sherd__smooth_l1_loss_op =
-    LOSS("sherd_smooth_l1_loss", "sherd_huber_loss over beta", smooth_l1);
+    LOSS("sherd_smooth_l1_loss", "sherd_huber_loss divided by beta", smooth_l1);
 
 sherd_tensor *sherd_mse_loss(sherd_tensor *x, sherd_tensor *target, sherd_loss_reduction reduction)
 {
@@ -117,9 +115,12 @@ sherd_tensor *sherd_smooth_l1_loss(sherd_tensor *x, sherd_tensor *target, double
     return apply_loss(&sherd__smooth_l1_loss_op, x, target, reduction, beta);
 }
 
-/* ---- of probabilities -------------------------------------------------------------------------- */
+/* ---- of probabilities ------------------------------------------------------------------------ */
 
-/* (1 - target) x + w softplus(-x), w = 1 + (positive_weight - 1) target: nothing large is subtracted. */
+/*
+ * (1 - target) x + w softplus(-x), w = 1 + (positive_weight - 1) target: nothing large is
+ * subtracted.
+ */
 static bool bce(sherd_call *call)
 {
     enum { EXACT = 40 }; /* from here on softplus(x) is x, in f64 too */

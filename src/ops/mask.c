@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One of two elements each, as a mask says. A fill with 0 is a product with ones and zeroes, so a pending sum passes; so are
- * the gradients.
+ * Selecting one of two elements by a mask. A fill with 0 is a product with ones and zeros, so a
+ * pending sum passes through; the gradients work the same way.
  */
 #include "operator.h"
 #include "sherd/ops_elements.h"
 
 #include "kernels/cast.h"
 
-/* ---- a number where the mask is set ----------------------------------------------------------- */
+/* ---- a number where the mask is set ---------------------------------------------------------- */
 
 typedef struct fill_attributes {
     double value;
@@ -82,7 +82,7 @@ sherd_tensor *sherd_masked_fill(sherd_tensor *a, sherd_tensor *mask, double valu
     return fill_where(a, mask, value, false);
 }
 
-/* ---- one or the other ------------------------------------------------------------------------- */
+/* ---- one or the other ------------------------------------------------------------------------ */
 
 static bool pick(sherd_call *call)
 {

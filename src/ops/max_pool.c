@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest element of each window, and where it was: a second result, in the order of all of the space, by which backward
- * knows whose gradient is whose. Backward reads the gradients and positions of the windows that reach over its piece.
+ * The maximum of each window, and its position: a second result, counted in the whole space, from
+ * which backward knows where a gradient belongs. Backward reads the gradients and positions of the
+ * windows that overlap its piece.
  */
 #include "taps.h"
 
@@ -140,7 +141,7 @@ static const char *describe(sherd_call *call)
 
 const sherd_op sherd__max_pool_op = {
     .name = "sherd_max_pool",
-    .summary = "the largest of windows in 1 to 3 dims",
+    .summary = "maxima of windows in 1 to 3 dims",
     .operand = {{"x", SHERD_OP_AROUND}},
     .result = {{"y", 0}, {"indices", 0}},
     .field = SHERD__TAPS_FIELDS,
@@ -152,7 +153,8 @@ const sherd_op sherd__max_pool_op = {
     .backward = differentiate,
     .takes_pending = true,
     .needs = {[0] = SHERD_NEEDS_RESULT(AT)},
-    .layouts = "batch, channels and space sharded; sharded space reads what lies around"};
+    .layouts =
+        "batch, channels and space may be sharded; for sharded space, neighbours are fetched"};
 
 sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
                              sherd_tensor **indices)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of refusals: the operator, the reason, and every operand with its layout, in one line. */
+/*
+ * Error texts of refused calls: the operator, the reason, and every operand with its layout, in one
+ * line.
+ */
 #include "operator.h"
 
 #include <stdarg.h>

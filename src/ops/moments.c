@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mean, variance, deviation and norms, made of sums over dims and functions. A variance takes two passes: the mean of all
- * shards first, then the squares of what is left; never the difference of two large numbers. 16-bit types are f32 in
- * between.
+ * Mean, variance, deviation and norms, composed of sums over dims and functions. A variance takes
+ * two passes: first the mean over all shards, then the squared differences; never the difference of
+ * two large numbers. 16-bit types compute in f32 in between.
  */
 #include "dims.h"
 #include "sherd/ops_elements.h"
@@ -69,7 +69,7 @@ sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool 
     return sherd_apply(&sherd__mean_over_op, &a, 1, &d);
 }
 
-/* ---- variance and deviation -------------------------------------------------------------------- */
+/* ---- variance and deviation ------------------------------------------------------------------ */
 
 /* The mean is not recorded: what it adds to the gradient is the sum of the differences, 0. */
 static sherd_tensor *variance_of(sherd_call *call)
@@ -139,7 +139,7 @@ sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, double corr
     return sherd_apply(&sherd__std_op, &a, 1, &m);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 static sherd_tensor *norm_of(sherd_tensor *a, double p, const sherd__dims *dims)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Moves between layouts, and between local and global, that are recorded for backward. The gradient of a
- * move is a move back; the gradients of from_local and to_local are views.
+ * Moves between layouts, and between local and global, that are recorded for backward. The gradient
+ * of a move is a move back; the gradients of from_local and to_local are views.
  */
 #include "operator.h"
 
@@ -20,9 +21,9 @@ static bool whole_on(const sherd_layout *l, int axis)
 }
 
 /*
- * Where the gradient of a move from `a` to `b` goes, given that it comes in `g`: to `a`, settled; but an axis that the
- * move did not touch stays pending, to be settled once with all other uses of the same tensor. From another mesh
- * everything comes back settled.
+ * The layout to which a gradient with the layout `g` goes, for a move from `a` to `b`: `a`,
+ * settled; but an axis that the move did not change stays pending, to be settled once with all
+ * other uses of the same tensor. Between two meshes everything is settled.
  */
 static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout *a,
                                     const sherd_layout *b, const sherd_layout *g)
@@ -39,8 +40,9 @@ static sherd_status gradient_layout(const sherd_layout **out, const sherd_layout
 }
 
 /*
- * A leaf's gradient is handed on as it came: the leaf says whether it may stay so. Unless it is to move in another
- * dtype: who settles it knows nothing of that. Or unless it is on another mesh, where the leaf's other gradients are not.
+ * A leaf's gradient is passed on unchanged: the leaf decides whether it may stay so. Not if it must
+ * move in another dtype, which would be unknown where it is settled; and not if it is on another
+ * mesh than the leaf's other gradients.
  */
 static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
@@ -62,9 +64,10 @@ static const sherd_op redistribute_table = {
     .name = "sherd_redistribute", .takes_pending = true, .backward = redistribute_back};
 
 /*
- * Whether the tape may keep the source in the place of the result: it is finished and takes fewer bytes over all ranks.
- * Said by the layouts, not by what this rank happens to hold: the answer must be the same on all ranks. Never across
- * meshes: bringing it back is a call of the world, and not all of it need compute with the result.
+ * Whether the tape may keep the source instead of the result: nothing of it is pending and it takes
+ * fewer bytes over all ranks. Decided by the layouts, not by what this rank happens to hold,
+ * because the answer must be the same on all ranks. Never between two meshes: moving it again is a
+ * call of the world, and some ranks may not compute with the result.
  */
 static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
 {
@@ -72,7 +75,7 @@ static bool is_smaller(const sherd_layout *from, const sherd_layout *to)
            from->sharers > to->sharers;
 }
 
-/* A move that the tape may undo in the place of keeping its result. Not recorded. */
+/* A move whose source the tape may keep instead of its result. Not recorded. */
 static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
                           const sherd_redistribute_options *o)
 {
@@ -85,7 +88,7 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
     return y;
 }
 
-/* What moves is the cast tensor, of which nothing is left but the result and what it was moved from. */
+/* The cast tensor is moved; only the result, and the cast source that it may keep, remain. */
 static sherd_tensor *cast_and_move(sherd_tensor *t, const sherd_layout *to,
                                    const sherd_redistribute_options *o)
 {
@@ -138,7 +141,10 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     sherd_tensor *y = casts ? cast_and_move(t, to, o) : move(t, to, o);
     sherd_dtype from = sherd__moved_gradient_dtype(t);
     sherd_dtype back = o->backward_dtype == SHERD_DTYPE_NONE ? from : o->backward_dtype;
-    /* Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its own. */
+    /*
+     * Nothing moves, but the gradient is to be rounded: that takes a tensor with a record of its
+     * own.
+     */
     if (y == t && back != from && sherd__is_recorded(t->world, &t, 1))
         y = sherd__new_view(t);
     if (y == t || sherd__is_failed(y) || !sherd__is_recorded(world, &t, 1))
@@ -162,14 +168,20 @@ sherd_tensor *sherd__without_pending(sherd_tensor *t)
     return sherd_redistribute(t, to, NULL);
 }
 
-/* ---- how gradients lie between local and global ------------------------------------------------ */
+/* ---- how gradients lie between local and global ---------------------------------------------- */
 
-/* Bits of the axes on which the gradient is a pending sum: what the ranks of each have is added up. */
+/*
+ * Bits of the axes on which the gradient is a pending sum, that is, on which the ranks' gradients
+ * are addends.
+ */
 typedef struct local_attrs {
     unsigned pending;
 } local_attrs;
 
-/* Why a gradient cannot lie like this where its tensor lies as `layout`; NULL = it can. `axis`: of the root mesh. */
+/*
+ * Why the gradient of a tensor with `layout` cannot have this placement; NULL = it can. `axis`: of
+ * the root mesh.
+ */
 static const char *gradient_fault(const sherd_layout *layout, int axis, sherd_placement wanted)
 {
     bool sharded = layout->shard_axes >> axis & 1;
@@ -191,7 +203,7 @@ static const char *gradient_fault(const sherd_layout *layout, int axis, sherd_pl
     }
 }
 
-/* What is said of the gradient of something that lies as `layout`. False: failed, raised. */
+/* Read the declared placements of the gradient of a tensor with `layout`. False: failed, raised. */
 static bool read_gradient(local_attrs *out, const sherd_layout *layout, const sherd_mesh *mesh,
                           const sherd_placement *gradient, const char *function)
 {
@@ -212,7 +224,7 @@ static bool read_gradient(local_attrs *out, const sherd_layout *layout, const sh
     return true;
 }
 
-/* The layout of the gradient of something that lies as `layout`. */
+/* The layout of the gradient of a tensor with `layout`. */
 static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_layout *layout,
                                        unsigned pending)
 {
@@ -226,8 +238,9 @@ static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_lay
 /* ---- between local and global ---------------------------------------------------------------- */
 
 /*
- * This rank's piece of the gradient, brought to the layout of the result, or to what was said. A rank outside of the mesh
- * gave nothing to the result, so its gradient is zero.
+ * This rank's piece of the gradient, moved to the layout of the result, or to the declared
+ * placements. A rank outside the mesh has contributed nothing to the result, so its gradient is
+ * zero.
  */
 static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -251,7 +264,7 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
 
 static const sherd_op from_local_table = {
     .name = "sherd_from_local", .takes_pending = false, .backward = from_local_back};
-/* What stays pending is not settled first. */
+/* For a gradient that may stay pending. */
 static const sherd_op from_local_pending_table = {
     .name = "sherd_from_local", .takes_pending = true, .backward = from_local_back};
 
@@ -282,7 +295,10 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, c
     return y;
 }
 
-/* The plain gradient is this rank's piece of the layout that the input had, settled, or of what was said. */
+/*
+ * The plain gradient is this rank's piece in the layout of the input, settled, or with the declared
+ * placements.
+ */
 static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const local_attrs *attrs = sherd_node_attributes(node);

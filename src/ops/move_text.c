@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves for people: to where a text says, and pieces as a layout says. All that they do is to find the arguments of the
- * functions in whose place they stand. A text that is wrong raises the alarm, so all ranks get its line.
+ * Moves to a layout given as text, and tensors from pieces of a given layout: these functions only
+ * compute the arguments of sherd_redistribute, sherd_distribute and sherd_from_local. A wrong text
+ * raises the alarm, so all ranks get its error.
  */
 #include "tensor/tensor.h"
 
@@ -67,7 +68,10 @@ sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *mesh, const
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* The sizes of the shards of all dims that have cuts of their own, in one piece of memory. NULL for lack of it. */
+/*
+ * The sizes of the shards of all dims that have cuts of their own, in one piece of memory. NULL for
+ * lack of it.
+ */
 static int64_t *sizes_of(const sherd_layout *layout, const int64_t **by_dim)
 {
     int64_t count = 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products, by the fastest of what there is: a primitive of oneDNN that is kept for the shape (engine.h), of bf16 only where
- * the CPU is good at it; of 16 bits else the table's product, which makes f32 of operands while it packs them, or, where the table has
- * none, that of f32 on copies: sums are f32 and each element is rounded once (docs/decisions/053). Else the table's gemm.
+ * Matrix products by the fastest way available: a oneDNN primitive cached for the shape (engine.h),
+ * for bf16 only on CPUs that are fast at it; for 16 bits otherwise the table's product, which
+ * converts operands to f32 while packing them, or, if the table has none, the f32 product on
+ * copies: sums are f32 and each element is rounded once (docs/decisions/053). Otherwise the table's
+ * gemm.
  */
 #include "kernels/engine.h"
 #include "operator.h"

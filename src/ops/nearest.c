@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for points: by every rank in one piece after the other, which come by windows, or by each in its own piece. A
- * rank has its own piece of points and the one that it searches; a call for each piece but its own.
+ * The search for points: every rank searches one piece after the other, which come by windows, or
+ * each rank its own piece. A rank holds its own piece of points and the one that it searches; one
+ * call for each piece but its own.
  */
 #include "points.h"
 
@@ -194,7 +195,7 @@ const sherd_op sherd__nearest_op = {.name = "sherd_knn search",
                                     .ways = lie,
                                     .forward = find};
 
-/* ---- what shards have found ------------------------------------------------------------------- */
+/* ---- what shards have found ------------------------------------------------------------------ */
 
 static bool join(sherd_call *call)
 {

@@ -296,7 +296,8 @@ const sherd_op sherd__neighbourhood_attention_op = {
     .name = "sherd_neighbourhood_attention",
     .autocast = SHERD_AUTOCAST_LOW,
     .summary = "softmax(q k^T scale) v over the nearest positions in 1 to 3 dims",
-    .layouts = "batch, space and heads as q; sharded space reads the keys and values around",
+    .layouts =
+        "batch, space and heads as q; for sharded space, neighbouring keys and values are fetched",
     .operand = {{"q", 0}, {"k", AROUND}, {"v", AROUND}},
     .result = {{"out", 0}, {"log_sum", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
     ATTRIBUTES,

@@ -296,7 +296,7 @@ static bool nll(sherd_call *call)
 const sherd_op sherd__nll_loss_op = {
     .name = "sherd_nll_loss",
     .autocast = SHERD_AUTOCAST_FULL,
-    .summary = "-x[target], weighed by class, some ignored",
+    .summary = "-x[target], with class weights and ignored targets",
     .operand = {{"x", 0}, {"target", SHERD_OP_INDEX}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"loss", 0}},
     NLL_ATTRIBUTES,

@@ -88,7 +88,7 @@ const sherd_op sherd__layer_norm_op = {
     .name = "sherd_layer_norm",
     .autocast = SHERD_AUTOCAST_FULL,
     .summary = "(x - mean) / sqrt(var + eps) * weight + bias over the last dims",
-    .layouts = "x stays; ranks that share a row exchange two numbers of it",
+    .layouts = "x is not moved; ranks that share a row exchange two numbers for it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}, {"bias", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}, {"mean", STATISTIC}, {"rstd", STATISTIC}},
     SHERD__ROW_NORM_ATTRIBUTES,

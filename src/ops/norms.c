@@ -325,7 +325,7 @@ enum { STATISTIC = SHERD_OP_STATISTIC, HIDDEN = SHERD_OP_STATISTIC | SHERD_OP_HI
 const sherd_op sherd__group_norm_op = {
     NORM("sherd_group_norm", OF_ITEM, group_back, HIDDEN),
     .summary = "(x - mean) / sqrt(var + eps) * weight + bias over groups of channels of each item",
-    .layouts = "x stays; ranks that share a group exchange three numbers of it",
+    .layouts = "x is not moved; ranks that share a group exchange three numbers for it",
     .operand = {NORM_OPERANDS}, .forward = norm};
 
 const sherd_op sherd__batch_moments_op = {

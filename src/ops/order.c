@@ -120,8 +120,9 @@ static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
         }                                                                               \
     }
 
-const sherd_op sherd__sort_op = ORDER("sherd_sort", "a dim in order, and where its elements were");
-const sherd_op sherd__topk_op = ORDER("sherd_topk", "the largest or smallest of a dim");
+const sherd_op sherd__sort_op = ORDER("sherd_sort", "sort a dim, with indices");
+const sherd_op sherd__topk_op =
+    ORDER("sherd_topk", "the k largest or smallest of a dim, with indices");
 
 static sherd_tensor *ordered(const sherd_op *op, sherd_tensor *a, const along *at,
                              sherd_tensor **indices)
@@ -260,9 +261,9 @@ static void upper_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     }
 
 const sherd_op sherd__tril_op =
-    CORNER("sherd_tril", "zeroes above a diagonal", keep_lower, lower_back);
+    CORNER("sherd_tril", "zero above a diagonal", keep_lower, lower_back);
 const sherd_op sherd__triu_op =
-    CORNER("sherd_triu", "zeroes below a diagonal", keep_upper, upper_back);
+    CORNER("sherd_triu", "zero below a diagonal", keep_upper, upper_back);
 
 /* Sizes are below 2^62, so what is farther away is all the same. */
 static corner held(int64_t diagonal)

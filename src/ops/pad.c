@@ -186,7 +186,7 @@ static void pad_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tens
 }
 
 const sherd_op sherd__pad_op = {.name = "sherd_pad",
-                                .summary = "elements of one value around it",
+                                .summary = "pad with one value",
                                 .operand = {{"a", 0}},
                                 .result = {{"y", 0}},
                                 .field = FRAME_FIELDS,

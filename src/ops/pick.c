@@ -289,7 +289,8 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         }                                                                                  \
     }
 
-const sherd_op sherd__index_select_op = TAKE("sherd_index_select", "indices of a dim, any order");
+const sherd_op sherd__index_select_op =
+    TAKE("sherd_index_select", "select indices of a dim, in any order");
 const sherd_op sherd__gather_op = TAKE("sherd_gather", "elements along a dim by index");
 
 sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index)
@@ -442,7 +443,7 @@ static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 /* The index stays whole along the dim: which of several is the last one is seen by a rank that has all. */
 const sherd_op sherd__scatter_op = {
     .name = "sherd_scatter",
-    .summary = "elements put along a dim by index",
+    .summary = "store elements along a dim by index",
     .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}, {"source", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}},
     .field = PICK_FIELDS,
@@ -456,7 +457,7 @@ const sherd_op sherd__scatter_op = {
 
 const sherd_op sherd__scatter_add_op = {
     .name = "sherd_scatter_add",
-    .summary = "elements added along a dim by index",
+    .summary = "add elements along a dim by index",
     .operand = {{"a", SHERD_OP_TERM}, {"index", SHERD_OP_INDEX}, {"source", 0}},
     .result = {{"y", 0}},
     .field = PICK_FIELDS,

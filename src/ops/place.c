@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * From operands as they were given to local data: promotion, the solver's answer, moves (recorded), results. With
- * operands that lie as the rule wants them nothing is allocated but the results; the scope for what is made on the way
- * is opened only when something is.
+ * From operands as they were given to local data: promotion, the solver's answer, moves (recorded),
+ * results. With operands that lie as the rule wants them nothing is allocated but the results; the
+ * scope for what is made on the way is opened only when something is.
  */
 #include "door.h"
 
@@ -109,7 +110,7 @@ bool sherd__scalar_value(sherd_tensor *t, double *value)
     return true;
 }
 
-/* This rank's piece; a rank outside of the mesh has no element, also of a scalar. */
+/* Set this rank's piece; a rank outside the mesh has no element, also of a scalar. */
 static void cut_piece(sherd_tensor *view)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -127,7 +128,7 @@ static void cut_piece(sherd_tensor *view)
     view->count = sherd__local_count(view, 0, view->ndim);
 }
 
-/* Operand 0 under another shape: forward says how it lies in the storage. */
+/* Operand 0 in another shape; forward sets its strides. */
 static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int ndim,
                              const int64_t *shape)
 {
@@ -155,7 +156,7 @@ static sherd_tensor *view_of(sherd__run *run, const sherd_layout *layout, int nd
     return view;
 }
 
-/* Whether result 0 can go where it may. Equal layouts have the same sums pending. */
+/* Whether result 0 can go into the existing tensor. Equal layouts have equal pending sums. */
 static bool lies_alike(const sherd__run *run, const sherd_layout *layout, int ndim,
                        const int64_t *shape, sherd_dtype dtype)
 {
@@ -195,7 +196,7 @@ static bool make_results(sherd__run *run, const sherd__placing *placing)
     return true;
 }
 
-/* Distributed operands: promote, solve, move, make the results. */
+/* Distributed operands: promote, solve, move, create the results. */
 static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
 {
     const sherd_layout *layouts[SHERD_MAX_OPERANDS];
@@ -210,11 +211,14 @@ static bool spread_on(sherd__run *run, const sherd_mesh *mesh)
         return false;
     }
     run->call.once = placing->once;
-    /* Moving asks the solver nothing, but making results does not either: the answer lives until both are done. */
+    /*
+     * Moving asks the solver nothing, but making results does not either: the answer lives until
+     * both are done.
+     */
     return move(run, placing) && make_results(run, placing);
 }
 
-/* Compact what must be compact, and wait for operands that are still in flight. */
+/* Compact operands that must be contiguous, and wait for those in flight. */
 static bool open_data(sherd__run *run)
 {
     sherd_call *call = &run->call;

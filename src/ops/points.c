@@ -228,20 +228,21 @@ static bool compose(sherd_call *call)
     return true;
 }
 
-const sherd_op sherd__knn_op = {.name = "sherd_knn",
-                                .summary = "the nearest points, exactly",
-                                .layouts = "any; pieces of points go around, or queries to them",
-                                .operand = {{"points", 0}, {"queries", 0}},
-                                .result = {{"distances", 0}, {"indices", SHERD_OP_INDEX}},
-                                .field = WANTED_FIELDS,
-                                .attributes = sizeof(wanted),
-                                .describe = describe,
-                                .compose = compose};
+const sherd_op sherd__knn_op = {
+    .name = "sherd_knn",
+    .summary = "the nearest points, exactly",
+    .layouts = "any; pieces of points go round a ring, or queries to the points",
+    .operand = {{"points", 0}, {"queries", 0}},
+    .result = {{"distances", 0}, {"indices", SHERD_OP_INDEX}},
+    .field = WANTED_FIELDS,
+    .attributes = sizeof(wanted),
+    .describe = describe,
+    .compose = compose};
 
 const sherd_op sherd__radius_search_op = {
     .name = "sherd_radius_search",
     .summary = "the points within a radius",
-    .layouts = "any; pieces of points go around, or queries to them",
+    .layouts = "any; pieces of points go round a ring, or queries to the points",
     .operand = {{"points", 0}, {"queries", 0}},
     .result = {{"distances", 0}, {"indices", SHERD_OP_INDEX}, {"counts", SHERD_OP_INDEX}},
     .field = WANTED_FIELDS,

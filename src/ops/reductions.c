@@ -289,12 +289,14 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     .needs = {SHERD_NEEDS_OPERAND(0) | SHERD_NEEDS_RESULT(0)}
 
 const sherd_op sherd__fold_ops[FOLDS + 1] = {
-    FOLD(FOLD_MAX, "sherd_max", "the largest over dims", EXTREME),
-    FOLD(FOLD_MIN, "sherd_min", "the least over dims", EXTREME),
+    FOLD(FOLD_MAX, "sherd_max", "maximum over dims", EXTREME),
+    FOLD(FOLD_MIN, "sherd_min", "minimum over dims", EXTREME),
     FOLD(FOLD_PROD, "sherd_prod", "product over dims", .autocast = SHERD_AUTOCAST_FULL,
          .result = {{"y", 0}}, .backward = product_back, .needs = {SHERD_NEEDS_OPERAND(0)}),
-    FOLD(FOLD_ANY, "sherd_any", "whether one over dims is not 0", .result = {{"y", SHERD_OP_BOOL}}),
-    FOLD(FOLD_ALL, "sherd_all", "whether none over dims is 0", .result = {{"y", SHERD_OP_BOOL}}),
+    FOLD(FOLD_ANY, "sherd_any", "whether any element over dims is nonzero",
+         .result = {{"y", SHERD_OP_BOOL}}),
+    FOLD(FOLD_ALL, "sherd_all", "whether all elements over dims are nonzero",
+         .result = {{"y", SHERD_OP_BOOL}}),
 };
 
 sherd_tensor *sherd__extreme_over(sherd_tensor *a, bool least, const sherd__dims *dims)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * What is known of operators per world: those of a user by name, handlers in the place of operators, and the time that
- * each takes. All are short lists: they are looked at when something is registered or found; in each call only whether
- * there is any handler.
+ * What is known of operators per world: those of a user by name, handlers in the place of
+ * operators, and the time that each takes. All are short lists: they are looked at when something
+ * is registered or found; in each call only whether there is any handler.
  */
 #include "door.h"
 
@@ -218,7 +219,7 @@ sherd_op_time sherd_op_time_at(const sherd_world *world, int i)
     return (sherd_op_time){ops->timed[i].op->name, ops->timed[i].calls, ops->timed[i].nanoseconds};
 }
 
-/* ---- plain operands ---------------------------------------------------------------------------- */
+/* ---- plain operands -------------------------------------------------------------------------- */
 
 sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how)
 {
@@ -237,7 +238,7 @@ sherd_status sherd_op_promote(sherd_world *world, sherd_promotion how)
     return SHERD_OK;
 }
 
-/* Once for each operator; where memory is short, once more. */
+/* Once for each operator; if memory runs out, possibly again. */
 static void warn(sherd_world *world, sherd__ops *ops, const sherd_op *op, sherd_tensor *t)
 {
     for (int i = 0; i < ops->warnings; i++)

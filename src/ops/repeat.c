@@ -75,7 +75,7 @@ static void flip_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 }
 
 const sherd_op sherd__flip_op = {.name = "sherd_flip",
-                                 .summary = "dims backwards",
+                                 .summary = "reverse dims",
                                  .operand = {{"a", 0}},
                                  .result = {{"y", 0}},
                                  .field = {SHERD_FIELD(some_dims, count, INT),
@@ -128,7 +128,7 @@ static bool roll(sherd_call *call)
 
 const sherd_op sherd__roll_op = {
     .name = "sherd_roll",
-    .summary = "indices of a dim shifted, around the end",
+    .summary = "shift a dim cyclically",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(shift, by, INT64), SHERD_FIELD(shift, dim, INT)},
@@ -236,7 +236,7 @@ static void repeat_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 const sherd_op sherd__repeat_op = {
     .name = "sherd_repeat",
-    .summary = "several times along each dim",
+    .summary = "repeat along each dim",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELDS(repeats, time, INT64, SHERD_MAX_DIMS), SHERD_FIELD(repeats, count, INT)},

@@ -159,18 +159,19 @@ static const char *describe_interpolation(sherd_call *call)
     .attributes = sizeof(sherd__taps_attributes), .linearity = SHERD_LINEAR,                \
     .ways = sherd__taps_ways, .reads = sherd__taps_reads, .forward = resample,              \
     .backward = differentiate, .takes_pending = true,                                       \
-    .layouts = "batch, channels and space sharded; sharded space reads what lies around"
+    .layouts =                                                                              \
+        "batch, channels and space may be sharded; for sharded space, neighbours are fetched"
 
 const sherd_op sherd__avg_pool_op = {.name = "sherd_avg_pool",
                                      .summary = "averages of windows in 1 to 3 dims",
                                      .describe = describe_average,
                                      RESAMPLES};
 const sherd_op sherd__adaptive_avg_pool_op = {.name = "sherd_adaptive_avg_pool",
-                                              .summary = "averages of a number of parts",
+                                              .summary = "averages over a given number of parts",
                                               .describe = describe_adaptive,
                                               RESAMPLES};
 const sherd_op sherd__interpolate_op = {.name = "sherd_interpolate",
-                                        .summary = "another size, by interpolation",
+                                        .summary = "resample to another size",
                                         .describe = describe_interpolation,
                                         RESAMPLES};
 

@@ -51,7 +51,7 @@ static bool flatten(sherd_call *call)
 
 const sherd_op sherd__flatten_op = {
     .name = "sherd_flatten",
-    .summary = "neighbouring dims merged",
+    .summary = "merge neighbouring dims",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(range, from, INT), SHERD_FIELD(range, to, INT)},
@@ -129,7 +129,7 @@ static bool unflatten(sherd_call *call)
 }
 
 const sherd_op sherd__unflatten_op = {.name = "sherd_unflatten",
-                                      .summary = "a dim split",
+                                      .summary = "split a dim",
                                       .operand = {{"a", 0}},
                                       .result = {{"y", 0}},
                                       .field = {SHERD_FIELD(split, dim, INT),

@@ -103,7 +103,7 @@ static void permute_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
 }
 
 const sherd_op sherd__permute_op = {
-    VIEW("sherd_permute", "dims in another order; a view", describe_permute, permute_back),
+    VIEW("sherd_permute", "reorder dims; a view", describe_permute, permute_back),
     .field = {SHERD_FIELD(order, ndim, INT), SHERD_FIELDS(order, dim, INT, SHERD_MAX_DIMS)},
     .attributes = sizeof(order)};
 
@@ -142,7 +142,7 @@ static void transpose_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 }
 
 const sherd_op sherd__transpose_op = {
-    VIEW("sherd_transpose", "two dims exchanged; a view", describe_transpose, transpose_back),
+    VIEW("sherd_transpose", "exchange two dims; a view", describe_transpose, transpose_back),
     .field = {SHERD_FIELD(pair, p, INT), SHERD_FIELD(pair, q, INT)}, .attributes = sizeof(pair)};
 
 sherd_tensor *sherd_transpose(sherd_tensor *a, int p, int q)
@@ -189,7 +189,7 @@ static void squeeze_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
 }
 
 const sherd_op sherd__squeeze_op = {
-    VIEW("sherd_squeeze", "dims of size 1 left out; a view", describe_squeeze, squeeze_back),
+    VIEW("sherd_squeeze", "remove dims of size 1; a view", describe_squeeze, squeeze_back),
     .field = {SHERD_FIELD(one_dim, dim, INT)}, .attributes = sizeof(one_dim)};
 
 sherd_tensor *sherd_squeeze(sherd_tensor *a, int dim)
@@ -228,7 +228,7 @@ static void unsqueeze_back(sherd_node *node, sherd_tensor *const *grad_out, sher
 }
 
 const sherd_op sherd__unsqueeze_op = {
-    VIEW("sherd_unsqueeze", "a dim of size 1 more; a view", describe_unsqueeze, unsqueeze_back),
+    VIEW("sherd_unsqueeze", "insert a dim of size 1; a view", describe_unsqueeze, unsqueeze_back),
     .field = {SHERD_FIELD(one_dim, dim, INT)}, .attributes = sizeof(one_dim)};
 
 sherd_tensor *sherd_unsqueeze(sherd_tensor *a, int dim)
@@ -273,7 +273,7 @@ static void expand_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 }
 
 const sherd_op sherd__expand_op = {
-    VIEW("sherd_expand", "dims of size 1 stretched; a view", describe_expand, expand_back),
+    VIEW("sherd_expand", "stretch dims of size 1; a view", describe_expand, expand_back),
     .field = {SHERD_FIELD(sizes, ndim, INT), SHERD_FIELDS(sizes, shape, INT64, SHERD_MAX_DIMS)},
     .attributes = sizeof(sizes)};
 
@@ -304,7 +304,7 @@ static void same_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 }
 
 const sherd_op sherd__detach_op = {
-    VIEW("sherd_detach", "the same storage, without gradient", describe_same, NULL)};
+    VIEW("sherd_detach", "the same storage, without a gradient", describe_same, NULL)};
 
 sherd_tensor *sherd_detach(sherd_tensor *a)
 {
@@ -319,7 +319,8 @@ static bool leave(sherd_call *call)
 }
 
 const sherd_op sherd__contiguous_op = {.name = "sherd_contiguous",
-                                       .summary = "row-major; a view, or a copy of a strided one",
+                                       .summary =
+                                           "row-major in memory; a view, or a copy if strided",
                                        .operand = {{"a", 0}},
                                        .result = {{"y", 0}},
                                        .rule = "...->...",

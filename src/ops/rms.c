@@ -94,7 +94,7 @@ const sherd_op sherd__rms_norm_op = {
     .name = "sherd_rms_norm",
     .autocast = SHERD_AUTOCAST_FULL,
     .summary = "x / sqrt(mean of x^2 + eps) * weight over the last dims",
-    .layouts = "x stays; ranks that share a row exchange a number of it",
+    .layouts = "x is not moved; ranks that share a row exchange one number for it",
     .operand = {{"x", 0}, {"weight", SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}, {"rstd", SHERD_OP_STATISTIC | SHERD_OP_HIDDEN}},
     SHERD__ROW_NORM_ATTRIBUTES,

@@ -81,7 +81,7 @@ static void rotary_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 
 const sherd_op sherd__rotary_op = {
     .name = "sherd_rotary",
-    .summary = "pairs of numbers turned by their position",
+    .summary = "rotary position embedding",
     .operand = {{"x", 0}, {"positions", SHERD_OP_INDEX | SHERD_OP_OPTIONAL}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(rotary_attributes, base, DOUBLE),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Index strings into rules: "...k,nk,n->...n" for the operands of one call becomes one letter per dim, and sizes
- * of letters become the shapes of results. The dims behind "..." get capital letters, aligned at the last one. One pass
- * over the text, about a tenth of a microsecond; a call whose answer is known does without (solve.c).
+ * Index strings into rules: "...k,nk,n->...n" for the operands of one call becomes one letter per
+ * dim, and sizes of letters become the shapes of results. The dims of "..." get capital letters,
+ * aligned at the last one. One pass over the text, about a tenth of a microsecond; not needed for a
+ * call whose answer is cached (solve.c).
  */
 #include "operator.h"
 
@@ -62,7 +63,7 @@ static int shape_of(const compiler *c, int i, const int64_t **shape)
     return t ? t->ndim : like ? like->spec.ndim : -1;
 }
 
-/* Read the parts of the operands and how many dims "..." stands for. */
+/* Read the parts of the operands, and how many dims "..." stands for. */
 static const char *read_operands(compiler *c, const char **at)
 {
     sherd_call *call = &c->run->call;
@@ -89,7 +90,7 @@ static const char *read_operands(compiler *c, const char **at)
     return NULL;
 }
 
-/* What the dims behind "..." broadcast to, or their sizes where they must be equal. */
+/* The sizes that the dims of "..." broadcast to, or that they all must have. */
 static const char *broadcast(compiler *c)
 {
     sherd_call *call = &c->run->call;
@@ -113,7 +114,7 @@ static const char *broadcast(compiler *c)
     return NULL;
 }
 
-/* Dim d of operand i has this letter. */
+/* Dim d of operand i has this letter: set or compare its size. */
 static const char *meet(compiler *c, char letter, int i, int d, int64_t n)
 {
     int at = letter - 'A';
@@ -198,8 +199,8 @@ static const char *write_result(compiler *c, int j, const part *p)
 }
 
 /*
- * The most frequent case by far: "..." everywhere, and operands of one shape. Nothing to expand but one label. False: it is
- * not that.
+ * The most frequent case by far: "..." everywhere, and operands of one shape. Only one label to
+ * expand. False: not this case.
  */
 static bool compile_alike(sherd__run *run, const char *text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch and instance norms with their running averages: the norm itself (norms.c), by x's own moments or by those that are
- * given, and then, outside of the tape, what the averages become. They are small: where x is sharded on channels and they
- * are not, the new ones are gathered, never x.
+ * Batch and instance norms with running averages: the norm itself (norms.c), by x's own moments or
+ * by given ones, and then, outside of the tape, the update of the averages. These are small: if x
+ * is sharded on channels and they are not, the new averages are gathered, never x.
  */
 #include "norms.h"
 #include "sherd/ops_elements.h"
@@ -19,9 +19,12 @@ typedef struct running_attributes {
     double momentum, eps;
 } running_attributes;
 
-/* ---- running averages -------------------------------------------------------------------------- */
+/* ---- running averages ------------------------------------------------------------------------ */
 
-/* New values for a plain average must be plain; a rank outside of the mesh has none. NULL: nothing to write. */
+/*
+ * New values for a plain average must be plain; a rank outside of the mesh has none. NULL: nothing
+ * to write.
+ */
 static sherd_tensor *made_plain(sherd_tensor *running, sherd_tensor *value)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -66,7 +69,7 @@ static bool update(sherd_call *call, sherd_tensor *mean, sherd_tensor *var, int6
     return good;
 }
 
-/* ---- the norms --------------------------------------------------------------------------------- */
+/* ---- the norms ------------------------------------------------------------------------------- */
 
 static const char *check_average(sherd_call *call, int i)
 {
@@ -131,27 +134,27 @@ static bool instance_norm(sherd_call *call)
     return normalise(call, &sherd__instance_moments_op, sherd__max(call->in[X]->shape[1], 1));
 }
 
-#define WITH_AVERAGES(name_, text, made)                                               \
-    {                                                                                  \
-        .name = name_, .summary = text,                                                \
-        .layouts = "x stays; ranks that share a channel exchange three numbers of it", \
-        .operand = {{"x", 0},                                                          \
-                    {"weight", SHERD_OP_OPTIONAL},                                     \
-                    {"bias", SHERD_OP_OPTIONAL},                                       \
-                    {"running_mean", SHERD_OP_OPTIONAL | SHERD_OP_ANY},                \
-                    {"running_variance", SHERD_OP_OPTIONAL | SHERD_OP_ANY}},           \
-        .result = {{"y", 0}},                                                          \
-        .field = {SHERD_FIELD(running_attributes, fixed, BOOL),                        \
-                  SHERD_FIELD(running_attributes, momentum, DOUBLE),                   \
-                  SHERD_FIELD(running_attributes, eps, DOUBLE)},                       \
-        .attributes = sizeof(running_attributes), .autocast = SHERD_AUTOCAST_FULL,     \
-        .describe = describe, .compose = made                                          \
+#define WITH_AVERAGES(name_, text, made)                                                       \
+    {                                                                                          \
+        .name = name_, .summary = text,                                                        \
+        .layouts = "x is not moved; ranks that share a channel exchange three numbers for it", \
+        .operand = {{"x", 0},                                                                  \
+                    {"weight", SHERD_OP_OPTIONAL},                                             \
+                    {"bias", SHERD_OP_OPTIONAL},                                               \
+                    {"running_mean", SHERD_OP_OPTIONAL | SHERD_OP_ANY},                        \
+                    {"running_variance", SHERD_OP_OPTIONAL | SHERD_OP_ANY}},                   \
+        .result = {{"y", 0}},                                                                  \
+        .field = {SHERD_FIELD(running_attributes, fixed, BOOL),                                \
+                  SHERD_FIELD(running_attributes, momentum, DOUBLE),                           \
+                  SHERD_FIELD(running_attributes, eps, DOUBLE)},                               \
+        .attributes = sizeof(running_attributes), .autocast = SHERD_AUTOCAST_FULL,             \
+        .describe = describe, .compose = made                                                  \
     }
 
 const sherd_op sherd__batch_norm_op =
-    WITH_AVERAGES("sherd_batch_norm", "channels normalised over the whole batch", batch_norm);
+    WITH_AVERAGES("sherd_batch_norm", "normalise channels over the whole batch", batch_norm);
 const sherd_op sherd__instance_norm_op =
-    WITH_AVERAGES("sherd_instance_norm", "channels of each item normalised", instance_norm);
+    WITH_AVERAGES("sherd_instance_norm", "normalise the channels of each item", instance_norm);
 
 static sherd_tensor *apply(const sherd_op *op, sherd_tensor *x,
                            const sherd_batch_norm_options *options)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for the cheapest move that makes operands fit a rule. A candidate says for each letter which axes
- * shard it: as some operand has it, or by fewer of those axes, or not at all; and for each axis on which an
- * operand is pending, who stays so. Its price is what the busiest rank receives, added over the operands, in
- * bytes of a 4-byte element; then the elements that operands and results take locally; the first wins a tie. Answers
- * are cached, so this runs once for each new set of layouts; it looks at a few candidates, each of them
- * planned (about 10 us).
+ * The search for the cheapest move that makes operands fit a rule. A candidate says for each letter
+ * which axes shard it: as in some operand, or fewer of those axes, or none; and for each axis on
+ * which an operand is pending, which operands stay so. Its price is what the busiest rank receives,
+ * added over the operands, in bytes of a 4-byte element; then the elements that operands and
+ * results take locally; the first one wins a tie. Answers are cached, so this runs once for each
+ * new set of layouts; it plans a few candidates (about 10 us each).
  */
 #include <string.h>
 
@@ -59,7 +59,9 @@ static void add_choice(search *s, choices *c, const sherd__dim *dim)
         c->dim[c->count++] = *dim;
 }
 
-/* Cuts of the first `depth` axes of a dim, intervals below them merged; false for lack of memory. */
+/*
+ * Cuts of the first `depth` axes of a dim, intervals below them merged; false for lack of memory.
+ */
 static bool merge_cuts(search *s, sherd__dim *out, const sherd__dim *dim)
 {
     int64_t parts = sherd__dim_parts(s->mesh, out);
@@ -75,7 +77,10 @@ static bool merge_cuts(search *s, sherd__dim *out, const sherd__dim *dim)
     return true;
 }
 
-/* The sublist of a dim's axes whose bits are in `mask`. A beginning of the list keeps the cuts, others get the default. */
+/*
+ * Add the sublist of a dim's axes whose bits are in `mask`. A prefix of the list keeps the cuts,
+ * others get default cuts.
+ */
 static bool add_sublist(search *s, choices *c, const sherd__dim *dim, unsigned mask)
 {
     sherd__dim part = {0};
@@ -167,7 +172,7 @@ static bool contradicts(const search *s, int i)
     return false;
 }
 
-/* Where the candidate puts an operand. */
+/* The layout that the candidate gives an operand. */
 static sherd_status target_of(search *s, int i, const sherd_layout **out)
 {
     sherd__layout_spec spec = s->operands[i]->spec;
@@ -224,7 +229,7 @@ sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *c
     return SHERD_OK;
 }
 
-/* Price the candidate and keep it if it is the best; the status goes into the search. */
+/* Price the candidate and keep it if it is the best; the status is stored in the search. */
 static void try_candidate(search *s)
 {
     const sherd_layout *target[SHERD_MAX_OPERANDS] = {NULL};
@@ -256,7 +261,10 @@ static void try_candidate(search *s)
 
 /* ---- all candidates -------------------------------------------------------------------------- */
 
-/* Let the factor `factor` (SETTLE: nobody, -2: no factor, but the terms) and all terms that are pending on an axis stay so. */
+/*
+ * Let the factor `factor` (SETTLE: none, -2: no factor, but the terms) and all terms that are
+ * pending on an axis stay so.
+ */
 static void keep_pending(search *s, int axis, bool keep, int factor)
 {
     for (int i = 0; i < s->rule->operands; i++) {
@@ -268,7 +276,10 @@ static void keep_pending(search *s, int axis, bool keep, int factor)
     }
 }
 
-/* What goes through unchanged may stay pending; whether all operands are so alike is seen later. */
+/*
+ * For operators that only move elements, anything may stay pending; whether all operands agree is
+ * checked later.
+ */
 static void keep_all(search *s, int axis)
 {
     for (int i = 0; i < s->rule->operands; i++)
@@ -284,7 +295,10 @@ static bool has_terms(const search *s)
     return false;
 }
 
-/* For axis a and all after it: each pending factor may stay alone, or the terms only, or all are settled. */
+/*
+ * For axis a and all after it: each pending factor may stay alone, or the terms only, or all are
+ * settled.
+ */
 static void choose_pending(search *s, int a)
 {
     unsigned pending = 0;
@@ -336,7 +350,10 @@ static void choose_letter(search *s, int k, unsigned used)
     }
 }
 
-/* Everything whole and settled: it always fits, so there is an answer also where the candidates ran out. */
+/*
+ * Everything gathered and settled: it always fits, so there is an answer even if the candidates ran
+ * out.
+ */
 static void try_whole(search *s)
 {
     for (int i = 0; i < s->letters; i++)

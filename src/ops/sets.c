@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of elements of x[batch,channels,dims...] that are normalised together: a channel of the whole batch, or a group's channels
- * of one item. Sets are numbered by item and group, so a group that is cut is part of the sets of two ranks. Those that
- * share sets exchange a few numbers of each, parts.c's way.
+ * Sets of elements of x[batch,channels,dims...] that are normalised together: a channel of the
+ * whole batch, or a group's channels of one item. Sets are numbered by item and group, so a group
+ * that is cut belongs to the sets of two ranks. Ranks that share sets exchange a few numbers for
+ * each (parts.c).
  */
 #include "sets.h"
 
@@ -59,9 +60,12 @@ void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int 
         }
 }
 
-/* ---- what ranks exchange ---------------------------------------------------------------------- */
+/* ---- what ranks exchange --------------------------------------------------------------------- */
 
-/* Dims of x (bits) whose shards have parts of one set. Channels only where a group is cut, or parts are exchanged anyhow. */
+/*
+ * Dims of x (bits) whose shards have parts of one set. Channels only where a group is cut, or parts
+ * are exchanged anyhow.
+ */
 static unsigned shared_dims(const sherd_tensor *x, const sherd__sets *p)
 {
     const sherd__layout_spec *spec = &x->layout->spec;
@@ -88,7 +92,10 @@ static int64_t groups_at(const sherd_tensor *x, const sherd__sets *p, int64_t i,
     return end > lo ? (end - 1) / p->group - *first + 1 : 0;
 }
 
-/* What one part of an exchange is: [most,width,positions], where positions are channels of the batch, or items. */
+/*
+ * What one part of an exchange is: [most,width,positions], where positions are channels of the
+ * batch, or items.
+ */
 typedef struct parts {
     const double *data;
     int64_t count, most, positions;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts out of layouts: see sketch.h. Cuts of a slice follow from those of what it is cut out of, so that nothing has
- * to move; those of what lies around a part likewise. Runs once for each new set of layouts.
+ * Layouts made from layouts: see sketch.h. The cuts of a slice follow from those of the operand, so
+ * that nothing has to move; so do those of a dim that is padded. Runs once for each new set of
+ * layouts.
  */
 #include "sketch.h"
 
@@ -35,7 +36,10 @@ int64_t *sherd__sketch_cuts(sherd__sketch *s, int d)
     return cuts;
 }
 
-/* The cuts that dim d has, written out, and then its own. NULL if it has none to change, or for lack of memory. */
+/*
+ * Write out the cuts of dim d, which are then explicit. NULL if it is not sharded, or if memory
+ * runs out.
+ */
 static int64_t *write_cuts(sherd__sketch *s, int d)
 {
     if (!s->spec.dim[d].axes)
@@ -119,7 +123,7 @@ bool sherd__dims_equal(const sherd_layout *a, const sherd_layout *b)
 
 /* ---- dims made whole ------------------------------------------------------------------------- */
 
-/* One way: the operand in a layout, results alike under their own shapes. */
+/* Add one way: the operand in a layout, and all results sharded alike, in their own shapes. */
 static sherd_status add_whole(const sherd_call *call, sherd_ways *ways, sherd__sketch *s,
                               unsigned dims)
 {
@@ -136,7 +140,7 @@ static sherd_status add_whole(const sherd_call *call, sherd_ways *ways, sherd__s
     return status ? status : sherd_way_add(ways, &operand, result);
 }
 
-/* The operand with the dims emptied: into dim `home`, or gathered (-1). */
+/* The operand without shards on the dims: moved to dim `home`, or gathered (-1). */
 static void empty_dims(sherd__sketch *s, const sherd_layout *from, unsigned dims, int home,
                        sherd__passes passes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts of a tensor along a dim: views of the same storage. On a sharded dim each rank keeps what it has of the part, so
- * nothing moves; the result's cuts are those of the operand, counted in the part. The gradient lies in zeroes where the part
- * was, on the same ranks.
+ * Parts of a tensor along a dim: views of the same storage. On a sharded dim each rank keeps what
+ * it has of the part, so nothing moves; the result's cuts are those of the operand, counted in the
+ * part. The gradient is embedded in zeros, on the same ranks.
  */
 #include "sketch.h"
 
@@ -45,8 +45,8 @@ static sherd_status image_of(const sherd_layout **out, const sherd_layout *input
 }
 
 /*
- * A gradient may come in any layout (this node takes pending sums); one that is not sharded as the slice was goes there
- * first: the slice is what is small.
+ * A gradient may come in any layout (this node takes pending sums); one that is not sharded as the
+ * slice was goes there first: the slice is what is small.
  */
 static void slice_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -197,7 +197,10 @@ static const char *describe_select(sherd_call *call)
     return NULL;
 }
 
-/* Of a sharded dim the one index goes from the rank that has it to the others: no rank holds a dim that is not there. */
+/*
+ * Of a sharded dim the one index goes from the rank that has it to the others: no rank holds a dim
+ * that is not there.
+ */
 static bool select_one(sherd_call *call)
 {
     const place *at = call->attributes;

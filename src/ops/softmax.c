@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax, its logarithm, and the logarithm of a sum of exponentials, over one dim, which may be sharded: ranks exchange two
- * numbers per position (the largest element, the sum of exponentials), in backward one; the elements are never gathered.
- * 16-bit types have these numbers in f32.
+ * Softmax, its logarithm, and the logarithm of a sum of exponentials, over one dim, which may be
+ * sharded: ranks exchange two numbers per position (the maximum, the sum of exponentials), in
+ * backward one; the elements are never gathered. For 16-bit types these numbers are f32.
  */
 #include "dims.h"
 #include "sherd/ops_reductions.h"
@@ -49,7 +49,10 @@ static void write_label(sherd_call *call, const char *before, unsigned bits, int
     call->rule[n] = '\0';
 }
 
-/* Operands and results have all dims of operand 0, but those that the operator says to have only the ones that stay. */
+/*
+ * Operands and results have all dims of operand 0, but those that the operator says to have only
+ * the ones that stay.
+ */
 static const char *describe(sherd_call *call)
 {
     const sherd__dims *dims = call->attributes;
@@ -68,9 +71,12 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* The largest element and the sum of exponentials per position, joined over all shards. False: failed. */
+/*
+ * The largest element and the sum of exponentials per position, joined over all shards. False:
+ * failed.
+ */
 static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
 {
     sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
@@ -126,7 +132,7 @@ static bool logsumexp(sherd_call *call)
     return true;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 enum { G_DY, G_Y };
 
@@ -215,7 +221,7 @@ static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sher
     grad_in[0] = sherd_apply(&spread_op, in, 3, sherd_node_attributes(node));
 }
 
-/* ---- operators --------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 #define SOFT(name_, text, ...)                                                           \
     {                                                                                    \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The solver: whether operands fit a rule as they lie, what the results then lie in, and the cache of answers. A
- * hit costs one hash of the labels and one look into a table; a miss interns layouts and, where operands do
- * not fit, searches (search.c). The table is bounded: an answer that was not asked for since the last round of
- * replacements goes.
+ * The solver: whether operands fit a rule with their present layouts, the layouts of the results
+ * then, and the cache of answers. A hit costs one hash of the labels and one table lookup; a miss
+ * interns layouts and, if operands do not fit, searches (search.c). The table is bounded: an answer
+ * that was not used since the last round of replacements is dropped.
  */
 #include "door.h"
 #include "solve.h"
@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 
-/* ---- whether a rule takes operands as they lie ---------------------------------------------- */
+/* ---- whether operands fit a rule as they are ---------------------------------------------- */
 
 unsigned sherd__dim_bits(const sherd__dim *dim)
 {
@@ -41,7 +41,7 @@ static bool is_among(const char *letters, char name)
     return letters && strchr(letters, name);
 }
 
-/* One dim of one operand: whole where it must be, sharded as its letter is elsewhere, on axes that no other letter uses. */
+/* One dim of one operand: its letter must be sharded alike everywhere, on axes of its own. */
 static bool add_dim(sherd__fit *fit, const sherd_op *op, char name, const sherd__dim *dim,
                     int64_t n, unsigned *used)
 {
@@ -74,7 +74,7 @@ static bool add_dims(sherd__fit *fit, const sherd__run *run, const sherd_layout 
     return true;
 }
 
-/* Axes that shard letters which the j-th result lacks, and which forward does not join for it. */
+/* Axes that shard letters which result j lacks, and over which forward does not reduce itself. */
 static unsigned summed_axes(const sherd__fit *fit, const sherd__run *run, int j)
 {
     const sherd_op *op = run->call.op;
@@ -88,7 +88,7 @@ static unsigned summed_axes(const sherd__fit *fit, const sherd__run *run, int j)
     return bits;
 }
 
-/* Whether all operands that are there are terms: a sum of them, without any product. */
+/* Whether all operands are terms: a sum without any product. */
 static bool only_terms(const sherd__run *run, const sherd_layout *const *operands)
 {
     for (int i = 0; i < run->call.operands; i++)
@@ -97,7 +97,7 @@ static bool only_terms(const sherd__run *run, const sherd_layout *const *operand
     return true;
 }
 
-/* Elements go through as they are: all operands must be pending alike. */
+/* For operators that only move elements: all operands must have the same pending reductions. */
 static bool alike(sherd__fit *fit, const sherd__run *run, const sherd_layout *const *operands)
 {
     const sherd_layout *first = NULL;
@@ -117,9 +117,10 @@ static bool alike(sherd__fit *fit, const sherd__run *run, const sherd_layout *co
 }
 
 /*
- * Pending sums. On one axis the product of the factors is pending if exactly one factor is, or if a letter is summed
- * over it. Beside a pending product any term may be pending or replicated; without a product, pending terms make
- * the sum pending; but a term that is pending beside a product that is not would count that product several times.
+ * Pending sums. On one axis the product of the factors is pending if exactly one factor is, or if a
+ * letter is summed over it. Beside a pending product any term may be pending or replicated; without
+ * a product, pending terms make the sum pending; but a term that is pending beside a product that
+ * is not would count that product several times.
  */
 static bool pending_fits(sherd__fit *fit, const sherd__run *run,
                          const sherd_layout *const *operands)
@@ -188,8 +189,8 @@ static sherd_status result_layout(const sherd_layout **out, const sherd__fit *fi
 /* ---- the cache ------------------------------------------------------------------------------ */
 
 /*
- * What a question is: the operator, the operands' layouts, and what else the answer depends on: the rule and shapes
- * that describe has made; the attributes, where the operator says itself how it lies.
+ * The key of an answer: the operator, the operands' layouts, and what else the answer depends on:
+ * the rule and shapes that describe has set; the attributes, for an operator with ways.
  */
 typedef struct question {
     sherd__run *run;
@@ -314,7 +315,9 @@ sherd__answers *sherd__answers_create(sherd__heap *heap)
     return all;
 }
 
-/* A place for one more: the next that nobody has asked for since the hand came by. Free once this has returned. */
+/*
+ * A free place: that of the next answer not used since the hand last passed it (clock algorithm).
+ */
 static answer **free_slot(sherd__answers *all)
 {
     if (all->count < ANSWERS_KEPT)
@@ -334,7 +337,7 @@ static answer **free_slot(sherd__answers *all)
 
 /* ---- solving -------------------------------------------------------------------------------- */
 
-/* Terms that are not pending where the result is: only the rank at coordinate 0 of those axes adds them. */
+/* Terms that are not pending where the result is: only coordinate 0 of those axes adds them. */
 static unsigned terms_to_leave_out(const sherd__run *run, const sherd__placing *placing)
 {
     const sherd_op *op = run->call.op;
@@ -374,7 +377,7 @@ static bool on_one_mesh(sherd__diag *diag, const question *q)
     return true;
 }
 
-/* Where operands and results lie by a rule. */
+/* The layouts of operands and results by a rule. */
 static sherd_status solve_rule(sherd__placing *placing, sherd__run *run,
                                const sherd_layout *const *operands)
 {
@@ -419,7 +422,7 @@ static bool find_answer(answer *a, const question *q)
     return true;
 }
 
-/* What the answer of an operator with ways depends on besides. False for lack of memory. */
+/* Copy what else the answer of an operator with ways depends on. False if memory runs out. */
 static bool keep_attributes(sherd__heap *heap, answer *a, const sherd_call *call)
 {
     if (!call->op->ways || !call->op->attributes)
@@ -430,7 +433,7 @@ static bool keep_attributes(sherd__heap *heap, answer *a, const sherd_call *call
     return a->attributes != NULL;
 }
 
-/* A new answer among the others; NULL: the reason is in the diag. */
+/* Add a new answer; NULL: the reason is in the diag. */
 static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
 {
     const sherd_call *call = &q->run->call;
@@ -454,7 +457,7 @@ static answer *learn(sherd__answers *all, const question *q, uint64_t hash)
     return a;
 }
 
-/* The rule is needed for what is not known yet. Shapes that do not fit have no answer either. */
+/* The rule is needed for a new answer. Shapes that do not fit have no answer either. */
 static bool compile(sherd__run *run)
 {
     const sherd_op *op = run->call.op;

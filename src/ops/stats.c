@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers per position instead of logits: each rank that holds classes says a few numbers of each of its positions, and one
- * call hands those of all classes to all that hold these positions. A tensor [parts,numbers,positions...], one part a
- * rank, whose first dim becomes whole.
+ * A few numbers per position instead of logits: each rank that holds classes computes them for its
+ * positions, and one call gives those of all classes to all ranks that hold these positions. A
+ * tensor [parts,numbers,positions...], one part per rank, whose first dim is gathered.
  */
 #include "stats.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an element of a result reads of one dim, by mode; sizes, coordinates and weights are those of PyTorch. All is a
- * few operations for one element; what readers and cuts are is found by bisection.
+ * What an element of a result reads of one dim, by mode; sizes, coordinates and weights are those
+ * of PyTorch. A few operations per element; readers and cuts are found by bisection.
  */
 #include "taps.h"
 
@@ -183,8 +183,8 @@ sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o)
 }
 
 /*
- * Of windows with gaps each tap for itself; else all of a window at once. Narrows [first, last] of the result to those of which tap
- * i reads some of [lo, hi); false: none.
+ * Of windows with gaps each tap for itself; else all of a window at once. Narrows [first, last] of
+ * the result to those of which tap i reads some of [lo, hi); false: none.
  */
 static bool meet(const sherd__taps *t, int64_t i, int64_t lo, int64_t hi, int64_t *first,
                  int64_t *last)

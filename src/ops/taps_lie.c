@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shapes and layouts of operators with windows: batch, channels and space stay where they are, and the cuts of the result
- * follow from those of what is read. A pending sum stays pending where an operator is linear.
+ * Shapes and layouts of operators with windows: batch, channels and space are not moved, and the
+ * cuts of the result follow from those of the input. A pending sum stays pending if the operator is
+ * linear.
  */
 #include "taps.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of one operand, element by element: all that kernels/functions.inc lists. Operator, gradient and public function
- * follow from the row; an operator's place in its table is the number of its kernel.
+ * Elementwise functions of one operand: all that kernels/functions.inc lists. Operator, gradient
+ * and public function follow from the row; an operator's index in its table is the number of its
+ * kernel.
  */
 #include "autograd/node.h"
 #include "operator.h"
@@ -89,7 +90,7 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
                       (sherd__into){sherd__spare_grad(node, 0), SHERD__WRITTEN_OVER});
 }
 
-/* ---- operators and functions ------------------------------------------------------------------ */
+/* ---- operators and functions ----------------------------------------------------------------- */
 
 #define OPERATOR(name_, text, numbers_, at, ...)                                                  \
     {                                                                                             \

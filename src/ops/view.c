@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same elements in another shape. The dims of both shapes are matched in groups of equal products, for
- * example [8,128 | 192] and [8,128 | 4,48]. In a group the outermost dim may be sharded: its cuts, counted in
- * elements of the group, must lie between two indices of the new outermost dim. Where they do not, the operand first
- * moves to the nearest cuts that do. Where a dim behind the outermost one is sharded, its axes move to a dim that may
- * be: the outermost one, or that of another group if the busiest rank receives less so. Nothing else travels, and a
+ * The same elements in another shape. The dims of both shapes are matched in groups of equal
+ * products, for example [8,128 | 192] and [8,128 | 4,48]. In a group the outermost dim may be
+ * sharded: its cuts, counted in elements of the group, must lie between two indices of the new
+ * outermost dim. If they do not, the operand first moves to the nearest cuts that do. If a dim
+ * after the outermost one is sharded, its axes move to a dim that may be: the outermost one, or
+ * that of another group if then the busiest rank receives less. Nothing else is sent, and a
  * contiguous operand's storage is shared.
  */
 #include "sketch.h"
@@ -21,7 +22,7 @@ typedef struct group {
 enum { OWN = -1, ELEMENT_BYTES = 4 /* for comparing prices */ };
 
 typedef struct mapping {
-    int home; /* the dim that takes axes that are in the way; OWN = the outermost one of their group */
+    int home; /* the dim that takes displaced axes; OWN = the outermost of their group */
     sherd__layout_spec from, to; /* `from` with the cuts that the view needs */
     bool in_the_way;             /* whether axes were */
     unsigned homes;              /* bits of the dims that may take them */
@@ -33,8 +34,8 @@ typedef struct mapping {
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /*
- * Without elements, dims are matched one by one while they are equal; the others make one group, in which
- * sharding means nothing.
+ * Without elements, dims are matched one by one while they are equal; the others make one group, in
+ * which sharding means nothing.
  */
 static int groups_of_nothing(group *g, const int64_t *s, int ns, const int64_t *t, int nt)
 {
@@ -109,8 +110,8 @@ static int64_t *new_cuts(mapping *m, int64_t parts)
 }
 
 /*
- * Put the shards of source dim `s` on target dim `t`. An index of s is `s_rest` elements of the group, one of t
- * `t_rest`: source cuts must be multiples of `unit`. False for lack of memory.
+ * Put the shards of source dim `s` on target dim `t`. An index of s is `s_rest` elements of the
+ * group, one of t `t_rest`: source cuts must be multiples of `unit`. False for lack of memory.
  */
 static bool carry(mapping *m, int s, int64_t s_rest, int t, int64_t t_rest)
 {
@@ -168,7 +169,10 @@ static bool move_axes(mapping *m, int d, int home)
     return true;
 }
 
-/* The dim of a group that may be sharded: the first that is not of size 1, or is split all the same. */
+/*
+ * The dim of a group that may be sharded: the first that is not of size 1, or is split all the
+ * same.
+ */
 static int head_of(const mapping *m, const group *g)
 {
     int s = g->from;
@@ -178,14 +182,20 @@ static int head_of(const mapping *m, const group *g)
     return s;
 }
 
-/* One dim that stays as it is. Without elements it may get another size, for which its cuts mean nothing. */
+/*
+ * One dim that stays as it is. Without elements it may get another size, for which its cuts mean
+ * nothing.
+ */
 static bool is_same_dim(const mapping *m, const group *g)
 {
     return g->from_end - g->from == 1 && g->to_end - g->to == 1 &&
            m->from.shape[g->from] == m->to.shape[g->to];
 }
 
-/* Move away what shards a group behind its head. A gather would bring each rank all that this brings it, and more. */
+/*
+ * Move away what shards a group behind its head. A gather would bring each rank all that this
+ * brings it, and more.
+ */
 static bool clear_way(mapping *m, const group *g)
 {
     int head = head_of(m, g);
@@ -281,7 +291,10 @@ static sherd_status cost_of(cost *out, const sherd_layout *layout, const sherd_l
     return status;
 }
 
-/* Where axes are in the way all homes are tried; the first one wins a tie, and a group's own comes first. */
+/*
+ * Where axes are in the way all homes are tried; the first one wins a tie, and a group's own comes
+ * first.
+ */
 static sherd_status find_image(image *out, const sherd_layout *layout, const int64_t *shape,
                                int ndim)
 {
@@ -374,8 +387,8 @@ static bool view(sherd_call *call)
 }
 
 /*
- * A gradient may come in any layout (this node takes pending sums), so one that is not sharded as the result was is
- * moved there first.
+ * A gradient may come in any layout (this node takes pending sums), so one that is not sharded as
+ * the result was is moved there first.
  */
 static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -401,9 +414,8 @@ static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 const sherd_op sherd__view_op = {
     .name = "sherd_view",
     .summary = "the same elements in another shape",
-    .layouts = "the outermost dim of each group of dims with one product keeps its shards, cut at "
-               "multiples of what is inner; "
-               "inner shards move out",
+    .layouts = "the outermost dim of each group of merged or split dims keeps its shards, cut at "
+               "multiples of the inner sizes; inner shards are moved there",
     .operand = {{"a", 0}},
     .result = {{"y", 0}},
     .field = {SHERD_FIELD(view_attributes, ndim, INT),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that say themselves in which ways operands and results may lie, where no index string can: a reshape, a slice of
- * a sharded dim. Each way is priced by what the busiest rank receives, then by what the fullest one holds; the first wins a
- * tie. Runs once for each new set of layouts and attributes.
+ * Operators that list the possible layouts of operands and results themselves, where no index
+ * string can express them: a reshape, a slice of a sharded dim. Each way is priced by what the
+ * busiest rank receives, then by what the fullest one holds; the first one wins a tie. Runs once
+ * for each new set of layouts and attributes.
  */
 #include "solve.h"
 
