@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * An operator of one's own, and a handler in the place of one of the library's. Swish with a slope, x / (1 + exp(-slope
- * x)): its rule says that it goes element by element, so it works under every layout, its gradient too.
+ * A user-defined operator, and a handler that replaces one of the library's. Swish with a slope, x
+ * / (1 + exp(-slope x)): its rule says that it is elementwise, so it works under every layout, and
+ * so does its gradient.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@ typedef struct swish_attributes {
     double slope;
 } swish_attributes;
 
-/* Elements in this rank's piece of a tensor. */
+/* How many elements this rank's piece of a tensor has. */
 static int64_t count(const sherd_tensor *t)
 {
     sherd_box box = sherd_tensor_box(t);
@@ -23,7 +25,7 @@ static int64_t count(const sherd_tensor *t)
     return n;
 }
 
-/* On this rank's pieces, which are contiguous; f32 here. */
+/* Forward: compute this rank's piece, which is contiguous; f32 in this example. */
 static bool swish(sherd_call *call)
 {
     const swish_attributes *a = call->attributes;
@@ -35,7 +37,7 @@ static bool swish(sherd_call *call)
     return true;
 }
 
-/* dx from x and dy: an operator too, which only the backward below applies. */
+/* The gradient dx from x and dy: an operator too, used only by the backward below. */
 static bool swish_grad(sherd_call *call)
 {
     const swish_attributes *a = call->attributes;
@@ -74,7 +76,7 @@ static const sherd_op swish_op = {.name = "my_swish",
                                   .backward = swish_back,
                                   .needs = {SHERD_NEEDS_OPERAND(0)}};
 
-/* Wherever the program says sherd_relu, swish is computed; how often is counted. */
+/* Replaces sherd_relu: compute swish, and count the calls. */
 static bool swish_for_relu(sherd_call *call, void *context)
 {
     ++*(int *)context;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest sherd program, and the example in README.md: a product over four ranks. */
+/* The smallest sherd program, and the example in README.md: a matrix product over four ranks. */
 #include <sherd.h>
 #include <stdio.h>
 
-/* Every rank runs this. a has its columns spread over the four ranks, b its rows. */
+/* Every rank runs this. The columns of a and the rows of b are sharded over the four ranks. */
 static int product(sherd_world *world, void *unused)
 {
     const sherd_layout *columns, *rows, *whole;
@@ -16,7 +16,7 @@ static int product(sherd_world *world, void *unused)
     sherd_tensor *b = sherd_constant_on(rows, SHERD_F32, 0.5);
     sherd_tensor *c = sherd_matmul(a, b);                 /* nothing moves: a sum is pending */
     sherd_tensor *d = sherd_redistribute(c, whole, NULL); /* one all-reduce */
-    if (sherd_world_check(world)) { /* the same verdict and text on all ranks */
+    if (sherd_world_check(world)) {                       /* same status and text on all ranks */
         fprintf(stderr, "%s\n", sherd_world_error(world));
         return 1;
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The model: a GPT as a tree of modules. Nothing here knows about ranks: the forward functions compute on whole
- * tensors, and plan.c says how these are split. Paths of modules, such as "blocks.0.attn.wq", name the first
- * values too, so that they do not depend on the mesh.
+ * The model: a GPT as a tree of modules. Nothing here depends on ranks: the forward functions
+ * compute on whole tensors, and plan.c says how these are split. The paths of modules, such as
+ * "blocks.0.attn.wq", also name the generators of the initial values, so that these do not depend
+ * on the mesh.
  */
 #include <math.h>
 
@@ -50,7 +52,10 @@ static void mlp(sherd_module *self, const sherd_args *in, sherd_args *out)
     give(out, call(self, "drop", call(self, "down", h)));
 }
 
-/* The norm of x + delta, which x becomes: one pass over memory. Of x alone where there is no delta yet. */
+/*
+ * The norm of x + delta, and the new x = x + delta, in one pass over memory. With no delta yet, the
+ * norm of x.
+ */
 static sherd_tensor *norm_of(sherd_module *parent, const char *child, sherd_tensor **x,
                              sherd_tensor *delta)
 {
@@ -63,7 +68,10 @@ static sherd_tensor *norm_of(sherd_module *parent, const char *child, sherd_tens
     return out.value[0];
 }
 
-/* (x, delta) -> (x, delta): what is to be added to the residual stream is added where the next norm reads it. */
+/*
+ * (x, delta) -> (x, delta): what is to be added to the residual stream is added where the next norm
+ * reads it.
+ */
 static void block(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *x = in->value[0], *delta = in->count > 1 ? in->value[1] : NULL;
@@ -93,8 +101,8 @@ static void let_go(sherd_args *args)
 }
 
 /*
- * Blocks make tensors by the dozen. Each step of the way has a scope of its own, out of which x and delta are kept, so that
- * what is left for backward is what the tape saved, and no more.
+ * Blocks make tensors by the dozen. Each step of the way has a scope of its own, out of which x and
+ * delta are kept, so that what is left for backward is what the tape saved, and no more.
  */
 static void gpt(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
@@ -121,7 +129,10 @@ static void gpt(sherd_module *self, const sherd_args *in, sherd_args *out)
 
 /* ---- making the tree ------------------------------------------------------------------------ */
 
-/* The tree grows from the root, so that every layer knows its path. The first failure stays; what follows it does nothing. */
+/*
+ * The tree grows from the root, so that every layer knows its path. The first failure stays; what
+ * follows it does nothing.
+ */
 typedef struct builder {
     sherd_world *world;
     const gpt_options *options;

@@ -36,19 +36,22 @@ void trainer_destroy(trainer *t);
 /* What products compute with, as sherd_set_autocast wants it. */
 sherd_dtype train_dtype(const gpt_options *o);
 
-/* Forward and backward: the gradients of all parameters (of f16 times the scaler's factor), and a step's loss and saved bytes. Collective; errors by the alarm. */
+/*
+ * Forward and backward: the gradients of all parameters (in f16 times the scaler's factor), and the
+ * loss and saved bytes of a step. Collective; errors by the alarm.
+ */
 void train_gradients(trainer *t, int64_t step, step_figures *out);
 
-/* That, and the update. Collective; all ranks get the same status. */
+/* The same, and the update. Collective; all ranks get the same status. */
 sherd_status train_step(trainer *t, int64_t step, step_figures *out);
 
-/* Spread ids [rows, context], equal on all ranks, over the axis "dp" of a layout. */
+/* Distribute ids [rows, context], equal on all ranks, over the axis "dp" of a layout. */
 sherd_tensor *spread_ids(sherd_world *world, const sherd_layout *layout, const int32_t *ids);
 
 /* The layout of ids [rows, context]: rows over "dp", the same on all ranks of "tp". */
 sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t rows);
 
-/* Let a failure of this rank alone become everybody's; all ranks must call it. */
+/* Make all ranks fail if one did; all ranks must call it. */
 sherd_status agree(sherd_world *world, sherd_status mine);
 
 double seconds_now(void);
