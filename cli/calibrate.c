@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links measured, see calibrate.h. Three sources take turns, and are written to before each run; medians of the slowest rank. */
+/*
+ * Measuring links, see calibrate.h. Three source tensors take turns and are written before each
+ * run; the result is the median of the slowest rank.
+ */
 #include "calibrate.h"
 
 #include <math.h>
@@ -13,7 +16,10 @@
 
 enum { SOURCES = 3, RUNS = 5, COPIES = 2, LINE = 64 };
 
-/* Of the whole tensor, in bytes; and how many moves are timed as one: between small ones no rank waits for a meeting. */
+/*
+ * Of the whole tensor, in bytes; and how many moves are timed as one: between small ones no rank
+ * waits for a meeting.
+ */
 static const struct {
     int64_t bytes;
     int moves;
@@ -24,7 +30,7 @@ static const struct {
     const char *from, *to; /* on the axis; replicated on the others */
 } moves[CLI_MOVES] = {{"S(0)", "R"}, {"S(0)", "S(1)"}, {"P", "S(0)"}, {"P", "R"}};
 
-/* ---- one move ----------------------------------------------------------------------------------- */
+/* ---- one move -------------------------------------------------------------------------------- */
 
 typedef struct work {
     sherd_world *world;
@@ -110,7 +116,9 @@ static bool time_moves(double *out, const work *w, int count)
     return true;
 }
 
-/* What the step asks of the busiest rank, as the price of links counts it where all goes straight. */
+/*
+ * What the step asks of the busiest rank, as the price of links counts it where all goes straight.
+ */
 static bool count_work(cli_timed *out, const work *w, int move)
 {
     const sherd_plan *plan;
@@ -137,7 +145,7 @@ static bool measure_move(cli_timed *out, work *w, int move, int size)
     return good;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis)
 {
@@ -162,7 +170,7 @@ bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mes
     return true;
 }
 
-/* ---- what they say ------------------------------------------------------------------------------ */
+/* ---- what they say --------------------------------------------------------------------------- */
 
 /* Seconds a byte received between two sizes. */
 static double slope(const cli_timed *small, const cli_timed *large)

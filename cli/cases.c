@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Problems answered: one from the command line, or one for each line of a case file. Costs a paper world a problem,
- * some microseconds. A bad line is answered in its place and the run goes on.
+ * Answering problems: one from the command line, or one for each line of a case file. Each gets a
+ * paper world, some microseconds. A bad line is answered in its place, and the next one follows.
  */
 #include "cases.h"
 
@@ -11,7 +11,7 @@
 
 #include "world/world.h"
 
-/* ---- writing JSON ----------------------------------------------------------------------------- */
+/* ---- writing JSON ---------------------------------------------------------------------------- */
 
 void cli_put(bool *good, json_t *object, const char *key, json_t *value)
 {
@@ -58,7 +58,7 @@ void cli_print_text(const char *text)
     puts(text ? text : "{\"error\":\"out of memory\",\"key\":null,\"column\":null}");
 }
 
-/* ---- one problem ------------------------------------------------------------------------------ */
+/* ---- one problem ----------------------------------------------------------------------------- */
 
 /* An object that begins with the id, if there is one. */
 static json_t *new_answer(json_t *id)
@@ -129,7 +129,7 @@ json_t *cli_answer(const cli_case *c, const cli_values *values, json_t *id, cli_
     return out;
 }
 
-/* ---- one line --------------------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------------------- */
 
 /* The line's texts over the defaults; NULL, or what is wrong with *key. */
 static const char *read_members(const cli_case *c, json_t *line, cli_values *values,
@@ -193,7 +193,7 @@ char *cli_case_answer(const cli_case *c, const char *line, size_t length, cli_ve
     return text;
 }
 
-/* ---- whole runs ------------------------------------------------------------------------------- */
+/* ---- whole runs ------------------------------------------------------------------------------ */
 
 static int finish(const cli_command *command, int exit_status)
 {

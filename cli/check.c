@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd check: moves real data between real ranks and compares every element; for a machine that is new. The plan is
- * made on paper first, so that what is wrong with the texts is said before any rank starts.
+ * sherd check: moves real data between real ranks and compares every element; for a new machine.
+ * The plan is first made in a paper world, so that errors in the arguments are reported before any
+ * rank starts.
  */
 #include "check.h"
 #include "plan.h"
@@ -13,7 +14,7 @@
 
 #include "layout/layout.h"
 
-/* ---- ranks ------------------------------------------------------------------------------------ */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static sherd_status count_ranks(int *out, cli_problem *p)
 {
@@ -34,7 +35,7 @@ static sherd_status count_ranks(int *out, cli_problem *p)
     return SHERD_OK;
 }
 
-/* ---- findings --------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -90,7 +91,7 @@ static sherd_status answer(json_t *out, cli_problem *p)
     return status == SHERD_OK ? run(out, p, ranks) : status;
 }
 
-/* ---- for people ------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print(FILE *to, const json_t *answer)
 {

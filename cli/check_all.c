@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd check --all: moves of all kinds, with every planner and dtype; for somebody who has just installed this. Costs
- * a start of ranks each, some seconds in all.
+ * sherd check --all: moves of all kinds, with every planner and dtype, for a new installation.
+ * Costs a start of ranks for each, some seconds in all.
  */
 #include "check.h"
 #include "table.h"
@@ -146,7 +146,10 @@ static void check_planners(tally *t, const move *m, const char *dtype)
     }
 }
 
-/* All moves as f32; in the other dtypes one that copies, and those that add, where there is such a sum. */
+/*
+ * All moves as f32; in the other dtypes one that copies, and those that add, where there is such a
+ * sum.
+ */
 static void check_list(tally *t)
 {
     const char *only = t->given->of[CLI_DTYPE];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd check --calibrate FILE --mesh MESH: the price file of a mesh, measured: by ranks that it starts on this machine, or,
- * under `sherd run` or mpirun, by those of the job. Rank 0 writes and speaks. Costs some seconds for each axis.
+ * sherd check --calibrate FILE --mesh MESH: measures the price file of a mesh, on ranks that it
+ * starts on this machine, or, under `sherd run` or mpirun, on those of the job. Rank 0 writes the
+ * file and prints. Costs some seconds for each axis.
  */
 #include "check.h"
 
@@ -15,7 +16,7 @@
 #include "table.h"
 #include "world/world.h"
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 typedef struct target {
     const char *path;
@@ -49,7 +50,7 @@ static void target_drop(const target *t)
         unlink(t->written);
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 typedef struct order {
     const char *path, *mesh;
@@ -144,7 +145,7 @@ static int run_rank(sherd_world *world, void *payload)
     return good ? 0 : CLI_FAILED;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* How many ranks the mesh names; 0: it was said why it can not be read. */
 static int ranks_of(const cli_values *values)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ranks of `sherd check`: each fills its part of the source, moves it, compares its part of the target. The first
- * pass is run several times and timed, from a meeting of all ranks until the data is there.
+ * The ranks of `sherd check`: each fills its part of the source, moves it, and compares its part of
+ * the target. The first pass is run several times and timed, from a meeting of all ranks until the
+ * data is there.
  */
 #include "check.h"
 
@@ -43,7 +44,10 @@ static sherd_tensor *move(const cli_problem *p, sherd_tensor *source)
     return sherd_redistribute(source, p->to, &how);
 }
 
-/* Move and compare once; `time`: how long it took, in nanoseconds, or NULL. False: the world has failed. */
+/*
+ * Move and compare once; `time`: how long it took, in nanoseconds, or NULL. False: the world has
+ * failed.
+ */
 static bool move_once(place *w, sherd_tensor *source, int pass, int64_t *time)
 {
     if (sherd_world_check(w->problem.world) != SHERD_OK) /* all begin together */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sherd info: what was found on this machine, and rates that are measured now, on one core. */
+/* sherd info: this machine, the kernels in use, and their speed, measured now on one core. */
 #include <sched.h>
 #include <stdio.h>
 #include <sys/utsname.h>

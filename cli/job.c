@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command that `sherd run` or mpirun has started is a rank of that job, and starts none. All ranks do the same then, and
- * rank 0 alone speaks. Costs opening the world once.
+ * A command started by `sherd run` or mpirun is a rank of that job, and starts no ranks. All ranks
+ * do the same; rank 0 alone prints. Costs opening the world once.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd layout: where every element lives: the box of each rank. Needs no ranks. Costs a line a rank, so that above
- * 4096 ranks somebody must say which.
+ * sherd layout: the box of each rank. Needs no ranks. Prints a line a rank, so above 4096 ranks
+ * --ranks must select some.
  */
 #include "cases.h"
 #include "table.h"
@@ -14,7 +14,7 @@
 
 enum { RANKS_UNASKED = 4096, RANKS_ASKED = 1 << 20 };
 
-/* ---- which ranks ------------------------------------------------------------------------------ */
+/* ---- which ranks ----------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -86,7 +86,7 @@ static sherd_status choose(walk *w, cli_problem *p)
     return SHERD_OK;
 }
 
-/* ---- what each holds -------------------------------------------------------------------------- */
+/* ---- what each holds ------------------------------------------------------------------------- */
 
 static json_t *rank_object(const sherd_layout *layout, int rank)
 {
@@ -120,7 +120,7 @@ static sherd_status answer(json_t *out, cli_problem *p)
     return status == SHERD_OK ? cli_put_status(good, p) : status;
 }
 
-/* ---- for people ------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static size_t add(char *out, size_t room, size_t length, const char *text)
 {

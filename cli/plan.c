@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd plan: how one layout is turned into another, what it costs, how far that is from the least, and what the other
- * planners would do. Needs no ranks: the world is of paper.
+ * sherd plan: how one layout is turned into another, what it costs, how far that is from the lower
+ * bound, and what the other planners would do. Needs no ranks: the world is a paper world.
  */
 #include "plan.h"
 

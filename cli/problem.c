@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each option's text says, read into a problem. Meshes, shapes, dtypes, placements, cuts and price files have
- * their readers in the library; the rest of the grammar is here. Every error is at a place in its text.
+ * Reading the texts of options into a problem. The library has readers for meshes, shapes, dtypes,
+ * placements, cuts and price files; the rest of the grammar is here. Every error has a position in
+ * its text.
  */
 #include "options.h"
 
@@ -40,7 +41,7 @@ sherd_plan_options cli_plan_options(const cli_problem *p)
     return options;
 }
 
-/* ---- worlds ----------------------------------------------------------------------------------- */
+/* ---- worlds ---------------------------------------------------------------------------------- */
 
 int64_t cli_ranks_for(const sherd_mesh *mesh)
 {
@@ -81,7 +82,7 @@ bool cli_paper_open(sherd_world **out, const cli_values *values)
     return status == SHERD_OK;
 }
 
-/* ---- meshes, shapes, layouts ------------------------------------------------------------------ */
+/* ---- meshes, shapes, layouts ----------------------------------------------------------------- */
 
 sherd_status cli_read_mesh(cli_problem *p, const char *text)
 {
@@ -135,7 +136,9 @@ sherd_status cli_read_from(cli_problem *p, const char *text)
     return read_placed(p, text, CLI_FROM_CUTS);
 }
 
-/* A target given by placements alone keeps the source's cuts of the dims that the same axes shard. */
+/*
+ * A target given by placements alone keeps the source's cuts of the dims that the same axes shard.
+ */
 sherd_status cli_read_to(cli_problem *p, const char *text)
 {
     const sherd_mesh *mesh = p->to_mesh ? p->to_mesh : p->mesh;
@@ -150,7 +153,7 @@ sherd_status cli_read_to(cli_problem *p, const char *text)
     return status;
 }
 
-/* ---- planner and price ------------------------------------------------------------------------ */
+/* ---- planner and price ----------------------------------------------------------------------- */
 
 /* The number of a word in a list that ends with NULL; its length where it is not there. */
 static int find_word(const char *const *words, const char *text)
@@ -293,7 +296,7 @@ sherd_status cli_read_flattened(cli_problem *p, const char *text)
     return status;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------ */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 sherd_status cli_read_ranks(cli_problem *p, const char *text)
 {

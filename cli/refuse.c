@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a command says that it can not be done. */
+/* The error line of a command that cannot be run. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd run: starts the ranks of a program as processes, and watches them. This process joins no world; what it
- * says about how they end is said by the launcher itself.
+ * sherd run: starts the ranks of a program as processes and watches them. This process joins no
+ * world; the launcher (world/launcher.c) reports how they ended.
  */
 #include <errno.h>
 #include <stdio.h>

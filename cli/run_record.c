@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight record of `sherd run` as a JSON file. It replaces the file as a whole, so that who reads it never sees half
- * of one; a device or a pipe is written to as it is.
+ * The flight record of `sherd run` as a JSON file. The file is replaced as a whole, so that nobody
+ * reads half of one; a device or a pipe is written directly.
  */
 #include "run.h"
 
@@ -16,7 +16,7 @@
 
 #include "cases.h"
 
-/* ---- what it says ------------------------------------------------------------------------------- */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static json_t *ranks_of(const sherd__ranks *ranks)
 {
@@ -112,7 +112,7 @@ static json_t *record_of(const sherd__flight *flight)
     return cli_whole(good, out);
 }
 
-/* ---- where it goes ------------------------------------------------------------------------------ */
+/* ---- where it goes --------------------------------------------------------------------------- */
 
 /* Whether a file of this name is replaced, rather than written to. */
 static bool is_replaced(const char *path)

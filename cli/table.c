@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables and amounts for people. */
+/* Printing tables and amounts. */
 #include "table.h"
 
 #include <string.h>

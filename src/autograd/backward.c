@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk. What leads from the outputs to leaves is listed first, the newest node first: an operand's node is always
- * older, so when a node's turn comes all its gradients have arrived. The list also says which nodes lead to what
- * is asked for, and after which node the gradient of a leaf is complete. All ranks recorded the same operators in the
- * same order, so all make the same calls in the same order. Each node runs in a scope of its own, and what it saved goes
- * right after, unless the graph is retained.
+ * Running backward. First the nodes that lead from the outputs to leaves are listed, newest first:
+ * an operand's node is always older, so when a node's turn comes all its gradients have arrived.
+ * The list also says which nodes are needed, and after which node the gradient of a leaf is
+ * complete. All ranks recorded the same operators in the same order, so all make the same calls in
+ * the same order. Each node runs in a scope of its own, and what it saved is released right after,
+ * unless the graph is retained.
  */
 #include "autograd/node.h"
 
@@ -32,7 +33,7 @@ static void *reserve(const sherd__pass *p, void *array, int used, int *room)
     return list;
 }
 
-/* A hook has begun a backward through what another one is in the middle of. */
+/* A hook has called backward through a part that another backward is running through. */
 static bool refuse_nested(const sherd__pass *p, const char *name)
 {
     sherd__raise(p->world, SHERD_EINVAL,
@@ -65,7 +66,7 @@ static bool add_node(sherd__pass *p, sherd_node *node)
     return true;
 }
 
-/* The newest goes from the heap to the end of the list. NULL: failed, raised. */
+/* Move the newest node from the heap to the end of the list. NULL: failed, raised. */
 static sherd_node *take_newest(sherd__pass *p)
 {
     sherd_node **list = reserve(p, p->node, p->nodes, &p->node_room);
@@ -122,7 +123,7 @@ static sherd__watch *watched(const sherd__pass *p, const sherd__edge *in)
     return watch && watch->pass == p ? watch : NULL;
 }
 
-/* Whether a gradient along this edge serves what is asked for. */
+/* Whether a gradient along this edge is needed. */
 static bool leads_on(const sherd__pass *p, const sherd__edge *in)
 {
     const sherd__watch *watch = in->node ? in->node->out[in->output].watch : watched(p, in);
@@ -130,7 +131,7 @@ static bool leads_on(const sherd__pass *p, const sherd__edge *in)
     return (in->node && in->node->needed) || (watch && watch->captured);
 }
 
-/* From the oldest on, so that what comes before a node is known. */
+/* From the oldest node on, so that the nodes that it depends on are known. */
 static void mark_needed(sherd__pass *p)
 {
     for (int k = p->nodes; k-- > 0;) {
@@ -183,8 +184,8 @@ sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout)
 }
 
 /*
- * A gradient goes to the layout of the output, pending axes replicated: where the output is sharded that is a
- * reduce-scatter. Equal layouts, the common case, cost nothing.
+ * Move a gradient to the layout of the output, with pending axes replicated: if the output is
+ * sharded, that is a reduce-scatter. Equal layouts, the common case, cost nothing.
  */
 static bool settle_output(sherd_node *node, sherd__result *out)
 {
@@ -205,7 +206,7 @@ static bool settle_output(sherd_node *node, sherd__result *out)
 
 /* ---- gradients that are complete ------------------------------------------------------------ */
 
-/* A counted tensor, in the place of what was there. */
+/* Replace a counted tensor. */
 static void put(sherd_tensor **at, sherd_tensor *t)
 {
     sherd_tensor *before = *at;
@@ -214,7 +215,7 @@ static void put(sherd_tensor **at, sherd_tensor *t)
     sherd_tensor_release(before);
 }
 
-/* Hooks see it, and who asked for it gets it. */
+/* Run the hooks on a gradient, and store it for those that asked for it. */
 static bool look_at(sherd__pass *p, sherd_node *node, sherd__result *out)
 {
     sherd__watch *watch = out->watch;
@@ -234,7 +235,7 @@ static bool look_at(sherd__pass *p, sherd_node *node, sherd__result *out)
     return sherd__add_grad(&watch->retained, out->grad);
 }
 
-/* Nothing more will come for this leaf. */
+/* The gradient of this leaf is complete. */
 static bool finish_leaf(sherd__pass *p, sherd__watch *watch)
 {
     sherd_tensor *settled;
@@ -268,7 +269,10 @@ static bool finish_leaves(sherd__pass *p, const sherd_node *node, int k)
 
 /* ---- one node ------------------------------------------------------------------------------- */
 
-/* A gradient of another shape than its operand is a broken operator of the user's: an error, not an abort. */
+/*
+ * A gradient of another shape than its operand is an error of a user's operator, not a broken
+ * invariant.
+ */
 static bool fits(const sherd_node *node, int i, sherd_tensor *grad)
 {
     const sherd__edge *in = &node->in[i];
@@ -316,7 +320,10 @@ sherd_tensor *sherd__spare_grad(const sherd_node *node, int j)
     return out->ours && !out->watch ? out->grad : NULL;
 }
 
-/* To a result of an earlier node. What the operator has added to the sum itself is there. */
+/*
+ * Add to the gradient of a result of an earlier node, unless the operator has added to the sum in
+ * place.
+ */
 static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
 {
     sherd__result *out = &node->in[i].node->out[node->in[i].output];
@@ -329,7 +336,7 @@ static bool give_result(const sherd_node *node, int i, sherd_tensor *grad)
     return sherd__add_grad(&out->grad, grad);
 }
 
-/* Add the gradients to where they belong. */
+/* Add the gradients to those of the operands. */
 static bool deliver(sherd__pass *p, sherd_node *node, sherd_tensor *const *grad_in)
 {
     for (int i = 0; i < node->ins; i++) {
@@ -393,7 +400,10 @@ static bool run_node(sherd__pass *p, sherd_node *node)
     return good;
 }
 
-/* The k-th, in a scope of its own; what it saved and what came for it goes. */
+/*
+ * Run the k-th node in a scope of its own; then release what it saved and the gradients that it
+ * used.
+ */
 static bool take_turn(sherd__pass *p, int k)
 {
     sherd_node *node = p->node[k];
@@ -420,7 +430,7 @@ bool sherd__pass_seed(sherd__pass *p, sherd_tensor *output, sherd_tensor *grad)
                 : give_leaf(p, output, grad);
 }
 
-/* Leaves that are outputs, and operands of nothing else. */
+/* Leaves that are outputs, and operands of no node. */
 static bool finish_outputs(sherd__pass *p)
 {
     bool good = true;

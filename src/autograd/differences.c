@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checking gradients: what backward says against central differences, element by element. The result of the function is
- * turned into one number by random weights, drawn by global index, so that it does not depend on the layout. Costs two
- * calls of the function for each element: for small tensors. Everything is compared on every rank, whole.
+ * Checking gradients: backward against central differences, element by element. The result of the
+ * function is turned into one number by random weights, drawn by global index, so that it does not
+ * depend on the layout. Costs two calls of the function for each element, so it is for small
+ * tensors. Everything is compared whole, on every rank.
  */
 #include "autograd/node.h"
 
@@ -43,7 +44,7 @@ static sherd_tensor *call(check *c)
     return y;
 }
 
-/* Weights for the elements of y: the same whatever its layout. In the layout of its gradient. */
+/* Weights for the elements of y, independent of its layout, in the layout of its gradient. */
 static sherd_tensor *weights(sherd_tensor *y)
 {
     sherd_generator generator = sherd_generator_named(name);
@@ -85,7 +86,9 @@ static double number(check *c)
 
 /* ---- one element ---------------------------------------------------------------------------- */
 
-/* Where this rank has element i of the whole tensor; NULL: it has not, or adds nothing to it. */
+/*
+ * This rank's copy of element i of the whole tensor; NULL: it has none, or its copy does not count.
+ */
 static double *element(sherd_tensor *t, int64_t i)
 {
     sherd_box box = sherd_tensor_box(t);
@@ -138,7 +141,7 @@ static void index_text(char *out, size_t bytes, const sherd_tensor *t, int64_t i
         snprintf(out + used, bytes - used, ")");
 }
 
-/* Whether all elements of one gradient are right; else the first that is not is raised. */
+/* Whether all elements of one gradient are right; otherwise the first wrong one is raised. */
 static bool is_right(check *c, int input, sherd_tensor *gradient)
 {
     char index[128];
@@ -161,7 +164,7 @@ static bool is_right(check *c, int input, sherd_tensor *gradient)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* A copy to be changed, a leaf; the tensor itself where it wants no gradient. */
+/* A copy of an input as a leaf, to be modified; the input itself if it requires no gradient. */
 static sherd_tensor *own(sherd_tensor *t)
 {
     sherd_tensor *copy;

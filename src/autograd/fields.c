@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of operators by the list of their members: hashed for the ledger and the solver, compared where a call is
- * to be the same again. What lies between members is nothing.
+ * Attributes of operators by their declared members: hashed for the ledger and the solver, and
+ * compared when a recomputed call must be the same as the first. Padding between members is
+ * ignored.
  */
 #include "autograd/tape.h"
 
@@ -21,7 +22,7 @@ static size_t count_of(const sherd_op_field *field)
     return (size_t)(field->count ? field->count : 1);
 }
 
-/* The bits of a member, read by its size: a copy of so many bytes would be a call for each. */
+/* The bits of a member, read by its size: memcpy of a variable size would be a function call. */
 static uint64_t word_of(const char *at, size_t bytes)
 {
     uint64_t wide;

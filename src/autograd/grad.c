@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients: adding them up, and the gradient of a leaf. Nothing here is recorded. */
+/* Adding up gradients, and the gradients of leaves. Nothing here is recorded. */
 #include "autograd/node.h"
 
 #include <string.h>
@@ -7,8 +7,9 @@
 /* ---- adding --------------------------------------------------------------------------------- */
 
 /*
- * Where a gradient goes before another one is added to it: axes on which both have the same pending sum (or average)
- * stay pending, since their addends may be added one by one; the other pending axes are settled.
+ * The layout of a gradient for adding another one: axes on which both have the same pending sum (or
+ * average) stay pending, since their addends may be added one by one; other pending axes are
+ * settled.
  */
 static sherd_tensor *settle_beside(sherd_tensor *t, const sherd_layout *other)
 {
@@ -23,7 +24,7 @@ static sherd_tensor *settle_beside(sherd_tensor *t, const sherd_layout *other)
     return sherd__move_to(t, to, false);
 }
 
-/* Both in one layout in which their local pieces may be added. */
+/* Move both to one layout, in which their local pieces can be added. */
 static bool bring_together(sherd_tensor **a, sherd_tensor **b)
 {
     const sherd_layout *first = (*a)->layout, *second = (*b)->layout;
@@ -48,7 +49,10 @@ static bool is_ours_alone(const sherd_tensor *t)
     return t->refs == 1 && t->storage->refs == 1 && sherd__is_contiguous(t);
 }
 
-/* A gradient of 16 bits as f32, where another one of the same tensor is that: of several operators that read it, some need not round. */
+/*
+ * A 16-bit gradient as f32 if another gradient of the same tensor is f32: some of the operators
+ * that read the tensor need not round.
+ */
 static sherd_tensor *as_wide_as(sherd_tensor *t, const sherd_tensor *other)
 {
     sherd_world *world = t->world;
@@ -72,7 +76,7 @@ static sherd_tensor *as_wide_as(sherd_tensor *t, const sherd_tensor *other)
     return wide;
 }
 
-/* a + b of tensors that lie alike. */
+/* a + b for tensors with equal layouts. */
 static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
 {
     sherd_world *world = a->world;
@@ -142,8 +146,9 @@ bool sherd__add_grad(sherd_tensor **sum, sherd_tensor *grad)
 /* ---- of a leaf ------------------------------------------------------------------------------ */
 
 /*
- * Whether a layout holds more than another one: on the rank that holds most, or on all of them together. Said by the
- * layouts, not by what this rank happens to hold: settling is a call, so all ranks must decide alike.
+ * Whether a layout takes more memory than another, on the rank that holds most, or on all ranks
+ * together. Decided by the layouts, not by what this rank happens to hold: settling is a call, so
+ * all ranks must decide alike.
  */
 static bool holds_more(const sherd_layout *a, const sherd_layout *b)
 {
@@ -153,8 +158,8 @@ static bool holds_more(const sherd_layout *a, const sherd_layout *b)
 }
 
 /*
- * A gradient as its leaf may keep it: as it came, unless it takes more memory than the leaf does. Then it is settled
- * here: a leaf is sharded so that nothing of its size stays whole.
+ * A gradient as its leaf may keep it: unchanged, unless it takes more memory than the leaf. Then it
+ * is settled here: a leaf is sharded so that nothing of its full size stays in memory.
  */
 static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
 {
@@ -188,7 +193,7 @@ void sherd__set_grad(sherd_tensor *leaf, sherd_tensor *grad)
     sherd_tensor_release(before);
 }
 
-/* Where the gradient of a tensor is kept; NULL of what is no leaf and was not told to keep it. */
+/* Where the gradient of a tensor is kept; NULL for a tensor that is neither a leaf nor retained. */
 static sherd_tensor **kept_at(sherd_tensor *t)
 {
     sherd__watch *watch = t->node ? sherd__watch_of(t) : NULL;

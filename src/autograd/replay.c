@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running again. The first time the graph is recorded as ever, but its nodes save nothing; backward comes to one that lacks
- * what it saves, runs the whole piece again, and hands what the new nodes save to the old ones, which are the same
- * in number and order. The new nodes go; gradients, hooks and leaves are those of the old graph, so gradients are bit for
- * bit what they would have been. It costs one more forward, and a pointer for each node in between.
+ * Recomputation. The first time the graph is recorded as usual, but its nodes save nothing. When
+ * backward reaches a node that lacks what it needs, the whole part is run again, and the tensors
+ * that the new nodes save are given to the old ones, which are the same in number and order. Then
+ * the new nodes are freed; gradients, hooks and leaves are those of the old graph, so gradients are
+ * bit for bit what they would have been. It costs one more forward, and a pointer for each node in
+ * between.
  *
- * Pieces may lie in each other. The arguments of an inner one are saved by a node of their own, its keeper, which is one of the
- * nodes of the outer one: running that again gives them back, and nothing of what is inside the inner one.
+ * Parts may be nested. The arguments of an inner part are saved by a node of their own, its keeper,
+ * which belongs to the outer part: recomputing the outer part restores them, and nothing of what is
+ * inside the inner one.
  */
 #include "autograd/node.h"
 
@@ -49,7 +52,7 @@ static void replay_destroy(sherd__record *record)
     sherd__free(sherd__world_heap(r->world), r);
 }
 
-/* Once nobody can need it again the arguments go, and so on outwards. */
+/* When no node needs them any more, release the arguments, and so on outwards. */
 static void let_go(sherd__replay *r)
 {
     while (r && r->state == WAITS && r->undone == 0 && !r->keeper->done) {
@@ -141,13 +144,13 @@ static bool same_operand(const sherd__edge *a, const sherd__edge *b)
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-/* Whether a leaf that both use was written between the two. */
+/* Whether a leaf that both nodes use was written in between. */
 static bool was_written(const sherd__edge *a, const sherd__edge *b)
 {
     return a->leaf && b->leaf && a->leaf->storage == b->leaf->storage && a->version != b->version;
 }
 
-/* Whether a node is what it was the first time. */
+/* Whether a node is the same as the first time. */
 static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *node)
 {
     if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
@@ -223,7 +226,7 @@ void sherd__replay_part(sherd_node *node)
     sherd__record_release(&r->record);
 }
 
-/* The old node of one that was made again, if it can still need something. */
+/* The old node that corresponds to a recomputed one, if it can still need something. */
 static sherd_node *old_of(const sherd_node *node)
 {
     const sherd__replay *r = node->replay;
@@ -265,7 +268,7 @@ void sherd__replay_empty(sherd_node *node)
 
 /* ---- running again -------------------------------------------------------------------------- */
 
-/* A kept tensor as it was when it came in: what is recorded on it ends there. */
+/* A kept tensor as it was passed in; recording stops there. */
 static sherd_tensor *argument(sherd__replay *r, int i)
 {
     sherd_tensor *t = sherd__saved(r->keeper, i);
@@ -299,7 +302,7 @@ static void have_all(sherd__replay *r)
             r->node[k]->lacks = false;
 }
 
-/* Hooks on saved tensors that are there now are not those of the first time: it is as if there were none. */
+/* The saved-tensor hooks in force now are not those of the first time, so none are used. */
 static void fill(sherd__replay *r)
 {
     static const sherd_saved_hooks none;

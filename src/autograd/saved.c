@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saved tensors: what to keep, and how to have it again. A tensor is kept once however many operators save it.
- * What is kept is a view without node, so an operator may save its own result. A result of a move that spreads
- * more copies than its source is kept as the source and moved again: that is how gathered parameters and gathered
- * activations cost no memory between forward and backward.
+ * Saved tensors: what is kept, and how it is restored. A tensor is kept once however many operators
+ * save it. What is kept is a view without a node, so an operator may save its own result. If a
+ * tensor is the result of a move that made more copies than its source, the source is kept and
+ * moved again: that is how gathered parameters and activations cost no memory between forward and
+ * backward.
  */
 #include "autograd/node.h"
 
@@ -103,7 +104,7 @@ static void kept_destroy(sherd__record *record)
     sherd__free(sherd__world_heap(k->world), k);
 }
 
-/* The tensor goes before its record does. */
+/* The tensor is freed before its record. */
 static void forget(sherd_tensor *t)
 {
     ((sherd__kept *)t->saved)->owner = NULL;
@@ -112,8 +113,9 @@ static void forget(sherd_tensor *t)
 }
 
 /*
- * Whether to keep the source of a move instead of its result. All ranks must decide alike, because all take part in
- * moving it again: so bytes are those of all ranks together, not this rank's.
+ * Whether to keep the source of a move instead of its result. All ranks must decide alike, because
+ * all take part in moving it again: so the bytes of all ranks together are compared, not this
+ * rank's.
  */
 static bool keeps_source(const sherd_tensor *t)
 {
@@ -124,7 +126,7 @@ static bool keeps_source(const sherd_tensor *t)
            source->storage->version == t->moved_version && t->storage->version == t->moved_as;
 }
 
-/* As above: what one rank runs again, all do. */
+/* As above: all ranks must recompute the same. */
 bool sherd__keeps_free(const sherd_tensor *t)
 {
     return t->of_leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
@@ -138,7 +140,7 @@ static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, s
     return false;
 }
 
-/* Let the hooks say what to keep. Their temporaries go at once, and nothing they do is recorded. */
+/* Apply the hooks. Their temporaries are released at once, and nothing that they do is recorded. */
 static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks)
 {
     sherd_world *world = k->world;
@@ -277,7 +279,7 @@ static sherd_tensor *move_again(sherd__kept *k, const char *name)
     return t;
 }
 
-/* What was kept for the backward of the operator `name`. */
+/* The saved tensor, for the backward of the operator `name`. */
 static sherd_tensor *restore(sherd__kept *k, const char *name)
 {
     if (k->restored)

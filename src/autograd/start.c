@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where backward begins: outputs, their gradients, and what is asked for. */
+/* The beginning of backward: outputs, their gradients, and the options. */
 #include "autograd/node.h"
 
 #include <string.h>
@@ -24,7 +24,10 @@ static bool is_output(sherd_world *world, sherd_tensor *t, const char *function)
     return false;
 }
 
-/* The gradient of an output of one element to itself: one, also to each addend of a pending sum. */
+/*
+ * The gradient of a one-element output with respect to itself: one, also for each addend of a
+ * pending sum.
+ */
 static sherd_tensor *one(sherd_tensor *output, const char *function)
 {
     const sherd_layout *layout;
@@ -40,7 +43,7 @@ static sherd_tensor *one(sherd_tensor *output, const char *function)
     return sherd_constant_on(layout, output->dtype, 1);
 }
 
-/* Only a pending sum goes through backward as it is; and a gradient is on the mesh of its tensor. */
+/* Backward accepts only sums as pending; and a gradient must be on the mesh of its tensor. */
 static sherd_tensor *on_its_mesh(sherd_tensor *grad, const sherd_layout *output)
 {
     const sherd_layout *to;
@@ -56,7 +59,7 @@ static sherd_tensor *on_its_mesh(sherd_tensor *grad, const sherd_layout *output)
     return sherd__move_to(grad, to, false);
 }
 
-/* The gradient of one output as the tape takes it. */
+/* The given gradient of one output, in the form that the tape uses. */
 static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char *function)
 {
     const char *fault = NULL;
@@ -109,7 +112,10 @@ static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *con
     return true;
 }
 
-/* Outputs are checked. Nothing is recorded, and the comm log counts all of it as backward. */
+/*
+ * Run a backward whose outputs are checked. Nothing is recorded, and the comm log counts all of it
+ * as backward.
+ */
 static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
                 int count)
 {
@@ -134,7 +140,7 @@ void sherd_backward(sherd_tensor *loss)
         run(&p, &loss, NULL, 1);
 }
 
-/* The world that the first of the tensors leads to. */
+/* The world of the first tensor that has one. */
 static sherd_world *world_of(sherd_tensor *const *t, int count)
 {
     for (int i = 0; t && i < count; i++)
@@ -179,7 +185,7 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t)
     return !fault;
 }
 
-/* Ask for the gradient of each input. One that is listed twice is asked for once. */
+/* Capture the gradient of each input. An input that is listed twice is captured once. */
 static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -198,7 +204,7 @@ static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *cons
     return true;
 }
 
-/* What was found for one input, in the scope; the failed tensor if there must be something. */
+/* The gradient of one input, in the scope; the failed tensor if it is missing and must not be. */
 static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tensor *captured,
                            bool unused)
 {
@@ -213,7 +219,7 @@ static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tens
                               p->function, sherd_tensor_text(input));
 }
 
-/* The watch of an input that was asked for its gradient into out[0..n). */
+/* The watch of an input whose gradient goes to out[0..n). */
 static sherd__watch *asked(const sherd__pass *p, sherd_tensor *input, sherd_tensor **out, int n)
 {
     sherd__watch *watch =
@@ -222,7 +228,7 @@ static sherd__watch *asked(const sherd__pass *p, sherd_tensor *input, sherd_tens
     return watch && watch->captured >= out && watch->captured < out + n ? watch : NULL;
 }
 
-/* Ask no more; the gradients go from where they were captured into the scope. */
+/* Stop capturing, and move the captured gradients into the scope. */
 static void hand_out(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n,
                      bool unused)
 {

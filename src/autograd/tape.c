@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording. A node costs one allocation; it points to the nodes of its operands, never to the operands, so
- * activations live only where an operator saved them. Nodes that go are freed from a list, not by recursion:
- * a chain of any length goes with a flat stack.
+ * Recording. A node costs one allocation. It points to the nodes of its operands, never to the
+ * operands, so activations live only if an operator saved them. Nodes are freed from a list, not
+ * recursively: a chain of any length is freed with a flat stack.
  */
 #include "autograd/node.h"
 
@@ -10,7 +10,10 @@
 
 #include "sherd/autocast.h"
 
-/* The tensors still hold nodes, and nodes need this state to go: so the tensors are emptied first. */
+/*
+ * The tensors still hold nodes, and freeing nodes needs this state: so the tensors are emptied
+ * first.
+ */
 static void destroy(sherd_world *world, void *memory)
 {
     sherd__tape *tape = memory;
@@ -76,7 +79,7 @@ sherd_dtype sherd_autocast(const sherd_world *world)
     return tape ? tape->low : SHERD_DTYPE_NONE;
 }
 
-/* It stays the tensor that it is, made when it was. */
+/* It stays the same tensor, with the same deed. */
 static void note_wanted(sherd_tensor *t)
 {
     uint64_t what = sherd__attribute(t->identity, t->requires_grad);
@@ -140,7 +143,10 @@ void sherd__node_clear(sherd_node *node)
     }
 }
 
-/* The last count is gone. Clearing a node may bring the next ones here: they are listed, and freed by the first. */
+/*
+ * The last reference is gone. Clearing a node may bring further nodes here: they are listed, and
+ * freed by the outermost call.
+ */
 static void node_destroy(sherd__record *record)
 {
     sherd_node *node = (sherd_node *)record;
@@ -303,7 +309,7 @@ void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bo
     node->wide_moves = moves;
 }
 
-/* That of a result of this dtype. */
+/* The dtype that the gradient of a result of this dtype may have. */
 static sherd_dtype taken_by(const sherd_node *node, sherd_dtype dtype)
 {
     return node && node->wide != SHERD_DTYPE_NONE && sherd__is_half(dtype) ? node->wide : dtype;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who asks for the gradient of a tensor: hooks, and whoever wants to keep that of what is no leaf. What is asked hangs on
- * the leaf, or on the node that made the tensor: so it is there in backward, however long the tensor itself lives, and
- * tensors of which nobody asks anything pay nothing. A removed hook is freed at once, or, while hooks run, after them.
+ * Observers of gradients: hooks, and retained gradients of tensors that are not leaves. They hang
+ * on the leaf, or on the node that made the tensor: so they are there in backward, however long the
+ * tensor itself lives, and tensors without observers pay nothing. A removed hook is freed at once,
+ * or, while hooks run, after them.
  */
 #include "autograd/node.h"
 
@@ -35,7 +36,7 @@ static void watch_destroy(sherd__record *record)
     sherd__free(sherd__world_heap(watch->world), watch);
 }
 
-/* Where the watch of a tensor hangs. */
+/* Where the watch of a tensor is stored. */
 static sherd__record **place_of(sherd_tensor *t)
 {
     sherd_node *node = (sherd_node *)t->node;
@@ -71,7 +72,7 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
-/* Why a tensor has no gradient to ask for; NULL = it has. The failed tensor is raised by the caller. */
+/* Why a tensor has no gradient to observe; NULL = it has. The caller raises a failed tensor. */
 static const char *fault_of(const sherd_tensor *t)
 {
     return t->requires_grad ? NULL : "no gradient flows into it";
@@ -132,7 +133,7 @@ void sherd_tensor_unhook(sherd_tensor *t, int id)
         sweep(watch, false);
 }
 
-/* Whether a hook may put this in the place of the gradient. */
+/* Whether a hook's result may replace the gradient. */
 static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
 {
     if (other->world == world && other->dtype == grad->dtype && other->ndim == grad->ndim &&
@@ -146,7 +147,7 @@ static bool is_like(sherd_world *world, sherd_tensor *grad, sherd_tensor *other)
     return false;
 }
 
-/* One hook, whose temporaries go at once. */
+/* Run one hook; its temporaries are released at once. */
 static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_tensor **grad,
                      const sherd_layout *layout)
 {

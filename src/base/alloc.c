@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one door to the C library's heap: checks count * bytes, counts, and fails the n-th allocation
- * when a test asks for it. Costs two additions over calloc. A failed attempt counts as an
- * allocation, but not as live.
+ * All allocation from the C library's heap: checks count * bytes, counts, and fails the n-th
+ * allocation when a test asks for it. Costs two additions over calloc. A failed attempt counts as
+ * an allocation, but not as live.
  */
 #include "alloc.h"
 
@@ -83,7 +83,7 @@ void sherd__free(sherd__heap *heap, void *memory)
     free(memory);
 }
 
-/* ---- stocks ----------------------------------------------------------------------------------- */
+/* ---- stocks ---------------------------------------------------------------------------------- */
 
 void *sherd__stock_take(sherd__heap *heap, sherd__stock *stock, size_t bytes)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Error texts: formatted once, where the error is decided, into the room that the caller's object
- * embeds. Control characters become blanks, and bytes that are not UTF-8 question marks (also half
- * a character where a value was cut), so that a text stays one line that any program can read,
- * whatever values went into it.
+ * Error texts: formatted once, where the error is detected, into the buffer that the caller's
+ * object embeds. Control characters become blanks, and invalid UTF-8 becomes question marks (also
+ * half a character where a value was truncated), so that a text is one line that any program can
+ * read, whatever values it contains.
  */
 #include "diag.h"
 

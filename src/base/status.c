@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and meanings of status codes, both from the one list in status.h. Two short switches; no
- * cost. */
+/* Names and meanings of status codes, both from the one list in status.h. */
 #include "sherd/status.h"
 
 const char *sherd_status_name(sherd_status status)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every header of a file is, however it came to be. */
+/* What does not depend on how a header is parsed: freeing it. */
 #include "io/header.h"
 
 void sherd__header_clear(sherd__header *header)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a file by jansson: see io/header.h. header_none.c takes its place where there is no jansson. */
+/*
+ * The header of a file, parsed and written by jansson: see io/header.h. header_none.c replaces this
+ * file if there is no jansson.
+ */
 #include "io/header.h"
 
 #include "base/num.h"
@@ -9,7 +12,10 @@
 
 #include <jansson.h>
 
-/* The format's names of dtypes, and what an element takes; those without a dtype are listed, and not read. */
+/*
+ * The format's names of dtypes, and what an element takes; those without a dtype are listed, and
+ * not read.
+ */
 static const struct {
     const char *name;
     sherd_dtype dtype;
@@ -48,7 +54,7 @@ static sherd_status bad(const reader *r, const char *name, const char *why)
                        r->of->path, name ? "\"" : "", name ? name : "", name ? "\" " : "", why);
 }
 
-/* ---- from text -------------------------------------------------------------------------------- */
+/* ---- from text ------------------------------------------------------------------------------- */
 
 static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry *e, int64_t *count)
 {
@@ -124,7 +130,7 @@ static int by_place(const void *a, const void *b)
     return ((*x)->bytes > (*y)->bytes) - ((*x)->bytes < (*y)->bytes);
 }
 
-/* Tensors follow each other without gaps: nothing is shared, and nothing hidden. */
+/* Tensors must follow one another without gaps: no bytes are shared, and none hidden. */
 static sherd_status check_places(const reader *r)
 {
     const sherd__header *h = r->header;
@@ -194,7 +200,7 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
     return status;
 }
 
-/* ---- to text ---------------------------------------------------------------------------------- */
+/* ---- to text --------------------------------------------------------------------------------- */
 
 static const char *name_of(sherd_dtype dtype)
 {
@@ -215,7 +221,7 @@ static json_t *entry_json(const sherd_file_entry *e)
                      "data_offsets", (json_int_t)e->offset, (json_int_t)(e->offset + e->bytes));
 }
 
-/* Entries with offsets from the first element on, long elements first. */
+/* Set offsets from the first element on, tensors with larger elements first. */
 static void place_entries(sherd__header *h)
 {
     int64_t at = 0;
@@ -228,7 +234,10 @@ static void place_entries(sherd__header *h)
             }
 }
 
-/* Notes and entries into an object; which of them can not be, or "" for lack of memory; NULL: all are in. */
+/*
+ * Write notes and entries into an object. Returns the name of one that cannot be written, "" if
+ * memory runs out, or NULL.
+ */
 static const char *fill_json(json_t *root, const sherd__header *h)
 {
     json_t *notes = h->notes ? json_object() : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built in the place of header_json.c where there is no jansson: files of tensors are refused. */
+/* Built instead of header_json.c if there is no jansson: files of tensors are refused (ENOTSUP). */
 #include "io/header.h"
 
 sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t bytes,

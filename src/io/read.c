@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a file of tensors. All ranks read its header, and agree that it is one; of a tensor each reads its rows, which are then
- * moved to where the layout says. Costs one read of all bytes and one move. The file is opened for each tensor anew: nothing is
- * held between them.
+ * Reading a file of tensors. All ranks read its header and check that they have found the same; of
+ * a tensor each rank reads its rows, which are then moved to the wanted layout. Costs one read of
+ * all bytes and one move. The file is opened for each tensor anew: nothing is held in between.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the header -------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static sherd_status fault(const sherd_file *file, const char *function, const char *why)
 {
@@ -21,7 +21,10 @@ static sherd_status fault(const sherd_file *file, const char *function, const ch
                        file->path, why);
 }
 
-/* The text of the header, with its length before it, into *out (to be freed); its hash goes to the file. */
+/*
+ * Read the length and text of the header into *out (the caller frees it); its hash is stored in the
+ * file.
+ */
 static sherd_status read_header(sherd_file *file, int fd, const char *function, char **out,
                                 size_t *bytes, int64_t *file_bytes)
 {
@@ -117,7 +120,7 @@ void sherd_file_destroy(sherd_file *file)
     sherd__free(heap, file);
 }
 
-/* ---- what is in it ----------------------------------------------------------------------------- */
+/* ---- what is in it --------------------------------------------------------------------------- */
 
 int sherd_file_entries(const sherd_file *file)
 {
@@ -145,7 +148,7 @@ const char *sherd_file_text(const sherd_file *file, const char *key)
     return NULL;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *entry,
                               sherd_tensor *t, const char *function)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What io/rows.h says. */
+/* Tensors as rows of a file: see io/rows.h. */
 #include "io/rows.h"
 
 #include "base/num.h"

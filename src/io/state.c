@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a module and of its optimizer, to a file and from one, by name. Names are matched with those of the file before
- * anything is read. Costs a walk over the tree for each name, beside what writing and reading cost.
+ * The state of a module and of its optimizer, written to and read from a file by name. Names are
+ * compared with those of the file before anything is read. Costs a walk over the tree for each
+ * name, besides writing and reading.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -13,7 +14,7 @@
 
 static const char prefix[] = "optimizer.";
 
-/* All that has a name: first the module's, then the optimizer's. */
+/* Everything that has a name: the module's tensors, then the optimizer's. */
 typedef struct state {
     const char *function;
     sherd_world *world;
@@ -100,9 +101,9 @@ sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer
     return status;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* Why an entry can not go into a tensor; NULL: it can. */
+/* Why an entry cannot be loaded into a tensor; NULL: it can. */
 static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bool cast)
 {
     if (!e)
@@ -116,7 +117,10 @@ static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bo
                 : "the file has another dtype (see cast)";
 }
 
-/* A name of the file that nothing here has; NULL: there is none. What is of an optimizer may be more than is asked for. */
+/*
+ * A name of the file that nothing here has; NULL: there is none. Optimizer state that is not asked
+ * for is ignored.
+ */
 static const char *unknown(const state *s, const sherd_file *file)
 {
     for (int k = 0; k < file->header.entries; k++) {

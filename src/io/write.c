@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing a file of tensors: rank 0 makes it, with its header and its full length; each tensor is moved to rows, which each rank
- * writes at their place; rank 0 renames. Ranks agree after each of these. Costs a move and a write of all bytes, and memory for
- * one tensor's rows at a time.
+ * Writing a file of tensors: rank 0 creates it, with its header and its full length; each tensor is
+ * moved to rows, which each rank writes at their offset; rank 0 renames the file. Ranks agree after
+ * each of these steps. Costs a move and a write of all bytes, and memory for one tensor's rows at a
+ * time.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -24,7 +25,7 @@ typedef struct writing {
     sherd_status status;
 } writing;
 
-/* ---- what is to be written --------------------------------------------------------------------- */
+/* ---- what is to be written ------------------------------------------------------------------- */
 
 static sherd_status refuse(const writing *w, int i, const char *why)
 {
@@ -54,7 +55,7 @@ static sherd_status no_memory(const writing *w)
     return sherd__no_memory(sherd__world_diag(w->world), w->function);
 }
 
-/* The i-th entry of the header; its place comes later. */
+/* The i-th entry of the header; its offset is set later. */
 static sherd_status list_tensor(writing *w, int i)
 {
     const sherd_named_tensor *n = &w->list[i];
@@ -106,7 +107,7 @@ static sherd_status list_all(writing *w, const sherd__to_write *what)
     return status;
 }
 
-/* ---- writing it -------------------------------------------------------------------------------- */
+/* ---- writing it ------------------------------------------------------------------------------ */
 
 static void fail(writing *w)
 {
@@ -137,7 +138,7 @@ static void make(writing *w, const char *header, size_t bytes)
         fail(w);
 }
 
-/* Rows are no other rank's; a scalar is each rank's, and the first of its mesh writes it. */
+/* Rows belong to one rank; a scalar is on each rank, and the first of its mesh writes it. */
 static bool is_ours(const sherd_tensor *t)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -152,7 +153,7 @@ static bool is_ours(const sherd_tensor *t)
     return true;
 }
 
-/* One that can not be written is moved all the same: the others wait for what this rank has of it. */
+/* If this rank cannot write, it moves the tensor all the same: the others wait for its part. */
 static void put(writing *w, int i)
 {
     sherd_tensor *t = w->list[i].tensor;
@@ -201,7 +202,9 @@ static void finish(writing *w)
     w->fd = -1;
 }
 
-/* The new name is as safe as the file: the folder goes to disk, too, where the system lets it. */
+/*
+ * The new name must be as durable as the data: the folder is synced too, if the system supports it.
+ */
 static void rename_it(writing *w)
 {
     char *slash = strrchr(w->part, '/');
@@ -220,8 +223,8 @@ static void rename_it(writing *w)
 }
 
 /*
- * What is plain is written by rank 0, and first: a rank outside of a mesh may still have a plain one where the ranks of the mesh
- * have spread theirs, and they write over it.
+ * Plain tensors are written by rank 0, and first: a rank outside a mesh may have a plain tensor
+ * where the ranks of the mesh have a distributed one, which then overwrites it.
  */
 static void write_all(writing *w, const char *header, size_t bytes)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts by the work of positions, where later ones have more of it. No function of the machine's library is asked, so all
- * ranks find the same. */
+/*
+ * Cuts that give shards equal work when later positions cost more. Uses integer and basic
+ * floating-point arithmetic only, no functions of the system's math library, so all ranks compute
+ * the same cuts.
+ */
 #include "sherd/layout.h"
 
 typedef struct work {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Boxes: where a rank's elements lie, and what two boxes share. And what else one asks of a layout.
- */
+/* Boxes: which elements a rank holds, and intersections of boxes. And the getters of layouts. */
 #include "inside.h"
 
 #include <string.h>

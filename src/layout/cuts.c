@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cuts of one dim: intervals, comparison, merging and refining. Default cuts are torch's chunks
- * nested in shard order; they are computed for one shard at a time and never written out unless
- * somebody asks, so a dim over a million ranks costs nothing. Explicit cuts cost what their list
- * is long.
+ * nested in shard order; they are computed for one shard at a time and written out only on request,
+ * so a dim sharded over a million ranks costs nothing. The cost of explicit cuts is proportional to
+ * their number.
  */
 #include "layout.h"
 #include "base/num.h"

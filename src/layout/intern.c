@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interning of layouts: equal layouts are one pointer. A spec is checked here, once for all that
- * make layouts, and explicit cuts that equal the default are dropped before the search. Costs one
- * hash of the spec; a new layout also its texts. Whoever keeps a layout counts it; what is only
- * made and looked at goes with the scope in which it was made.
+ * Interning of layouts: equal layouts are one pointer. A spec is checked here, for all functions
+ * that make layouts, and explicit cuts that equal the default are dropped before the lookup. Costs
+ * one hash of the spec; a new layout also costs its texts. Whoever stores a layout counts it; other
+ * layouts end with the scope in which they were made.
  */
 #include "inside.h"
 #include "base/hash.h"

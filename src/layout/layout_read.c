@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The full text of a layout read: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh stands at the
- * end, so the text is read twice: first its form, noting where names and sizes stand; then, with
- * the mesh known, what they mean. Where the text is of a tensor that is there already, its mesh
- * and shape are known before, and the text must be of them.
+ * Reading the full text of a layout: "f32[10(x:4,6),8] P(sum:y) on (x=2,y=2)". The mesh comes last,
+ * so the text is read twice: first its form, noting the positions of names and sizes; then, with
+ * the mesh known, their meaning. If the text is for an existing tensor, mesh and shape are known
+ * beforehand, and the text must agree with them.
  */
 #include "inside.h"
 

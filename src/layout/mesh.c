@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meshes: checked, interned by content, asked. Nothing here is done per rank unless the caller
- * listed the ranks, so that a mesh of a million ranks costs as much as one of two.
+ * Meshes: checking, interning by content, getters. Nothing here is done per rank unless the caller
+ * listed the ranks, so a mesh of a million ranks costs as much as one of two.
  */
 #include "inside.h"
 #include "base/hash.h"

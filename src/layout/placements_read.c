@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placements and cuts read from text: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2"; and what says where a tensor is to lie. PyTorch's
- * _S(dim,factor) is read where it says a shard order: factor is then the product of the extents of
- * the later mesh axes that cut the dim before this one. Any other _S spreads a rank's part over
- * several boxes and is refused.
+ * Reading placements and cuts: "S(0)[1]S(0)[0]R" and "0:4,6;1:2,2"; and reading the target of a
+ * move. PyTorch's _S(dim,factor) is accepted if it is a shard order: then factor is the product of
+ * the extents of the later mesh axes that shard the dim before this one. Any other _S spreads a
+ * rank's part over several boxes and is refused.
  */
 #include "inside.h"
 #include "base/num.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shapes and dtypes read from text: "8x16", "scalar", "bf16". What is said about the size of one
- * dim is said here once, for shapes and for layouts.
+ * Reading shapes and dtypes: "8x16", "scalar", "bf16". The error texts about the size of a dim are
+ * here, for shapes and for layouts.
  */
 #include "inside.h"
 #include "base/num.h"

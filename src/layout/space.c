@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The space that owns meshes and layouts, and what of them scopes hold. */
+/* The space that owns meshes and layouts, and the list of layouts that scopes hold. */
 #include "inside.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ void sherd__space_init(sherd__space *space, sherd__heap *heap, sherd__diag *diag
     space->most_idle = MOST_IDLE;
 }
 
-/* ---- layouts that are held, or not ------------------------------------------------------------ */
+/* ---- layouts that are held, or not ----------------------------------------------------------- */
 
 void sherd__layouts_let_go(sherd__space *space, int mark)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * Multi-head attention as a module: four Linear children around the operator. Its forward names global sizes only, so
- * Colwise on wq, wk and wv and Rowwise on wo, with a head as the granule, split it by heads, whole ones on each rank.
+ * Multi-head attention as a module: four Linear children around the operator. Its forward names
+ * global sizes only, so Colwise on wq, wk and wv and Rowwise on wo, with a head as the granule,
+ * split it by heads, whole ones on each rank.
  */
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +72,7 @@ static void free_attention(void *payload)
     sherd__free(sherd__world_heap(a->world), a);
 }
 
-/* The four layers, named below the name that was given. */
+/* The four layers; their names begin with the given name. */
 static sherd_status add_children(sherd_module *m, int64_t width, const sherd_layer_options *options)
 {
     sherd__heap *heap = sherd__world_heap(m->world);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of modules: state without gradients. They share the names with parameters and children. */
+/*
+ * Buffers of modules: state without gradients. They share one set of names with parameters and
+ * children.
+ */
 #include "nn/module.h"
 
 int sherd__find_buffer(const sherd_module *module, const char *name)

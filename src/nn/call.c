@@ -22,7 +22,7 @@ static bool count_fits(const sherd_args *args)
     return args->count >= 0 && args->count <= SHERD_MAX_ARGS;
 }
 
-/* A module's own mistake, raised; a failure that came before it has the first word. */
+/* Raise a module's own error, unless an earlier failure is there. */
 static void complain(sherd_module *m, const char *fault)
 {
     sherd__raise_local(m->world);
@@ -30,7 +30,7 @@ static void complain(sherd_module *m, const char *fault)
                  sherd__module_name(m), fault);
 }
 
-/* The comm log is told which module runs; what it was told before. */
+/* Set the running module for the comm log; returns the previous one. */
 static sherd__where enter(sherd_module *m)
 {
     sherd__where before = sherd__where_now(m->world);
@@ -47,7 +47,10 @@ static sherd__where enter(sherd_module *m)
                             sherd__where_at(m->place ? m->place - 1 : 0, before & SHERD__BACKWARD));
 }
 
-/* As sherd__module_forward. The arguments are kept as they came, by the hooks that stand when the forward begins. */
+/*
+ * As sherd__module_forward. The arguments are kept as they were passed, packed by the hooks that
+ * are in force when the forward begins.
+ */
 static void run(sherd_module *m, sherd_args *in, sherd_args *out, sherd__replay *replay)
 {
     const sherd_args given = *in;
@@ -103,7 +106,7 @@ static bool is_good(sherd_module *m, const sherd_args *out)
     return true;
 }
 
-/* The caller may use any slot that it expects. */
+/* Set every slot, since the caller may use any of them. */
 static void fill(sherd_args *out, sherd_tensor *failed)
 {
     out->count = count_fits(out) && out->count ? out->count : 1;
@@ -111,7 +114,10 @@ static void fill(sherd_args *out, sherd_tensor *failed)
         out->value[i] = failed;
 }
 
-/* Whether there is something to run; else it has failed where the module or an argument leads to. */
+/*
+ * Whether there is something to run; otherwise it has failed in the world of the module or of an
+ * argument.
+ */
 static bool is_given(sherd_module *module, const sherd_args *in, sherd_args *out)
 {
     const sherd__argument need[] = {{"module", module}, {"in", in}, {"out", out}, {NULL, NULL}};

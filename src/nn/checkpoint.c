@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpointing: a call of a module as something that the tape can run again (autograd/replay.h). Of a call it remembers the
- * module and the names of the arguments; the tensors are kept by the tape, and nothing holds the module: one that is
- * destroyed before backward is an error there.
+ * Checkpointing: a call of a module as something that the tape can recompute (autograd/replay.h).
+ * The call remembers the module and the names of the arguments; the tape keeps the tensors. The
+ * call does not keep the module alive: if it is destroyed before backward, backward fails.
  */
 #include "nn/module.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clipping gradients, settled ones: each rank changes what it holds, by the same factor or bounds. A gradient that
- * nobody else has is changed where it is.
+ * Clipping settled gradients: each rank changes what it holds, by the same factor or bounds. A
+ * gradient that nothing else references is changed in place.
  */
 #include <math.h>
 
@@ -20,7 +20,9 @@ static bool is_ours_alone(const sherd_tensor *g)
     return g->refs == 1 && g->storage->refs == 1 && sherd__is_contiguous(g);
 }
 
-/* dst = src within [-bound, bound]: a reduction with rows of the bounds, which every dtype has. */
+/*
+ * dst = src clamped to [-bound, bound]: a reduction with rows of the bounds, which every dtype has.
+ */
 static void hold_within(const sherd__kernels *k, size_t element, int64_t n, char *dst,
                         const char *src, double bound)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions as modules. First values are left for later, like those of all layers. */
+/* Convolutions as modules. Initial values are deferred, like those of all layers. */
 #include <math.h>
 
 #include "nn/layer.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making plain parameters equal on all ranks. Each is looked at as a row of which the source holds all and the
- * others nothing, and moved to where all hold it: one round for all of them, since moves of a list go together. With
- * SHERD_VERIFY ranks then tell each other hashes of all that they have, also of what was known to be equal.
+ * Making plain parameters equal on all ranks. Each parameter is treated as a row of which the
+ * source holds all and the others nothing, and moved to where all hold it: one round for all of
+ * them, since the moves of a list go together. With SHERD_VERIFY ranks then exchange hashes of all
+ * parameters, also of those that were known to be equal.
  */
 #include "base/hash.h"
 #include "nn/module.h"
@@ -46,7 +47,7 @@ static sherd_status all_at(const sherd_layout **out, const job *j, int64_t n)
     return status;
 }
 
-/* The row as it lies before: the source's own elements, or nothing. */
+/* The source of the row: all elements on the source rank, none on the others. */
 static sherd_tensor *row_of(const job *j, sherd_tensor *t, const sherd_layout *layout)
 {
     sherd_tensor *row;
@@ -86,7 +87,7 @@ static void drop(job *j)
     sherd__free(heap, j->to);
 }
 
-/* The tensors that travel, in the order of the state. */
+/* The tensors to send, in the order of the state. */
 static sherd_status collect(job *j, const sherd_module *module)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
@@ -134,7 +135,7 @@ static unsigned axes_with_ranks(const sherd_mesh *mesh)
     return bits;
 }
 
-/* Take what came; the source has it. False: ended by the alarm. */
+/* Store a received tensor; the source has it already. False: ended by the alarm. */
 static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
 {
     int64_t stride[SHERD_MAX_DIMS];
@@ -154,7 +155,7 @@ static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
     return true;
 }
 
-/* Also those without elements, which need not travel for that. */
+/* Also those without elements, which are not sent. */
 static void mark(const job *j)
 {
     for (int i = 0; i < j->all; i++) {
@@ -179,7 +180,7 @@ static bool move_all(job *j)
     return good;
 }
 
-/* Along one axis the others may differ: what moves is none of the mesh's deeds. */
+/* Along one axis, lines of ranks may differ: so the moves are not noted as deeds of the mesh. */
 static sherd_status spread(job *j)
 {
     sherd__diag *diag = sherd__world_diag(j->world);
@@ -201,7 +202,10 @@ static sherd_status spread(job *j)
 
 /* ---- SHERD_VERIFY --------------------------------------------------------------------------- */
 
-/* Where the line of a rank begins along which values have spread; both by their numbers in the root mesh. */
+/*
+ * The beginning of a rank's line, from which values were distributed; both as numbers in the root
+ * mesh.
+ */
 static int64_t first_of_line(const job *j, int64_t rank)
 {
     int64_t stride = 1;
@@ -225,7 +229,7 @@ static int rank_at(const sherd_mesh *mesh, int64_t number)
     return sherd__mesh_rank_at(mesh, at);
 }
 
-/* All ranks see all hashes, and find the same first one that is another than that of the beginning of its line. */
+/* All ranks see all hashes, and find the same first difference from the beginning of a line. */
 static sherd_status compare(const job *j, const int64_t *hash)
 {
     char name[256];
@@ -271,7 +275,9 @@ static sherd_status verify(const job *j)
 
 /* ---- what was asked ------------------------------------------------------------------------- */
 
-/* Which axes, and whether this rank is a source; EINVAL for what is not there. */
+/*
+ * Find the axes, and whether this rank is a source; EINVAL for an axis or rank that does not exist.
+ */
 static sherd_status aim(job *j, const sherd_module *m, const sherd_mesh *mesh, const char *axis,
                         int64_t rank)
 {
@@ -297,7 +303,7 @@ static sherd_status aim(job *j, const sherd_module *m, const sherd_mesh *mesh, c
     return SHERD_OK;
 }
 
-/* Of names, dtypes and shapes of what travels. */
+/* A hash of names, dtypes and shapes of what is sent. */
 static uint64_t hash_of_state(const job *j, uint64_t hash)
 {
     for (int i = 0; i < j->all; i++) {

@@ -6,7 +6,7 @@
  */
 #include "nn/module.h"
 
-/* Nothing came of it, but the payload is the module's. */
+/* Registration failed; the payload is the module's, so it is destroyed. */
 static sherd_status refuse(sherd_module *m, const sherd__hook_entry *hook, const char *why)
 {
     if (hook->destroy)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers: modules whose forward is one operator. First values are plain and equal on all ranks,
+ * Layers: modules whose forward is one operator. Initial values are plain and equal on all ranks,
  * drawn from (the world's seed, the given name), so that they do not depend on how the layer is
- * sharded later. They are left for later: where a style shards them no rank ever has them whole.
+ * sharded later. They are deferred: if a style shards them, no rank ever has them whole.
  */
 #include "nn/layer.h"
 #include "ops/operator.h"
@@ -212,7 +212,10 @@ typedef struct norm {
     bool low; /* of 16 bits where products are */
 } norm;
 
-/* What stands alone in the place of sherd_add_layer_norm's norm; its gradients may come as wide. */
+/*
+ * What replaces sherd_add_layer_norm's norm for a single argument; its gradients may be f32 as
+ * well.
+ */
 static sherd_tensor *lowered(sherd_tensor *y, sherd_dtype dtype)
 {
     if (dtype == SHERD_DTYPE_NONE || sherd_tensor_dtype(y) != SHERD_F32)
@@ -223,7 +226,7 @@ static sherd_tensor *lowered(sherd_tensor *y, sherd_dtype dtype)
     return y;
 }
 
-/* The norm of x; with a second tensor, delta, that of x + delta, and x + delta itself. */
+/* The norm of x; with a second tensor, delta, the norm of x + delta, and x + delta. */
 static void run_norm(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     const norm *n = self->options.payload;
@@ -252,7 +255,7 @@ static void free_norm(void *payload)
     sherd__free(sherd__world_heap(n->world), n);
 }
 
-/* The sizes and options are good. */
+/* With valid sizes and options. */
 static sherd_status make_norm(sherd_module **out, sherd_world *world, sherd_module_kind kind,
                               const char *function, int64_t width, double eps,
                               const sherd_layer_options *o)

@@ -35,7 +35,7 @@ sherd_status sherd__refuse_named(const sherd_module *m, const char *function, co
                               name ? name : "(null)", sherd__module_name(m), fault);
 }
 
-/* The tensor may lead to a world that can be told. */
+/* The tensor's world, if there is one, gets the error text. */
 sherd_status sherd__no_module(const char *function, const sherd_tensor *t)
 {
     const sherd__argument need[] = {{"module", NULL}, {NULL, NULL}};

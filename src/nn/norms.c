@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over channels as modules. A batch or instance norm that tracks keeps running averages in buffers named as
- * PyTorch's, replicated by sherd_parallelize; training writes them, evaluation normalises by them. Where a checkpointed
- * module runs again they count once. Averages of 16-bit layers are f32: a step of a tenth of a percent is less than bf16 can
- * say, so they would stand still.
+ * Norms over channels as modules. A batch or instance norm that tracks keeps running averages in
+ * buffers with PyTorch's names, which sherd_parallelize replicates; training updates them,
+ * evaluation normalises by them. A checkpointed module updates them once. The averages of 16-bit
+ * layers are f32: bf16 cannot represent a step of a tenth of a percent, so they would not change.
  */
 #include "nn/layer.h"
 #include "ops/operator.h"
@@ -35,7 +35,10 @@ static void by_groups(sherd_module *self, const sherd_args *in, sherd_args *out)
                                             parameter(self, 0), parameter(self, 1), n->how.eps));
 }
 
-/* Count one batch more. Returns the part that it has in the averages; a rank outside of the mesh has nothing to count. */
+/*
+ * Count one more batch. Returns its weight in the averages; a rank outside the mesh has nothing to
+ * count.
+ */
 static double next_momentum(sherd_module *m)
 {
     const norm *n = m->options.payload;
@@ -85,7 +88,7 @@ static void by_item(sherd_module *self, const sherd_args *in, sherd_args *out)
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-/* What is made, and what it has where options do not say. */
+/* What is made, with defaults filled in. */
 typedef struct plan {
     const char *function;
     sherd_module_kind kind;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all optimizers share: making one, stepping, ending. State lies as the parameters lie, so a step touches
- * local data only: one pass of one kernel per parameter over it, its state and the gradient.
+ * What all optimizers share: creating, stepping, destroying. State has the layout of its parameter,
+ * so a step touches local data only: one pass of one kernel per parameter over it, its state and
+ * the gradient.
  *
- * Steps are often too small for 16 bits to hold, and averages change by a thousandth: so of such a parameter
- * the state and an exact copy of it are f32, and the parameter is the copy, rounded after each step.
+ * Steps are often too small for 16 bits, and averages change by a thousandth: so for a 16-bit
+ * parameter the state and an exact copy are f32, and the parameter is that copy, rounded after each
+ * step.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +52,7 @@ static sherd_tensor *zeros_like(sherd_tensor *p)
     return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
 }
 
-/* How many steps a parameter has had, none; equal on all ranks of its mesh. */
+/* A new count of steps, 0; equal on all ranks of the parameter's mesh. */
 static sherd_tensor *no_steps(sherd_tensor *p)
 {
     const sherd_placement replicated[SHERD_MAX_AXES] = {{SHERD_REPLICATE, 0, SHERD_SUM}};
@@ -63,7 +65,7 @@ static sherd_tensor *no_steps(sherd_tensor *p)
     return sherd_constant_on(layout, SHERD_I64, 0);
 }
 
-/* Tensor i of an item, zeros, under the name of the parameter and its own. */
+/* Create tensor i of an item, zeros, named after the parameter. */
 static sherd_status start_tensor(sherd_optimizer *o, sherd__optimized *item, int i,
                                  const char *parameter, const char *name)
 {
@@ -81,7 +83,7 @@ static sherd_status start_tensor(sherd_optimizer *o, sherd__optimized *item, int
     return SHERD_OK;
 }
 
-/* Also on failure the item can be destroyed. */
+/* After a failure the item can be destroyed too. */
 static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
                                const sherd_named_parameter *parameter)
 {
@@ -105,7 +107,7 @@ static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
                   : start_tensor(o, item, SHERD__OPTIMIZER_STEPS, parameter->name, "steps");
 }
 
-/* The arrays, all of them or ENOMEM. */
+/* Allocate the arrays; all of them, or ENOMEM. */
 static sherd_status reserve(sherd_optimizer *o)
 {
     sherd__heap *heap = sherd__world_heap(o->world);
@@ -191,7 +193,7 @@ bool sherd__optimizer_refresh(sherd__optimized *item)
     return exact && from;
 }
 
-/* What a step changes: the parameter, or its exact copy. NULL: ended by the alarm. */
+/* The tensor that a step changes: the parameter, or its exact copy. NULL: ended by the alarm. */
 static void *to_change(sherd__optimized *item)
 {
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
@@ -200,7 +202,7 @@ static void *to_change(sherd__optimized *item)
                                           : NULL;
 }
 
-/* The exact copy has changed: round it. False: ended by the alarm. */
+/* Round the changed exact copy into the parameter. False: ended by the alarm. */
 static bool round_parameter(sherd__optimized *item, const void *exact)
 {
     sherd_tensor *p = item->p;
@@ -213,7 +215,10 @@ static bool round_parameter(sherd__optimized *item, const void *exact)
     return true;
 }
 
-/* One step more, or 0: ended by the alarm. A rank outside of the mesh has nothing to count with. */
+/*
+ * The number of this step, or 0: ended by the alarm. A rank outside the mesh has nothing to count
+ * with.
+ */
 static int64_t count_step(sherd_tensor *steps)
 {
     int64_t *n = steps->count ? sherd__mutable(steps) : NULL;
@@ -247,7 +252,7 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
     return !item->tensor[SHERD__OPTIMIZER_EXACT] || round_parameter(item, u.p);
 }
 
-/* Ranks must take the same step; and parameters that some have changed and others not are lost. */
+/* Ranks must take the same step; parameters that only some ranks have changed are lost. */
 static void note(const sherd_optimizer *o, double rate, double grad_scale)
 {
     uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;

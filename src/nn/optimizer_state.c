@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of an optimizer, listed and loaded by name like that of a module: each tensor under the name of its parameter. Finding a
- * name costs a walk over the tree for each parameter, so listing is for those who save, not for each step.
+ * The state of an optimizer, listed and loaded by name like that of a module: each tensor under the
+ * name of its parameter. Finding a name costs a walk over the tree for each parameter, so list the
+ * state when saving, not in each step.
  */
 #include <string.h>
 
@@ -85,7 +86,10 @@ sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, 
             sherd__module_fail(optimizer->module, SHERD_EINVAL, "%s: \"%s\" has no state \"%s\"",
                                what.function, sherd__module_name(optimizer->module), name);
     status = sherd__load(&what, item ? item->tensor[e] : NULL, status);
-    /* From now on the parameter shows this copy; else the next step would read the parameter, which is rounded. */
+    /*
+     * From now on the parameter shows this copy; else the next step would read the parameter, which
+     * is rounded.
+     */
     if (!status && e == SHERD__OPTIMIZER_EXACT)
         item->version = item->p->storage->version;
     return status;

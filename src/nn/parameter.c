@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters of modules, and the walk over all of them. A tensor that two modules share (tied
- * weights) is walked once, where it is met first; finding that out costs a walk per parameter,
- * which is nothing beside making the tensors.
+ * Parameters of modules, and iteration over all of them. A tensor that two modules share (tied
+ * weights) is visited once, in the first module; finding that out costs a walk per parameter, which
+ * is nothing beside making the tensors.
  */
 #include "nn/module.h"
 
@@ -89,7 +89,7 @@ typedef struct walk {
     int room, count;
 } walk;
 
-/* Where t is met first in a walk from m; false if it is not below m. */
+/* The first module of a walk from m that has t; false if none has. */
 static bool first_holder(const sherd_module *m, const sherd_tensor *t, const sherd_module **holder,
                          int *index)
 {

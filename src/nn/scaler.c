@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loss scaling. The norm of all gradients says whether all are finite: squares are added in f64, over all ranks in their order, so
- * that every rank sees the same bits and decides alike; and it is what clipping needs anyway. Dividing is part of the optimizer's step.
+ * Loss scaling. The norm of all gradients says whether all are finite: squares are added in f64,
+ * over all ranks in rank order, so every rank sees the same bits and decides alike; and clipping
+ * needs the norm anyway. The division is part of the optimizer's step.
  */
 #include <math.h>
 

@@ -6,7 +6,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* How much of the way is done, in [0, 1]. */
+/* The fraction of the steps that are done, in [0, 1]. */
 static double done(int64_t step, int64_t steps)
 {
     if (step >= steps)

@@ -9,8 +9,8 @@
 #include "nn/optimizer.h"
 
 /*
- * The layout that a gradient shall have; its own if it is there already; NULL: failed, the reason
- * is in the diag.
+ * The layout that a gradient must have; its own if it has that already; NULL: failed, the reason is
+ * in the diag.
  */
 static const sherd_layout *goal(const sherd_tensor *p, const sherd_tensor *g)
 {
@@ -71,8 +71,8 @@ void sherd_optimizer_settle(sherd_optimizer *optimizer)
 }
 
 /*
- * Whether this rank counts its part of a tensor: of the ranks that hold equal parts (they differ
- * only on axes that do not shard it) the one at coordinate 0 does.
+ * Whether this rank counts its part of a tensor: of ranks that hold equal parts (they differ only
+ * on axes that do not shard it) only the one at coordinate 0 does.
  */
 static bool counts(const sherd_tensor *t)
 {
@@ -107,7 +107,7 @@ static bool add_squares(sherd_optimizer *o, double *distributed, double *plain)
     return true;
 }
 
-/* The sum over all ranks of the mesh, added in their order, so that all have the same bits. */
+/* The sum over all ranks of the mesh, added in rank order, so that all get the same bits. */
 static bool add_up(sherd_optimizer *o, double *value)
 {
     int64_t word, ranks = sherd_mesh_ranks(o->mesh);

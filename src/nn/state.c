@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a module: its parameters and buffers, listed by name and loaded by name. What is loaded is
- * written into the tensor that is there, so that optimizers and ties, which hold that tensor, go on with it.
+ * The state of a module: its parameters and buffers, listed and loaded by name. Loading writes into
+ * the existing tensor, so that optimizers and ties, which hold that tensor, are not affected.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct walk {
     int room, count;
 } walk;
 
-/* The slot that holds t and is met first in a walk from m; NULL if there is none below m. */
+/* The first slot of a walk from m that holds t; NULL if there is none. */
 static const sherd__named_tensor *first_slot(const sherd_module *m, const sherd_tensor *t)
 {
     const sherd__named_tensor *found = NULL;
@@ -116,7 +116,7 @@ static sherd_status check(const sherd__loading *what, sherd_tensor *to)
                               sherd_tensor_text(from));
 }
 
-/* `from` where `to` lies; the failed tensor if that fails. */
+/* `from` in the layout of `to`; the failed tensor after a failure. */
 static sherd_tensor *bring(sherd_tensor *to, sherd_tensor *from, int root)
 {
     const sherd_layout *layout = to->layout;
@@ -141,8 +141,8 @@ static bool has_distributed(const sherd_module *m)
 }
 
 /*
- * Whether all ranks load together. Not asked of one tensor, which a rank may have misnamed; and said by ranks outside of
- * the mesh too, whose parameters are plain.
+ * Whether all ranks load together. Decided for the whole module, not for one tensor, whose name may
+ * be wrong on one rank; and also by ranks outside the mesh, whose parameters are plain.
  */
 static bool is_distributed(const sherd_module *module)
 {
@@ -153,7 +153,10 @@ static bool is_distributed(const sherd_module *module)
     return found;
 }
 
-/* Write what `from`, row-major, holds here into `to`, which lies alike. False: ended by the alarm. */
+/*
+ * Copy the local elements of `from`, row-major, to `to`, which has the same layout. False: ended by
+ * the alarm.
+ */
 static bool overwrite(sherd_tensor *to, sherd_tensor *from)
 {
     const void *data = from->count ? sherd__data(from) : "";
@@ -169,7 +172,7 @@ static bool overwrite(sherd_tensor *to, sherd_tensor *from)
     return true;
 }
 
-/* The rank has its part or not: the others must know, and what it is that was loaded. */
+/* Note what was loaded: this rank may have got no part of it. */
 static void note(const sherd_tensor *to, const sherd_tensor *from)
 {
     uint64_t identity;
@@ -184,7 +187,10 @@ static bool is_seen_here(const sherd_tensor *t)
     return !t->layout || sherd__in_mesh(t->world, sherd_layout_mesh(t->layout));
 }
 
-/* What this rank is to write into `to`: *here, or NULL where a plain one of a rank that is not on the mesh stays what it is. */
+/*
+ * What this rank must write into `to`: *here, or NULL if nothing (a plain parameter on a rank
+ * outside the mesh does not change).
+ */
 static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *from, int root)
 {
     sherd__diag *diag = sherd__world_diag(to->world);
@@ -201,7 +207,10 @@ static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *f
     return diag->status ? diag->status : SHERD_ENOMEM;
 }
 
-/* All ranks have what they need, or none writes: a tensor that only some had written would be lost. */
+/*
+ * Either all ranks have what they need, or none writes: a tensor that only some had written would
+ * be lost.
+ */
 static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool together)
 {
     sherd_world *world = to->world;
@@ -223,7 +232,10 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
     return together ? sherd__agree(world, status, 2, what->function) : status;
 }
 
-/* In the place of what only the root has: of its shape and dtype, without memory. NULL: this rank must have it. */
+/*
+ * A placeholder for a tensor that only the root has: its shape and dtype, without memory. NULL:
+ * this rank must have it.
+ */
 static sherd_status stand_in(sherd_tensor **out, const sherd__loading *what, const sherd_tensor *to)
 {
     sherd__diag *diag = sherd__world_diag(what->world);
@@ -238,7 +250,7 @@ static sherd_status stand_in(sherd_tensor **out, const sherd__loading *what, con
     return diag->status ? diag->status : SHERD_ENOMEM;
 }
 
-/* The same where what->t is there, or stands for what the root has. */
+/* The same with what->t given, or a placeholder for it. */
 static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, sherd_status status)
 {
     const char *function = what->function;

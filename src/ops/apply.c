@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operator calls. Every operator, the library's own and a user's, is called through here, and
- * everything that is the same for all is done here, in this order: failed or missing operands, a
- * handler above the tape, autocast, dtypes, the operator's describe, layouts and moves (place.c),
- * forward or a handler in its place, the record for backward, the note in the ledger. About a
- * hundred nanoseconds besides the results and the kernel.
+ * Operator calls. What is the same for all operators is done here, in this order: failed or missing
+ * operands, a handler above the tape, autocast, dtypes, the operator's describe, layouts and moves
+ * (place.c), forward or a handler in its place, the record for backward, the note in the ledger.
+ * About a hundred nanoseconds besides the results and the kernel.
  */
 #include "door.h"
 
@@ -83,10 +82,7 @@ static bool check_operands(sherd__run *run)
     return !reason;
 }
 
-/*
- * The operator must have a forward or compose, and the number of operands must fit. `world` may be
- * NULL.
- */
+/* It must have a forward or compose, and as many operands as fit. `world` may be NULL. */
 static bool check_call(const sherd__run *run, int count, int least, int most)
 {
     const sherd_op *op = run->call.op;
@@ -149,10 +145,7 @@ static const char *check_dtypes(sherd__run *run)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/*
- * Returns false, and raises the alarm if nothing has: a function that returned false without a
- * report would fail on this rank alone.
- */
+/* Returns false. A function that failed without a report would fail on this rank alone. */
 static bool say_failed(const sherd__run *run)
 {
     sherd_world *world = run->call.world;
@@ -305,7 +298,6 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         return false;
 
     const char *reason = check_dtypes(run);
-
     for (int i = 0; i < run->call.operands && plain; i++)
         plain = !run->call.in[i] || !run->call.in[i]->layout;
     if (!reason)

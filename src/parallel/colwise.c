@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Colwise: each rank computes some of the output features. Nothing moves but an input that is not
- * whole yet, in the forward, and the pending gradient of the input, in the backward.
+ * Colwise: each rank computes some of the output features. Only an input that is not replicated yet
+ * is moved, in forward, and the pending gradient of the input is settled, in backward.
  */
 #include "parallel/style.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A module spread by functions of the user's own instead of styles: one that places parameters, and hooks around
- * the whole. What the first leaves is replicated, as sherd_parallelize does.
+ * Distributing a module by user-defined functions instead of styles: one that places parameters,
+ * and hooks around the whole module. What the first does not place is replicated, as in
+ * sherd_parallelize.
  */
 #include "base/hash.h"
 #include "parallel/style.h"

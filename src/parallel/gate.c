@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One tensor on its way into a module or out of it: a plain one becomes distributed, a distributed one
- * is checked against what was declared, and it is moved to what is wanted. Only one axis is touched.
+ * One tensor on its way into or out of a module: a plain one becomes distributed, a distributed one
+ * is checked against the declaration, and it is moved to the desired placement. Only one axis is
+ * changed.
  */
 #include "parallel/gate.h"
 
@@ -56,7 +57,7 @@ static bool resolve(const sherd_tensor *x, sherd_placement *placement)
 
 /* ---- becoming distributed ------------------------------------------------------------------- */
 
-/* A plain tensor that was distributed before to_local, as it was. */
+/* A plain tensor that remembers its layout from to_local, in that layout. */
 static sherd_tensor *take_back(const sherd__side *s, sherd_tensor *x)
 {
     sherd_placement placements[SHERD_MAX_AXES] = {{SHERD_UNSET, 0, SHERD_SUM}};
@@ -71,7 +72,7 @@ static sherd_tensor *take_back(const sherd__side *s, sherd_tensor *x)
     return sherd_from_local(x, s->root, placements, &options);
 }
 
-/* A plain tensor becomes distributed: what it was before to_local, or what is declared. */
+/* A plain tensor becomes distributed: in the layout that it remembers, or the declared one. */
 static sherd_tensor *adopt(const sherd__side *s, const sherd__gate *g, const sherd_module *m,
                            sherd_tensor *x)
 {
@@ -91,7 +92,10 @@ static sherd_tensor *adopt(const sherd__side *s, const sherd__gate *g, const she
     /* Of unknown origin: the style's word counts. Known to differ: it does not. */
     if (taken.kind == SHERD_REPLICATE && x->varies != (unsigned)SHERD__VARIES && (x->varies & own))
         return fail(s, g, m, x, "it differs along the axis, so it can't be taken for replicated");
-    /* Equal on all ranks it is the whole, not a piece: joined to a shard it would be there once a rank. */
+    /*
+     * Equal on all ranks it is the whole, not a piece: joined to a shard it would be there once a
+     * rank.
+     */
     if (taken.kind != SHERD_PARTIAL && x->varies == 0)
         return sherd__promote_recorded(x, s->root, s->style);
     if (taken.kind == SHERD_UNSET)
@@ -108,7 +112,7 @@ static bool is_same(sherd_placement a, sherd_placement b)
            (a.kind != SHERD_PARTIAL || a.op == b.op);
 }
 
-/* Whether x lies as declared. On an axis of one rank all placements are the same. */
+/* Whether x has the declared placement. On an axis of one rank all placements are equal. */
 static bool lies_as_declared(const sherd__side *s, const sherd__gate *g, const sherd_tensor *x)
 {
     sherd_placement declared = g->declared;
@@ -138,10 +142,7 @@ static sherd_tensor *refuse(const sherd__side *s, const sherd__gate *g, const sh
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-/*
- * The layout x is to have with `want` on the axis; the last dim of a shard follows the weight's
- * cuts.
- */
+/* The layout of x with `want` on the axis; the last dim of a shard gets the weight's cuts. */
 static sherd_status aim(const sherd_layout **to, const sherd__side *s, const sherd__gate *g,
                         const sherd_tensor *x, sherd_placement want, const sherd_layout *weight)
 {
@@ -184,7 +185,7 @@ static sherd_tensor *move(const sherd__side *s, sherd__gate *g, const sherd_modu
     return sherd_redistribute(x, g->to, &(sherd_redistribute_options){.keep = g->keep});
 }
 
-/* Whether there is nothing to do for a plain tensor: nobody says what it is, or what it shall be. */
+/* Whether a plain tensor is left alone: neither its placement nor a desired one is given. */
 static bool may_stay_plain(const sherd__gate *g)
 {
     return g->taken.kind == SHERD_UNSET && g->desired.kind == SHERD_UNSET;

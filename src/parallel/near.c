@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user may have meant: names ordered by edit distance. Runs only on the way to an error. */
+/* Suggestions for a misspelt name: names ordered by edit distance. Runs only for an error. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { letters = 63, shown = 5 };
 
-/* Levenshtein's distance of the first 63 letters. */
+/* The Levenshtein distance of the first 63 letters. */
 static int distance(const char *a, const char *b)
 {
     int row[letters + 1];

@@ -61,7 +61,7 @@ static sherd_status apply(job *j, sherd_module *module)
                   : sherd__note_style(module, name, sherd_mesh_axis_name(j->mesh, j->axis));
 }
 
-/* Visit what `left` names, one after the other in memory, lead to. */
+/* Visit the modules that the patterns in `left`, one for each level, lead to. */
 static sherd_status descend(job *j, sherd_module *m, const char *names, int left, visitor visit)
 {
     const char *rest = names + strlen(names) + 1;

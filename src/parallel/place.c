@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placing parameters. Every rank has the whole parameter, equal everywhere, and keeps its part, or
- * it knows how to draw one and draws its part: nothing travels. Parameters lie on the root mesh, so
- * that they meet activations that other axes shard.
+ * Placing parameters. Every rank has the whole parameter, equal everywhere, and keeps its part; or
+ * the parameter is deferred, and the rank draws its part. Nothing is sent. Parameters are on the
+ * root mesh, so that they can be combined with activations that other axes shard.
  */
 #include "base/num.h"
 #include "parallel/style.h"
 
-/*
- * Sizes [p] of the shards of n elements in which granules stay whole: torch's chunks of granules.
- */
+/* Sizes [p] of the shards of n elements with granules kept whole: torch's chunks of granules. */
 static void granule_sizes(int64_t n, int64_t p, int64_t granule, int64_t *sizes)
 {
     granule = sherd__min(granule, sherd__max(n, 1));
@@ -57,7 +55,7 @@ static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor 
         }
 }
 
-/* Put `fresh` wherever the tree below m has `old`. */
+/* Replace `old` by `fresh` everywhere in the tree below m. */
 static void replace_tied(sherd_module *m, const sherd_tensor *old, sherd_tensor *fresh)
 {
     replace_in(m->parameter, m->parameters, old, fresh);
@@ -74,7 +72,7 @@ static sherd_status refuse(const sherd_module *m, const sherd__named_tensor *nam
                               named->name, sherd__module_name(m), fault);
 }
 
-/* A plain tensor cut, or a distributed one moved, to the layout; nothing is recorded. */
+/* A plain tensor cut to the layout, or a distributed one moved to it; not recorded. */
 static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
 {
     return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PrepareInput, PrepareOutput and both: they move what a module gets and gives, once, so that several
- * children that read it need no move of their own, and they fit to any module.
+ * PrepareInput, PrepareOutput and both: they move a module's inputs and outputs once, so that
+ * several children that read an input need no move of their own. They fit any module.
  */
 #include "parallel/style.h"
 

@@ -17,17 +17,14 @@ typedef struct context {
     int axis, root_axis, dim;
 } context;
 
-/* The list of a world's contexts; its anchor is the state of this room. */
+/* The list of a world's contexts, stored as the state of this room. */
 typedef struct contexts {
     context *first;
 } contexts;
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-/*
- * The dim to shard; -1 if it is not worth it: no such dim, one slice only, or fewer elements than
- * ranks.
- */
+/* The dim to shard; -1 if it is not worth it: no such dim, size 1, or fewer elements than ranks. */
 static int dim_of(const context *c, const sherd_tensor *t)
 {
     int64_t ranks = c->mesh->extent[c->axis];
@@ -53,8 +50,8 @@ static bool is_equal_along(const context *c, const sherd_tensor *t)
 }
 
 /*
- * A plain tensor is looked at as replicated on the root mesh. It may differ along other axes, but a
- * move along this one stays among ranks that differ in nothing else.
+ * A plain tensor as replicated on the root mesh. It may differ along other axes, but a move along
+ * this one involves only ranks that are equal on all others.
  */
 static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
 {
@@ -67,8 +64,9 @@ static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
 }
 
 /*
- * undo is where to go back to: the layout of a distributed tensor, which the tape counts; of a plain one the context. Its part
- * is kept distributed, and carries on the side over which axes it varies and what it was.
+ * undo is what unpack restores: the layout of a distributed tensor, which the tape counts; for a
+ * plain one the context. The part of a plain one is kept distributed, and remembers over which axes
+ * the tensor varies, and its former layout.
  */
 static sherd_tensor *pack_part(sherd_tensor *t, void *payload, const void **undo)
 {
@@ -118,7 +116,10 @@ static sherd_tensor *unpack_part(sherd_tensor *kept, void *payload, const void *
     return t;
 }
 
-/* A plain tensor may differ along the other axes of the mesh: what is done with it is none of the mesh's deeds. */
+/*
+ * A plain tensor may differ along the other axes of the mesh, so its moves are not noted as deeds
+ * of the mesh.
+ */
 static sherd_tensor *pack(sherd_tensor *t, void *payload, const void **undo)
 {
     const sherd_mesh *root = sherd_mesh_root(((const context *)payload)->mesh);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rowwise: each rank adds up some of the input features (of a table: looks up some of the entries),
- * which gives a pending sum. One all-reduce settles it, or one reduce-scatter if the output is to
- * be sharded.
+ * Rowwise: each rank adds up some of the input features (for a table: looks up some of the
+ * entries), which gives a pending sum. One all-reduce settles it, or one reduce-scatter if the
+ * output is to be sharded.
  */
 #include "parallel/style.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SequenceParallel: each rank keeps some positions of a sequence, for modules that treat positions
- * apart. The gradients of its replicated parameters come out as pending sums, settled with all
- * others.
+ * SequenceParallel: each rank keeps some positions of a sequence, for modules that process
+ * positions independently. The gradients of its replicated parameters are pending sums, settled
+ * with all others.
  */
 #include "parallel/style.h"
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fully sharded parameters. A parameter lies in pieces over one axis; that is the leaf, and so its gradient and the
- * optimizer's state lie in pieces too. Hooks gather the parameters of a module before its forward, put the gathered
- * ones in the places of the pieces, and take them out again afterwards. The rest follows from what the tape does
- * with any move: it saves the source of a gather, not its result (decision 002), so what was gathered is free after
- * the forward and is gathered again in backward; and a leaf keeps no larger gradient than itself (decision 015), so
- * gradients are reduce-scattered as they come.
+ * Fully sharded parameters. A parameter is sharded over one axis; the shard is the leaf, so its
+ * gradient and the optimizer's state are sharded too. Hooks gather the parameters of a module
+ * before its forward, put the gathered tensors in place of the sharded ones, and take them out
+ * again afterwards. The rest follows from what the tape does with any move: it saves the source of
+ * a gather, not its result (decision 002), so a gathered parameter is freed after the forward and
+ * gathered again in backward; and a leaf keeps no gradient larger than itself (decision 015), so
+ * gradients are reduce-scattered as they arrive.
  *
- * While a module computes the gather for the one that came next the last time is begun: at most one is ahead.
+ * While a module computes, the gather for the module that came next in the last call is begun: at
+ * most one is ahead.
  */
 #include "base/hash.h"
 #include "base/num.h"
 #include "parallel/style.h"
 
-/* What all modules of one call share; counted by their hooks. */
+/* What all modules of one sherd_fully_shard share; counted by their hooks. */
 typedef struct sharding {
     sherd_world *world;
     int refs;
@@ -23,13 +25,16 @@ typedef struct sharding {
     struct unit *ahead; /* gathered before its call */
 } sharding;
 
-/* A parameter of a unit. The arrays of layouts and tensors beside it are what a move of a list takes. */
+/*
+ * A parameter of a unit. The arrays of layouts and tensors beside it are the arguments of a list of
+ * moves.
+ */
 typedef struct slot {
     int parameter;      /* its number in the module */
     sherd_tensor *home; /* while the module runs: the pieces; counted */
 } slot;
 
-/* One module with its sharded parameters; the payload of its two hooks, and counted by them. */
+/* One module with its sharded parameters; the payload of its two hooks, which count it. */
 typedef struct unit {
     sharding *all;
     sherd_module *module;
@@ -45,7 +50,10 @@ typedef struct unit {
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-/* A leaf's gradient is handed on as it came: the leaf holds no more than itself, and so scatters it. */
+/*
+ * A leaf's gradient is passed on unchanged: a leaf holds no gradient larger than itself, so it
+ * scatters it.
+ */
 static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     (void)node;
@@ -55,7 +63,7 @@ static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 static const sherd_op gather_table = {
     .name = "sherd_fully_shard", .takes_pending = true, .backward = gather_back};
 
-/* What a recorded redistribute does: the tape may keep the pieces in the place of the whole. */
+/* Record as sherd_redistribute does: the tape may keep the shards instead of the whole. */
 static void record(sherd_tensor *pieces, sherd_tensor *whole)
 {
     if (whole == pieces || sherd_tensor_failed(whole))
@@ -86,7 +94,7 @@ static void drop(unit *u)
     }
 }
 
-/* What was gathered for a call that did not come. */
+/* Drop what was gathered ahead for a call that did not come. */
 static void drop_ahead(sharding *all)
 {
     unit *u = all->ahead;
@@ -97,8 +105,9 @@ static void drop_ahead(sharding *all)
 }
 
 /*
- * The forward sees the gathered tensors. They are recorded here and not where their gather was begun: what is on the tape
- * must not depend on what ran before, or a checkpointed module would do something else when it is run again.
+ * The forward sees the gathered tensors. They are recorded here and not where their gather was
+ * begun: what is on the tape must not depend on what ran before, or a recomputed module would
+ * record something else.
  */
 static void put_in(unit *u)
 {
@@ -110,7 +119,7 @@ static void put_in(unit *u)
     }
 }
 
-/* Unless the forward has put something else there. */
+/* Unless the forward has replaced it. */
 static void take_out(unit *u)
 {
     for (int i = 0; i < u->count; i++) {
@@ -199,7 +208,7 @@ static void release_all(void *payload)
         sherd__free(sherd__world_heap(all->world), all);
 }
 
-/* Another unit may go on pointing here only while the tree is destroyed, when nobody runs. */
+/* Another unit may still point here only while the tree is destroyed, when nothing runs. */
 static void release_unit(void *payload)
 {
     unit *u = payload;
@@ -232,8 +241,8 @@ typedef struct job {
 } job;
 
 /*
- * The dim that is cut: the one whose largest piece is the least part of it, among equals the first. Other axes may cut
- * it already: then each of their pieces is cut on.
+ * The dim to shard: the one whose largest piece is the smallest fraction of it, the first of equal
+ * ones. If other axes shard it already, each of their pieces is cut further.
  */
 static int choose_dim(const job *j, const sherd_layout *layout)
 {
@@ -264,7 +273,7 @@ static bool is_wanted(const job *j, const sherd_tensor *t)
     return t->ndim > 0 && sherd_tensor_count(t) > 0 && sherd_tensor_count(t) >= j->min_elements;
 }
 
-/* Where a parameter lies when it is gathered. */
+/* The layout of a parameter when it is gathered. */
 static sherd_status gathered_layout(const sherd_layout **out, const job *j, const sherd_module *m,
                                     const sherd__named_tensor *p)
 {
@@ -344,7 +353,7 @@ static sherd_status hook_unit(unit *u)
     return sherd_module_hook_after(NULL, u->module, leave, &options);
 }
 
-/* Look at everything first: tied parameters change in all their places at once. */
+/* Check everything first: tied parameters change in all their places at once. */
 static sherd_status make_units(const job *j, sherd_module *m)
 {
     unit *u;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hooks of styles. Before the forward tensors go through the gates of the inputs, after it through
- * those of the outputs. Without slots there is one gate a side: for the first positional argument, and
- * for every output. With slots each tensor has its own.
+ * The hooks of styles. Before the forward tensors pass the gates of the inputs, after it those of
+ * the outputs. Without slots there is one gate per side: for the first positional argument, and for
+ * every output. With slots each tensor has its own.
  */
 #include "parallel/style.h"
 
@@ -11,7 +11,7 @@
 
 #include "parallel/gate.h"
 
-/* What one hook knows; owned by the hook. */
+/* The payload of one hook. */
 typedef struct passage {
     sherd__side side;
     bool each; /* one gate a tensor: their number is checked */
@@ -56,7 +56,10 @@ static int positional_gates(const passage *p)
     return n;
 }
 
-/* A NULL goes through an open gate, and through one with a name: a keyword tensor that is not there this time. */
+/*
+ * NULL passes through an open gate, and through a named one: a keyword tensor that is absent this
+ * time.
+ */
 static void let_in(passage *p, sherd__gate *gate, const sherd_module *m, sherd_tensor **x)
 {
     char what[64];

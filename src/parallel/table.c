@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What became of a module, as a table: a row for each module that has a style, parameters or buffers. */
+/*
+ * A table of a module after parallelisation: a row for each module that has a style, parameters or
+ * buffers.
+ */
 #include "parallel/style.h"
 
 #include <string.h>
@@ -47,7 +50,7 @@ static void measure(table *t, const sherd_module *m)
         measure(t, m->child[i].module);
 }
 
-/* "weight f32[8(tp),4]": the mesh is said once, above. */
+/* "weight f32[8(tp),4]": without the mesh, which the table's head has. */
 static void write_tensors(table *t, const sherd__named_tensor *list, int count, const char *kind)
 {
     for (int i = 0; i < count; i++) {

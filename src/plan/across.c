@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One step between two meshes of a world: who takes what from whom, and the schedule of one rank.
- * Pure: any rank's schedule can be made anywhere.
+ * One step between two meshes of a world: who receives what from whom, and the schedule of one
+ * rank. Pure: any rank's schedule can be made on any rank.
  *
- * Each part of a target box that one source shard holds is one region. Who holds that shard keeps
- * its part, and nothing travels. All others take it from a replica that is chosen so that senders
- * have equally much to send; the choice depends on the two layouts alone. Where a reduction is
- * pending, all addends are pulled, in the order of the source's mesh, so that all target ranks come
- * to the same bits.
+ * Each part of a target box that one source shard holds is one region. A rank that holds that shard
+ * itself keeps its part, and nothing is sent. All others read it from a replica that is chosen so
+ * that senders have equally much to send; the choice depends on the two layouts alone. If a
+ * reduction is pending, all addends are pulled, in the order of the source's mesh, so that all
+ * target ranks compute the same bits.
  *
- * Costs: a schedule takes the ranks of both meshes, times the shards that it pulls where the source
- * has replicas, since a replica is known only when all who want the shard are dealt with.
+ * The cost of a schedule grows with the ranks of both meshes, times the shards that it pulls if the
+ * source has replicas, since a replica is known only when all readers of a shard have been dealt
+ * with.
  */
 #include "across.h"
 #include "base/num.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many elements a direct move receives, sends and holds, on the worst rank and in all; exact, from
- * walks over points that ranks have in common (pieces.h). Replicas, common axes, and axes that only
- * lengths depend on cost next to nothing; partitions of a dim into p and q shards that are exchanged cost
- * p + q points. So some microseconds on small meshes, tens of them for 1,024 x 1,024 ranks that
- * swap two dims. Explicit cuts cost their lists' length. Allocates nothing and cannot fail.
+ * How many elements a direct move receives, sends and holds, on the worst rank and in all; exact,
+ * from walks over points that stand for many ranks (pieces.h). Replicas, common axes, and axes that
+ * affect lengths only cost next to nothing; exchanging partitions of a dim into p and q shards
+ * costs p + q points. So some microseconds on small meshes, tens of them for 1,024 x 1,024 ranks
+ * that swap two dims. Explicit cuts cost their lists' length. Allocates nothing and cannot fail.
  */
 #include "front.h"
 #include "base/num.h"

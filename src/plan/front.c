@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The most that any rank has of something, exact, by components.
+ * The maximum over all ranks of a quantity, exact, by components.
  *
- * A rank's number is times * (product of u over the components) - less * (product of v), with v <= u
- * everywhere. In the u and u - v of one component that is linear with factors that are not negative, so of a
- * component only the points matter that no other one exceeds in both: mostly one. They multiply.
- * Should a component have more of them than there is room for, all are walked as one, looking at the
- * number itself. Costs the points that are walked until nothing larger can come: mostly a few.
+ * A rank's number is times * (product of u over the components) - less * (product of v), with v <=
+ * u everywhere. In the u and u - v of one component that is linear with non-negative factors. So in
+ * a component only those points matter that no other point exceeds in both; mostly there is one.
+ * The points of different components multiply. If a component has more such points than there is
+ * room for, all components are walked as one, computing the number itself. Costs the points walked
+ * until no larger number can follow: mostly a few.
  */
 #include "front.h"
 #include "base/num.h"
@@ -67,8 +68,8 @@ static void add(front *f, point p)
 /* ---- what a rank finds ---------------------------------------------------------------------- */
 
 /*
- * Axes that what is found in a dim depends on, and not by lengths alone: 0 where all of the far side is crossed, and
- * so all that is mine is found.
+ * Axes that what is found in a dim depends on, and not by lengths alone: 0 where all of the far
+ * side is crossed, and so all that is mine is found.
  */
 static unsigned axes_found(const sherd__question *q, int d)
 {
@@ -158,8 +159,8 @@ static void leaf_alone(sherd__sweep *w, int64_t times)
 }
 
 /*
- * Whether lengths alone say too little of what is found in a dim: the other side's shards are counted, or lie in
- * stripes that an interval meets more or less of.
+ * Whether lengths alone say too little of what is found in a dim: the other side's shards are
+ * counted, or lie in stripes that an interval meets more or less of.
  */
 static bool needs_limit(const front *f, int d)
 {

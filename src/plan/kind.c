@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step is called. The name follows from which axes stop and start to cut, and where in the
- * lists: it says which collective of other libraries does the same. The executor does not need it.
+ * The kind of a step. It follows from which axes stop and start to shard, and where in the lists,
+ * and names the corresponding collective of other libraries. The executor does not need it.
  */
 #include "inside.h"
 

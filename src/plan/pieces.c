@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step taken apart. A box is a product over dims, and a dim's interval depends only on the axes of its
- * own lists, so only these need to be known:
+ * A step decomposed for counting. A box is a product over dims, and a dim's interval depends only
+ * on the axes of its own lists, so only these need to be known:
  *
- * - The axes that both lists of a dim begin with, with equal cuts, never move. With default cuts what
- *   lies within a shard depends on its length alone, so the shards there fall into a few classes;
- *   with explicit cuts each is one.
- * - Where only one of the lists goes on, the other side's interval is the whole shard, and lengths are all
- *   that counts: full chunks, a short one, empty ones. Such an axis has a few runs of coordinates, for
- *   all dims that list it together.
- * - Where both lists go on, positions count, and each coordinate stands for itself.
+ * - The axes with which both lists of a dim begin, with equal cuts, take no part. With default
+ *   cuts, what is inside a shard depends on its length alone, so the shards there fall into a few
+ *   classes; with explicit cuts each shard is a class.
+ * - If only one of the lists continues, the other side's interval is the whole shard, and only
+ *   lengths matter: full chunks, a short one, empty ones. Such an axis has a few runs of
+ *   coordinates, for all dims that list it together.
+ * - If both lists continue, positions matter, and each coordinate stands for itself.
  *
- * Costs some hundred nanoseconds whatever the extents; with explicit cuts their length, for the longest
- * shard.
+ * Costs some hundred nanoseconds whatever the extents; with explicit cuts their length, for the
+ * longest shard.
  */
 #include "pieces.h"
 #include "base/num.h"
@@ -238,8 +238,9 @@ static int depth_of(const sherd__list *list, unsigned known)
 }
 
 /*
- * How much it says to know this axis next: it leads on where it is the next one of a list, more so where
- * the other list is further down already, since then few of its coordinates meet that interval.
+ * How much it says to know this axis next: it leads on where it is the next one of a list, more so
+ * where the other list is further down already, since then few of its coordinates meet that
+ * interval.
  */
 static int leads(const sherd__grid *grid, int axis, unsigned known)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk over a step's ranks, and what an interval finds on the other side.
+ * The walk over a step's ranks, computing what an interval finds on the other side.
  *
- * Axes are walked one after the other, in an order in which the lists of the dims lead down together. At
- * each axis only the children that meet the other side's interval are entered, so two partitions of
- * a dim into p and q shards cost p + q points, not p * q; what is alike is entered once. A caller
- * that looks for the largest of something says where nothing larger can come.
+ * Axes are walked one after the other, in an order in which the lists of the dims are descended
+ * together. At each axis only the children that meet the other side's interval are entered, so two
+ * partitions of a dim into p and q shards cost p + q points, not p * q; equal children are entered
+ * once. A caller that looks for a maximum says where nothing larger can follow.
  */
 #include "pieces.h"
 #include "base/num.h"
@@ -170,8 +170,8 @@ static int64_t whole_from(const sherd__list *list, const sherd__place *place, in
 }
 
 /*
- * How many coordinates from i on are alike in one list, position or not: their intervals lie whole in one of
- * the other side that is known to its end, so that only lengths count.
+ * How many coordinates from i on are alike in one list, position or not: their intervals lie whole
+ * in one of the other side that is known to its end, so that only lengths count.
  */
 static int64_t alike_in(const sherd__sweep *w, int side, int axis, int64_t i)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One region of a schedule carried out: a copy from one source, or a sum of several. The one place
+ * Executing one region of a schedule: a copy from one source, or a sum of several. The only place
  * where elements of a move are touched; it allocates nothing and cannot fail.
  */
 #include "inside.h"
@@ -10,8 +10,9 @@
 #include <string.h>
 
 /*
- * Sources that are added at once; more are added onto the result, in the same order. 16-bit types are rounded once for
- * each time, so this is well beyond the ranks of a machine; its room, 72 kB of stack, is only touched as far as it is used.
+ * Sources that are added at once; more are added onto the result, in the same order. 16-bit types
+ * are rounded once for each time, so this is well beyond the ranks of a machine; its room, 72 kB of
+ * stack, is only touched as far as it is used.
  */
 enum {
     ADDENDS = 1024,
@@ -135,8 +136,9 @@ static int add_batch(sum *s, char *dst, const int64_t *dst_stride, int first)
 }
 
 /*
- * A region without a source. Where its rows are short, as those of ghost cells of the last dim are, it is a copy of one value
- * to all places: a call of the kernel for each row would cost more than the step of a stencil.
+ * A region without a source. Where its rows are short, as those of ghost cells of the last dim are,
+ * it is a copy of one value to all places: a call of the kernel for each row would cost more than
+ * the step of a stencil.
  */
 static void fill_rows(const sherd__schedule *schedule, const sherd__region *region, char *dst,
                       const int64_t *dst_stride, size_t element_bytes,
@@ -201,7 +203,10 @@ static const void *find_in_source(const sherd__source *source, int ndim, const i
     return (const char *)source->data + at * element_bytes;
 }
 
-/* How many elements a region has where it and its addends, src[count], lie in one piece each; else 0. */
+/*
+ * How many elements a region has where it and its addends, src[count], lie in one piece each; else
+ * 0.
+ */
 static int64_t all_dense(const sherd__schedule *schedule, const sherd__region *region,
                          const sherd__source *sources, size_t element_bytes, const void **src)
 {
@@ -214,7 +219,10 @@ static int64_t all_dense(const sherd__schedule *schedule, const sherd__region *r
     return dense ? region->dense : 0;
 }
 
-/* What most small reductions are: a sum of few, where all lies in one piece. False: it is something else. */
+/*
+ * What most small reductions are: a sum of few, where all lies in one piece. False: it is something
+ * else.
+ */
 static bool reduce_dense(const sherd__schedule *schedule, const sherd__region *region, void *dst,
                          const sherd__source *sources, size_t element_bytes,
                          const sherd__kernels *kernels)

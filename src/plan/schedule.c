@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one rank does in one step. Pure: any rank's schedule can be made anywhere. Steps between two
- * meshes are found by across.c.
+ * What one rank does in one step. Pure: any rank's schedule can be made on any rank. Steps between
+ * two meshes are in across.c.
  *
- * A pull goes to the ranks of my group: those with my coordinates on all axes but the ones that
- * pulls cross. On axes that cut the source otherwise than the target each coordinate holds another
- * part; on reduced axes each holds an addend of the same part. So among replicas each rank reads
- * from its own column, and of what it holds itself nothing travels. Costs the size of the group.
+ * A rank pulls from its group: the ranks with its coordinates on all axes except those that pulls
+ * cross. On axes that cut the source otherwise than the target, each coordinate holds another part;
+ * on reduced axes each holds an addend of the same part. So of several replicas each rank reads
+ * those of its own group, and what it holds itself is not sent. Costs the size of the group.
  */
 #include "inside.h"
 #include "base/num.h"
@@ -42,8 +42,8 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int64_t *at, con
 }
 
 /*
- * All but a sliced all-reduce and a partition: one region for each part of my target that one source box
- * holds.
+ * All but a sliced all-reduce and a partition: one region for each part of my target that one
+ * source box holds.
  */
 static void find_parts(const maker *m, sherd__schedule *s)
 {
@@ -83,7 +83,8 @@ static void find_readers(const maker *m, sherd__schedule *s)
 }
 
 /*
- * Sliced all-reduce: each of the group adds up its slice of the flattened box and writes it to the others.
+ * Sliced all-reduce: each of the group adds up its slice of the flattened box and writes it to the
+ * others.
  */
 static void find_slices(const maker *m, sherd__schedule *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lists of a schedule, whoever fills them: counted first, then written, so that they are allocated once. And
- * slices of a box that ranks share. Costs what is in them, and sorting the ranks.
+ * The lists of a schedule: counted first, then written, so that they are allocated once. And slices
+ * of a box that ranks share. Costs the length of the lists, and sorting the ranks.
  */
 #include "inside.h"
 #include "base/num.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedules of all who read from this rank, turned round: each says which boxes it pulls from whom, so those that name
- * this rank are what it sends. Made once for a step of a plan, from as many schedules as there are readers.
+ * What this rank sends in a step. The schedules of all its readers say which boxes they pull from
+ * it; here they are inverted. Made once for each step of a plan, from as many schedules as there
+ * are readers.
  */
 #include "sends.h"
 #include "window_schedule.h"
@@ -29,7 +30,7 @@ static int64_t elements_of(const int64_t *size, int ndim)
     return n;
 }
 
-/* ---- what comes in -------------------------------------------------------------------------------- */
+/* ---- what comes in --------------------------------------------------------------------------- */
 
 static sherd__parcel_list *find_in(const sherd__sends *s, int rank)
 {
@@ -58,9 +59,11 @@ static void find_places(sherd__sends *s, const sherd__schedule *mine)
     }
 }
 
-/* ---- what goes out -------------------------------------------------------------------------------- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
-/* The boxes that a reader's schedule pulls from this rank, behind those that there are; how many. */
+/*
+ * The boxes that a reader's schedule pulls from this rank, behind those that there are; how many.
+ */
 static int take_boxes(sherd__sent_box *out, const sherd__schedule *theirs, int me)
 {
     int count = 0;
@@ -131,7 +134,7 @@ static bool find_readers(sherd__sends *s, const sherd_plan *plan, int step)
     return good;
 }
 
-/* ---- making and asking ------------------------------------------------------------------------------ */
+/* ---- making and asking ----------------------------------------------------------------------- */
 
 void sherd__sends_destroy(sherd__space *space, sherd__sends *sends)
 {
@@ -193,7 +196,7 @@ const sherd__parcel_list *sherd__sends_out(const sherd__sends *sends, int rank)
     return NULL;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------ */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static const char *start_of(const sherd__source *source, const int64_t *offset, int ndim,
                             size_t element_bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * States as numbers, layouts and text. All of it is arithmetic on a few bytes, except for the
- * layout of a state, which is interned: a microsecond, and a list of cuts where cuts are explicit.
+ * States as keys, layouts and text. All of it is arithmetic on a few bytes, except for the layout
+ * of a state, which is interned: a microsecond, and a list of cuts if cuts are explicit.
  */
 #include "state.h"
 #include "base/num.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows as values: made from what shards ask for, compared, and walked through. Making one costs the number of shards of
- * each dim; walking through a span costs a step for each run of neighbours.
+ * Windows as values: made from the intervals that shards ask for, compared, and iterated over.
+ * Making one costs the number of shards of each dim; iterating over a span costs a step for each
+ * run of neighbours.
  */
 #include "window_schedule.h"
 

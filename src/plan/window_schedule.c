@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one rank does to get its window, or to add up what the windows of all have of its own box. Pure.
+ * What one rank does to receive its window, or to add up the parts of all windows that belong to
+ * its own box. Pure.
  *
- * Dims are independent: for each, this rank's target falls into cells, and each cell has addends, places in what shards of the
- * dim hold. A gathered cell has one addend, or none where a constant lies; a folded one as many as windows reach there.
- * A region of the schedule is a product of cells, its pulls the product of their addends, in rank order. Costs the number
+ * Dims are independent: in each dim this rank's target is split into cells, and each cell has
+ * addends, positions in what shards of the dim hold. A gathered cell has one addend, or none if it
+ * is a constant; a folded one has as many as windows contain it. A region of the schedule is a
+ * product of cells, and its pulls are the product of their addends, in rank order. Costs the number
  * of the shards of each dim, and of the regions.
  */
 #include "window_schedule.h"
@@ -183,7 +185,10 @@ typedef struct maker {
     cells source[SHERD_MAX_DIMS]; /* the other direction's: who gets what it has */
 } maker;
 
-/* Count like a clock with `limit[d]` positions of each of ndim dims, the last one fastest. False: it is back at zero. */
+/*
+ * Count like a clock with `limit[d]` positions of each of ndim dims, the last one fastest. False:
+ * it is back at zero.
+ */
 static bool tick(int ndim, const int *limit, int *at)
 {
     for (int d = ndim - 1; d >= 0; d--) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step between two meshes amounts to, and a chain of steps that ends in one.
+ * The amounts of a step between two meshes, and of a chain of steps that ends in one.
  *
- * Unlike within a mesh, coordinates of the two sides have nothing to do with each other, so ranks
- * are walked: costs the ranks of both meshes in time and memory, and, where the source has
- * replicas, the pairs of ranks whose boxes meet, up to MOST_PAIRS; beyond them what the busiest
- * sender sends is an upper bound.
+ * Unlike within a mesh, the coordinates of the two sides are unrelated, so ranks are walked: this
+ * costs the ranks of both meshes in time and memory, and, if the source has replicas, the pairs of
+ * ranks whose boxes meet, up to MOST_PAIRS; with more pairs, the bytes of the busiest sender are an
+ * upper bound.
  */
 #include "price.h"
 #include "plan/across.h"

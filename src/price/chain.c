@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a whole plan amounts to on the worst rank. One step's extremes say enough for a plan of one step.
- * Of several steps the busiest rank may be another one each time, so the sums are looked for among the
- * ranks, first by lengths, then by positions:
+ * The amounts of a whole plan on the worst rank. For a plan of one step they are the step's maxima.
+ * With several steps the busiest rank may be another one each time, so the largest sums are
+ * searched for among the ranks, first by lengths, then by positions:
  *
- * - Runs of coordinates that give equal lengths in all layouts are taken at once, axis by axis; there are
- *   few. With them all boxes are known, and what steps move, but for overlaps where a dim is cut along other
- *   axes than before.
- * - Of these the best case is taken as a bound; only where that is above what was found, coordinates are
- *   tried one by one, and each overlap is exact as soon as its axes are known.
+ * - Runs of coordinates that give equal lengths in all layouts are taken at once, axis by axis;
+ *   there are few. They determine all boxes, and what steps move, except for overlaps where a dim
+ *   is cut along other axes than before.
+ * - The best case of these is taken as a bound; only where that exceeds the best found so far,
+ *   coordinates are tried one by one, and each overlap is exact as soon as its axes are known.
  *
- * Mostly some rank soon meets its bound, and some hundred points are seen, on any number of ranks. The search
- * ends after MOST_POINTS (some tenths of a second); then the answer is the sum of the steps' extremes, which
- * no rank exceeds. Up to as many ranks it is exact.
+ * Mostly some rank soon reaches its bound, and some hundred points are visited, on any number of
+ * ranks. The search ends after MOST_POINTS (some tenths of a second); then the answer is the sum of
+ * the steps' maxima, which no rank exceeds. Up to as many ranks it is exact.
  */
 #include "price.h"
 #include "plan/pieces.h"
@@ -41,8 +41,10 @@ typedef struct move {
     int64_t copies;     /* how often a group asks for the same */
     bool local, shares; /* nothing travels; not even the storage is new */
     sherd__wide most_received, most_sent;
-    /* per dim: axes that its overlaps depend on by position; what a rank keeps, or at least; what is asked of
-     * it, or at most */
+    /*
+     * per dim: axes that its overlaps depend on by position; what a rank keeps, or at least; what
+     * is asked of it, or at most
+     */
     unsigned placed[SHERD_MAX_DIMS];
     int64_t kept[SHERD_MAX_DIMS], asked[SHERD_MAX_DIMS];
 } move;
@@ -98,8 +100,9 @@ static void find_held(const chain *c, stop *s)
 }
 
 /*
- * A sliced all-reduce: the others' addends of my slice, and all other slices; as much goes out. Slices get
- * no longer from rank to rank of a group, so the first coordinates of a run have the most.
+ * A sliced all-reduce: the others' addends of my slice, and all other slices; as much goes out.
+ * Slices get no longer from rank to rank of a group, so the first coordinates of a run have the
+ * most.
  */
 static sherd__wide slice_received(const chain *c, const move *m, sherd__wide held)
 {

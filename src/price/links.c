@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The price of links: latency alpha per message, beta per byte, gamma per byte added, each for an axis of
- * the mesh.
+ * The price of links: latency alpha per message, beta per byte, gamma per byte added, each per mesh
+ * axis.
  *
- * A message between ranks whose coordinates differ on several axes goes over the slowest of them (larger
- * beta, then alpha, then number): so messages fall into classes. Steps that go straight take as long as
- * the busiest rank (straight.c), and gamma of the slowest axis reduced, for what it adds.
+ * A message between ranks whose coordinates differ on several axes uses the slowest of them (larger
+ * beta, then alpha, then number): so messages fall into classes. Direct steps take as long as the
+ * busiest rank (straight.c), plus gamma of the slowest axis reduced for what it adds.
  *
- * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no more than that; an all-reduce is
- * the cheaper of its two variants, of the sliced one the group with the largest boxes counts. Where the price says
- * `straight` these go straight, too. What is local is free. Between two meshes all messages count as one, over the
- * link "*".
+ * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no longer than that. An
+ * all-reduce is the cheaper of its two variants; for the sliced one the group with the largest
+ * boxes counts. If the price says `straight`, these are direct, too. Local steps are free. Between
+ * two meshes all messages count as one, over the link "*".
  */
 #include "links.h"
 #include "base/num.h"
@@ -26,7 +26,10 @@ static bool slower(const sherd_link *a, const sherd_link *b)
     return a->alpha_picoseconds > b->alpha_picoseconds;
 }
 
-/* The line of an axis, else that of "*", else the slowest there is; nothing costs where there are none. */
+/*
+ * The line of an axis, else that of "*", else the slowest there is; nothing costs where there are
+ * none.
+ */
 static sherd_link line_of(const sherd_price *price, const char *axis)
 {
     sherd_link other = {"", 0, 0, 0};
@@ -114,7 +117,10 @@ static bool has_cuts(const sherd__dim *dim, int ndim)
     return false;
 }
 
-/* Straight is better than by stages only where classes go side by side; and stages overrate explicit cuts. */
+/*
+ * Straight is better than by stages only where classes go side by side; and stages overrate
+ * explicit cuts.
+ */
 static sherd__span time_collective(const sherd__priced *p, const sherd__problem *problem,
                                    const sherd__lanes *r)
 {
@@ -195,7 +201,10 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
 
 /* ---- bounds --------------------------------------------------------------------------------- */
 
-/* The best of all links that a step may use, each constant for itself; side by side they share the bytes. */
+/*
+ * The best of all links that a step may use, each constant for itself; side by side they share the
+ * bytes.
+ */
 static sherd_link best_link(const sherd__problem *problem)
 {
     const sherd_mesh *mesh = problem->from->spec.mesh;
@@ -227,9 +236,9 @@ static int64_t rounds_of(int64_t ranks)
 }
 
 /*
- * Of k addends of n elements a sliced all-reduce receives 2 (k - 1) n / k and adds half of that, in 2 log k
- * rounds; all else receives and adds more, in (log k) rounds or k - 1 messages. Without a reduction a
- * single element may be all.
+ * Of k addends of n elements a sliced all-reduce receives 2 (k - 1) n / k and adds half of that, in
+ * 2 log k rounds; all else receives and adds more, in (log k) rounds or k - 1 messages. Without a
+ * reduction a single element may be all.
  */
 static int64_t floor_links(const sherd__problem *problem, int64_t target_max, int64_t addends)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Price files read: one line an axis, "tp 1e-6 2.5e-12 0", "*" for the others, "overlap" alone where
- * classes go side by side, "straight" where collectives do not go by stages, # for comments.
- * Prices must be the same integers on all ranks and machines, so numbers are not read through a
- * floating type (nor by the locale's rules): the decimal digits are scaled to picoseconds, or to
- * femtoseconds per byte, by moving the point, and rounded once, to nearest, ties to even. Costs
- * one pass over the text.
+ * Reading price files: one line per axis, "tp 1e-6 2.5e-12 0", "*" for the others, "overlap" alone
+ * if classes of messages are under way at the same time, "straight" if collectives do not go by
+ * stages, # for comments. Prices must be the same integers on all ranks and machines, so numbers
+ * are not read through a floating-point type (nor by the locale's rules): the decimal digits are
+ * scaled to picoseconds, or to femtoseconds per byte, by moving the point, and rounded once, to
+ * nearest, ties to even. Costs one pass over the text.
  */
 #include "price_text.h"
 #include "base/num.h"

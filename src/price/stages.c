@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What collectives cost on links: an all-gather goes axis by axis, the slowest first, while what travels is
- * still small. Along an axis of p ranks it takes ceil(log2 p) rounds, in which each rank gets what the one
- * 1, 2, 4 ... places on has by then: all blocks but its own once, for any p. A reduce-scatter is the same
- * backwards, and adds what comes; a sliced all-reduce is both. A ring sends as much in p - 1 rounds, so it
- * is never better.
+ * The price of collectives on links. An all-gather goes axis by axis, the slowest first, while
+ * little has been gathered. Along an axis of p ranks it takes ceil(log2 p) rounds, in which each
+ * rank gets what the rank 1, 2, 4, ... places further has by then: all blocks but its own once, for
+ * any p. A reduce-scatter is the same in reverse, and adds what it receives; a sliced all-reduce is
+ * both. A ring sends as much in p - 1 rounds, so it is never better.
  *
- * Blocks get no longer from coordinate to coordinate, so the ranks at coordinate 0 of the other axes, and
- * the run of blocks that begins at 0, decide. Where cuts are explicit blocks count as long as the
- * longest. Costs some tens of nanoseconds a round.
+ * The lengths of blocks do not increase with the coordinate, so the ranks at coordinate 0 of the
+ * other axes, and the run of blocks that begins at 0, decide. With explicit cuts all blocks count
+ * as the longest. Costs some tens of nanoseconds a round.
  */
 #include "links.h"
 #include "base/num.h"
 
-/* How many coordinates of each axis are taken, from 0 on: all of an axis that is done, 1 of others. */
+/*
+ * How many coordinates of each axis are taken, from 0 on: all of an axis that is done, 1 of others.
+ */
 typedef struct taken {
     const sherd_mesh *mesh;
     int64_t count[SHERD_MAX_AXES];
@@ -79,8 +81,8 @@ static int64_t volume_of_boxes(const taken *t, const void *what)
 }
 
 /*
- * Slices of one box over a group: the first `full` ranks have `slice` elements, the next one `rest`, the
- * others none. A rank's number has its coordinates as digits, the last axis lowest.
+ * Slices of one box over a group: the first `full` ranks have `slice` elements, the next one
+ * `rest`, the others none. A rank's number has its coordinates as digits, the last axis lowest.
  */
 typedef struct slices {
     unsigned axes;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned, so a find hashes two
- * numbers that lie ready and compares two pointers, or finds the plan noted with the layout: tens of nanoseconds. The table is bounded; the
- * plan that was not asked for the longest goes. A plan that runs is kept by a count.
+ * The plans of a space, by (from, to, element size, options), or by window. Layouts are interned,
+ * so a lookup hashes two stored numbers and compares two pointers, or finds the plan noted with the
+ * layout: tens of nanoseconds. The table is bounded; the least recently used plan is dropped. A
+ * plan that runs is kept by a count.
  */
 #include "planners.h"
 #include "plan/window_schedule.h"
@@ -122,7 +123,10 @@ static sherd_status make(sherd_plan **out, const plan_key *key)
                                      key->request ? key->request : &defaults);
 }
 
-/* The entry of a key; NULL: there is none. Mostly it is the one by which the key's layout was left before. */
+/*
+ * The entry of a key; NULL: there is none. Mostly it is the one by which the key's layout was left
+ * before.
+ */
 static entry *look_up(const plan_key *key, uint64_t *hash)
 {
     sherd__space *space = key->from->space;

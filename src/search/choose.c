@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where there are more states than a search can list: those that cheap plans mostly go through.
+ * The states to search if there are too many to list: those that cheap plans mostly go through.
  *
- * With a pending reduction they are the finest ones, in which all axes that are not pending cut: the lists of
- * the target, or of the source, with the other axes innermost, each in the dim that it divides with
- * least waste. Under prices that count messages they are also the states on the way axis by axis, in which
- * some axes are already as in the target and the others still as in the source, or replicated. Up to 2^8 sets
- * of axes are tried, some thousand states at most; the search says that it was not complete.
+ * With a pending reduction they are the finest ones, in which all axes that are not pending shard:
+ * the lists of the target, or of the source, with the other axes innermost, each in the dim that it
+ * divides with least waste. Under prices that count messages they are also the states reached axis
+ * by axis, in which some axes are already as in the target and the others still as in the source,
+ * or replicated. Up to 2^8 sets of axes are tried, some thousand states at most; the search reports
+ * that it was not complete.
  */
 #include "search.h"
 #include "base/num.h"
@@ -46,7 +47,7 @@ static unsigned cutting(const sherd__state *state, int ndim)
     return axes;
 }
 
-/* ---- the finest states -------------------------------------------------------------------------- */
+/* ---- the finest states ----------------------------------------------------------------------- */
 
 /* How much longer than the mean the longest of p parts is, in 1/2^20 of it. */
 static int64_t waste_of(int64_t length, int64_t p)
@@ -95,7 +96,10 @@ static void refine(sherd__state *state, const sherd__field *field)
     }
 }
 
-/* With these axes pending: the target's and the source's lists and no list, as they are and refined. */
+/*
+ * With these axes pending: the target's and the source's lists and no list, as they are and
+ * refined.
+ */
 static sherd_status add_finest(sherd__field *field, unsigned pending)
 {
     sherd_status status = SHERD_OK;
@@ -115,7 +119,7 @@ static sherd_status add_finest(sherd__field *field, unsigned pending)
     return status;
 }
 
-/* ---- axis by axis ------------------------------------------------------------------------------- */
+/* ---- axis by axis ---------------------------------------------------------------------------- */
 
 /* Movable axes that stand otherwise in one than in the other. */
 static unsigned changing(const sherd__field *field, const sherd__state *from,
@@ -133,7 +137,9 @@ static unsigned changing(const sherd__field *field, const sherd__state *from,
     return field->movable & used & ~same;
 }
 
-/* The lists of `base` with its axes of one set, then those of another set in the order of `more`. */
+/*
+ * The lists of `base` with its axes of one set, then those of another set in the order of `more`.
+ */
 static void mix(sherd__state *out, const sherd__field *field, const sherd__state *base,
                 unsigned keep, const sherd__state *more, unsigned add)
 {
@@ -145,7 +151,10 @@ static void mix(sherd__state *out, const sherd__field *field, const sherd__state
                 append(out, d, more->axis[d][i]);
 }
 
-/* Axes `done` as in the target, the others as in the source: behind them, in front of them, or gone. */
+/*
+ * Axes `done` as in the target, the others as in the source: behind them, in front of them, or
+ * gone.
+ */
 static sherd_status add_between(sherd__field *field, const sherd__state *from,
                                 const sherd__state *to, unsigned change, unsigned done)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step between two states costs: first from their lists and longest intervals alone, which is
- * enough for the time under the arena and for most bytes, and only where that leaves something open
- * by pricing the step. Looking costs some tens of nanoseconds, pricing some microseconds.
+ * The cost of a step between two states. First it is estimated from their lists and longest
+ * intervals alone, which is enough for the time under the arena and for most bytes; only if that
+ * leaves something open is the step priced. Estimating costs some tens of nanoseconds, pricing some
+ * microseconds.
  */
 #include "search.h"
 #include "base/hash.h"
@@ -23,7 +24,7 @@ int64_t sherd__carry_time(const sherd__field *field, int64_t bytes)
                           sherd__add_cut(sherd__mul_cut(mean, ps), mean / 1000 * fs));
 }
 
-/* ---- looking ---------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 /* Whether axes stop to cut a dim as they did, so that ranks lack something. */
 static bool gathers(const sherd__field *field, const sherd__node *a, const sherd__node *b)
@@ -45,12 +46,12 @@ static bool same_boxes(const sherd__field *field, const sherd__node *a, const sh
 }
 
 /*
- * Elements that all ranks together keep in place from a to b, at most. Not more than either holds. And:
- * take axes that left the dims which they cut in `a`. Where all that moved to other dims make no ring,
- * a dim is last to which no such axis comes whose own dim is not yet counted; summed over the
- * coordinates of the axes that left it, its overlaps are disjoint parts of its interval in b. So,
- * dim after dim, the sum over these axes is at most b's largest box, once for each coordinate of the
- * others. The same from b's side.
+ * Elements that all ranks together keep in place from a to b, at most. Not more than either holds.
+ * And: take axes that left the dims which they cut in `a`. Where all that moved to other dims make
+ * no ring, a dim is last to which no such axis comes whose own dim is not yet counted; summed over
+ * the coordinates of the axes that left it, its overlaps are disjoint parts of its interval in b.
+ * So, dim after dim, the sum over these axes is at most b's largest box, once for each coordinate
+ * of the others. The same from b's side.
  */
 static int64_t kept_at_most(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
@@ -82,9 +83,9 @@ static int64_t received(const sherd__field *field, const sherd__node *a, const s
 
 /*
  * A reduction into boxes of which some hold something always receives. Without one nothing travels
- * if every box lies in what its rank holds, as it does where axes only join the ends of lists. If no
- * target box is empty that is the only way: the outermost axis by which the lists of a dim differ
- * takes a rank's interval to places that its own shard does not reach.
+ * if every box lies in what its rank holds, as it does where axes only join the ends of lists. If
+ * no target box is empty that is the only way: the outermost axis by which the lists of a dim
+ * differ takes a rank's interval to places that its own shard does not reach.
  */
 static void look(sherd__edge *out, const sherd__field *field, const sherd__node *a,
                  const sherd__node *b)
@@ -140,7 +141,7 @@ void sherd__edge_look(sherd__edge *out, const sherd__field *field, int a, int b,
         look(out, field, &field->node[a], &field->node[b]);
 }
 
-/* ---- pricing ---------------------------------------------------------------------------------- */
+/* ---- pricing --------------------------------------------------------------------------------- */
 
 /* What the fullest rank holds while a step runs, in elements; it still has the source. */
 static int64_t held_at_most(const sherd_layout *const *layouts, int count)
@@ -238,8 +239,8 @@ void sherd__edge_total(sherd__edge *edge, const sherd__field *field, int a, int 
 }
 
 /*
- * Under links, which ask for no more than this: whether anything travels, which it does where a look takes time, and the
- * largest target. Bytes are counted only of what does not take too long.
+ * Under links, which ask for no more than this: whether anything travels, which it does where a
+ * look takes time, and the largest target. Bytes are counted only of what does not take too long.
  */
 static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
                           const sherd__edge *known)

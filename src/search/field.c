@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The states that a search may visit. Per dim there are the ways to cut it (lists of axes), and a
+ * The states that a search may visit. Per dim there are the ways to shard it (lists of axes); a
  * node takes one way of each dim, with no axis twice, and leaves some reductions pending. Up to
- * NODES of them are listed at once: 3 axes and 3 dims make 106, 4 and 4 make 1457; beyond, some are
- * chosen. Axes of extent 1 are where the target has them and make no states of their own. Costs
- * some tens of nanoseconds a state, and the cuts of a way where they are explicit.
+ * NODES of them are listed at once: 3 axes and 3 dims make 106, 4 and 4 make 1457; beyond that,
+ * some are chosen (choose.c). Axes of extent 1 are where the target has them and make no states of
+ * their own. Costs some tens of nanoseconds a state, and the cuts of a way if they are explicit.
  */
 #include "search.h"
 #include "base/num.h"
@@ -13,7 +13,7 @@
 
 enum { NODES = 4096 };
 
-/* ---- the problem ------------------------------------------------------------------------------ */
+/* ---- the problem ----------------------------------------------------------------------------- */
 
 void sherd__field_start(sherd__field *field, const sherd__problem *problem,
                         const sherd_layout *goal)
@@ -72,7 +72,7 @@ void sherd__field_clear(sherd__field *field)
     field->node = NULL;
 }
 
-/* ---- ways ------------------------------------------------------------------------------------- */
+/* ---- ways ------------------------------------------------------------------------------------ */
 
 /* Axes of a way as a dim has them, without those of extent 1. */
 static void dim_of(sherd__dim *out, const sherd__way *way)
@@ -84,7 +84,10 @@ static void dim_of(sherd__dim *out, const sherd__way *way)
     out->cuts = way->cuts;
 }
 
-/* Whether chunks of n along axes [i, axes) leave some rank nothing: at each level all are alike but the last. */
+/*
+ * Whether chunks of n along axes [i, axes) leave some rank nothing: at each level all are alike but
+ * the last.
+ */
 static bool runs_dry(const sherd_mesh *mesh, const sherd__dim *dim, int i, int64_t n)
 {
     if (i == dim->axes)
@@ -110,7 +113,10 @@ static void measure(const sherd__field *field, int d, const sherd__dim *dim, she
         sherd__links_reach(field, d, dim, way);
 }
 
-/* The number of the way that cuts dim d so; makes it if need be. `dim` has no axes of extent 1; -1 = no memory. */
+/*
+ * The number of the way that cuts dim d so; makes it if need be. `dim` has no axes of extent 1; -1
+ * = no memory.
+ */
 static int find_way(sherd__field *field, int d, const sherd__dim *dim)
 {
     sherd__way way = {.axes = dim->axes, .cuts = NULL};
@@ -167,7 +173,7 @@ static int find_state_way(sherd__field *field, int d, const sherd__dim *dim)
     return way;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------ */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool same_place(const sherd__field *field, const sherd__node *a, const sherd__node *b)
 {
@@ -292,9 +298,11 @@ sherd_status sherd__field_add(sherd__field *field, const sherd__state *state)
     return add_node(field, &node, true);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Lists of k axes over the dims, by how many axes may stay pending instead: NODES + 1 = too many. */
+/*
+ * Lists of k axes over the dims, by how many axes may stay pending instead: NODES + 1 = too many.
+ */
 static int64_t count_states(const sherd__field *field)
 {
     int64_t count = 0;
@@ -373,7 +381,7 @@ sherd_status sherd__field_fill(sherd__field *field)
                               : sherd__no_memory(field->problem->space->diag, "sherd_plan_create");
 }
 
-/* ---- nodes as layouts ------------------------------------------------------------------------- */
+/* ---- nodes as layouts ------------------------------------------------------------------------ */
 
 /* Axes of extent 1 follow the others, as the target has them. */
 static void append_ones(const sherd__field *field, sherd__dim *dim, int d)

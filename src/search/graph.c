@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's planner for shard orders that are not the mesh's: Dijkstra over placements and shard
- * orders. Neighbours come in upstream's order, and of equal costs the one that was found first is
- * first, so that ties fall as they do there. Neighbours are: the last axis of a dim's list goes to
- * the end of another list, or is replicated; a pending reduction is done, or scattered to the end of
- * a list; a replica is cut at the end of a list, or becomes a pending reduction that occurs in
- * source or target. What upstream has learnt from earlier questions is not taken over: every search
- * starts afresh.
+ * orders. Neighbours come in PyTorch's order, and of equal costs the one that was found first is
+ * first, so that ties fall as they do there. The neighbours of a state: the last axis of a dim's
+ * list moves to the end of another list, or is replicated; a pending reduction is carried out, or
+ * scattered to the end of a list; a replica is cut at the end of a list, or becomes a pending
+ * reduction that occurs in source or target. PyTorch reuses what it has learnt from earlier
+ * questions; here every search starts afresh.
  *
- * A state is its 64-bit key, one byte an axis. Three axes and three dims have 106 states, 176 with a
- * reduction, and take about 20 us; four have 1,240, six 85,000, seven 819,000: the search ends after
- * 200,000.
+ * A state is its 64-bit key, one byte an axis. Three axes and three dims have 106 states, 176 with
+ * a reduction, and take about 20 us; four have 1,240, six 85,000, seven 819,000: the search ends
+ * after 200,000.
  */
 #include "series.h"
 #include "base/hash.h"
@@ -178,8 +178,8 @@ static waiting pop(search *s)
 }
 
 /*
- * A state is reached at a cost. One that was reached at no higher cost before stays as it is: upstream
- * keeps both, and takes the earlier.
+ * A state is reached at a cost. One that was reached at no higher cost before stays as it is:
+ * upstream keeps both, and takes the earlier.
  */
 static sherd_status reach(search *s, uint64_t key, double cost, int parent)
 {

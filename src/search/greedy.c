@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's default planner. First from the inner axes to the outer: each axis takes its target's
- * placement, but is replicated where the axes outside of it on that dim are not yet those of the
- * target. Then from the outer to the inner, what is left. At most two steps an axis; it looks at no
- * price.
+ * placement, but is replicated if the axes outside it on that dim are not yet those of the target.
+ * Then from the outer to the inner, what is left. At most two steps an axis; it does not use
+ * prices.
  *
- * Upstream runs it where both shard orders are the mesh's, and there the steps are upstream's. Inner
- * and outer are places in the lists of axes, so that it works for all orders. One more difference: a
- * replica becomes a pending reduction only once no other reduction is pending that does not go
- * with it; upstream mixes them.
+ * PyTorch runs it if both shard orders are the mesh's, and there the steps are PyTorch's. Here
+ * inner and outer are positions in the lists of axes, so it works for all orders. One more
+ * difference: a replica becomes a pending reduction only once no incompatible reduction is pending;
+ * PyTorch mixes them.
  */
 #include "series.h"
 
@@ -74,8 +74,8 @@ static void step_to(greedy *g, int axis, sherd_placement to)
 }
 
 /*
- * The next axis of those not in `done`: the last one whose inner axes in the source are done, or the
- * first one whose outer axes in the target are done.
+ * The next axis of those not in `done`: the last one whose inner axes in the source are done, or
+ * the first one whose outer axes in the target are done.
  */
 static int next_axis(const greedy *g, unsigned done, bool inward)
 {

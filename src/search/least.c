@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What any plan takes at least, for the search to leave out what cannot win.
+ * A lower bound of any plan, for pruning the search.
  *
- * Every axis that is pending must be reduced in some step. Say the reductions come in stages; a stage
- * goes into boxes no smaller than the smallest that there are while the rest is pending, or keeps the
- * boxes that it finds, which are no smaller than the smallest before it. The last stage goes into
- * the target's boxes, or something else brings the target's boxes from other ranks, or only cuts
- * them out of larger ones, and then the last stage went into no smaller ones. The cheapest
- * such sequence, found by sets of pending axes, is a bound. Costs 3^(pending axes) steps.
+ * Every pending axis must be reduced in some step. Suppose the reductions happen in stages. A stage
+ * writes into boxes no smaller than the smallest that exist while the rest is pending, or keeps the
+ * boxes that it finds, which are no smaller than the smallest before it. The last stage writes into
+ * the target's boxes; or another step brings the target's boxes from other ranks; or it only cuts
+ * them out of larger ones, and then the last stage wrote into no smaller ones. The cheapest such
+ * sequence, found by sets of pending axes, is a bound. Costs 3^(pending axes) steps.
  */
 #include "search.h"
 #include "base/num.h"
@@ -80,7 +80,10 @@ static int64_t stage_and_arrival(const bounds *b, unsigned before)
                           b->field->price->floor(b->field->problem, b->goal, 1));
 }
 
-/* The last stage where it ends in the target's boxes. It does not find them if an axis that is pending cuts them. */
+/*
+ * The last stage where it ends in the target's boxes. It does not find them if an axis that is
+ * pending cuts them.
+ */
 static int64_t last_stage(const bounds *b, unsigned before)
 {
     const sherd__field *field = b->field;
@@ -140,9 +143,9 @@ void sherd__least_find(sherd__field *field)
 }
 
 /*
- * Beside the direct step there are: several stages; one stage and then an arrival; one stage and then
- * a cut, into boxes no smaller than the target's; a step into some boxes and then the stage, where
- * only an all-reduce that finds the target's boxes can gain something by what came before.
+ * Beside the direct step there are: several stages; one stage and then an arrival; one stage and
+ * then a cut, into boxes no smaller than the target's; a step into some boxes and then the stage,
+ * where only an all-reduce that finds the target's boxes can gain something by what came before.
  */
 int64_t sherd__least_beside_direct(const sherd__field *field)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shortest paths in the graph of what steps take at least, by the bounds of pairs and by looks where these leave
- * something open.
+ * Shortest paths in the graph of lower bounds of steps: by the bounds of pairs, and by looks where
+ * these leave something open.
  *
- * What is left from each state to the goal: nearest state first, until the source is reached. And, where there are many
- * states, which of them are of use: from both ends at once, nearest first, until the two ways together are longer than a
- * plan may be. A state that neither has come to by then is on no such plan. Either end may have many states near it
- * for which all bounds say the same, so the one that has seen fewer goes on.
+ * The cost that remains from each state to the goal is computed nearest state first, until the
+ * source is reached. If there are many states, it is also computed which of them are of use: from
+ * both ends at once, nearest first, until the two paths together are longer than a plan may be. A
+ * state that neither end has reached by then is on no such plan. Either end may have many states
+ * near it for which all bounds are equal, so the end that has seen fewer states goes on.
  *
- * Costs a bound for each pair of a state that is taken and one that is not, and a look for few of them.
+ * Costs a bound for each pair of a state that is taken and one that is not, and a look for few of
+ * them.
  */
 #include "search.h"
 #include "base/num.h"
@@ -36,8 +38,8 @@ static sherd__cost least_of(const side *s, int node)
 }
 
 /*
- * And to the other one, by what that side knows: the way of a state that it has taken, and of all others that they are no
- * nearer than those that it took.
+ * And to the other one, by what that side knows: the way of a state that it has taken, and of all
+ * others that they are no nearer than those that it took.
  */
 static sherd__cost rest_of(const side *s, int node)
 {
@@ -250,7 +252,10 @@ static bool has_met(const sherd__meeting *m, sherd__cost limit)
     return sherd__cost_compare(both, limit) > 0;
 }
 
-/* How many states a side would have to take if the other took none, by what it knows now of their times. */
+/*
+ * How many states a side would have to take if the other took none, by what it knows now of their
+ * times.
+ */
 static int left_to_take(const side *s, int64_t other, int64_t limit)
 {
     const sherd__node *node = s->field->node;

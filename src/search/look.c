@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step between two states takes at least under the price of links, from lists and longest intervals.
+ * A lower bound of a step between two states under the price of links, from lists and longest
+ * intervals.
  *
- * Straight: take the rank whose target box is the largest. What it lacks of that, if links before the j-th cost
- * nothing, comes over the j-th and slower ones: it is all but what the ranks that the others join hold of it. A message
- * brings no more than the longest intervals of both have in common. So bytes and messages over these links
- * are known at least, for each j, and the cheapest way to spread them takes each over the fastest that it may.
- * Likewise for the rank with the largest source, and for one whose source lies far from its target.
- * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is together at its end; where
- * the price says `straight`, a sliced all-reduce goes by slices of the largest box.
- * Mostly that is what the price finds, where shards are even. Costs some tens of nanoseconds.
+ * Direct steps: consider the rank whose target box is the largest. If links before the j-th cost
+ * nothing, what it lacks comes over the j-th and slower ones: all of it except what the ranks
+ * connected by the faster links hold. A message brings no more than the longest intervals of both
+ * sides have in common. So for each j a lower bound of the bytes and messages over these links is
+ * known, and the cheapest way to distribute them uses the fastest link allowed for each. Likewise
+ * for the rank with the largest source, and for one whose source is far from its target.
+ *
+ * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is
+ * together at its end; if the price says `straight`, a sliced all-reduce goes by slices of the
+ * largest box.
+ *
+ * If shards are even, this is mostly the price itself. Costs some tens of nanoseconds.
  */
 #include "search.h"
 #include "base/num.h"
@@ -20,7 +25,10 @@ typedef struct step {
     const sherd__node *a, *b;
     const sherd__pair *dim[SHERD_MAX_DIMS];
     unsigned gathered, cut, reduced;
-    /* a class: some rank that is last by its axis asks for so many elements, and all who have them are not; -1 = none */
+    /*
+     * a class: some rank that is last by its axis asks for so many elements, and all who have them
+     * are not; -1 = none
+     */
     int apart;
     int64_t apart_target;
     int64_t
@@ -44,7 +52,10 @@ static int64_t last_by(const step *s, int d, int axis)
     return n;
 }
 
-/* The target of a rank that is last by this axis, and first by all others. The slowest such axis is kept. */
+/*
+ * The target of a rank that is last by this axis, and first by all others. The slowest such axis is
+ * kept.
+ */
 static void note_apart(step *s, int axis)
 {
     int d = s->b->home[axis];
@@ -106,7 +117,10 @@ static sherd__span staged(const step *s, unsigned axes, int64_t n, int times)
 
 /* ---- straight ------------------------------------------------------------------------------- */
 
-/* What a rank has to send or receive at least over the links of each level and slower ones, in elements. */
+/*
+ * What a rank has to send or receive at least over the links of each level and slower ones, in
+ * elements.
+ */
 typedef struct needs {
     int64_t over[SHERD_MAX_AXES];
     bool exact; /* where classes overlap: that rank has no more to do */
@@ -138,8 +152,8 @@ static void find_lacked_apart(needs *out, const step *s)
 }
 
 /*
- * Of the rank with the largest source: what it is asked for at least, by ranks that faster links do not join with it. Where
- * replicas share, its column wants only a part of what it has.
+ * Of the rank with the largest source: what it is asked for at least, by ranks that faster links do
+ * not join with it. Where replicas share, its column wants only a part of what it has.
  */
 static void find_asked(needs *out, const step *s)
 {
@@ -204,7 +218,10 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
     return sum;
 }
 
-/* Where links overlap each has its own, if that is known; else those from each on share what is left. */
+/*
+ * Where links overlap each has its own, if that is known; else those from each on share what is
+ * left.
+ */
 static sherd__span time_side_by_side(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merging steps into one over several axes, as PyTorch does where a flattened mesh of these axes
- * exists. Steps that follow each other merge if they are all-gathers, all-reduces or
- * reduce-scatters from the same placement to the same (sums and averages count as the same); all
- * of them, or none. Gathers have to go from the last axis to the first, scatters from the first to
- * the last, and a scattered dim must divide evenly, as the first rank sees it.
+ * Merging steps into one over several axes, as PyTorch does if a flattened mesh of these axes
+ * exists. Consecutive steps merge if they are all-gathers, all-reduces or reduce-scatters from the
+ * same placement to the same (sums and averages count as the same); all of them, or none. Gathers
+ * must go from the last axis to the first, scatters from the first to the last, and a scattered dim
+ * must divide evenly, as the first rank sees it.
  *
- * Upstream's merged gather takes an uneven dim for an even one and returns wrong rows. Here a merged
- * step is a step between two layouts like any other: boxes move, so it is right.
+ * PyTorch's merged gather treats an uneven dim as an even one and returns wrong rows. Here a merged
+ * step is a step between two layouts like any other: boxes move, so the result is right.
  */
 #include "series.h"
 

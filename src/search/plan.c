@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making a plan: what may be asked for, the planner's path, and from it the steps with their
+ * Making a plan: checking the request, running the planner, and from its path the steps with their
  * prices, the totals, the trace and this rank's schedules.
  */
 #include "plan/sends.h"
@@ -94,8 +94,8 @@ static bool some_say(const sherd__priced *steps, int count, int64_t picoseconds)
 }
 
 /*
- * Price the steps of a path; a planner that priced the direct one need not do it again. Some ranks say no more than all of
- * them: if the sum is right, so is each.
+ * Price the steps of a path; a planner that priced the direct one need not do it again. Some ranks
+ * say no more than all of them: if the sum is right, so is each.
  */
 static sherd_status price_steps(sherd__priced *steps, sherd_plan *plan,
                                 const sherd__problem *problem, sherd__answer *answer)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search: from the source outward, the node first from which the whole may still be cheapest (A*),
- * every node with a step to every other. Steps are looked at before they are priced, and what cannot
- * stay within the best that is known is left out. All steps that are as good as the best into a node
- * are kept, so that ties can be decided at the end by the keys of the states along the way, whatever
- * the order in which they were found. Numbers of looks and of prices are bounded, not time: what is
- * found must not depend on the machine.
+ * The search: A* from the source, where every node has an edge to every other. Steps are estimated
+ * before they are priced, and what cannot be within the best known cost is pruned. All equally good
+ * steps into a node are kept, so that ties can be decided at the end by the keys of the states
+ * along the way, independent of the order in which they were found. The numbers of estimates and of
+ * prices are bounded, not the time: the result must not depend on the machine.
  */
 #include "search.h"
 #include "base/num.h"
@@ -42,7 +41,7 @@ typedef struct finder {
 
 static const sherd__cost nothing = {0, 0, 0}, unknown = {INT64_MAX, INT64_MAX, INT64_MAX};
 
-/* ---- the frontier ------------------------------------------------------------------------------- */
+/* ---- the frontier ---------------------------------------------------------------------------- */
 
 static sherd__cost whole_cost(const finder *f, int node)
 {
@@ -50,8 +49,8 @@ static sherd__cost whole_cost(const finder *f, int node)
 }
 
 /*
- * The open node from which the whole may be cheapest, taken off the list; -1 if none is good enough, or none as good
- * as the most hopeful step.
+ * The open node from which the whole may be cheapest, taken off the list; -1 if none is good
+ * enough, or none as good as the most hopeful step.
  */
 static int next_node(finder *f)
 {
@@ -94,7 +93,7 @@ static bool note_link(finder *f, int from, int to, sherd__cost spent)
     return true;
 }
 
-/* ---- hopes ------------------------------------------------------------------------------------- */
+/* ---- hopes ----------------------------------------------------------------------------------- */
 
 /* By cost, then by number: what is taken first must not depend on the heap. */
 static bool goes_before(const hope *a, const hope *b)
@@ -141,7 +140,7 @@ static hope pop_hope(finder *f)
     return first;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Whether a node may be reached at this cost and still lead to one of the best plans. */
 static bool hopeful(const finder *f, int node, sherd__cost spent)
@@ -162,8 +161,8 @@ static int64_t enough_of(const finder *f, int from, int to)
 }
 
 /*
- * Make the cost of a step that was looked at sure, by its bytes where these decide, else by its price.
- * *allowed is false if the options rule it out, or if it is not hopeful any more.
+ * Make the cost of a step that was looked at sure, by its bytes where these decide, else by its
+ * price. *allowed is false if the options rule it out, or if it is not hopeful any more.
  */
 static sherd_status settle(finder *f, sherd__edge *edge, bool *allowed, int from, int to)
 {
@@ -263,7 +262,10 @@ static sherd_status try_hope(finder *f)
     return take_step(f, &edge, step.from, step.to);
 }
 
-/* A step never makes a reduction pending; under plain prices what follows the last one is the direct step. */
+/*
+ * A step never makes a reduction pending; under plain prices what follows the last one is the
+ * direct step.
+ */
 static sherd_status expand(finder *f, int from)
 {
     const sherd__field *field = f->field;
@@ -280,7 +282,7 @@ static sherd_status expand(finder *f, int from)
     return status;
 }
 
-/* ---- the route ---------------------------------------------------------------------------------- */
+/* ---- the route ------------------------------------------------------------------------------- */
 
 static bool is_best(const finder *f, const link *l)
 {
@@ -312,8 +314,8 @@ static uint64_t key_of(const sherd__field *field, int node)
 }
 
 /*
- * The next stop: of all that stay on best routes the one with the smallest key. A link that was the best
- * when it was noted may have been found from a costlier place than its node has now.
+ * The next stop: of all that stay on best routes the one with the smallest key. A link that was the
+ * best when it was noted may have been found from a costlier place than its node has now.
  */
 static int next_stop(const finder *f, const bool *on_route, int from)
 {
@@ -348,7 +350,7 @@ static void trace_route(sherd__route *out, const finder *f, bool *on_route)
     }
 }
 
-/* ---- all ---------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static sherd_status run(finder *f)
 {

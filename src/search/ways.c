@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways to cut a dim, two by two: what they share, and what a look at a step of links asks of them. Kept where there are
- * not too many; some hundred nanoseconds a pair.
+ * Ways to shard a dim, in pairs: what they share, and what a look at a step under links needs of
+ * them. Cached if there are not too many; some hundred nanoseconds a pair.
  */
 #include "search.h"
 #include "base/num.h"
@@ -52,7 +52,10 @@ void sherd__links_start(sherd__field *field)
     find_levels(field);
 }
 
-/* Pairs are kept where there are not too many, and some prices; without memory for them they are found each time. */
+/*
+ * Pairs are kept where there are not too many, and some prices; without memory for them they are
+ * found each time.
+ */
 void sherd__links_pairs(sherd__field *field)
 {
     enum { WAYS = 96 };
@@ -93,7 +96,10 @@ void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim,
     }
 }
 
-/* Of n elements that a way cuts from a level on, and of these of the first `most`, those at coordinate 0, or at any of `axes`. */
+/*
+ * Of n elements that a way cuts from a level on, and of these of the first `most`, those at
+ * coordinate 0, or at any of `axes`.
+ */
 static int64_t first_of(const sherd__field *field, const sherd__way *way, int level, int64_t n,
                         unsigned axes, int64_t most)
 {
@@ -113,8 +119,9 @@ static int64_t first_of(const sherd__field *field, const sherd__way *way, int le
 }
 
 /*
- * What ranks have together that faster links join, by levels: `axes` of a way. Where classes overlap, and cuts are default, it is
- * what the first rank finds among the first `most` elements; else as much as there may be, which is found sooner.
+ * What ranks have together that faster links join, by levels: `axes` of a way. Where classes
+ * overlap, and cuts are default, it is what the first rank finds among the first `most` elements;
+ * else as much as there may be, which is found sooner.
  */
 static void fill_reach(int64_t *out, const sherd__field *field, int d, const sherd__way *way,
                        unsigned axes, int64_t most)
@@ -145,7 +152,10 @@ static unsigned first_axes(const sherd__way *way, int depth)
     return depth == way->axes ? way->mask : (unsigned)(way->before >> 8 * depth & 0xff);
 }
 
-/* Of the axes gathered the first one, where others are cut, and all by which the last shard is empty, whatever the others. */
+/*
+ * Of the axes gathered the first one, where others are cut, and all by which the last shard is
+ * empty, whatever the others.
+ */
 static unsigned leads_of(const sherd__field *field, int d, const sherd__way *x, int depth,
                          bool cuts)
 {

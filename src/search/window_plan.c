@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan of a window: one step, with what it amounts to. Dims are independent, so a rank's amounts are products over
- * dims, and the busiest rank is found by going through the shards of all dims together: it costs the number of ranks, once
- * for each new window.
+ * The plan of a window: one step with its amounts. Dims are independent, so a rank's amounts are
+ * products over dims, and the busiest rank is found by iterating over the shards of all dims
+ * together. That costs the number of ranks, once for each new window.
  */
 #include "planners.h"
 #include "plan/window_schedule.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Access to the elements of a tensor. Raw pointers are had only here, because a result may be in flight and
- * peers may still be reading what is to be written: reading and writing settle the block's tickets first.
+ * Access to the elements of a tensor. Raw pointers are obtained only here, because a result may be
+ * in flight, and peers may still be reading what is to be written: reading and writing settle the
+ * block's tickets first.
  */
 #include "tensor/state.h"
 
@@ -9,7 +10,10 @@
 
 #include "kernels/cast.h"
 
-/* Where the view begins. A tensor without elements has no block; its pointer is good for zero elements. */
+/*
+ * The first element of the view. A tensor without elements has no block: then the pointer is valid
+ * for zero elements.
+ */
 static void *first(const sherd_tensor *t)
 {
     size_t element = sherd_dtype_bytes(t->dtype);
@@ -68,7 +72,7 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
     return out;
 }
 
-/* The copy stays with the view, so that a pointer had from an earlier read goes on being good. */
+/* The copy stays with the view, so a pointer from an earlier read stays valid. */
 static const void *read_strided(sherd_tensor *t)
 {
     if (!t->compact)
@@ -102,7 +106,7 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
     return t;
 }
 
-/* The view as it lies; a strided one is refused unless `strided`. */
+/* The first element for writing; a strided view is refused unless `strided`. */
 static void *writable(sherd_tensor *t, bool strided)
 {
     if (sherd_tensor_failed(t) || (t->layout && sherd__alarmed(t->world)))
@@ -123,7 +127,10 @@ static void *writable(sherd_tensor *t, bool strided)
     return first(t);
 }
 
-/* What it holds is from now on what the next deed makes: lost on all ranks if not all do that. */
+/*
+ * The contents now belong to the next deed: if some ranks do not do that deed, the tensor is lost
+ * on all.
+ */
 static void *awaiting_deed(sherd_tensor *t, void *data)
 {
     if (data && t->layout)
@@ -150,7 +157,7 @@ void *sherd_tensor_write(sherd_tensor *t)
     return data;
 }
 
-/* The tensor itself, or a copy of it on every rank; to be released if it is another one. */
+/* The tensor itself, or a copy of it on every rank, which the caller releases. */
 static sherd_tensor *everywhere(sherd_tensor *t)
 {
     const sherd_layout *whole;

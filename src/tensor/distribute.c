@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain tensor spread over a mesh: from one rank, which sends each other rank only its box, or from all, where
- * each cuts its box out of its own copy. From one rank it is an ordinary exchange, out of a layout in which that
- * rank holds everything and the others nothing.
+ * Distributing a plain tensor over a mesh: from one rank, which sends each other rank only its box,
+ * or from all ranks, each of which cuts its box out of its own copy. From one rank it is an
+ * ordinary exchange, from a layout in which that rank holds everything and the others nothing.
  */
 #include "tensor/state.h"
 
@@ -22,7 +22,7 @@ static bool same_shape(const sherd_tensor *t, const sherd_layout *layout)
            memcmp(t->shape, layout->spec.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
 }
 
-/* Whether what t will hold is not made yet, and t is all of it, in its order. */
+/* Whether t is deferred, and covers its whole storage in order. */
 static bool is_left_for_later(const sherd_tensor *t)
 {
     int64_t bytes = t->count * (int64_t)sherd_dtype_bytes(t->dtype);
@@ -77,7 +77,7 @@ sherd_status sherd__all_at(const sherd_layout **out, const sherd_mesh *mesh, int
     return status;
 }
 
-/* A scalar travels as [1]. */
+/* A scalar is sent as [1]. */
 static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
 {
     sherd_tensor *view;
@@ -93,7 +93,7 @@ static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *layout)
     return view;
 }
 
-/* The root's own data as the source; the others hold nothing of it. */
+/* The root's own data as the source; the other ranks hold nothing of it. */
 static sherd_tensor *source_at(sherd_tensor *t, const sherd_layout *layout, bool is_root)
 {
     sherd_tensor *view;
@@ -144,7 +144,10 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
     return relabel(out, layout);
 }
 
-/* Out of a leaf that wants a gradient comes one that does: what it gets says nothing to the other one. */
+/*
+ * If `t` is a leaf that requires a gradient, the result is a new leaf that does; the two gradients
+ * are independent.
+ */
 static sherd_tensor *noted(const sherd_tensor *t, sherd_tensor *out, int root, uint64_t content)
 {
     uint64_t attributes = sherd__attribute((uint64_t)root, content);

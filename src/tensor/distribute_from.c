@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Spreading what one rank has and the others know nothing of: that rank tells shape and dtype, and then it is an ordinary
- * spreading in which the others stand in with a tensor that takes no memory. Costs one small exchange more.
+ * Distributing a tensor that only one rank has: that rank sends shape and dtype, and then it is an
+ * ordinary distribution, for which the other ranks use a tensor that takes no memory. Costs one
+ * small exchange more.
  */
 #include "tensor/state.h"
 
@@ -11,7 +12,7 @@
 
 static const char name[] = "sherd_distribute_from";
 
-/* What each rank tells: a hash of its arguments, and, where it is the root, what it has. */
+/* What each rank shares: a hash of its arguments, and, on the root, dtype and shape. */
 enum { ARGUMENTS, DTYPE, NDIM, WANTS, SHAPE, WORDS = SHAPE + SHERD_MAX_DIMS };
 
 static void describe(int64_t *mine, const sherd_tensor *t, const char *text, int root)
@@ -26,7 +27,7 @@ static void describe(int64_t *mine, const sherd_tensor *t, const char *text, int
     memcpy(&mine[SHAPE], t->shape, sizeof t->shape);
 }
 
-/* The root's words, if all ranks have asked for the same; NULL: failed, raised. */
+/* The root's numbers, if all ranks passed the same arguments; NULL: failed, raised. */
 static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine, int64_t *all)
 {
     sherd_world *world = sherd__space_world(mesh->space);
@@ -43,7 +44,7 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
     return &all[sherd__mesh_place(mesh, at) * WORDS];
 }
 
-/* All that was asked for is there. */
+/* With valid arguments. */
 static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char *text, int root,
                             const int64_t *words)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which random numbers are drawn. A piece of a program may be run again, later, and must draw what it drew the first
- * time: so while it runs the keys are listed, and when it runs again they are taken from the list. The generators
- * themselves are neither kept nor moved.
+ * Which random numbers are drawn. A part of a program may be recomputed and must then draw the same
+ * numbers. So while it runs its keys are recorded, and when it runs again they are taken from the
+ * record. The generators themselves are neither saved nor changed.
  */
 #include "state.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Excerpts: what is picked of a sharded dim is sharded too, by the same axes, so each rank copies the elements that it has
- * into a small tensor of its own, and that is moved like any other. Takes time by the elements that are picked.
+ * Excerpts: an excerpt of a sharded dim is sharded by the same axes, so each rank copies the
+ * elements that it has into a small tensor, and that is moved like any other. Costs the number of
+ * elements that are picked.
  */
 #include "tensor/excerpt.h"
 
@@ -23,7 +24,7 @@ sherd__excerpt sherd__excerpt_of(const sherd_tensor *t, int64_t edge)
     return e;
 }
 
-/* How many of the picked ones lie before a global index of a dim. */
+/* How many indices of the excerpt are before a global index of a dim. */
 static int64_t picked_before(const sherd__excerpt *e, int d, int64_t index)
 {
     int64_t tail = e->shape[d] - (e->size[d] - e->head[d]);
@@ -31,7 +32,7 @@ static int64_t picked_before(const sherd__excerpt *e, int d, int64_t index)
     return sherd__min(index, e->head[d]) + sherd__max(index - tail, 0);
 }
 
-/* The cuts of the picked ones of a dim that axes shard, in memory that the caller frees. NULL for lack of it. */
+/* The excerpt's cuts of a sharded dim, in memory that the caller frees. NULL if memory runs out. */
 static int64_t *cuts_of(const sherd__excerpt *e, const sherd_layout *layout, int d)
 {
     int64_t shards = sherd_layout_dim_shards(layout, d);
@@ -42,7 +43,7 @@ static int64_t *cuts_of(const sherd__excerpt *e, const sherd_layout *layout, int
     return cuts;
 }
 
-/* The layout in which each rank has of the excerpt what it has of the tensor. */
+/* The layout in which each rank has the part of the excerpt that it has of the tensor. */
 static sherd_status layout_of(const sherd_layout **out, const sherd__excerpt *e,
                               const sherd_layout *layout)
 {
@@ -66,7 +67,7 @@ static sherd_status layout_of(const sherd_layout **out, const sherd__excerpt *e,
     return status;
 }
 
-/* Copy what this rank has of the excerpt. False: the alarm ended a wait. */
+/* Copy this rank's part of the excerpt. False: the alarm ended a wait. */
 static bool pick(const sherd__excerpt *e, sherd_tensor *t, sherd_tensor *out)
 {
     sherd_box from = sherd_tensor_box(t), to = sherd_tensor_box(out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How expressions fail: the failed tensor, and who learns of it. */
+/* How expressions fail: the failed tensor, and which ranks learn of the failure. */
 #include "tensor/state.h"
 
 #include <stdarg.h>
@@ -81,7 +81,10 @@ bool sherd__stop(sherd_world *world, const char *function, sherd_tensor *const *
         failed |= sherd__is_failed(operands[i]);
         distributed |= operands[i]->layout != NULL;
     }
-    /* A plain failure stays local until something distributed meets it, or the check that reports it has come. */
+    /*
+     * A plain failure stays local until something distributed meets it, or the check that reports
+     * it has come.
+     */
     if (failed && (distributed || !sherd__has_failed_locally(world)))
         sherd__raise_failed(world, function);
     return failed || (distributed && sherd__alarmed(world));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ghost cells: one storage per rank that holds its piece and the halo around it. Filling is a call in which source and result
- * are the same block: peers read the piece while this rank writes the cells around it, so nothing is copied but
- * what is missing, and nothing is allocated.
+ * Ghost cells: one storage per rank that holds its piece and the halo around it. Filling is a call
+ * in which source and result are the same block: peers read the piece while this rank writes the
+ * cells around it, so only what is missing is copied, and nothing is allocated.
  */
 #include "plan/window.h"
 #include "sherd/halo.h"

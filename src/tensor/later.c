@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values that follow from the number of each element: filling a box with them, now or when its data is first needed.
- * A tensor that is left for later costs what describes it, and a branch where its data is read. Whoever wants only a
- * part of it (a rank that keeps its box) makes that part and leaves the rest.
+ * Values that are functions of each element's global index: filling a box with them, at once or
+ * when its data is first needed. A deferred tensor costs its description, and a branch where its
+ * data is read. A rank that keeps only its box of a deferred tensor makes that box and nothing
+ * else.
  */
 #include "tensor/state.h"
 
@@ -13,7 +14,7 @@
 
 enum { BLOCK = 256 };
 
-/* The numbers of elements first, first + 1, ... */
+/* Values of the elements first, first + 1, ... */
 static void count_block(const sherd__values *v, int64_t n, double *out, int64_t first)
 {
     double step = v->count > 1 ? (v->end - v->start) / (double)(v->count - 1) : 0;
@@ -42,7 +43,7 @@ static void draw_block(const sherd__values *v, int64_t n, double *out, int64_t f
         sherd__draw_truncated(n, out, (const double[]){d->a, d->b}, d->low, d->high, v->key, first);
 }
 
-/* In f64, rounded once; steps of integers in 64 bits. */
+/* Computed in f64, rounded once; steps of integers in 64 bits. */
 static void make_run(const sherd__values *v, int64_t n, char *dst, int64_t first)
 {
     bool whole = v->kind == SHERD__STEPS && !sherd__has_fractions(v->dtype);
@@ -103,7 +104,10 @@ uint64_t sherd__values_hash(const sherd__values *values)
     return hash;
 }
 
-/* The alarm is raised for a plain tensor too: whoever needs its data may be in the middle of an operator of all ranks. */
+/*
+ * The alarm is raised for a plain tensor too: the caller may be in the middle of an operator of all
+ * ranks.
+ */
 bool sherd__make_now(sherd_tensor *t)
 {
     sherd__storage *storage = t->storage;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A distributed tensor out of local pieces. No element moves, but the ranks of the mesh tell each other what they
- * have (one small exchange), so that every one of them reaches the same verdict: pieces that do not fit are
- * the same error everywhere.
+ * A distributed tensor made of local pieces. No element moves, but the ranks of the mesh exchange
+ * the shapes of their pieces (one small exchange), so that all of them reach the same verdict:
+ * pieces that do not fit are the same error everywhere.
  */
 #include "tensor/state.h"
 
@@ -12,7 +12,10 @@
 #include "base/num.h"
 #include "base/text.h"
 
-/* What a rank tells: a hash of its arguments, dtype, ndim, whether it wants a gradient, and the sizes of its piece. */
+/*
+ * What a rank shares: a hash of its arguments, dtype, ndim, whether it requires a gradient, and the
+ * sizes of its piece.
+ */
 enum { ARGUMENTS, DTYPE, NDIM, WANTS, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
 
 typedef struct joining {
@@ -56,7 +59,10 @@ static bool same_axes(const sherd__dim *a, const sherd__dim *b)
     return a->axes == b->axes && memcmp(a->axis, b->axis, (size_t)a->axes * sizeof *a->axis) == 0;
 }
 
-/* A piece that came out of to_local goes back to where it was, if it is still of that size and asked to lie alike. */
+/*
+ * The layout that a piece remembers from to_local, if it still has its size and the arguments ask
+ * for that layout.
+ */
 static const sherd_layout *remembered(const joining *j)
 {
     const sherd_layout *was = j->local->was, *sample = j->sample;
@@ -76,7 +82,7 @@ static const sherd_layout *remembered(const joining *j)
     return same_sizes(box.size, j->local->local, box.ndim) ? was : NULL;
 }
 
-/* What the arguments alone say of the layout. */
+/* What the arguments alone determine of the layout. */
 static bool read_arguments(joining *j)
 {
     const sherd_from_local_options *o = &j->options;
@@ -148,7 +154,7 @@ static bool share(joining *j)
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
 
-/* Every rank compares all with the first, so all find the same. */
+/* Every rank compares all ranks with the first, so all find the same difference. */
 static bool agree(const joining *j)
 {
     static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims",
@@ -210,8 +216,8 @@ static int64_t shard_number(const joining *j, const sherd__dim *dim, int64_t ind
 }
 
 /*
- * Sizes of the shards of one dim: all ranks of one shard number must have the same. Returns their sum, or -1 after an
- * error.
+ * Sizes of the shards of one dim: all ranks with the same shard number must have the same size.
+ * Returns their sum, or -1 after an error.
  */
 static int64_t infer_dim(const joining *j, int d, int64_t parts, int64_t *sizes)
 {
@@ -239,7 +245,10 @@ static int64_t infer_dim(const joining *j, int d, int64_t parts, int64_t *sizes)
     return sum;
 }
 
-/* The layout that the pieces say. Every dim has at most as many shards as the mesh has ranks. */
+/*
+ * The layout that follows from the pieces. Every dim has at most as many shards as the mesh has
+ * ranks.
+ */
 static bool infer(joining *j)
 {
     sherd__heap *heap = sherd__world_heap(j->world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors out of nothing: copies of data, fills, random numbers. Each rank makes its own box; nothing travels.
- * Random numbers are a function of the global index of their element; later.c draws them.
+ * Creating tensors: copies of data, constants, random numbers. Each rank makes its own box; nothing
+ * is sent. Random numbers are a function of the global index of their element; later.c draws them.
  */
 #include "tensor/state.h"
 
@@ -38,7 +38,7 @@ bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype
     return true;
 }
 
-/* Whether a value can be an element. */
+/* Whether the dtype can hold a value. */
 static bool fits(sherd_world *world, bool distributed, const char *function, sherd_dtype dtype,
                  double value)
 {
@@ -56,7 +56,7 @@ static bool fits(sherd_world *world, bool distributed, const char *function, she
     return good;
 }
 
-/* One element, then copies of all that is there, twice as many each time. */
+/* Write one element, then double what is there. */
 static void repeat(void *data, sherd_dtype dtype, int64_t count, double value)
 {
     size_t element = sherd_dtype_bytes(dtype), bytes = (size_t)count * element;
@@ -128,7 +128,7 @@ sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype, const 
     return sherd__new_later(world, ndim, shape, &values);
 }
 
-/* Whether this rank holds the value, rather than a zero, of what is pending. */
+/* Whether, on axes with a pending sum, this rank holds the value rather than a zero. */
 static bool holds_value(const sherd_tensor *t)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -186,7 +186,7 @@ sherd_generator sherd_generator_named(const char *name)
     return g;
 }
 
-/* What is wrong with a distribution of numbers of this dtype; NULL: nothing. */
+/* What is wrong with a distribution for this dtype; NULL: nothing. */
 static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
 {
     double most = 4294967296.0;
@@ -241,7 +241,9 @@ static sherd_tensor *draw(const request *r, sherd_generator *generator)
     if (!generator)
         return sherd__fail_tensor(r->world, r->layout != NULL, SHERD_EINVAL, "%s: no generator",
                                   r->function);
-    /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
+    /*
+     * Counted also where it fails: it may fail on one rank only, and generators must stay in step.
+     */
     sherd__key key = sherd__next_key(r->world, generator);
     if (!is_valid_random(r))
         return sherd__failed(r->world);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves that are not recorded: one tensor or many. Plans come from the cache. Steps that stay on the rank
- * (a slice, a partition) are done at once, sharing the storage where the rank's box stays the same; the
- * others go in one call per group, however many tensors there are.
+ * Moves that are not recorded for backward: one tensor or many. Plans come from the cache. Local
+ * steps (a slice, a partition) run at once, and share the storage if the rank's box does not
+ * change; the others run in one call per group, however many tensors there are.
  *
- * All steps of a move go round by round, and within a round groups follow in the order of the first tensor that
- * needs them. So the calls of a list stand in one order that all ranks know, and each rank makes those of them
- * that it is in, in that order: no ring of ranks can wait for each other. A step to another mesh is a call of the
- * world, which a rank in neither mesh makes too: it brings nothing, takes nothing and waits for nobody.
+ * All steps of a move go round by round, and within a round groups follow in the order of the first
+ * tensor that needs them. So the calls of a list are in one order that all ranks know, and each
+ * rank makes those of its own groups in that order: no cycle of ranks can wait for each other. A
+ * step to another mesh is a call of the world. A rank in neither mesh makes it too, but sends and
+ * receives nothing, and waits for nobody.
  */
 #include "tensor/state.h"
 
@@ -17,7 +18,7 @@
 
 static const char name[] = "sherd_redistribute";
 
-/* A tensor on its way. */
+/* A tensor under way. */
 typedef struct task {
     sherd_tensor *from; /* the operand */
     const sherd_layout *to;
@@ -33,7 +34,7 @@ typedef struct task {
     unsigned axes;
 } task;
 
-/* The same storage under another layout. */
+/* The same storage with another layout. */
 static sherd_tensor *relabel(sherd_tensor *t, const sherd_layout *to)
 {
     sherd_tensor *view = sherd__new_view(t);
@@ -57,7 +58,7 @@ static sherd__move move_of(const task *w)
     return move;
 }
 
-/* Whether a rank holds the same before and after a step; nothing, where it is in neither mesh. */
+/* Whether a rank's box is the same before and after a step; also if it is in neither mesh. */
 static bool keeps_box(const sherd_step *step, int rank)
 {
     int64_t before[SHERD_MAX_AXES], after[SHERD_MAX_AXES];
@@ -72,7 +73,9 @@ static bool keeps_box(const sherd_step *step, int rank)
     return sherd__box_equal(&x, &y);
 }
 
-/* In a partition only some ranks keep what they hold; the others get a fill of their own. */
+/*
+ * In a partition only some ranks keep their values; the others are filled with the neutral element.
+ */
 static bool is_filled(const task *w)
 {
     const sherd__schedule *mine = w->plan->mine[w->step];
@@ -80,7 +83,7 @@ static bool is_filled(const task *w)
     return mine && mine->regions > 0 && mine->region[0].count == 0;
 }
 
-/* A step that stays on the rank. */
+/* Run a local step. */
 static bool stay(task *w, const sherd_step *step)
 {
     sherd_world *world = w->at->world;
@@ -105,7 +108,10 @@ static bool is_local(const sherd_step *step)
     return step->kind == SHERD_STEP_SLICE || step->kind == SHERD_STEP_PARTITION;
 }
 
-/* Make the result of the next step; do the step if it is local, else say which group's call it needs. */
+/*
+ * Create the result of the next step; run the step if it is local, otherwise set which group's call
+ * it needs.
+ */
 static bool start(task *w)
 {
     const sherd_step *step = &w->plan->step[w->step];
@@ -134,7 +140,7 @@ static void drop(sherd_tensor **t)
     *t = NULL;
 }
 
-/* The step is done: its result takes the place of what it was made of. */
+/* The step is done: its result replaces its source. */
 static void advance(task *w)
 {
     if (w->at != w->from)
@@ -195,8 +201,8 @@ static int rounds(const task *tasks, int count)
 }
 
 /*
- * Where the meshes differ both hear of it; but a rank that is not on the mesh of the source may have made what stands
- * for it there in any way.
+ * Between two meshes both ledgers are notified; but not of the source's identity, since a rank
+ * outside the source's mesh may have made its placeholder in any way.
  */
 static void note(const task *w)
 {
@@ -211,7 +217,7 @@ static void note(const task *w)
         sherd__block_is_from(w->at->storage->block, w->to->spec.mesh, w->at->made);
 }
 
-/* Layouts that differ without need of a step (axes of extent 1) still give another tensor. */
+/* If the layout still differs, without need of a step (axes of extent 1), the result is a view. */
 static bool finish(task *w)
 {
     if (w->at->layout != w->to) {
@@ -230,7 +236,7 @@ static bool finish(task *w)
     return w->at->storage != NULL;
 }
 
-/* Whether a dtype has the reductions that are pending: there is no average of integers. */
+/* Whether a dtype supports the pending reductions: there is no average of integers. */
 static bool can_be_reduced(sherd_world *world, sherd_dtype dtype, const sherd_layout *layout)
 {
     for (int a = 0; a < layout->spec.mesh->axes; a++)
@@ -241,7 +247,7 @@ static bool can_be_reduced(sherd_world *world, sherd_dtype dtype, const sherd_la
     return true;
 }
 
-/* Said of a partition before anything moves, and so by all ranks. */
+/* Checked before anything moves, so all ranks find the same. */
 static bool can_partition(const task *w)
 {
     sherd_tensor *t = w->from;
@@ -283,7 +289,7 @@ static bool plan(task *w)
     return can_partition(w);
 }
 
-/* A result that is not handed out is released. */
+/* Release everything but a result that is returned. */
 static void clean(task *w, bool good)
 {
     if (w->plan)
@@ -294,7 +300,7 @@ static void clean(task *w, bool good)
         drop(&w->at);
 }
 
-/* One tensor, whose steps simply follow each other. */
+/* One tensor, whose steps simply follow one another. */
 static bool run_one(sherd_world *world, task *w, bool begin)
 {
     bool good = plan(w);
@@ -313,7 +319,7 @@ static bool run_one(sherd_world *world, task *w, bool begin)
     return good;
 }
 
-/* Moves all or none. */
+/* Move all or none. */
 static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin)
 {
     bool good = true;
@@ -424,7 +430,10 @@ static sherd_world *world_of(sherd_tensor *const *t, const sherd_layout *const *
     return NULL;
 }
 
-/* Whether arrays and all that is in them are there, and of one world; else it has failed there. */
+/*
+ * Whether the arrays and their entries are non-NULL and of one world; otherwise it has failed
+ * there.
+ */
 static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t,
                       const sherd_layout *const *to, int count, sherd_tensor **failed)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notes: what makes or changes distributed tensors goes into the ledger of their mesh, so that ranks that do different
- * things are found at the next check, and after a failed one the tensors that not all ranks have are lost on all of
- * them. With SHERD_VERIFY also the contents of what is said to be equal are compared. A note costs a few nanoseconds.
+ * Notes: functions that make or change distributed tensors note that in the ledger of their mesh.
+ * So ranks that do different things are found at the next check, and after a failed check the
+ * tensors that some ranks lack are lost on all of them. With SHERD_VERIFY the contents of tensors
+ * that should be equal are compared too. A note costs a few nanoseconds.
  */
 #include "tensor/state.h"
 
@@ -39,7 +40,7 @@ void sherd__note(const char *name, sherd_tensor *const *in, int ins, uint64_t at
 
 /* ---- SHERD_VERIFY --------------------------------------------------------------------------- */
 
-/* Hash of the local elements, in their order; false: they can not be had (raised). */
+/* A hash of the local elements in order; false: they cannot be read (raised). */
 static bool hash_content(sherd_tensor *t, uint64_t *hash)
 {
     const void *data = sherd_tensor_read(t);
@@ -62,7 +63,7 @@ uint64_t sherd__content(sherd_tensor *t)
     return hash;
 }
 
-/* Axes along which a tensor is said to be equal. */
+/* Axes along which a tensor should be equal. */
 static unsigned equal_axes(const sherd_layout *layout)
 {
     unsigned all = (1u << layout->spec.mesh->axes) - 1;
@@ -70,7 +71,7 @@ static unsigned equal_axes(const sherd_layout *layout)
     return all & ~layout->shard_axes & ~layout->pending_axes;
 }
 
-/* The newest first, as they are listed. What is noted is on all ranks alike. */
+/* The newest first, as they are listed. Noted tensors are the same on all ranks. */
 static void claim_all(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
@@ -90,8 +91,8 @@ static void claim_all(sherd_world *world)
 /* ---- after a failed check ------------------------------------------------------------------- */
 
 /*
- * Tensors go by the deed that made them, storage by the call that brought what it holds: where a rank's box stayed the same,
- * a result shares the storage of its source, which is lost nowhere.
+ * A tensor is lost with the deed that made it, storage with the call that filled it. If a rank's
+ * box did not change in a move, the result shares the storage of its source, which is not lost.
  */
 static void lose(sherd_world *world)
 {

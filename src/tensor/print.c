@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors as text. The rank that writes gets the values that are shown, and no others; it goes over them twice, once for
- * the width of a column. Lines are made one at a time, so a text of any length takes no memory.
+ * Tensors as text. The rank that writes gets the values that are shown, and no others; it formats
+ * them twice, first to measure the columns. Lines are made one at a time, so a text of any length
+ * takes no memory.
  */
 #include "sherd/print.h"
 
@@ -95,7 +96,7 @@ static void find_widths(printer *p)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* "[3,0,5]" of a place in the excerpt; "[]" of a scalar. */
+/* The index of a position in the excerpt, "[3,0,5]"; "[]" for a scalar. */
 static void put_index(printer *p, const int64_t *at, int ndim)
 {
     char text[INDEX_BYTES + COLUMNS];
@@ -110,7 +111,7 @@ static void put_index(printer *p, const int64_t *at, int ndim)
     put(p, text);
 }
 
-/* The values [first, end) of a row, whose first one is the `base`-th of all. */
+/* The values [first, end) of a row; `base` is the number of the row's first value. */
 static void put_values(printer *p, int64_t *at, int64_t base, int64_t end, int ndim)
 {
     int last = p->e.ndim - 1, per_line = (COLUMNS - p->margin) / (p->width + 2);
@@ -129,7 +130,7 @@ static void put_values(printer *p, int64_t *at, int64_t base, int64_t end, int n
     }
 }
 
-/* Whether rows were left out before this one: some dim has just come to its end part. */
+/* Whether rows were omitted before this one: some dim has just reached its end part. */
 static bool follows_gap(const printer *p, const int64_t *at)
 {
     const sherd__excerpt *e = &p->e;
@@ -141,7 +142,7 @@ static bool follows_gap(const printer *p, const int64_t *at)
     return false;
 }
 
-/* All rows; `ndim` is 0 of a scalar. */
+/* All rows; `ndim` is 0 for a scalar. */
 static void put_rows(printer *p, int ndim)
 {
     const sherd__excerpt *e = &p->e;
@@ -192,7 +193,7 @@ static const char *fault(const sherd_print_options *o, const sherd_tensor *t)
     return NULL;
 }
 
-/* Options without unset values. */
+/* Fill in defaults. */
 static void set_defaults(sherd_print_options *o, const sherd_tensor *t)
 {
     static const int64_t first[SHERD_MAX_AXES];
@@ -207,7 +208,7 @@ static void set_defaults(sherd_print_options *o, const sherd_tensor *t)
         o->rank = sherd__mesh_rank_at(t->layout->spec.mesh, first);
 }
 
-/* Get the values, and write them where they are to be written. */
+/* Get the values, and write them on the rank that writes. */
 static void show(printer *p, sherd_tensor *t)
 {
     int64_t count = sherd_tensor_count(t), most = p->options.threshold;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 /*
- * The state of this room and its scopes. A scope costs two numbers, a tensor in it one pointer, a layout one; passing a
- * tensor out swaps it to the front of its scope and moves the boundary over it.
+ * The state of this room and its scopes. A scope costs two numbers, a tensor in it one pointer, a
+ * layout one; passing a tensor out swaps it to the front of its scope and moves the boundary over
+ * it.
  */
 #include "tensor/state.h"
 
@@ -72,7 +74,7 @@ void sherd__scope_forget(sherd_tensor *t)
     t->scope = -1;
 }
 
-/* Releases the newest first: results before what they were made of. */
+/* Release the newest first: results before their operands. */
 static void end(sherd__tensors *s, int start)
 {
     while (s->listed > start) {
@@ -165,8 +167,8 @@ sherd_tensor *sherd_scope_pass(sherd_tensor *t)
 }
 
 /*
- * Tensors that the user still retains may refer to each other in any way, so first every one is pinned, then
- * all give up what they hold. Their structs go with this room's state.
+ * Retained tensors may refer to each other in any way, so first every one is pinned, then all are
+ * stripped. Their structs are freed with this room's state.
  */
 void sherd__tensors_empty(sherd_world *world)
 {

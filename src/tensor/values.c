@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors that count, and distributions for weights. What an element holds follows from its number (later.c), so each rank
- * makes its own box and nothing travels.
+ * Number sequences, identity matrices, and distributions for weights. Each element is a function of
+ * its index (later.c), so each rank makes its own box and nothing is sent.
  */
 #include "tensor/state.h"
 
@@ -64,7 +64,7 @@ static sherd_tensor *make(const target *t, int ndim, const char *fault, const sh
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Whether all of n steps are numbers of the dtype. */
+/* Whether all n values of a sequence fit the dtype. */
 static const char *fault_of_steps(const sherd__values *v, int64_t n)
 {
     double last = v->start + (double)(n > 0 ? n - 1 : 0) * v->step;
@@ -157,7 +157,10 @@ sherd_tensor *sherd_eye_on(const sherd_layout *layout, sherd_dtype dtype)
 
 /* ---- distributions for weights --------------------------------------------------------------- */
 
-/* Of a weight [out, in, ...]; NaN if it is none. One without elements needs no numbers, but good ones. */
+/*
+ * Fan in and fan out of a weight [out, in, ...]; NaN if it is not one. For a weight without
+ * elements they are any positive numbers.
+ */
 static void fans(const int64_t *shape, int ndim, double *in, double *out)
 {
     double behind = 1;
@@ -179,7 +182,7 @@ static double deviation(const int64_t *shape, int ndim, double gain, bool both)
     return gain * sqrt(both ? 2 / (in + out) : 1 / in);
 }
 
-/* Uniform numbers of a deviation. */
+/* A uniform distribution around 0 with a given standard deviation. */
 static sherd_distribution symmetric(double deviation_of)
 {
     double bound = sqrt(3.0) * deviation_of;

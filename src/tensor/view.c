@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor seen as another one of the same storage: local as global, global as local, plain as replicated. */
+/*
+ * A tensor as another one on the same storage: local as global, global as local, plain as
+ * replicated.
+ */
 #include "tensor/state.h"
 
 #include <string.h>
@@ -36,7 +39,9 @@ sherd_tensor *sherd__local_view(sherd_tensor *t)
     sherd__layout_set(&view->was, t->layout);
     view->varies = sherd__varying_axes(t->layout);
     memcpy(view->shape, t->local, sizeof view->shape);
-    /* A rank outside of the mesh has no element, also of a scalar: as a plain tensor that is [0]. */
+    /*
+     * A rank outside of the mesh has no element, also of a scalar: as a plain tensor that is [0].
+     */
     if (view->ndim == 0 && view->count == 0) {
         view->ndim = 1;
         view->shape[0] = view->local[0] = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking over a local piece by global numbers: random numbers belong to elements of the whole tensor, so whoever
- * draws them must know where each of its own elements stands there. A run is as long as the box allows.
+ * Walking over a local piece by global indices: random numbers belong to elements of the whole
+ * tensor, so drawing them needs the global index of each local element. Runs are as long as the box
+ * allows.
  */
 #include "tensor/tensor.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole tensor in memory of the caller's. What goes to one rank only is moved to a layout in which that rank holds
- * everything, so that the others receive nothing. Takes the tensor's storage once more where it becomes whole.
+ * The whole tensor in the caller's memory. For one rank only, the tensor is moved to a layout in
+ * which that rank holds everything, so the others receive nothing. The ranks that get it need its
+ * storage once more.
  */
 #include "tensor/state.h"
 
@@ -32,7 +33,7 @@ typedef struct request {
     bool mine; /* the values come to this rank */
 } request;
 
-/* Why it can not be; NULL = it can. */
+/* Why the arguments are invalid; NULL = they are valid. */
 static const char *fault(const request *r, const sherd_tensor *t)
 {
     int64_t bytes, count = sherd_tensor_count(t);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows of tensors: what ranks read beyond their pieces, and the adjoint. As moves (move.c): plans from the cache, one call
- * for all tensors whose steps have the same group. Not recorded.
+ * Windows of tensors: what ranks read beyond their pieces, and the adjoint. Like moves (move.c):
+ * plans from the cache, and one call for all tensors whose steps have the same group. Not recorded
+ * for backward.
  */
 #include "plan/window.h"
 
 #include "tensor/state.h"
 
-/* A tensor on its way, in either direction. */
+/* A tensor under way, in either direction. */
 typedef struct task {
     sherd__windowed *w;
     sherd_tensor *from, *to;
@@ -27,13 +28,13 @@ sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, i
     return status ? status : sherd_layout_create(out, mesh, ndim, shape, &none, NULL);
 }
 
-/* Whether peers are to hear of a failure: a plain tensor lies on this rank alone. */
+/* Whether peers must hear of a failure: a plain tensor is on this rank alone. */
 static bool is_shared(const sherd__windowed *w)
 {
     return w->window->layout->spec.mesh->count > 1;
 }
 
-/* This rank's window, empty outside of the mesh. */
+/* This rank's window, empty outside the mesh. */
 static sherd_tensor *new_piece(const sherd__windowed *w)
 {
     const sherd_tensor *whole = w->whole;
@@ -113,7 +114,7 @@ static bool move_all(sherd_world *world, task *tasks, sherd__move *moves, int co
     return good;
 }
 
-/* The ledger hears of what is read, by whatever plain tensor it goes on. */
+/* Note in the ledger what is read, since the plain result is in no ledger. */
 static void note(const task *t, const char *name)
 {
     const sherd__window *window = t->w->window;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world of ranks that a carrier brings together. They tell each other where they are. If all are on one machine rank 0
- * makes their arena, and the others find it in its list of files, as ranks behind a wrapper find that of `sherd run`. From
- * then on all is as there: same speed, same protocol, same errors. Else each machine has an arena, each rank has one for
- * itself, and they send each other messages (remote.h). All ranks get the same status. A few hundred microseconds.
+ * A world of ranks that a carrier connects. They exchange where they are. If all are on one
+ * machine, rank 0 makes their arena, and the others find it in its list of open files, as ranks
+ * behind a wrapper find that of `sherd run`. From then on everything is as under `sherd run`: same
+ * speed, same protocol, same errors. Otherwise each machine has an arena, each rank has one for
+ * itself, and ranks of different machines send each other messages (remote.h). All ranks get the
+ * same status. A few hundred microseconds.
  */
 #include "inside.h"
 #include "carried.h"
@@ -19,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the arena of one machine --------------------------------------------------------------------- */
+/* ---- the arena of one machine ---------------------------------------------------------------- */
 
 /* Map the arena of the first rank here, whose process has it open as this descriptor. */
 static void map_of(sherd__arena *out, const sherd__hello *first, sherd__diag *diag)
@@ -64,7 +66,9 @@ static int leader_of(const sherd_carrier *carrier, const sherd__hello *mine,
     return r;
 }
 
-/* The arena of the ranks of each machine, mapped on all, or on none. `alone`: it is the only one. */
+/*
+ * The arena of the ranks of each machine, mapped on all, or on none. `alone`: it is the only one.
+ */
 static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool alone,
                                 sherd__hello *mine, sherd__hello *all, sherd__diag *diag)
 {
@@ -96,7 +100,7 @@ static sherd_status share_arena(sherd__arena *out, sherd__carried *carried, bool
     return status;
 }
 
-/* ---- no arena -------------------------------------------------------------------------------------- */
+/* ---- no arena -------------------------------------------------------------------------------- */
 
 /* Cores that count as enough where they are on this machine. */
 static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
@@ -113,7 +117,9 @@ static int cores_for(const sherd_carrier *carrier, const sherd__hello *mine,
     return CPU_COUNT(&sum) >= *here ? carrier->ranks : 1;
 }
 
-/* What this rank has for itself goes with what it shares: tensors and lanes there, all else here. */
+/*
+ * What this rank has for itself goes with what it shares: tensors and lanes there, all else here.
+ */
 static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *diag)
 {
     if (shared->control->regions != own->control->regions ||
@@ -140,7 +146,10 @@ static void tell_near(const sherd_carrier *carrier, sherd__remote *remote, bool 
         carrier->near(carrier->self, here);
 }
 
-/* An arena of this rank alone, and messages; `shared`: *out is one that it shares with others of this machine. */
+/*
+ * An arena of this rank alone, and messages; `shared`: *out is one that it shares with others of
+ * this machine.
+ */
 static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool shared,
                                sherd__hello *mine, sherd__hello *all, sherd__diag *diag)
 {
@@ -210,7 +219,7 @@ static sherd_status compare_clocks(sherd__arena *arena, const sherd_carrier *car
     return SHERD_OK;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* `job`: the same on all ranks. */
 static sherd_status join(sherd_world **out, sherd__carried *carried, uint64_t job,
@@ -234,7 +243,10 @@ static sherd_status join(sherd_world **out, sherd__carried *carried, uint64_t jo
     return SHERD_OK;
 }
 
-/* The arenas of a world, mapped on all ranks, or on none; all[ranks], prices[ranks]: room for what they tell. */
+/*
+ * The arenas of a world, mapped on all ranks, or on none; all[ranks], prices[ranks]: room for what
+ * they tell.
+ */
 static sherd_status find_arena(sherd__arena *arena, sherd__carried *carried, sherd__hello *mine,
                                sherd__hello *all, sherd_price *prices, sherd__diag *diag)
 {
@@ -257,7 +269,10 @@ static sherd_status find_arena(sherd__arena *arena, sherd__carried *carried, she
     return status;
 }
 
-/* `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to unmap, if it is any. */
+/*
+ * `mine` may carry a failure already: then nobody opens anything. *arena is for the caller to
+ * unmap, if it is any.
+ */
 static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__arena *arena,
                          sherd__hello *mine, const sherd_world_options *options, sherd__diag *diag)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks that a carrier brings together tell each other before there is a world: where they are, what they bring, and how it
- * went so far. Each gathering is collective, so all ranks come to the same end. Some 900 bytes a rank.
+ * What ranks that a carrier connects tell each other before there is a world: where they are, what
+ * they have, and whether they have failed so far. Each gathering is collective, so all ranks reach
+ * the same verdict. Some 900 bytes a rank.
  */
 #include "hello.h"
 #include "inside.h"
@@ -73,7 +74,10 @@ sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__h
     return status;
 }
 
-/* Before anything else: what others tell later is of that size then, and there is room for it on all ranks. */
+/*
+ * Before anything else: what others tell later is of that size then, and there is room for it on
+ * all ranks.
+ */
 sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sherd__diag *diag)
 {
     struct {

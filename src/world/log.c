@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The comm log: calls, bytes and time by kind and axes. Groups of different meshes with axes of the same
- * names share a row. Rows are made with the mesh, so that a call only adds to three numbers.
+ * The comm log: calls, bytes and time by kind and axes. Groups of different meshes whose axes have
+ * the same names share a row. Rows are made with the mesh, so that a call only adds to three
+ * numbers.
  *
- * Reading a clock twice takes a tenth of a microsecond, which is more than the work of a small call. So of the little ones one in
- * sixteen is timed, and the next are taken to be like it; but a wait that is long has read the clock anyway, and counts as it was.
+ * Reading a clock twice takes a tenth of a microsecond, which is more than the work of a small
+ * call. So one small call in sixteen is timed, and the following ones are assumed to take as long;
+ * but a long wait has read the clock anyway, and counts as measured.
  */
 #include "inside.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor memory as the rooms above see it: blocks out of the rank's region (store.c), figures, and what is said when there is none. */
+/*
+ * Tensor memory as the rooms above see it: blocks of the rank's region (store.c), statistics, and
+ * error texts.
+ */
 #include "inside.h"
 
 #include <stdio.h>
@@ -35,7 +38,7 @@ void sherd__give_quietly(sherd_world *world, sherd__block *block)
     sherd__store_give(world, block);
 }
 
-/* ---- what the rooms above call ---------------------------------------------------------------- */
+/* ---- what the rooms above call --------------------------------------------------------------- */
 
 static void say_full(sherd_world *world, int64_t bytes, bool distributed)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of the last moves: a ring of plans, which say all that is to be told and live on as long as they are in it. Where
- * no list is kept a move costs one look.
+ * The list of the last moves: a ring of plans, which contain all that is reported and live as long
+ * as they are in it. If no list is kept, a move costs one branch.
  */
 #include "inside.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The price by which the plans of a world are made that name none. Files may differ from machine to machine, and ranks that
- * plan by different prices do different things: so rank 0 alone reads one, and hands it out while the world opens. On one
- * machine it lies in the arena from before the first meeting; a carrier brings it to others. Costs reading the file.
+ * The price of the world's plans whose options have none. Price files may differ from machine to
+ * machine, and ranks that plan by different prices do different things: so only rank 0 reads one,
+ * and distributes it while the world opens. On one machine it is in the arena before the first
+ * meeting; a carrier brings it to others. Costs reading the file.
  */
 #include "inside.h"
 #include "priced.h"
@@ -25,7 +26,7 @@ sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char 
     return sherd__price_read(out, sherd__world_diag(world), text);
 }
 
-/* ---- the file --------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 /* How much of a file there is, up to `room` bytes, in text; -1 and errno. */
 static ssize_t read_some(const char *path, char *text, size_t room)
@@ -70,7 +71,7 @@ sherd_status sherd__price_load(sherd_price *out, sherd__heap *heap, sherd__diag 
     return status;
 }
 
-/* ---- of a world ------------------------------------------------------------------------------- */
+/* ---- of a world ------------------------------------------------------------------------------ */
 
 sherd_status sherd__price_find(sherd_price *out, sherd__heap *heap,
                                const sherd_world_options *options, sherd__diag *diag)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trace: what each rank does and waits for, as events of Chrome's JSON format, which Perfetto and chrome://tracing show.
- * Every rank appends whole lines to one file, when a buffer is full and at checks, so nothing has to be put together at the
- * end, and after a crash the file has all up to the last check; the format does not want its list to be closed. Clocks are
- * rank 0's: those of other machines are compared with it when the world opens (clocks.c). An event costs about a microsecond; without a trace it is a look at one word.
+ * The trace: what each rank does and waits for, as events in Chrome's JSON format, for Perfetto and
+ * chrome://tracing. Every rank appends whole lines to one file, when a buffer is full and at
+ * checks, so nothing has to be merged at the end, and after a crash the file is complete up to the
+ * last check; the format allows its list to be left open. Clocks are rank 0's: those of other
+ * machines are compared with it when the world opens (clocks.c). An event costs about a
+ * microsecond; without a trace it costs a branch.
  *
- * Who starts the ranks (the launcher, sherd_spawn, or a program that is its only rank) empties the file, once: that is noted in the
- * environment, so that later worlds of the same job go on with the same file.
+ * The process that starts the ranks (the launcher, sherd_spawn, or a program that is its only rank)
+ * empties the file, once: that is noted in the environment, so that later worlds of the same job
+ * append to it.
  */
 #include "trace.h"
 #include "inside.h"
@@ -32,7 +35,7 @@ struct sherd__trace {
     char text[BUFFER];
 };
 
-/* ---- the file --------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static const char *asked_path(void)
 {
@@ -137,7 +140,7 @@ void sherd__trace_close(sherd_world *world)
     world->trace = NULL;
 }
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 /* A text as JSON has it, cut where it is long. */
 static void write_text(sherd__writer *w, const char *text)
@@ -200,7 +203,7 @@ int64_t sherd__trace_start(const sherd_world *world)
     return world->trace ? sherd__now() : 0;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------ */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 /* Ranks of a set as "0,3". */
 static void ranks_text(const sherd__ranks *ranks, char *out, size_t room)
