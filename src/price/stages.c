@@ -123,21 +123,39 @@ static int64_t volume_of_slices(const taken *t, const void *what)
 
 typedef int64_t volume_fn(const taken *t, const void *what);
 
-/* One axis: `gathers` and `reduces` say what is done. */
-static sherd__span time_axis(taken *t, volume_fn *volume, const void *what, int axis,
-                             const sherd_link *link, int64_t element_bytes, bool gathers,
-                             bool reduces)
+/* A collective that gathers, reduces, or does both; `volume` of `what`: the elements of a message. */
+typedef struct collective {
+    volume_fn *volume;
+    const void *what;
+    int64_t element_bytes;
+    bool gathers, reduces;
+} collective;
+
+/* The rounds along one axis, after which all coordinates of it are taken. */
+static sherd__span time_axis(const collective *c, taken *t, int axis, const sherd_link *link)
 {
     int64_t p = t->mesh->extent[axis];
     sherd__span sum = 0;
 
     for (int64_t width = 1; width < p; width *= 2) {
         t->count[axis] = sherd__min(width, p - width);
-        int64_t bytes = sherd__mul_cut(volume(t, what), element_bytes);
-        sum += (gathers + reduces) * sherd__span_sent(link, 1, bytes);
-        sum += reduces ? sherd__span_added(link, bytes) : 0;
+        int64_t bytes = sherd__mul_cut(c->volume(t, c->what), c->element_bytes);
+        sum += (c->gathers + c->reduces) * sherd__span_sent(link, 1, bytes);
+        sum += c->reduces ? sherd__span_added(link, bytes) : 0;
     }
     t->count[axis] = p;
+    return sum;
+}
+
+/* All axes, the slowest first. */
+static sherd__span time_axes(const collective *c, const sherd_mesh *mesh, const sherd__lanes *lanes)
+{
+    sherd__span sum = 0;
+    taken t;
+
+    take_own(&t, mesh);
+    for (int j = lanes->axes - 1; j >= 0; j--)
+        sum += time_axis(c, &t, lanes->axis[j], &lanes->link[j]);
     return sum;
 }
 
@@ -146,30 +164,20 @@ sherd__span sherd__stages_time(const sherd__change *change, const int64_t *shape
 {
     bool reduces = change->reduced;
     const boxes b = {reduces ? change->target : change->source, shape, change->ndim};
-    sherd__span sum = 0;
-    taken t;
+    const collective c = {volume_of_boxes, &b, element_bytes, !reduces, reduces};
 
-    take_own(&t, change->mesh);
-    for (int j = lanes->axes - 1; j >= 0; j--)
-        sum += time_axis(&t, volume_of_boxes, &b, lanes->axis[j], &lanes->link[j], element_bytes,
-                         !reduces, reduces);
-    return sum;
+    return time_axes(&c, change->mesh, lanes);
 }
 
 sherd__span sherd__stages_time_sliced(const sherd__change *change, int64_t n, int64_t element_bytes,
                                       const sherd__lanes *lanes)
 {
     slices s = {.axes = change->reduced};
-    sherd__span sum = 0;
+    const collective c = {volume_of_slices, &s, element_bytes, true, true};
     int64_t lo;
-    taken t;
 
     sherd__slice_of(n, change->addends, 0, &lo, &s.slice);
     s.full = n / s.slice;
     s.rest = n % s.slice;
-    take_own(&t, change->mesh);
-    for (int j = lanes->axes - 1; j >= 0; j--)
-        sum += time_axis(&t, volume_of_slices, &s, lanes->axis[j], &lanes->link[j], element_bytes,
-                         true, true);
-    return sum;
+    return time_axes(&c, change->mesh, lanes);
 }

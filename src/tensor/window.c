@@ -16,6 +16,18 @@ typedef struct task {
     bool calls;             /* still needs its call */
 } task;
 
+/* All tensors of one call from outside. */
+typedef struct batch {
+    sherd_world *world;
+    int count;
+    sherd__windowed *list; /* [count] */
+    task *tasks;           /* [count] */
+    sherd__move *moves;    /* [count]: room for the moves of a call */
+    sherd__direction direction;
+    bool begin;
+    const char *name;
+} batch;
+
 sherd_status sherd__layout_alone(const sherd_layout **out, sherd_world *world, int ndim,
                                  const int64_t *shape)
 {
@@ -79,36 +91,33 @@ static bool plan(task *t, sherd__direction direction)
     return t->to->storage != NULL;
 }
 
-/* One call for all tasks with the group of this one. */
-static bool call(sherd_world *world, task *tasks, int count, const sherd_step *first,
-                 sherd__move *moves, bool begin, const char *name)
+/* One call for all tasks with the group of this step. */
+static bool call(const batch *b, const sherd_step *step)
 {
-    unsigned axes = first->axes;
     int n = 0;
 
-    for (int i = 0; i < count; i++)
-        if (tasks[i].calls && tasks[i].plan->step->axes == axes) {
-            moves[n++] = move_of(&tasks[i]);
-            tasks[i].calls = false;
+    for (int i = 0; i < b->count; i++)
+        if (b->tasks[i].calls && b->tasks[i].plan->step->axes == step->axes) {
+            b->moves[n++] = move_of(&b->tasks[i]);
+            b->tasks[i].calls = false;
         }
-    return sherd__call(world, name, moves, n, begin);
+    return sherd__call(b->world, b->name, b->moves, n, b->begin);
 }
 
-static bool move_all(sherd_world *world, task *tasks, sherd__move *moves, int count, bool begin,
-                     const char *name)
+static bool move_all(const batch *b)
 {
     bool good = true;
 
-    for (int i = 0; i < count && good; i++) {
-        const sherd_step *step = tasks[i].plan->step;
-        if (!tasks[i].calls)
+    for (int i = 0; i < b->count && good; i++) {
+        const sherd_step *step = b->tasks[i].plan->step;
+        if (!b->tasks[i].calls)
             continue;
         if (step->kind == SHERD_STEP_SLICE) {
-            sherd__move move = move_of(&tasks[i]);
-            good = sherd__slice(world, &move);
-            tasks[i].calls = false;
+            sherd__move move = move_of(&b->tasks[i]);
+            good = sherd__slice(b->world, &move);
+            b->tasks[i].calls = false;
         } else {
-            good = call(world, tasks, count, step, moves, begin, name);
+            good = call(b, step);
         }
     }
     return good;
@@ -133,57 +142,68 @@ static void note(const task *t, const char *name)
     sherd__moves_add(t->to->world, t->plan, t->to->dtype);
 }
 
-/* `tasks` and `moves` have room for all. */
-static bool run_tasks(sherd__windowed *list, task *tasks, sherd__move *moves, int count,
-                      sherd__direction direction, bool begin, const char *name)
+static bool run_tasks(const batch *b)
 {
-    bool gathers = direction == SHERD__GATHER, good = true;
+    bool gathers = b->direction == SHERD__GATHER, good = true;
 
-    for (int i = 0; i < count; i++)
-        tasks[i] = (task){.w = &list[i], .from = gathers ? list[i].whole : list[i].piece};
-    for (int i = 0; i < count && good; i++)
-        good = plan(&tasks[i], direction);
-    good = good && move_all(tasks[0].from->world, tasks, moves, count, begin, name);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < b->count; i++) {
+        sherd__windowed *w = &b->list[i];
+        b->tasks[i] = (task){.w = w, .from = gathers ? w->whole : w->piece};
+    }
+    for (int i = 0; i < b->count && good; i++)
+        good = plan(&b->tasks[i], b->direction);
+    good = good && move_all(b);
+    for (int i = 0; i < b->count; i++) {
+        const task *t = &b->tasks[i];
         if (good)
-            note(&tasks[i], name);
+            note(t, b->name);
         if (good)
-            *(gathers ? &list[i].piece : &list[i].whole) = tasks[i].to;
-        if (tasks[i].plan)
-            sherd__plan_release(tasks[i].plan);
+            *(gathers ? &t->w->piece : &t->w->whole) = t->to;
+        if (t->plan)
+            sherd__plan_release(t->plan);
     }
     return good;
 }
 
-static bool run(sherd__windowed *list, int count, sherd__direction direction, bool begin,
-                const char *name)
+/* Few tensors need no allocation. */
+static bool run(batch b)
 {
     enum { FEW = 8 };
-    task few_tasks[FEW], *tasks = few_tasks;
-    sherd__move few_moves[FEW], *moves = few_moves;
+    task few_tasks[FEW];
+    sherd__move few_moves[FEW];
 
-    if (count <= FEW)
-        return run_tasks(list, tasks, moves, count, direction, begin, name);
-    sherd_world *world = direction == SHERD__GATHER ? list[0].whole->world : list[0].piece->world;
-    sherd__heap *heap = sherd__world_heap(world);
-    tasks = sherd__alloc(heap, (size_t)count, sizeof *tasks);
-    moves = sherd__alloc(heap, (size_t)count, sizeof *moves);
-    bool good = tasks && moves;
+    b.world = b.direction == SHERD__GATHER ? b.list[0].whole->world : b.list[0].piece->world;
+    if (b.count <= FEW) {
+        b.tasks = few_tasks;
+        b.moves = few_moves;
+        return run_tasks(&b);
+    }
+    sherd__heap *heap = sherd__world_heap(b.world);
+    b.tasks = sherd__alloc(heap, (size_t)b.count, sizeof *b.tasks);
+    b.moves = sherd__alloc(heap, (size_t)b.count, sizeof *b.moves);
+    bool good = b.tasks && b.moves;
     if (good)
-        good = run_tasks(list, tasks, moves, count, direction, begin, name);
+        good = run_tasks(&b);
     else
-        sherd__fail_tensor(world, is_shared(&list[0]), SHERD_ENOMEM, "%s: out of memory", name);
-    sherd__free(heap, tasks);
-    sherd__free(heap, moves);
+        sherd__fail_tensor(b.world, is_shared(&b.list[0]), SHERD_ENOMEM, "%s: out of memory",
+                           b.name);
+    sherd__free(heap, b.tasks);
+    sherd__free(heap, b.moves);
     return good;
 }
 
 bool sherd__gather_windows(sherd__windowed *list, int count, bool begin, const char *name)
 {
-    return count <= 0 || run(list, count, SHERD__GATHER, begin, name);
+    const batch b = {
+        .list = list, .count = count, .direction = SHERD__GATHER, .begin = begin, .name = name};
+
+    return count <= 0 || run(b);
 }
 
 bool sherd__fold_windows(sherd__windowed *list, int count, bool begin, const char *name)
 {
-    return count <= 0 || run(list, count, SHERD__FOLD, begin, name);
+    const batch b = {
+        .list = list, .count = count, .direction = SHERD__FOLD, .begin = begin, .name = name};
+
+    return count <= 0 || run(b);
 }
