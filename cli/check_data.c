@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data of `sherd check`, see check_data.h. Costs some operations an element, and an addend of it. */
+/*
+ * The data of `sherd check`, see check_data.h. Costs some operations an element, and an addend of
+ * it.
+ */
 #include "check_data.h"
 
 #include <string.h>
 
 #include "base/num.h"
 
-/* Bits of the index in one pass, without and with a reduction; the range of what addends differ by; how many there may be. */
+/*
+ * Bits of the index in one pass, without and with a reduction; the range of what addends differ by;
+ * how many there may be.
+ */
 typedef struct width {
     int bits, bits_pending, spread, addends;
 } width;
 
 /*
- * Integers are exact up to 2^24 in f32, 2^53 in f64, 2^8 in bf16, 2^11 in f16. With addends the value leaves room for
- * them: bf16: 63 + 64 * 2 < 256.
+ * Integers are exact up to 2^24 in f32, 2^53 in f64, 2^8 in bf16, 2^11 in f16. With addends the
+ * value leaves room for them: bf16: 63 + 64 * 2 < 256.
  */
 static const width widths[SHERD_DTYPES] = {
     [SHERD_F32] = {24, 16, 61, CLI_ADDENDS},
@@ -42,7 +48,7 @@ void cli_check_data_of(cli_check_data *out, const sherd_layout *from, const sher
         out->passes++;
 }
 
-/* ---- elements --------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /* |value| <= 2048 has at most 11 significant bits, so no bit is lost. */
 static uint16_t half_of(int64_t value)
@@ -114,7 +120,7 @@ static void step(walk *w)
     }
 }
 
-/* ---- addends ---------------------------------------------------------------------------------- */
+/* ---- addends --------------------------------------------------------------------------------- */
 
 static uint64_t mixed(int64_t index, int salt)
 {
@@ -130,7 +136,10 @@ static int64_t amount(const cli_check_data *d, int64_t index, int salt)
     return 1 + (int64_t)(mixed(index, salt) % (uint64_t)widths[d->dtype].spread);
 }
 
-/* What n ranks add to something so that it stays what it is: pairs of +h and -h; one rank adds 0 if n is odd. */
+/*
+ * What n ranks add to something so that it stays what it is: pairs of +h and -h; one rank adds 0 if
+ * n is odd.
+ */
 static int64_t balanced(const cli_check_data *d, int64_t index, int64_t number, int64_t n, int salt)
 {
     int64_t place = (number + (int64_t)(mixed(index, salt) % (uint64_t)n)) % n - n % 2;
@@ -154,7 +163,10 @@ static int64_t number_of(const sherd_layout *from, const int64_t *at, int op, in
     return number;
 }
 
-/* Sum and avg: the value at one rank of the sums, which changes; the rest is balanced, for avg along each axis. */
+/*
+ * Sum and avg: the value at one rank of the sums, which changes; the rest is balanced, for avg
+ * along each axis.
+ */
 static int64_t summand(const cli_check_data *d, const int64_t *at, int64_t value, int64_t index)
 {
     const sherd__layout_spec *spec = &d->from->spec;
@@ -202,9 +214,12 @@ void cli_check_fill(const cli_check_data *d, const int64_t *coordinate, int pass
         cli_check_encode(d->dtype, addend(d, coordinate, w.index, pass), at);
 }
 
-/* ---- what they come to ------------------------------------------------------------------------ */
+/* ---- what they come to ----------------------------------------------------------------------- */
 
-/* A partition leaves the value at coordinate 0 of its axes, for sum and product, and 0 or 1 elsewhere. */
+/*
+ * A partition leaves the value at coordinate 0 of its axes, for sum and product, and 0 or 1
+ * elsewhere.
+ */
 static int64_t constant_at(const cli_check_data *d, const int64_t *coordinate)
 {
     const sherd__layout_spec *from = &d->from->spec, *to = &d->to->spec;

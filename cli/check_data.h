@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The data of `sherd check`: every element carries its global index, so that one that lands at a wrong place is a wrong
- * number there. What the dtype can not hold at once goes in several passes, some bits of the index in each.
+ * The data of `sherd check`: every element carries its global index, so that one that lands at a
+ * wrong place is a wrong number there. What the dtype can not hold at once goes in several passes,
+ * some bits of the index in each.
  *
- * Where a reduction is pending, each rank holds an addend of its own: for a sum they add up to the value, in an order
- * and with amounts that change from element to element; for avg they add up to n times the value; for min, max and
- * product one rank holds it. All are integers that the dtype holds exactly, partial results too. Pure.
+ * Where a reduction is pending, each rank holds an addend of its own: for a sum they add up to the
+ * value, in an order and with amounts that change from element to element; for avg they add up to n
+ * times the value; for min, max and product one rank holds it. All are integers that the dtype
+ * holds exactly, partial results too. Pure.
  */
 #ifndef SHERD_CLI_CHECK_DATA_H
 #define SHERD_CLI_CHECK_DATA_H
@@ -37,14 +39,20 @@ void cli_check_encode(sherd_dtype dtype, int64_t value, void *out);
 /* Fill what the rank at a coordinate holds of the source: the elements of its box, row-major. */
 void cli_check_fill(const cli_check_data *d, const int64_t *coordinate, int pass, void *elements);
 
-/* What comes together at a coordinate of the target's mesh. False: more than the dtype has room for. */
+/*
+ * What comes together at a coordinate of the target's mesh. False: more than the dtype has room
+ * for.
+ */
 bool cli_check_fold_of(cli_check_fold *out, const cli_check_data *d, const int64_t *coordinate);
 
 /* The value that the element of an index has there. */
 int64_t cli_check_value(const cli_check_data *d, const cli_check_fold *fold, int64_t index,
                         int pass);
 
-/* Compare what the rank at a coordinate of the target holds; wrong[i] = 1 for each wrong element, others stay. */
+/*
+ * Compare what the rank at a coordinate of the target holds; wrong[i] = 1 for each wrong element,
+ * others stay.
+ */
 void cli_check_compare(const cli_check_data *d, const int64_t *coordinate,
                        const cli_check_fold *fold, int pass, const void *elements,
                        unsigned char *wrong);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `sherd` command: what its commands share. Each command is one file and one row of the table in main.c. */
+/*
+ * The `sherd` command: what its commands share. Each command is one file and one row of the table
+ * in main.c.
+ */
 #ifndef SHERD_CLI_H
 #define SHERD_CLI_H
 

@@ -127,9 +127,12 @@ cli_key cli_key_find(unsigned command, const char *name, bool in_case)
     return CLI_KEYS;
 }
 
-/* ---- the command line ------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
-/* "--name=value" or "--name value": the key, and the value at *value; *i goes along. CLI_KEYS: no such option. */
+/*
+ * "--name=value" or "--name value": the key, and the value at *value; *i goes along. CLI_KEYS: no
+ * such option.
+ */
 static cli_key take_word(unsigned command, char **argv, int *i, const char **value)
 {
     char name[32] = "";
@@ -182,7 +185,7 @@ bool cli_values_read(cli_values *out, unsigned command, const char *name, int ar
     return true;
 }
 
-/* ---- reading the problem ---------------------------------------------------------------------- */
+/* ---- reading the problem --------------------------------------------------------------------- */
 
 static sherd_status missing(cli_problem *p, cli_key key)
 {
@@ -191,7 +194,10 @@ static sherd_status missing(cli_problem *p, cli_key key)
                        table[key].name, table[key].value, table[key].example);
 }
 
-/* An error at a place in another option's text is that option's: placements are read with their cuts. */
+/*
+ * An error at a place in another option's text is that option's: placements are read with their
+ * cuts.
+ */
 static void find_blamed(cli_problem *p)
 {
     for (int i = 0; p->diag->column && i < CLI_KEYS; i++)
@@ -226,7 +232,7 @@ sherd_status cli_problem_read(cli_problem *out, sherd_world *world, const cli_va
     return status;
 }
 
-/* ---- help ------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 enum { HELP_COLUMN = 26, HELP_WIDTH = 96 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of the commands that take a problem in texts: mesh, shape, placements, planner. One table says what
- * options there are; it drives the command line, case files and the help alike. Then the problem itself: what the
- * texts say, read into a world. An option's key is its name without dashes, as case files and errors have it.
+ * Options of the commands that take a problem in texts: mesh, shape, placements, planner. One table
+ * says what options there are; it drives the command line, case files and the help alike. Then the
+ * problem itself: what the texts say, read into a world. An option's key is its name without
+ * dashes, as case files and errors have it.
  */
 #ifndef SHERD_CLI_OPTIONS_H
 #define SHERD_CLI_OPTIONS_H
@@ -64,7 +65,10 @@ enum { CLI_FLATTENED_SETS = 16 };
 /* exact, greedy and graph, by sherd_planner_name; the choice of PyTorch is no option. */
 enum { CLI_PLANNERS = SHERD_PLANNER_TORCH };
 
-/* The texts that were given; NULL = not given. A flag has some text. Borrowed from argv or from a line. */
+/*
+ * The texts that were given; NULL = not given. A flag has some text. Borrowed from argv or from a
+ * line.
+ */
 typedef struct cli_values {
     const char *of[CLI_KEYS];
 } cli_values;
@@ -96,16 +100,17 @@ const char *cli_key_name(cli_key key);
 cli_key cli_key_find(unsigned command, const char *name, bool in_case);
 
 /*
- * Read a command line into texts. False: it was said on standard error why not. `command` is a bit, `name` what it is
- * called. Words without dashes are refused, except the layout of `show`.
+ * Read a command line into texts. False: it was said on standard error why not. `command` is a bit,
+ * `name` what it is called. Words without dashes are refused, except the layout of `show`.
  */
 bool cli_values_read(cli_values *out, unsigned command, const char *name, int argc, char **argv);
 /* The same for one option, at *i, which goes along to the last word of it. */
 bool cli_value_read(cli_values *out, unsigned command, const char *name, char **argv, int *i);
 
 /*
- * Read all texts into a world, of which the mesh is made: collective where the world is not of paper. A failure names
- * the option in `blamed`; the world's diag has the text, and the column if its source is that option's text.
+ * Read all texts into a world, of which the mesh is made: collective where the world is not of
+ * paper. A failure names the option in `blamed`; the world's diag has the text, and the column if
+ * its source is that option's text.
  */
 sherd_status cli_problem_read(cli_problem *out, sherd_world *world, const cli_values *values,
                               unsigned command);
@@ -118,8 +123,9 @@ cli_read cli_read_layout, cli_read_mesh, cli_read_to_mesh, cli_read_shape, cli_r
     cli_read_ranks_as;
 
 /*
- * A world of paper that has as many ranks as the meshes of these texts name: prices ask how many there are, and its
- * ranks are walked. Where a mesh can't be read it has all that there can be. False: no memory for one.
+ * A world of paper that has as many ranks as the meshes of these texts name: prices ask how many
+ * there are, and its ranks are walked. Where a mesh can't be read it has all that there can be.
+ * False: no memory for one.
  */
 bool cli_paper_open(sherd_world **out, const cli_values *values);
 /* How many ranks a world must have for a mesh. */

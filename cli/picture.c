@@ -11,7 +11,7 @@
 
 static const char function[] = "sherd_show";
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A rank on its way into a block. */
 typedef struct holder {
@@ -115,7 +115,7 @@ static sherd_status make_side(cli_side *side, cli_picture *picture, cli_problem 
     return good ? SHERD_OK : sherd__no_memory(p->diag, function);
 }
 
-/* ---- sheets ----------------------------------------------------------------------------------- */
+/* ---- sheets ---------------------------------------------------------------------------------- */
 
 static int compare_cuts(const void *a, const void *b)
 {
@@ -212,7 +212,7 @@ void cli_sheet_name(char *out, size_t room, const cli_picture *picture, int64_t 
     }
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Figures stop below 2^62, as those of plans do. */
 static int64_t cut(bool good, int64_t value)
@@ -282,9 +282,12 @@ int64_t cli_block_received(const cli_picture *picture, const cli_block *target)
     return most;
 }
 
-/* ---- making it -------------------------------------------------------------------------------- */
+/* ---- making it ------------------------------------------------------------------------------- */
 
-/* How many addends come together: the extents of the source's pending axes that are not pending in the target. */
+/*
+ * How many addends come together: the extents of the source's pending axes that are not pending in
+ * the target.
+ */
 static int64_t addends_of(const sherd_layout *from, const sherd_layout *to)
 {
     const sherd_mesh *mesh = from->spec.mesh;
@@ -322,7 +325,7 @@ void cli_picture_clear(cli_picture *picture)
         sherd__free(picture->heap, picture->cut[d]);
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static int64_t addend_of(const cli_side *side, int rank)
 {

@@ -6,8 +6,8 @@
 #include "cases.h"
 
 /*
- * The plan of a problem, as sherd_plan_create; a failure names the option to blame. `planner`: whose plan. The plan is
- * good until the next one is made.
+ * The plan of a problem, as sherd_plan_create; a failure names the option to blame. `planner`:
+ * whose plan. The plan is good until the next one is made.
  */
 sherd_status cli_plan_make(const sherd_plan **out, cli_problem *p, sherd_planner planner);
 

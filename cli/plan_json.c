@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a JSON object. Bytes and counts are 64-bit integers, times seconds, all in full precision. */
+/*
+ * A plan as a JSON object. Bytes and counts are 64-bit integers, times seconds, all in full
+ * precision.
+ */
 #include "plan.h"
 
 #include "base/text.h"
@@ -9,7 +12,10 @@
 /* A rank of the arena reads its peers' storage in place: nothing is packed on the way. */
 enum { STAGING_BYTES = 0 };
 
-/* A state as in the trace: placements with places; the full layout where the plan goes from one mesh to another. */
+/*
+ * A state as in the trace: placements with places; the full layout where the plan goes from one
+ * mesh to another.
+ */
 static json_t *state_text(const sherd_layout *layout, bool two_meshes)
 {
     char text[128] = "";

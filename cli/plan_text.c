@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plan as a table for people. Written from the JSON object, so that the two never say different things.
+ * A plan as a table for people. Written from the JSON object, so that the two never say different
+ * things.
  */
 #include "plan.h"
 #include "table.h"
@@ -24,7 +25,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void write_axes(char *out, size_t room, const json_t *axes)
 {
@@ -72,7 +73,7 @@ static void print_steps(FILE *to, const json_t *steps)
         cli_table_print(to, &table);
 }
 
-/* ---- totals ----------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 /* "name  A a rank, B in all"; what is not known is left out. */
 static void print_bytes(FILE *to, const char *name, const json_t *plan, const char *most,

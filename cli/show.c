@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd show: which rank holds what, and what moves; in the terminal, or as a picture for a page. Needs no ranks.
+ * sherd show: which rank holds what, and what moves; in the terminal, or as a picture for a page.
+ * Needs no ranks.
  */
 #include "show.h"
 #include "plan.h"
@@ -15,7 +16,7 @@
 #include "base/text.h"
 #include "world/world.h"
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 const char *cli_letter(char *out, size_t room, int number)
 {
@@ -47,7 +48,7 @@ void cli_idle_text(char *out, size_t room, const cli_side *side)
         cli_block_label(out, room, side, &idle);
 }
 
-/* ---- where to --------------------------------------------------------------------------------- */
+/* ---- where to -------------------------------------------------------------------------------- */
 
 static cli_screen screen_of(void)
 {
@@ -82,7 +83,7 @@ static sherd_status draw_svg(cli_problem *p, const cli_picture *picture, const s
                        strerror(errno));
 }
 
-/* ---- the command ------------------------------------------------------------------------------ */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static sherd_status draw(cli_problem *p)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts and moves as a picture: SVG, text as text. Blocks are to scale and lightly tinted; what a rank did not hold
- * before is hatched and carries its bytes, so that it reads in black and white too; arrows lead there from where it was.
+ * Layouts and moves as a picture: SVG, text as text. Blocks are to scale and lightly tinted; what a
+ * rank did not hold before is hatched and carries its bytes, so that it reads in black and white
+ * too; arrows lead there from where it was.
  */
 #include "show.h"
 #include "table.h"
@@ -41,7 +42,7 @@ typedef struct point {
     double x, y;
 } point;
 
-/* ---- letters ---------------------------------------------------------------------------------- */
+/* ---- letters --------------------------------------------------------------------------------- */
 
 /* Text with what XML wants written otherwise. */
 static void put_text(FILE *to, const char *text)
@@ -78,7 +79,7 @@ static void text_at(drawing *d, point at, const char *kind, double size, double 
     fputs("</text>\n", d->to);
 }
 
-/* ---- places ----------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static bool rect_of(rect *out, const drawing *d, int which, const sherd_box *box)
 {
@@ -100,7 +101,7 @@ static double grid_height(const cli_picture *picture)
     return shape > HIGH ? HIGH : shape < LOW ? LOW : shape;
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void put_rect(drawing *d, const rect *r, const char *kind, const char *fill)
 {
@@ -151,7 +152,10 @@ static fit fit_of(const rect *r, const char *full, const char *numbers)
     return r->height > r->width && width_of(numbers, r->width * 0.8) < r->height ? UPRIGHT : LETTER;
 }
 
-/* "rank 2", "ranks 0,2"; the numbers alone, upright, or a letter that is said below, where that is too long. */
+/*
+ * "rank 2", "ranks 0,2"; the numbers alone, upright, or a letter that is said below, where that is
+ * too long.
+ */
 static fit put_label(drawing *d, int which, const cli_block *block)
 {
     const cli_side *side = &d->picture->side[which];
@@ -211,7 +215,7 @@ static void put_side(drawing *d, int which)
     put_places(d, which);
 }
 
-/* ---- what moves ------------------------------------------------------------------------------- */
+/* ---- what moves ------------------------------------------------------------------------------ */
 
 /* Pieces of a target block that some rank of it receives. */
 static bool next_piece(cli_piece *out, const drawing *d, const cli_block *target, int *from)
@@ -273,7 +277,10 @@ static void put_pieces(drawing *d, const cli_block *target, bool words)
     }
 }
 
-/* From the piece in the source to its place in the target; `height`: where in it, 0 to 1, so that arrows keep apart. */
+/*
+ * From the piece in the source to its place in the target; `height`: where in it, 0 to 1, so that
+ * arrows keep apart.
+ */
 static void put_arrow(drawing *d, const cli_piece *piece, double height)
 {
     rect a, b;
@@ -287,7 +294,10 @@ static void put_arrow(drawing *d, const cli_piece *piece, double height)
             b.y + b.height * height);
 }
 
-/* Pieces lie in both grids at the same height, so arrows are level; each piece has a height of its own. */
+/*
+ * Pieces lie in both grids at the same height, so arrows are level; each piece has a height of its
+ * own.
+ */
 static void put_arrows(drawing *d)
 {
     const cli_side *side = &d->picture->side[1];
@@ -313,7 +323,7 @@ static void put_moves(drawing *d)
         put_pieces(d, &side->block[i], true);
 }
 
-/* ---- the page --------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void put_head(FILE *to, double width, double height)
 {
@@ -422,8 +432,8 @@ static void put_notes(drawing *d, double y, const sherd_plan *plan)
 }
 
 /*
- * The page's height is known when all is drawn: letters below sheets depend on it. So all is drawn twice, the first time
- * into nothing.
+ * The page's height is known when all is drawn: letters below sheets depend on it. So all is drawn
+ * twice, the first time into nothing.
  */
 static double put_page(drawing *d, const sherd_plan *plan)
 {

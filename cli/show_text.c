@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts and moves in letters. A sheet is a grid: rows and columns as wide as their parts of the tensor, as far as
- * letters allow and labels need. What has no room for its label gets a letter, and a line below.
+ * Layouts and moves in letters. A sheet is a grid: rows and columns as wide as their parts of the
+ * tensor, as far as letters allow and labels need. What has no room for its label gets a letter,
+ * and a line below.
  */
 #include "show.h"
 #include "table.h"
@@ -33,7 +34,7 @@ typedef struct grid {
 /* Black on these, by the first rank of a block. */
 static const unsigned char colors[] = {153, 157, 223, 217, 183, 152, 229, 189, 194, 224, 159, 222};
 
-/* ---- measuring -------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Put a place into a sorted list. */
 static void add_place(scale *s, int64_t at)
@@ -104,7 +105,7 @@ static void find_sizes(grid *g)
     spread(&g->row, g->picture->rows, high > HIGH ? HIGH : (int)high, g->is_target ? 2 : 1);
 }
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static void repeat(FILE *to, char letter, int count)
 {
@@ -144,7 +145,10 @@ static void print_border(FILE *to, const grid *g, int64_t row)
     fputc('\n', to);
 }
 
-/* What stands in a block: its ranks, or a letter; then what it receives. `line` counts from the middle. */
+/*
+ * What stands in a block: its ranks, or a letter; then what it receives. `line` counts from the
+ * middle.
+ */
 static void cell_text(char out[CLI_LABEL], grid *g, const cli_block *block, int width, int line)
 {
     char label[CLI_LABEL], bytes[32];
@@ -210,7 +214,7 @@ static void print_grid(FILE *to, grid *g)
     print_border(to, g, g->picture->rows);
 }
 
-/* ---- legends ---------------------------------------------------------------------------------- */
+/* ---- legends --------------------------------------------------------------------------------- */
 
 /* The letters of a sheet, in the order in which print_row gave them. */
 static void print_letters(FILE *to, grid *g, int first)
@@ -273,7 +277,7 @@ static void print_side(FILE *to, const cli_picture *picture, int which, const cl
     print_notes(to, side);
 }
 
-/* ---- what moves ------------------------------------------------------------------------------- */
+/* ---- what moves ------------------------------------------------------------------------------ */
 
 static void print_move(FILE *to, const cli_picture *picture, const cli_block *target,
                        const cli_piece *piece)

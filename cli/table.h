@@ -11,9 +11,9 @@
 enum { CLI_CELL = 1024, CLI_COLUMNS = 8 };
 
 /*
- * Columns as wide as their widest cell, two blanks between them. `cell` writes one into out[room]; row -1 is the head.
- * It is asked for each twice, so nothing is kept: a table may be as long as it likes. Bit i of `right`: column i
- * stands to the right.
+ * Columns as wide as their widest cell, two blanks between them. `cell` writes one into out[room];
+ * row -1 is the head. It is asked for each twice, so nothing is kept: a table may be as long as it
+ * likes. Bit i of `right`: column i stands to the right.
  */
 typedef struct cli_table {
     int64_t rows;

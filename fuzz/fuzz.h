@@ -2,7 +2,8 @@
 /*
  * What all fuzz targets share: a space on paper that lives for one input, what must hold of every
  * error, and of every layout that was read. A text is read twice: once as it is, and once with the
- * n-th allocation failing, where n comes from the text itself, so that a found input stays one file.
+ * n-th allocation failing, where n comes from the text itself, so that a found input stays one
+ * file.
  *
  * A target is one function that libFuzzer calls; what must not happen ends in abort().
  */

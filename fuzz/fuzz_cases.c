@@ -66,7 +66,10 @@ static void try(const cli_command *command, const uint8_t *data, size_t bytes, i
     free(text);
 }
 
-/* Whether a mesh of the line has more than a million ranks: shards that are not even take a plan seconds there. */
+/*
+ * Whether a mesh of the line has more than a million ranks: shards that are not even take a plan
+ * seconds there.
+ */
 static bool is_large(const uint8_t *data, size_t bytes)
 {
     static const char *const keys[] = {"mesh", "to-mesh"};

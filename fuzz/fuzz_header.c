@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Headers of files of tensors. Of one that is taken, every tensor lies in the file, has the bytes that its shape needs, and shares
- * none; and written out it is read again. The file is as long as the number at the end of the input says, or as its tensors want.
+ * Headers of files of tensors. Of one that is taken, every tensor lies in the file, has the bytes
+ * that its shape needs, and shares none; and written out it is read again. The file is as long as
+ * the number at the end of the input says, or as its tensors want.
  */
 #include "fuzz.h"
 #include "io/header.h"
@@ -54,7 +55,10 @@ static void check_again(paper *p, sherd__header *h)
     sherd__free(&p->heap, text);
 }
 
-/* The last number of the text that ends a place: most files that are tried are as long as their tensors. */
+/*
+ * The last number of the text that ends a place: most files that are tried are as long as their
+ * tensors.
+ */
 static int64_t length_of(const char *text)
 {
     const char *close = strrchr(text, ']');

@@ -32,7 +32,9 @@ static void check_again(sherd__diag *diag, const sherd_price *price)
     }
 }
 
-/* `units` of 10^-scale seconds, from this word: 64 bits of mantissa are exact to 4 parts in 2^62. */
+/*
+ * `units` of 10^-scale seconds, from this word: 64 bits of mantissa are exact to 4 parts in 2^62.
+ */
 static void check_near(const char *word, int64_t units, long double scale)
 {
     long double value = strtold(word, NULL) * scale;

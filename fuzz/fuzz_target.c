@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tensor is to lie, "S(0)R 0:4,6" or "[10(x:4,6),6]", for tensors of all sorts that lie somewhere already. */
+/*
+ * Where a tensor is to lie, "S(0)R 0:4,6" or "[10(x:4,6),6]", for tensors of all sorts that lie
+ * somewhere already.
+ */
 #include "fuzz.h"
 
 static const char *const sources[] = {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors out of JSON files, for the programs that compare with PyTorch. They give up when there is no memory. */
+/*
+ * Tensors out of JSON files, for the programs that compare with PyTorch. They give up when there is
+ * no memory.
+ */
 #ifndef SHERD_TOOLS_JSON_TENSORS_H
 #define SHERD_TOOLS_JSON_TENSORS_H
 

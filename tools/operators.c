@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes docs/operators.md: the operands, layouts and dtypes of each operator of the library, read from
- * its sherd_op. `make operators` runs it; the test `operators_page` checks that the page is up to date.
+ * Writes docs/operators.md: the operands, layouts and dtypes of each operator of the library, read
+ * from its sherd_op. `make operators` runs it; the test `operators_page` checks that the page is up
+ * to date.
  */
 #include <stdio.h>
 #include <string.h>

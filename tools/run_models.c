@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs an MLP and a transformer block under plans from a JSON file, on ranks that are threads, and compares outputs and all
- * gradients with those that the file has: the other half of tools/compare_models.py. Usage: run_models CASES RESULTS MESH.
+ * Runs an MLP and a transformer block under plans from a JSON file, on ranks that are threads, and
+ * compares outputs and all gradients with those that the file has: the other half of
+ * tools/compare_models.py. Usage: run_models CASES RESULTS MESH.
  *
- * A model: {"kind": "mlp" or "block", "dtype", "activation": "relu", "erf" or "tanh", "heads", "parameters": {"net1.weight":
- * {"shape", "data", "grad"}}, "x" likewise, "y": {"shape", "data"}, "weights"}; the loss is the sum of y times weights.
- * A case: {"model": 0, "x": "S(0)R" or null for plain, "plan": [{"path", "style", "input", "desired", "output", "to_local",
- * "local_input", "granule"}], "lift": how a local output lies, "reshard", "checkpoint": paths, "shard": an axis}.
+ * A model: {"kind": "mlp" or "block", "dtype", "activation": "relu", "erf" or "tanh", "heads",
+ * "parameters": {"net1.weight": {"shape", "data", "grad"}}, "x" likewise, "y": {"shape", "data"},
+ * "weights"}; the loss is the sum of y times weights. A case: {"model": 0, "x": "S(0)R" or null for
+ * plain, "plan": [{"path", "style", "input", "desired", "output", "to_local", "local_input",
+ * "granule"}], "lift": how a local output lies, "reshard", "checkpoint": paths, "shard": an axis}.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Applies operators by name to operands from a JSON file, on ranks that are threads, under the layouts that the file says,
- * and writes results and gradients: the other half of tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS].
+ * Applies operators by name to operands from a JSON file, on ranks that are threads, under the
+ * layouts that the file says, and writes results and gradients: the other half of
+ * tools/compare_torch.py. Usage: run_operators CASES RESULTS [RANKS].
  *
- * A case: {"op": "sherd_add", "attributes": {"eps": 1e-5}, "operands": [{"dtype": "f64", "shape": [2,3], "data": [..],
- * "placements": "S(0)", "grad": true, "written": true}, null], "weights": [..]}. The loss is the sum of result 0 times
- * weights. Of operands that are written the new values are a result too, under "written".
+ * A case: {"op": "sherd_add", "attributes": {"eps": 1e-5}, "operands": [{"dtype": "f64", "shape":
+ * [2,3], "data": [..], "placements": "S(0)", "grad": true, "written": true}, null], "weights":
+ * [..]}. The loss is the sum of result 0 times weights. Of operands that are written the new values
+ * are a result too, under "written".
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Figures of a run. Each rank counts for itself; at the end the counts become tensors whose placement is a
- * pending maximum or average over all ranks, and reading the whole tensor settles it.
+ * Figures of a run. Each rank counts for itself; at the end the counts become tensors whose
+ * placement is a pending maximum or average over all ranks, and reading the whole tensor settles
+ * it.
  */
 #include <math.h>
 #include <stdlib.h>

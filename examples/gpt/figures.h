@@ -27,8 +27,8 @@ typedef struct figures {
     int comms;
     double mean_seconds; /* of a step, after the first three */
     double step_seconds; /* likewise, the median */
-    double
-        worst_difference; /* of the first losses, relative, to those of one rank; NaN: not compared */
+    /* of the first losses, relative, to those of one rank; NaN: not compared */
+    double worst_difference;
 } figures;
 
 /* Count the parameters and start to measure. Collective. */
@@ -42,7 +42,10 @@ void figures_free(figures *f);
 /* Mean loss of the last 20 steps. */
 double figures_last_loss(const figures *f);
 
-/* Train the first steps again, alone, in a world of one rank, unless the model is large; rank 0 does it, the others wait. Collective. */
+/*
+ * Train the first steps again, alone, in a world of one rank, unless the model is large; rank 0
+ * does it, the others wait. Collective.
+ */
 sherd_status figures_compare(figures *f, const trainer *t);
 
 #endif

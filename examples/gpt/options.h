@@ -21,12 +21,18 @@ typedef struct gpt_options {
 
 enum { LINE_BYTES = 512 }; /* room for any message of this program */
 
-/* Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is wrong. */
+/*
+ * Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is
+ * wrong.
+ */
 bool options_parse(gpt_options *out, int argc, char *const *argv, char *error);
 
 void options_help(FILE *file);
 
-/* Give dp and tp their values for this many ranks; false as above if the mesh has another number of them. */
+/*
+ * Give dp and tp their values for this many ranks; false as above if the mesh has another number of
+ * them.
+ */
 bool options_fit(gpt_options *o, int ranks, char *error);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the model is split over the axis "tp", as a list of styles. In a block it is Megatron's scheme: the
- * first products of attention and MLP by output feature (Colwise), the second ones by input feature (Rowwise),
- * so that each half of a block costs one all-reduce forward and one backward. A granule of one head keeps heads
- * whole where they do not divide. The logits stay split over the vocabulary, and the loss is taken there.
+ * How the model is split over the axis "tp", as a list of styles. In a block it is Megatron's
+ * scheme: the first products of attention and MLP by output feature (Colwise), the second ones by
+ * input feature (Rowwise), so that each half of a block costs one all-reduce forward and one
+ * backward. A granule of one head keeps heads whole where they do not divide. The logits stay split
+ * over the vocabulary, and the loss is taken there.
  *
- * With sequence parallelism activations between the products are split along the sequence: the all-reduce
- * becomes a reduce-scatter, and a gather where attention or MLP begins. What is gathered is gathered again in backward, or kept.
+ * With sequence parallelism activations between the products are split along the sequence: the
+ * all-reduce becomes a reduce-scatter, and a gather where attention or MLP begins. What is gathered
+ * is gathered again in backward, or kept.
  *
- * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's are gathered when
- * it is called.
+ * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's
+ * are gathered when it is called.
  */
 #include "model.h"
 

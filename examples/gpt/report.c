@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report. Its keys are fixed; numbers are written with all their digits. Regular files appear at once
- * and whole: a temporary file beside them is renamed. A pipe or a device is written to as it is.
+ * The report. Its keys are fixed; numbers are written with all their digits. Regular files appear
+ * at once and whole: a temporary file beside them is renamed. A pipe or a device is written to as
+ * it is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,8 +94,8 @@ static bool begins(const char *text, const char *with)
 }
 
 /*
- * Whether a file may be replaced by another one: it is regular, or not there yet. Not what stands for a file that is
- * open already, as /dev/stdout does: a link into /proc.
+ * Whether a file may be replaced by another one: it is regular, or not there yet. Not what stands
+ * for a file that is open already, as /dev/stdout does: a link into /proc.
  */
 static bool is_replaceable(const char *path)
 {
@@ -181,7 +182,10 @@ bool report_check(const char *path, char *error)
 
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return complain(error, path, strerror(EISDIR));
-    /* A pipe or a device is opened once, when there is something to say: its reader may see each opening. */
+    /*
+     * A pipe or a device is opened once, when there is something to say: its reader may see each
+     * opening.
+     */
     if (!is_replaceable(path))
         return access(path, W_OK) == 0 ? true : complain(error, path, strerror(errno));
     if (!target_open(&t, path, error))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing. The model sees a window of `context` bytes, as in training; what is behind the last byte is padding that
- * a causal model never looks at. A byte costs one forward: fine for a line or two. All ranks get the same
- * logits and draw the same byte.
+ * Writing. The model sees a window of `context` bytes, as in training; what is behind the last byte
+ * is padding that a causal model never looks at. A byte costs one forward: fine for a line or two.
+ * All ranks get the same logits and draw the same byte.
  */
 #include <math.h>
 #include <stdlib.h>

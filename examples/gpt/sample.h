@@ -5,7 +5,10 @@
 
 #include "train.h"
 
-/* A few bytes of the text, from a place chosen by the seed: what the sample goes on from. Borrowed from the text. */
+/*
+ * A few bytes of the text, from a place chosen by the seed: what the sample goes on from. Borrowed
+ * from the text.
+ */
 const unsigned char *sample_prompt(const trainer *t, int64_t *count);
 
 /* Fill out[count] with what follows a prompt; every rank writes the same. Collective. */

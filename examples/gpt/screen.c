@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The screen: what runs where, a progress bar, and at the end what the run cost and what it learnt. */
+/*
+ * The screen: what runs where, a progress bar, and at the end what the run cost and what it learnt.
+ */
 #include <ctype.h>
 #include <math.h>
 #include <string.h>

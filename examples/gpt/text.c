@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text. By default the licences that every Debian carries, else sherd's own pages: some hundred KB that are
- * there without a download. Bytes are the vocabulary, so that nothing has to be prepared.
+ * Text. By default the licences that every Debian carries, else sherd's own pages: some hundred KB
+ * that are there without a download. Bytes are the vocabulary, so that nothing has to be prepared.
  */
 #include <errno.h>
 #include <glob.h>
@@ -57,7 +57,10 @@ static bool append_file(corpus *t, const char *path, char *error)
 
 /* ---- the default text ----------------------------------------------------------------------- */
 
-/* Append the regular files (no links, none that is empty) that a pattern finds, in sorted order. Finding none is no failure. */
+/*
+ * Append the regular files (no links, none that is empty) that a pattern finds, in sorted order.
+ * Finding none is no failure.
+ */
 static bool append_found(corpus *t, const char *pattern, char *error)
 {
     glob_t found;

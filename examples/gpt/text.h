@@ -12,15 +12,15 @@ typedef struct corpus {
 } corpus;
 
 /*
- * Read the files that were asked for, or the default text. False: nothing is left, and `error`, char[LINE_BYTES], names the
- * file and says in one line what is wrong.
+ * Read the files that were asked for, or the default text. False: nothing is left, and `error`,
+ * char[LINE_BYTES], names the file and says in one line what is wrong.
  */
 bool text_load(corpus *out, const gpt_options *o, char *error);
 void text_free(corpus *t);
 
 /*
- * The global batch of a step: ids and targets, int32_t[batch * context]. A pure function of text, seed and step: the same on
- * every rank and for every mesh.
+ * The global batch of a step: ids and targets, int32_t[batch * context]. A pure function of text,
+ * seed and step: the same on every rank and for every mesh.
  */
 void text_batch(const corpus *t, const gpt_options *o, int64_t step, int32_t *ids,
                 int32_t *targets);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step, as one would write it for a single process. Tensors say where they lie; what has to move
- * between ranks moves inside of the operators, and nothing here names a collective. An error stops nothing on
- * the way: expressions pass it on, and the check at the end of the step tells all ranks at once.
+ * One training step, as one would write it for a single process. Tensors say where they lie; what
+ * has to move between ranks moves inside of the operators, and nothing here names a collective. An
+ * error stops nothing on the way: expressions pass it on, and the check at the end of the step
+ * tells all ranks at once.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cells. Each is computed by the same expression from the same numbers wherever it lies, so the bits do not depend on how the
- * grid is cut.
+ * Cells. Each is computed by the same expression from the same numbers wherever it lies, so the
+ * bits do not depend on how the grid is cut.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic on the cells of one rank: its piece of the grid and a layer around it, in one row-major array. Knows no ranks. */
+/*
+ * Arithmetic on the cells of one rank: its piece of the grid and a layer around it, in one
+ * row-major array. Knows no ranks.
+ */
 #ifndef HEAT_CELLS_H
 #define HEAT_CELLS_H
 
@@ -26,8 +29,8 @@ void cells_step_rim(const cells *c, double *next, const double *now);
 typedef struct figures {
     double error;  /* the largest difference from the exact state */
     double height; /* the largest number */
-    uint64_t
-        checksum; /* of all numbers and where they are: those of pieces add up to that of the grid, modulo 2^64 */
+    /* of all numbers and where they are: those of pieces add up to that of the grid, modulo 2^64 */
+    uint64_t checksum;
 } figures;
 
 /* Of the piece. False: no memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two fields with a ghost cell around each piece, which take turns: a step asks for the ghosts of one, computes what needs none
- * of them while they travel, waits, and computes the rest. Nothing is allocated on the way. bench/heat_mpi.c is the same by
- * hand.
+ * Two fields with a ghost cell around each piece, which take turns: a step asks for the ghosts of
+ * one, computes what needs none of them while they travel, waits, and computes the rest. Nothing is
+ * allocated on the way. bench/heat_mpi.c is the same by hand.
  */
 #include "field.h"
 

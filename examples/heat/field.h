@@ -16,7 +16,9 @@ typedef struct field {
     int64_t steps; /* done */
 } field;
 
-/* How the grid lies: dim d on axis d of a mesh x, y, z. Collective; all ranks get the same status. */
+/*
+ * How the grid lies: dim d on axis d of a mesh x, y, z. Collective; all ranks get the same status.
+ */
 sherd_status field_layout(const sherd_layout **out, sherd_world *world, const heat_options *o);
 
 /* The first state on a layout. Collective; on failure there is nothing to destroy. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: what is there, and is no regular file (a pipe, a device), is written to as it is; all others are renamed. */
+/*
+ * Files: what is there, and is no regular file (a pipe, a device), is written to as it is; all
+ * others are renamed.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,10 @@ static bool complain(const file *f, int cause, char *error)
     return false;
 }
 
-/* Regular, or not there yet. What is below /dev or /proc may stand for a regular file that is open already. */
+/*
+ * Regular, or not there yet. What is below /dev or /proc may stand for a regular file that is open
+ * already.
+ */
 static bool is_replaceable(const char *path)
 {
     struct stat info;
@@ -60,7 +66,10 @@ bool file_close(file *f, bool good, char *error)
     return good && f->cause ? complain(f, f->cause, error) : true;
 }
 
-/* A pipe or a device is opened once, when there is something to say: its reader may see each opening. */
+/*
+ * A pipe or a device is opened once, when there is something to say: its reader may see each
+ * opening.
+ */
 bool file_check(const char *option, const char *path, char *error)
 {
     file f = {.option = option, .path = path};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Heat spreads in a box: u_t = u_xx + u_yy + u_zz on a grid that is split over ranks, by explicit steps, and compared with the
- * exact solution in the end. This file is the story; each of the others is one subject of it:
+ * Heat spreads in a box: u_t = u_xx + u_yy + u_zz on a grid that is split over ranks, by explicit
+ * steps, and compared with the exact solution in the end. This file is the story; each of the
+ * others is one subject of it:
  *
- *   options.c  what the user asked for           waves.c    the exact solution, and how far off one may be
- *   cells.c    the arithmetic of a piece         field.c    the field on its ranks, ghosts, and a step
- *   output.c   writing it, with file.c and picture.c
+ * options.c  what the user asked for           waves.c    the exact solution, and how far off one
+ * may be cells.c    the arithmetic of a piece         field.c    the field on its ranks, ghosts,
+ * and a step output.c   writing it, with file.c and picture.c
  */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line. One table says what options there are; it drives reading them and the help alike. */
+/*
+ * The command line. One table says what options there are; it drives reading them and the help
+ * alike.
+ */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -27,12 +27,17 @@ typedef struct heat_options {
     bool threads, help;
 } heat_options;
 
-/* Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is wrong. */
+/*
+ * Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is
+ * wrong.
+ */
 bool options_parse(heat_options *out, int argc, char *const *argv, char *error);
 
 void options_help(FILE *file);
 
-/* Give the mesh its extents for this many ranks; false as above if it has another number of them. */
+/*
+ * Give the mesh its extents for this many ranks; false as above if it has another number of them.
+ */
 bool options_fit(heat_options *o, int ranks, char *error);
 
 const char *border_name(heat_border border);

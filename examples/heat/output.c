@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output: rank 0 asks for a slab of the field after the other, each a part of the distributed tensor. */
+/*
+ * Output: rank 0 asks for a slab of the field after the other, each a part of the distributed
+ * tensor.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +19,10 @@ static bool complain(sherd_world *world, const char *error)
 
 /* ---- the whole field ------------------------------------------------------------------------ */
 
-/* What numpy wants before the numbers: a dict as text, blanks, and a newline, so that the numbers begin at a multiple of 64. */
+/*
+ * What numpy wants before the numbers: a dict as text, blanks, and a newline, so that the numbers
+ * begin at a multiple of 64.
+ */
 static void write_header(file *to, const int64_t *size)
 {
     static const char magic[8] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
@@ -33,7 +39,10 @@ static void write_header(file *to, const int64_t *size)
     file_write(to, text, sizeof text);
 }
 
-/* All numbers with these indices of dim 0, in `out` of rank 0. Collective; there, whether they came. */
+/*
+ * All numbers with these indices of dim 0, in `out` of rank 0. Collective; there, whether they
+ * came.
+ */
 static bool read_slab(double *out, size_t bytes, const field *f, int64_t first, int64_t count)
 {
     sherd_scope_begin(f->world);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waves. Each is a function of a point's index in the whole grid, so all ranks agree on them to the last bit. */
+/*
+ * Waves. Each is a function of a point's index in the whole grid, so all ranks agree on them to the
+ * last bit.
+ */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +61,10 @@ static double angle(const waves *w, int number)
     return (w->border == PERIODIC ? 2 : 1) * pi * number;
 }
 
-/* At the walls a kept 0 is half a point away from nothing: points lie between the walls, else in the middle of cells. */
+/*
+ * At the walls a kept 0 is half a point away from nothing: points lie between the walls, else in
+ * the middle of cells.
+ */
 static double value(const waves *w, int dim, int number, int64_t i)
 {
     double x = ((double)i + (w->border == ZERO ? 1 : 0.5)) * w->spacing[dim];
@@ -98,7 +104,10 @@ static double rate_bound(const waves *w, int64_t m)
     return sum;
 }
 
-/* |(1-x)^n - exp(-nx)| <= n x^2/2 max(|1-x|, exp(-x))^(n-1), and |exp(-a) - exp(-b)| <= |a - b| exp(-min(a, b)). */
+/*
+ * |(1-x)^n - exp(-nx)| <= n x^2/2 max(|1-x|, exp(-x))^(n-1), and |exp(-a) - exp(-b)| <= |a - b|
+ * exp(-min(a, b)).
+ */
 static double mode_bound(const waves *w, int64_t m, int64_t steps)
 {
     double n = (double)steps, x = grid_rate(w, m) * w->step, time = n * w->step;

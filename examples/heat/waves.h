@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known without computing: a product of three waves, one along each dim, only decays, each at a rate of its own, and
- * the first state is a sum of such products. So the exact state at any time is known, and how far off it the computed one
- * may be.
+ * What is known without computing: a product of three waves, one along each dim, only decays, each
+ * at a rate of its own, and the first state is a sum of such products. So the exact state at any
+ * time is known, and how far off it the computed one may be.
  */
 #ifndef HEAT_WAVES_H
 #define HEAT_WAVES_H
@@ -27,8 +27,9 @@ void waves_make(waves *w, const heat_options *o);
 double waves_height(const waves *w);
 
 /*
- * The most by which a state after some explicit steps may differ from the exact one: the second differences replace a
- * derivative (spacing^2), and a step's factor 1 - x replaces exp(-x) (step^2).
+ * The most by which a state after some explicit steps may differ from the exact one: the second
+ * differences replace a derivative (spacing^2), and a step's factor 1 - x replaces exp(-x)
+ * (step^2).
  */
 double waves_bound(const waves *w, int64_t steps);
 
@@ -42,7 +43,10 @@ typedef struct wave_tables {
 bool wave_tables_make(wave_tables *out, const waves *w, const sherd_box *box);
 void wave_tables_free(wave_tables *t);
 
-/* The exact state after some steps in a row of the box, out[box->size[2]]; i, j count from the box's beginning. */
+/*
+ * The exact state after some steps in a row of the box, out[box->size[2]]; i, j count from the
+ * box's beginning.
+ */
 void waves_row(double *out, const waves *w, const wave_tables *t, const double *decay, int64_t i,
                int64_t j);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images: slices of a field that examples/heat has written, or waves that have cooled down for a while. An image depends on
- * the seed and its number alone, so it is the same on every mesh; each rank makes, or reads, only its own part.
+ * Images: slices of a field that examples/heat has written, or waves that have cooled down for a
+ * while. An image depends on the seed and its number alone, so it is the same on every mesh; each
+ * rank makes, or reads, only its own part.
  */
 #include <math.h>
 #include <string.h>
@@ -102,7 +103,10 @@ static bool read_row(float *out, const fields *f, const options *o, int64_t imag
 
 enum { WAVES = 5 };
 
-/* Waves of the heat equation on a unit square, some time after they were lit: short ones are gone first. */
+/*
+ * Waves of the heat equation on a unit square, some time after they were lit: short ones are gone
+ * first.
+ */
 static void make_row(float *out, const options *o, int64_t image, int64_t row, int64_t col,
                      int64_t n)
 {

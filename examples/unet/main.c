@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trains a U-Net to take noise away from fields, with images split over ranks by batch, rows and columns at once. Sizes need
- * not divide, and the losses are the same on every mesh, while each rank holds less the more of them there are.
- * This file is the story: a rank's run; options.c, fields.c (images) and model.c have one subject each.
+ * Trains a U-Net to take noise away from fields, with images split over ranks by batch, rows and
+ * columns at once. Sizes need not divide, and the losses are the same on every mesh, while each
+ * rank holds less the more of them there are. This file is the story: a rank's run; options.c,
+ * fields.c (images) and model.c have one subject each.
  */
 #include <stdlib.h>
 #include <string.h>

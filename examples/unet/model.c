@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A U-Net: convolutions with group norm, halved in size level by level, attention over all places at the bottom, and back up
- * beside what each level has seen. Nothing here knows about ranks: images may be split by batch, rows and columns, and
- * convolutions read what lies around a rank's part by themselves.
+ * A U-Net: convolutions with group norm, halved in size level by level, attention over all places
+ * at the bottom, and back up beside what each level has seen. Nothing here knows about ranks:
+ * images may be split by batch, rows and columns, and convolutions read what lies around a rank's
+ * part by themselves.
  */
 #include <math.h>
 

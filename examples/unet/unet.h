@@ -11,8 +11,8 @@ enum { LINE_BYTES = 512 }; /* room for any message of this program */
 
 typedef struct options {
     int ranks;
-    const char
-        *mesh; /* "dp=1,x=2": dp shards the batch, x rows, y columns; NULL = all ranks on x */
+    /* "dp=1,x=2": dp shards the batch, x rows, y columns; NULL = all ranks on x */
+    const char *mesh;
     int64_t height, width; /* of the images */
     int64_t batch, steps, channels, levels, seed;
     double rate;
@@ -20,7 +20,10 @@ typedef struct options {
     bool threads, help;
 } options;
 
-/* Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is wrong. */
+/*
+ * Fill in `out`, defaults included. False: `error`, char[LINE_BYTES], says in one line what is
+ * wrong.
+ */
 bool options_parse(options *out, int argc, char **argv, char *error);
 void options_help(FILE *file);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 64-bit hashes of content, equal on all ranks and machines of one byte order. Not for adversaries. */
+/*
+ * 64-bit hashes of content, equal on all ranks and machines of one byte order. Not for adversaries.
+ */
 #ifndef SHERD__HASH_H
 #define SHERD__HASH_H
 

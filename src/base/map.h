@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table of pointers, open addressing, for interning and caches. The caller owns the items. */
+/*
+ * A hash table of pointers, open addressing, for interning and caches. The caller owns the items.
+ */
 #ifndef SHERD__MAP_H
 #define SHERD__MAP_H
 

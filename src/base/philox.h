@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): random numbers as a pure function of key and counter.
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11): random numbers as a pure function of key and
+ * counter.
  *
- * Element i of call c of generator g under seed s takes word i % 4 of block(key = hash of (s, g, c), counter
- * = i / 4). So a number depends on the global index of its element only, never on who computes it.
+ * Element i of call c of generator g under seed s takes word i % 4 of block(key = hash of (s, g,
+ * c), counter = i / 4). So a number depends on the global index of its element only, never on who
+ * computes it.
  */
 #ifndef SHERD__PHILOX_H
 #define SHERD__PHILOX_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share. They are compiled once for each MPI, and are no part of libsherd. */
+/*
+ * What the files of this room share. They are compiled once for each MPI, and are no part of
+ * libsherd.
+ */
 #ifndef SHERD__CARRIER_H
 #define SHERD__CARRIER_H
 
@@ -11,12 +14,15 @@
 bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
 /*
- * The door of a module that libsherd loads (world/module.c): MPI is started if nobody has, and all its ranks are brought
- * together. Once for each world of the process. False: the text says why.
+ * The door of a module that libsherd loads (world/module.c): MPI is started if nobody has, and all
+ * its ranks are brought together. Once for each world of the process. False: the text says why.
  */
 SHERD_API bool sherd_carrier_load(sherd_carrier *out, char *text, size_t room);
 
-/* hydra.c: end this rank of a job of MPICH without MPI_Finalize, where that would hang; collective. False: MPI_Finalize is to do it. */
+/*
+ * hydra.c: end this rank of a job of MPICH without MPI_Finalize, where that would hang; collective.
+ * False: MPI_Finalize is to do it.
+ */
 bool sherd__hydra_end(void);
 
 #endif

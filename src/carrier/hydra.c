@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of MPICH between machines. Before 4.2 MPI_Finalize closes each connection with a flush that the other rank must answer, and
- * then waits at its launcher's barrier, where it answers nobody any more: over TCP programs of twenty lines hang there, every
- * third time (pmodels/mpich, pull request 6596). So what MPI_Finalize would tell the launcher is told here: hydra has a
- * line protocol on the descriptor PMI_FD, in which a rank meets the others and says that it has ended well. While this rank waits
- * at that barrier it asks MPI, so that what others still send arrives.
+ * The end of MPICH between machines. Before 4.2 MPI_Finalize closes each connection with a flush
+ * that the other rank must answer, and then waits at its launcher's barrier, where it answers
+ * nobody any more: over TCP programs of twenty lines hang there, every third time (pmodels/mpich,
+ * pull request 6596). So what MPI_Finalize would tell the launcher is told here: hydra has a line
+ * protocol on the descriptor PMI_FD, in which a rank meets the others and says that it has ended
+ * well. While this rank waits at that barrier it asks MPI, so that what others still send arrives.
  */
 #include "carrier.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The module that libsherd loads under a launcher of this MPI. MPI can be started once in a process and must be ended
- * by whoever started it, but a process may open several worlds one after the other: so where the module has started
- * it, MPI ends with the process, and only if all worlds were closed well. A rank that leaves a world open does not
- * end MPI, which would wait for the others: the launcher sees that, and ends the job.
+ * The module that libsherd loads under a launcher of this MPI. MPI can be started once in a process
+ * and must be ended by whoever started it, but a process may open several worlds one after the
+ * other: so where the module has started it, MPI ends with the process, and only if all worlds were
+ * closed well. A rank that leaves a world open does not end MPI, which would wait for the others:
+ * the launcher sees that, and ends the job.
  */
 #include "carrier.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MPI as a carrier. The duplicate of the communicator keeps what is sent here apart from what the program sends; errors
- * come back instead of ending the job.
+ * MPI as a carrier. The duplicate of the communicator keeps what is sent here apart from what the
+ * program sends; errors come back instead of ending the job.
  *
- * A head is one message, received from anybody into one buffer. It announces a body, which comes with a tag of its own: to a rank
- * of this machine in one piece, which MPI copies straight from there to here; to others in pieces so small that
- * MPI sends them over TCP without asking first: that question would be answered on the same connection, behind all that goes the
- * other way (measured at 1 Gbit/s: each direction after the other). All pieces are given to MPI at once, so that it can
- * bring them on in any of its functions, also those that the program calls.
+ * A head is one message, received from anybody into one buffer. It announces a body, which comes
+ * with a tag of its own: to a rank of this machine in one piece, which MPI copies straight from
+ * there to here; to others in pieces so small that MPI sends them over TCP without asking first:
+ * that question would be answered on the same connection, behind all that goes the other way
+ * (measured at 1 Gbit/s: each direction after the other). All pieces are given to MPI at once, so
+ * that it can bring them on in any of its functions, also those that the program calls.
  */
 #include "carrier.h"
 
@@ -87,7 +88,7 @@ static bool gather(void *self, const void *mine, size_t bytes, void *all)
                                              c->comm) == MPI_SUCCESS;
 }
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static bool begin_pieces(pieces *p, size_t bytes, int size)
 {
@@ -131,7 +132,7 @@ static bool have_gone(pieces *p)
     return true;
 }
 
-/* ---- sending --------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static bool send(void *self, int to, const sherd_message *message, sherd_sending *sending)
 {
@@ -165,7 +166,7 @@ static bool sent(void *self, sherd_sending *sending)
     return done;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* A body that has come as a whole: the message of its rank. */
 static bool finish_body(carrier *c, int *from, sherd_message *out)
@@ -181,7 +182,10 @@ static bool finish_body(carrier *c, int *from, sherd_message *out)
     return false;
 }
 
-/* The head announces a body: make room, and go on without it. One that nobody has room for is taken in all the same. */
+/*
+ * The head announces a body: make room, and go on without it. One that nobody has room for is taken
+ * in all the same.
+ */
 static void await_body(carrier *c, int from, size_t head_bytes, size_t bytes,
                        const sherd_room *room)
 {
@@ -218,7 +222,10 @@ static bool has_head(carrier *c)
     return true;
 }
 
-/* The next head of a rank may come before the last pieces of its body: then it waits, and with it all others, but not long. */
+/*
+ * The next head of a rank may come before the last pieces of its body: then it waits, and with it
+ * all others, but not long.
+ */
 static bool receive(void *self, int *from, sherd_message *out, const sherd_room *room)
 {
     carrier *c = self;
@@ -246,7 +253,7 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
     return true;
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void close_carrier(void *self, bool well)
 {

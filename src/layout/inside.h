@@ -20,13 +20,17 @@ void sherd__placements_write(sherd__writer *w, const void *layout);
 /* Read the mesh that stands at `s`; what follows it is left. */
 sherd_status sherd__mesh_scan(const sherd_mesh **out, sherd__space *space, const char *function,
                               sherd__scanner *s);
+
 /*
- * *at = place of the first rank that stands in the list a second time; count if there is none. ENOMEM.
+ * *at = place of the first rank that stands in the list a second time; count if there is none.
+ * ENOMEM.
  */
 sherd_status sherd__ranks_repeat(int64_t *at, sherd__space *space, const char *function,
                                  const int *ranks, int64_t count);
+
 /*
- * Read the size of the next dim into shape[*ndim] and count it. EINVAL; ELIMIT too many dims, or elements.
+ * Read the size of the next dim into shape[*ndim] and count it. EINVAL; ELIMIT too many dims, or
+ * elements.
  */
 sherd_status sherd__size_scan(int64_t *shape, int *ndim, sherd__diag *diag, const char *function,
                               sherd__scanner *s);

@@ -99,7 +99,9 @@ static sherd_status scan_rank(int *out, sherd__space *space, const char *functio
     return SHERD_OK;
 }
 
-/* The ranks of a list at `s`, of which the one at `at` stands there before: says so at its place. */
+/*
+ * The ranks of a list at `s`, of which the one at `at` stands there before: says so at its place.
+ */
 static sherd_status say_repeat(sherd__space *space, const char *function, sherd__scanner s,
                                int64_t at)
 {

@@ -20,7 +20,7 @@ static const char *describe(sherd_call *call)
 }
 
 /*
- * Among the reduced dims alone an index is row-major. Strides; and the index of the first local
+ * Strides of a row-major index among the reduced dims alone; and the index of the first local
  * element.
  */
 static int64_t index_strides(const sherd_tensor *in, unsigned reduced, int64_t *stride)

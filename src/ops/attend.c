@@ -54,7 +54,7 @@ sherd__attending sherd__attend_problem(const sherd_call *call, int q)
     return s;
 }
 
-/* "b1rst": the letters of the mask's dims, '1' where it is stretched. */
+/* "b1rst": the letters of the mask's dims, '1' for one that broadcasts. */
 static void label_mask(const sherd_tensor *mask, char label[MASK_DIMS + 1])
 {
     memcpy(label, "bgrst", MASK_DIMS + 1);
@@ -232,8 +232,8 @@ bool sherd__attend_is_general(const sherd_tensor *q, const sherd_tensor *k, cons
 }
 
 /*
- * A mask of up to four dims as [batch,groups,repeat,queries,keys]; what does not fit stays, and is
- * refused.
+ * A mask of up to four dims as [batch,groups,repeat,queries,keys]; one that does not fit is left as
+ * it is, and refused later.
  */
 static sherd_tensor *spread_mask(sherd_tensor *mask, int64_t groups, int64_t repeat)
 {
@@ -275,7 +275,7 @@ static const char *fault_of(const sherd_attention_options *o)
                : NULL;
 }
 
-/* Sequences are whole, or become so. */
+/* Sequences are not sharded, or will be gathered. */
 static bool apply(sherd_tensor *out[2], sherd_tensor *const *in,
                   const attend_attributes *attributes, bool general)
 {
@@ -284,7 +284,7 @@ static bool apply(sherd_tensor *out[2], sherd_tensor *const *in,
     return sherd__attend_fast(out, in, attributes->scale, attributes->causal);
 }
 
-/* Shards of the sequence go to heads, and the results back. */
+/* Move the shards from the sequence to heads, and the results back. */
 static bool apply_in_heads(sherd_tensor *out[2], sherd_tensor *const *in,
                            const attend_attributes *attributes, const sherd__choice *choice,
                            bool general)

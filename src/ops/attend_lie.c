@@ -111,7 +111,7 @@ static bool same_axes(const sherd__dim *a, const sherd__dim *b)
     return a->axes == b->axes && sherd__dim_shared(a, b) == a->axes;
 }
 
-/* What shards `from`, for a dim of size n; cuts only of a dim of that size. */
+/* The axes of `from` for a dim of size n; its cuts too if it has the same size. */
 static sherd__dim dim_like(const sherd_layout *from, int64_t n)
 {
     sherd__dim dim = from->spec.dim[POSITIONS];
@@ -122,7 +122,8 @@ static sherd__dim dim_like(const sherd_layout *from, int64_t n)
 }
 
 /*
- * Queries as they are; or, where only keys or values are sharded, on axes that are free, as those.
+ * The layout of queries: unchanged; if only keys or values are sharded, sharded like those on axes
+ * that are free.
  */
 static sherd_status lie_queries(const sherd_layout **out, const sherd_layout *const *operands)
 {
@@ -139,7 +140,7 @@ static sherd_status lie_queries(const sherd_layout **out, const sherd_layout *co
     return sherd__layout_intern(out, &spec);
 }
 
-/* Keys on the axes of queries, with cuts of their own where they have any. */
+/* Keys are sharded by the axes of queries, with their own cuts if they have any. */
 static sherd_status lie_keys(const sherd_layout **out, const sherd_layout *q,
                              const sherd_layout *const *operands)
 {
@@ -249,12 +250,12 @@ static sherd_status add_visit(int64_t *time, const sherd__round *round, int visi
 }
 
 /*
- * What a core takes for four flops of a product, and for a byte that it copies: only their size
- * matters, to compare ways.
+ * The time that a core takes for four flops of a product, and for copying a byte: only the
+ * magnitude matters, to compare ways.
  */
 enum { WORK_PICOSECONDS = 60, BYTE_PICOSECONDS = 100 };
 
-/* Pairs of a query and a key that it sees, of queries [lo, hi). */
+/* The number of pairs of a query in [lo, hi) and a key that it sees. */
 static double pairs_of(const sherd__lying *lying, bool causal, int64_t lo, int64_t hi)
 {
     double all = (double)(hi - lo) * (double)lying->k->spec.shape[POSITIONS];
@@ -262,7 +263,7 @@ static double pairs_of(const sherd__lying *lying, bool causal, int64_t lo, int64
     return causal ? 0.5 * ((double)hi * (double)(hi + 1) - (double)lo * (double)(lo + 1)) : all;
 }
 
-/* Heads of all batch items that the busiest rank has. */
+/* The number of heads, over all batch items, of the busiest rank. */
 static double heads_of(const sherd_layout *q)
 {
     static const int dims[] = {BATCH, GROUPS, REPEAT};
@@ -279,15 +280,15 @@ static void add_time(int64_t *time, double more)
     *time += (int64_t)(more < (double)(INT64_MAX / 16) ? more : (double)(INT64_MAX / 16));
 }
 
-/* Products of forward; of so many pairs for each head. */
+/* The products of forward, for so many pairs per head. */
 static void add_work(int64_t *time, const sherd_layout *q, double pairs)
 {
     add_time(time, heads_of(q) * pairs * (double)q->spec.shape[WIDTH] * WORK_PICOSECONDS);
 }
 
 /*
- * The rank whose queries see the most pairs; in a ring, it also joins what it has with what each
- * visit gives.
+ * The work of the rank whose queries see the most pairs; in a ring, also that of combining the
+ * results of visits.
  */
 static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__round *round)
 {
@@ -307,9 +308,9 @@ static void add_rounds(int64_t *time, const sherd__lying *lying, const sherd__ro
 }
 
 /*
- * Queries stay. All visits count: on the arena begun ones hide waits, and their copies are made by
- * the same cores as products. A ring has more calls than a gather, and as many bytes, in pieces
- * that a cache may hold.
+ * Queries stay. All visits count in full: on the arena, begun calls hide waits, but their copies
+ * are made by the same cores as products. A ring has more calls than a gather, and as many bytes,
+ * in pieces that may fit a cache.
  */
 static sherd_status price_staying(int64_t *time, const sherd_layout *const *operands,
                                   const sherd__lying *lying, bool causal, bool ring, size_t element)
@@ -327,7 +328,7 @@ static sherd_status price_staying(int64_t *time, const sherd_layout *const *oper
     return status;
 }
 
-/* What shards the sequence shards `heads`, behind what is there. */
+/* The axes of the sequence are appended to those of `heads`. */
 static sherd_status to_heads(const sherd_layout **out, const sherd_layout *from, int heads)
 {
     sherd__sketch s;
@@ -340,7 +341,7 @@ static sherd_status to_heads(const sherd_layout **out, const sherd_layout *from,
     return sherd__sketch_end(out, &s, name);
 }
 
-/* Of the only group its heads are sharded, and their keys whole. */
+/* If there is one group, its heads are sharded, and their keys replicated. */
 static sherd_status lie_in_heads(sherd__choice *out, const sherd__lying *lying)
 {
     bool shared = lying->q->spec.shape[GROUPS] == 1;
@@ -365,7 +366,7 @@ static sherd_status price_heads(int64_t *time, const sherd_layout *const *operan
     return status ? status : add_move(time, choice->to[Q], choice->back, element);
 }
 
-/* Whether all ranks would have as many heads. */
+/* Whether all ranks would have equally many heads. */
 static bool shares_heads(const sherd_layout *q)
 {
     const sherd__layout_spec *spec = &q->spec;

@@ -69,8 +69,8 @@ static void add(const sherd__turn *r, int64_t n, void *to, const void *from)
 }
 
 /*
- * Room for the gradients of a piece that was met: of this rank's own, where they are summed up.
- * False: failed.
+ * Allocate the gradients of a piece; for this rank's own piece, where they are summed. False:
+ * failed.
  */
 static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void *data[2])
 {
@@ -103,7 +103,7 @@ static bool pack(sherd__turn *r, const sherd__piece *p, sherd__parcel *out, void
     return true;
 }
 
-/* Add up what has come back. False: failed. */
+/* Add up the gradients that other ranks have sent back. False: failed. */
 static bool unpack(sherd__turn *r)
 {
     void *const to[] = {r->dk, r->dv};
@@ -136,7 +136,7 @@ static void grad_piece(sherd__turn *r, const sherd__piece *p, void *const data[2
     r->started = true;
 }
 
-/* What goes back is on its way while the next piece is computed with. */
+/* Gradients are sent back while the next piece is computed with. */
 static bool meet_back(sherd__turn *r, const sherd__piece *p)
 {
     sherd__parcel next;
@@ -205,7 +205,7 @@ static sherd_status ways_forward(const sherd_call *call, sherd_ways *ways)
                                   (const sherd_layout *[]){l.q, l.sum});
 }
 
-/* A gradient is pending on these axes. */
+/* A gradient that is pending on these axes. */
 static sherd_status pending_on(const sherd_layout **out, const sherd_layout *layout, unsigned axes)
 {
     sherd__layout_spec spec = layout->spec;
@@ -216,7 +216,7 @@ static sherd_status pending_on(const sherd_layout **out, const sherd_layout *lay
     return sherd__layout_intern(out, &spec);
 }
 
-/* A mask whose gradient nobody wants has one of one element. */
+/* If the mask's gradient is not needed, it has one element. */
 static sherd_status lie_mask_grad(const sherd_layout **out, const sherd__lying *l, bool wanted)
 {
     const int64_t one = 1;

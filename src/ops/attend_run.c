@@ -20,8 +20,8 @@ void *sherd__attend_workspace(sherd_call *call, sherd_dtype dtype, const sherd__
 }
 
 /*
- * Of tiles or products, which are tried first where there may be any. NULL: there are none, or,
- * *done, no memory for them.
+ * The workspace of tiles or of products, whichever is tried first. NULL: neither is available, or,
+ * *done, no memory for it.
  */
 static void *first_workspace(sherd_call *call, const sherd__attending *problem, sherd__done *done)
 {
@@ -37,7 +37,7 @@ static void *first_workspace(sherd_call *call, const sherd__attending *problem, 
     return workspace;
 }
 
-/* False: failed; else *left says whether it is left to the kernels. */
+/* False: failed; otherwise *left says whether the kernels of the dtype must do it. */
 static bool settle(sherd_call *call, sherd__done done, bool *left)
 {
     *left = done == SHERD__CANNOT;

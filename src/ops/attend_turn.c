@@ -24,7 +24,7 @@ static void widen(const sherd__turn *r, sherd_dtype from, int64_t n, void *to, c
     sherd__convert(sherd__world_kernels(r->call->world), r->dtype, from, n, to, what);
 }
 
-/* Operand i as numbers that are computed with. False: failed. */
+/* Operand i in the dtype that is computed in. False: failed. */
 bool sherd__turn_take(sherd__turn *r, const void **out, int i)
 {
     const sherd_tensor *t = r->call->in[i];
@@ -39,7 +39,7 @@ bool sherd__turn_take(sherd__turn *r, const void **out, int i)
     return wide != NULL;
 }
 
-/* Zeroes where result j is summed up: in itself, unless it has 16 bits. NULL: failed. */
+/* Zeros for accumulating result j: the result itself, unless it has 16 bits. NULL: failed. */
 void *sherd__turn_sums(sherd__turn *r, int j)
 {
     const sherd_tensor *t = r->call->out[j];
@@ -52,7 +52,7 @@ void *sherd__turn_sums(sherd__turn *r, int j)
     return sums;
 }
 
-/* And its elements, at the end. */
+/* Write the accumulated result j, at the end. */
 void sherd__turn_give(const sherd__turn *r, int j, const void *sums)
 {
     const sherd_tensor *t = r->call->out[j];
@@ -79,7 +79,7 @@ static int64_t keys_at(const sherd__turn *r, int visit, int64_t *first)
     return r->mine >= 0 ? end - *first : 0;
 }
 
-/* Operands from q on. False: failed. */
+/* For the operands from q on. False: failed. */
 bool sherd__turn_prepare(sherd__turn *r, sherd_call *call, int q)
 {
     const sherd__attend_attributes *a = call->attributes;
@@ -131,7 +131,7 @@ void sherd__parcel_drop(sherd__parcel *p)
     *p = (sherd__parcel){.window = NULL};
 }
 
-/* What a visit has brought; k is NULL where that is nothing. False: failed. */
+/* The piece that a visit has fetched; k is NULL if it is empty. False: failed. */
 static bool open_piece(const sherd__turn *r, const sherd__parcel *from, int visit,
                        sherd__piece *out)
 {
@@ -172,7 +172,7 @@ static void open_own(const sherd__turn *r, sherd__piece *out)
     out->v = data[1];
 }
 
-/* Whether anything comes of a piece here. */
+/* Whether this rank's queries see anything of a piece. */
 bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
 {
     const sherd__attending *s = &r->s;
@@ -181,7 +181,7 @@ bool sherd__turn_meets(const sherd__turn *r, const sherd__piece *p)
            !(s->causal && p->first >= s->first_query + s->queries);
 }
 
-/* Meet all pieces: one is on its way while another is computed with. False: failed. */
+/* Meet all pieces; while one is computed with, the next is on its way. False: failed. */
 bool sherd__turn_go(sherd__turn *r, bool (*meet)(sherd__turn *r, const sherd__piece *p))
 {
     sherd__parcel now = {.window = NULL}, next;

@@ -152,8 +152,8 @@ static void fill_with(const sherd_call *call, bool value)
 }
 
 /*
- * Integers and a number that need be none of them: they compare with the integer below it, by a
- * comparison that comes to the same. False: all of them have one answer.
+ * For comparing integers with a fraction: compare with the integer below it, by an equivalent
+ * comparison. False: all integers have the same answer.
  */
 static bool round_down(sherd__compare_kind *kind, double value, int64_t *bound, bool *answer)
 {
@@ -200,7 +200,7 @@ static void compare_integers(const sherd_call *call, sherd__compare_kind kind, d
     }
 }
 
-/* A number is what it is in the dtype of the elements. */
+/* The number is first rounded to the dtype of the elements. */
 static void compare_fractions(const sherd_call *call, sherd__compare_kind kind, double value)
 {
     const sherd_tensor *a = call->in[0];

@@ -82,8 +82,8 @@ static const char *describe_back(sherd_call *call)
 /* ---- how it lies ----------------------------------------------------------------------------- */
 
 /*
- * The operand, and the result around it: settled. `like` may be the layout of either: what shards
- * them is the same.
+ * The operand's layout, settled, and the result's. `like` may be the layout of either: both are
+ * sharded by the same axes.
  */
 static sherd_status lay(const sherd_layout **x, const sherd_layout **y, const sherd_call *call,
                         const sherd_layout *like)
@@ -140,7 +140,7 @@ typedef struct asked {
     const sherd_layout *y; /* NULL: plain */
 } asked;
 
-/* A shard asks for what it has of the result, in indices of the operand. */
+/* A shard asks for its part of the result, in indices of the operand. */
 static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, int64_t *first,
                 int64_t *end)
 {
@@ -153,7 +153,7 @@ static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, 
              : hi + a->around->after[d];
 }
 
-/* The window of a result y on an operand x, of which either may be plain; NULL: failed, raised. */
+/* The window of a result y on an operand x, either of which may be plain; NULL: failed, raised. */
 static sherd__window *window_on(sherd_call *call, const sherd_tensor *x, const sherd_tensor *y)
 {
     const around *w = call->attributes;
@@ -252,7 +252,7 @@ const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",
                                      .backward = differentiate,
                                      .layouts = "any; padding belongs to the end rank"};
 
-/* A side without width has no border, so that equal paddings are equal. */
+/* A side without width has no border, so that equal paddings compare equal. */
 static int border_of(const sherd_halo_side *side)
 {
     return side->width ? (int)side->border : SHERD_BORDER_NONE;

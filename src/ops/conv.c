@@ -26,7 +26,10 @@ static const sherd__conv_roles makes_big_too = {READ, 0, WEIGHT, -1, -1, true};
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* The geometry of pieces: what lies where in the whole decides what the first output reads. */
+/*
+ * The geometry of this rank's pieces: their offsets in the whole decide what the first output
+ * reads.
+ */
 static sherd__conv geometry(const sherd_call *call, const sherd_box *big, const sherd_box *small)
 {
     const sherd__conv_attributes *a = call->attributes;
@@ -49,7 +52,7 @@ static sherd__conv geometry(const sherd_call *call, const sherd_box *big, const 
     return c;
 }
 
-/* Groups of this rank: the whole ones that its channels are. */
+/* How many groups this rank has: those of its channels, all whole. */
 static int64_t local_groups(int64_t groups, int64_t whole, int64_t mine)
 {
     return groups > 1 && whole ? sherd__max(groups * mine / whole, 1) : 1;
@@ -60,7 +63,7 @@ static int64_t product(const int64_t *size)
     return size[0] * size[1] * size[2];
 }
 
-/* Elements of big, weight and small of a rank. */
+/* How many elements of big, weight and small this rank has. */
 static void count_all(const sherd__conv *c, int64_t *count)
 {
     count[0] = c->batch * c->in_channels * product(c->in);
@@ -79,7 +82,7 @@ static const sherd__kernels *f32_in(const sherd_call *call)
 }
 
 /*
- * By oneDNN, whose operands lie in memory that is kept: fresh pages for large fields would take a
+ * By oneDNN, with operands copied to memory that is kept: fresh pages for large fields would take a
  * fifth of the time.
  */
 static sherd__done run_onednn(sherd_call *call, const sherd__conv_job *job)
@@ -131,7 +134,7 @@ static bool run_half(sherd_call *call, const sherd__conv *c, const int64_t *coun
     return true;
 }
 
-/* Each task by itself: where they can not be done together. */
+/* Each task by itself, if they cannot be done together. */
 static bool run_apart(sherd_call *call, const sherd__conv_job *job, const int64_t *count)
 {
     sherd_dtype dtype = call->out[0]->dtype;
@@ -143,7 +146,7 @@ static bool run_apart(sherd_call *call, const sherd__conv_job *job, const int64_
     return true;
 }
 
-/* Whether the bias is in the result, or still to be added. False: failed. */
+/* *biased: the bias is in the result already. False: failed. */
 static bool run(sherd_call *call, const sherd__conv_job *job, const int64_t *count, bool *biased)
 {
     bool together = call->out[0]->dtype == SHERD_F32 && (job->bias || job->tasks > 1);
@@ -243,7 +246,7 @@ static bool make_weight(sherd_call *call)
     return compute(call, &big, &small, a->groups * call->out[0]->shape[1], &of_weight, 1, NULL);
 }
 
-/* The gradients of what was read, of what lies around of dy, and of the weight. */
+/* The gradients of the input, from the neighbourhood of dy, and of the weight. */
 static bool make_big_too(sherd_call *call)
 {
     sherd_box small = sherd_call_box(call, 0), big = sherd_tensor_box(call->out[0]);
@@ -363,7 +366,7 @@ static const sherd_op big_too = {.name = "sherd_conv backward of both",
                                  .reads = sherd__conv_reads_small,
                                  .forward = make_big_too};
 
-/* The gradient of what was read: of the node's operand 0, in its layout and shape. */
+/* The gradient of the input, the node's operand 0, in its layout and shape. */
 static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_tensor *dy)
 {
     sherd__conv_attributes a = *(const sherd__conv_attributes *)sherd_node_attributes(node);
@@ -379,7 +382,7 @@ static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_
     return out;
 }
 
-/* The same, and that of the weight. */
+/* The gradients of the input and of the weight. */
 static void both_gradients(sherd_node *node, const sherd_op *op, sherd_tensor *dy,
                            sherd_tensor **grad_in)
 {

@@ -45,7 +45,7 @@ static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *
     return NULL;
 }
 
-/* For operators with a weight: its channels are those of what they read. */
+/* For operators with a weight: check its channels against those of the operand. */
 static const char *describe_field(sherd_call *call, bool small)
 {
     const sherd__conv_attributes *a = call->attributes;
@@ -106,7 +106,7 @@ const char *sherd__conv_describe_both(sherd_call *call)
 
 /* ---- what is read around --------------------------------------------------------------------- */
 
-/* Of a dim of space; false of another one. */
+/* The window of a spatial dim; false for any other dim. */
 static bool windows_of(sherd__taps *out, const sherd__conv_attributes *a, int d)
 {
     int k = d - FIRST;
@@ -149,8 +149,8 @@ void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, i
 /* ---- what lies where ------------------------------------------------------------------------- */
 
 /*
- * What may be sharded. A letter's cuts are counted in its own unit, `factor` of which make one of a
- * dim.
+ * A dim that may be sharded. Its cuts are counted in units of its own, `factor` of which make one
+ * index of a dim.
  */
 typedef struct letter {
     sherd__dim dim; /* axes, and cuts of the tensor that they come from */
@@ -179,7 +179,7 @@ static const sherd_layout *given(const lying *l, int operand)
     return operand < 0 || operand >= l->call->operands ? NULL : sherd__way_given(l->ways, operand);
 }
 
-/* The layout of big or small, which may be that of the result. */
+/* The layout of big or small, one of which is the result. */
 static const sherd_layout *layout_of(const lying *l, int operand)
 {
     const sherd_layout *layout = given(l, operand);
@@ -218,8 +218,8 @@ int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut,
 /* ---- letters --------------------------------------------------------------------------------- */
 
 /*
- * A letter takes what shards a dim of a layout, if it has nothing yet, the axes are free, and no
- * unit is cut.
+ * A letter takes the axes of a dim of a layout, if it has none yet, the axes are free, and no unit
+ * is cut.
  */
 static void take(letters *all, letter *x, const sherd_layout *from, int d, int64_t unit)
 {
@@ -246,7 +246,7 @@ static void take_place(const lying *l, letters *all)
         take(all, &all->space[d], first, FIRST + d, 1);
 }
 
-/* With groups both kinds of channels are one letter: the groups. */
+/* With groups, both kinds of channels are one letter: the groups. */
 static void take_channels(const lying *l, letters *all, bool weight_first)
 {
     const sherd_layout *big = layout_of(l, l->role->big), *small = layout_of(l, l->role->small);
@@ -271,7 +271,7 @@ static void take_channels(const lying *l, letters *all, bool weight_first)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Dim d of a sketch is sharded as a letter, whose cuts become its own. */
+/* Shard dim d of a sketch as a letter, with its cuts. */
 static void shard(sherd__sketch *s, int d, const letter *x, int64_t unit)
 {
     s->spec.dim[d] = x->dim;
@@ -300,7 +300,7 @@ static void begin(sherd__sketch *s, const lying *l, int ndim, const int64_t *sha
         s->spec.pending[a] = -1;
 }
 
-/* Space of the other tensor: cuts by the rule. */
+/* The cuts of the other tensor's space follow from those of the given one. */
 static void shard_space(sherd__sketch *s, const lying *l, const letters *all, bool is_big)
 {
     for (int d = 0; d < l->dims; d++) {
@@ -366,7 +366,7 @@ static sherd_status lay_bias(const sherd_layout **out, const lying *l, const let
 
 /* ---- what is pending ------------------------------------------------------------------------- */
 
-/* Sums of one operand alone on axes that shard nothing stay pending. */
+/* Pending sums of one operand alone, on axes that shard nothing, stay pending. */
 static unsigned passing(const lying *l, const letters *all, int operand)
 {
     const sherd_layout *mine = given(l, operand);
@@ -382,7 +382,7 @@ static unsigned passing(const lying *l, const letters *all, int operand)
     return bits;
 }
 
-/* What shards both factors of what is made, and not that. */
+/* Axes that shard both factors, but not the result. */
 static unsigned summed(const lying *l, const letters *all, int made)
 {
     unsigned bits = 0;
@@ -433,7 +433,7 @@ static sherd_status add(const lying *l, const letters *all)
     return status ? status : sherd_way_add(l->ways, operand, result);
 }
 
-/* What is missing among the operands; or what was read, and the weight. */
+/* Which of the three is the result; or the input and the weight are. */
 static void find_made(lying *l)
 {
     const int factor[] = {l->role->big, l->role->small, l->role->weight};
@@ -449,7 +449,7 @@ static void find_made(lying *l)
     }
 }
 
-/* Shapes of all three, of which one is that of the result. */
+/* The shapes of all three, of which one is the result's. */
 static void find_shapes(lying *l)
 {
     const int factor[] = {l->role->big, l->role->small, l->role->weight};

@@ -8,7 +8,7 @@
 
 enum { FIRST = 2 };
 
-/* Options with their defaults; false: they say what cannot be. */
+/* Options with their defaults; false: they are invalid. */
 static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
                          const sherd_conv_options *o)
 {
@@ -36,7 +36,7 @@ static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
     return good && a->groups > 0 && (unsigned)o->border < SHERD_BORDERS;
 }
 
-/* x with what lies beyond its ends; the convolution itself pads no more then. */
+/* x padded with its border; the convolution itself then pads no more. */
 static sherd_tensor *with_border(sherd_tensor *x, sherd__conv_attributes *a, sherd_border border)
 {
     sherd_pad_options o = {.value = 0};

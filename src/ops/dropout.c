@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dropout. Whether an element stays depends on the generator's key and the element's global index, so every
- * layout draws the same mask, and backward draws it again. A box is walked in runs of elements that are
- * neighbours in the whole tensor: one kernel call each.
+ * Dropout. Whether an element stays depends on the generator's key and the element's global index,
+ * so every layout draws the same mask, and backward draws it again. A box is processed in runs of
+ * elements that are neighbours in the whole tensor: one kernel call each.
  */
 #include "operator.h"
 
@@ -69,7 +69,9 @@ sherd_tensor *sherd_dropout(sherd_tensor *a, double p, sherd_generator *generato
     if (!generator && world && !sherd_tensor_failed(a))
         return sherd__fail_tensor(world, a->layout != NULL, SHERD_EINVAL,
                                   "sherd_dropout: no generator: a is %s", sherd_tensor_text(a));
-    /* Counted also where it fails: it may fail on one rank only, and generators must stay in step. */
+    /*
+     * Counted also where it fails: it may fail on one rank only, and generators must stay in step.
+     */
     if (generator && world)
         attributes.key = sherd__next_key(world, generator);
     if (p == 0 && a && !sherd_tensor_failed(a) && !(a->layout && sherd__alarmed(world)))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of products by index strings, as numpy.einsum: two or more operands become products of two (contract.c), in the order
- * that multiplies least; what only one operand has and the result lacks is summed first. Up to six operands all orders are
- * tried; of more, the cheapest product comes first.
+ * Sums of products by index strings, as numpy.einsum: two or more operands become products of two
+ * (contract.c), in the order that multiplies least; what only one operand has and the result lacks
+ * is summed first. Up to six operands all orders are tried; of more, the cheapest product comes
+ * first.
  */
 #include "einsum.h"
 
@@ -25,7 +26,7 @@ typedef struct sum {
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* One term, up to a comma, an arrow or the end. NULL, or what is wrong with it. */
+/* Read one term, up to a comma, an arrow or the end. NULL, or what is wrong with it. */
 static const char *read_term(char *out, const char **text)
 {
     int n = 0;
@@ -49,7 +50,7 @@ static const char *read_term(char *out, const char **text)
     return NULL;
 }
 
-/* Without an arrow: "..." and all letters that are there once, in order. */
+/* Without an arrow: "..." and all letters that occur once, in order. */
 static void write_result(sum *s)
 {
     int times[LETTERS] = {0}, n = 0;
@@ -108,7 +109,10 @@ static const char *read_text(sum *s, const char *text, int operands)
     return fault ? fault : check_result(s);
 }
 
-/* Sizes of letters; of "..." what it stands for. The number of dims is looked at here, sizes where they are multiplied. */
+/*
+ * Sizes of letters, and the number of dims of "...". Here the number of dims is checked; sizes are
+ * checked when operands are multiplied.
+ */
 static const char *read_sizes(sum *s, sherd_call *call)
 {
     for (int c = 0; c < LETTERS; c++)
@@ -145,7 +149,9 @@ static const char *describe(sherd_call *call)
 
 /* ---- the order ------------------------------------------------------------------------------ */
 
-/* What the product of terms i and j keeps: letters of the result first, in its order. */
+/*
+ * The letters that the product of terms i and j keeps: letters of the result first, in its order.
+ */
 static void write_product(char *out, const sum *s, int i, int j)
 {
     char both[2 * SHERD__TERM_BYTES];
@@ -179,7 +185,7 @@ static double work_of(const sum *s, int i, int j)
     return work;
 }
 
-/* Terms i and j become one, at place i. False: it would have more dims than a tensor has. */
+/* Replace terms i and j by their product, at place i. False: it would have too many dims. */
 static bool join(sum *s, int i, int j)
 {
     char product[2 * SHERD__TERM_BYTES];
@@ -194,7 +200,7 @@ static bool join(sum *s, int i, int j)
     return true;
 }
 
-/* The least work of all orders, and its first pair. Negative: there is none. */
+/* The least work over all orders, and its first pair. Negative: there is none. */
 static double least_work(const sum *s, int pair[2])
 {
     double best = -1;
@@ -235,7 +241,10 @@ static void write_term(char *out, size_t room, const char *term)
     out[n] = '\0';
 }
 
-/* Sum what only term i has and nobody wants; at the very end also put the dims in the result's order. */
+/*
+ * Sum over letters that only term i has and the result lacks; for the last term, also put the dims
+ * in the result's order.
+ */
 static void sum_alone(sum *s, int i, sherd_tensor **t, bool last)
 {
     char kept[SHERD__TERM_BYTES], from[SHERD__TERM_BYTES + 2], to[SHERD__TERM_BYTES + 2];

@@ -37,7 +37,7 @@ static bool are_indices(const sherd_tensor *targets)
     return targets->dtype == SHERD_I32;
 }
 
-/* A rank outside of the mesh has none, also where they have no dims. */
+/* A rank outside the mesh has no rows, even for a scalar. */
 static int64_t rows_of(const sherd_tensor *logits)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -75,7 +75,7 @@ static sherd__entropy entropy_of(const sherd_call *call, int logits)
 
 enum { G_DY, G_COUNTED, G_LOGITS, G_TARGETS, G_WEIGHT, G_LOG_SUM, G_AMOUNT, G_OPERANDS };
 
-/* What the gradient of each row's loss is, as f64. NULL: failed. */
+/* The gradient of each row's loss, in f64. NULL: failed. */
 static double *scales(sherd_call *call, int64_t rows)
 {
     const entropy_attributes *attributes = call->attributes;
@@ -97,9 +97,9 @@ static double *scales(sherd_call *call, int64_t rows)
 }
 
 /*
- * By the fast kernel, row by row: where only the target has a share, a row's gradient is that of
- * the loss without options, times it; else the kernel is to find no target, and shares are
- * subtracted after.
+ * By the fast kernel, row by row. If only the target has a share, a row's gradient is that of the
+ * loss without options, times the share; otherwise the kernel gets no target, and the shares are
+ * subtracted afterwards.
  */
 static void differentiate_rows(sherd_call *call, const sherd__entropy *e, const double *scale)
 {
@@ -285,7 +285,7 @@ static double sum_of(const double *loss, int64_t rows)
     return sum;
 }
 
-/* Each position's, or this rank's addend of the sum. */
+/* The loss of each position, or this rank's addend of the sum. */
 static bool entropy(sherd_call *call)
 {
     const entropy_attributes *attributes = call->attributes;
@@ -302,7 +302,7 @@ static bool entropy(sherd_call *call)
     return true;
 }
 
-/* The sums over all positions: pair[2] holds those of this rank's. False: failed. */
+/* Sum over all positions: pair[2] holds the sums over this rank's. False: failed. */
 static bool add_positions(sherd_call *call, double pair[2])
 {
     const sherd_layout *logits = call->in[LOGITS]->layout, *partial, *whole;

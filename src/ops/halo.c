@@ -10,14 +10,14 @@
 
 static const char name[] = "sherd_halo";
 
-/* The layout of what a window is on: a plain tensor lies on this rank alone. */
+/* The layout for a window on a tensor: a plain tensor is on this rank alone. */
 static sherd_status layout_of(const sherd_layout **out, const sherd_tensor *t)
 {
     *out = t->layout;
     return t->layout ? SHERD_OK : sherd__layout_alone(out, t->world, t->ndim, t->shape);
 }
 
-/* Why a tensor can have no such halo; NULL = it can, as far as its dtype goes. */
+/* Why a tensor of this dtype cannot have such a halo; NULL = it can. */
 static const char *value_fault(const sherd_tensor *t, const sherd_halo_options *o)
 {
     for (int d = 0; d < t->ndim; d++)
@@ -57,7 +57,7 @@ static const sherd_op halo_table = {.name = "sherd_halo", .backward = halo_back}
 /* ---- many ------------------------------------------------------------------------------------ */
 
 /*
- * One tensor's window, which may be that of the one before; what is pending in it is settled first.
+ * One tensor's window, which may be the previous tensor's; pending reductions are settled first.
  * False: failed, raised.
  */
 static bool prepare(sherd__windowed *w, const sherd__windowed *before, sherd_tensor *t,
@@ -116,7 +116,7 @@ static bool halo_all(sherd_world *world, sherd__windowed *list, sherd_tensor **o
     return good;
 }
 
-/* All are there, of one world, and on one mesh or plain. */
+/* Whether all tensors are non-NULL, of one world, and on one mesh or plain. */
 static bool are_given(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t, int count,
                       const sherd_halo_options *options, sherd_tensor **failed)
 {
@@ -147,7 +147,7 @@ static sherd_world *world_of(sherd_tensor *const *t, int count)
     return NULL;
 }
 
-/* The same with a list of windows, of its own where there are many. */
+/* The same with room for the windows, allocated if there are many. */
 static bool halo_some(sherd_world *world, sherd_tensor **out, sherd_tensor *const *t, int count,
                       const sherd_halo_options *options)
 {

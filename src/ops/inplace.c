@@ -45,7 +45,7 @@ static bool broadcasts(const sherd_tensor *b, const sherd_tensor *a)
     return good;
 }
 
-/* Of views that are stretched one element stands for many. */
+/* In an expanded view one element stands for many. */
 static bool is_stretched(const sherd_tensor *a)
 {
     bool stretched = false;
@@ -93,7 +93,8 @@ static const char *fault(const write *w)
 }
 
 /*
- * Only sums are pending so that one rank can write for all; a factor goes through an average too.
+ * Only into a pending sum can one rank write for all; a factor may also be applied to a pending
+ * average.
  */
 static bool can_be_written(const write *w)
 {
@@ -108,8 +109,8 @@ static bool can_be_written(const write *w)
 /* ---- what is written ------------------------------------------------------------------------- */
 
 /*
- * Where b must lie: as a does, in the dims that it has of it. What is pending in both stays so, but
- * for a factor.
+ * The layout that b must have: that of a, in the dims that b has. Axes on which both are pending
+ * stay so, except for a factor.
  */
 static sherd_status target_of(const sherd_layout **out, const write *w)
 {
@@ -127,7 +128,7 @@ static sherd_status target_of(const sherd_layout **out, const write *w)
     return sherd__layout_intern(out, &spec);
 }
 
-/* b in the dtype of a and where it must lie; the failed tensor. */
+/* b in the dtype of a and in that layout; the failed tensor after a failure. */
 static sherd_tensor *bring(write *w)
 {
     const sherd_layout *to;
@@ -166,7 +167,7 @@ static void *scratch(const sherd_tensor *a)
 }
 
 /*
- * Where b is read, and how it is stretched over a: in a copy, if it is another part of what is
+ * b's data, and the strides with which it broadcasts to a; copied first if it overlaps what is
  * written.
  */
 static const void *open_source(const write *w, int64_t *stride)
@@ -212,7 +213,7 @@ static void write_value(sherd_tensor *a, void *to, double value)
 }
 
 /*
- * a = a op b: kernels write what is contiguous, so a strided one goes by way of a copy. False: no
+ * a = a op b: kernels write contiguous memory, so a strided a goes through a copy. False: no
  * memory.
  */
 static bool combine(const write *w, void *to, const void *from, const int64_t *stride)

@@ -15,7 +15,7 @@ typedef struct one_dim {
     int dim;
 } one_dim;
 
-/* Of a list without end: groups are joined first. */
+/* A list may have any length: groups of it are joined first. */
 enum { GROUP = SHERD_MAX_OPERANDS, MOST_MODELS = 6 };
 
 /* The letters of operand 0 that are in call->rule ("a*c") become a rule ("a*c->a*c"). */
@@ -52,7 +52,7 @@ static const char *describe(sherd_call *call)
 /* ---- how it lies ----------------------------------------------------------------------------- */
 
 /*
- * What a way is made of: the dims of a model operand, with these cuts of `dim`, and what stays
+ * What a way is made from: the dims of a model operand, with these cuts of `dim`, and what stays
  * pending.
  */
 typedef struct joint {
@@ -98,7 +98,7 @@ static void find_pending(joint *j)
     }
 }
 
-/* Whether all are sharded along the dim by the same axes. */
+/* Whether the same axes shard the dim in all operands. */
 static bool is_alike(const joint *j)
 {
     const sherd__dim *model = &j->model->spec.dim[j->dim];
@@ -112,8 +112,8 @@ static bool is_alike(const joint *j)
 }
 
 /*
- * The result: each rank has as much as it has of all operands together, or all have the same, or
- * everything.
+ * The layout of the result: each rank has as much as it has of all operands together; or all ranks
+ * have the same; or everything is gathered.
  */
 static sherd_status make_result(const sherd_layout **out, const joint *j)
 {
@@ -143,8 +143,8 @@ static sherd_status make_result(const sherd_layout **out, const joint *j)
 }
 
 /*
- * Operand i as it must lie: part of the result from `start` on. What is not pending by itself need
- * not become so.
+ * The layout of operand i: its part of the result, from `start` on. An operand that is not pending
+ * need not become so.
  */
 static sherd_status make_operand(const sherd_layout **out, const joint *j,
                                  const sherd_layout *result, int i, int64_t start)
@@ -333,7 +333,7 @@ const sherd_op sherd__stack_op = {.name = "sherd_stack",
 
 /* ---- lists of any length --------------------------------------------------------------------- */
 
-/* A list of more than one operator takes: groups of it first, as many as one takes. */
+/* A list that is too long for one operator: join groups of it first. */
 static sherd_tensor *joined(const sherd_op *op, sherd_tensor *const *list, int count, int dim)
 {
     sherd_tensor *group[GROUP];

@@ -59,7 +59,7 @@ static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Stats, their exchange, the join. */
+/* Compute stats, exchange them, combine them. */
 static bool cross_entropy(sherd_call *call)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);

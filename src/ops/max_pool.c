@@ -19,7 +19,7 @@ static int64_t product(const int64_t *size)
     return size[0] * size[1] * size[2];
 }
 
-/* The pieces of what is read and made; the dims of space are the last ones. */
+/* The pieces of what is read and made; spatial dims are the last ones. */
 static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const sherd_box *small,
                             const int64_t *shape)
 {
@@ -44,7 +44,7 @@ static sherd__pool geometry(const sherd_call *call, const sherd_box *big, const 
     return p;
 }
 
-/* Elements as f32 or f64: themselves, or widened; NULL: no memory. */
+/* Elements as f32 or f64: themselves, or converted; NULL: no memory. */
 static const void *widened(sherd_call *call, const void *from, int64_t count)
 {
     if (!sherd__is_half(call->out[0]->dtype))

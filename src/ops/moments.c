@@ -24,7 +24,7 @@ typedef struct moment_attributes {
               SHERD_FIELD(moment_attributes, parameter, DOUBLE)},             \
     .attributes = sizeof(moment_attributes)
 
-/* In a composition the dims are looked at before they are used. */
+/* A composition uses the dims before any operator checks them. */
 static bool check_dims(sherd_call *call, const sherd__dims *dims)
 {
     const char *reason = sherd__dims_rule(call, dims);
@@ -71,7 +71,7 @@ sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool 
 
 /* ---- variance and deviation ------------------------------------------------------------------ */
 
-/* The mean is not recorded: what it adds to the gradient is the sum of the differences, 0. */
+/* The mean is not recorded: its part of the gradient is the sum of the differences, 0. */
 static sherd_tensor *variance_of(sherd_call *call)
 {
     const moment_attributes *attributes = call->attributes;

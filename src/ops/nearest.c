@@ -35,7 +35,7 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* As they are given: where that is was thought about before (points_lie.c). */
+/* The layouts are as given: points_lie.c has chosen them. */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
     const sherd__nearest *at = call->attributes;
@@ -66,7 +66,7 @@ typedef struct hunt {
     int64_t shards, mine; /* of points; this rank's */
 } hunt;
 
-/* Numbers as f64 of the call's memory. NULL: there is none. */
+/* Numbers as f64, in the call's memory. NULL: there is none. */
 static double *widened(sherd_call *call, const sherd_tensor *t, const void *data)
 {
     double *out = sherd_call_scratch(call, sherd__max(t->count, 1) * (int64_t)sizeof *out);
@@ -76,7 +76,7 @@ static double *widened(sherd_call *call, const sherd_tensor *t, const void *data
     return out;
 }
 
-/* A piece as a cloud, whose first point has this index in the whole one. False: no memory. */
+/* A piece as a cloud whose first point has this global index. False: no memory. */
 static bool arrange(sherd_call *call, sherd__cloud *cloud, const sherd_tensor *piece,
                     const void *data, int64_t first)
 {
@@ -109,7 +109,7 @@ static bool search(hunt *h, const sherd_tensor *piece, const void *data, int64_t
 
 /* ---- all pieces ------------------------------------------------------------------------------ */
 
-/* The shard that each asks for: that which is `step` behind its own. */
+/* The shard that each rank asks for: the one `step` places after its own. */
 typedef struct turn {
     const sherd_layout *layout;
     int64_t step, shards;
@@ -130,7 +130,7 @@ static void ask(const void *what, int d, int64_t shard, int64_t lo, int64_t hi, 
     *end = sherd__dim_cut(spec->mesh, &spec->dim[0], spec->shape[0], other + 1);
 }
 
-/* Fetch the piece `step` behind this rank's own, and search it. False: failed, raised. */
+/* Fetch the piece `step` places after this rank's own, and search it. False: failed, raised. */
 static bool fetch(hunt *h, int64_t step)
 {
     sherd_tensor *points = h->call->in[POINTS];

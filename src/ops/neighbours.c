@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbourhood attention, in one to three dims of space. Each rank keeps its queries and reads the keys and values around
- * them that they see, by one call. The scores are never kept. Backward reads what lies around too, by one call: for
- * its queries keys and values, for its keys the queries that see them, with their gradients. So nothing is added up across
- * borders, and all sums are those of a plain tensor, in the same order; sending gradients back instead would move
- * as much, twice.
+ * Neighbourhood attention, in one to three spatial dims. Each rank keeps its queries and fetches
+ * the neighbouring keys and values that they see, in one call. The scores are never kept. Backward
+ * is one call too: it fetches keys and values for this rank's queries, and, for its keys, the
+ * queries that see them, with their gradients. So nothing is added up across borders, and all sums
+ * are those of a plain tensor, in the same order; sending gradients back instead would move as
+ * much, twice.
  */
 #include "neighbours.h"
 
@@ -33,7 +34,10 @@ static sherd__patch patch_of(sherd_box box)
     return p;
 }
 
-/* The problem of this rank; `made` is a result that lies as q, and q, k, v are the operand `q` and those behind it. */
+/*
+ * The problem of this rank; `made` is a result with the layout of q; q, k, v are the operand `q`
+ * and the next two.
+ */
 static sherd__neighbours problem_of(const sherd_call *call, const sherd_tensor *made, int q)
 {
     const sherd__neighbours_attributes *a = call->attributes;
@@ -51,7 +55,7 @@ static sherd__neighbours problem_of(const sherd_call *call, const sherd_tensor *
     return n;
 }
 
-/* Operand i as f32 or f64: itself, or widened; NULL: no memory. */
+/* Operand i as f32 or f64: itself, or converted; NULL: no memory. */
 static const void *read(sherd_call *call, int i)
 {
     int64_t count = sherd__max(call->in[i]->count, 1);
@@ -64,7 +68,7 @@ static const void *read(sherd_call *call, int i)
     return wide;
 }
 
-/* Room for result j, and what was made there rounded. */
+/* Memory for result j; and writing it back, rounded. */
 static void *room(sherd_call *call, int j)
 {
     return sherd__is_half(call->out[j]->dtype)
@@ -85,7 +89,7 @@ static bool is_space(const sherd_call *call, int d)
     return d >= SPACE && d < call->out[0]->ndim - BEHIND;
 }
 
-/* Of batch and heads as much as there is of the queries. */
+/* Of batch and heads this rank reads what its queries have. */
 static void read_keys(const sherd_call *call, int i, int d, int64_t lo, int64_t hi, int64_t *first,
                       int64_t *end)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where queries, keys and values of neighbourhood attention lie, and which intervals belong to which: pure, and equal on all
- * ranks. Queries stay. Keys and values stay too where windows of them can be asked for, by the axes that shard queries, or where
- * they are whole; else they are cut as queries are.
+ * Layouts of queries, keys and values in neighbourhood attention, and which intervals they read:
+ * pure, and equal on all ranks. Queries are not moved. Keys and values are not moved if windows of
+ * them can be asked for, by the axes that shard queries, or if they are not sharded; otherwise they
+ * are sharded like the queries.
  */
 #include "neighbours.h"
 
@@ -11,8 +12,9 @@
 /* ---- intervals ------------------------------------------------------------------------------- */
 
 /*
- * Positions with the same rest by the dilation are one row, in which neighbours are next to each other, and windows move on
- * with positions. So the first and the last position of each row say it for all: as many as the dilation at most.
+ * Positions with the same remainder by the dilation form one row, in which neighbours are adjacent,
+ * and windows move with positions. So the first and the last position of each row determine the
+ * interval: at most as many rows as the dilation.
  */
 void sherd__neighbours_keys(int64_t n, int64_t kernel, int64_t dilation, int64_t lo, int64_t hi,
                             int64_t *first, int64_t *end)
@@ -60,7 +62,9 @@ static unsigned used_in(const sherd__layout_spec *spec)
     return bits;
 }
 
-/* Dims of q that are whole are sharded as those of k or v are, where axes are free: that is a slice. */
+/*
+ * Dims of q that are not sharded are sharded as in k or v, if the axes are free: that is a slice.
+ */
 static sherd_status lie_queries(const sherd_layout **out, const sherd_ways *ways, int q)
 {
     sherd__layout_spec spec = sherd__way_given(ways, q)->spec;

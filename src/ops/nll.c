@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The negative logarithm of a class that is chosen by an index, times the weight of that class. The choice is linear in the
- * logarithms, so of sharded classes each rank chooses among its own, and the rest is a pending sum: logarithms never travel.
+ * The negative logarithm of a class chosen by an index, times the weight of that class. The choice
+ * is linear in the logarithms, so if classes are sharded, each rank chooses among its own, and the
+ * result is a pending sum: logarithms are never sent.
  */
 #include "operator.h"
 #include "sherd/ops_elements.h"
@@ -28,9 +29,9 @@ typedef struct nll_attributes {
               SHERD_FIELD(nll_attributes, ignored, INT)},  \
     .attributes = sizeof(nll_attributes)
 
-/* ---- choosing --------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
-/* The targets of `rows` positions; of all classes `cols` are here, from `first` on. */
+/* The targets of `rows` positions; this rank has `cols` classes, from `first` on. */
 typedef struct choice {
     const nll_attributes *attributes;
     const int32_t *target;
@@ -38,7 +39,7 @@ typedef struct choice {
     size_t bytes; /* of an element */
 } choice;
 
-/* Where the class of row r is here; -1: it is not here, or does not count. */
+/* The column of row r's class; -1: it is not on this rank, or does not count. */
 static int64_t column(const choice *c, int64_t r)
 {
     int64_t at = c->target[r] - c->first;
@@ -48,7 +49,7 @@ static int64_t column(const choice *c, int64_t r)
     return at >= 0 && at < c->cols ? at : -1;
 }
 
-/* out[row] = from[row * step + its class], 0 where it is not here. */
+/* out[row] = from[row * step + its class]; 0 if that is not on this rank. */
 static void pick(const choice *c, char *out, const char *from, int64_t step)
 {
     for (int64_t r = 0; r < c->rows; r++, out += c->bytes, from += (size_t)step * c->bytes) {
@@ -60,7 +61,7 @@ static void pick(const choice *c, char *out, const char *from, int64_t step)
     }
 }
 
-/* The other way round; everything else is 0. */
+/* The converse; everything else is 0. */
 static void put(const choice *c, char *out, const char *from)
 {
     size_t row = (size_t)c->cols * c->bytes;
@@ -73,7 +74,10 @@ static void put(const choice *c, char *out, const char *from)
     }
 }
 
-/* out[row] = from[row] times the weight of its class; of a weight of 0 it is 0, whatever from is. False: no memory. */
+/*
+ * out[row] = from[row] times the weight of its class; with a weight of 0 it is 0, even if `from` is
+ * not finite. False: no memory.
+ */
 static bool weigh(sherd_call *call, const choice *c, char *out, const char *from, int operand)
 {
     const sherd_tensor *weight = call->in[operand];
@@ -104,7 +108,7 @@ static choice choice_of(const sherd_call *call, const sherd_tensor *all, int64_t
                     .bytes = sherd_dtype_bytes(all->dtype)};
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct spread_attributes {
     nll_attributes nll; /* first: what a choice looks at */
@@ -173,7 +177,7 @@ static void pick_class_back(sherd_node *node, sherd_tensor *const *grad_out, she
                           &(spread_attributes){*attributes, shape[ndim - 1]}, like);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static bool pick_class(sherd_call *call)
 {
@@ -202,7 +206,7 @@ static const sherd_op pick_class_op = {
     .backward = pick_class_back,
     .needs = {SHERD_NEEDS_OPERAND(TARGET) | SHERD_NEEDS_OPERAND(WEIGHT)}};
 
-/* ---- what a mean is divided by ------------------------------------------------------------------ */
+/* ---- what a mean is divided by --------------------------------------------------------------- */
 
 typedef struct counted_attributes {
     nll_attributes nll; /* first: what a choice looks at */
@@ -211,7 +215,7 @@ typedef struct counted_attributes {
 
 enum { C_WEIGHT, C_TARGET };
 
-/* Without weights no rank need know where classes are. */
+/* Without weights, no rank needs the classes. */
 static const char *describe_counted(sherd_call *call)
 {
     const counted_attributes *attributes = call->attributes;
@@ -260,9 +264,9 @@ static const sherd_op counted_op = {
     .describe = describe_counted,
     .forward = counted};
 
-/* ---- the loss ---------------------------------------------------------------------------------- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
-/* In 16 bits a sum of many losses may not fit where their mean does. */
+/* In 16 bits the sum of many losses may overflow where their mean does not. */
 static sherd_tensor *mean_of(sherd_call *call, sherd_tensor *each)
 {
     const nll_attributes *attributes = call->attributes;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer normalisation over the last dims. Mean and 1/deviation of each row are kept for backward. The gradients of
- * weight and bias are sums over the local rows: pending where rows are sharded. Rows that are sharded themselves: norm_rows.c.
+ * Layer normalisation over the last dims. Mean and 1/deviation of each row are kept for backward.
+ * The gradients of weight and bias are sums over the local rows: pending if rows are sharded. If a
+ * row itself is divided among ranks: norm_rows.c.
  */
 #include "norm_rows.h"
 #include "sherd/ops_layers.h"

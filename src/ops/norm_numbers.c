@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of norms, in f64 whatever the dtype of elements: where they are kept, and how moments are joined. */
+/*
+ * The numbers that norms compute, in f64 whatever the dtype of elements: memory for them, and
+ * combining moments.
+ */
 #include "norms.h"
 
 #include <string.h>

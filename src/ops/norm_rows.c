@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms of rows: the elements of the last dims of x. Where these dims are sharded, x stays where it is: each rank takes the
- * moments of what it has of its rows in two passes (mean first, then squares of what is left), ranks that share rows
- * exchange these numbers, one call, and join them by Chan's formula in the order of shards, so that all have the same bits.
- * The same for the sums of backward. Costs two passes over x and one to write, and 16 bytes for each row and shard.
+ * Norms of rows: the elements of the last dims of x. If these dims are sharded, x is not moved:
+ * each rank computes the moments of its part of the rows in two passes (first the mean, then
+ * squared differences); ranks that share rows exchange these numbers in one call, and combine them
+ * by Chan's formula in shard order, so that all have the same bits. The same for the sums of
+ * backward. Costs two passes over x and one to write, and 16 bytes for each row and shard.
  */
 #include "norm_rows.h"
 
@@ -20,7 +21,7 @@ static int dims_of(const sherd_call *call)
     return (int)a->more + 1;
 }
 
-/* ---- rules and layouts ------------------------------------------------------------------------ */
+/* ---- rules and layouts ----------------------------------------------------------------------- */
 
 const char *sherd__row_norm_describe(sherd_call *call)
 {
@@ -41,7 +42,7 @@ const char *sherd__row_norm_describe(sherd_call *call)
     return NULL;
 }
 
-/* In how many parts the rows of x lie. */
+/* In how many parts the rows of x are divided. */
 static int64_t parts_of(const sherd_layout *x, int dims)
 {
     int64_t parts = 1;
@@ -51,7 +52,7 @@ static int64_t parts_of(const sherd_layout *x, int dims)
     return parts;
 }
 
-/* The dims [first, first + ndim) of x. */
+/* The layout of the dims [first, first + ndim) of x. */
 static sherd_status lay(const sherd_layout **out, const sherd__layout_spec *x, int first, int ndim,
                         unsigned pending)
 {
@@ -106,9 +107,9 @@ sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
     return p;
 }
 
-/* ---- what ranks exchange ---------------------------------------------------------------------- */
+/* ---- what ranks exchange --------------------------------------------------------------------- */
 
-/* Elements that part i has of each row. */
+/* How many elements part i has of each row. */
 static double part_length(const sherd_layout *x, int dims, int64_t i)
 {
     double n = 1;
@@ -139,7 +140,7 @@ static const double *exchange(sherd_call *call, const sherd__rows *p, const doub
     return sherd__all_parts(call, reduced, mine, width, parts);
 }
 
-/* Sums over all parts in the place of those of this one. False: failed. */
+/* Replace the sums of this part by those over all parts. False: failed. */
 static bool join_sums(sherd_call *call, const sherd__rows *p, double *sum, int64_t width)
 {
     int64_t parts, n = width * p->rows;
@@ -154,7 +155,7 @@ static bool join_sums(sherd_call *call, const sherd__rows *p, double *sum, int64
     return true;
 }
 
-/* moments[mean, squares; rows] of this part become those of the rows. False: failed. */
+/* Replace moments[mean, squares; rows] of this part by those of the rows. False: failed. */
 static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments)
 {
     enum { NUMBERS = 3 };
@@ -176,9 +177,11 @@ static bool join_moments(sherd_call *call, const sherd__rows *p, double *moments
     return true;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* Mean (or zeroes) and sum of squares of what is left, of whole rows, in moments[2,rows]. False: failed. */
+/*
+ * Mean (or zeros) and sum of squared differences of whole rows, in moments[2,rows]. False: failed.
+ */
 static bool find_moments(sherd_call *call, const sherd__rows *p, bool centred, double *moments)
 {
     const sherd__norm_kernels *kernels = sherd__norm_kernels_of(call->in[0]->dtype);
@@ -215,14 +218,15 @@ bool sherd__row_norm_apart(sherd_call *call, const sherd__row_norm *of)
     return true;
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 enum { DY, X };
 enum { DX, DWEIGHT, DBIAS };
 
 /*
- * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n elements of a row; shift
- * and slope in sums[2,rows]. Rows that are not centred have the second sum only. False: failed.
+ * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n
+ * elements of a row; shift and slope in sums[2,rows]. Rows that are not centred have the second sum
+ * only. False: failed.
  */
 static bool find_slopes(sherd_call *call, const sherd__rows *p, const sherd__row_norm *of,
                         double *sums, const double *mean, const double *scale, const double *weight)

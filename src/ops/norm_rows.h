@@ -50,8 +50,8 @@ sherd__rows sherd__rows_of(const sherd_call *call, const sherd_tensor *x,
  */
 typedef struct sherd__row_norm {
     int weight, bias; /* operands, which may be absent */
-    int mean,
-        scale; /* taken from rows, multiplied with: results of forward, operands of backward */
+    /* taken from rows, multiplied with: results of forward, operands of backward */
+    int mean, scale;
 } sherd__row_norm;
 
 /* For rows that are on several ranks. Forward: operand 0 is x, result 0 y. False: failed. */

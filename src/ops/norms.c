@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms of x[batch,channels,dims...] over sets: a channel of the whole batch, or a group's channels of one item. Each rank
- * takes the moments of what it holds of a set in two passes (mean first, then squares of what is left); ranks that share
- * sets exchange these three numbers of each, and join them by Chan's formula in the order of shards, so that all have the
- * same bits. x never travels, however it is sharded: on items, on channels (also through a group), on other dims. The
- * same for the two sums of backward. Costs two passes over x and one to write; three with x and dy for backward.
+ * Norms of x[batch,channels,dims...] over sets: a channel of the whole batch, or a group's channels
+ * of one item. Each rank computes the moments of its part of a set in two passes (first the mean,
+ * then squared differences); ranks that share sets exchange these three numbers of each, and
+ * combine them by Chan's formula in shard order, so that all have the same bits. x is never sent,
+ * however it is sharded: on items, on channels (even within a group), on other dims. The same for
+ * the two sums of backward. Costs two passes over x and one to write; three with x and dy for
+ * backward.
  */
 #include "norms.h"
 #include "sets.h"
@@ -25,11 +27,11 @@ static const sherd__norm_attributes *attributes_of(const sherd_call *call)
     return call->attributes;
 }
 
-/* ---- moments ---------------------------------------------------------------------------------- */
+/* ---- moments --------------------------------------------------------------------------------- */
 
 enum { COUNT, CENTRE, SQUARES, MOMENTS };
 
-/* Elements here of each set. */
+/* How many elements of each set are here. */
 static void count_elements(const sherd__sets *p, double *moments)
 {
     double each = (double)p->n.inner * (p->n.whole ? (double)p->n.batch : 1);
@@ -41,7 +43,7 @@ static void count_elements(const sherd__sets *p, double *moments)
         }
 }
 
-/* Mean and variance of all sets, for each row. A set without elements has zeroes. False: failed. */
+/* Mean and variance of all sets, for each row; zeros for a set without elements. False: failed. */
 static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, double *var)
 {
     double *moments = sherd__norm_room(call, p->sets * MOMENTS),
@@ -68,14 +70,14 @@ static bool find_moments(sherd_call *call, const sherd__sets *p, double *mean, d
     return true;
 }
 
-/* ---- coefficients ----------------------------------------------------------------------------- */
+/* ---- coefficients ---------------------------------------------------------------------------- */
 
 static double reciprocal_deviation(const sherd_call *call, double var)
 {
     return 1 / sqrt(var + attributes_of(call)->eps);
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 enum { G_DY, G_X, G_MEAN, G_VAR, G_WEIGHT, G_OPERANDS };
 enum { G_DX, G_DWEIGHT, G_DBIAS };
@@ -87,7 +89,7 @@ static void join_sums(double *to, const double *from)
     to[BY_X] += from[BY_X];
 }
 
-/* What this rank adds to the gradients of weight and bias. False: failed. */
+/* This rank's addends of the gradients of weight and bias. False: failed. */
 static bool write_parameters(sherd_call *call, const sherd__sets *p, const double *sum,
                              const double *by_x, const double *var)
 {
@@ -106,8 +108,8 @@ static bool write_parameters(sherd_call *call, const sherd__sets *p, const doubl
 }
 
 /*
- * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n elements of a set; the
- * coefficients of each row. False: failed.
+ * dx = r w dy - r (sum of w dy) / n - (x - mean) r^3 (sum of w dy (x - mean)) / n, sums over the n
+ * elements of a set; the coefficients of each row. False: failed.
  */
 static bool find_slopes(sherd_call *call, const sherd__sets *p, double *sum, double *by_x,
                         const double *weight, const double *var)
@@ -238,9 +240,9 @@ static void fixed_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     go_back(&fixed_grad_op, node, grad_out[Y], grad_in);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* From the moments of each row, which are also written. False: failed. */
+/* Normalise by the moments of each row, which are written as well. False: failed. */
 static bool normalise(sherd_call *call, const sherd__sets *p, const double *mean, double *var)
 {
     double *weight = sherd__norm_read(call, WEIGHT, p->n.channels, 1),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What needs a whole dim: its order, its largest elements, running sums; and triangles, which need none. A dim that is
- * sharded is gathered first, or what shards it goes to another dim, whichever is less.
+ * Operators that need a whole dim: sorting, the largest elements, running sums; and triangles,
+ * which do not. A sharded dim is gathered first, or its shards are moved to another dim, whichever
+ * is cheaper.
  */
 #include "sketch.h"
 
@@ -23,7 +24,7 @@ typedef struct along {
 
 enum { ALL = -1 };
 
-/* Results are alike but for the one dim. */
+/* Results have the operand's dims, except for the size of the one dim. */
 static const char *describe(sherd_call *call)
 {
     const along *at = call->attributes;
@@ -100,7 +101,7 @@ static bool order(sherd_call *call)
     return true;
 }
 
-/* Each gradient goes back to where its element was. */
+/* Each gradient goes back to the position of its element. */
 static void order_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const along *at = sherd_node_attributes(node);
@@ -203,7 +204,10 @@ typedef struct corner {
     int64_t diagonal;
 } corner;
 
-/* In each row the columns below (or from) one are kept; where rows and columns begin is the box's to say. */
+/*
+ * In each row, keep the columns below (or from) a certain one; the box gives the global numbers of
+ * rows and columns.
+ */
 static bool keep_corner(sherd_call *call, bool upper)
 {
     const corner *at = call->attributes;
@@ -265,7 +269,7 @@ const sherd_op sherd__tril_op =
 const sherd_op sherd__triu_op =
     CORNER("sherd_triu", "zero below a diagonal", keep_upper, upper_back);
 
-/* Sizes are below 2^62, so what is farther away is all the same. */
+/* Sizes are below 2^62, so a diagonal farther away makes no difference. */
 static corner held(int64_t diagonal)
 {
     const int64_t far = (int64_t)1 << 61;

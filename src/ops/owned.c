@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether entries of a sharded dim come from their owners, and how operands lie then: what is pointed into stays as it is, the index
- * and what is taken keep their own shards of the indexed dim. Otherwise the dim is gathered, or every rank makes what it can of all
- * indices, for a pending sum. What the busiest rank receives decides, with a price for each further call.
+ * Whether elements of a sharded dim come from their owners, and the layouts then: the indexed
+ * operand keeps its layout; the index and what is taken keep their own shards of the indexed dim.
+ * Otherwise the dim is gathered, or every rank handles all indices that it can, for a pending sum.
+ * What the busiest rank receives decides, with a price for each further call.
  */
 #include "owners.h"
 
@@ -35,7 +36,7 @@ static unsigned axes_beside(const sherd__layout_spec *a, int dim)
     return bits;
 }
 
-/* Elements that the busiest rank receives where owners are not asked. */
+/* How many elements the busiest rank receives without asking owners. */
 static int64_t received_else(const sherd__owned_question *q, const sherd__dim *rows, int64_t n,
                              int64_t beside)
 {
@@ -45,7 +46,10 @@ static int64_t received_else(const sherd__owned_question *q, const sherd__dim *r
 
     if (q->gives)
         return sherd__dim_bits(rows) & sherd__dim_bits(dim) ? n * (beside + CODE) : 0;
-    /* Of what was summed each rank needs all, twice; a dim that is gathered is one that a shard of it lacks. */
+    /*
+     * Of what was summed each rank needs all, twice; a dim that is gathered is one that a shard of
+     * it lacks.
+     */
     return 2 * n > size ? (size - size / parts) * beside : 2 * n * beside;
 }
 
@@ -61,7 +65,7 @@ static bool pays(const sherd__owned_question *q, const sherd__dim *rows, int64_t
            received_else(q, rows, n, beside);
 }
 
-/* `a` with another dim, or the index alone. */
+/* The layout of `a` with another dim, or of the index alone. */
 static sherd_status lay(const sherd_layout **out, const sherd__owned_question *q,
                         const sherd__dim *rows, int64_t n, bool flat)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exchange with owners: see owners.h. Ranks stand in one line, by all axes of the mesh, those that shard the dim behind the others: so
- * neighbours of `shards` ranks hold the dim between them, and exchange. What the i-th of them has for the one r behind it is a
- * shard of the r-th list, a tensor of one dim; that one asks for it by a window on the list. All lists go in one call.
+ * The exchange with owners: see owners.h. Ranks stand in one line, by all axes of the mesh, those
+ * that shard the dim last: so every `shards` consecutive ranks hold the dim together, and exchange.
+ * What the i-th of them has for the rank r places after it is a shard of the r-th list, a tensor of
+ * one dim; that rank asks for it by a window on the list. All lists go in one call.
  */
 #include "owners.h"
 
@@ -43,7 +44,7 @@ static int64_t shard_behind(const exchange *x, int64_t shard, int64_t step)
     return (shard + step + x->shards) % x->shards;
 }
 
-/* The line of ranks, and where this one stands. False: it is not in the mesh. */
+/* The line of ranks along the dim, and this rank's place in it. False: it is not in the mesh. */
 static bool stand(exchange *x)
 {
     const sherd__dim *dim = &x->layout->spec.dim[x->w->dim];
@@ -69,7 +70,7 @@ static bool stand(exchange *x)
     return true;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void measure(exchange *x)
 {
@@ -96,7 +97,7 @@ static int64_t owner_of(const exchange *x, int64_t index)
     return lo;
 }
 
-/* Where request j is in its owner's piece. */
+/* The position of request j in its owner's piece. */
 static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
 {
     const sherd_tensor *taken = x->w->taken;
@@ -110,8 +111,8 @@ static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
 }
 
 /*
- * Requests in the order of their owners, beginning with this rank itself. `may` [shards]: who is asked; the others hear of
- * the same requests from another rank.
+ * Sort requests by their owners, beginning with this rank itself. `may` [shards]: which owners this
+ * rank asks; the others get the same requests from another rank.
  */
 static bool sort_requests(exchange *x, const bool *may)
 {
@@ -145,7 +146,7 @@ static bool sort_requests(exchange *x, const bool *may)
     return true;
 }
 
-/* What all ranks ask of all. */
+/* Gather the counts of all ranks' requests. */
 static bool tell_counts(exchange *x)
 {
     sherd__layout_spec spec = x->line;
@@ -171,9 +172,12 @@ static bool tell_counts(exchange *x)
     return x->count != NULL;
 }
 
-/* ---- lists -------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
-/* List r: of each rank what it has for the owner r behind it; or, `back`, for the one r before it that has asked. */
+/*
+ * List r: for each rank, what it has for the owner r places after it; or, `back`, for the rank r
+ * places before it.
+ */
 typedef struct list {
     const exchange *x;
     int64_t r;
@@ -203,7 +207,7 @@ static void ask(const void *what, int d, int64_t rank, int64_t lo, int64_t hi, i
     *end = l->cut[other + 1];
 }
 
-/* A new list, of which this rank has its shard to fill, and the window on it. False: failed. */
+/* A new list, of which this rank fills its shard, and the window on it. False: failed. */
 static bool make_list(sherd__windowed *out, list *l, sherd_dtype dtype)
 {
     sherd__layout_spec spec = l->x->line;
@@ -226,7 +230,7 @@ static bool make_list(sherd__windowed *out, list *l, sherd_dtype dtype)
     return !sherd_tensor_failed(out->whole);
 }
 
-/* Lists of all steps but 0, at out[1], ... False: failed. */
+/* The lists of all steps but 0, at out[1], ... False: failed. */
 static bool make_lists(sherd__windowed *out, const exchange *x, bool back, bool wide,
                        sherd_dtype dtype)
 {
@@ -261,7 +265,7 @@ static void fill_codes(const exchange *x, const sherd__windowed *lists)
     }
 }
 
-/* Data of what has come; *good is false if the alarm has ended the wait. */
+/* The data that has arrived; *good is false if the alarm has ended the wait. */
 static const void *came(const sherd__windowed *one, bool *good)
 {
     const void *data = one->piece->count ? sherd__data(one->piece) : NULL;
@@ -270,15 +274,15 @@ static const void *came(const sherd__windowed *one, bool *good)
     return data;
 }
 
-/* Entries of a list, [outer, count, inner], against places in [outer, entries, inner]. */
+/* Elements of a list, [outer, count, inner], and their positions in [outer, entries, inner]. */
 static sherd__pick pick_of(const exchange *x, int64_t count, int64_t entries, const int32_t *places)
 {
     return (sherd__pick){x->outer, count, x->inner, entries, 0, places, true};
 }
 
-/* ---- both directions ---------------------------------------------------------------------------- */
+/* ---- both directions ------------------------------------------------------------------------- */
 
-/* False: failed; *there is false on a rank that has no part in it. */
+/* False: failed; *there is false on a rank outside the mesh. */
 static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout, bool gives,
                   bool *there)
 {
@@ -296,7 +300,10 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
     bool *may = scratch(x, x->shards, sizeof *may);
     if (!may)
         return false;
-    /* Ranks that want the same give it once: each to the owner that is where it is along those axes. */
+    /*
+     * Ranks that want the same give it once: each to the owner that is where it is along those
+     * axes.
+     */
     for (int64_t s = 0; s < x->shards; s++) {
         int64_t other = s, mine = x->mine;
         may[s] = true;
@@ -311,7 +318,7 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
     return sort_requests(x, may) && tell_counts(x);
 }
 
-/* What this rank has itself. */
+/* The elements that this rank owns itself. */
 static bool take_own(const exchange *x, void *taken, const void *a, size_t bytes)
 {
     int64_t count = x->first[1];
@@ -328,7 +335,7 @@ static bool take_own(const exchange *x, void *taken, const void *a, size_t bytes
     return true;
 }
 
-/* Answer what has come in `asked`. */
+/* Send what has been requested in `asked`. */
 static bool answer(const exchange *x, const sherd__windowed *asked, const sherd__windowed *lists,
                    const void *a, size_t bytes)
 {
@@ -383,9 +390,9 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
     return good;
 }
 
-/* ---- giving ------------------------------------------------------------------------------------- */
+/* ---- giving ---------------------------------------------------------------------------------- */
 
-/* a += entries [outer, count, inner] at these places, in f32 where they have 16 bits. */
+/* a += elements [outer, count, inner] at these positions, in f32 for 16 bits. */
 static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, const void *entries)
 {
     sherd_dtype dtype = x->w->taken->dtype;
@@ -406,7 +413,7 @@ static bool add(const exchange *x, void *a, int64_t count, const int32_t *code, 
     return true;
 }
 
-/* Entries that this rank has for the owner r behind it. */
+/* The elements that this rank has for the owner r places after it. */
 static void collect(const exchange *x, int64_t r, void *to, const void *taken)
 {
     int64_t count = x->first[r + 1] - x->first[r];

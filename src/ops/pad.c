@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tensor in a larger one that is filled with a value: padding, and the gradient of a slice. Along a sharded dim the first
- * and the last rank that have elements grow, so that nothing moves.
+ * A tensor embedded in a larger one that is filled with a value: padding, and the gradient of a
+ * slice. Along a sharded dim the shards of the first and the last rank that have elements grow, so
+ * nothing is moved.
  */
 #include "sketch.h"
 
@@ -40,7 +41,10 @@ static const char *describe(sherd_call *call)
 
 /* ---- how it lies ----------------------------------------------------------------------------- */
 
-/* Whether the part of `like` lies as the operand does: then the result lies as `like`. */
+/*
+ * Whether the operand has the layout of that part of `like`: then the result has the layout of
+ * `like`.
+ */
 static sherd_status is_part_of(bool *yes, const sherd_call *call, const sherd_layout *like)
 {
     const sherd_layout *from = call->in[A]->layout, *image = NULL;
@@ -56,7 +60,9 @@ static sherd_status is_part_of(bool *yes, const sherd_call *call, const sherd_la
     return status;
 }
 
-/* A product takes the value from each rank, so it is settled, unless the value is 0. */
+/*
+ * A pending product would take the value from each rank, so it is settled, unless the value is 0.
+ */
 static sherd_status operand_of(const sherd_layout **out, const sherd_call *call)
 {
     const frame *f = call->attributes;
@@ -97,7 +103,7 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* What this rank puts around: of a pending sum only one rank does. */
+/* The value that this rank pads with: on a pending sum only one rank does. */
 static double filler(const sherd_tensor *y, double value)
 {
     int64_t coordinate[SHERD_MAX_AXES];
@@ -200,7 +206,7 @@ const sherd_op sherd__pad_op = {.name = "sherd_pad",
                                 .backward = pad_back,
                                 .takes_pending = true};
 
-/* Whether sizes stay sizes; a negative number takes away. */
+/* Whether the new sizes are valid; a negative number removes elements. */
 static bool can_pad(const sherd_tensor *a, const int64_t *before, const int64_t *after)
 {
     int64_t n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks find out together about dims that are sharded, without gathering them: each rank reduces its shard to a few
- * elements per position, these are exchanged, and every rank joins them in the order of shards, so that all get the same
- * bits. Costs parts * width elements per position.
+ * Combining partial results over sharded dims without gathering them: each rank reduces its shard
+ * to a few elements per position, these are exchanged, and every rank combines them in shard order,
+ * so that all get the same bits. Costs parts * width elements per position.
  */
 #include "operator.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements taken and put by index along a dim. Where that is less to move, they come from their owners and go to them
- * (owners.c). Else a rank that holds only some of what an index may mean takes those that it has and zeroes for the others, so
- * that the result is pending; one that is put into takes what falls on it. Indices are checked against the whole dim, whatever
- * part of it is here.
+ * Taking and storing elements by index along a dim. If that moves less, they are exchanged with
+ * their owners (owners.c). Otherwise a rank takes zeros for elements that it does not have, so the
+ * result is pending, and stores those that it has. Indices are checked against the whole dim.
  */
 #include "owners.h"
 #include "sketch.h"
@@ -37,7 +36,7 @@ static const char *label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char l
     return out;
 }
 
-/* [outer, n, inner] of this rank's pieces; `whole` is the operand or result that is pointed into. */
+/* [outer, n, inner] of this rank's pieces; `whole` is the operand or result that is indexed. */
 static sherd__pick pick_of(const sherd_call *call, const sherd_tensor *whole, int index)
 {
     const pick *at = call->attributes;
@@ -62,7 +61,7 @@ static const char *no_dim(sherd_call *call)
                : NULL;
 }
 
-/* ---- owners ----------------------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 /* Operands that an exchange with owners is about. */
 typedef struct parties {
@@ -76,7 +75,7 @@ static int dim_of(const sherd_call *call, const sherd_layout *a)
     return sherd__dim_of(at->dim, a->spec.ndim);
 }
 
-/* The way of an exchange with owners, if it pays. */
+/* Add the way by an exchange with owners, if it pays. */
 static sherd_status add_owners(const sherd_call *call, sherd_ways *ways, parties p)
 {
     const pick *at = call->attributes;
@@ -98,7 +97,7 @@ static sherd_status add_owners(const sherd_call *call, sherd_ways *ways, parties
     return sherd_way_add(ways, operand, source ? &owned.given : &owned.taken);
 }
 
-/* Whether operands lie for that: a rule has no dim and index sharded by one axis, and leaves pending what is taken of a shard. */
+/* Whether the operands have layouts for that; no rule shards the dim and the index by one axis. */
 static bool by_owners(const sherd_call *call, const sherd_layout *a, parties p)
 {
     const sherd_layout *index = call->in[p.index]->layout, *y = call->out[0]->layout;
@@ -139,7 +138,7 @@ static const char *describe_back(sherd_call *call)
     return NULL;
 }
 
-/* y += what the index says, in f32 where it has 16 bits; y holds what is added to. False: no memory. */
+/* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
 static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
 {
     const sherd_tensor *src = call->in[source], *y = call->out[0];
@@ -161,7 +160,7 @@ static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
     return true;
 }
 
-/* The same where some of it goes to other ranks, and some comes from them. */
+/* The same if some elements go to other ranks, and some come from them. */
 static bool give(sherd_call *call, parties p)
 {
     const pick *at = call->attributes;
@@ -188,7 +187,7 @@ static bool put_back(sherd_call *call)
     return y->count == 0 || call->in[B_GRAD]->count == 0 || add_picked(call, &p, B_GRAD);
 }
 
-/* The last operand is its layout alone: the gradient lies as what was taken from, and is pending where indices are sharded. */
+/* The last operand is its layout alone, that of the gradient; pending where indices are sharded. */
 static const sherd_op back_op = {
     .name = "sherd_gather backward",
     .operand = {{"index", SHERD_OP_INDEX}, {"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
@@ -220,7 +219,7 @@ sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_te
 
 enum { A, INDEX, SOURCE };
 
-/* The sum of what comes out costs about twice its size later; the dim made whole costs its size now. */
+/* Settling the results' sum costs about twice their size later; gathering costs the dim's now. */
 static bool is_less_whole(const sherd_tensor *a, int dim, int64_t n)
 {
     return a->layout && a->layout->spec.dim[dim].axes && 2 * n > a->shape[dim];
@@ -299,7 +298,7 @@ sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index)
                        &(pick){.dim = dim, .flat = 1});
 }
 
-/* What lies beyond the sizes of the index in the other dims has no part in it. */
+/* Elements beyond the sizes of the index in the other dims are not involved. */
 static sherd_tensor *within(sherd_tensor *t, const sherd_tensor *index, int dim)
 {
     if (sherd_tensor_failed(t) || sherd_tensor_failed(index) || t->ndim != index->ndim)
@@ -333,7 +332,7 @@ static const char *describe_put(sherd_call *call)
     return NULL;
 }
 
-/* The result as it is before anything is put: a, or zeroes where another rank adds a to the sum. */
+/* The initial values of the result: a, or zeros if another rank adds a to the sum. */
 static bool begin_put(sherd_call *call)
 {
     const pick *at = call->attributes;
@@ -382,7 +381,7 @@ static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)
     return add_owners(call, ways, put_parties);
 }
 
-/* ---- the gradient of what was put: of several at one place, only the last one is there -------- */
+/* ---- the gradient of what was put: of several at one place, only the last one is there ------- */
 
 static const char *describe_last(sherd_call *call)
 {
@@ -440,7 +439,7 @@ static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
         grad_in[SOURCE] = sherd_gather(grad_out[0], at->dim, sherd_node_operand(node, INDEX));
 }
 
-/* The index stays whole along the dim: which of several is the last one is seen by a rank that has all. */
+/* The index is gathered along the dim: only then does a rank know which of equal ones is last. */
 const sherd_op sherd__scatter_op = {
     .name = "sherd_scatter",
     .summary = "store elements along a dim by index",

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
- * From operands as they were given to local data: promotion, the solver's answer, moves (recorded),
- * results. With operands that lie as the rule wants them nothing is allocated but the results; the
- * scope for what is made on the way is opened only when something is.
+ * From the operands of a call to local data: promotion, the solver's answer, moves (recorded),
+ * results. If the operands fit the rule, only the results are allocated; the scope for intermediate
+ * tensors is opened only when there are any.
  */
 #include "door.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The k nearest points, and those within a radius. Both are made of a search without a record, which finds squares of
- * distances and indices, and one operator that makes distances of them: by it gradients go to both clouds.
+ * The k nearest points, and those within a radius. Both are composed of a search that is not
+ * recorded, which finds squared distances and indices, and one operator that computes distances
+ * from them, through which gradients flow to both clouds.
  */
 #include "points.h"
 
@@ -43,7 +44,9 @@ static const char *describe_distances(sherd_call *call)
     return NULL;
 }
 
-/* Results lie as what was found; the clouds, of which nothing is read, as they do. */
+/*
+ * The results have the layout of what was found; the clouds, of which nothing is read, keep theirs.
+ */
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
     const sherd_layout *given[OPERANDS], *result[RESULTS];
@@ -91,8 +94,8 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
 }
 
 /*
- * Of y = |q - p| the gradient in q is (q - p) / y, that in p the opposite. Points that were found come to the queries, their
- * gradients go back, both to and from those who hold them.
+ * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
+ * found are fetched to the queries, and their gradients sent back, by their owners.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -172,7 +175,7 @@ static bool bring_together(sherd_call *call)
     return !sherd_tensor_failed(call->in[POINTS]) && !sherd_tensor_failed(call->in[QUERIES]);
 }
 
-/* What was found goes to where it is wanted. */
+/* Move the results to their final layout. */
 static void move_both(sherd_tensor **found, const sherd_layout *to)
 {
     sherd_tensor *from[] = {found[0], found[1]};
@@ -182,7 +185,7 @@ static void move_both(sherd_tensor **found, const sherd_layout *to)
         sherd__move_many(found, from, both, 2);
 }
 
-/* Squares and indices [m, k]; moves the clouds to where they are searched. False: failed. */
+/* Squared distances and indices [m, k]; moves the clouds to the layouts for the search. */
 static bool search(sherd_call *call, sherd__nearest *at, sherd_tensor **found)
 {
     sherd_tensor **in = call->in;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where points are searched. Pieces of points go around past the queries: a rank receives all points but its own. Or queries go
- * to each shard of points, and what was found there, k of each query and shard, comes back to be joined. The bytes that the busiest rank
- * receives decide. Either way queries are divided among all ranks that hold different points.
+ * Where points are searched. Either pieces of points pass by the queries: a rank receives all
+ * points but its own. Or queries go to each shard of points, and what was found there, k for each
+ * query and shard, comes back to be combined. The bytes that the busiest rank receives decide.
+ * Either way queries are divided among all ranks that hold different points.
  */
 #include "points.h"
 
@@ -13,7 +14,9 @@ static const char name[] = "a search of points";
 
 enum { ELEMENT_BYTES = 4 /* of sherd__price_moves */, FOUND_BYTES = 8 + 4 };
 
-/* Rows as they are, with further axes behind theirs; coordinates whole; nothing pending. */
+/*
+ * Rows sharded as they are, with further axes appended; coordinates not sharded; nothing pending.
+ */
 static sherd_status divide(const sherd_layout **out, const sherd_layout *from,
                            const sherd__dim *more)
 {
@@ -28,7 +31,10 @@ static sherd_status divide(const sherd_layout **out, const sherd_layout *from,
     return sherd__sketch_end(out, &s, name);
 }
 
-/* [rows, width], or [shards, rows, width] where `shards` is given; `whole`: of all shards on all ranks. */
+/*
+ * [rows, width], or [shards, rows, width] if `shards` is given; `whole`: of all shards on all
+ * ranks.
+ */
 static sherd_status lay(const sherd_layout **out, const sherd_layout *like,
                         const sherd__dim *shards, bool whole, const sherd__dim *rows, int64_t width)
 {
@@ -69,7 +75,7 @@ static int64_t shortest(const sherd_mesh *mesh, const sherd__dim *dim, int64_t n
     return least;
 }
 
-/* Queries where pieces of points pass by. */
+/* Queries stay, and pieces of points pass by. */
 static sherd_status pass_by(sherd__search_plan *p, const sherd_layout *queries, int64_t k,
                             size_t bytes, int64_t *cost)
 {
@@ -94,7 +100,7 @@ static sherd_status pass_by(sherd__search_plan *p, const sherd_layout *queries, 
     return status;
 }
 
-/* Queries where the points are; what was found is joined where `by` has the queries. */
+/* Queries go to the points, and the results are combined where `by` has the queries. */
 static sherd_status go_there(sherd__search_plan *p, const sherd__search_plan *by,
                              const sherd_layout *queries, int64_t k, size_t bytes, int64_t *cost)
 {

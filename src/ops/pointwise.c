@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operators element by element that a pending sum passes through: sums and products of two, and of a number. One kernel
- * call on the local pieces. Shapes broadcast as in NumPy: a stretched dim has stride 0, and its gradient is summed.
+ * The elementwise operators through which a pending sum passes: sums and products of two tensors,
+ * and with a number. One kernel call on the local pieces. Shapes broadcast as in NumPy: a broadcast
+ * dim has stride 0, and its gradient is summed.
  */
 #include <math.h>
 
@@ -21,7 +22,7 @@ void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride)
     }
 }
 
-/* dst = a term broadcast to the result's local box, or less than nothing: what is left where the other term is left out. */
+/* dst = one term broadcast to the result's local box, while another rank adds the other term. */
 static void copy_term(const sherd_call *call, int i, bool negative)
 {
     const sherd_tensor *out = call->out[0];
@@ -194,7 +195,7 @@ typedef struct shift_attributes {
     double addend;
 } shift_attributes;
 
-/* It has no place among integers if it is no integer. */
+/* Only an integer can be added to integers. */
 static const char *describe_shift(sherd_call *call)
 {
     const shift_attributes *attributes = call->attributes;

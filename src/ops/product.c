@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of matrices. All of them, forward and backward, are one shape of work: for each index of the
- * leading batch dims one GEMM, whose rows, columns and inner length are products of neighbouring dims. GEMM reads
- * transposed operands as they lie, so nothing is copied. A sharded inner letter gives a pending sum.
+ * Matrix products. All of them, forward and backward, have one form: for each index of the leading
+ * batch dims one GEMM, whose rows, columns and inner length are products of neighbouring dims. GEMM
+ * reads transposed operands in place, so nothing is copied. A sharded inner letter gives a pending
+ * sum.
  */
 #include "einsum.h"
 
@@ -18,8 +19,8 @@ typedef struct product {
 } product;
 
 /*
- * The last dim of an operand is columns of its storage; the dims between batch and last make up the rows of its
- * storage.
+ * The last dim of an operand is columns of its storage; the dims between batch and last make up the
+ * rows of its storage.
  */
 typedef struct matrix {
     int64_t rows, cols;
@@ -74,7 +75,7 @@ static bool rows_by_rows(sherd_call *call)
         .linearity = SHERD_LINEAR, .forward = __VA_ARGS__                                   \
     }
 
-/* The gradient of operand i: added to what has come for it, where that is the tape's alone. */
+/* The gradient of operand i, added to the sum so far if only the tape holds that. */
 static sherd_tensor *multiplied_onto(sherd_node *node, int i, const sherd_op *op, sherd_tensor *a,
                                      sherd_tensor *b)
 {
@@ -89,7 +90,10 @@ static sherd_tensor *multiplied_onto(sherd_node *node, int i, const sherd_op *op
 
 enum { X, WEIGHT, BIAS };
 
-/* What autocast has cast need not be rounded to 16 bits: the product adds up in f32 anyway. */
+/*
+ * The gradient of an autocast operand need not be rounded to 16 bits: the product accumulates in
+ * f32 anyway.
+ */
 static const char *into_f32(sherd_call *call)
 {
     call->dtype[0] = SHERD_F32;
@@ -104,7 +108,7 @@ static const sherd_op linear_dw = GRADIENT("sherd_linear backward", "...n,...k->
 static const sherd_op linear_dw_wide =
     GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows, .describe = into_f32);
 
-/* Whether the gradient of operand i is f32 where the operand has 16 bits. */
+/* Whether the gradient of operand i is f32 although the operand has 16 bits. */
 static bool is_wide(const sherd_node *node, int i)
 {
     return sherd__is_half(sherd__node_dtype(node, i)) &&
@@ -145,13 +149,16 @@ sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *
 
 /* ---- matmul ---------------------------------------------------------------------------------- */
 
-/* Where b has no leading dims, those of a are rows. */
+/* If b has no leading dims, those of a are rows. */
 static bool is_batched(int b_ndim)
 {
     return b_ndim > 2;
 }
 
-/* Vectors and leading dims that broadcast are sums of products like others; all else is one GEMM for each batch. */
+/*
+ * One GEMM for each batch, unless there are vectors or leading dims that broadcast, which need the
+ * general sum of products.
+ */
 static bool is_plain_product(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b)
 {
     if (a_ndim < 2 || b_ndim < 2 || b_ndim == 2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums. Each rank adds up what it holds; where a summed dim is sharded the result is a pending sum, so
- * uneven and empty shards count as what they are.
+ * Sums. Each rank adds up what it holds; if a summed dim is sharded, the result is a pending sum,
+ * so uneven and empty shards are right.
  */
 #include "operator.h"
 
@@ -12,9 +12,12 @@
 #include "base/num.h"
 #include "sherd/ops_reductions.h"
 
-/* ---- the sum to a smaller shape, for gradients of what was broadcast --------------------------- */
+/* ---- the sum to a smaller shape, for gradients of what was broadcast ------------------------- */
 
-/* The shape to sum to; aligned at the last dim, where it has 1 and the operand more, that dim is summed. */
+/*
+ * The shape to sum to, aligned at the last dim: a dim of size 1 in it, and larger in the operand,
+ * is summed.
+ */
 typedef struct target {
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
@@ -91,8 +94,8 @@ static int next_run(const run *runs, int count, int *left)
 }
 
 /*
- * One pass sums one run, the first one first; all but the last pass write to scratch. Of 16-bit types what is between two
- * passes is f32, so that each sum is rounded once. Sums of nothing are zeroes.
+ * One pass sums one run, the first run first; all passes but the last write to scratch. For 16-bit
+ * types intermediate results are f32, so that each sum is rounded once. Sums of nothing are 0.
  */
 bool sherd__sum_dims(sherd_call *call, unsigned dims)
 {
@@ -257,7 +260,7 @@ sherd_tensor *sherd_sum(sherd_tensor *a)
     return sherd_apply(&sherd__sum_op, &a, 1, NULL);
 }
 
-/* In 16 bits the sum of many numbers may not fit where their mean does. */
+/* In 16 bits the sum of many numbers may overflow where their mean does not. */
 static bool mean(sherd_call *call)
 {
     sherd_tensor *a = call->in[0];

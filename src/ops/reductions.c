@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions over some dims. Each rank reduces what it holds. Where a reduced dim is sharded the result is pending with the
- * same reduction, so uneven and empty shards count as what they are; what is pending with it already stays so. Largest,
- * least, product, any and all are one family: a row of `folds` each.
+ * Reductions over some dims. Each rank reduces what it holds. If a reduced dim is sharded, the
+ * result is pending with the same reduction, so uneven and empty shards are right; an operand that
+ * is pending with it stays so. Maximum, minimum, product, any and all are one family, with a row of
+ * `folds` each.
  */
 #include "dims.h"
 #include "sherd/ops_elements.h"
@@ -13,7 +14,7 @@
 
 #include "base/num.h"
 
-/* ---- sums ------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Sums and products of integers are i64. */
 static void widen_integers(sherd_call *call)
@@ -22,7 +23,7 @@ static void widen_integers(sherd_call *call)
         call->dtype[0] = SHERD_I64;
 }
 
-/* Addends of bool are no numbers yet. */
+/* Bool has no sum of its own dtype, so a pending bool is settled first. */
 static const char *describe_sum(sherd_call *call)
 {
     widen_integers(call);
@@ -31,7 +32,7 @@ static const char *describe_sum(sherd_call *call)
     return sherd__dims_rule(call, call->attributes);
 }
 
-/* What the reduction of nothing is. */
+/* The neutral element: the result of reducing nothing. */
 static double identity_of(sherd_reduce_op op, sherd_dtype dtype)
 {
     if (op == SHERD_PRODUCT)
@@ -57,7 +58,7 @@ typedef struct folding {
     void *block;
 } folding;
 
-/* Fold what there is of dims d, d + 1, .. at `src`: as many indices of dim d at a time as a block has room for. */
+/* Reduce dims d, d + 1, .. at `src`: as many indices of dim d at a time as a block has room for. */
 static void fold_part(folding *f, int d, const char *src, char *to)
 {
     int64_t n = f->size[d], inner = 1;
@@ -81,8 +82,8 @@ static void fold_part(folding *f, int d, const char *src, char *to)
 }
 
 /*
- * Fold the local operand, elements of `dtype`, into `to`, elements of `in`. By blocks where they differ: a mask takes an eighth of
- * the integers that count it. False: failed.
+ * Reduce the local operand, elements of `dtype`, into `to`, elements of `in`. By blocks if they
+ * differ: a mask takes an eighth of the memory of the integers that count it. False: failed.
  */
 static bool fold_local(sherd_call *call, sherd_reduce_op op, sherd_dtype in, void *to,
                        sherd_dtype dtype, const void *from)
@@ -103,7 +104,9 @@ static bool fold_local(sherd_call *call, sherd_reduce_op op, sherd_dtype in, voi
     return f.block != NULL;
 }
 
-/* Reduce the local operand, elements of `dtype`, into the result, computed with in `in`. False: failed. */
+/*
+ * Reduce the local operand, elements of `dtype`, into the result, computing in `in`. False: failed.
+ */
 static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_dtype dtype,
                     const void *from)
 {
@@ -122,7 +125,7 @@ static bool fold_in(sherd_call *call, sherd_reduce_op op, sherd_dtype in, sherd_
     return true;
 }
 
-/* In a dtype that holds what is between: i64 for integers, f32 for 16 bits. */
+/* Compute in a dtype that can hold intermediate values: i64 for integers, f32 for 16 bits. */
 static bool fold_widely(sherd_call *call, sherd_reduce_op op)
 {
     sherd_dtype dtype = call->in[0]->dtype;
@@ -167,7 +170,7 @@ sherd_tensor *sherd_sum_over(sherd_tensor *a, const int *dims, int count, bool k
     return sherd__sum_over(a, &d);
 }
 
-/* ---- largest, least, product, any, all --------------------------------------------------------- */
+/* ---- largest, least, product, any, all ------------------------------------------------------- */
 
 typedef enum fold_kind { FOLD_MAX, FOLD_MIN, FOLD_PROD, FOLD_ANY, FOLD_ALL, FOLDS } fold_kind;
 
@@ -180,7 +183,7 @@ static fold_kind kind_of(const sherd_op *op)
     return (fold_kind)(op - sherd__fold_ops);
 }
 
-/* Whether all that is pending is pending with `op`. */
+/* Whether all pending reductions are by `op`. */
 static bool is_pending_with(const sherd_tensor *t, sherd_reduce_op op)
 {
     for (int a = 0; t->layout && a < t->layout->spec.mesh->axes; a++)
@@ -189,7 +192,7 @@ static bool is_pending_with(const sherd_tensor *t, sherd_reduce_op op)
     return true;
 }
 
-/* A reduction passes what is pending with itself, where elements stay what they are. */
+/* A reduction passes a pending reduction of its own kind, if the dtype does not change. */
 static const char *describe_fold(sherd_call *call)
 {
     const sherd_tensor *a = call->in[0];
@@ -208,7 +211,7 @@ static const char *describe_fold(sherd_call *call)
     return reason;
 }
 
-/* Whether elements are 0: 1 for those that are not. */
+/* Each element as 0 or 1: whether it is nonzero. */
 static const void *truths(sherd_call *call)
 {
     const sherd_tensor *in = call->in[0];
@@ -237,7 +240,7 @@ static bool fold(sherd_call *call)
     return (from || call->in[0]->count == 0) && fold_in(call, op, SHERD_BOOL, SHERD_BOOL, from);
 }
 
-/* Of equal ones each has the same part of the gradient; counted in f32 where elements have 16 bits. */
+/* Equal elements share the gradient equally; counted in f32 for 16 bits. */
 static void extreme_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
@@ -253,8 +256,8 @@ static void extreme_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
 }
 
 /*
- * The product of all others, times dy: of the elements that are not 0 the product p of those, over the element. One that is
- * the only 0 gets p; beside a 0 all others get 0.
+ * dy times the product of all other elements: p / element, where p is the product of the nonzero
+ * elements. If exactly one element is 0 it gets p; beside a 0 all others get 0.
  */
 static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
- * What is known of operators per world: those of a user by name, handlers in the place of
- * operators, and the time that each takes. All are short lists: they are looked at when something
- * is registered or found; in each call only whether there is any handler.
+ * What is known of operators per world: a user's operators by name, handlers, and the times of
+ * operators. All are short lists, read when something is registered or found; an operator call only
+ * tests whether there are any handlers.
  */
 #include "door.h"
 

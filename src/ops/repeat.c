@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements in another place, or several times: flip, and what views and cat make: roll, repeat, tile. A sharded dim that is
- * flipped is made whole first, because no layout counts ranks backwards; one that is rolled goes on from rank to rank, so
- * that only what crosses a cut travels.
+ * Elements moved or repeated: flip, and, composed of views and cat: roll, repeat, tile. A sharded
+ * dim that is flipped is gathered first, because no layout numbers ranks in reverse; one that is
+ * rolled continues on the next rank, so only what crosses a cut is sent.
  */
 #include "sketch.h"
 
@@ -47,7 +47,7 @@ static sherd_status lie_flipped(const sherd_call *call, sherd_ways *ways)
     return sherd__whole_ways(call, ways, flipped, SHERD__PASS_ALL);
 }
 
-/* Read from the last index on, backwards. */
+/* Read from the last index backwards. */
 static bool flip(sherd_call *call)
 {
     const some_dims *wanted = call->attributes;
@@ -175,7 +175,7 @@ static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
     return sherd__whole_ways(call, ways, repeated, SHERD__PASS_ALL);
 }
 
-/* One copy of the operand's piece for each place. */
+/* Copy the operand's piece to each position. */
 static bool repeat(sherd_call *call)
 {
     const repeats *t = call->attributes;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Averages over windows and interpolation: each dim of space in its turn, a pass of weighted sums (kernels/taps.h). Ranks that
- * hold parts of the space read what lies around them; backward reads around the pieces of the gradient. Beside
- * results, forward takes memory for what lies between two passes, and of 16-bit types for all of it in f32.
+ * Averages over windows, and interpolation: one spatial dim after the other, each a pass of
+ * weighted sums (kernels/taps.h). Ranks that hold parts of the space fetch the neighbours; backward
+ * reads around the pieces of the gradient. Besides the results, forward needs memory for what is
+ * between two passes, and for 16-bit types for all of it in f32.
  */
 #include "taps.h"
 
@@ -18,7 +19,7 @@ static int64_t count_of(int ndim, const int64_t *size)
     return n;
 }
 
-/* The rows of a dim of this rank, counted in what it has of that which is read; NULL: no memory. */
+/* The rows of a dim on this rank, relative to its piece of the input; NULL: no memory. */
 static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_box *big,
                            const sherd_box *small, int d)
 {
@@ -31,7 +32,10 @@ static sherd__tap *rows_of(sherd_call *call, const sherd__taps *t, const sherd_b
     return tap;
 }
 
-/* All passes of f32 or f64, from `from` to `to`, over what lies between them. Forward from big to small. */
+/*
+ * All passes in f32 or f64, from `from` to `to`, through temporary memory. Forward from big to
+ * small.
+ */
 static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, const sherd_box *small,
                  bool back, void *to, const void *from)
 {
@@ -65,7 +69,7 @@ static bool pass(sherd_call *call, sherd_dtype dtype, const sherd_box *big, cons
     return true;
 }
 
-/* The same of any dtype; 16 bits are widened and rounded once. */
+/* The same for any dtype; 16 bits are computed in f32 and rounded once. */
 static bool compute(sherd_call *call, const sherd_box *big, const sherd_box *small, bool back)
 {
     const sherd_box *first = back ? small : big, *last = back ? big : small;

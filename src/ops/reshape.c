@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neighbouring dims merged, or one split: new shapes for sherd_view (view.c), which says how they lie. */
+/*
+ * Merging neighbouring dims, and splitting one: new shapes for sherd_view (view.c), which has their
+ * layouts.
+ */
 #include "sketch.h"
 
 #include "base/num.h"
@@ -72,7 +75,7 @@ typedef struct split {
     int64_t size[SHERD_MAX_DIMS]; /* one may be -1 */
 } split;
 
-/* The sizes with -1 filled in; false: they do not multiply to n. */
+/* Fill in a size of -1; false: the sizes do not multiply to n. */
 static bool complete(int64_t *size, const split *wanted, int64_t n)
 {
     int64_t known = 1;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views by other strides: the same storage, dims exchanged, added, left out or stretched. What each of them is stands in its
- * rule: a dim of the result has the letter, and so stride and shards, of a dim of the operand; '1' and '*' are new, of
- * stride 0. A dim of size 1 that goes or is stretched is never sharded. Nothing else moves, and nothing is copied.
+ * Views by other strides: the same storage with dims exchanged, added, removed or stretched. Each
+ * is defined by its rule: a dim of the result has the letter, and so stride and shards, of a dim of
+ * the operand; '1' and '*' are new, with stride 0. A dim of size 1 that is removed or stretched
+ * must not be sharded. Nothing else is moved, and nothing is copied.
  */
 #include "sketch.h"
 
 #include <string.h>
 
-/* A rule under way: the operand's letters, then the result's. */
+/* A rule under construction: the operand's letters, then the result's. */
 typedef struct rule {
     sherd_call *call;
     char from[SHERD_MAX_DIMS + 1], to[SHERD_MAX_DIMS + 1];
@@ -311,7 +312,7 @@ sherd_tensor *sherd_detach(sherd_tensor *a)
     return sherd_apply(&sherd__detach_op, &a, 1, NULL);
 }
 
-/* Compacted where it is strided, by the door: not all ranks' pieces need be, but all of them call. */
+/* A strided piece is compacted before this runs: not on all ranks, but all of them call. */
 static bool leave(sherd_call *call)
 {
     (void)call;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalisation by the root of the mean of squares over the last dims. What each row was multiplied by is kept for backward.
- * The gradient of the weight is a sum over the local rows: pending where rows are sharded. Rows that are sharded
- * themselves: norm_rows.c.
+ * Normalisation by the root of the mean of squares over the last dims. The factor of each row is
+ * kept for backward. The gradient of the weight is a sum over the local rows: pending if rows are
+ * sharded. If a row itself is divided among ranks: norm_rows.c.
  */
 #include "norm_rows.h"
 #include "sherd/ops_layers.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary embedding: pairs of numbers of each head turn by an angle that grows with the position. A rank knows which
- * positions it holds, so a sharded sequence needs nothing from others. Linear, and its gradient is turned back. Cosines and
- * sines are computed once a call, for all heads.
+ * Rotary embedding: pairs of elements of each head are rotated by an angle that grows with the
+ * position. A rank knows the positions that it holds, so a sharded sequence needs no communication.
+ * Linear; the gradient is rotated back. Cosines and sines are computed once per call, for all
+ * heads.
  */
 #include "operator.h"
 

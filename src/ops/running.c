@@ -22,8 +22,8 @@ typedef struct running_attributes {
 /* ---- running averages ------------------------------------------------------------------------ */
 
 /*
- * New values for a plain average must be plain; a rank outside of the mesh has none. NULL: nothing
- * to write.
+ * New values for a plain average must be plain; a rank outside the mesh has none. NULL: nothing to
+ * write.
  */
 static sherd_tensor *made_plain(sherd_tensor *running, sherd_tensor *value)
 {
@@ -48,7 +48,7 @@ static bool average(sherd_tensor *running, sherd_tensor *value, double factor, d
     return !sherd_tensor_failed(sherd_copy_from(running, sherd_add(old, value)));
 }
 
-/* By the moments of this call; those of items become their mean. `groups` as in norms.h. */
+/* Update by the moments of this call; those of items are averaged. `groups` as in norms.h. */
 static bool update(sherd_call *call, sherd_tensor *mean, sherd_tensor *var, int64_t groups)
 {
     const running_attributes *attributes = call->attributes;

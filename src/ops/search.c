@@ -36,8 +36,8 @@ typedef struct search {
     sherd_status status;
     int letters, tried;
     choices letter[SHERD__LETTERS];
-    int64_t
-        *cuts[SHERD__LETTERS * CHOICES]; /* made here, for beginnings of lists with explicit cuts */
+    /* made here, for beginnings of lists with explicit cuts */
+    int64_t *cuts[SHERD__LETTERS * CHOICES];
     int cuts_made;
     /* The candidate under way: */
     const sherd__dim *chosen[SHERD__LETTERS];

@@ -63,8 +63,8 @@ void sherd__sets_give(const sherd__sets *p, double *row, const double *set, int 
 /* ---- what ranks exchange --------------------------------------------------------------------- */
 
 /*
- * Dims of x (bits) whose shards have parts of one set. Channels only where a group is cut, or parts
- * are exchanged anyhow.
+ * Dims of x (bits) whose shards have parts of one set. Channels only if a group is cut, or parts
+ * are exchanged anyway.
  */
 static unsigned shared_dims(const sherd_tensor *x, const sherd__sets *p)
 {
@@ -112,7 +112,7 @@ static void fill_part(const sherd__sets *p, const parts *a, double *to, const do
     }
 }
 
-/* The numbers of set i from all parts that have some of it, in their order. */
+/* Combine the numbers of set i from all parts that have some of it, in order. */
 static void join_set(const sherd_tensor *x, const sherd__sets *p, const parts *a, int64_t i,
                      double *numbers, sherd__join put)
 {

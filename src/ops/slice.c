@@ -15,7 +15,7 @@ typedef struct slice {
     int64_t start, end, step;
 } slice;
 
-/* As Python does: negative numbers count from the end, and all are held within the dim. */
+/* As Python does: negative numbers count from the end, and all are clipped to the dim. */
 static int64_t held(int64_t at, int64_t n)
 {
     if (at < 0)
@@ -33,7 +33,7 @@ static sherd__part part_of(const slice *s, int64_t n)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Where the slice of a tensor that lies so lies. */
+/* The layout of the slice of a tensor with this layout. */
 static sherd_status image_of(const sherd_layout **out, const sherd_layout *input, int dim,
                              sherd__part part, const char *name)
 {
@@ -45,8 +45,8 @@ static sherd_status image_of(const sherd_layout **out, const sherd_layout *input
 }
 
 /*
- * A gradient may come in any layout (this node takes pending sums); one that is not sharded as the
- * slice was goes there first: the slice is what is small.
+ * A gradient may come in any layout (this node takes pending sums); if it is not sharded as the
+ * slice was, it is moved first, while it is small.
  */
 static void slice_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -93,7 +93,7 @@ static const char *describe_slice(sherd_call *call)
     return describe_part(call);
 }
 
-/* Nothing is held within the dim here: what does not fit is a mistake. */
+/* Here nothing is clipped: indices outside the dim are an error. */
 static const char *describe_narrow(sherd_call *call)
 {
     const slice *s = call->attributes;
@@ -197,10 +197,7 @@ static const char *describe_select(sherd_call *call)
     return NULL;
 }
 
-/*
- * Of a sharded dim the one index goes from the rank that has it to the others: no rank holds a dim
- * that is not there.
- */
+/* The index of a sharded dim is sent to the other ranks, since the result does not have the dim. */
 static bool select_one(sherd_call *call)
 {
     const place *at = call->attributes;
@@ -235,7 +232,7 @@ static bool refuse(sherd_tensor *a, const char *function, const char *reason)
     return false;
 }
 
-/* The sizes of the parts one after the other; false, and out[] failed, if one does not fit. */
+/* The parts of these sizes; false, and out[] failed, if a size does not fit. */
 static bool cut(sherd_tensor **out, sherd_tensor *a, int dim, int64_t size, int count)
 {
     int64_t n = a->shape[sherd__dim_of(dim, a->ndim)];

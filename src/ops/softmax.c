@@ -50,8 +50,8 @@ static void write_label(sherd_call *call, const char *before, unsigned bits, int
 }
 
 /*
- * Operands and results have all dims of operand 0, but those that the operator says to have only
- * the ones that stay.
+ * Operands and results have all dims of operand 0, except those that the operator declares without
+ * the reduced dim.
  */
 static const char *describe(sherd_call *call)
 {
@@ -73,10 +73,7 @@ static const char *describe(sherd_call *call)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/*
- * The largest element and the sum of exponentials per position, joined over all shards. False:
- * failed.
- */
+/* The maximum and the sum of exponentials per position, combined over all shards. False: failed. */
 static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
 {
     sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
@@ -113,7 +110,7 @@ static bool soft(sherd_call *call)
     return true;
 }
 
-/* most + log(total), into the hidden result, and rounded into the other one. */
+/* max + log(sum), into the hidden result, and rounded into the other one. */
 static bool logsumexp(sherd_call *call)
 {
     const sherd_tensor *y = call->out[0], *log_sum = call->out[1];

@@ -43,7 +43,7 @@ sherd__taps sherd__taps_of(const sherd__taps_attributes *a, int d, int64_t n, in
 
 /* ---- interpolation --------------------------------------------------------------------------- */
 
-/* Where row o lies in what is read, in the precision that PyTorch has there. */
+/* The coordinate of row o in the input, in the precision that PyTorch uses. */
 static double place_of(const sherd__taps *t, int64_t o)
 {
     bool at_corners = t->aligned || t->mode == SHERD__TAPS_NEAREST;
@@ -64,7 +64,7 @@ static int64_t nearest(const sherd__taps *t, int64_t o)
     return sherd__min((int64_t)floorf((float)at), t->n - 1);
 }
 
-/* The element before row o, and how far behind it the row lies: in [0, 1]. */
+/* The element before row o, and the distance of the row from it: in [0, 1]. */
 static int64_t before(const sherd__taps *t, int64_t o, double *behind)
 {
     double at = place_of(t, o);
@@ -91,7 +91,7 @@ static sherd__reading read_between(const sherd__taps *t, int64_t o)
                             clamp(i + (behind > 0.5), t->n - 1)};
 }
 
-/* Cubic convolution with a = -0.75, of neighbours at these distances. */
+/* Cubic convolution with a = -0.75, weights of neighbours at these distances. */
 static double near_by(double x)
 {
     return (1.25 * x - 2.25) * x * x + 1;
@@ -102,7 +102,7 @@ static double far_off(double x)
     return ((-0.75 * x + 3.75) * x - 6) * x + 3;
 }
 
-/* Weights of the elements i - 1 to i + 2; what lies beyond the ends is the element there. */
+/* Weights of the elements i - 1 to i + 2; those beyond an end count for the element there. */
 static void weigh_between(const sherd__taps *t, int64_t o, sherd__tap *tap)
 {
     double behind;
@@ -183,7 +183,7 @@ sherd__tap sherd__taps_row(const sherd__taps *t, int64_t o)
 }
 
 /*
- * Of windows with gaps each tap for itself; else all of a window at once. Narrows [first, last] of
+ * For windows with gaps tap by tap; otherwise the whole window at once. Narrows [first, last] of
  * the result to those of which tap i reads some of [lo, hi); false: none.
  */
 static bool meet(const sherd__taps *t, int64_t i, int64_t lo, int64_t hi, int64_t *first,
@@ -242,7 +242,7 @@ sherd__reading sherd__taps_around(const sherd__taps *t, int64_t lo, int64_t hi)
 
 typedef enum number { FIRST, END, MIDDLE } number;
 
-/* The first row of which a number is at least `at`; m: none. */
+/* The first row whose value is at least `at`; m: none. */
 static int64_t find(const sherd__taps *t, number which, int64_t at)
 {
     int64_t lo = 0, hi = t->m;

@@ -131,7 +131,7 @@ void sherd__taps_reads_back(const sherd_call *call, int i, int d, int64_t lo, in
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* A sketch of x with these axes pending a sum. */
+/* A sketch of x, with a sum pending on these axes. */
 static void begin(sherd__sketch *s, const sherd_layout *x, unsigned pending)
 {
     sherd__sketch_begin(s, x);
@@ -148,7 +148,7 @@ static sherd_status lay_big(const sherd_layout **out, const sherd_call *call, co
     return sherd__sketch_end(out, &s, call->op->name);
 }
 
-/* The result of what lies as x; `shape` is its. */
+/* The layout of the result for an x with this layout; `shape` is the result's. */
 static sherd_status lay_small(const sherd_layout **out, const sherd_call *call,
                               const sherd_layout *x, const int64_t *shape, unsigned pending)
 {
@@ -193,7 +193,7 @@ sherd_status sherd__taps_ways(const sherd_call *call, sherd_ways *ways)
     return status ? status : sherd_way_add(ways, &big, small);
 }
 
-/* Where x lay is not known only if it was plain: then nothing is sharded. */
+/* The layout of x; unknown only if x was plain: then nothing is sharded. */
 static sherd_status layout_of_x(const sherd_layout **out, const sherd_call *call,
                                 const sherd_layout *like, const sherd_layout *dy)
 {

@@ -16,8 +16,8 @@ typedef struct sherd__change {
     const sherd_mesh *mesh;
     int ndim;
     int common[SHERD_MAX_DIMS];
-    sherd__dim source[SHERD_MAX_DIMS],
-        target[SHERD_MAX_DIMS]; /* whole lists, without extents of 1 */
+    /* whole lists, without extents of 1 */
+    sherd__dim source[SHERD_MAX_DIMS], target[SHERD_MAX_DIMS];
     unsigned gathered; /* axes that cut the source otherwise than the target: pulls cross them */
     unsigned cut;      /* axes that cut the target otherwise than the source */
     unsigned reduced;  /* axes pending in the source, not in the target: pulls cross them too */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * States: what a search walks over. A state says which axes shard each dim, in which order, and what
- * is pending; its cuts follow from the source and the target of the problem. And paths: the layouts
- * that a plan goes through.
+ * States: what a search walks over. A state says which axes shard each dim, in which order, and
+ * what is pending; its cuts follow from the source and the target of the problem. And paths: the
+ * layouts that a plan goes through.
  */
 #ifndef SHERD__STATE_H
 #define SHERD__STATE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A step with its name, bytes and price, and the price of the arena, in integers: all ranks of a
- * world come to the same numbers whatever machine they run on.
+ * world compute the same numbers on any machine.
  *
  * On the arena a rank's time is the memory traffic of what it copies or adds (each byte read once
- * and written once), plus a wait per round; the busiest rank decides. There is no term per peer: a
- * peer's memory is read in place. bench/price measures what the constants stand for.
+ * and written once), plus a wait per round; the busiest rank decides. There is no cost per peer: a
+ * peer's memory is read in place. bench/price compares the constants with measurements.
  */
 #include "price.h"
 #include "base/num.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 /*
- * The arena's constants, measured with bench/price and bench/moves on two cores that share 32 MiB of
- * cache, buffers rotating: 19 to 28 ps per byte of traffic up to 4 MiB a rank, 45 (copies) to 70
+ * The arena's constants, measured with bench/price and bench/moves on two cores that share 32 MiB
+ * of cache, buffers rotating: 19 to 28 ps per byte of traffic up to 4 MiB a rank, 45 (copies) to 70
  * (sums) beyond; a call of two ranks 0.7 us, of four ranks on the two cores 5.5 us; the second
  * round of a sliced all-reduce 0.1 to 0.3 us for both.
  */

@@ -123,7 +123,9 @@ static int64_t volume_of_slices(const taken *t, const void *what)
 
 typedef int64_t volume_fn(const taken *t, const void *what);
 
-/* A collective that gathers, reduces, or does both; `volume` of `what`: the elements of a message. */
+/*
+ * A collective that gathers, reduces, or does both; `volume` of `what`: the elements of a message.
+ */
 typedef struct collective {
     volume_fn *volume;
     const void *what;

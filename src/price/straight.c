@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step costs on links where each rank gets what it lacks straight from who has it: the busiest of some ranks.
+ * The price of a direct step on links, in which each rank gets what it lacks straight from a rank
+ * that has it: the time of the busiest rank.
  *
- * A message goes over the slowest axis that it crosses. A rank sends one message after the other, and receives
- * likewise: the sum over its messages of alpha, and of beta for each byte, is its time, the larger of both ways.
- * Where classes overlap, the longest class is. Whoever has a part that others have too, no further away than itself,
- * takes turns with them, message by message, at what is asked of that part, unless the price says that nobody does.
+ * A message uses the slowest axis that it crosses. A rank sends one message after the other, and
+ * receives likewise: its time is the sum over its messages of alpha, and of beta for each byte, in
+ * the slower of both directions. If classes of messages overlap, it is the time of the slowest
+ * class. Ranks that hold the same part, at equal distance from its reader, take turns at sending
+ * it, message by message, unless the price says that they do not.
  *
- * First some ranks are looked at, up to 64 for each way. Where intervals of the two sides nest, only whether they meet
- * matters: at the first and at the last coordinate of an axis they mostly do and do not. Else some between are looked at
- * too. That is enough for a search. Else all coordinates follow that may matter (of axes along which shards are not alike,
- * do not nest, or go to another place of a list), unless some rank has as much to do already as any can have. Of steps
- * with more than 4,096 such ranks some are all that is looked at. Costs some tens of nanoseconds for each class, dim and
- * rank: 22 us for 64 ranks of four axes, 3 ms for 4,096.
+ * First some ranks are priced, up to 64 for each direction. Where intervals of the two sides nest,
+ * only whether they meet matters: mostly they do at the first coordinate of an axis, and do not at
+ * the last. Otherwise some coordinates in between are priced too. That is enough for a search. For
+ * the final price all coordinates follow that may matter (of axes along which shards are not alike,
+ * do not nest, or move to another place of a list), unless some rank already has as much to do as
+ * any can have. Of steps with more than 4,096 such ranks only a selection is priced. Costs some
+ * tens of nanoseconds for each class, dim and rank: 22 us for 64 ranks of four axes, 3 ms for
+ * 4,096.
  */
 #include "links.h"
 #include "plan/pieces.h"
@@ -81,8 +85,8 @@ static void make_lists(walk *w)
 /* ---- one rank ------------------------------------------------------------------------------- */
 
 /*
- * A rank, from the one side, and what of its box the other side has at all coordinates of some axes, at its own of the
- * others: elements and boxes, per dim.
+ * A rank, from the one side, and what of its box the other side has at all coordinates of some
+ * axes, at its own of the others: elements and boxes, per dim.
  */
 typedef struct place {
     int near;
@@ -182,8 +186,8 @@ static sherd__span add_class(const walk *w, sherd__span time, sherd__span each)
 }
 
 /*
- * Messages go whole: of n that p replicas take turns with one sends n / p, rounded up. Those who are left over when the slowest
- * have gone round begin with the next class.
+ * Messages go whole: of n that p replicas take turns with one sends n / p, rounded up. Those who
+ * are left over when the slowest have gone round begin with the next class.
  */
 static sherd__span time_turns(const walk *w, const turns *t)
 {
@@ -245,8 +249,8 @@ static bool is_even(const walk *w, int d)
 }
 
 /*
- * Whether each interval of one side lies in one of the other: each depth's shards divide those of the other side, or
- * are divided.
+ * Whether each interval of one side lies in one of the other: each depth's shards divide those of
+ * the other side, or are divided.
  */
 static bool is_nested(const walk *w, int d)
 {
@@ -292,8 +296,9 @@ static void join_uneven(walk *w)
 }
 
 /*
- * Where only one list of a dim goes on behind what both share, lengths are all that counts, and may be the same. Where they
- * are not, shorter shards of what both share may be cut into more that are not empty.
+ * Where only one list of a dim goes on behind what both share, lengths are all that counts, and may
+ * be the same. Where they are not, shorter shards of what both share may be cut into more that are
+ * not empty.
  */
 static void find_positions(walk *w)
 {
@@ -322,8 +327,9 @@ static void find_positions(walk *w)
 }
 
 /*
- * Coordinates of an axis to look at: the longest shard; where positions count the last; if intervals do not nest also
- * some between. Of an axis that both lists of a dim have, ranks at either end may keep what others are asked for: the second.
+ * Coordinates of an axis to look at: the longest shard; where positions count the last; if
+ * intervals do not nest also some between. Of an axis that both lists of a dim have, ranks at
+ * either end may keep what others are asked for: the second.
  */
 static int choose(const walk *w, int near, int axis, int64_t *out)
 {
@@ -365,7 +371,10 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
     }
 }
 
-/* What no rank exceeds, where all have as much: if nothing that a rank asks for, or is asked for, is near. */
+/*
+ * What no rank exceeds, where all have as much: if nothing that a rank asks for, or is asked for,
+ * is near.
+ */
 static sherd__span most_of(const walk *w, int near)
 {
     place p = {.near = near};
@@ -422,8 +431,8 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
 }
 
 /*
- * Each rank gets an addend of its slice from each other one, and then from each the slice that this one has added up:
- * no slice is longer than the first one.
+ * Each rank gets an addend of its slice from each other one, and then from each the slice that this
+ * one has added up: no slice is longer than the first one.
  */
 sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
                                         int64_t element_bytes, const sherd__lanes *lanes,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyTorch 2.13's model of time, in which its planners count, and as a price for any plan.
+ * PyTorch 2.13's time model, by which its planners choose, and as a price for any plan.
  *
  * Every collective is a ring over one axis: 6.6 us to start, a latency for each hop, and the bytes
- * that pass one rank over a bandwidth. Axes within a host take 0.6 us and 87.7 GiB/s, the others
- * 2.7 us and 22 % of that. Bytes come from the number of shards, not from boxes: uneven shards are
- * taken to be even. All-to-all is an all-gather of one shard plus 1 us. Sums are in doubles and in
- * upstream's order of operations, one operation a statement where a compiler might fuse two: costs
- * agree to the last bit, on all machines.
+ * that pass one rank divided by a bandwidth. Axes within a host have 0.6 us and 87.7 GiB/s, the
+ * others 2.7 us and 22 % of that. Bytes follow from the number of shards, not from boxes: uneven
+ * shards are taken as even. All-to-all is an all-gather of one shard plus 1 us. Sums are in doubles
+ * and in PyTorch's order of operations, one operation a statement where a compiler might fuse two:
+ * costs agree to the last bit, on all machines.
  *
- * As a price it has to say something of steps that upstream has not. Several axes are one ring over
+ * As a price it must also cover steps that PyTorch does not have. Several axes are one ring over
  * the product of their extents, with the slowest of their links. An exchange is priced as an
- * all-to-all, a reduce-exchange as a reduce-scatter; what crosses from mesh to mesh rings through
- * the world. Steps over axes of extent 1 alone are nothing, as upstream's executor has it (its
- * planners charge the start). Picoseconds, rounded.
+ * all-to-all, a reduce-exchange as a reduce-scatter; a step between meshes is a ring over the
+ * world. Steps over axes of extent 1 alone cost nothing, as in PyTorch's executor (its planners
+ * charge the start). Picoseconds, rounded.
  */
 #include "torch.h"
 #include "base/num.h"

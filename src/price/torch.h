@@ -27,8 +27,8 @@ typedef struct sherd__ring {
 void sherd__rings_find(sherd__ring *rings, const sherd_mesh *mesh, int64_t per_host);
 
 /*
- * Microseconds of a collective that starts with `gib` on each rank; *gib becomes what the model takes
- * each rank to hold afterwards. Infinity for NEVER.
+ * Microseconds of a collective that starts with `gib` on each rank; *gib becomes what the model
+ * takes each rank to hold afterwards. Infinity for NEVER.
  */
 double sherd__ring_time(const sherd__ring *ring, sherd__collective what, double *gib);
 

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What any way from one state to another takes at least under the price of links, in however many steps.
+ * A lower bound of any path from one state to another under the price of links, in any number of
+ * steps.
  *
- * Join the ranks that differ only in faster axes than the j-th: what such a group wants and does not have crosses the
- * j-th link or a slower one, whatever the steps. An element is wanted by as many groups as the axes give that do not
- * cut the target, and held where both cut it by the group for which both agree. With k addends it takes k - 1
- * messages to bring them together, and one to each group that wants the sum but for one. Over all ranks the mean is a
- * bound of the busiest. It says nothing of messages but that there is one. Costs some tens of nanoseconds.
+ * Take the ranks that differ only in axes faster than the j-th as one group. What a group needs and
+ * does not have crosses the j-th link or a slower one, whatever the steps. Each element is needed
+ * by as many groups as the axes that do not cut the target give; if both layouts cut it, the group
+ * for which both agree holds it. With k addends it takes k - 1 messages to bring them together, and
+ * one to each group that needs the sum except one. The mean over all ranks bounds the busiest rank.
+ * About messages it says only that there is one. Costs some tens of nanoseconds.
  */
 #include "search.h"
 #include "base/num.h"
 
-/* Bytes of a class over the time of those that may share them with it: where classes overlap, of slower ones too. */
+/*
+ * Bytes of a class over the time of those that may share them with it: where classes overlap, of
+ * slower ones too.
+ */
 static int64_t rate_of(int64_t shared, int64_t beta)
 {
     sherd__wide both = (sherd__wide)shared + beta;
@@ -55,15 +60,15 @@ void sherd__bound_start(sherd__field *field)
 /* Slow axes, those that tell groups of ranks apart. */
 typedef struct groups {
     unsigned slow;
-    unsigned
-        moved; /* of them those that cut another dim on each side: one of its coordinates agrees */
+    /* of them those that cut another dim on each side: one of its coordinates agrees */
+    unsigned moved;
     uint64_t ring; /* see sherd__dims_link */
 } groups;
 
 /*
- * How many of `scale` elements are in place at most, for one group of those that they might be in place for: both sides
- * agree on what moved, as far as shards are even. The longer the longest shards of either side are beside the mean the
- * more may agree (see kept_at_most in edge.c).
+ * How many of `scale` elements are in place at most, for one group of those that they might be in
+ * place for: both sides agree on what moved, as far as shards are even. The longer the longest
+ * shards of either side are beside the mean the more may agree (see kept_at_most in edge.c).
  */
 static int64_t in_place(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                         const groups *g, int64_t scale)
@@ -78,7 +83,9 @@ static int64_t in_place(const sherd__field *field, const sherd__node *a, const s
     return sherd__min(scale, even * waste / SHERD__EVEN + 1);
 }
 
-/* Messages between groups for `scale` elements: of one the ranks of the axes that cut both sides. */
+/*
+ * Messages between groups for `scale` elements: of one the ranks of the axes that cut both sides.
+ */
 static int64_t crossings(const sherd__field *field, const sherd__node *a, const sherd__node *b,
                          const groups *g, int64_t scale)
 {
@@ -97,8 +104,9 @@ static uint64_t tops_of(uint64_t bytes)
 }
 
 /*
- * The classes from the first of a level on are told apart: `left` are those below whose axis cuts another dim on each side. Of
- * moves that make a ring of dims one may agree wherever the others do (see edge.c).
+ * The classes from the first of a level on are told apart: `left` are those below whose axis cuts
+ * another dim on each side. Of moves that make a ring of dims one may agree wherever the others do
+ * (see edge.c).
  */
 static uint64_t join(groups *g, const sherd__field *field, const sherd__node *a,
                      const sherd__node *b, uint64_t left, int first)
@@ -121,7 +129,10 @@ static int64_t scaled(int64_t n, int64_t each, int64_t scale)
     return all < SHERD__MOST ? (int64_t)all / scale : sherd__cut(all / scale);
 }
 
-/* What weighted messages come to, so many elements of `scale` each: a sum that takes more than some picoseconds. */
+/*
+ * What weighted messages come to, so many elements of `scale` each: a sum that takes more than some
+ * picoseconds.
+ */
 static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picoseconds)
 {
     int64_t sum = INT64_MAX;
@@ -211,7 +222,10 @@ static bool is_more(const sherd__field *field, int node, sherd__cost cost)
     return !sherd__bound_allows(&field->node[node], field->node[node].ahead, cost);
 }
 
-/* Quick select: nodes behind the two ends go to and fro until none of the first `count` is more than one of the others. */
+/*
+ * Quick select: nodes behind the two ends go to and fro until none of the first `count` is more
+ * than one of the others.
+ */
 void sherd__bound_keep(sherd__field *field, int count)
 {
     int lo = SHERD__GOAL + 1, hi = field->all;

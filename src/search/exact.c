@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exact planner: the cheapest under the price over all paths of states, where a step may lead
- * between any two states. Compared are picoseconds, then the bytes that all ranks receive, then the number
- * of steps, then the keys of the states in order.
+ * between any two states. Compared are picoseconds, then the bytes that all ranks receive, then the
+ * number of steps, then the keys of the states in order.
  *
  * Most plans need no search. Under the arena a step's time follows from its largest target box, the
- * addends and whether anything travels. Without a pending reduction the direct step is best: look at the
- * last step of any path that brings something from another rank; every target box lies in the one that it
- * brings, so it takes no less than the direct step, and all that is beside it adds to the time or
- * to the steps; if no step brings anything the direct one does not either, and one of the others
- * cuts boxes just as large. With a reduction the direct step is best where all else takes longer
- * at least (least.c); small tensors end there. Otherwise the graph of all states is searched.
+ * addends and whether anything travels. Without a pending reduction the direct step is best: look
+ * at the last step of any path that brings something from another rank; every target box lies in
+ * the one that it brings, so it takes no less than the direct step, and all that is beside it adds
+ * to the time or to the steps; if no step brings anything the direct one does not either, and one
+ * of the others cuts boxes just as large. With a reduction the direct step is best where all else
+ * takes longer at least (least.c); small tensors end there. Otherwise the graph of all states is
+ * searched.
  *
- * Under links a search prices steps over some ranks, and what it finds over all of them (find_sure_route).
+ * Under links a search prices steps over some ranks, and what it finds over all of them
+ * (find_sure_route).
  *
- * A replica that becomes pending does so in a step of its own, the last. Between two meshes the last
- * step goes across, from any state of the source's mesh.
+ * A replica that becomes pending does so in a step of its own, the last. Between two meshes the
+ * last step goes across, from any state of the source's mesh.
  */
 #include "search.h"
 #include "base/num.h"
@@ -24,9 +26,11 @@
 
 static const char function[] = "sherd_plan_create";
 
-/* ---- the parts of a problem --------------------------------------------------------------------- */
+/* ---- the parts of a problem ------------------------------------------------------------------ */
 
-/* The target before its partition: parted axes still replicated. It is the target where none are. */
+/*
+ * The target before its partition: parted axes still replicated. It is the target where none are.
+ */
 static sherd_status unparted(const sherd_layout **out, const sherd__problem *problem)
 {
     sherd__layout_spec spec = problem->to->spec;
@@ -46,7 +50,7 @@ static void push(sherd__path *path, const sherd_layout *stop)
     path->at[path->stops++] = stop;
 }
 
-/* ---- what the options rule out ------------------------------------------------------------------ */
+/* ---- what the options rule out --------------------------------------------------------------- */
 
 static sherd_status fail_limits(const sherd__problem *problem)
 {
@@ -66,8 +70,8 @@ static sherd_status fail_limits(const sherd__problem *problem)
 }
 
 /*
- * Every plan holds the source and the target at once, and its parted twin where there is a partition;
- * the direct one holds nothing else.
+ * Every plan holds the source and the target at once, and its parted twin where there is a
+ * partition; the direct one holds nothing else.
  */
 static sherd_status check_bytes(const sherd__problem *problem, const sherd__priced *direct,
                                 const sherd__priced *parting)
@@ -92,7 +96,7 @@ static sherd_status check_bytes(const sherd__problem *problem, const sherd__pric
     return status;
 }
 
-/* ---- one search --------------------------------------------------------------------------------- */
+/* ---- one search ------------------------------------------------------------------------------ */
 
 typedef struct best {
     sherd__path path;
@@ -205,7 +209,10 @@ static void take_limit(sherd__cost *limit, sherd__cost cost, bool allowed)
         *limit = cost;
 }
 
-/* Under links: keep the nodes that a plan of this limit may go through, which the first route found may lower. */
+/*
+ * Under links: keep the nodes that a plan of this limit may go through, which the first route found
+ * may lower.
+ */
 static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
 {
     sherd__route route = {.stops = 0};
@@ -228,9 +235,9 @@ static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
 }
 
 /*
- * Find what is left to the goal from everywhere. Under the arena and under links also a route that looks cheapest:
- * its cost, priced, is a limit that leaves little to price to the search that decides. It is of a path of
- * the field, so the search finds one again.
+ * Find what is left to the goal from everywhere. Under the arena and under links also a route that
+ * looks cheapest: its cost, priced, is a limit that leaves little to price to the search that
+ * decides. It is of a path of the field, so the search finds one again.
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
@@ -290,8 +297,8 @@ static sherd_status find_route(best *b, bool *complete, sherd__field *field, boo
 }
 
 /*
- * Under links few states are of use, and bounds say which once a good plan is known. So one is found among
- * those that promise most, a few at first, and more until these are all.
+ * Under links few states are of use, and bounds say which once a good plan is known. So one is
+ * found among those that promise most, a few at first, and more until these are all.
  */
 static sherd_status find_route_of_links(best *b, bool *complete, sherd__field *field)
 {
@@ -337,9 +344,9 @@ static sherd_status price_all(best *b, bool *kept, sherd__field *field)
 }
 
 /*
- * The search prices steps over some ranks, which is what they take at least. If over all ranks what it has found takes
- * longer, it is made again with what is known then: what it finds in the end takes what it was thought to, and all else
- * at least as long.
+ * The search prices steps over some ranks, which is what they take at least. If over all ranks what
+ * it has found takes longer, it is made again with what is known then: what it finds in the end
+ * takes what it was thought to, and all else at least as long.
  */
 static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
 {
@@ -388,7 +395,7 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     return status;
 }
 
-/* ---- the planner -------------------------------------------------------------------------------- */
+/* ---- the planner ----------------------------------------------------------------------------- */
 
 /* Whether nothing can be better than the direct step, by what is known without a search. */
 static bool direct_is_best(const sherd__field *field, const sherd__priced *direct)

@@ -31,8 +31,8 @@ typedef struct step {
      */
     int apart;
     int64_t apart_target;
-    int64_t
-        one; /* elements that source and target of a rank may have in common, or a message brings */
+    /* elements that source and target of a rank may have in common, or a message brings */
+    int64_t one;
     int64_t addends, copies; /* how many want the same of a rank */
     int64_t sharers;         /* replicas that may share what is sent */
     sherd__span enough;      /* what is above may be less than it is */

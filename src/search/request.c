@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a plan as a plain value: checked, defaults filled in, compared by content. A plan without
- * options that is in the cache never comes here.
+ * Options of a plan as a plain value: checked, defaults filled in, compared by content. A plan
+ * without options that is in the cache never comes here.
  */
 #include "planners.h"
 #include "base/hash.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
  * An excerpt of a tensor as a small tensor: of each dim all indices, or the first and the last
  * ones.
@@ -14,8 +13,8 @@ typedef struct sherd__excerpt {
     int ndim;
     int64_t shape[SHERD_MAX_DIMS]; /* of the tensor */
     int64_t size[SHERD_MAX_DIMS];  /* of the excerpt */
-    int64_t
-        head[SHERD_MAX_DIMS]; /* how many are at the beginning of the dim; the rest at its end */
+    /* how many are at the beginning of the dim; the rest at its end */
+    int64_t head[SHERD_MAX_DIMS];
 } sherd__excerpt;
 
 /* All of a tensor, or `edge` at each end of the dims that are longer than that. */

@@ -23,8 +23,8 @@ typedef struct task {
     sherd_tensor *from; /* the operand */
     const sherd_layout *to;
     const sherd_plan_options *options; /* NULL = default */
-    sherd_tensor
-        *at; /* what it is after the steps done so far: `from` itself or a result of ours */
+    /* what it is after the steps done so far: `from` itself or a result of ours */
+    sherd_tensor *at;
     sherd_tensor *next;     /* result of the step under way */
     sherd_tensor *compact;  /* contiguous copy of `at`, if it was not; ours */
     const sherd_plan *plan; /* retained; NULL = nothing to do */
