@@ -5,16 +5,16 @@
  *
  * Functions that return a tensor are *expressions*: on failure they raise the world's alarm and
  * return the world's failed tensor, which every later expression passes on (see world.h); they
- * return NULL only if no argument belongs to a world. Their
+ * return NULL only if no argument belongs to a world. Their "errors" below are what
+ * sherd_world_check() then returns.
  *
- * @errors are what sherd_world_check() then returns. The tensor that an expression returns belongs
- *         to the current *scope* of its world; so does a layout that is created. Ending the scope
- *         releases both. The outermost scope ends with the world. A plain tensor carries the set of
- *         mesh axes over which it *varies*, that is, over which ranks may hold different values.
- *         Data of unknown origin varies over all axes; constants, random tensors and the local
- *         piece of a replicated tensor vary over none; the result of an operator varies over the
- *         union of its operands' axes. Only a tensor that does not vary may stand for a replicated
- *         one.
+ * The tensor that an expression returns belongs to the current *scope* of its world; so does a
+ * layout that is created. Ending the scope releases both. The outermost scope ends with the world.
+ *
+ * A plain tensor carries the set of mesh axes over which it *varies*, that is, over which ranks may
+ * hold different values. Data of unknown origin varies over all axes; constants, random tensors and
+ * the local piece of a replicated tensor vary over none; the result of an operator varies over the
+ * union of its operands' axes. Only a tensor that does not vary may stand for a replicated one.
  */
 #ifndef SHERD_TENSOR_H
 #define SHERD_TENSOR_H
