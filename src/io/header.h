@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/diag.h"
+#include "base/map.h"
 #include "sherd/files.h"
 
 enum { SHERD__HEADER_LENGTH = 8, SHERD__MOST_HEADER = 100 << 20 }; /* bytes */
@@ -21,6 +22,7 @@ typedef struct sherd__header {
     int entries;
     sherd_file_note *note;
     int notes;
+    sherd__map by_name; /* the entries; only what was read has it */
 } sherd__header;
 
 /* The file that a header belongs to, and where errors are reported. */
@@ -39,10 +41,14 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
                                  const sherd__header_of *of);
 void sherd__header_clear(sherd__header *header);
 
+/* The number of the entry of a name; -1 if there is none. */
+int sherd__header_find(const sherd__header *header, const char *name);
+/* What sherd__header_find looks into; false for lack of memory. */
+bool sherd__header_index(sherd__header *header);
+
 /*
- * Write a header as text, preceded by its length; the caller frees *out. Sets the offsets of the
- * entries, all other members of which must be set. Tensors with larger elements come first, so that
- * all are aligned. EINVAL names that are not UTF-8; ENOTSUP; ENOMEM.
+ * To text, with its length before it: *out is the caller's to free. Sets the offsets of the entries, which must have all else; long
+ * elements come first, so that all are aligned. Names that are no UTF-8: EINVAL; more text than anybody reads: ELIMIT; ENOTSUP; ENOMEM.
  */
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function);

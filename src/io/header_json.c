@@ -195,6 +195,8 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
                            of->path, error.text);
     sherd_status status = read_all(&r, root);
     json_decref(root);
+    if (!status && !sherd__header_index(out))
+        status = sherd__no_memory(of->diag, of->function);
     if (status)
         sherd__header_clear(out);
     return status;
@@ -276,7 +278,8 @@ sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     size_t length = text ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
-    if (text)
+    bool fits = padded <= SHERD__MOST_HEADER;
+    if (text && fits)
         *out = sherd__alloc(header->heap, 1, SHERD__HEADER_LENGTH + padded);
     if (*out) {
         for (int i = 0; i < SHERD__HEADER_LENGTH; i++)
@@ -288,5 +291,9 @@ sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header
     *bytes = SHERD__HEADER_LENGTH + padded;
     for (int i = 0; i < header->entries; i++)
         header->entry[i].offset += (int64_t)*bytes;
+    if (!fits)
+        return sherd__fail(diag, SHERD_ELIMIT,
+                           "%s: names, shapes and notes take %zu bytes; %d are the most", function,
+                           length, SHERD__MOST_HEADER);
     return *out ? SHERD_OK : sherd__no_memory(diag, function);
 }

@@ -117,24 +117,20 @@ static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bo
                 : "the file has another dtype (see cast)";
 }
 
-/*
- * A name of the file that nothing here has; NULL: there is none. Optimizer state that is not asked
- * for is ignored.
- */
-static const char *unknown(const state *s, const sherd_file *file)
+/* A name of the file that nothing here has; NULL: there is none. What is of an optimizer may be more than is asked for. */
+static const char *unknown(const state *s, const sherd_file *file, const bool *known)
 {
     for (int k = 0; k < file->header.entries; k++) {
         const char *name = file->header.entry[k].name;
-        bool found = !s->optimizer && strncmp(name, prefix, strlen(prefix)) == 0;
-        for (int i = 0; !found && i < s->count; i++)
-            found = strcmp(s->named[i].name, name) == 0;
-        if (!found)
+        if (!known[k] && (s->optimizer || strncmp(name, prefix, strlen(prefix)) != 0))
             return name;
     }
     return NULL;
 }
 
-static sherd_status match(const state *s, const sherd_file *file, const sherd_read_options *options)
+/* known: [entries of the file], false */
+static sherd_status match(const state *s, const sherd_file *file, const sherd_read_options *options,
+                          bool *known)
 {
     sherd__diag *diag = sherd__world_diag(s->world);
 
@@ -145,12 +141,28 @@ static sherd_status match(const state *s, const sherd_file *file, const sherd_re
             return sherd__fail(diag, SHERD_EINVAL, "%s: \"%s\": \"%s\", %s: %s", s->function,
                                file->path, s->named[i].name, sherd_tensor_text(s->named[i].tensor),
                                why);
+        if (e)
+            known[e - file->header.entry] = true;
     }
-    const char *name = options->partial ? NULL : unknown(s, file);
+    const char *name = options->partial ? NULL : unknown(s, file, known);
     return name ? sherd__fail(diag, SHERD_EINVAL,
                               "%s: \"%s\": the module has no \"%s\" (see partial)", s->function,
                               file->path, name)
                 : SHERD_OK;
+}
+
+static sherd_status match_all(const state *s, const sherd_file *file,
+                              const sherd_read_options *options)
+{
+    sherd__heap *heap = sherd__world_heap(s->world);
+    size_t entries = (size_t)file->header.entries;
+    bool *known = sherd__alloc(heap, entries + 1, sizeof *known);
+
+    if (!known)
+        return sherd__no_memory(sherd__world_diag(s->world), s->function);
+    sherd_status status = match(s, file, options, known);
+    sherd__free(heap, known);
+    return status;
 }
 
 static sherd_status read_one(const state *s, const sherd_file *file, int i)
@@ -188,7 +200,7 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
     if (!status)
         status = sherd__file_open(&file, s.world, path, s.function);
     if (!status) {
-        status = match(&s, file, options);
+        status = match_all(&s, file, options);
         status =
             sherd__agree(s.world, status,
                          1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast, s.function);
