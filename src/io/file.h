@@ -5,10 +5,17 @@
 
 #include "io/header.h"
 
+/* Which file stands at a path: another one, or one that was written to, has another mark. */
+typedef struct sherd__file_mark {
+    uint64_t device, number;
+    int64_t bytes, seconds, nanoseconds; /* when it was written */
+} sherd__file_mark;
+
 struct sherd_file {
     sherd_world *world;
     char *path;
-    uint64_t identity; /* hash of the header, for the ledger */
+    sherd__file_mark mark; /* as this rank has opened it */
+    uint64_t identity;     /* hash of the header: what is read is noted by it */
     sherd__header header;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a file of tensors. All ranks read its header and check that they have found the same; of
- * a tensor each rank reads its rows, which are then moved to the wanted layout. Costs one read of
- * all bytes and one move. The file is opened for each tensor anew: nothing is held in between.
+ * Reading a file of tensors. All ranks read its header, and agree that it is one; of a tensor each reads its rows, which are then
+ * moved to where the layout says. Costs one read of all bytes and one move. The file is opened for each tensor anew: nothing is
+ * held between them, and each rank looks whether it is still the one whose header it has read.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -21,27 +21,47 @@ static sherd_status fault(const sherd_file *file, const char *function, const ch
                        file->path, why);
 }
 
-/*
- * Read the length and text of the header into *out (the caller frees it); its hash is stored in the
- * file.
- */
-static sherd_status read_header(sherd_file *file, int fd, const char *function, char **out,
-                                size_t *bytes, int64_t *file_bytes)
+/* -1 with the text in the world's diag. Nobody waits for a writer of a pipe. */
+static int open_file(const sherd_file *file, struct stat *about, const char *function)
 {
+    int fd = open(file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd >= 0 && fstat(fd, about) == 0 && S_ISREG(about->st_mode))
+        return fd;
+    if (fd >= 0 && !S_ISREG(about->st_mode))
+        (void)fault(file, function, "is no plain file");
+    else
+        (void)sherd__file_fault(file->world, function, file->path);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static sherd__file_mark mark_of(const struct stat *about)
+{
+    return (sherd__file_mark){(uint64_t)about->st_dev, (uint64_t)about->st_ino, about->st_size,
+                              about->st_mtim.tv_sec, about->st_mtim.tv_nsec};
+}
+
+static bool is_same(sherd__file_mark a, sherd__file_mark b)
+{
+    return a.device == b.device && a.number == b.number && a.bytes == b.bytes &&
+           a.seconds == b.seconds && a.nanoseconds == b.nanoseconds;
+}
+
+/* The text of the header, with its length before it, into *out (to be freed); its hash goes to the file. */
+static sherd_status read_header(sherd_file *file, int fd, const char *function, char **out,
+                                size_t *bytes)
+{
+    const int64_t file_bytes = file->mark.bytes;
     unsigned char length[SHERD__HEADER_LENGTH];
     uint64_t n = 0;
-    struct stat about;
 
-    if (fstat(fd, &about))
-        return sherd__file_fault(file->world, function, file->path);
-    *file_bytes = about.st_size;
-    if (!S_ISREG(about.st_mode))
-        return fault(file, function, "is no plain file");
     if (!sherd__read_at(fd, length, sizeof length, 0))
         return sherd__file_fault(file->world, function, file->path);
     for (int i = SHERD__HEADER_LENGTH - 1; i >= 0; i--)
         n = n << 8 | length[i];
-    if (n > SHERD__MOST_HEADER || (int64_t)n > *file_bytes - SHERD__HEADER_LENGTH)
+    if (n > SHERD__MOST_HEADER || (int64_t)n > file_bytes - SHERD__HEADER_LENGTH)
         return fault(file, function,
                      "is no safetensors file: its first 8 bytes are not the length of a header");
     *bytes = (size_t)n;
@@ -50,25 +70,26 @@ static sherd_status read_header(sherd_file *file, int fd, const char *function, 
         return sherd__no_memory(sherd__world_diag(file->world), function);
     if (!sherd__read_at(fd, *out, (int64_t)*bytes, SHERD__HEADER_LENGTH))
         return sherd__file_fault(file->world, function, file->path);
-    file->identity = sherd__hash_bytes((uint64_t)*file_bytes, *out, *bytes);
+    file->identity = sherd__hash_bytes((uint64_t)file_bytes, *out, *bytes);
     return SHERD_OK;
 }
 
 static sherd_status look(sherd_file *file, const char *function)
 {
     sherd__heap *heap = file->header.heap;
-    int64_t file_bytes = 0;
+    struct stat about = {0};
     size_t bytes = 0;
     char *text = NULL;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = open_file(file, &about, function);
 
     if (fd < 0)
-        return sherd__file_fault(file->world, function, file->path);
-    sherd_status status = read_header(file, fd, function, &text, &bytes, &file_bytes);
+        return sherd__world_diag(file->world)->status;
+    file->mark = mark_of(&about);
+    sherd_status status = read_header(file, fd, function, &text, &bytes);
     if (!status)
         status = sherd__header_parse(&file->header, text, bytes,
                                      &(sherd__header_of){heap, sherd__world_diag(file->world),
-                                                         function, file->path, file_bytes});
+                                                         function, file->path, file->mark.bytes});
     sherd__free(heap, text);
     close(fd);
     return status;
@@ -134,10 +155,7 @@ const sherd_file_entry *sherd_file_entry_at(const sherd_file *file, int i)
 
 const sherd_file_entry *sherd_file_find(const sherd_file *file, const char *name)
 {
-    for (int i = 0; name && i < sherd_file_entries(file); i++)
-        if (strcmp(file->header.entry[i].name, name) == 0)
-            return &file->header.entry[i];
-    return NULL;
+    return file && name ? sherd_file_entry_at(file, sherd__header_find(&file->header, name)) : NULL;
 }
 
 const char *sherd_file_text(const sherd_file *file, const char *key)
@@ -155,15 +173,19 @@ static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *en
 {
     sherd__rows rows = sherd__rows_here(t);
     void *data = rows.bytes ? sherd__fresh(t) : NULL;
+    struct stat about = {0};
     sherd_status status = SHERD_OK;
 
     if (!rows.bytes)
         return SHERD_OK;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || !sherd__read_at(fd, data, rows.bytes, entry->offset + rows.at))
+    int fd = open_file(file, &about, function);
+    if (fd < 0)
+        return sherd__world_diag(file->world)->status;
+    if (!is_same(mark_of(&about), file->mark))
+        status = fault(file, function, "has changed since it was opened");
+    else if (!sherd__read_at(fd, data, rows.bytes, entry->offset + rows.at))
         status = sherd__file_fault(file->world, function, file->path);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return status;
 }
 

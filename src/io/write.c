@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing a file of tensors: rank 0 creates it, with its header and its full length; each tensor is
- * moved to rows, which each rank writes at their offset; rank 0 renames the file. Ranks agree after
- * each of these steps. Costs a move and a write of all bytes, and memory for one tensor's rows at a
- * time.
+ * Writing a file of tensors: rank 0 makes it, with its header and its full length; each tensor is moved to rows, which each rank
+ * writes at their place; rank 0 renames. Ranks agree after each of these. Rank 0 holds a lock on what it has made, so that no two
+ * jobs write into one file. Costs a move and a write of all bytes, and memory for one tensor's rows at a time.
  */
 #include "io/file.h"
 #include "io/rows.h"
+
+#include "base/num.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct writing {
@@ -21,7 +24,9 @@ typedef struct writing {
     char *part;                     /* the name it has until it is complete */
     const sherd_named_tensor *list; /* [header.entries] */
     sherd__header header;
-    int fd; /* -1 = could not be opened */
+    int64_t bytes; /* of all tensors */
+    int fd;        /* -1 = could not be opened */
+    bool made;     /* by this rank: PATH.part is this job's, and is there */
     sherd_status status;
 } writing;
 
@@ -66,9 +71,13 @@ static sherd_status list_tensor(writing *w, int i)
         return refuse(w, i, fault);
     e->dtype = n->tensor->dtype;
     e->ndim = n->tensor->ndim;
-    e->bytes = (int64_t)sherd_dtype_bytes(e->dtype);
-    for (int d = 0; d < e->ndim; d++)
-        e->bytes *= e->shape[d] = n->tensor->shape[d];
+    memcpy(e->shape, n->tensor->shape, (size_t)e->ndim * sizeof *e->shape);
+    if (!sherd__mul(sherd_tensor_count(n->tensor), (int64_t)sherd_dtype_bytes(e->dtype),
+                    &e->bytes) ||
+        !sherd__add(w->bytes, e->bytes, &w->bytes))
+        return sherd__fail(sherd__world_diag(w->world), SHERD_ELIMIT,
+                           "%s: with tensor %d, \"%s\", the file has 2^62 bytes or more",
+                           w->function, i, n->name);
     w->header.entries = i + 1;
     e->name = sherd__copy_text(w->header.heap, n->name);
     return e->name ? SHERD_OK : no_memory(w);
@@ -121,20 +130,51 @@ static bool agree(writing *w, uint64_t arguments)
     return w->status == SHERD_OK;
 }
 
-static int64_t end_of(const sherd__header *h, size_t header_bytes)
+/* PATH.part to write to, if it is a file. A link there leads to what is somebody else's, and a pipe would be waited for. */
+static int open_part(const char *part, int flags)
 {
-    int64_t end = (int64_t)header_bytes;
+    struct stat about;
+    int fd = open(part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0666);
 
-    for (int i = 0; i < h->entries; i++)
-        end += h->entry[i].bytes;
-    return end;
+    if (fd < 0 || (fstat(fd, &about) == 0 && S_ISREG(about.st_mode)))
+        return fd;
+    close(fd);
+    errno = EEXIST;
+    return -1;
+}
+
+/*
+ * PATH.part, made or found, for this job alone: -1 with errno, EWOULDBLOCK where another one has it. Who has it takes the name away
+ * in the end, which may have been just now: then it is made anew. Where a file system knows no locks nobody is kept out.
+ */
+static int take_part(const char *part)
+{
+    for (;;) {
+        struct stat mine, named;
+        int fd = open_part(part, O_CREAT);
+        if (fd < 0)
+            return -1;
+        bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+        if (!taken && !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
+            mine.st_dev == named.st_dev)
+            return fd;
+        close(fd);
+        errno = EWOULDBLOCK;
+        if (taken)
+            return -1;
+    }
 }
 
 static void make(writing *w, const char *header, size_t bytes)
 {
-    w->fd = open(w->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (w->fd < 0 || !sherd__write_at(w->fd, header, (int64_t)bytes, 0) ||
-        ftruncate(w->fd, end_of(&w->header, bytes)))
+    w->fd = take_part(w->part);
+    w->made = w->fd >= 0;
+    if (!w->made && errno == EWOULDBLOCK)
+        w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
+                                "%s: \"%s\": another job is writing it", w->function, w->part);
+    else if (!w->made || ftruncate(w->fd, 0) ||
+             !sherd__write_at(w->fd, header, (int64_t)bytes, 0) ||
+             ftruncate(w->fd, (int64_t)bytes + w->bytes))
         fail(w);
 }
 
@@ -191,13 +231,9 @@ static void put_all(writing *w, bool distributed)
     }
 }
 
-static void finish(writing *w)
+static void leave(writing *w)
 {
-    if (w->fd < 0)
-        return;
-    if (!w->status && fsync(w->fd))
-        fail(w);
-    if (close(w->fd) && !w->status)
+    if (w->fd >= 0 && close(w->fd) && !w->status)
         fail(w);
     w->fd = -1;
 }
@@ -213,6 +249,7 @@ static void rename_it(writing *w)
         w->status = sherd__file_fault(w->world, w->function, w->path);
         return;
     }
+    w->made = false;
     if (slash)
         slash[slash == w->part] = 0;
     int folder = open(slash ? w->part : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -237,10 +274,13 @@ static void write_all(writing *w, const char *header, size_t bytes)
     }
     if (!agree(w, 1))
         return;
-    if (!first && (w->fd = open(w->part, O_WRONLY | O_CLOEXEC)) < 0)
+    if (!first && (w->fd = open_part(w->part, 0)) < 0)
         fail(w);
     put_all(w, true);
-    finish(w);
+    if (!w->status && fsync(w->fd))
+        fail(w);
+    if (!first) /* rank 0's lock stays until the name is gone */
+        leave(w);
     if (agree(w, 2) && first)
         rename_it(w);
     agree(w, 3);
@@ -271,10 +311,10 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
         w.status = sherd__header_text(&header, &bytes, &w.header, diag, function);
     if (agree(&w, header ? sherd__hash_bytes(1, header, bytes) : 0)) {
         write_all(&w, header, bytes);
-        if (w.status && sherd_world_rank(world) == 0)
+        if (w.made)
             (void)unlink(w.part);
     }
-    finish(&w);
+    leave(&w);
     sherd__free(w.header.heap, header);
     sherd__free(w.header.heap, w.part);
     sherd__header_clear(&w.header);
