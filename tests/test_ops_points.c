@@ -278,6 +278,37 @@ static void equal_points_come_in_order(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A point a hair's breadth beside each of a few queries: the pull is that of the difference, not of large products that cancel. */
+static void near_points_pull_as_they_lie(sherd_world *world)
+{
+    enum { POINTS = 64, QUERIES = 4 };
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const int64_t shape[2][2] = {{POINTS, 2}, {QUERIES, 2}};
+    float x[2][2 * POINTS];
+    sherd_tensor *leaf[2], *spread[2];
+
+    for (int i = 0; i < 2 * POINTS; i++)
+        x[0][i] = 3 + (float)i;
+    for (int i = 0; i < 2 * QUERIES; i++)
+        x[1][i] = x[0][32 * (i / 2) + i % 2] + (i % 2 ? 7e-4F : 4e-4F);
+    for (int i = 0; i < 2; i++) {
+        leaf[i] = sherd_mark_equal(sherd_from_data(world, SHERD_F32, shape[i], 2, x[i]));
+        spread[i] =
+            sherd_distribute(leaf[i], layout_of(mesh, 2, shape[i], i ? "R" : "S(0)", NULL), -1);
+        sherd_require_grad(leaf[i], true);
+        sherd_require_grad(spread[i], true);
+    }
+    sherd_backward(sherd_sum(sherd_knn(leaf[0], leaf[1], 1, NULL)));
+    sherd_backward(sherd_sum(sherd_knn(spread[0], spread[1], 1, NULL)));
+    for (int i = 0; i < 2; i++) {
+        const float *got = sherd_tensor_read(sherd_full(sherd_grad(spread[i])));
+        const float *want = sherd_tensor_read(sherd_grad(leaf[i]));
+        for (int at = 0; CHECK(got && want) && at < shape[i][0] * 2; at++)
+            CHECK_NEAR(got[at], want[at], 1e-6);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Of no points none is within a radius, and nothing flows. */
 static void nothing_is_near_no_points(sherd_world *world)
 {
@@ -400,6 +431,7 @@ static const check_test tests[] = {
     {TEST(every_layout_is_bit_equal), {1, 2, 3, 4, 8}},
     {TEST(all_combinations_of_shards), {2, 4}},
     {TEST(equal_points_come_in_order), {1, 3, 4}},
+    {TEST(near_points_pull_as_they_lie), {1, 2, 4}},
     {TEST(nothing_is_near_no_points), {1, 2}},
     {TEST(pieces_go_around), {2, 3, 4}},
     {TEST(few_queries_go_to_the_points), {2, 3, 4}},

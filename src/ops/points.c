@@ -94,8 +94,9 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
 }
 
 /*
- * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
- * found are fetched to the queries, and their gradients sent back, by their owners.
+ * Of y = |q - p| the gradient in q is (q - p) / y, that in p the opposite. Points that were found come to the queries, their
+ * gradients go back, both to and from those who hold them. They are there before anything is taken from them: a pending one would
+ * be multiplied on its own, and what is left of two large products that cancel is noise.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
@@ -109,7 +110,7 @@ static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sher
     sherd_tensor *found = sherd_node_result(node, INDICES);
     sherd_tensor *index = in_a_row(sherd_masked_fill(found, sherd_lt_scalar(found, 0), 0));
     sherd_tensor *near = sherd_index_select(sherd_node_operand(node, POINTS), 0, index);
-    near = sherd_unflatten(near, 0, y->shape, 2);
+    near = sherd_unflatten(sherd__without_pending(near), 0, y->shape, 2);
     sherd_tensor *share = sherd_masked_fill(sherd_div(g, y), sherd_eq_scalar(y, 0), 0);
     sherd_tensor *pull =
         sherd_mul(sherd_sub(sherd_unsqueeze(queries, 1), near), sherd_unsqueeze(share, 2));
