@@ -102,13 +102,18 @@ MISUSE(a_state_needs_a_module_and_a_place)
     char room[256];
     const char *path = scratch(room, "state");
     sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
 
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
     CHECK_OK(sherd_module_write(layer, NULL, path));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_write(NUL(layer), o, path));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read(NUL(layer), o, path, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_write(NULL, NULL, path));
     ONLY_SAYS(SHERD_EINVAL, sherd_module_read(NULL, NULL, path, NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_write(layer, NULL, NUL(path)));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, NUL(path), NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, BAD("/none", path), NULL));
+    sherd_optimizer_destroy(o);
     sherd_module_destroy(layer);
     remove_file(m->world, path);
 }

@@ -8,6 +8,7 @@
 #include "io/rows.h"
 
 #include "base/dtype.h"
+#include "nn/optimizer.h"
 #include "sherd/ops.h"
 
 #include <string.h>
@@ -78,7 +79,9 @@ static sherd_status open_state(state *s, sherd_module *module, sherd_optimizer *
 
     *s = (state){.function = function,
                  .module = module,
-                 .world = sherd_module_world(module),
+                 .world = module      ? sherd_module_world(module)
+                          : optimizer ? optimizer->world
+                                      : NULL,
                  .optimizer = optimizer};
     sherd_status status = sherd__require(sherd__world_diag(s->world), function, need);
     if (!s->world)
