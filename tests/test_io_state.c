@@ -162,6 +162,38 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
     remove_file(world, path);
 }
 
+/* Only some ranks have taken a step: its parameters and moments are no longer one thing, until they are read again. */
+static void what_was_lost_is_read_again(sherd_world *world)
+{
+    sherd_module *m = model(world, STYLES, SHERD_F64);
+    sherd_tensor *weight = sherd_module_parameter(sherd_module_find(m, "net1"), "weight");
+    double before[2][MOST], after[2][MOST];
+    sherd_optimizer *o = NULL;
+    char room[256];
+    const char *path = scratch(room, "lost");
+
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    step(m, o, 1);
+    CHECK_OK(sherd_module_write(m, o, path));
+    weights(m, before);
+    sherd_backward(
+        sherd_sum(sherd_module_call(m, wave(world, SHERD_F64, 2, SHAPE(4, 6), 2, 1, 0))));
+    if (sherd_world_rank(world) > 0)
+        sherd_optimizer_step(o, 0.05, 1);
+    sherd_optimizer_clear(o);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+    (void)sherd_item(sherd_sum(weight));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK_OK(sherd_module_read(m, o, path, NULL));
+    weights(m, after);
+    CHECK(memcmp(before[0], after[0], 48 * sizeof(double)) == 0);
+    step(m, o, 2);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    remove_file(world, path);
+}
+
 static void no_memory_fails_on_all(sherd_world *world)
 {
     sherd_module *m = model(world, STYLES, SHERD_F32);
@@ -190,6 +222,7 @@ static const check_test tests[] = {
     {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
     {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
+    {TEST(what_was_lost_is_read_again), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

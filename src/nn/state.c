@@ -208,16 +208,17 @@ static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *f
 }
 
 /*
- * Either all ranks have what they need, or none writes: a tensor that only some had written would
- * be lost.
+ * All ranks have what they need, or none writes: a tensor that only some had written would be lost. One that is lost is made whole
+ * again: whatever the ranks hold of it, they now write all of it.
  */
 static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool together)
 {
     sherd_world *world = to->world;
-    bool recording = sherd_set_recording(world, false);
+    bool recording = sherd_set_recording(world, false), lost = to->lost;
     sherd_tensor *here;
 
     sherd_scope_begin(world);
+    to->lost = lost && !together;
     sherd_status status = fetch(&here, to, what->t, what->root);
     if (together)
         status = sherd__agree(world, status, 1, what->function);
@@ -229,7 +230,10 @@ static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool toge
     }
     sherd_scope_end(world);
     sherd_set_recording(world, recording);
-    return together ? sherd__agree(world, status, 2, what->function) : status;
+    if (together)
+        status = sherd__agree(world, status, 2, what->function);
+    to->lost = lost && status;
+    return status;
 }
 
 /*
