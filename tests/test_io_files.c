@@ -164,14 +164,17 @@ static void what_others_write_is_read(sherd_world *world)
         "\"none\":{\"shape\":[0,3],\"dtype\":\"F64\",\"data_offsets\":[4,4]},"
         "\"scalar\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[12,14]},"
         "\"__metadata__\":{\"format\":\"pt\"},"
-        "\"small\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]}}   ";
+        "\"small\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+        "\"fnuz\":{\"dtype\":\"F8_E5M2FNUZ\",\"shape\":[1],\"data_offsets\":[14,15]},"
+        "\"four\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[15,18]},"
+        "\"six\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[18,21]}}   ";
     char room[256];
     const char *path = scratch(room, "others");
     sherd_file *file = NULL;
 
-    put_header(world, path, header, 14);
+    put_header(world, path, header, 21);
     CHECK_OK(sherd_file_open(&file, world, path));
-    CHECK_EQ(sherd_file_entries(file), 4);
+    CHECK_EQ(sherd_file_entries(file), 7);
     CHECK_TEXT(sherd_file_text(file, "format"), "pt");
     CHECK(sherd_file_text(file, "form") == NULL && sherd_file_find(file, "lat") == NULL);
     const sherd_file_entry *late = sherd_file_find(file, "late");
@@ -183,6 +186,8 @@ static void what_others_write_is_read(sherd_world *world)
     const uint16_t *y = sherd_tensor_read(sherd_file_read(file, "scalar", NULL));
     CHECK(y && *y == 0x0D0C);
     CHECK_EQ(sherd_file_find(file, "small")->dtype, SHERD_DTYPE_NONE);
+    CHECK_EQ(sherd_file_find(file, "four")->dtype, SHERD_DTYPE_NONE);
+    CHECK_EQ(sherd_file_find(file, "four")->bytes, 3);
     CHECK(sherd_tensor_failed(sherd_file_read(file, "small", NULL)));
     CHECK_EQ(sherd_world_check(world), SHERD_ENOTSUP);
     sherd_file_destroy(file);
@@ -217,6 +222,7 @@ static void wrong_files_are_refused(sherd_world *world)
         {ENTRY("\"shape\":[1],\"data_offsets\":[-4,0]"), 4, "no place"},
         {ENTRY("\"shape\":[1],\"data_offsets\":[0,8]"), 4, "no place"},
         {ENTRY("\"shape\":[2],\"data_offsets\":[0,4]"), 4, "number of bytes"},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "number of bytes"},
         {ENTRY("\"shape\":[1],\"data_offsets\":[4,8]"), 8, "does not begin"},
         {ENTRY("\"shape\":[1],\"data_offsets\":[0,4]"), 5, "longer or shorter"},
         {ENTRY("\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4, "9 dims"},

@@ -37,6 +37,11 @@ static const struct {
     {"F8_E5M2", SHERD_DTYPE_NONE, 8},
     {"F8_E4M3", SHERD_DTYPE_NONE, 8},
     {"F8_E8M0", SHERD_DTYPE_NONE, 8},
+    {"F8_E4M3FNUZ", SHERD_DTYPE_NONE, 8},
+    {"F8_E5M2FNUZ", SHERD_DTYPE_NONE, 8},
+    {"F6_E2M3", SHERD_DTYPE_NONE, 6},
+    {"F6_E3M2", SHERD_DTYPE_NONE, 6},
+    {"F4", SHERD_DTYPE_NONE, 4},
     {"C64", SHERD_DTYPE_NONE, 64},
 };
 enum { NAMES = sizeof dtypes / sizeof dtypes[0] };
@@ -107,7 +112,7 @@ static sherd_status read_entry(const reader *r, const char *name, json_t *value,
     sherd_status status = read_shape(r, json_object_get(value, "shape"), e, &count);
     if (!status)
         status = read_place(r, json_object_get(value, "data_offsets"), e);
-    if (!status && (!sherd__mul(count, dtypes[k].bits, &bits) || bits / 8 != e->bytes))
+    if (!status && (!sherd__mul(count, dtypes[k].bits, &bits) || bits % 8 || bits / 8 != e->bytes))
         status = bad(r, name, "has another number of bytes than its shape needs");
     return status;
 }
