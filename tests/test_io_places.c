@@ -89,12 +89,27 @@ static void a_pipe_is_refused_and_not_waited_for(sherd_world *world)
     CHECK_EQ(sherd_file_open(&file, world, path), SHERD_EINVAL);
     CHECK(says(world, "is no plain file"));
     CHECK_EQ(write_shared(world, path, 1), SHERD_EINVAL);
+    CHECK(says(world, "is no plain file"));
+    remove_file(world, path);
+    CHECK_EQ(write_shared(world, path, 1), SHERD_EINVAL);
     CHECK(is_there(part));
     remove_file(world, part);
     CHECK_OK(write_shared(world, path, 1));
     CHECK_OK(sherd_file_open(&file, world, path));
     sherd_file_destroy(file);
     remove_file(world, path);
+}
+
+static void a_long_path_leaves_room_for_the_reason(sherd_world *world)
+{
+    char path[2000] = "/none/";
+    sherd_file *file = NULL;
+
+    memset(path + 6, 'n', 1500);
+    CHECK_EQ(sherd_file_open(&file, world, path), SHERD_EINVAL);
+    CHECK(says(world, "No such file"));
+    CHECK_EQ(write_shared(world, path, 1), SHERD_EINVAL);
+    CHECK(says(world, "No such file"));
 }
 
 /* A link in the place of PATH.part is not written through; one in the place of PATH gives way. */
@@ -220,6 +235,7 @@ static void what_nobody_could_read_is_not_written(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_file_that_was_written_anew_is_not_read), {1, 2, 3}},
     {TEST(a_pipe_is_refused_and_not_waited_for), {1, 2, 3}},
+    {TEST(a_long_path_leaves_room_for_the_reason), {1, 2}},
     {TEST(what_a_link_leads_to_stays), {1, 2}},
     {TEST(what_another_job_writes_is_left_to_it), {1, 2, 3}},
     {TEST(of_many_writers_each_file_is_whole), {1, 2, 4}},

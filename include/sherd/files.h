@@ -39,7 +39,7 @@ typedef struct sherd_file_note {
  * @numerics   bit for bit; a pending reduction is added in rank order
  * @owns       all is only read; a tensor is held once more in rows while it is written
  * @errors     EINVAL a NULL, a name twice or no UTF-8, "__metadata__" as a name, a tensor that varies or has failed, another job that
- *             writes this file, a PATH.part that is no file, or what the system says of it; ELIMIT names and notes of more than 100 MB,
+ *             writes this file, a PATH or PATH.part that is there and no file, or what the system says of it; ELIMIT names and notes of more than 100 MB,
  *             or tensors of 2^62 bytes; ENOTSUP built without jansson; EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_write(sherd_world *world, const char *path,

@@ -55,7 +55,7 @@ typedef struct reader {
 
 static sherd_status bad(const reader *r, const char *name, const char *why)
 {
-    return sherd__fail(r->of->diag, SHERD_EINVAL, "%s: \"%s\": %s%s%s%s", r->of->function,
+    return sherd__fail(r->of->diag, SHERD_EINVAL, "%s: \"%.180s\": %s%.120s%s%s", r->of->function,
                        r->of->path, name ? "\"" : "", name ? name : "", name ? "\" " : "", why);
 }
 
@@ -69,8 +69,8 @@ static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry 
         return bad(r, e->name, "has no shape");
     if (ndim > SHERD_MAX_DIMS)
         return sherd__fail(r->of->diag, SHERD_ELIMIT,
-                           "%s: \"%s\": \"%s\" has %zu dims; %d are the most", r->of->function,
-                           r->of->path, e->name, ndim, SHERD_MAX_DIMS);
+                           "%s: \"%.180s\": \"%.120s\" has %zu dims; %d are the most",
+                           r->of->function, r->of->path, e->name, ndim, SHERD_MAX_DIMS);
     e->ndim = (int)ndim;
     *count = 1;
     for (int d = 0; d < e->ndim; d++) {
@@ -196,7 +196,7 @@ sherd_status sherd__header_parse(sherd__header *out, const char *text, size_t by
     if (!root && json_error_code(&error) == json_error_out_of_memory)
         return sherd__no_memory(of->diag, of->function);
     if (!root)
-        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%s\": its header: %s", of->function,
+        return sherd__fail(of->diag, SHERD_EINVAL, "%s: \"%.180s\": its header: %s", of->function,
                            of->path, error.text);
     sherd_status status = read_all(&r, root);
     json_decref(root);
@@ -274,11 +274,11 @@ sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header
     const char *fault = fill_json(root, header);
     if (fault) {
         json_decref(root);
-        return !fault[0]
-                   ? sherd__no_memory(diag, function)
-                   : sherd__fail(diag, SHERD_EINVAL,
-                                 "%s: \"%s\" is there twice, or is no UTF-8, or its text is none",
-                                 function, fault);
+        return !fault[0] ? sherd__no_memory(diag, function)
+                         : sherd__fail(
+                               diag, SHERD_EINVAL,
+                               "%s: \"%.120s\" is there twice, or is no UTF-8, or its text is none",
+                               function, fault);
     }
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);

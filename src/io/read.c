@@ -17,7 +17,7 @@
 
 static sherd_status fault(const sherd_file *file, const char *function, const char *why)
 {
-    return sherd__fail(sherd__world_diag(file->world), SHERD_EINVAL, "%s: \"%s\": %s", function,
+    return sherd__fail(sherd__world_diag(file->world), SHERD_EINVAL, "%s: \"%.180s\": %s", function,
                        file->path, why);
 }
 
@@ -238,12 +238,13 @@ sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sh
     if (!why && layout && sherd__space_world(layout->space) != world)
         why = "the layout is of another world";
     if (why)
-        return sherd__fail_tensor(world, layout != NULL, SHERD_EINVAL, "%s: \"%s\" of \"%s\": %s",
-                                  function, name, file->path, why);
+        return sherd__fail_tensor(world, layout != NULL, SHERD_EINVAL,
+                                  "%s: \"%.120s\" of \"%.180s\": %s", function, name, file->path,
+                                  why);
     if (e->dtype == SHERD_DTYPE_NONE)
         return sherd__fail_tensor(world, layout != NULL, SHERD_ENOTSUP,
-                                  "%s: \"%s\" of \"%s\" has a dtype that sherd has not", function,
-                                  name, file->path);
+                                  "%s: \"%.120s\" of \"%.180s\" has a dtype that sherd has not",
+                                  function, name, file->path);
     if (layout && sherd__alarmed(world))
         return sherd__failed(world);
     sherd_tensor *t = sherd__file_rows(file, e, layout, function);

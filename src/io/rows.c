@@ -70,6 +70,6 @@ bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at)
 
 sherd_status sherd__file_fault(sherd_world *world, const char *function, const char *path)
 {
-    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s: \"%s\": %s", function, path,
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s: \"%.180s\": %s", function, path,
                        errno ? strerror(errno) : "it ends early");
 }

@@ -141,16 +141,16 @@ static sherd_status match(const state *s, const sherd_file *file, const sherd_re
         const sherd_file_entry *e = sherd_file_find(file, s->named[i].name);
         const char *why = fault_of(e, s->named[i].tensor, options->cast);
         if (why && (e || !options->partial))
-            return sherd__fail(diag, SHERD_EINVAL, "%s: \"%s\": \"%s\", %s: %s", s->function,
-                               file->path, s->named[i].name, sherd_tensor_text(s->named[i].tensor),
-                               why);
+            return sherd__fail(diag, SHERD_EINVAL, "%s: \"%.180s\": \"%.80s\", %.80s: %s",
+                               s->function, file->path, s->named[i].name,
+                               sherd_tensor_text(s->named[i].tensor), why);
         if (e)
             known[e - file->header.entry] = true;
     }
     const char *name = options->partial ? NULL : unknown(s, file, known);
     return name ? sherd__fail(diag, SHERD_EINVAL,
-                              "%s: \"%s\": the module has no \"%s\" (see partial)", s->function,
-                              file->path, name)
+                              "%s: \"%.180s\": the module has no \"%.120s\" (see partial)",
+                              s->function, file->path, name)
                 : SHERD_OK;
 }
 

@@ -36,7 +36,7 @@ static sherd_status refuse(const writing *w, int i, const char *why)
 {
     const char *name = w->list[i].name;
 
-    return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: tensor %d, \"%s\", %s",
+    return sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL, "%s: tensor %d, \"%.120s\", %s",
                        w->function, i, name ? name : "(NULL)", why);
 }
 
@@ -76,7 +76,7 @@ static sherd_status list_tensor(writing *w, int i)
                     &e->bytes) ||
         !sherd__add(w->bytes, e->bytes, &w->bytes))
         return sherd__fail(sherd__world_diag(w->world), SHERD_ELIMIT,
-                           "%s: with tensor %d, \"%s\", the file has 2^62 bytes or more",
+                           "%s: with tensor %d, \"%.120s\", the file has 2^62 bytes or more",
                            w->function, i, n->name);
     w->header.entries = i + 1;
     e->name = sherd__copy_text(w->header.heap, n->name);
@@ -165,13 +165,26 @@ static int take_part(const char *part)
     }
 }
 
+/* What is no file stays: a rename would put one in the place of a device. */
+static bool is_taken(const char *path)
+{
+    struct stat about;
+
+    return !lstat(path, &about) && !S_ISREG(about.st_mode) && !S_ISLNK(about.st_mode);
+}
+
 static void make(writing *w, const char *header, size_t bytes)
 {
+    if (is_taken(w->path)) {
+        w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
+                                "%s: \"%.180s\": is no plain file", w->function, w->path);
+        return;
+    }
     w->fd = take_part(w->part);
     w->made = w->fd >= 0;
     if (!w->made && errno == EWOULDBLOCK)
         w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
-                                "%s: \"%s\": another job is writing it", w->function, w->part);
+                                "%s: \"%.180s\": another job is writing it", w->function, w->part);
     else if (!w->made || ftruncate(w->fd, 0) ||
              !sherd__write_at(w->fd, header, (int64_t)bytes, 0) ||
              ftruncate(w->fd, (int64_t)bytes + w->bytes))
