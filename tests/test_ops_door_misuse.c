@@ -162,7 +162,30 @@ MISUSE(functions_of_an_operator_may_ask_for_what_is_not_there)
     FAILS(SHERD_EINVAL, sherd_apply(m->wrong ? &silent : &right, &x, 1, NULL));
 }
 
+/* A tensor of the second world, or what the operator makes. */
+static bool gives(sherd_call *call, void *context)
+{
+    call->out[0] = context;
+    return context || sherd_call_original(call);
+}
+
+MISUSE(a_handler_gives_what_is_of_its_world)
+{
+    sherd_world *second = NULL;
+
+    CHECK_OK(sherd_world_alone(&second, NULL));
+    sherd_tensor *foreign = sherd_constant(second, SHERD_F32, (int64_t[]){4, 4}, 2, 1);
+    sherd_tensor *x = spread(m->world);
+    const sherd_op_handler handler = {.run = gives, .context = m->wrong ? foreign : NULL};
+
+    CHECK_OK(sherd_op_override(m->world, "sherd_add", SHERD_ABOVE_TAPE, &handler));
+    FAILS(SHERD_EINVAL, sherd_add(x, x));
+    CHECK_OK(sherd_op_override(m->world, "sherd_add", SHERD_ABOVE_TAPE, NULL));
+    CHECK_OK(sherd_world_close(second));
+}
+
 static const check_test tests[] = {
+    {TEST(a_handler_gives_what_is_of_its_world), {1, 2, 3}},
     {TEST(a_null_is_no_operator), {1, 2, 3}},
     {TEST(autocast_is_to_16_bits), {1, 2}},
     {TEST(a_wrong_number_of_operands_is_refused), {1, 2, 3}},

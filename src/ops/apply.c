@@ -245,6 +245,10 @@ static bool check_results(sherd__run *run)
             sherd__refuse(&run->call, SHERD_EINVAL, "it has left no result %d", j);
             return false;
         }
+        if (run->call.out[j]->world != run->call.world) {
+            sherd__refuse(&run->call, SHERD_EINVAL, "result %d is of another world", j);
+            return false;
+        }
         if (sherd_tensor_failed(run->call.out[j]))
             return false;
     }
