@@ -174,7 +174,40 @@ static void a_million_ranks_are_planned_without_a_walk(void)
     move_paper_close(&p);
 }
 
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/*
+ * A move whose cheapest ways look better over some ranks than they are over all, again and again: the search is made anew a few
+ * times, and not until no such way is left. Each time it allocates its lists.
+ */
+static void what_divides_badly_is_not_searched_for_ever(void)
+{
+    enum { MOST = 1000 };
+    static const sherd_price price = {.kind = SHERD_PRICE_LINKS,
+                                      .links = 3,
+                                      .link = {{"a0", 10000000, 1000000, 10000},
+                                               {"a1", 1000000, 200000, 10000},
+                                               {"*", 2000000, 50000, 10000}}};
+    static const int64_t shape[] = {2, 67, 12345, 3};
+    const sherd_plan_options options = {.price = &price};
+    const sherd_plan *plan = NULL;
+    paper p;
+
+    paper_open(&p, 1024);
+    const sherd_mesh *mesh = paper_mesh(&p, "32x2x2x2");
+    const sherd_layout *from = paper_placed(&p, mesh, 4, shape, "S(2)S(3)S(1)S(1)");
+    const sherd_layout *to = paper_placed(&p, mesh, 4, shape, "S(1)S(3)S(3)S(3)");
+    int64_t before = p.heap.allocations;
+    CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options));
+    int64_t made = p.heap.allocations - before;
+    printf("       %lld allocations, %lld ps\n", (long long)made,
+           (long long)plan->price.picoseconds);
+    CHECK(made < MOST);
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
+    {TEST(what_divides_badly_is_not_searched_for_ever)},
     {TEST(even_shards_of_a_million_ranks_add_up)},
     {TEST(memory_does_not_grow_with_the_ranks)},
     {TEST(a_million_ranks_are_planned_without_a_walk)},

@@ -344,14 +344,16 @@ static sherd_status price_all(best *b, bool *kept, sherd__field *field)
 }
 
 /*
- * The search prices steps over some ranks, which is what they take at least. If over all ranks what
- * it has found takes longer, it is made again with what is known then: what it finds in the end
- * takes what it was thought to, and all else at least as long.
+ * The search prices steps over some ranks, which is what they take at least. If over all ranks what it has found takes
+ * longer, it is made again with what is known then: what it finds in the end takes what it was thought to, and all else
+ * at least as long. One that was cut off is not made again, and none for as often as it would take seconds.
  */
 static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
 {
+    enum { PAIRS = 8000000 };
     sherd_status status = SHERD_OK;
     bool sure = false, kept = true;
+    int64_t pairs = 0;
 
     sherd__links_pairs(field);
     sherd__bound_fill(field);
@@ -368,6 +370,8 @@ static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field
             *b = found;
         else if (status == SHERD_OK && found.known)
             take(b, &found.path, found.cost);
+        pairs += (int64_t)field->nodes * field->nodes;
+        kept = kept && *complete && pairs < PAIRS;
         *complete = *complete && (sure || kept);
     }
     b->searched = false;
