@@ -145,18 +145,22 @@ static int open_part(const char *part, int flags)
 
 /*
  * PATH.part, made or found, for this job alone: -1 with errno, EWOULDBLOCK where another one has it. Who has it takes the name away
- * in the end, which may have been just now: then it is made anew. Where a file system knows no locks nobody is kept out.
+ * in the end, which may have been just now: then it is made anew. Where a file system knows no locks, or numbers a file anew each
+ * time, nobody is kept out.
  */
 static int take_part(const char *part)
 {
-    for (;;) {
+    enum { TRIES = 100 };
+
+    for (int i = 1;; i++) {
         struct stat mine, named;
         int fd = open_part(part, O_CREAT);
         if (fd < 0)
             return -1;
         bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        if (!taken && !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
-            mine.st_dev == named.st_dev)
+        bool is_named = !fstat(fd, &mine) && !lstat(part, &named) && mine.st_ino == named.st_ino &&
+                        mine.st_dev == named.st_dev;
+        if (!taken && (is_named || i == TRIES))
             return fd;
         close(fd);
         errno = EWOULDBLOCK;
