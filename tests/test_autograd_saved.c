@@ -120,7 +120,7 @@ static void a_record_from_before_a_write_is_not_shared(sherd_world *world)
 typedef struct counter {
     int packed, unpacked;
     bool itself; /* keep the tensor as it is */
-    int wrong; /* 1: pack gives NULL, 2: unpack gives NULL, 3: unpack gives another shape, 4: pack fails */
+    int wrong; /* 1: pack gives NULL, 2: unpack gives NULL, 3: unpack gives another shape, 4: pack fails, 5: both keep another dtype */
 } counter;
 
 static const int mark = 17;
@@ -137,6 +137,8 @@ static sherd_tensor *pack(sherd_tensor *t, void *context, const void **undo)
         return NULL;
     if (c->wrong == 4)
         return sherd_constant(t->world, SHERD_F64, &bad, 1, 0);
+    if (c->wrong == 5)
+        return sherd_constant(t->world, SHERD_F32, t->shape, t->ndim, 0);
     scaled(t, 3);
     return c->itself ? t : scaled(t, 4);
 }
@@ -152,7 +154,7 @@ static sherd_tensor *unpack(sherd_tensor *kept, void *context, const void *undo)
         return NULL;
     if (c->wrong == 3)
         return sherd_constant(kept->world, SHERD_F64, &n, 1, 0);
-    return c->itself ? kept : scaled(kept, 0.25);
+    return c->itself || c->wrong == 5 ? kept : scaled(kept, 0.25);
 }
 
 static void hooks_pack_and_unpack_a_tensor_once(sherd_world *world)
@@ -227,7 +229,7 @@ static void a_packed_original_is_freed_with_its_scope(sherd_world *world)
 
 static void wrong_hooks_are_named_errors(sherd_world *world)
 {
-    for (int wrong = 1; wrong <= 4; wrong++) {
+    for (int wrong = 1; wrong <= 5; wrong++) {
         counter c = {.wrong = wrong};
         sherd_saved_hooks hooks = {pack, unpack, &c};
         sherd_tensor *w = leaf_of(world, N, 2);
@@ -241,6 +243,8 @@ static void wrong_hooks_are_named_errors(sherd_world *world)
         CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
         CHECK(strstr(sherd_world_error(world),
                      wrong % 3 == 1 ? "lost by an earlier failure" : "hook") != NULL);
+        if (wrong == 5)
+            CHECK(strstr(sherd_world_error(world), "returned f32[64] for f64[64]") != NULL);
         CHECK(sherd_grad(w) == NULL);
         sherd_backward(total(product(doubled(w), w)));
         CHECK_EQ(wrong_grads(w, 8), 0);

@@ -132,12 +132,29 @@ bool sherd__keeps_free(const sherd_tensor *t)
     return t->of_leaf || (keeps_source(t) && sherd__keeps_free(t->moved_from));
 }
 
-static bool wrong_hook(sherd_world *world, const char *which, sherd_tensor *t, sherd_tensor *other)
+/* What was saved, as its text: pack may keep another thing, and the tensor itself may be gone. */
+static void describe_saved(const sherd__kept *k, char *out, size_t room)
 {
-    sherd__raise(world, SHERD_EINVAL, "a saved-tensor hook: %s returned %s%s for %s", which,
-                 other ? sherd_tensor_text(other) : "NULL",
-                 other && other->world != world ? " of another world" : "", sherd_tensor_text(t));
-    return false;
+    sherd__writer w = {.at = out, .room = room};
+
+    if (k->layout) {
+        sherd__layout_describe(k->layout, k->dtype, out, room);
+        return;
+    }
+    sherd__write(&w, "%s[", sherd_dtype_name(k->dtype));
+    for (int d = 0; d < k->ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)k->shape[d]);
+    sherd__write(&w, "]");
+}
+
+static void wrong_hook(const sherd__kept *k, const char *which, sherd_tensor *other)
+{
+    char saved[SHERD_ERROR_BYTES];
+
+    describe_saved(k, saved, sizeof saved);
+    sherd__raise(k->world, SHERD_EINVAL, "a saved-tensor hook: %s returned %.160s%s for %.160s",
+                 which, other ? sherd_tensor_text(other) : "NULL",
+                 other && other->world != k->world ? " of another world" : "", saved);
 }
 
 /* Apply the hooks. Their temporaries are released at once, and nothing that they do is recorded. */
@@ -153,7 +170,7 @@ static bool pack(sherd__kept *k, sherd_tensor *t, const sherd_saved_hooks *hooks
     packed = hooks->pack(t, hooks->context, &k->undo);
     sherd__scope_leave(world, floor);
     if (!packed || packed->world != world)
-        wrong_hook(world, "pack", t, packed);
+        wrong_hook(k, "pack", packed);
     else if (!packed->storage)
         sherd__raise_failed(world, "a hook on saved tensors");
     else if (!(kept = sherd__detached(packed)))
@@ -260,7 +277,7 @@ static sherd_tensor *unpack(sherd__kept *k)
     if (t && t->world == world && !t->storage)
         sherd__raise_failed(world, "a hook on saved tensors");
     else if (!t || !is_like(k, t))
-        wrong_hook(world, "unpack", k->kept, t);
+        wrong_hook(k, "unpack", t);
     else
         k->restored = sherd_tensor_retain(t);
     sherd_scope_end(world);
