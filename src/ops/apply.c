@@ -241,15 +241,11 @@ static void record(sherd__run *run)
 static bool check_results(sherd__run *run)
 {
     for (int j = 0; j < run->visible; j++) {
-        if (!run->call.out[j]) {
-            sherd__refuse(&run->call, SHERD_EINVAL, "it has left no result %d", j);
-            return false;
-        }
-        if (run->call.out[j]->world != run->call.world) {
-            sherd__refuse(&run->call, SHERD_EINVAL, "result %d is of another world", j);
-            return false;
-        }
-        if (sherd_tensor_failed(run->call.out[j]))
+        const sherd_tensor *out = run->call.out[j];
+        if (!out || out->world != run->call.world)
+            sherd__refuse(&run->call, SHERD_EINVAL,
+                          out ? "result %d is of another world" : "it has left no result %d", j);
+        if (!out || out->world != run->call.world || sherd_tensor_failed(out))
             return false;
     }
     return true;
