@@ -28,25 +28,32 @@ typedef struct sherd_file_note {
 } sherd_file_note;
 
 /**
- * Write tensors to a file. It is made as PATH.part and takes the place of PATH once it is complete: what was there before stays
- * until then, and after a failure; only a job that is killed leaves a PATH.part, which the next one takes over. A link at PATH gives
- * way to the file, and what it leads to stays as it is. Of two jobs that write one PATH at once the second is refused, unless the file
- * system knows no locks.
+ * Write tensors to a file. The file is written as PATH.part and renamed to PATH when it is
+ * complete: until then, and after a failure, the old file stays. Only a job that is killed leaves a
+ * PATH.part, which the next job takes over. A link at PATH is replaced; its target stays as it is.
+ * If two jobs write the same PATH at once, the second is refused, unless the file system has no
+ * locks.
  *
  * @collective the world; ranks outside a tensor's mesh pass their own handle of it
  * @shapes     tensors: [count], each distributed, or plain and equal on all ranks; notes:
  *             [note_count]
  * @numerics   bit for bit; a pending reduction is added in rank order
- * @owns       all is only read; a tensor is held once more in rows while it is written
- * @errors     EINVAL a NULL, a name twice or no UTF-8, "__metadata__" as a name, a tensor that varies or has failed, another job that
- *             writes this file, a PATH or PATH.part that is there and no file, or what the system says of it; ELIMIT names and notes of more than 100 MB,
- *             or tensors of 2^62 bytes; ENOTSUP built without jansson; EDIFFER; ENOMEM; EPEER
+ * @owns       everything is only read; while a tensor is written, its share exists a second time as
+ *             rows
+ * @errors     EINVAL a NULL, a name that is repeated or not UTF-8, "__metadata__" as a name, a
+ *             tensor that varies or has failed, another job that writes this file, a PATH or
+ *             PATH.part that exists and is not a file, a system error of the file; ELIMIT names and
+ *             notes of more than 100 MiB, or tensors of 2^62 bytes; ENOTSUP built without jansson;
+ *             EDIFFER; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_write(sherd_world *world, const char *path,
                                          const sherd_named_tensor *tensors, int count,
                                          const sherd_file_note *notes, int note_count);
 
-/* A file whose header has been read. It is not kept open; once it has changed, or another one stands there, nothing is read. */
+/*
+ * A file whose header has been read. The file itself is not kept open: once it has changed, or
+ * another file has taken its name, nothing is read from it.
+ */
 typedef struct sherd_file sherd_file;
 
 /* One tensor of a file. */
@@ -94,8 +101,9 @@ SHERD_API const char *sherd_file_text(const sherd_file *file, const char *key);
  * @shapes     layout: of the tensor's shape, without pending reductions; NULL = plain
  * @numerics   bit for bit
  * @owns       the result belongs to the scope
- * @errors     EINVAL no such name, another shape, a pending layout, a file that has changed since, or what the system says of it; ENOTSUP a dtype that sherd
- *             has not; EDIFFER; ENOMEM; EPEER; by the alarm
+ * @errors     EINVAL no such name, another shape, a pending reduction, a file that has changed
+ *             since it was opened, a system error of the file; ENOTSUP a dtype that sherd does not
+ *             have; EDIFFER; ENOMEM; EPEER; by the alarm
  */
 SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name,
                                         const sherd_layout *layout);

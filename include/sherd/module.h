@@ -271,9 +271,10 @@ SHERD_API int sherd_module_state(const sherd_module *module, sherd_named_state *
 SHERD_API int sherd_state_name(const sherd_named_state *entry, char *out, size_t room);
 
 /**
- * Give a parameter or buffer the values of a tensor, which is moved to where that lies; it stays the same tensor, so
- * optimizers and ties go on. A plain tensor is the whole. One that not all ranks had written before a check failed, and that is
- * failed since, is good again.
+ * Set the values of a parameter or buffer to those of a tensor, which is moved to the layout of the
+ * former. The parameter stays the same tensor, so optimizers and ties still hold. A plain tensor is
+ * the whole value. A parameter that only some ranks had written before a check failed, and that has
+ * failed since, is valid again.
  *
  * @collective the world, if `t` or anything of the module is distributed, or was on some ranks;
  *             otherwise local

@@ -5,7 +5,7 @@
 
 #include "io/header.h"
 
-/* Which file stands at a path: another one, or one that was written to, has another mark. */
+/* What identifies a file: another file, or the same one after a write, has another mark. */
 typedef struct sherd__file_mark {
     uint64_t device, number;
     int64_t bytes, seconds, nanoseconds; /* when it was written */

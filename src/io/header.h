@@ -47,8 +47,10 @@ int sherd__header_find(const sherd__header *header, const char *name);
 bool sherd__header_index(sherd__header *header);
 
 /*
- * To text, with its length before it: *out is the caller's to free. Sets the offsets of the entries, which must have all else; long
- * elements come first, so that all are aligned. Names that are no UTF-8: EINVAL; more text than anybody reads: ELIMIT; ENOTSUP; ENOMEM.
+ * Write a header as text, preceded by its length; the caller frees *out. Sets the offsets of the
+ * entries, all other members of which must be set. Tensors with larger elements come first, so that
+ * all are aligned. EINVAL names that are not UTF-8; ELIMIT more text than a reader accepts; ENOTSUP;
+ * ENOMEM.
  */
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a file of tensors. All ranks read its header, and agree that it is one; of a tensor each reads its rows, which are then
- * moved to where the layout says. Costs one read of all bytes and one move. The file is opened for each tensor anew: nothing is
- * held between them, and each rank looks whether it is still the one whose header it has read.
+ * Reading a file of tensors. All ranks read its header and check that they have found the same; of
+ * a tensor each rank reads its rows, which are then moved to the wanted layout. Costs one read of
+ * all bytes and one move. The file is opened for each tensor anew: nothing is held in between, and
+ * each rank checks that it is still the file whose header it has read.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -21,7 +22,7 @@ static sherd_status fault(const sherd_file *file, const char *function, const ch
                        file->path, why);
 }
 
-/* -1 with the text in the world's diag. Nobody waits for a writer of a pipe. */
+/* -1 with the text in the world's diag. A pipe is refused, and its writer not waited for. */
 static int open_file(const sherd_file *file, struct stat *about, const char *function)
 {
     int fd = open(file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -49,7 +50,10 @@ static bool is_same(sherd__file_mark a, sherd__file_mark b)
            a.seconds == b.seconds && a.nanoseconds == b.nanoseconds;
 }
 
-/* The text of the header, with its length before it, into *out (to be freed); its hash goes to the file. */
+/*
+ * Read the length and text of the header into *out (the caller frees it); its hash is stored in the
+ * file.
+ */
 static sherd_status read_header(sherd_file *file, int fd, const char *function, char **out,
                                 size_t *bytes)
 {

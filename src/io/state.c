@@ -120,7 +120,10 @@ static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bo
                 : "the file has another dtype (see cast)";
 }
 
-/* A name of the file that nothing here has; NULL: there is none. What is of an optimizer may be more than is asked for. */
+/*
+ * A name of the file that nothing here has; NULL: there is none. Optimizer state that is not asked
+ * for is ignored.
+ */
 static const char *unknown(const state *s, const sherd_file *file, const bool *known)
 {
     for (int k = 0; k < file->header.entries; k++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing a file of tensors: rank 0 makes it, with its header and its full length; each tensor is moved to rows, which each rank
- * writes at their place; rank 0 renames. Ranks agree after each of these. Rank 0 holds a lock on what it has made, so that no two
- * jobs write into one file. Costs a move and a write of all bytes, and memory for one tensor's rows at a time.
+ * Writing a file of tensors: rank 0 creates it, with its header and its full length; each tensor is
+ * moved to rows, which each rank writes at their offset; rank 0 renames the file. Ranks agree after
+ * each of these steps. Rank 0 holds a lock on the file until then, so that no two jobs write into
+ * it. Costs a move and a write of all bytes, and memory for one tensor's rows at a time.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -130,7 +131,7 @@ static bool agree(writing *w, uint64_t arguments)
     return w->status == SHERD_OK;
 }
 
-/* PATH.part to write to, if it is a file. A link there leads to what is somebody else's, and a pipe would be waited for. */
+/* Open PATH.part if it is a file. A link may lead to the file of somebody else; a pipe would block. */
 static int open_part(const char *part, int flags)
 {
     struct stat about;
@@ -144,9 +145,9 @@ static int open_part(const char *part, int flags)
 }
 
 /*
- * PATH.part, made or found, for this job alone: -1 with errno, EWOULDBLOCK where another one has it. Who has it takes the name away
- * in the end, which may have been just now: then it is made anew. Where a file system knows no locks, or numbers a file anew each
- * time, nobody is kept out.
+ * Create or take over PATH.part for this job alone: -1 with errno, EWOULDBLOCK if another job has
+ * it. The other job renames or removes the file in the end; if it has just done so, the file is
+ * created again. Where a file system has no locks, or no stable inode numbers, nobody is kept out.
  */
 static int take_part(const char *part)
 {
@@ -169,7 +170,7 @@ static int take_part(const char *part)
     }
 }
 
-/* What is no file stays: a rename would put one in the place of a device. */
+/* What is not a file is not replaced: the rename would put a file in the place of a device. */
 static bool is_taken(const char *path)
 {
     struct stat about;

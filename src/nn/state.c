@@ -208,8 +208,8 @@ static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *f
 }
 
 /*
- * All ranks have what they need, or none writes: a tensor that only some had written would be lost. One that is lost is made whole
- * again: whatever the ranks hold of it, they now write all of it.
+ * Either all ranks have what they need, or none writes: a tensor that only some had written would
+ * be lost. A lost tensor becomes valid again: whatever the ranks hold of it, they now write all.
  */
 static sherd_status load(const sherd__loading *what, sherd_tensor *to, bool together)
 {

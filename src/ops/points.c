@@ -94,9 +94,10 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
 }
 
 /*
- * Of y = |q - p| the gradient in q is (q - p) / y, that in p the opposite. Points that were found come to the queries, their
- * gradients go back, both to and from those who hold them. They are there before anything is taken from them: a pending one would
- * be multiplied on its own, and what is left of two large products that cancel is noise.
+ * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
+ * found are fetched to the queries, and their gradients sent back, by their owners. They are settled
+ * before they are subtracted: addends of a pending sum would be multiplied each by itself, and the
+ * difference of two large products that cancel is noise.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -344,9 +344,10 @@ static sherd_status price_all(best *b, bool *kept, sherd__field *field)
 }
 
 /*
- * The search prices steps over some ranks, which is what they take at least. If over all ranks what it has found takes
- * longer, it is made again with what is known then: what it finds in the end takes what it was thought to, and all else
- * at least as long. One that was cut off is not made again, and none for as often as it would take seconds.
+ * The search prices steps over some ranks, which is what they take at least. If over all ranks what
+ * it has found takes longer, it is made again with what is known then: what it finds in the end
+ * takes what it was thought to, and all else at least as long. A search that was cut off is not
+ * repeated, and the work of all repeats is bounded.
  */
 static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field)
 {
