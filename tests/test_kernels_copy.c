@@ -185,6 +185,23 @@ static void long_streams_are_exact(void)
         }
 }
 
+/* What lies around them stays. */
+static void the_kernel_copies_any_bytes(void)
+{
+    sherd__kernel_set set;
+
+    number_the_source();
+    sherd__kernels_choose(&set);
+    for (size_t n = 0; set.f32.copy && n < 20000; n += n < 300 ? 1 : 977)
+        for (size_t at = 0; at < 64; at += 7) {
+            memset(dst, UNTOUCHED, n + 200);
+            memset(expect, UNTOUCHED, n + 200);
+            memcpy(expect + 64 + at, src + n % 100, n);
+            set.f32.copy(dst + 64 + at, src + n % 100, n);
+            CHECK_EQ(memcmp(dst, expect, n + 200), 0);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(a_source_stride_of_zero_repeats)},
@@ -194,5 +211,6 @@ static const check_test tests[] = {
     {TEST(large_boxes_are_exact)},
     {TEST(streams_of_any_length_and_alignment)},
     {TEST(long_streams_are_exact)},
+    {TEST(the_kernel_copies_any_bytes)},
 };
 CHECK_MAIN(tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums written past the cache have the bits of plain ones: any length, any beginning in a cache line, several results, a result
+ * Sums written to several results, also past the cache, have the bits of plain ones: any length, any beginning in a cache line, several results, a result
  * that is an addend, all dtypes, tables with and without a kernel of their own. What lies around the results stays.
  */
 #define CHECK_PURE
@@ -25,9 +25,9 @@ static void draw(sherd_dtype dtype)
         }
 }
 
-/* first[k]: bytes before result k. */
+/* first[k]: bytes before result k; `past` the cache. */
 static void try_sum(const sherd__kernels *k, size_t bytes, sherd_reduce_op op, int count, int64_t n,
-                    const size_t *first)
+                    const size_t *first, int results, bool past)
 {
     const void *src[COUNT];
     void *dst[RESULTS];
@@ -37,11 +37,14 @@ static void try_sum(const sherd__kernels *k, size_t bytes, sherd_reduce_op op, i
         src[i] = a->src[i] + (size_t)i * bytes;
     memset(a->dst, UNTOUCHED, sizeof a->dst);
     k->reduce(op, a->expect, src, count, n, 3);
-    for (int i = 0; i < RESULTS; i++)
+    for (int i = 0; i < results; i++)
         dst[i] = a->dst[i] + first[i];
     sherd__reduction sum = {op, count, n, 3, src};
-    sherd__reduce_past(k, bytes, &sum, dst, RESULTS);
-    for (int i = 0; i < RESULTS; i++) {
+    if (past)
+        sherd__reduce_past(k, bytes, &sum, dst, results);
+    else
+        k->reduce_spread(&sum, dst, results);
+    for (int i = 0; i < results; i++) {
         const unsigned char *d = a->dst[i];
         CHECK_EQ(memcmp(dst[i], a->expect, length), 0);
         for (size_t j = 0; j < SHERD__LINE; j++) {
@@ -64,8 +67,11 @@ static void try_table(const sherd__kernels *k, sherd_dtype dtype)
             for (int i = 0; i < LEN(lengths); i++)
                 for (size_t at = 0; at < SHERD__LINE; at += 5 * bytes) {
                     const size_t alike[] = {at, at, at}, apart[] = {at, 0, bytes};
-                    try_sum(k, bytes, (sherd_reduce_op)op, count, lengths[i], alike);
-                    try_sum(k, bytes, (sherd_reduce_op)op, count, lengths[i], apart);
+                    try_sum(k, bytes, (sherd_reduce_op)op, count, lengths[i], alike, RESULTS, true);
+                    try_sum(k, bytes, (sherd_reduce_op)op, count, lengths[i], apart, RESULTS, true);
+                    for (int results = 1; k->reduce_spread && results <= RESULTS; results++)
+                        try_sum(k, bytes, (sherd_reduce_op)op, count, lengths[i], apart, results,
+                                false);
                 }
     }
 }
@@ -107,6 +113,10 @@ static void an_addend_may_be_a_result(void)
     sherd__reduce_past(&set.f32, sizeof *x, &sum, dst, 2);
     for (int i = 0; i < N; i++)
         CHECK(x[i] == (float)(3 * i) && z[i] == x[i]);
+    if (set.f32.reduce_spread)
+        set.f32.reduce_spread(&sum, dst, 2);
+    for (int i = 0; set.f32.reduce_spread && i < N; i++)
+        CHECK(x[i] == (float)(5 * i) && z[i] == x[i]);
 }
 
 static const check_test tests[] = {

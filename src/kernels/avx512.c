@@ -12,10 +12,32 @@
 #include "fast_f32_product.inc"
 #include "fast_conv.inc"
 
+/*
+ * Each line is asked for before what goes there is read: stores to the second cache wait one after the other for their lines.
+ * A twentieth faster than memcpy; with shorter vectors it is not.
+ */
+static void copy(void *dst, const void *src, size_t bytes)
+{
+    char *to = dst;
+    const char *from = src;
+    size_t at = (SHERD__LINE - (uintptr_t)to % SHERD__LINE) % SHERD__LINE;
+
+    at = at < bytes ? at : bytes;
+    if (at)
+        memcpy(to, from, at);
+    for (; at + SHERD__LINE <= bytes; at += SHERD__LINE) {
+        own_line(to + at);
+        v_store((float *)(void *)(to + at), v_load((const float *)(const void *)(from + at)));
+    }
+    if (at < bytes)
+        memcpy(to + at, from + at, bytes - at);
+}
+
 void sherd__install_avx512(sherd__kernels *table)
 {
     install(table, "avx512");
     install_f32_product(table);
+    table->copy = copy;
     table->conv_weight = conv_weight;
     table->conv_block = W;
 }

@@ -110,11 +110,16 @@ typedef struct sherd__kernels {
     int64_t (*product_workspace)(const sherd__product *p);
     bool (*product_fits)(const sherd__product *p);
 
+    /* Bytes that do not overlap, from cache to cache; NULL: memcpy is as fast. Only in the table of f32. */
+    void (*copy)(void *dst, const void *src, size_t bytes);
+
     /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
      * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */
     void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
                    double divisor);
-    /* The same to each of dst[copies], which lie alike in cache lines, by streaming stores; NULL: see stream.h. */
+    /* The same to each of dst[copies], any of which may be an r->src; NULL: by `reduce` and copies. */
+    void (*reduce_spread)(const sherd__reduction *r, void *const *dst, int copies);
+    /* That by streaming stores, to results that lie alike in cache lines; NULL: see stream.h. */
     void (*reduce_past)(const sherd__reduction *r, void *const *dst, int copies);
 
     /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where strides agree. */
@@ -291,7 +296,7 @@ const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtyp
  */
 const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype);
 
-/* What a move may ask for: reduce and fill, also of integers and bool, of which there is no average: NULL. */
+/* What a move may ask for: reduce, reduce_spread, reduce_past and fill, also of integers and bool, of which there is no average: NULL. */
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
                                                sherd_reduce_op op);
 

@@ -17,8 +17,10 @@
 enum {
     ADDENDS = 1024,
     FEW_ADDENDS = 64,
-    SHORT_ROW = 8,        /* elements */
-    SHORT_COPY = 64 << 10 /* bytes */
+    SHORT_ROW = 8,         /* elements */
+    SHORT_COPY = 64 << 10, /* bytes */
+    NEAR_COPY = 16 << 10,  /* less is mostly in the first cache */
+    SPREAD = 2 /* results that are written at once through the cache: more take longer */
 };
 
 /* A region that is added up, and one batch of it in its simplest form. */
@@ -244,14 +246,17 @@ static bool reduce_dense(const sherd__schedule *schedule, const sherd__region *r
 
 /* A region of one source; what is small and lies in one piece is most of what small calls do. */
 static void copy_region(const sherd__schedule *schedule, const sherd__region *region, char *dst,
-                        const sherd__source *source, int64_t element_bytes)
+                        const sherd__source *source, int64_t element_bytes,
+                        const sherd__kernels *kernels)
 {
     int64_t bytes = region->dense * element_bytes;
     bool dense;
     const void *src = find_in_source(source, schedule->ndim, region->size,
                                      schedule->pull[region->first].offset, element_bytes, &dense);
 
-    if (dense && bytes && bytes <= SHORT_COPY)
+    if (dense && bytes >= NEAR_COPY && bytes <= SHORT_COPY && kernels && kernels->copy)
+        kernels->copy(dst, src, (size_t)bytes);
+    else if (dense && bytes && bytes <= SHORT_COPY)
         memcpy(dst, src, (size_t)bytes);
     else
         sherd__copy_part((size_t)element_bytes, schedule->ndim, region->size, dst,
@@ -268,12 +273,16 @@ bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *
     void *dst[SHERD_MAX_RANKS];
 
     n = all_dense(schedule, region, sources, element_bytes, src);
-    if (!sherd__goes_past(n * size, schedule->target_size[0] * size))
+    bool past = sherd__goes_past(n * size, schedule->target_size[0] * size);
+    if (!past && (n == 0 || count > SPREAD || !kernels->reduce_spread))
         return false;
     for (int i = 0; i < count; i++)
         dst[i] = (char *)results[i] + region->at * size;
     sherd__reduction all = {schedule->op, region->count, n, schedule->divisor, src};
-    sherd__reduce_past(kernels, element_bytes, &all, dst, count);
+    if (past)
+        sherd__reduce_past(kernels, element_bytes, &all, dst, count);
+    else
+        kernels->reduce_spread(&all, dst, count);
     return true;
 }
 
@@ -284,7 +293,7 @@ void sherd__region_run(const sherd__schedule *schedule, const sherd__region *reg
     char *dst = (char *)result + region->at * (int64_t)element_bytes;
 
     if (region->count == 1)
-        copy_region(schedule, region, dst, sources, (int64_t)element_bytes);
+        copy_region(schedule, region, dst, sources, (int64_t)element_bytes, kernels);
     else if (region->count == 0)
         fill_rows(schedule, region, dst, schedule->target_stride, element_bytes, kernels);
     else if (!reduce_dense(schedule, region, dst, sources, element_bytes, kernels))
