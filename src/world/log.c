@@ -4,9 +4,9 @@
  * the same names share a row. Rows are made with the mesh, so that a call only adds to three
  * numbers.
  *
- * Reading a clock twice takes a tenth of a microsecond, which is more than the work of a small
- * call. So one small call in sixteen is timed, and the following ones are assumed to take as long;
- * but a long wait has read the clock anyway, and counts as measured.
+ * Reading a clock twice takes a tenth of a microsecond, as long as the work of a small call. So of
+ * calls that take a few microseconds one in sixteen is timed, and the following ones are assumed to
+ * take as long; but a long wait has read the clock anyway, and counts as measured.
  */
 #include "inside.h"
 
@@ -15,9 +15,9 @@
 #include <string.h>
 
 enum {
-    LITTLE = 16 << 10, /* bytes */
-    TIMED = 16,        /* calls, of which one is */
-    MOST_NS = 20000    /* for which one stands: more was no work, but another process */
+    LITTLE = 128 << 10, /* bytes */
+    TIMED = 16,         /* calls, of which one is */
+    MOST_NS = 20000     /* for which one stands: more was no work, but another process */
 };
 
 const char *sherd__log_op(int op)
