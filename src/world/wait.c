@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_SPINS = 2000, FEWEST_SPINS = 10, YIELDS = 64 };
+enum { MOST_SPINS = 2000, FEWEST_SPINS = 2, YIELDS = 64 };
 /* Rounds without a pause: on some CPUs it takes as long as half the way of a line. */
 enum { EAGER = 64 };
 enum {
