@@ -186,6 +186,15 @@ void sherd__ring_all(sherd__arena *arena)
         ring_word(arena->control, first, ~UINT64_C(0));
 }
 
+bool sherd__seems_asleep(const sherd__arena *arena, const sherd__ranks *ranks)
+{
+    uint64_t asleep = 0;
+
+    for (int w = 0; w < ranks->words; w++)
+        asleep |= sherd__peek(&arena->control->sleepers.word[w]) & ranks->word[w];
+    return asleep != 0;
+}
+
 const sherd__transport sherd__arena_transport = {
     .name = "arena",
     .reads_in_place = true,

@@ -86,13 +86,16 @@ typedef struct sherd__work {
     int64_t claimed;
 } sherd__work;
 
-/* What one rank shows to one group. */
+/*
+ * What one rank shows to one group. What peers look at in each call lies apart from what the rank alone writes in each call: caches
+ * fetch lines in pairs, and the next one with them.
+ */
 typedef struct sherd__lane {
-    _Alignas(64) sherd__word left; /* number of its earliest unfinished call */
-    _Alignas(64) sherd__word made; /* number of the latest call that it made */
-    sherd__word history;           /* of the calls made */
-    _Atomic int32_t leader;        /* 1 + the lowest rank of its group; 0 = not in this group */
-    sherd__record ring[SHERD__DEPTH];
+    _Alignas(256) sherd__word left; /* number of its earliest unfinished call */
+    _Alignas(256) sherd__word made; /* number of the latest call that it made */
+    sherd__word history;            /* of the calls made */
+    _Atomic int32_t leader;         /* 1 + the lowest rank of its group; 0 = not in this group */
+    _Alignas(256) sherd__record ring[SHERD__DEPTH];
     sherd__work work; /* plain: written before a meeting, read in it */
     /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of this one's lane. */
     uint64_t told, told_left, told_work;
@@ -262,8 +265,23 @@ static inline void sherd__put(sherd__word *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-/* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order. */
+/*
+ * What was stored before is there for all before anything is looked at afterwards. No line of another's is touched, as by
+ * storing a word again; and gcc has no fence under the thread sanitizer.
+ */
+static inline void sherd__fence(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lock; orq $0, (%%rsp)" : : : "memory", "cc");
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order, or a fence behind it. */
 void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks);
 void sherd__ring_all(sherd__arena *arena);
+/* Whether any of them sleeps, as far as that is seen without a fence. */
+bool sherd__seems_asleep(const sherd__arena *arena, const sherd__ranks *ranks);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LITTLE = 16 << 10 }; /* bytes that are copied in a few microseconds */
+enum { SHORT = 256 << 10 }; /* bytes that are copied before a sleeper would be awake */
 
 /* ---- a slot in the ring ----------------------------------------------------------------------- */
 
@@ -71,9 +71,8 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group)
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-/* Fill what peers look at only when something is wrong, and note what is in the slot now. */
-static void fill_record(const sherd__call_state *call, const char *name, const char *what,
-                        const sherd__ranks *readers)
+/* Fill what peers look at only when something is wrong, and note what is in the slot now; its readers follow. */
+static void fill_record(const sherd__call_state *call, const char *name, const char *what)
 {
     sherd__record *record = call->record;
     sherd__entry *entry = entry_of(call->group, call->number);
@@ -84,17 +83,17 @@ static void fill_record(const sherd__call_state *call, const char *name, const c
     }
     entry->number = call->number;
     entry->fingerprint = call->fingerprint;
-    sherd__ranks_copy(&entry->readers, readers);
+    sherd__ranks_clear(&entry->readers);
 }
 
-/* Where waiting for the end of the copy would keep nobody long that sleeps. */
-static bool is_little(const sherd__call_state *call)
+/* Where whoever goes to sleep just now is kept waiting no longer by the copy than by being woken. */
+static bool is_short(const sherd__call_state *call)
 {
     int64_t bytes = 0;
 
     for (int i = 0; i < call->count; i++)
-        bytes += call->task[i].sliced ? LITTLE : call->task[i].schedule->recv_bytes;
-    return bytes < LITTLE;
+        bytes += call->task[i].schedule->recv_bytes;
+    return bytes < SHORT;
 }
 
 /* Where several parcels of a record go: into a block of its slot. NULL: no memory. */
@@ -139,17 +138,18 @@ static void open_call(sherd_world *world, sherd__call_state *call)
 }
 
 /*
- * Show the record. If a call is little and nothing else is open, its end is tried before sleepers are looked for: storing
- * `left` rings for both, and so the reading of peers' records does not wait until this rank's own is out.
+ * The record is out, and its readers are noted. If a call is short, nothing else is open, and nobody seems to sleep, its end
+ * is tried before sleepers are looked for: storing `left` wakes for both, and so the reading of peers' records does not wait
+ * until this rank's own is out.
  */
-static void publish(sherd_world *world, sherd__call_state *call, const sherd__shown *shown)
+static void follow_record(sherd_world *world, sherd__call_state *call)
 {
-    sherd__record_publish(world, call->group, call->record, shown);
-    if (world->remote)
-        sherd__remote_publish(world, call);
-    if (call->waited && is_little(call) && !world->open && sherd__end_at_once(world, call))
+    const sherd__ranks *readers = &entry_of(call->group, call->number)->readers;
+    if (call->waited && !world->open && is_short(call) &&
+        !sherd__seems_asleep(&world->arena, readers) && sherd__end_at_once(world, call))
         return;
-    sherd__record_ring(world, call->record, &entry_of(call->group, call->number)->readers);
+    if (!call->finished)
+        sherd__wake(world, readers);
     open_call(world, call);
 }
 
@@ -169,7 +169,7 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
         return false;
     empty.number = number;
     empty.record = sherd__record_of(world, world->rank, group->lane, number);
-    fill_record(&empty, name, "(failed)", &(sherd__ranks){0}); /* nobody reads it */
+    fill_record(&empty, name, "(failed)"); /* nobody reads it */
     sherd__record_publish(
         world, group, empty.record,
         &(sherd__shown){.number = number, .history = group->history, .status = status});
@@ -193,7 +193,7 @@ void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *
     task->element_bytes = bytes;
     task->kernels = task->reduces || !schedule->copies
                         ? sherd__kernels_to_reduce(&world->kernels, move->dtype, schedule->op)
-                        : NULL;
+                        : &world->kernels.f32; /* which copies elements of any dtype */
     task->source = move->source;
     task->result = move->result;
     task->source_data =
@@ -257,7 +257,7 @@ static void add_ticket(sherd_world *world, const sherd__call_state *call, sherd_
     sherd__ticket_add(world, block, call->group, call->number, ranks);
 }
 
-/* From here on the operands carry the call; the record follows. *readers: also those of this task. */
+/* From here on the operands carry the call, whose record is out. *readers: also those of this task. */
 static void attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task,
                         bool in_place, sherd__ranks *readers)
 {
@@ -369,9 +369,6 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
 bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name,
                        const sherd__move *moves, int count, bool begin)
 {
-    sherd__ranks readers;
-
-    sherd__ranks_clear(&readers);
     sherd__group_refresh(world, group);
     if (!settle_operands(world, group, moves, count))
         return false;
@@ -392,18 +389,23 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     if (world->remote && !sherd__remote_pack(world, call))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");
     size_t carried = count == 1 ? carried_bytes(&call->task[0]) : 0;
-    for (int i = 0; i < count; i++)
-        attach_task(world, call, &call->task[i], carried == 0, &readers);
-    fill_record(call, name, moves[0].plan->what, &readers);
+    fill_record(call, name, moves[0].plan->what);
     for (int i = 0; i < count && !carried; i++)
         fill_parcel(world, &parcels[i], &call->task[i]);
+    sherd__record_publish(world, group, call->record,
+                          &(sherd__shown){.number = call->number,
+                                          .history = call->history,
+                                          .parcels = offset_of(world, parcels),
+                                          .carried = carried,
+                                          .few = call->task[0].source_data});
+    if (world->remote)
+        sherd__remote_publish(world, call);
+    /* What only this rank reads is written while the record is on its way. */
+    for (int i = 0; i < count; i++)
+        attach_task(world, call, &call->task[i], carried == 0,
+                    &entry_of(group, call->number)->readers);
     call->waited = !begin;
-    publish(world, call,
-            &(sherd__shown){.number = call->number,
-                            .history = call->history,
-                            .parcels = offset_of(world, parcels),
-                            .carried = carried,
-                            .few = call->task[0].source_data});
+    follow_record(world, call);
     return begin || wait_end(world, call);
 }
 
@@ -431,18 +433,22 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
     sherd__ranks_drop(&others, world->rank);
     sherd__ranks_copy(&call->awaited, &others);
     call->waited = true;
-    fill_record(call, name, "", &others);
+    fill_record(call, name, "");
     if (block) {
         memcpy(block->data, numbers->mine, bytes);
         call->record->one.source = offset_of(world, block->data);
         add_ticket(world, call, block, &others);
     }
-    publish(world, call,
-            &(sherd__shown){.number = call->number,
-                            .history = call->history,
-                            .parcels = offset_of(world, &call->record->one),
-                            .carried = block ? 0 : bytes,
-                            .few = numbers->mine});
+    sherd__ranks_copy(&entry_of(group, call->number)->readers, &others);
+    sherd__record_publish(world, group, call->record,
+                          &(sherd__shown){.number = call->number,
+                                          .history = call->history,
+                                          .parcels = offset_of(world, &call->record->one),
+                                          .carried = block ? 0 : bytes,
+                                          .few = numbers->mine});
+    if (world->remote)
+        sherd__remote_publish(world, call);
+    follow_record(world, call);
     bool good = wait_end(world, call);
     if (block)
         sherd__give_quietly(world, block);

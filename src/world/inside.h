@@ -219,6 +219,13 @@ static inline bool sherd__has_left(const sherd_world *world, int lane, int rank,
     return *seen > number;
 }
 
+/* Wake those of `ranks` that sleep, behind all that this rank has stored so far. */
+static inline void sherd__wake(sherd_world *world, const sherd__ranks *ranks)
+{
+    sherd__fence();
+    sherd__ring(&world->arena, ranks);
+}
+
 /* ---- alarm.c: the alarm and the end ---------------------------------------------------------- */
 
 /* "rank 2 was killed by signal 9 (SIGKILL)" into out[room]. */
@@ -341,8 +348,6 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 /* Fill what peers read of a record, its number last, and count it; nobody is woken yet. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
                            const sherd__shown *shown);
-/* After publishing: wake those that sleep and read the record. */
-void sherd__record_ring(sherd_world *world, sherd__record *record, const sherd__ranks *readers);
 /* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
 /* Whether a rank has made another call in its place, or failed: its record of this one never comes. */

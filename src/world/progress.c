@@ -240,8 +240,8 @@ static int results_of(const sherd_world *world, const sherd__call_state *call,
 }
 
 /*
- * Reduce my slice and write it to all sharers: what is large at once, past the cache; else a chunk at a time, so that it is
- * read again from the cache.
+ * Reduce my slice and write it to all sharers: at once where a kernel can, which reads and writes each line once; else a chunk
+ * at a time, so that it is read again from the cache.
  */
 static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                              const sherd__task *task, int i, const sherd__region *region)
@@ -311,7 +311,7 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, const 
 
 /* ---- one call, all calls ---------------------------------------------------------------------- */
 
-/* `left` of a group: the number of my earliest unfinished call, or of the next one. */
+/* `left` of a group: the number of my earliest unfinished call, or of the next one. Who waits for it is still to be woken. */
 static void store_left(sherd_world *world, sherd__group *group)
 {
     uint64_t left = sherd__number(world->base, group->sequence + 1);
@@ -319,10 +319,7 @@ static void store_left(sherd_world *world, sherd__group *group)
     for (const sherd__call_state *call = world->open; call; call = call->next)
         if (call->group == group && !call->finished && call->number < left)
             left = call->number;
-    if (sherd__peek(&group->own->left) == left)
-        return;
-    atomic_store(&group->own->left, left);
-    sherd__ring(&world->arena, &group->members);
+    atomic_store_explicit(&group->own->left, left, memory_order_release);
 }
 
 static void finish(sherd_world *world, sherd__call_state *call)
@@ -404,10 +401,21 @@ static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
     return all;
 }
 
+/*
+ * This rank has just left a call. Whether its peers have is asked first: the look waits for their lines while the fence waits for what
+ * this one has written.
+ */
+static bool left_by_all(sherd_world *world, sherd__call_state *call)
+{
+    bool all = sharers_have_left(world, call);
+
+    sherd__wake(world, &call->group->members);
+    return all;
+}
+
 bool sherd__end_at_once(sherd_world *world, sherd__call_state *call)
 {
-    if (world->quiet || !advance(world, call) || !call->finished ||
-        !sherd__ranks_none(&call->sharers))
+    if (world->quiet || !advance(world, call) || !call->finished || !left_by_all(world, call))
         return false;
     release_tasks(call, false);
     call->ended = true;
@@ -422,9 +430,11 @@ bool sherd__progress(sherd_world *world)
         next = call->next;
         if (world->quiet)
             break; /* what the last one saw has raised the alarm */
-        if (!call->finished)
+        bool before = call->finished;
+        if (!before)
             moved |= advance(world, call);
-        if (call->finished && sharers_have_left(world, call)) {
+        if (call->finished &&
+            (before ? sharers_have_left(world, call) : left_by_all(world, call))) {
             end_call(world, call);
             moved = true;
         }

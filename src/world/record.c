@@ -68,13 +68,13 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-/* Readers have the line of an old record: it is to be here when the next one is written. */
-static inline void own_soon(sherd__record *record)
+/* Peers have the line of a word that they have read: it is to be here when it is written next. */
+static inline void own_soon(sherd__word *word)
 {
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(record->number));
+    __asm__ volatile("prefetchw %0" : : "m"(*word));
 #else
-    __builtin_prefetch(record, 1);
+    __builtin_prefetch(word, 1);
 #endif
 }
 
@@ -91,18 +91,13 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     atomic_store_explicit(&record->status, shown->status, memory_order_relaxed);
     atomic_store_explicit(&record->carried, (uint32_t)shown->carried, memory_order_relaxed);
     atomic_store_explicit(&record->number, number, memory_order_release);
+    own_soon(&group->own->left);
     sherd__put(&group->own->history, history);
     atomic_store_explicit(&group->own->made, number, memory_order_release);
     group->sequence = sherd__calls_in(number, world->base);
     group->history = history;
     sherd__post_call(world, group->lane, number);
-    own_soon(sherd__record_of(world, world->rank, group->lane, number + 1));
-}
-
-void sherd__record_ring(sherd_world *world, sherd__record *record, const sherd__ranks *readers)
-{
-    atomic_store(&record->number, sherd__peek(&record->number)); /* before the look at sleepers */
-    sherd__ring(&world->arena, readers);
+    own_soon(&sherd__record_of(world, world->rank, group->lane, number + 1)->number);
 }
 
 /* ---- comparing -------------------------------------------------------------------------------- */
