@@ -135,16 +135,10 @@ bool sherd__keeps_free(const sherd_tensor *t)
 /* What was saved, as its text: pack may keep another thing, and the tensor itself may be gone. */
 static void describe_saved(const sherd__kept *k, char *out, size_t room)
 {
-    sherd__writer w = {.at = out, .room = room};
-
-    if (k->layout) {
+    if (k->layout)
         sherd__layout_describe(k->layout, k->dtype, out, room);
-        return;
-    }
-    sherd__write(&w, "%s[", sherd_dtype_name(k->dtype));
-    for (int d = 0; d < k->ndim; d++)
-        sherd__write(&w, "%s%lld", d ? "," : "", (long long)k->shape[d]);
-    sherd__write(&w, "]");
+    else
+        sherd__shape_describe(k->ndim, k->shape, k->dtype, out, room);
 }
 
 static void wrong_hook(const sherd__kept *k, const char *which, sherd_tensor *other)

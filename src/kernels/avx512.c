@@ -26,7 +26,7 @@ static void copy(void *dst, const void *src, size_t bytes)
     if (at)
         memcpy(to, from, at);
     for (; at + SHERD__LINE <= bytes; at += SHERD__LINE) {
-        own_line(to + at);
+        sherd__own_soon(to + at);
         v_store((float *)(void *)(to + at), v_load((const float *)(const void *)(from + at)));
     }
     if (at < bytes)

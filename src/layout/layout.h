@@ -206,5 +206,8 @@ char *sherd__written(sherd__heap *heap, sherd__write_text write, const void *obj
 
 /* "f32[8(x),8] P(sum:y) on (x=2,y=2)" into out[room]. */
 void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char *out, size_t room);
+/* "f32[8,8]", of what has no layout. */
+void sherd__shape_describe(int ndim, const int64_t *shape, sherd_dtype dtype, char *out,
+                           size_t room);
 
 #endif

@@ -110,3 +110,14 @@ void sherd__layout_describe(const sherd_layout *layout, sherd_dtype dtype, char 
 
     sherd__write(&w, "%s%s", sherd_dtype_name(dtype), layout->text);
 }
+
+void sherd__shape_describe(int ndim, const int64_t *shape, sherd_dtype dtype, char *out,
+                           size_t room)
+{
+    sherd__writer w = {out, room, 0};
+
+    sherd__write(&w, "%s[", sherd_dtype_name(dtype));
+    for (int d = 0; d < ndim; d++)
+        sherd__write(&w, "%s%lld", d ? "," : "", (long long)shape[d]);
+    sherd__write(&w, "]");
+}

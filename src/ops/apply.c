@@ -242,10 +242,12 @@ static bool check_results(sherd__run *run)
 {
     for (int j = 0; j < run->visible; j++) {
         const sherd_tensor *out = run->call.out[j];
-        if (!out || out->world != run->call.world)
+        if (!out || out->world != run->call.world) {
             sherd__refuse(&run->call, SHERD_EINVAL,
                           out ? "result %d is of another world" : "it has left no result %d", j);
-        if (!out || out->world != run->call.world || sherd_tensor_failed(out))
+            return false;
+        }
+        if (sherd_tensor_failed(out))
             return false;
     }
     return true;

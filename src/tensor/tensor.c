@@ -395,14 +395,6 @@ bool sherd_tensor_failed(const sherd_tensor *t)
     return !t || sherd__is_failed(t);
 }
 
-static void write_plain(sherd__writer *w, const sherd_tensor *t)
-{
-    sherd__write(w, "%s[", sherd_dtype_name(t->dtype));
-    for (int d = 0; d < t->ndim; d++)
-        sherd__write(w, "%s%lld", d ? "," : "", (long long)t->shape[d]);
-    sherd__write(w, "]");
-}
-
 const char *sherd_tensor_text(sherd_tensor *t)
 {
     enum { PLAIN_BYTES = 256 }; /* eight sizes of at most twenty digits */
@@ -415,14 +407,13 @@ const char *sherd_tensor_text(sherd_tensor *t)
     if (t->text)
         return t->text;
     size_t room = t->layout ? strlen(sherd_layout_text(t->layout)) + 16 : PLAIN_BYTES;
-    sherd__writer w = {.room = room};
-    t->text = w.at = sherd__alloc(sherd__world_heap(t->world), room, 1);
+    t->text = sherd__alloc(sherd__world_heap(t->world), room, 1);
     if (!t->text)
         return sherd_dtype_name(t->dtype);
     if (t->layout)
-        sherd__layout_describe(t->layout, t->dtype, w.at, room);
+        sherd__layout_describe(t->layout, t->dtype, t->text, room);
     else
-        write_plain(&w, t);
+        sherd__shape_describe(t->ndim, t->shape, t->dtype, t->text, room);
     return t->text;
 }
 

@@ -137,6 +137,14 @@ static void open_call(sherd_world *world, sherd__call_state *call)
     world->opens++;
 }
 
+/* Show the record to all that read it, near and far; nobody is woken yet. */
+static void publish(sherd_world *world, sherd__call_state *call, const sherd__shown *shown)
+{
+    sherd__record_publish(world, call->group, call->record, shown);
+    if (world->remote)
+        sherd__remote_publish(world, call);
+}
+
 /*
  * The record is out, and its readers are noted. If a call is short, nothing else is open, and nobody seems to sleep, its end
  * is tried before sleepers are looked for: storing `left` wakes for both, and so the reading of peers' records does not wait
@@ -392,14 +400,12 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
     fill_record(call, name, moves[0].plan->what);
     for (int i = 0; i < count && !carried; i++)
         fill_parcel(world, &parcels[i], &call->task[i]);
-    sherd__record_publish(world, group, call->record,
-                          &(sherd__shown){.number = call->number,
-                                          .history = call->history,
-                                          .parcels = offset_of(world, parcels),
-                                          .carried = carried,
-                                          .few = call->task[0].source_data});
-    if (world->remote)
-        sherd__remote_publish(world, call);
+    publish(world, call,
+            &(sherd__shown){.number = call->number,
+                            .history = call->history,
+                            .parcels = offset_of(world, parcels),
+                            .carried = carried,
+                            .few = call->task[0].source_data});
     /* What only this rank reads is written while the record is on its way. */
     for (int i = 0; i < count; i++)
         attach_task(world, call, &call->task[i], carried == 0,
@@ -440,14 +446,12 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
         add_ticket(world, call, block, &others);
     }
     sherd__ranks_copy(&entry_of(group, call->number)->readers, &others);
-    sherd__record_publish(world, group, call->record,
-                          &(sherd__shown){.number = call->number,
-                                          .history = call->history,
-                                          .parcels = offset_of(world, &call->record->one),
-                                          .carried = block ? 0 : bytes,
-                                          .few = numbers->mine});
-    if (world->remote)
-        sherd__remote_publish(world, call);
+    publish(world, call,
+            &(sherd__shown){.number = call->number,
+                            .history = call->history,
+                            .parcels = offset_of(world, &call->record->one),
+                            .carried = block ? 0 : bytes,
+                            .few = numbers->mine});
     follow_record(world, call);
     bool good = wait_end(world, call);
     if (block)

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/prefetch.h"
+
 /* What a peer reads of a small call is one line, or a pair. */
 _Static_assert(offsetof(sherd__record, one.stride[2]) <= 64, "two dims in the first line");
 _Static_assert(offsetof(sherd__record, few) + SHERD__FEW <= 128, "what is few in the first pair");
@@ -68,16 +70,6 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 
 /* ---- publishing ------------------------------------------------------------------------------- */
 
-/* Peers have the line of a word that they have read: it is to be here when it is written next. */
-static inline void own_soon(sherd__word *word)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*word));
-#else
-    __builtin_prefetch(word, 1);
-#endif
-}
-
 /* The stores to the first line follow each other: a peer that waits takes the line away after each that it sees. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
                            const sherd__shown *shown)
@@ -91,13 +83,14 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     atomic_store_explicit(&record->status, shown->status, memory_order_relaxed);
     atomic_store_explicit(&record->carried, (uint32_t)shown->carried, memory_order_relaxed);
     atomic_store_explicit(&record->number, number, memory_order_release);
-    own_soon(&group->own->left);
+    /* Peers have the lines that they have read: they are to be here when they are written next. */
+    sherd__own_soon(&group->own->left);
     sherd__put(&group->own->history, history);
     atomic_store_explicit(&group->own->made, number, memory_order_release);
     group->sequence = sherd__calls_in(number, world->base);
     group->history = history;
     sherd__post_call(world, group->lane, number);
-    own_soon(&sherd__record_of(world, world->rank, group->lane, number + 1)->number);
+    sherd__own_soon(&sherd__record_of(world, world->rank, group->lane, number + 1)->number);
 }
 
 /* ---- comparing -------------------------------------------------------------------------------- */
