@@ -227,6 +227,11 @@ struct sherd_op {
      */
     bool takes_pending;
     /*
+     * The gradients of the operands share no work: backward may be called twice for one node, first
+     * for operands that other gradients wait for, and later for leaves, while a move is under way
+     */
+    bool in_parts;
+    /*
      * For the gradient of operand i: bits of the operands (SHERD_NEEDS_OPERAND) and results
      * (SHERD_NEEDS_RESULT) to save. The last entry holds for all tensors of a REPEATED operand.
      */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running backward. First the nodes that lead from the outputs to leaves are listed, newest first:
- * an operand's node is always older, so when a node's turn comes all its gradients have arrived.
- * The list also says which nodes are needed, and after which node the gradient of a leaf is
- * complete. All ranks recorded the same operators in the same order, so all make the same calls in
+ * Running backward, node by node as collect.c has listed them, so all ranks make the same calls in
  * the same order. Each node runs in a scope of its own, and what it saved is released right after,
  * unless the graph is retained.
+ *
+ * The gradient of a weight is put off: only the optimizer waits for it. It is computed after the
+ * next move has begun, so that ranks do not stand still until the last of them has come, or until
+ * the data has crossed the network. That keeps what two nodes have saved a little longer.
  */
 #include "autograd/node.h"
 
@@ -21,158 +22,9 @@ static void drop_grads(sherd_node *node)
     }
 }
 
-/* ---- the list ------------------------------------------------------------------------------- */
-
-/* An array of pointers with room for one more. NULL: failed, raised. */
-static void *reserve(const sherd__pass *p, void *array, int used, int *room)
-{
-    void *list = sherd__reserve(sherd__world_heap(p->world), array, used, room, 32, sizeof(void *));
-
-    if (!list)
-        sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", p->function);
-    return list;
-}
-
-/* A hook has called backward through a part that another backward is running through. */
-static bool refuse_nested(const sherd__pass *p, const char *name)
-{
-    sherd__raise(p->world, SHERD_EINVAL,
-                 "%s: %s is in a backward that is under way: begin no other one through it",
-                 p->function, name);
-    return false;
-}
-
-/* Into the heap, by order. */
-static bool add_node(sherd__pass *p, sherd_node *node)
-{
-    int i = p->waiting;
-
-    if (node->pass == p)
-        return true;
-    if (node->pass)
-        return refuse_nested(p, node->op->name);
-    sherd_node **heap = reserve(p, p->heap, p->waiting, &p->heap_room);
-    if (!heap)
-        return false;
-    p->heap = heap;
-    p->waiting++;
-    for (; i > 0 && p->heap[(i - 1) / 2]->order < node->order; i = (i - 1) / 2)
-        p->heap[i] = p->heap[(i - 1) / 2];
-    p->heap[i] = node;
-    node->pass = p;
-    node->needed = true;
-    node->idle = 0;
-    node->record.refs++;
-    return true;
-}
-
-/* Move the newest node from the heap to the end of the list. NULL: failed, raised. */
-static sherd_node *take_newest(sherd__pass *p)
-{
-    sherd_node **list = reserve(p, p->node, p->nodes, &p->node_room);
-    int i = 0;
-
-    if (!list)
-        return NULL;
-    p->node = list;
-    sherd_node **at = p->heap, *newest = at[0], *last = at[--p->waiting];
-    for (int child = 1; child < p->waiting; child = 2 * i + 1) {
-        if (child + 1 < p->waiting && at[child + 1]->order > at[child]->order)
-            child++;
-        if (at[child]->order < last->order)
-            break;
-        at[i] = at[child];
-        i = child;
-    }
-    at[i] = last;
-    return p->node[p->nodes++] = newest;
-}
-
-static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
-{
-    sherd__watch *watch = (sherd__watch *)leaf->watch;
-
-    if (p->replaces)
-        sherd__set_grad(leaf, NULL);
-    if (!watch || watch->pass == p)
-        return true;
-    if (watch->pass)
-        return refuse_nested(p, "a leaf with a hook");
-    sherd__watch **list = reserve(p, p->leaf, p->leaves, &p->leaf_room);
-    if (!list)
-        return false;
-    p->leaf = list;
-    p->leaf[p->leaves++] = watch;
-    watch->pass = p;
-    watch->leaf = leaf;
-    watch->last = -1;
-    watch->record.refs++;
-    return true;
-}
-
-static bool add(sherd__pass *p, sherd_node *node, sherd_tensor *leaf)
-{
-    return node ? add_node(p, node) : !leaf || add_leaf(p, leaf);
-}
-
-/* The watch of the leaf that an edge leads to, if this backward knows of it. */
-static sherd__watch *watched(const sherd__pass *p, const sherd__edge *in)
-{
-    sherd__watch *watch = in->leaf ? (sherd__watch *)in->leaf->watch : NULL;
-
-    return watch && watch->pass == p ? watch : NULL;
-}
-
-/* Whether a gradient along this edge is needed. */
-static bool leads_on(const sherd__pass *p, const sherd__edge *in)
-{
-    const sherd__watch *watch = in->node ? in->node->out[in->output].watch : watched(p, in);
-
-    return (in->node && in->node->needed) || (watch && watch->captured);
-}
-
-/* From the oldest node on, so that the nodes that it depends on are known. */
-static void mark_needed(sherd__pass *p)
-{
-    for (int k = p->nodes; k-- > 0;) {
-        sherd_node *node = p->node[k];
-        node->needed = false;
-        for (int i = 0; i < node->ins; i++) {
-            if (node->in[i].wanted && leads_on(p, &node->in[i]))
-                node->needed = true;
-            else
-                node->idle |= 1u << i;
-        }
-    }
-}
-
-bool sherd__pass_collect(sherd__pass *p, sherd_tensor *const *outputs, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (!add(p, (sherd_node *)outputs[i]->node, outputs[i]))
-            return false;
-    while (p->waiting > 0) {
-        const sherd_node *node = take_newest(p);
-        if (!node)
-            return false;
-        for (int i = 0; i < node->ins; i++)
-            if (!add(p, node->in[i].node, node->in[i].leaf))
-                return false;
-    }
-    for (int k = 0; k < p->nodes && p->leaves > 0; k++)
-        for (int i = 0; i < p->node[k]->ins; i++)
-            if (watched(p, &p->node[k]->in[i]))
-                watched(p, &p->node[k]->in[i])->last = k;
-    for (int k = 0; k < p->nodes && (p->retains || p->only); k++)
-        sherd__saved_used(p->node[k], k);
-    if (p->only)
-        mark_needed(p);
-    return true;
-}
-
 /* ---- settling ------------------------------------------------------------------------------- */
 
-sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout)
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin)
 {
     const sherd_layout *to;
 
@@ -180,21 +32,21 @@ sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout)
         return grad;
     if (sherd__layout_settle(&to, layout) != SHERD_OK)
         return sherd__fail_diag(grad->world, true);
-    return grad->layout == to ? grad : sherd__move_to(grad, to, false);
+    return grad->layout == to ? grad : sherd__move_to(grad, to, begin);
 }
 
 /*
  * Move a gradient to the layout of the output, with pending axes replicated: if the output is
  * sharded, that is a reduce-scatter. Equal layouts, the common case, cost nothing.
  */
-static bool settle_output(sherd_node *node, sherd__result *out)
+static bool settle_output(sherd_node *node, sherd__result *out, bool begin)
 {
     sherd_tensor *moved;
 
     if (!out->grad || !out->layout)
         return true;
     sherd__where_set(node->world, sherd__where_at(out->giver, true));
-    moved = sherd__settled_to(out->grad, out->layout);
+    moved = sherd__settled_to(out->grad, out->layout, begin);
     if (!moved->storage)
         return false;
     if (moved != out->grad) {
@@ -222,7 +74,7 @@ static bool look_at(sherd__pass *p, sherd_node *node, sherd__result *out)
 
     if (!out->grad || !watch)
         return true;
-    if (!settle_output(node, out) || !sherd__watch_run(watch, &out->grad, out->layout))
+    if (!settle_output(node, out, false) || !sherd__watch_run(watch, &out->grad, out->layout))
         return false;
     if (watch->captured)
         put(watch->captured, out->grad);
@@ -242,7 +94,7 @@ static bool finish_leaf(sherd__pass *p, sherd__watch *watch)
 
     if (!watch->sum)
         return true;
-    settled = sherd__settled_to(watch->sum, watch->leaf->layout);
+    settled = sherd__settled_to(watch->sum, watch->leaf->layout, false);
     if (!settled->storage)
         return false;
     put(&watch->sum, settled);
@@ -257,11 +109,11 @@ static bool finish_leaf(sherd__pass *p, sherd__watch *watch)
     return true;
 }
 
-static bool finish_leaves(sherd__pass *p, const sherd_node *node, int k)
+static bool finish_leaves(sherd__pass *p, const sherd_node *node)
 {
     for (int i = 0; i < node->ins && p->leaves > 0; i++) {
-        sherd__watch *watch = watched(p, &node->in[i]);
-        if (watch && watch->last == k && !finish_leaf(p, watch))
+        sherd__watch *watch = sherd__watched(p, &node->in[i]);
+        if (watch && --watch->awaited == 0 && !finish_leaf(p, watch))
             return false;
     }
     return true;
@@ -364,22 +216,110 @@ static bool is_runnable(const sherd__pass *p, const sherd_node *node)
     return false;
 }
 
-static bool run_op(sherd__pass *p, sherd_node *node)
+/* Run the backward of an operator whose gradients have arrived, except for operands in `without`. */
+static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
 {
     sherd_tensor *grad_out[SHERD_MAX_RESULTS] = {NULL}, *grad_in[SHERD_MAX_OPERANDS];
+    unsigned idle = node->idle;
 
-    for (int j = 0; j < node->outs; j++) {
-        if (!node->op->takes_pending && !settle_output(node, &node->out[j]))
-            return false;
+    for (int j = 0; j < node->outs; j++)
         grad_out[j] = node->out[j].grad;
-    }
     sherd__where_set(p->world, sherd__where_at(node->place, true));
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
     node->fresh = 0;
+    node->idle = idle | without;
     sherd_dtype low = sherd__set_low(p->world, SHERD_DTYPE_NONE);
     node->op->backward(node, grad_out, grad_in);
     sherd__set_low(p->world, low);
-    return !sherd__alarmed(p->world) && deliver(p, node, grad_in);
+    bool good = !sherd__alarmed(p->world) && deliver(p, node, grad_in);
+    node->idle = idle;
+    return good;
+}
+
+/* All of a node's gradients are computed, or will not be: release what it saved and what it used. */
+static void leave(sherd__pass *p, int k, bool good, bool done)
+{
+    sherd_node *node = p->node[k];
+
+    drop_grads(node);
+    if (done) {
+        sherd__node_clear(node);
+        sherd__replay_done(node);
+    }
+    if (p->retains || p->only)
+        sherd__saved_forget(node, good ? k : p->nodes);
+    sherd__replay_empty(node);
+    node->later = 0;
+    node->pass = NULL;
+    sherd__record_release(&node->record);
+}
+
+/* ---- gradients that are put off ------------------------------------------------------------- */
+
+/*
+ * Bits of the operands whose gradients nothing in this backward waits for: leaves, if the operator
+ * computes other gradients without them. A graph that is retained runs node by node.
+ */
+static unsigned can_wait(const sherd__pass *p, const sherd_node *node)
+{
+    unsigned leaves = 0, others = 0;
+
+    if (!node->op->in_parts || p->retains || p->only)
+        return 0;
+    for (int i = 0; i < node->ins; i++)
+        if (sherd_node_wants(node, i))
+            *(node->in[i].node ? &others : &leaves) |= 1u << i;
+    return others ? leaves : 0;
+}
+
+/* The oldest of the gradients that were put off; after a failure they are only dropped. */
+static bool run_late(sherd__pass *p, bool good)
+{
+    int k = p->late[0];
+
+    memmove(p->late, p->late + 1, (size_t)--p->lates * sizeof p->late[0]);
+    sherd_scope_begin(p->world);
+    good = good && run_op(p, p->node[k], ~p->node[k]->later) && finish_leaves(p, p->node[k]);
+    sherd_scope_end(p->world);
+    leave(p, k, good, true);
+    return good;
+}
+
+/* If a move has begun, there is time to compute while it is under way. */
+static bool use_time(sherd__pass *p)
+{
+    bool moves = p->moving;
+
+    p->moving = false;
+    return !moves || run_late(p, true);
+}
+
+static bool may_begin(const sherd__pass *p)
+{
+    return p->lates > 0 && !p->moving;
+}
+
+bool sherd__begins(sherd_node *node)
+{
+    bool begins = may_begin(node->pass);
+
+    node->pass->moving |= begins;
+    return begins;
+}
+
+/* ---- one turn ------------------------------------------------------------------------------- */
+
+/* Move the gradients of the results to where the operator takes them. */
+static bool settle(sherd__pass *p, sherd_node *node)
+{
+    for (int j = 0; j < node->outs && !node->op->takes_pending; j++) {
+        const sherd_tensor *before = node->out[j].grad;
+        bool begin = may_begin(p);
+        if (!settle_output(node, &node->out[j], begin))
+            return false;
+        p->moving |= begin && node->out[j].grad != before;
+    }
+    return use_time(p);
 }
 
 static bool run_node(sherd__pass *p, sherd_node *node)
@@ -393,31 +333,27 @@ static bool run_node(sherd__pass *p, sherd_node *node)
     }
     if (!reached || !node->needed)
         return true;
-    if (!is_runnable(p, node) || !sherd__replay_fill(node))
+    if (!is_runnable(p, node) || !sherd__replay_fill(node) || !settle(p, node))
         return false;
-    bool good = run_op(p, node);
+    node->later = can_wait(p, node);
+    bool good = run_op(p, node, node->later);
     node->done = !p->retains;
-    return good;
+    return good && use_time(p);
 }
 
-/*
- * Run the k-th node in a scope of its own; then release what it saved and the gradients that it
- * used.
- */
 static bool take_turn(sherd__pass *p, int k)
 {
     sherd_node *node = p->node[k];
     bool done = node->done;
 
     sherd_scope_begin(p->world);
-    bool good = run_node(p, node) && finish_leaves(p, node, k);
-    drop_grads(node);
-    if (node->done && !done) {
-        sherd__node_clear(node);
-        sherd__replay_done(node);
-    }
+    bool good = run_node(p, node) && (node->later || finish_leaves(p, node));
     sherd_scope_end(p->world);
-    return good;
+    if (good && node->later)
+        p->late[p->lates++] = k;
+    else
+        leave(p, k, good, node->done && !done);
+    return good && (p->lates <= SHERD__LATE || run_late(p, true));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -437,7 +373,7 @@ static bool finish_outputs(sherd__pass *p)
 
     sherd_scope_begin(p->world);
     for (int i = 0; i < p->leaves && good; i++)
-        good = p->leaf[i]->last >= 0 || finish_leaf(p, p->leaf[i]);
+        good = p->leaf[i]->awaited > 0 || finish_leaf(p, p->leaf[i]);
     sherd_scope_end(p->world);
     return good;
 }
@@ -451,15 +387,14 @@ void sherd__pass_run(sherd__pass *p)
         sherd__record_release(&p->heap[i]->record);
     }
     for (int k = 0; k < p->nodes; k++) {
-        sherd_node *node = p->node[k];
-        good = good && !sherd__alarmed(p->world) && take_turn(p, k);
-        drop_grads(node);
-        if (p->retains || p->only)
-            sherd__saved_forget(node, good ? k : p->nodes);
-        sherd__replay_empty(node);
-        node->pass = NULL;
-        sherd__record_release(&node->record);
+        good = good && !sherd__alarmed(p->world);
+        if (good)
+            good = take_turn(p, k);
+        else
+            leave(p, k, false, false);
     }
+    while (p->lates > 0)
+        good = run_late(p, good);
     for (int i = 0; i < p->leaves; i++) {
         sherd__watch *watch = p->leaf[i];
         sherd_tensor_release(watch->sum);

@@ -228,7 +228,7 @@ sherd_tensor *sherd_grad(sherd_tensor *t)
         return NULL;
     sherd__where before = sherd__where_now(t->world);
     sherd__where_set(t->world, before | SHERD__BACKWARD);
-    grad = sherd__settled_to(grad, t->layout);
+    grad = sherd__settled_to(grad, t->layout, false);
     sherd__where_set(t->world, before);
     if (grad->storage)
         set(at, grad);

@@ -50,7 +50,7 @@ typedef struct sherd__watch {
     struct sherd__pass *pass; /* it knows of this leaf; NULL = none does */
     sherd_tensor *leaf;       /* not counted: an edge or the caller holds it */
     sherd_tensor *sum;        /* counted; of a leaf, what has come so far */
-    int last;                 /* of a leaf: it is complete after this node of the list */
+    int awaited;              /* of a leaf: uses of it whose nodes have still to run */
     sherd_tensor **captured;  /* where sherd_gradients wants it (counted there), or NULL */
 } sherd__watch;
 
@@ -101,6 +101,7 @@ struct sherd_node {
     bool needed;    /* `pass` needs its backward; otherwise only its gradients are observed */
     unsigned idle;  /* bits of operands whose gradients `pass` does not need */
     unsigned fresh; /* bits of operands whose gradients its operator makes for the tape alone */
+    unsigned later; /* bits of operands whose gradients `pass` has put off */
     struct sherd__pass *pass; /* the backward that will run it; NULL = none */
     int ins, outs, slots;
     sherd__replay *replay; /* counted; computes again what this node needs; NULL = it is saved */
@@ -185,6 +186,9 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function);
  */
 bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layout *layout);
 
+/* How many nodes may have gradients that were put off. */
+enum { SHERD__LATE = 2 };
+
 /*
  * One backward: the nodes that lead from the outputs to leaves, newest first. Each node, and each
  * watch of a leaf, is held and marked until its turn.
@@ -201,10 +205,15 @@ typedef struct sherd__pass {
     int waiting, heap_room;
     sherd__watch **leaf;
     int leaves, leaf_room;
+    int late[SHERD__LATE + 1]; /* nodes with gradients that were put off; the oldest first */
+    int lates;
+    bool moving; /* the node that ran last has begun a move */
 } sherd__pass;
 
 /* Find the nodes that must run. False: failed, raised. */
 bool sherd__pass_collect(sherd__pass *pass, sherd_tensor *const *outputs, int count);
+/* The watch of the leaf that an edge leads to, if this backward knows of it. */
+sherd__watch *sherd__watched(const sherd__pass *pass, const sherd__edge *in);
 /* Give an output its gradient, which is then counted. False: failed, raised. */
 bool sherd__pass_seed(sherd__pass *pass, sherd_tensor *output, sherd_tensor *grad);
 /* Run it, and release everything, also after a failure. */
@@ -212,9 +221,9 @@ void sherd__pass_run(sherd__pass *pass);
 
 /*
  * A gradient moved to a layout with nothing pending (NULL layout: plain, nothing to do); not
- * recorded.
+ * recorded. `begin`: it may be under way on return.
  */
-sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout);
+sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin);
 
 /*
  * If nodes keep what they saved (retain): note that the k-th node of the list uses it; drop what

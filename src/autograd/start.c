@@ -49,7 +49,7 @@ static sherd_tensor *on_its_mesh(sherd_tensor *grad, const sherd_layout *output)
     const sherd_layout *to;
 
     if (grad->layout->spec.mesh != output->spec.mesh)
-        return sherd__settled_to(grad, output);
+        return sherd__settled_to(grad, output, false);
     sherd__layout_spec spec = grad->layout->spec;
     for (int a = 0; a < spec.mesh->axes; a++)
         if (spec.pending[a] != SHERD_SUM)

@@ -75,6 +75,12 @@ sherd_tensor *sherd__open_sum(sherd_node *node, int i);
  */
 sherd_tensor *sherd__spare_grad(const sherd_node *node, int j);
 
+/*
+ * In backward, of a move: whether it may only begin, because there are gradients to compute while
+ * it is under way.
+ */
+bool sherd__begins(sherd_node *node);
+
 /* The layout of result j; NULL = plain. */
 const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);
 /* The dtype of operand i. */

@@ -165,7 +165,7 @@ static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_te
         } else if (!is_like(world, before, after)) {
             good = false;
         } else {
-            after = sherd__settled_to(after, layout);
+            after = sherd__settled_to(after, layout, false);
             good = after->storage != NULL;
         }
         if (good) {

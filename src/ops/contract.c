@@ -238,6 +238,7 @@ static const sherd_op contract_op = {.name = "sherd_einsum product",
                                      .describe = describe,
                                      .forward = sherd__contract_pieces,
                                      .backward = contract_back,
+                                     .in_parts = true,
                                      .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
 sherd_tensor *sherd__contract(const char *text, sherd_tensor *a, sherd_tensor *b)

@@ -56,7 +56,7 @@ static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
     if (!stays && gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
     else if (!stays)
-        g = sherd__move_to(g, to, false);
+        g = sherd__move_to(g, to, sherd__begins(node));
     grad_in[0] = sherd__cast_unrecorded(g, attrs->from);
 }
 

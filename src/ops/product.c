@@ -140,6 +140,7 @@ const sherd_op sherd__linear_op = {
     .linearity = SHERD_LINEAR,
     .forward = rows_by_transposed,
     .backward = linear_back,
+    .in_parts = true,
     .needs = {[X] = SHERD_NEEDS_OPERAND(WEIGHT), [WEIGHT] = SHERD_NEEDS_OPERAND(X)}};
 
 sherd_tensor *sherd_linear(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias)
@@ -263,6 +264,7 @@ const sherd_op sherd__matmul_op = {
     .describe = describe_matmul,
     .forward = matmul,
     .backward = matmul_back,
+    .in_parts = true,
     .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
 sherd_tensor *sherd_matmul(sherd_tensor *a, sherd_tensor *b)
