@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { LENGTH = 6000 };
@@ -232,6 +233,39 @@ static void what_nobody_could_read_is_not_written(sherd_world *world)
     free(text);
 }
 
+static void limit_files(sherd_world *world, rlim_t bytes)
+{
+    struct rlimit limit;
+
+    together(world);
+    CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    together(world);
+}
+
+/* The kernel sends a signal too, which would end the process and leave PATH.part. */
+static void a_limit_on_files_is_an_error(sherd_world *world)
+{
+    char room[256], part[300];
+    const char *path = scratch(room, "limit");
+    sigset_t pending;
+
+    snprintf(part, sizeof part, "%s.part", path);
+    CHECK_OK(write_shared(world, path, 1));
+    limit_files(world, LENGTH * 4);
+    CHECK_EQ(write_shared(world, path, 2), SHERD_EINVAL);
+    CHECK(says(world, "files of this process are limited to 24000 bytes: raise `ulimit -f`"));
+    together(world);
+    CHECK(!is_there(part));
+    CHECK(is_whole(world, path));
+    limit_files(world, RLIM_INFINITY);
+    CHECK_EQ(sigpending(&pending), 0);
+    CHECK(!sigismember(&pending, SIGXFSZ));
+    CHECK_OK(write_shared(world, path, 3));
+    remove_file(world, path);
+}
+
 static const check_test tests[] = {
     {TEST(a_file_that_was_written_anew_is_not_read), {1, 2, 3}},
     {TEST(a_pipe_is_refused_and_not_waited_for), {1, 2, 3}},
@@ -240,5 +274,6 @@ static const check_test tests[] = {
     {TEST(what_another_job_writes_is_left_to_it), {1, 2, 3}},
     {TEST(of_many_writers_each_file_is_whole), {1, 2, 4}},
     {TEST(what_nobody_could_read_is_not_written), {1}},
+    {TEST(a_limit_on_files_is_an_error), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -289,6 +289,23 @@ static void a_file_that_can_not_be_written_is_an_error(void)
                          "file or directory\n");
 }
 
+/* The trace ends there, and not the program: the kernel's signal would do that. */
+static void a_limit_on_files_ends_the_trace_only(void)
+{
+    char line[256];
+
+    begin_trace();
+    unsetenv("SHERD_TRACE");
+    snprintf(line, sizeof line,
+             "/usr/bin/prlimit --fsize=20000: " SHERD " run -n 2 --trace %s -- " GPT
+             " --layers 1 --dim 16 --heads 2 --context 8 --batch 2 --steps 20 --sample 0",
+             path);
+    const program_end *end = program_run(line);
+    CHECK_EQ(end->status, 0);
+    CHECK(strstr(end->err, "the trace ends here: ") != NULL);
+    end_trace();
+}
+
 static void sherd_run_writes_it(void)
 {
     char line[256];
@@ -325,6 +342,7 @@ static const check_test tests[] = {
     {TEST(a_job_has_one_trace)},
     {TEST(a_rank_that_dies_leaves_its_trace)},
     {TEST(a_file_that_can_not_be_written_is_an_error)},
+    {TEST(a_limit_on_files_ends_the_trace_only)},
     {TEST(sherd_run_writes_it)},
 };
 CHECK_MAIN(tests)

@@ -226,6 +226,21 @@ static int with_small_files_for_good(void)
     return arena.bytes <= 200 * MB && arena.control->region_bytes >= 4 * MB ? 0 : 2;
 }
 
+/* Too few for any region: the text says whose limit it is. */
+static int with_no_files_for_good(void)
+{
+    struct rlimit limit = {MB, MB};
+    sherd__diag diag = {.rank = -1};
+    sherd__arena arena;
+    int fd = -1;
+
+    if (setrlimit(RLIMIT_FSIZE, &limit) ||
+        sherd__arena_create(&arena, 2, 0, &fd, &diag) != SHERD_ENOMEM)
+        return 1;
+    return strstr(diag.text, "limited to 1048576 bytes") && strstr(diag.text, "`ulimit -f`") ? 0
+                                                                                             : 2;
+}
+
 static void regions_shrink_where_address_space_is_short(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -237,6 +252,7 @@ static void regions_shrink_where_address_space_is_short(void)
 #endif
     CHECK_EQ(in_a_child(with_small_files), 0);
     CHECK_EQ(in_a_child(with_small_files_for_good), 0);
+    CHECK_EQ(in_a_child(with_no_files_for_good), 0);
 }
 
 /* ---- one rank, and paper ----------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { MOST_AT_ONCE = 1 << 30 }; /* bytes: the system takes no more than 2 GiB in a call */
@@ -68,8 +69,25 @@ bool sherd__write_at(int fd, const void *data, int64_t bytes, int64_t at)
     return true;
 }
 
+/* Too large for what: if it is the limit of the process, this is nothing that a disk can do. */
+static sherd_status too_large(sherd_world *world, const char *function, const char *path)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                           "%s: \"%.180s\": the file system takes no file so large", function,
+                           path);
+    return sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                       "%s: \"%.180s\": files of this process are limited to %llu bytes: raise "
+                       "`ulimit -f`",
+                       function, path, (unsigned long long)limit.rlim_cur);
+}
+
 sherd_status sherd__file_fault(sherd_world *world, const char *function, const char *path)
 {
+    if (errno == EFBIG)
+        return too_large(world, function, path);
     return sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s: \"%.180s\": %s", function, path,
                        errno ? strerror(errno) : "it ends early");
 }

@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/rows.h"
 
+#include "base/file_limit.h"
 #include "base/num.h"
 
 #include <errno.h>
@@ -316,6 +317,7 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
     sherd__diag *diag = sherd__world_diag(world);
     writing w = {
         .function = function, .world = world, .path = what->path, .list = what->tensors, .fd = -1};
+    sherd__file_signal limit;
     size_t bytes = 0;
     char *header = NULL;
 
@@ -328,9 +330,11 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
     if (!w.status)
         w.status = sherd__header_text(&header, &bytes, &w.header, diag, function);
     if (agree(&w, header ? sherd__hash_bytes(1, header, bytes) : 0)) {
+        sherd__file_signal_hold(&limit);
         write_all(&w, header, bytes);
         if (w.made)
             (void)unlink(w.part);
+        sherd__file_signal_drop(&limit);
     }
     leave(&w);
     sherd__free(w.header.heap, header);

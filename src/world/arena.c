@@ -96,6 +96,19 @@ static void *reserve(size_t bytes, int *fd)
     return base;
 }
 
+static sherd_status no_space(sherd__diag *diag, int ranks, size_t asked)
+{
+    struct rlimit limit;
+
+    if (errno == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0)
+        return sherd__fail(diag, SHERD_ENOMEM,
+                           "files of this process are limited to %llu bytes, and so is memory that "
+                           "processes share: raise `ulimit -f`",
+                           (unsigned long long)limit.rlim_max);
+    return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s", ranks,
+                       asked >> 20, strerror(errno));
+}
+
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag)
 {
@@ -111,8 +124,7 @@ sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_byt
     memset(out, 0, sizeof *out);
     while (!(base = reserve(first + region * (size_t)ranks, fd))) {
         if (region >> (SHERD__REGION_FLOOR_LOG2 + 1) == 0)
-            return sherd__fail(diag, SHERD_ENOMEM, "no address space for %d regions of %zu MB: %s",
-                               ranks, asked >> 20, strerror(errno));
+            return no_space(diag, ranks, asked);
         region = sherd__round_up(region / 2, (size_t)1 << PAGE_LOG2);
     }
     out->base = base;

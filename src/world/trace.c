@@ -14,6 +14,8 @@
 #include "trace.h"
 #include "inside.h"
 
+#include "base/file_limit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -58,12 +60,15 @@ static sherd_status can_not(sherd__diag *diag, const char *path)
 sherd_status sherd__trace_begin(sherd__diag *diag)
 {
     const char *path = asked_path(), *begun = getenv(begun_name);
+    sherd__file_signal limit;
 
     if (!path || (begun && strcmp(begun, path) == 0))
         return SHERD_OK;
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    sherd__file_signal_hold(&limit);
     bool good = file >= 0 && write(file, "[\n", 2) == 2;
     int error = errno;
+    sherd__file_signal_drop(&limit);
     if (file >= 0)
         close(file);
     errno = error;
@@ -88,13 +93,17 @@ static void end_trace(sherd_world *world, const char *why)
 void sherd__trace_flush(sherd_world *world)
 {
     sherd__trace *t = world->trace;
+    sherd__file_signal limit;
 
     if (!t || t->file < 0 || t->used == 0)
         return;
     /* In one go, so that lines of other ranks come before or behind, and not between. */
+    sherd__file_signal_hold(&limit);
     ssize_t n = write(t->file, t->text, t->used);
+    sherd__file_signal_drop(&limit);
     if (n != (ssize_t)t->used)
-        end_trace(world, n < 0 ? strerror(errno) : "the disk is full");
+        end_trace(world,
+                  n < 0 ? strerror(errno) : "the disk is full, or the file as large as it may be");
     t->written += (int64_t)t->used;
     t->used = 0;
     if (t->file >= 0 && t->written > most_bytes)
