@@ -35,6 +35,25 @@ static void the_writer_measures_with_no_room_at_all(void)
     CHECK_EQ(w.length, 8);
 }
 
+/* The middle goes; what is left is good UTF-8. */
+static void a_text_that_is_too_long_keeps_both_ends(void)
+{
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"elevenchars", "elevenchars"},
+        {"twelve_chars", "twel...hars"},
+        {"abcdefghijklmnopqrstuvwxyz", "abcd...wxyz"},
+        {"abc\xc3\xa4xxxxxxx\xc3\xa4xyz", "abc...xyz"},
+        {"\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac", "\xe2\x82\xac...\xe2\x82\xac"},
+    };
+    char out[12];
+
+    for (int i = 0; i < LEN(cases); i++) {
+        sherd__fit_text(out, sizeof out, cases[i][0]);
+        CHECK_TEXT(out, cases[i][1]);
+    }
+}
+
 static void the_scanner_takes_words_and_numbers(void)
 {
     const char *text = "  f32[ 4096 (x_1, y)]\n";
@@ -178,6 +197,7 @@ static void an_error_is_one_line_that_fits(void)
 static const check_test tests[] = {
     {TEST(the_writer_measures_and_cuts)},
     {TEST(the_writer_measures_with_no_room_at_all)},
+    {TEST(a_text_that_is_too_long_keeps_both_ends)},
     {TEST(the_scanner_takes_words_and_numbers)},
     {TEST(integers_stop_at_the_limit)},
     {TEST(names_must_fit_their_room)},

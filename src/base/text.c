@@ -20,6 +20,30 @@ void sherd__write(sherd__writer *w, const char *format, ...)
         w->length += (size_t)n;
 }
 
+/* Whether a byte goes on with a letter of UTF-8 that an earlier one began. */
+static bool goes_on(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+void sherd__fit_text(char *out, size_t room, const char *text)
+{
+    size_t length = strlen(text);
+
+    if (length < room) {
+        memcpy(out, text, length + 1);
+        return;
+    }
+    size_t kept = room - 1 - strlen("..."), head = kept / 2, tail = length - (kept - head);
+    while (head > 0 && goes_on(text[head]))
+        head--;
+    while (goes_on(text[tail]))
+        tail++;
+    memcpy(out, text, head);
+    memcpy(out + head, "...", strlen("..."));
+    memcpy(out + head + strlen("..."), text + tail, length - tail + 1);
+}
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';

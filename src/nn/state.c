@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/text.h"
 #include "nn/module.h"
 #include "sherd/ops_shape.h"
 
@@ -254,6 +256,18 @@ static sherd_status stand_in(sherd_tensor **out, const sherd__loading *what, con
     return diag->status ? diag->status : SHERD_ENOMEM;
 }
 
+/* All load what has the same name, or none. */
+static sherd_status agree_on(const sherd__loading *what, sherd_status status)
+{
+    const char *name = what->name ? what->name : "";
+    uint64_t arguments = sherd__hash_word(sherd__hash_text(5, name), (uint64_t)(what->root + 2));
+    char fitted[64], text[128];
+
+    sherd__fit_text(fitted, sizeof fitted, name);
+    snprintf(text, sizeof text, "%s of \"%s\"", what->function, fitted);
+    return sherd__agree(what->world, status, arguments, text);
+}
+
 /* The same with what->t given, or a placeholder for it. */
 static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, sherd_status status)
 {
@@ -271,7 +285,7 @@ static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, she
     bool together = is_distributed(what->module) || sherd_tensor_layout(t);
     /* Nobody moves anything unless all do. */
     if (together)
-        status = sherd__agree(world, status, (uint64_t)(what->root + 2), function);
+        status = agree_on(what, status);
     return status ? status : load(what, to, together);
 }
 

@@ -24,7 +24,8 @@ enum {
     SHERD__NEEDS = 4 * SHERD__OPEN + 16, /* what a sleeping rank says it waits for: room for all */
     SHERD__LABEL_WORDS = 16,
     SHERD__FEW = 96, /* bytes that a record carries itself */
-    SHERD__DEED_NAME = 24,
+    SHERD__DEED_NAME = 56,
+    SHERD__MEETING_NAME = 96,
     SHERD__FLIGHTS = 16
 };
 
@@ -146,7 +147,7 @@ typedef struct sherd__post {
     sherd__meeting kind;
     sherd_status status;
     uint64_t arguments;
-    char name[48];
+    char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
     /* What its last close said: apart from what it brings to a meeting, which a late rank may still read. */
     sherd_status last_status;

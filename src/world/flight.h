@@ -37,7 +37,7 @@ typedef struct sherd__flight_rank {
     int64_t waited_ns;
     sherd__ranks awaited;
     bool to_finish;          /* they have made the call, but not finished it */
-    char meeting[48];        /* "" if it is in a call: */
+    char meeting[96];        /* "" if it is in a call: */
     sherd__flight_call call; /* number 0: none */
 
     uint64_t calls; /* made in all */

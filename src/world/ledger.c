@@ -8,6 +8,7 @@
 #include "inside.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static void tell_last(sherd__work *work, sherd__ledger *ledger)
     for (uint64_t k = first; k <= ledger->count; k++) {
         sherd__deed *deed = &work->last[k % SHERD__DEEDS];
         deed->hash = ledger->last[k % SHERD__DEEDS].hash;
-        snprintf(deed->name, sizeof deed->name, "%s", ledger->last[k % SHERD__DEEDS].name);
+        sherd__fit_text(deed->name, sizeof deed->name, ledger->last[k % SHERD__DEEDS].name);
     }
     ledger->told = work->count = ledger->count;
     work->good = ledger->good;

@@ -8,6 +8,8 @@
  */
 #include "inside.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -229,7 +231,7 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
     post->kind = kind;
     post->status = mine;
     post->arguments = arguments;
-    snprintf(post->name, sizeof post->name, "%s", name);
+    sherd__fit_text(post->name, sizeof post->name, name);
     snprintf(post->text, sizeof post->text, "%s", mine ? world->diag.text : "");
     world->arrived = true;
     atomic_store(&post->arrived, world->round + 1);

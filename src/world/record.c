@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/prefetch.h"
+#include "base/text.h"
 
 /* What a peer reads of a small call is one line, or a pair. */
 _Static_assert(offsetof(sherd__record, one.stride[2]) <= 64, "two dims in the first line");
@@ -27,9 +28,8 @@ sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, ui
 static void put_text(sherd__word *words, int count, const char *text)
 {
     uint64_t packed[SHERD__LABEL_WORDS] = {0};
-    size_t room = (size_t)count * 8 - 1, length = strnlen(text, room);
 
-    memcpy(packed, text, length);
+    sherd__fit_text((char *)packed, (size_t)count * 8, text);
     for (int i = 0; i < count; i++)
         sherd__put(&words[i], packed[i]);
 }

@@ -13,7 +13,7 @@ typedef struct sent_arrival {
     sherd__head head; /* number: the meeting */
     int32_t kind, status;
     uint64_t arguments;
-    char name[48];
+    char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
 } sent_arrival;
 
