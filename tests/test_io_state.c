@@ -218,11 +218,55 @@ static void no_memory_fails_on_all(sherd_world *world)
     remove_file(world, path);
 }
 
+/*
+ * With a walk over the tree for each name, and two for each of the optimizer's, this would outlast
+ * the watchdog.
+ */
+static void many_parameters_are_read_one_by_one(sherd_world *world)
+{
+    enum { MODULES = 600, EACH = 10 };
+    sherd_module *m = NULL, *part;
+    sherd_optimizer *o = NULL;
+    char room[256], name[32];
+    const char *path = scratch(room, "many");
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    for (int i = 0; i < MODULES; i++) {
+        sherd_scope_begin(world);
+        CHECK_OK(sherd_module_create(&part, world, NULL, NULL));
+        for (int k = 0; k < EACH; k++) {
+            snprintf(name, sizeof name, "p%d", k);
+            CHECK_OK(sherd_module_add_parameter(
+                part, name, sherd_constant(world, SHERD_F32, SHAPE(2), 1, i * EACH + k)));
+        }
+        snprintf(name, sizeof name, "part%d", i);
+        CHECK_OK(sherd_module_add(m, name, part));
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_OK(sherd_module_write(m, o, path));
+    for (int i = 0; i < MODULES; i++) {
+        float *data = sherd_tensor_write(sherd_module_parameter(sherd_module_child(m, i), "p7"));
+        if (CHECK(data && data[1] == (float)(i * EACH + 7)))
+            data[1] = -1;
+    }
+    CHECK_OK(sherd_module_read(m, o, path, NULL));
+    for (int i = 0; i < MODULES; i++) {
+        const float *data =
+            sherd_tensor_read(sherd_module_parameter(sherd_module_child(m, i), "p7"));
+        CHECK(data && data[1] == (float)(i * EACH + 7));
+    }
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+    remove_file(world, path);
+}
+
 static const check_test tests[] = {
     {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
     {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
     {TEST(what_was_lost_is_read_again), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
+    {TEST(many_parameters_are_read_one_by_one), {1, 2}},
 };
 CHECK_MAIN(tests)

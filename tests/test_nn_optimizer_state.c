@@ -215,10 +215,48 @@ static void no_memory_leaves_what_was_there(sherd_world *world)
     give_up(&r);
 }
 
+/* State keeps the name of the first module that had its parameter, and is found by that. */
+static void state_is_found_where_its_parameter_has_another_name(sherd_world *world)
+{
+    sherd_module *m = NULL, *part = NULL;
+    sherd_optimizer *o = NULL;
+    sherd_tensor *p = wave(world, SHERD_F32, 1, SHAPE(3), 1, 1, 0);
+    sherd_tensor *nine = sherd_constant(world, SHERD_F32, SHAPE(3), 1, 9);
+    sherd_named_state entry[3];
+    char name[NAME];
+
+    CHECK_OK(sherd_module_create(&m, world, NULL, NULL));
+    CHECK_OK(sherd_module_create(&part, world, NULL, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "a", p));
+    CHECK_OK(sherd_module_add_parameter(part, "b", p)); /* tied */
+    CHECK_OK(sherd_module_add(m, "part", part));
+    CHECK_OK(sherd_adamw_create(&o, m, NULL));
+    CHECK_OK(sherd_optimizer_load(o, "a.m", nine, -1));
+    CHECK_OK(sherd_module_set_parameter(m, "a", wave(world, SHERD_F32, 1, SHAPE(3), 2, 1, 0)));
+    CHECK_EQ(sherd_optimizer_state(o, entry, 3), 3);
+    sherd_state_name(&entry[0], name, sizeof name);
+    CHECK_TEXT(name, "part.a.m");
+    for (int i = 0; i < 3; i++) {
+        sherd_state_name(&entry[i], name, sizeof name);
+        CHECK_OK(sherd_optimizer_load(
+            o, name, i == 2 ? sherd_constant(world, SHERD_I64, NULL, 0, 9) : nine, -1));
+    }
+    const float *data = sherd_tensor_read(entry[0].tensor);
+    CHECK(data && data[2] == 9);
+    for (int i = 0; i < 6; i++) {
+        static const char *const none[] = {"a.m", "part.b.m.", ".a.m", "m", "part.a.k", "..m"};
+        CHECK_EQ(sherd_optimizer_load(o, none[i], nine, -1), SHERD_EINVAL);
+    }
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
 static const check_test tests[] = {
     {TEST(a_run_taken_up_again_is_the_run_that_went_on), {1, 2, 3, 4}},
     {TEST(what_has_not_begun_can_be_saved), {1, 2, 3}},
     {TEST(state_is_named_after_parameters), {1, 2}},
+    {TEST(state_is_found_where_its_parameter_has_another_name), {1, 2}},
     {TEST(no_memory_leaves_what_was_there), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

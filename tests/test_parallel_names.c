@@ -53,7 +53,7 @@ static void what_ranks_load_is_named(sherd_world *world)
     for (int i = 0; i < 2; i++)
         CHECK_OK(sherd_module_add_parameter(
             m, names[i],
-            spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), i + 1.0, 1, 0), mesh, "S(0)")));
+            spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), i + 1, 1, 0), mesh, "S(0)")));
     sherd_tensor *t = spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 9, 1, 0), mesh, "S(0)");
     double before = sherd_item(sherd_sum(sherd_module_parameter(m, names[0])));
     CHECK_EQ(sherd_module_load(m, names[odd], t, -1), SHERD_EDIFFER);

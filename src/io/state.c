@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of a module and of its optimizer, written to and read from a file by name. Names are
- * compared with those of the file before anything is read. Costs a walk over the tree for each
- * name, besides writing and reading.
+ * compared with those of the file before anything is read. Costs some walks over the tree, besides
+ * writing and reading.
  */
 #include "io/file.h"
 #include "io/rows.h"
@@ -171,11 +171,11 @@ static sherd_status match_all(const state *s, const sherd_file *file,
     return status;
 }
 
-static sherd_status read_one(const state *s, const sherd_file *file, int i)
+static sherd_status read_one(const state *s, const sherd_file *file, int i, sherd__load_kind kind)
 {
-    const char *name = s->named[i].name;
+    sherd__loading what = {s->function, s->world, s->module, s->named[i].name, NULL, -1, kind};
     sherd_tensor *t = s->named[i].tensor;
-    const sherd_file_entry *e = sherd_file_find(file, name);
+    const sherd_file_entry *e = sherd_file_find(file, what.name);
     sherd_status status;
 
     if (!e)
@@ -185,10 +185,14 @@ static sherd_status read_one(const state *s, const sherd_file *file, int i)
     sherd_tensor *rows = sherd__file_rows(file, e, t->layout, s->function);
     if (e->dtype != t->dtype && !sherd__is_failed(rows))
         rows = sherd_cast(rows, t->dtype);
-    if (i < s->of_module)
-        status = sherd_module_load(s->module, name, rows, -1);
-    else
-        status = sherd_optimizer_load(s->optimizer, name + strlen(prefix), rows, -1);
+    what.t = rows;
+    if (i >= s->of_module) {
+        what.module = s->optimizer->module;
+        what.name += strlen(prefix);
+        status = sherd__optimizer_load(&what, s->optimizer);
+    } else {
+        status = sherd__load(&what, t, SHERD_OK);
+    }
     sherd_scope_end(s->world);
     sherd_set_recording(s->world, recording);
     return status;
@@ -211,8 +215,10 @@ sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
             sherd__agree(s.world, status,
                          1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast, s.function);
     }
+    sherd__load_kind own = sherd__load_kind_of(module),
+                     its = sherd__load_kind_of(optimizer ? optimizer->module : NULL);
     for (int i = 0; !status && i < s.count; i++)
-        status = read_one(&s, file, i);
+        status = read_one(&s, file, i, i < s.of_module ? own : its);
     sherd_file_destroy(file);
     if (s.world)
         clear(&s);

@@ -7,7 +7,7 @@
 
 int sherd__find_buffer(const sherd_module *module, const char *name)
 {
-    return module ? sherd__find_named(module->buffer, module->buffers, name) : -1;
+    return sherd__find_named(module, name, SHERD__BUFFER);
 }
 
 /* Why t can't be a buffer; NULL = it can. */

@@ -69,6 +69,7 @@ static void destroy_tree(sherd_module *m)
     free_named(heap, m->buffer, m->buffers);
     if (m->options.destroy)
         m->options.destroy(m->options.payload);
+    sherd__map_clear(&m->names);
     sherd__free(heap, m->child);
     sherd__free(heap, m->styles);
     sherd__free(heap, m->path);
@@ -101,16 +102,10 @@ void sherd_module_destroy(sherd_module *module)
 
 static int find_child(const sherd_module *m, const char *name, size_t length)
 {
-    for (int i = 0; i < m->children; i++)
-        if (strncmp(m->child[i].name, name, length) == 0 && m->child[i].name[length] == 0)
-            return i;
-    return -1;
-}
+    sherd__name_kind kind;
+    int i = sherd__find_name(m, name, length, &kind);
 
-bool sherd__name_is_taken(const sherd_module *module, const char *name)
-{
-    return find_child(module, name, strlen(name)) >= 0 ||
-           sherd__find_parameter(module, name) >= 0 || sherd__find_buffer(module, name) >= 0;
+    return i >= 0 && kind == SHERD__CHILD ? i : -1;
 }
 
 static int count_modules(const sherd_module *m)
@@ -167,7 +162,8 @@ static bool adopt(sherd_module *m, const char *name, sherd_module *child)
 
     if (grown)
         m->child = grown;
-    good = paths && copy && grown && make_paths(child, m->path, name, paths, &made);
+    good = paths && copy && grown && make_paths(child, m->path, name, paths, &made) &&
+           sherd__add_name(m, SHERD__CHILD, m->children, copy);
     if (good) {
         take_paths(child, paths, &taken);
         child->parent = m;
@@ -224,16 +220,23 @@ sherd_status sherd_module_add(sherd_module *module, const char *name, sherd_modu
 
 /* ---- what a module is ----------------------------------------------------------------------- */
 
-sherd_module *sherd_module_find(sherd_module *module, const char *path)
+sherd_module *sherd__module_at(sherd_module *module, const char *path, size_t length)
 {
-    while (module && path && *path) {
-        size_t length = strcspn(path, ".");
-        int i = find_child(module, path, length);
-        bool trailing = path[length] == '.' && !path[length + 1];
-        path += length + (path[length] == '.');
+    const char *end = path + length;
+
+    while (module && path < end) {
+        const char *dot = memchr(path, '.', (size_t)(end - path));
+        int i = find_child(module, path, (size_t)((dot ? dot : end) - path));
+        bool trailing = dot && dot + 1 == end;
+        path = dot ? dot + 1 : end;
         module = i < 0 || trailing ? NULL : module->child[i].module;
     }
-    return path ? module : NULL;
+    return module;
+}
+
+sherd_module *sherd_module_find(sherd_module *module, const char *path)
+{
+    return path ? sherd__module_at(module, path, strlen(path)) : NULL;
 }
 
 sherd_status sherd__note_style(sherd_module *module, const char *style, const char *axis)

@@ -5,6 +5,7 @@
 
 #include "autograd/replay.h"
 #include "autograd/tape.h"
+#include "base/map.h"
 #include "sherd/module.h"
 
 typedef struct sherd__named_child {
@@ -31,6 +32,14 @@ typedef struct sherd__hook_entry {
 /* A call of a module whose forward is run again in backward (checkpoint.c). */
 typedef struct sherd__checkpoint sherd__checkpoint;
 
+/* What a name of a module may name; each names one thing only. */
+typedef enum sherd__name_kind {
+    SHERD__CHILD,
+    SHERD__PARAMETER,
+    SHERD__BUFFER,
+    SHERD__NAME_KINDS
+} sherd__name_kind;
+
 struct sherd_module {
     sherd_world *world;
     sherd_module *parent;
@@ -46,6 +55,7 @@ struct sherd_module {
     int parameters;
     sherd__named_tensor *buffer;
     int buffers;
+    sherd__map names; /* of children, parameters and buffers: see sherd__find_name */
     char *styles;     /* names of those that were applied, for tables; NULL = none */
     bool distributed; /* by sherd_distribute_module */
     bool spread; /* something of it or below it was put on a mesh; set on ranks outside that too */
@@ -59,10 +69,22 @@ struct sherd_module {
 /* The module's path for messages; "(root)" for a root. */
 const char *sherd__module_name(const sherd_module *module);
 
-/* The first module below `root` that has parameter t; NULL if there is none. */
-const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t);
+/*
+ * Note in each parameter below `module` the first module that has it (tensor->holder). Returns the
+ * number that they have as `walk` now; others have it not.
+ */
+uint64_t sherd__mark_holders(const sherd_module *module);
+/* As sherd_module_find, of the first `length` letters of a path. */
+sherd_module *sherd__module_at(sherd_module *module, const char *path, size_t length);
 /* The path of m relative to the module of a walk, which may have a path of its own. */
 const char *sherd__path_below(const sherd_module *root, const sherd_module *m);
+
+/* Whether all ranks load together: known, if many tensors of one module are loaded. */
+typedef enum sherd__load_kind {
+    SHERD__LOAD_ASKS, /* the module, which takes a walk */
+    SHERD__LOAD_ALONE,
+    SHERD__LOAD_TOGETHER
+} sherd__load_kind;
 
 /* A load of a tensor, described alike on all ranks. */
 typedef struct sherd__loading {
@@ -73,10 +95,14 @@ typedef struct sherd__loading {
     /* NULL is right where what is loaded is distributed, and another rank the root */
     sherd_tensor *t;
     int root;
+    sherd__load_kind kind;
 } sherd__loading;
 
 /* Write it into `to`, in the layout of `to`; `status`: an earlier failure. As sherd_module_load. */
 sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_status status);
+
+/* SHERD__LOAD_TOGETHER or SHERD__LOAD_ALONE: what it would be for tensors of this module. */
+sherd__load_kind sherd__load_kind_of(const sherd_module *module);
 
 /* The number of a parameter, of a buffer; -1 if there is none. */
 int sherd__find_parameter(const sherd_module *module, const char *name);
@@ -85,8 +111,13 @@ int sherd__find_buffer(const sherd_module *module, const char *name);
 /* Whether a child, a parameter or a buffer has this name. */
 bool sherd__name_is_taken(const sherd_module *module, const char *name);
 
-/* Number in a list; -1 if there is none of this name. */
-int sherd__find_named(const sherd__named_tensor *list, int count, const char *name);
+/* Number in the list of its kind; -1 if there is none of this name. */
+int sherd__find_name(const sherd_module *m, const char *name, size_t length,
+                     sherd__name_kind *kind);
+/* The same of one kind; m or name may be NULL. */
+int sherd__find_named(const sherd_module *m, const char *name, sherd__name_kind kind);
+/* Note the name of what has this number in its list; false for lack of memory. */
+bool sherd__add_name(sherd_module *m, sherd__name_kind kind, int index, const char *name);
 
 /*
  * Why a tensor cannot be a parameter or buffer; why a child or tensor cannot have this name. NULL =

@@ -2,15 +2,90 @@
 /* Tensors that a module holds by name: what parameters and buffers have in common. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "nn/module.h"
 
-int sherd__find_named(const sherd__named_tensor *list, int count, const char *name)
+/* ---- names ----------------------------------------------------------------------------------- */
+
+typedef struct name_key {
+    const sherd_module *module;
+    const char *name;
+    size_t length;
+} name_key;
+
+/* What the map holds in place of pointers: where in which of the module's lists a name stands. */
+static void *place_of(sherd__name_kind kind, int index)
 {
-    for (int i = 0; name && i < count; i++)
-        if (strcmp(list[i].name, name) == 0)
-            return i;
-    return -1;
+    return (void *)(((uintptr_t)index + 1) * SHERD__NAME_KINDS + kind);
 }
+
+static sherd__name_kind kind_at(const void *place)
+{
+    return (sherd__name_kind)((uintptr_t)place % SHERD__NAME_KINDS);
+}
+
+static int index_at(const void *place)
+{
+    return (int)((uintptr_t)place / SHERD__NAME_KINDS) - 1;
+}
+
+static const char *name_at(const sherd_module *m, const void *place)
+{
+    int i = index_at(place);
+
+    switch (kind_at(place)) {
+    case SHERD__CHILD:
+        return m->child[i].name;
+    case SHERD__PARAMETER:
+        return m->parameter[i].name;
+    default:
+        return m->buffer[i].name;
+    }
+}
+
+static bool has_name(const void *place, const void *what)
+{
+    const name_key *key = what;
+    const char *name = name_at(key->module, place);
+
+    return strncmp(name, key->name, key->length) == 0 && name[key->length] == 0;
+}
+
+bool sherd__add_name(sherd_module *m, sherd__name_kind kind, int index, const char *name)
+{
+    m->names.heap = sherd__world_heap(m->world);
+    return sherd__map_add(&m->names, sherd__hash_bytes(1, name, strlen(name)),
+                          place_of(kind, index));
+}
+
+int sherd__find_name(const sherd_module *m, const char *name, size_t length, sherd__name_kind *kind)
+{
+    const name_key key = {m, name, length};
+    const void *place =
+        sherd__map_find(&m->names, sherd__hash_bytes(1, name, length), has_name, &key);
+
+    if (!place)
+        return -1;
+    *kind = kind_at(place);
+    return index_at(place);
+}
+
+int sherd__find_named(const sherd_module *m, const char *name, sherd__name_kind kind)
+{
+    sherd__name_kind found = kind;
+    int i = m && name ? sherd__find_name(m, name, strlen(name), &found) : -1;
+
+    return found == kind ? i : -1;
+}
+
+bool sherd__name_is_taken(const sherd_module *module, const char *name)
+{
+    sherd__name_kind kind;
+
+    return sherd__find_name(module, name, strlen(name), &kind) >= 0;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 const char *sherd__named_fault(const sherd_module *m, const sherd_tensor *t)
 {
@@ -48,14 +123,17 @@ sherd_status sherd__add_named(sherd_module *module, const char *function,
 {
     sherd__heap *heap = sherd__world_heap(module->world);
     size_t n = (size_t)*count;
+    sherd__name_kind kind = list == &module->buffer ? SHERD__BUFFER : SHERD__PARAMETER;
     sherd__named_tensor *grown = sherd__grow(heap, *list, n, n + 1, sizeof *grown);
     char *copy;
 
     if (grown)
         *list = grown;
     copy = grown ? sherd__copy_text(heap, name) : NULL;
-    if (!copy)
+    if (!copy || !sherd__add_name(module, kind, *count, copy)) {
+        sherd__free(heap, copy);
         return sherd__no_memory(sherd__world_diag(module->world), function);
+    }
     grown[n] = (sherd__named_tensor){copy, sherd_tensor_retain(t), false};
     ++*count;
     return SHERD_OK;

@@ -3,7 +3,7 @@
 #ifndef SHERD__OPTIMIZER_H
 #define SHERD__OPTIMIZER_H
 
-#include "autograd/tape.h"
+#include "nn/module.h"
 #include "sherd/optimizer.h"
 
 enum {
@@ -62,6 +62,7 @@ struct sherd_optimizer {
     sherd_tensor **from, **moved;
     const sherd_layout **to;
     int64_t *shared; /* [ranks of the mesh] */
+    int found;       /* the item whose state was loaded last */
 };
 
 /* Set *out to NULL, and refuse NULL arguments. */
@@ -83,6 +84,9 @@ static inline double sherd__decay_of(int ndim, double decay, bool all)
 {
     return ndim >= 2 || all ? decay : 0;
 }
+
+/* As sherd_optimizer_load. */
+sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);
 
 /* One step of a kind whose state is m and v (adamw.c). */
 void sherd__adam_update(const sherd_optimizer *o, const sherd__update *u, bool decoupled);

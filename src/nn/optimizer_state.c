@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of an optimizer, listed and loaded by name like that of a module: each tensor under the
- * name of its parameter. Finding a name costs a walk over the tree for each parameter, so list the
- * state when saving, not in each step.
+ * name of its parameter. Listing costs a walk over the tree, so list the state when saving, not in
+ * each step. Names are found at once in the order of the list, otherwise by a look at each item.
  */
 #include <string.h>
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
 
-/* The e-th tensor of an item; false: it has none, or its parameter is no longer in the module. */
-static bool entry_at(const sherd_optimizer *o, sherd__optimized *item, int e,
+/*
+ * The e-th tensor of an item; false: it has none, or its parameter is no longer in the module.
+ * `walk`: of sherd__mark_holders.
+ */
+static bool entry_at(const sherd_optimizer *o, sherd__optimized *item, int e, uint64_t walk,
                      sherd_named_state *out)
 {
-    const sherd_module *holder = item->tensor[e] ? sherd__holder_of(o->module, item->p) : NULL;
-
-    if (!holder)
+    if (!item->tensor[e] || item->p->walk != walk)
         return false;
-    *out = (sherd_named_state){sherd__path_below(o->module, holder), item->name[e], item->tensor[e],
-                               true};
+    *out = (sherd_named_state){sherd__path_below(o->module, item->p->holder), item->name[e],
+                               item->tensor[e], true};
     return true;
 }
 
@@ -26,11 +27,12 @@ int sherd_optimizer_state(sherd_optimizer *optimizer, sherd_named_state *out, in
 {
     sherd_optimizer *o = optimizer;
     sherd_named_state entry;
+    uint64_t walk = o ? sherd__mark_holders(o->module) : 0;
     int count = 0;
 
     for (int i = 0; o && i < o->count; i++)
         for (int e = 0; e < SHERD__OPTIMIZER_TENSORS; e++) {
-            if (!entry_at(o, &o->item[i], e, &entry))
+            if (!entry_at(o, &o->item[i], e, walk, &entry))
                 continue;
             if (out && count < room) {
                 if (e == SHERD__OPTIMIZER_EXACT)
@@ -53,39 +55,68 @@ static bool has_name(const sherd_named_state *entry, const char *name)
            strcmp(name + length + 1, entry->name) == 0;
 }
 
-/* The item that has an entry of this name, which is its tensor *e; NULL: none has. */
-static sherd__optimized *find(const sherd_optimizer *o, const char *name, int *e)
+/* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
+static sherd__optimized *item_of(sherd_optimizer *o, const sherd_tensor *p)
 {
-    sherd_named_state entry;
-
-    for (int i = 0; i < o->count; i++)
-        for (*e = 0; *e < SHERD__OPTIMIZER_TENSORS; ++*e)
-            if (entry_at(o, &o->item[i], *e, &entry) && has_name(&entry, name))
-                return &o->item[i];
+    for (int i = 0; i < o->count; i++) {
+        int at = (o->found + i) % o->count;
+        if (o->item[at].p == p) {
+            o->found = at;
+            return &o->item[at];
+        }
+    }
     return NULL;
 }
 
-sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, sherd_tensor *t,
-                                  int root)
+/* The item "layers.3.weight.m" is of, where "layers.3" still has its parameter as "weight". */
+static sherd__optimized *find_as_named(sherd_optimizer *o, const char *name, int *e)
 {
-    const sherd__loading what = {"sherd_optimizer_load",
-                                 optimizer ? optimizer->world : sherd_tensor_world(t),
-                                 optimizer ? optimizer->module : NULL,
-                                 name,
-                                 t,
-                                 root};
-    const sherd__argument need[] = {{"optimizer", optimizer}, {"name", name}, {NULL, NULL}};
+    const char *state = strrchr(name, '.'), *parameter = state;
+
+    while (parameter && parameter > name && parameter[-1] != '.')
+        parameter--;
+    if (!state || parameter - name == 1)
+        return NULL;
+    size_t before = parameter > name ? (size_t)(parameter - name) - 1 : 0;
+    sherd_module *m = sherd__module_at(o->module, name, before);
+    sherd__name_kind kind;
+    int i = m ? sherd__find_name(m, parameter, (size_t)(state - parameter), &kind) : -1;
+    sherd__optimized *item =
+        i >= 0 && kind == SHERD__PARAMETER ? item_of(o, m->parameter[i].tensor) : NULL;
+    for (*e = 0; item && *e < SHERD__OPTIMIZER_TENSORS; ++*e)
+        if (item->tensor[*e] && strcmp(item->name[*e], parameter) == 0)
+            return item;
+    return NULL;
+}
+
+/* The item that has an entry of this name, which is its tensor *e; NULL: none has. */
+static sherd__optimized *find(sherd_optimizer *o, const char *name, int *e)
+{
+    sherd__optimized *item = find_as_named(o, name, e);
+    uint64_t walk = item ? 0 : sherd__mark_holders(o->module);
+    sherd_named_state entry;
+
+    for (int i = 0; !item && i < o->count; i++)
+        for (*e = 0; *e < SHERD__OPTIMIZER_TENSORS; ++*e)
+            if (entry_at(o, &o->item[i], *e, walk, &entry) && has_name(&entry, name))
+                return &o->item[i];
+    return item;
+}
+
+sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer)
+{
+    const sherd__argument need[] = {{"optimizer", optimizer}, {"name", what->name}, {NULL, NULL}};
     sherd__optimized *item = NULL;
-    sherd_status status = sherd__require(sherd__world_diag(what.world), what.function, need);
+    sherd_status status = sherd__require(sherd__world_diag(what->world), what->function, need);
     int e = 0;
 
-    if (!what.world)
+    if (!what->world)
         return status;
-    if (!status && !(item = find(optimizer, name, &e)))
+    if (!status && !(item = find(optimizer, what->name, &e)))
         status =
             sherd__module_fail(optimizer->module, SHERD_EINVAL, "%s: \"%s\" has no state \"%s\"",
-                               what.function, sherd__module_name(optimizer->module), name);
-    status = sherd__load(&what, item ? item->tensor[e] : NULL, status);
+                               what->function, sherd__module_name(optimizer->module), what->name);
+    status = sherd__load(what, item ? item->tensor[e] : NULL, status);
     /*
      * From now on the parameter shows this copy; else the next step would read the parameter, which
      * is rounded.
@@ -93,4 +124,17 @@ sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, 
     if (!status && e == SHERD__OPTIMIZER_EXACT)
         item->version = item->p->storage->version;
     return status;
+}
+
+sherd_status sherd_optimizer_load(sherd_optimizer *optimizer, const char *name, sherd_tensor *t,
+                                  int root)
+{
+    const sherd__loading what = {.function = "sherd_optimizer_load",
+                                 .world = optimizer ? optimizer->world : sherd_tensor_world(t),
+                                 .module = optimizer ? optimizer->module : NULL,
+                                 .name = name,
+                                 .t = t,
+                                 .root = root};
+
+    return sherd__optimizer_load(&what, optimizer);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parameters of modules, and iteration over all of them. A tensor that two modules share (tied
- * weights) is visited once, in the first module; finding that out costs a walk per parameter, which
- * is nothing beside making the tensors.
+ * weights) is visited once, in the first module: each walk has a number, which tensors that it has
+ * met bear.
  */
 #include "nn/module.h"
 
 int sherd__find_parameter(const sherd_module *module, const char *name)
 {
-    return module ? sherd__find_named(module->parameter, module->parameters, name) : -1;
+    return sherd__find_named(module, name, SHERD__PARAMETER);
 }
 
 /* Why t can't be a parameter; NULL = it can. */
@@ -84,44 +84,19 @@ const char *sherd_module_parameter_name(const sherd_module *module, int i)
 /* ---- the walk ------------------------------------------------------------------------------- */
 
 typedef struct walk {
-    const sherd_module *root;
+    uint64_t number;
     sherd_named_parameter *out;
     int room, count;
 } walk;
-
-/* The first module of a walk from m that has t; false if none has. */
-static bool first_holder(const sherd_module *m, const sherd_tensor *t, const sherd_module **holder,
-                         int *index)
-{
-    for (int i = 0; i < m->parameters; i++)
-        if (m->parameter[i].tensor == t) {
-            *holder = m;
-            *index = i;
-            return true;
-        }
-    for (int i = 0; i < m->children; i++)
-        if (first_holder(m->child[i].module, t, holder, index))
-            return true;
-    return false;
-}
-
-const sherd_module *sherd__holder_of(const sherd_module *root, const sherd_tensor *t)
-{
-    const sherd_module *holder = NULL;
-    int index;
-
-    return first_holder(root, t, &holder, &index) ? holder : NULL;
-}
 
 static void visit(walk *w, const sherd_module *m)
 {
     for (int i = 0; i < m->parameters; i++) {
         const sherd__named_tensor *p = &m->parameter[i];
-        const sherd_module *holder = NULL;
-        int index = -1;
-        first_holder(w->root, p->tensor, &holder, &index);
-        if (holder != m || index != i)
+        if (p->tensor->walk == w->number)
             continue;
+        p->tensor->walk = w->number;
+        p->tensor->holder = m;
         if (w->out && w->count < w->room)
             w->out[w->count] = (sherd_named_parameter){m->path, p->name, p->tensor};
         w->count++;
@@ -132,8 +107,19 @@ static void visit(walk *w, const sherd_module *m)
 
 int sherd_module_all_parameters(const sherd_module *module, sherd_named_parameter *out, int room)
 {
-    walk w = {module, out, room, 0};
-    if (module)
-        visit(&w, module);
+    walk w = {0, out, room, 0};
+
+    if (!module)
+        return 0;
+    w.number = sherd__walk_number(module->world);
+    visit(&w, module);
     return w.count;
+}
+
+uint64_t sherd__mark_holders(const sherd_module *module)
+{
+    walk w = {.number = sherd__walk_number(module->world)};
+
+    visit(&w, module);
+    return w.number;
 }

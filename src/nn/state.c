@@ -15,25 +15,10 @@
 
 typedef struct walk {
     const sherd_module *root;
+    uint64_t number; /* tensors that were met bear it */
     sherd_named_state *out;
     int room, count;
 } walk;
-
-/* The first slot of a walk from m that holds t; NULL if there is none. */
-static const sherd__named_tensor *first_slot(const sherd_module *m, const sherd_tensor *t)
-{
-    const sherd__named_tensor *found = NULL;
-
-    for (int i = 0; i < m->parameters; i++)
-        if (m->parameter[i].tensor == t)
-            return &m->parameter[i];
-    for (int i = 0; i < m->buffers; i++)
-        if (m->buffer[i].tensor == t)
-            return &m->buffer[i];
-    for (int i = 0; !found && i < m->children; i++)
-        found = first_slot(m->child[i].module, t);
-    return found;
-}
 
 const char *sherd__path_below(const sherd_module *root, const sherd_module *m)
 {
@@ -45,8 +30,9 @@ static void list(walk *w, const sherd_module *m, const sherd__named_tensor *slot
                  bool buffer)
 {
     for (int i = 0; i < count; i++) {
-        if (first_slot(w->root, slots[i].tensor) != &slots[i])
+        if (slots[i].tensor->walk == w->number)
             continue;
+        slots[i].tensor->walk = w->number;
         if (w->out && w->count < w->room)
             w->out[w->count] = (sherd_named_state){sherd__path_below(w->root, m), slots[i].name,
                                                    slots[i].tensor, buffer};
@@ -64,9 +50,12 @@ static void visit(walk *w, const sherd_module *m)
 
 int sherd_module_state(const sherd_module *module, sherd_named_state *out, int room)
 {
-    walk w = {module, out, room, 0};
-    if (module)
-        visit(&w, module);
+    walk w = {module, 0, out, room, 0};
+
+    if (!module)
+        return 0;
+    w.number = sherd__walk_number(module->world);
+    visit(&w, module);
     return w.count;
 }
 
@@ -80,23 +69,14 @@ int sherd_state_name(const sherd_named_state *entry, char *out, size_t room)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* The slot with this dotted name; NULL if there is none, or for lack of memory (*status). */
+/* The slot with this dotted name; NULL if there is none: *status. */
 static sherd__named_tensor *find(sherd_module *module, const char *name, sherd_status *status)
 {
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
     sherd_module *m = module;
 
-    if (dot) {
-        sherd__heap *heap = sherd__world_heap(module->world);
-        char *path = sherd__copy_text(heap, name);
-        if (!path) {
-            *status = sherd__no_memory(sherd__world_diag(module->world), "sherd_module_load");
-            return NULL;
-        }
-        path[dot - name] = 0;
-        m = path[0] ? sherd_module_find(module, path) : NULL;
-        sherd__free(heap, path);
-    }
+    if (dot)
+        m = dot > name ? sherd__module_at(module, name, (size_t)(dot - name)) : NULL;
     int p = sherd__find_parameter(m, last), b = sherd__find_buffer(m, last);
     if (p >= 0 || b >= 0)
         return p >= 0 ? &m->parameter[p] : &m->buffer[b];
@@ -153,6 +133,11 @@ static bool is_distributed(const sherd_module *module)
     for (; module && !found; module = module->parent)
         found = module->spread;
     return found;
+}
+
+sherd__load_kind sherd__load_kind_of(const sherd_module *module)
+{
+    return is_distributed(module) ? SHERD__LOAD_TOGETHER : SHERD__LOAD_ALONE;
 }
 
 /*
@@ -282,7 +267,8 @@ static sherd_status load_given(const sherd__loading *what, sherd_tensor *to, she
     if (!status)
         status = check(what, to);
     /* What is plain is nobody else's business. */
-    bool together = is_distributed(what->module) || sherd_tensor_layout(t);
+    sherd__load_kind kind = what->kind ? what->kind : sherd__load_kind_of(what->module);
+    bool together = kind == SHERD__LOAD_TOGETHER || sherd_tensor_layout(t);
     /* Nobody moves anything unless all do. */
     if (together)
         status = agree_on(what, status);
@@ -303,8 +289,12 @@ sherd_status sherd__load(const sherd__loading *what, sherd_tensor *to, sherd_sta
 
 sherd_status sherd_module_load(sherd_module *module, const char *name, sherd_tensor *t, int root)
 {
-    const sherd__loading what = {
-        "sherd_module_load", module ? module->world : sherd_tensor_world(t), module, name, t, root};
+    const sherd__loading what = {.function = "sherd_module_load",
+                                 .world = module ? module->world : sherd_tensor_world(t),
+                                 .module = module,
+                                 .name = name,
+                                 .t = t,
+                                 .root = root};
     const sherd__argument need[] = {{"module", module}, {"name", name}, {NULL, NULL}};
     sherd__named_tensor *slot = NULL;
     sherd_status status = sherd__require(sherd__world_diag(what.world), what.function, need);

@@ -78,14 +78,19 @@ static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
     return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);
 }
 
-sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
-                           const sherd_layout *layout)
+/* Whether nothing but this name, and perhaps a scope, holds a tensor: then no other module has it. */
+static bool is_named_once(const sherd_tensor *t)
+{
+    return t->refs == 1 + (t->scope >= 0);
+}
+
+sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sherd_layout *layout)
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd_tensor *old = named->tensor, *fresh;
     sherd_module *root = m;
     sherd_status status = SHERD_OK;
-    bool recording;
+    bool recording, once = is_named_once(old);
 
     if (old->varies)
         return refuse(m, named,
@@ -102,7 +107,10 @@ sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
         if (sherd__has_fractions(old->dtype))
             sherd_require_grad(fresh, sherd_requires_grad(old));
         sherd_tensor_retain(old);
-        replace_tied(root, old, fresh);
+        if (once)
+            replace_in(named, 1, old, fresh);
+        else
+            replace_tied(root, old, fresh);
         sherd_tensor_release(old);
     }
     sherd_scope_end(m->world);
@@ -178,7 +186,7 @@ sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
     return sherd__place(module, name, mesh, axis, placement, granule);
 }
 
-sherd_status sherd__replicate(sherd_module *module, const sherd__named_tensor *named,
+sherd_status sherd__replicate(sherd_module *module, sherd__named_tensor *named,
                               const sherd_mesh *mesh)
 {
     const sherd_tensor *t = named->tensor;

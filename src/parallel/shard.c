@@ -375,7 +375,7 @@ static sherd_status cut(const job *j, sherd_module *m)
     sherd_status status = SHERD_OK;
 
     for (int i = 0; !status && i < m->parameters; i++) {
-        const sherd__named_tensor *p = &m->parameter[i];
+        sherd__named_tensor *p = &m->parameter[i];
         const sherd_layout *whole = p->tensor->layout, *pieces;
         if (!is_wanted(j, p->tensor) || is_sharded(j, p->tensor))
             continue;

@@ -38,8 +38,7 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
  * Give a parameter or buffer of m another layout: a plain one is cut, a distributed one is moved.
  * Everything in the tree that is tied to it gets the new tensor.
  */
-sherd_status sherd__spread(sherd_module *m, const sherd__named_tensor *named,
-                           const sherd_layout *layout);
+sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sherd_layout *layout);
 
 /* Replicate all plain parameters and buffers of the tree on the root of `mesh`. */
 sherd_status sherd__replicate_rest(sherd_module *module, const sherd_mesh *mesh);

@@ -41,6 +41,11 @@ sherd__tensors *sherd__tensors_of(sherd_world *world)
     return s;
 }
 
+uint64_t sherd__walk_number(sherd_world *world)
+{
+    return ++sherd__tensors_of(world)->walks;
+}
+
 void *sherd__spare(sherd_world *world)
 {
     return (char *)sherd__world_reserve(world) + SHERD__TENSORS_BYTES;

@@ -29,6 +29,7 @@ typedef struct sherd__tensors {
     int scopes, start_room;
     int unopened;        /* scopes that could not be opened (no memory): their ends end nothing */
     sherd__draws *draws; /* the innermost list of keys */
+    uint64_t walks;      /* over modules, so far */
     int floor;           /* scopes that user code must not end: see sherd__scope_enter */
 } sherd__tensors;
 

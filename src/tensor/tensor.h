@@ -82,6 +82,9 @@ struct sherd_tensor {
     unsigned varies;                /* plain: bits of the mesh axes over which it varies */
     /* distributed: number and hash of the deed that made it (see sherd__ledger); 0 = none */
     uint64_t made, identity;
+    /* of the last walk over modules that met it (nn/): its number, and the module */
+    uint64_t walk;
+    const struct sherd_module *holder;
     /* a failed check has found that not all ranks have it: it counts as the failed tensor */
     bool lost;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
@@ -109,6 +112,8 @@ struct sherd_tensor {
 
 /* The world's failed tensor. */
 sherd_tensor *sherd__failed(sherd_world *world);
+/* The number of a new walk, which no tensor has. */
+uint64_t sherd__walk_number(sherd_world *world);
 /* Whether a tensor is the failed tensor, or was lost in a failed check. */
 static inline bool sherd__is_failed(const sherd_tensor *t)
 {
