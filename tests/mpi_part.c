@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sherd.h>
 #include <sherd/mpi.h>
@@ -77,7 +78,7 @@ static int send_nonsense(void)
     sherd_carrier carrier;
     bool good = true;
 
-    if (!sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
+    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
         return 1;
     for (int i = 0; i < 2 && carrier.rank == 1; i++) {
         sherd_message m = {head, bytes[i], NULL, 0};
@@ -90,6 +91,25 @@ static int send_nonsense(void)
         good = comes(&carrier, 1, 4) && comes(&carrier, 1, 64);
     carrier.close(carrier.self, true);
     return !good;
+}
+
+/* The last rank does not open the world; the others do not wait for ever. */
+static int miss_one(int rank)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+    int ranks;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank < ranks - 1) {
+        int bad = sherd_world_open_mpi(&world, MPI_COMM_WORLD,
+                                       &(sherd_world_options){.error = text}) != SHERD_ETIMEDOUT;
+        printf("%s%s\n", bad ? "not told: " : "told: ", text);
+        fflush(stdout);
+    }
+    sleep(5);
+    MPI_Abort(MPI_COMM_WORLD, 7);
+    return 1;
 }
 
 int main(int argc, char **argv)
@@ -105,6 +125,8 @@ int main(int argc, char **argv)
           !strstr(text, "MPI is not running");
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (argc > 1)
+        return miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
     bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);

@@ -336,6 +336,24 @@ static void a_part_of_a_communicator_is_a_world(void)
     }
 }
 
+static void a_rank_that_does_not_open_it_ends_in_a_time_out(void)
+{
+    setenv("SHERD_TIMEOUT", "1", 1);
+    FOR_EACH_MPI(kind)
+    {
+        char line[256];
+        snprintf(line, sizeof line, "%s/mpi_part_%s missing", SHERD_BUILD_DIR, kind);
+        program p = mpi_start(kind, 3, line);
+        const program_end *end = program_wait(&p);
+        CHECK(end->status != 0);
+        CHECK_EQ(times(end->out, "told: sherd_world_open_mpi: "), 2);
+        CHECK_EQ(times(end->out, "not told: "), 0);
+        CHECK_EQ(times(end->out, "waited 1 s (SHERD_TIMEOUT) for all ranks of the communicator"),
+                 2);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
@@ -346,5 +364,6 @@ static const check_test tests[] = {
     {TEST(ranks_of_two_hosts_are_one_world)},
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_part_of_a_communicator_is_a_world)},
+    {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -10,8 +10,11 @@
 
 #include "sherd/carrier.h"
 
-/* A carrier over a duplicate of a communicator; collective on it. False: the text says why. */
-bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
+/*
+ * A carrier over a duplicate of a communicator; collective on it. The text says why it failed:
+ * ETIMEDOUT (a rank has not come), ENOMEM or EINVAL.
+ */
+sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room);
 
 /*
  * The door of a module that libsherd loads (world/module.c): MPI is started if nobody has, and all

@@ -61,7 +61,7 @@ static bool start(char *text, size_t room)
 
 bool sherd_carrier_load(sherd_carrier *out, char *text, size_t room)
 {
-    if (!start(text, room) || !sherd__mpi_carrier(out, MPI_COMM_WORLD, text, room))
+    if (!start(text, room) || sherd__mpi_carrier(out, MPI_COMM_WORLD, text, room))
         return false;
     mpi.close = out->close;
     out->close = close_counted;

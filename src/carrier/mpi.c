@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
 /* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
@@ -80,12 +81,64 @@ static void near(void *self, const bool *here)
         c->peer[r].piece = here && here[r] ? PIECE_HERE : there;
 }
 
+/* Whether it is over; one that has failed is. */
+static bool is_free(MPI_Request *request)
+{
+    int done = 1;
+
+    return MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
+}
+
+/* ---- what all ranks do together -------------------------------------------------------------- */
+
+/* SHERD_TIMEOUT; what is wrong with it the world says later. */
+static double most_seconds(void)
+{
+    const char *text = getenv("SHERD_TIMEOUT");
+    double seconds = text ? strtod(text, NULL) : 0;
+
+    return seconds >= 1 ? seconds : 600;
+}
+
+/*
+ * Whether it is done before the time is over. MPI itself would wait for ever for a rank that does
+ * not come, and what it has begun can not be taken back: the memory of it is not to be freed then.
+ */
+static bool is_done_in_time(MPI_Request *request)
+{
+    const struct timespec nap = {0, 50000};
+    double begin = MPI_Wtime(), waited = 0, most = most_seconds();
+
+    while (!is_free(request)) {
+        waited = MPI_Wtime() - begin;
+        if (waited > most)
+            return false;
+        if (waited > 0.01)
+            nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
 {
     carrier *c = self;
+    size_t total = bytes * (size_t)c->ranks;
+    char *room = bytes <= INT_MAX ? malloc(bytes + total + 1) : NULL;
+    MPI_Request request;
 
-    return bytes <= INT_MAX && MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
-                                             c->comm) == MPI_SUCCESS;
+    if (!room)
+        return false;
+    memcpy(room, mine, bytes);
+    if (MPI_Iallgather(room, (int)bytes, MPI_BYTE, room + bytes, (int)bytes, MPI_BYTE, c->comm,
+                       &request) != MPI_SUCCESS) {
+        free(room);
+        return false;
+    }
+    if (!is_done_in_time(&request))
+        return false;
+    memcpy(all, room + bytes, total);
+    free(room);
+    return true;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -111,13 +164,6 @@ static int length_of(const pieces *p, size_t bytes, int piece)
 {
     size_t rest = bytes - start_of(p, piece);
     return rest < (size_t)p->size ? (int)rest : p->size;
-}
-
-static bool is_free(MPI_Request *request)
-{
-    int done = 1;
-
-    return MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
 }
 
 /* Whether all pieces have gone; they do so in their order. */
@@ -273,28 +319,40 @@ static void close_carrier(void *self, bool well)
     free(c);
 }
 
-static bool say(char *text, size_t room, int error, const char *what)
+static sherd_status say(char *text, size_t room, int error, const char *what)
 {
     char reason[MPI_MAX_ERROR_STRING] = "?";
     int length;
 
     MPI_Error_string(error, reason, &length);
     snprintf(text, room, "%s: %s: %s", own_name(), what, reason);
-    return false;
+    return SHERD_EINVAL;
 }
 
-bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
+static sherd_status no_memory(char *text, size_t room)
+{
+    snprintf(text, room, "%s: out of memory", own_name());
+    return SHERD_ENOMEM;
+}
+
+sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
 {
     carrier *c = calloc(1, sizeof *c);
+    MPI_Request request;
     int error;
 
-    if (!c) {
-        snprintf(text, room, "%s: out of memory", own_name());
-        return false;
-    }
-    if ((error = MPI_Comm_dup(comm, &c->comm))) {
+    if (!c)
+        return no_memory(text, room);
+    if ((error = MPI_Comm_idup(comm, &c->comm, &request))) {
         free(c);
         return say(text, room, error, "no duplicate of the communicator");
+    }
+    if (!is_done_in_time(&request)) {
+        snprintf(text, room,
+                 "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "
+                 "world: end the job with MPI_Abort",
+                 own_name(), most_seconds());
+        return SHERD_ETIMEDOUT;
     }
     MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
     *out = (sherd_carrier){.version = SHERD_CARRIER_VERSION,
@@ -313,9 +371,8 @@ bool sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t ro
     c->nowhere = malloc(PIECE_HERE);
     if (c->peer && c->nowhere) {
         near(c, NULL);
-        return true;
+        return SHERD_OK;
     }
-    snprintf(text, room, "%s: out of memory", own_name());
     close_carrier(c, false);
-    return false;
+    return no_memory(text, room);
 }

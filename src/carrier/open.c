@@ -5,11 +5,16 @@
 
 #include <stdio.h>
 
-static sherd_status refuse(const sherd_world_options *options, const char *text)
+static sherd_status fail(const sherd_world_options *options, sherd_status status, const char *text)
 {
     if (options && options->error)
         snprintf(options->error, SHERD_ERROR_BYTES, "sherd_world_open_mpi: %s", text);
-    return SHERD_EINVAL;
+    return status;
+}
+
+static sherd_status refuse(const sherd_world_options *options, const char *text)
+{
+    return fail(options, SHERD_EINVAL, text);
 }
 
 sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
@@ -30,7 +35,8 @@ sherd_status sherd_world_open_mpi(sherd_world **out, MPI_Comm comm,
         return refuse(options, "the communicator is MPI_COMM_NULL: only its ranks open the world");
     if (MPI_Comm_test_inter(comm, &two) || two)
         return refuse(options, "the communicator is one of two groups: merge them first");
-    if (!sherd__mpi_carrier(&carrier, comm, text, sizeof text))
-        return refuse(options, text);
+    sherd_status status = sherd__mpi_carrier(&carrier, comm, text, sizeof text);
+    if (status)
+        return fail(options, status, text);
     return sherd_world_open_with(out, &carrier, options);
 }
