@@ -270,7 +270,7 @@ static void every_option_says_where_it_is_wrong(void)
         {MOVE " --flattened x,x", 2, "--flattened: column 3"},
         {MOVE " --flattened x;", 2, "--flattened: column 3"},
         {MOVE " --price /no/such/file", 2, "--price: \"/no/such/file\" can not be read"},
-        {MOVE " --price /proc/self/exe", 2, "--price: \"/proc/self/exe\" is no file of prices"},
+        {MOVE " --price /proc/self/exe", 2, "--price: \"/proc/self/exe\" is not a price file"},
         {MOVE " --price " SHERD_SOURCE_DIR "/LICENSE", 2, "--price: "},
         {MOVE " --max-bytes 100", 1, "--max-bytes: "},
         {"plan --mesh 2 --shape 8 --from S(0) --to P", 1, "--to: "},

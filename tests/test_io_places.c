@@ -88,9 +88,9 @@ static void a_pipe_is_refused_and_not_waited_for(sherd_world *world)
         CHECK(mkfifo(path, 0600) == 0 && mkfifo(part, 0600) == 0);
     together(world);
     CHECK_EQ(sherd_file_open(&file, world, path), SHERD_EINVAL);
-    CHECK(says(world, "is no plain file"));
+    CHECK(says(world, "is not a regular file"));
     CHECK_EQ(write_shared(world, path, 1), SHERD_EINVAL);
-    CHECK(says(world, "is no plain file"));
+    CHECK(says(world, "is not a regular file"));
     remove_file(world, path);
     CHECK_EQ(write_shared(world, path, 1), SHERD_EINVAL);
     CHECK(is_there(part));

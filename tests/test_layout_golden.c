@@ -161,7 +161,8 @@ static void try_refused(paper *p, const golden *g)
         return;
     CHECK_EQ(read_layout(&layout, p, g, g->placements), SHERD_ENOTSUP);
     CHECK(layout == NULL);
-    CHECK(strstr(p->diag.text, "is no shard order") && strstr(p->diag.text, "more than one box"));
+    CHECK(strstr(p->diag.text, "is not a shard order") &&
+          strstr(p->diag.text, "more than one box"));
     CHECK(p->diag.source == g->placements);
     CHECK(p->diag.column > 0 && strncmp(g->placements + p->diag.column - 1, "_S", 2) == 0);
 }

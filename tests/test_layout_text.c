@@ -264,7 +264,7 @@ static void bad_placements_name_the_column(void)
     CHECK_EQ(sherd_layout_parse_placements(&layout, mesh, 9, shape, "RR", NULL), SHERD_ELIMIT);
     CHECK_EQ(p.diag.column, 0);
     CHECK(p.diag.source == NULL);
-    const bad_text strided = {"S(0)_S(0,3)", NULL, 5, "is no shard order"};
+    const bad_text strided = {"S(0)_S(0,3)", NULL, 5, "is not a shard order"};
     check_bad(&p, &strided,
               sherd_layout_parse_placements(&layout, mesh, 2, shape, strided.text, NULL),
               SHERD_ENOTSUP);

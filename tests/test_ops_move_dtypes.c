@@ -330,8 +330,8 @@ static void dtypes_that_cannot_be_are_refused(sherd_world *world)
         {SHERD_BOOL, 0, "forward_dtype has no fractions"},
         {SHERD_BF16, SHERD_U8, "backward_dtype has no fractions"},
         {0, SHERD_I64, "backward_dtype has no fractions"},
-        {(sherd_dtype)77, 0, "forward_dtype is no dtype"},
-        {0, (sherd_dtype)-1, "backward_dtype is no dtype"},
+        {(sherd_dtype)77, 0, "forward_dtype is not a dtype"},
+        {0, (sherd_dtype)-1, "backward_dtype is not a dtype"},
     };
     const sherd_mesh *mesh = line_of_ranks(world);
     int64_t shape[] = {4, 2};
@@ -343,7 +343,7 @@ static void dtypes_that_cannot_be_are_refused(sherd_world *world)
         for (int i = 0; i < LEN(cases); i++) {
             sherd_redistribute_options o = {.forward_dtype = cases[i].forward,
                                             .backward_dtype = cases[i].backward};
-            bool none = strstr(cases[i].said, "no dtype") != NULL;
+            bool none = strstr(cases[i].said, "not a dtype") != NULL;
             sherd_tensor *y = sherd_redistribute(t, whole, &o);
             CHECK_EQ(sherd_tensor_failed(y), wanted || none);
             CHECK_EQ(sherd_world_check(world), wanted || none ? SHERD_EINVAL : SHERD_OK);

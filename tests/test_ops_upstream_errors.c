@@ -119,7 +119,7 @@ static const wrong_case cases[] = {
     {spread_twice, "it is distributed already: use sherd_redistribute"},
     /* RuntimeError: Trying to distribute tensor with unsupported placements .. on device mesh dimension 0! */
     {spread_sum, "a pending reduction cannot be the target"},
-    {no_placement, "7 is no kind of placement"},
+    {no_placement, "7 is not a kind of placement"},
     {no_placement_text, "column 1 of \"Q\": expected S(dim), R or P(op) for axis x"},
     {no_dim, "column 3 of \"S(2)\": expected a dim of the tensor, which has 2"},
     /* RuntimeError: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor */

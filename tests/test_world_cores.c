@@ -152,7 +152,7 @@ static void ranks_have_the_cores_that_are_named(void)
     } bad[] = {
         {"-n 2 --cores 0,", "column 3 of \"0,\""},
         {"-n 2 --cores x", "expected a core"},
-        {"-n 2 --cores 2-1", "a range goes upwards"},
+        {"-n 2 --cores 2-1", "a range must go upwards, as 2-5"},
         {"-n 2 --cores 99999", "core 99999 is not"},
     };
     char options[64];

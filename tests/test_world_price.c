@@ -46,7 +46,7 @@ static void a_file_that_is_not_read_changes_nothing(sherd_world *world)
     CHECK_EQ(sherd__price_load(&price, heap, diag, "/", "a file"), SHERD_EINVAL);
     CHECK(strstr(diag->text, "\"/\" can not be read (Is a directory): expected a file"));
     CHECK_EQ(sherd__price_load(&price, heap, diag, "/dev/zero", "a file"), SHERD_EINVAL);
-    CHECK(strstr(diag->text, "\"/dev/zero\" is no file of prices"));
+    CHECK(strstr(diag->text, "\"/dev/zero\" is not a price file"));
     CHECK_EQ(price.links, 5);
     CHECK_OK(sherd__price_load(&price, heap, diag, file, "a file"));
     CHECK(price.links == 2 && !price.straight);

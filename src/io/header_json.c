@@ -77,7 +77,7 @@ static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry 
         json_t *size = json_array_get(shape, (size_t)d);
         e->shape[d] = json_integer_value(size);
         if (!json_is_integer(size) || e->shape[d] < 0 || !sherd__mul(*count, e->shape[d], count))
-            return bad(r, e->name, "has a size that is none");
+            return bad(r, e->name, "has a size that is not a whole number from 0 to below 2^62");
     }
     return SHERD_OK;
 }
@@ -89,7 +89,7 @@ static sherd_status read_place(const reader *r, json_t *place, sherd_file_entry 
 
     if (json_array_size(place) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
         begin < 0 || end < begin || end > r->of->file_bytes - r->begin)
-        return bad(r, e->name, "has no place in the file");
+        return bad(r, e->name, "has no valid data_offsets");
     e->offset = r->begin + begin;
     e->bytes = end - begin;
     return SHERD_OK;
@@ -107,7 +107,7 @@ static sherd_status read_entry(const reader *r, const char *name, json_t *value,
     while (dtype && k < NAMES && strcmp(dtype, dtypes[k].name) != 0)
         k++;
     if (!dtype || k == NAMES)
-        return bad(r, name, "has a dtype that the format has not");
+        return bad(r, name, "has a dtype that safetensors does not define");
     e->dtype = dtypes[k].dtype;
     sherd_status status = read_shape(r, json_object_get(value, "shape"), e, &count);
     if (!status)
@@ -120,7 +120,7 @@ static sherd_status read_entry(const reader *r, const char *name, json_t *value,
 static sherd_status read_note(const reader *r, const char *key, json_t *value, sherd_file_note *n)
 {
     if (!json_is_string(value))
-        return bad(r, "__metadata__", "holds what is no text");
+        return bad(r, "__metadata__", "must hold nothing but text");
     n->key = sherd__copy_text(r->header->heap, key);
     n->text = sherd__copy_text(r->header->heap, json_string_value(value));
     return n->key && n->text ? SHERD_OK : sherd__no_memory(r->of->diag, r->of->function);

@@ -30,7 +30,7 @@ static int open_file(const sherd_file *file, struct stat *about, const char *fun
     if (fd >= 0 && fstat(fd, about) == 0 && S_ISREG(about->st_mode))
         return fd;
     if (fd >= 0 && !S_ISREG(about->st_mode))
-        (void)fault(file, function, "is no plain file");
+        (void)fault(file, function, "is not a regular file");
     else
         (void)sherd__file_fault(file->world, function, file->path);
     if (fd >= 0)
@@ -246,9 +246,10 @@ sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sh
                                   "%s: \"%.120s\" of \"%.180s\": %s", function, name, file->path,
                                   why);
     if (e->dtype == SHERD_DTYPE_NONE)
-        return sherd__fail_tensor(world, layout != NULL, SHERD_ENOTSUP,
-                                  "%s: \"%.120s\" of \"%.180s\" has a dtype that sherd has not",
-                                  function, name, file->path);
+        return sherd__fail_tensor(
+            world, layout != NULL, SHERD_ENOTSUP,
+            "%s: \"%.120s\" of \"%.180s\" has a dtype that sherd does not have", function, name,
+            file->path);
     if (layout && sherd__alarmed(world))
         return sherd__failed(world);
     sherd_tensor *t = sherd__file_rows(file, e, layout, function);

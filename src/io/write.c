@@ -47,7 +47,7 @@ static const char *fault_of(const writing *w, const sherd_named_tensor *n)
     const sherd_tensor *t = n->tensor;
 
     if (!n->name || !t)
-        return "has no name, or is none";
+        return "has a name or a tensor that is NULL";
     if (strcmp(n->name, "__metadata__") == 0)
         return "has the name that the format keeps for notes";
     if (t->world != w->world)
@@ -183,7 +183,7 @@ static void make(writing *w, const char *header, size_t bytes)
 {
     if (is_taken(w->path)) {
         w->status = sherd__fail(sherd__world_diag(w->world), SHERD_EINVAL,
-                                "%s: \"%.180s\": is no plain file", w->function, w->path);
+                                "%s: \"%.180s\": is not a regular file", w->function, w->path);
         return;
     }
     w->fd = take_part(w->part);

@@ -67,8 +67,8 @@ static sherd_status check_pending(const char *function, const sherd__layout_spec
         if (op < 0)
             continue;
         if (op > SHERD_PRODUCT)
-            return sherd__fail(mesh->space->diag, SHERD_EINVAL, "%s: %d is no reduce op", function,
-                               op);
+            return sherd__fail(mesh->space->diag, SHERD_EINVAL, "%s: %d is not a reduce op",
+                               function, op);
         if (first < 0)
             first = i;
         int other = spec->pending[first];

@@ -29,7 +29,7 @@ static sherd_status place(sherd__layout_spec *spec, const char *function, int ax
         return SHERD_OK;
     case SHERD_PARTIAL:
         if (!sherd__reduce_op_name(placement.op))
-            return sherd__fail(diag, SHERD_EINVAL, "%s: %d is no reduce op", function,
+            return sherd__fail(diag, SHERD_EINVAL, "%s: %d is not a reduce op", function,
                                (int)placement.op);
         spec->pending[axis] = (int)placement.op;
         return SHERD_OK;
@@ -40,7 +40,7 @@ static sherd_status place(sherd__layout_spec *spec, const char *function, int ax
         spec->dim[dim].axis[spec->dim[dim].axes++] = axis;
         return SHERD_OK;
     }
-    return sherd__fail(diag, SHERD_EINVAL, "%s: %d is no kind of placement", function,
+    return sherd__fail(diag, SHERD_EINVAL, "%s: %d is not a kind of placement", function,
                        (int)placement.kind);
 }
 
@@ -224,7 +224,7 @@ sherd_status sherd_layout_with(const sherd_layout **out, const sherd_layout *lay
     sherd__layout_spec spec = layout->spec;
     if (mesh->root != spec.mesh)
         return sherd__fail(mesh->space->diag, SHERD_EINVAL,
-                           "%s: the mesh (%s) is no part of that of %s", function, mesh->text,
+                           "%s: the mesh (%s) is not a part of that of %s", function, mesh->text,
                            layout->text);
     if (axis < 0 || axis >= mesh->axes)
         return sherd__fail(mesh->space->diag, SHERD_EINVAL,

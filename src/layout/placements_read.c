@@ -175,10 +175,11 @@ static sherd_status order_found(const reader *r, int dim, int *order)
         while (at < count && product < factor)
             product *= mesh->extent[list[at++]];
         if (product != factor)
-            return sherd__fail_at(mesh->space->diag, SHERD_ENOTSUP, r->function, &item->at,
-                                  "_S(%d,%lld) on axis %s is no shard order (no later axes of the "
-                                  "dim multiply to %lld), so a rank would hold more than one box",
-                                  dim, (long long)factor, mesh->name[i], (long long)factor);
+            return sherd__fail_at(
+                mesh->space->diag, SHERD_ENOTSUP, r->function, &item->at,
+                "_S(%d,%lld) on axis %s is not a shard order (no later axes of the "
+                "dim multiply to %lld), so a rank would hold more than one box",
+                dim, (long long)factor, mesh->name[i], (long long)factor);
         memmove(list + at + 1, list + at, (size_t)(count - at) * sizeof list[0]);
         list[at] = i;
         count++;

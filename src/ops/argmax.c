@@ -15,8 +15,8 @@ static const char *describe(sherd_call *call)
     int64_t n = reason ? 1 : sherd__dims_count(call->attributes, call->in[0]);
 
     if (n == 0)
-        return "there is none among no elements";
-    return n > INT32_MAX ? "the index of so many elements is no i32" : reason;
+        return "there are no elements to choose from";
+    return n > INT32_MAX ? "there are more elements than an i32 counts" : reason;
 }
 
 /*

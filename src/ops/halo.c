@@ -24,7 +24,7 @@ static const char *value_fault(const sherd_tensor *t, const sherd_halo_options *
         if ((o->before[d].border == SHERD_BORDER_CONSTANT ||
              o->after[d].border == SHERD_BORDER_CONSTANT) &&
             !sherd__holds(t->dtype, o->value))
-            return "value is none of the dtype";
+            return "the dtype does not have this value";
     return NULL;
 }
 
@@ -234,10 +234,10 @@ sherd_status sherd_halo_plan(const sherd_plan **out, const sherd_layout *layout,
     sherd_status status = window_for(&window, layout, options, function);
     if (status)
         return status;
-    status =
-        sherd_dtype_bytes(dtype)
-            ? sherd__window_plan(out, window, SHERD__GATHER, sherd_dtype_bytes(dtype))
-            : sherd__fail(layout->space->diag, SHERD_EINVAL, "%s: the dtype is none", function);
+    status = sherd_dtype_bytes(dtype)
+                 ? sherd__window_plan(out, window, SHERD__GATHER, sherd_dtype_bytes(dtype))
+                 : sherd__fail(layout->space->diag, SHERD_EINVAL,
+                               "%s: the dtype is not one of sherd_dtype", function);
     sherd__window_release(window);
     return status;
 }

@@ -60,7 +60,7 @@ static const char *fault_of_operands(const write *w)
     const sherd_tensor *a = w->a, *b = w->b;
 
     if (!b)
-        return sherd__holds(a->dtype, w->value) ? NULL : "the value is none of the dtype";
+        return sherd__holds(a->dtype, w->value) ? NULL : "the dtype does not have this value";
     if (w->kind != COPY && a->dtype != b->dtype)
         return "dtypes differ: cast one of them (sherd_cast)";
     if (w->kind != COPY && !sherd__kernels_of(sherd__world_kernels(a->world), a->dtype))

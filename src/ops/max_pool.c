@@ -136,7 +136,7 @@ static const char *describe(sherd_call *call)
     const sherd__taps_attributes *a = call->attributes;
 
     call->dtype[AT] = SHERD_I64;
-    return a->mode == SHERD__TAPS_MAXIMUM ? sherd__taps_describe(call) : "the mode is another";
+    return a->mode == SHERD__TAPS_MAXIMUM ? sherd__taps_describe(call) : "there is no such mode";
 }
 
 const sherd_op sherd__max_pool_op = {

@@ -113,8 +113,8 @@ static const char *dtype_fault(sherd_tensor *t, const sherd_redistribute_options
         if (wanted[i] == SHERD_DTYPE_NONE)
             continue;
         if (sherd_dtype_bytes(wanted[i]) == 0)
-            return i == 0 ? "options.forward_dtype is no dtype"
-                          : "options.backward_dtype is no dtype";
+            return i == 0 ? "options.forward_dtype is not a dtype"
+                          : "options.backward_dtype is not a dtype";
         if (!sherd__has_fractions(wanted[i]) && sherd__is_recorded(t->world, &t, 1))
             return i == 0 ? "it wants a gradient, and options.forward_dtype has no fractions"
                           : "it wants a gradient, and options.backward_dtype has no fractions";

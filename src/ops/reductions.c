@@ -207,7 +207,7 @@ static const char *describe_fold(sherd_call *call)
         widen_integers(call);
     call->linearity = same && is_pending_with(a, call->reduces) ? SHERD_UNCHANGED : SHERD_NONLINEAR;
     if (!reason && kind <= FOLD_MIN && sherd__dims_count(call->attributes, a) == 0)
-        reason = "there is none among no elements";
+        reason = "there are no elements to choose from";
     return reason;
 }
 

@@ -137,14 +137,14 @@ static const char *describe_average(sherd_call *call)
 {
     const sherd__taps_attributes *a = call->attributes;
 
-    return a->mode == SHERD__TAPS_AVERAGE ? sherd__taps_describe(call) : "the mode is another";
+    return a->mode == SHERD__TAPS_AVERAGE ? sherd__taps_describe(call) : "there is no such mode";
 }
 
 static const char *describe_adaptive(sherd_call *call)
 {
     const sherd__taps_attributes *a = call->attributes;
 
-    return a->mode == SHERD__TAPS_ADAPTIVE ? sherd__taps_describe(call) : "the mode is another";
+    return a->mode == SHERD__TAPS_ADAPTIVE ? sherd__taps_describe(call) : "there is no such mode";
 }
 
 static const char *describe_interpolation(sherd_call *call)

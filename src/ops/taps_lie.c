@@ -53,7 +53,7 @@ static const char *given_size(sherd_call *call, const sherd__taps_attributes *a,
         *size = (int64_t)made;
     if (*size < 1 || *size > limit || n > limit || (a->size[d] && a->factor[d] != 0))
         return sherd_call_reason(
-            call, "size %lld and factor %g in dim %d of size %lld: one is to be said",
+            call, "size %lld and factor %g in dim %d of size %lld: give one of the two",
             (long long)a->size[d], a->factor[d], SHERD__SPACE + d, (long long)n);
     return NULL;
 }

@@ -50,7 +50,7 @@ static sherd_status check(const sherd_layout *from, const sherd_layout *to, size
     sherd__diag *diag = from->space->diag;
 
     if (element_bytes == 0)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is none", function);
+        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is not one of sherd_dtype", function);
     if (from->space != to->space)
         return sherd__fail(diag, SHERD_EINVAL, "%s: %s and %s belong to two worlds", function,
                            from->text, to->text);

@@ -16,7 +16,7 @@ static sherd_status check_ranges(const sherd_layout *from, const sherd_plan_opti
     const sherd_weights *w = &options->weights;
 
     if ((unsigned)options->planner >= SHERD_PLANNERS)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: %d is no planner", function,
+        return sherd__fail(diag, SHERD_EINVAL, "%s: %d is not a planner", function,
                            (int)options->planner);
     if ((unsigned)w->kind > SHERD_WEIGHTS_CUSTOM || w->all_reduce < 0 || w->all_to_all < 0 ||
         w->all_gather < 0 || w->reduce_scatter < 0 || w->chunk < 0)
@@ -52,7 +52,7 @@ static sherd_status check_price(const sherd_layout *from, const sherd_price *pri
     }
     if (!good)
         return sherd__fail(from->space->diag, SHERD_EINVAL,
-                           "%s: this is no price: kind %d, %d links, %lld devices per host; "
+                           "%s: this is not a price: kind %d, %d links, %lld devices per host; "
                            "sherd_price_parse makes one",
                            function, (int)price->kind, price->links, (long long)price->per_host);
     return SHERD_OK;

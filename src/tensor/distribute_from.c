@@ -37,7 +37,7 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
         return NULL;
     for (int64_t i = 1; i < mesh->count; i++)
         if (all[i * WORDS + ARGUMENTS] != all[ARGUMENTS]) {
-            sherd__raise(world, SHERD_EDIFFER, "%s: ranks pass other texts or roots", name);
+            sherd__raise(world, SHERD_EDIFFER, "%s: ranks passed different texts or roots", name);
             return NULL;
         }
     (void)sherd_mesh_coordinate(mesh, root, at);
@@ -86,7 +86,7 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
     if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, at) || (is_root && t->layout))
         return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name,
                                   is_root ? "t is distributed already: use sherd_redistribute"
-                                          : "the root is no rank of the mesh");
+                                          : "the root is not a rank of the mesh");
     int64_t *all = sherd__alloc(sherd__world_heap(world),
                                 (size_t)sherd_mesh_root(mesh)->count * WORDS, sizeof *all);
     if (!all)

@@ -48,7 +48,7 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
     const int64_t nothing = 0;
 
     if (sherd_dtype_bytes(dtype) == 0)
-        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is none", function);
+        return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is not one of sherd_dtype", function);
     if (!sherd__holds(dtype, options->value))
         return sherd__fail(diag, SHERD_EINVAL, "%s: value %g is no %s", function, options->value,
                            sherd_dtype_name(dtype));

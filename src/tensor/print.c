@@ -185,7 +185,7 @@ static void put_title(printer *p, sherd_tensor *t)
 static const char *fault(const sherd_print_options *o, const sherd_tensor *t)
 {
     if (o->rank < 0 || o->rank >= sherd_world_ranks(t->world))
-        return "options.rank is no rank";
+        return "options.rank is not a rank";
     if (o->digits < 0 || o->digits > MOST_DIGITS)
         return "options.digits is not 0 to 17";
     if (o->edge < 0)

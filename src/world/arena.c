@@ -159,7 +159,7 @@ sherd_status sherd__arena_map(sherd__arena *out, int fd, sherd__diag *diag)
     if (out->control->magic != magic) {
         sherd__arena_unmap(out);
         return sherd__fail(diag, SHERD_EINVAL,
-                           "file descriptor %d is no arena of this version of sherd", fd);
+                           "file descriptor %d is not an arena of this version of sherd", fd);
     }
     return SHERD_OK;
 }

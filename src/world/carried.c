@@ -124,7 +124,7 @@ static void graft(sherd__arena *shared, const sherd__arena *own, sherd__diag *di
 {
     if (shared->control->regions != own->control->regions ||
         shared->control->region_bytes != own->control->region_bytes)
-        sherd__fail(diag, SHERD_ENOMEM, "address space for %zu MB twice is not to be had",
+        sherd__fail(diag, SHERD_ENOMEM, "no address space for %zu MB twice: raise `ulimit -v`",
                     shared->bytes >> 20);
     shared->control = own->control;
     shared->own_bytes = own->bytes;

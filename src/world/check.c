@@ -30,7 +30,7 @@ bool sherd__is_stranger(sherd_world *world)
     if (!world->transport->meet || world->process == (int)getpid())
         return false;
     sherd__fail(&world->diag, SHERD_EINVAL,
-                "this process was forked from the rank, and is none: its world is the rank's");
+                "this process was forked from a rank, whose world only the rank itself can use");
     return true;
 }
 

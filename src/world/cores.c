@@ -105,7 +105,8 @@ static sherd_status read_range(sherd__scanner *s, const cpu_set_t *usable, cpu_s
     if (sherd__take(s, "-") && !sherd__take_integer(s, &high))
         return sherd__expected(diag, "cores", s, "a core's number");
     if (high < low)
-        return sherd__fail_at(diag, SHERD_EINVAL, "cores", &begin, "a range goes upwards");
+        return sherd__fail_at(diag, SHERD_EINVAL, "cores", &begin,
+                              "a range must go upwards, as 2-5");
     for (int64_t core = low; core <= high; core++) {
         if (core >= CPU_SETSIZE || !CPU_ISSET((size_t)core, usable))
             return sherd__fail_at(diag, SHERD_EINVAL, "cores", &begin,

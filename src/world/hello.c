@@ -50,8 +50,10 @@ sherd__hello sherd__introduce(const sherd_world_options *options)
 
 sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag)
 {
-    return sherd__fail(diag, SHERD_EPEER, "rank %d: %s: ranks do not reach each other",
-                       carrier->rank, carrier->name);
+    return sherd__fail(
+        diag, SHERD_EPEER,
+        "rank %d: %s: ranks do not reach each other, or one did not come within SHERD_TIMEOUT",
+        carrier->rank, carrier->name);
 }
 
 /* Each rank brings `bytes`, and has those of all. */

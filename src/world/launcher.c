@@ -155,8 +155,8 @@ static sherd_status prepare(launch *l, sherd__diag *diag)
     if (o->ranks < 1)
         return sherd__fail(diag, SHERD_EINVAL, "%d ranks: at least 1", o->ranks);
     if (o->ranks > SHERD_MAX_RANKS)
-        return sherd__fail(diag, SHERD_ELIMIT, "%d ranks, but an arena takes %d", o->ranks,
-                           SHERD_MAX_RANKS);
+        return sherd__fail(diag, SHERD_ELIMIT, "%d ranks are more than the %d that sherd supports",
+                           o->ranks, SHERD_MAX_RANKS);
     keep_standard_files();
     allow_files(l);
     if (!(l->watch.flight = sherd__alloc(&l->heap, 1, sizeof(sherd__flight))))

@@ -168,7 +168,7 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
     void *handle = load(mark, text, sizeof text);
     void *door = handle ? dlsym(handle, "sherd_carrier_load") : NULL;
     if (handle && !door)
-        snprintf(text, sizeof text, "it is no module of sherd");
+        snprintf(text, sizeof text, "it is not a module of sherd");
     if (!door)
         return sherd__fail(
             diag, SHERD_EINVAL,

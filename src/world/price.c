@@ -60,7 +60,7 @@ sherd_status sherd__price_load(sherd_price *out, sherd__heap *heap, sherd__diag 
     else if (have == FILE_BYTES || memchr(text, '\0', (size_t)have))
         status =
             sherd__fail(diag, SHERD_EINVAL,
-                        "\"%.200s\" is no file of prices: expected text of less than 64 KiB", path);
+                        "\"%.200s\" is not a price file: expected text of less than 64 KiB", path);
     if (!status) {
         text[have] = '\0';
         status = sherd__price_read(out, diag, text);

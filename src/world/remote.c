@@ -244,7 +244,8 @@ static void refuse(sherd_world *world, int from, const sherd_message *m)
     char text[SHERD_ERROR_BYTES];
 
     snprintf(text, sizeof text,
-             "rank %d: rank %d sent a message of %zu and %zu bytes that makes no sense",
+             "rank %d: rank %d sent a message of %zu and %zu bytes that sherd does not understand: "
+             "do all ranks run the same build?",
              world->rank, from, m->head_bytes, m->body_bytes);
     sherd__end_told(world, SHERD_EPEER, text);
     if (m->body)

@@ -108,17 +108,19 @@ static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag 
     if (ranks < 0)
         return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d ranks", ranks);
     if (plan->options->as != SHERD_PROCESSES && plan->options->as != SHERD_THREADS)
-        return sherd__fail(diag, SHERD_EINVAL, "sherd_spawn: %d is no way for ranks to live",
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "sherd_spawn: %d is neither SHERD_PROCESSES nor SHERD_THREADS",
                            (int)plan->options->as);
     if (ranks > SHERD_MAX_RANKS)
-        return sherd__fail(diag, SHERD_ELIMIT, "sherd_spawn: %d ranks, but an arena takes %d",
-                           ranks, SHERD_MAX_RANKS);
+        return sherd__fail(diag, SHERD_ELIMIT,
+                           "sherd_spawn: %d ranks are more than the %d that sherd supports", ranks,
+                           SHERD_MAX_RANKS);
     plan->ranks = ranks ? ranks : 1;
     *threads = plan->options->as == SHERD_THREADS;
     if (!name || !*name || strcmp(name, "mpi") == 0)
         return SHERD_OK; /* that one is for ranks that mpirun has started */
     if (strcmp(name, "threads") != 0 && strcmp(name, "arena") != 0)
-        return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: there are arena and threads",
+        return sherd__fail(diag, SHERD_EINVAL, "SHERD_TRANSPORT=%.40s: expected arena or threads",
                            name);
     *threads = strcmp(name, "threads") == 0;
     return SHERD_OK;
