@@ -7,7 +7,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 /* A tile of 6 x 2 sums, 2 of b and 1 of a takes 15 of 16 registers. */
 enum { W = 8, TILE_ROWS = 6 };

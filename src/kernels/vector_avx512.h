@@ -10,7 +10,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 /* Lanes; rows of a register tile of 2 vectors (12 x 2 sums, 2 of b, 1 of a: 27 of 32 registers). */
 enum { W = 16, TILE_ROWS = 12 };
