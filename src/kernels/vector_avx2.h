@@ -250,6 +250,12 @@ INLINE vf v_load_bf16(const uint16_t *p)
     vi x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
 }
+INLINE void v_load_two_bf16(const uint16_t *p, vf *y)
+{
+    vi x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    y[0] = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+    y[1] = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000u)));
+}
 INLINE void v_store_bf16(uint16_t *p, vf x)
 {
     vi bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
@@ -264,6 +270,11 @@ INLINE void v_store_bf16(uint16_t *p, vf x)
 INLINE vf v_load_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+INLINE void v_load_two_f16(const uint16_t *p, vf *y)
+{
+    y[0] = v_load_f16(p);
+    y[1] = v_load_f16(p + W);
 }
 INLINE void v_store_f16(uint16_t *p, vf x)
 {

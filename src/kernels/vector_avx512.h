@@ -257,6 +257,13 @@ INLINE vf v_load_bf16(const uint16_t *p)
     vi x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
 }
+/* 32 of them: those at even places, and those at odd ones. */
+INLINE void v_load_two_bf16(const uint16_t *p, vf *y)
+{
+    vi x = _mm512_loadu_si512(p);
+    y[0] = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    y[1] = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xFFFF0000u)));
+}
 /* vcvtneps2bf16 would lose subnormal numbers. */
 INLINE void v_store_bf16(uint16_t *p, vf x)
 {
@@ -270,6 +277,12 @@ INLINE void v_store_bf16(uint16_t *p, vf x)
 INLINE vf v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+/* 32 of them, in order. */
+INLINE void v_load_two_f16(const uint16_t *p, vf *y)
+{
+    y[0] = v_load_f16(p);
+    y[1] = v_load_f16(p + W);
 }
 INLINE void v_store_f16(uint16_t *p, vf x)
 {
