@@ -48,6 +48,7 @@ RUN(run_embedding, sherd_embedding(in[0], in[1]))
 RUN(run_dropout, sherd_dropout(in[0], 0.4, a->generator))
 RUN(run_attention,
     sherd_attention(in[0], in[1], in[2], &(sherd_attention_options){.causal = n[0], .scale = 0.9}))
+RUN(run_attention_cached, sherd_attention_cached(in[0], in[1], in[2], in[3], 0.7))
 RUN(run_rotary, sherd_rotary(in[0], operand(a, 1),
                              &(sherd_rotary_options){.base = 50,
                                                      .rotated = a->p->in[0].shape[3] / 2 * 2,
@@ -150,6 +151,17 @@ static inline bool draw_general(call_plan *p, uint64_t *dice)
                        t};
     want(p, 3, way == 2 ? 'x' : 'b', 4 - skipped, shape + skipped);
     return true;
+}
+
+/* Positions in the cache, in any order. */
+static inline bool draw_cached(call_plan *p, uint64_t *dice)
+{
+    const int64_t *q = p->in[0].shape;
+    int64_t heads = q[2], t = 1 + roll(dice, 5);
+
+    want_keys(p, t, roll(dice, 2) && heads % 2 == 0 ? heads / 2 : heads);
+    want(p, 3, 'i', 2, q)->limit = t;
+    return heads > 0;
 }
 
 static inline bool draw_rotary(call_plan *p, uint64_t *dice)

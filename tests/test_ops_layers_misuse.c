@@ -40,6 +40,7 @@ MISUSE(a_layer_of_nothing_is_nothing)
             !sherd_add_rms_norm(NULL, NULL, NULL, NULL, NULL));
     ANSWERS(!sherd_batch_norm(NULL, NULL) && !sherd_instance_norm(NULL, NULL));
     ANSWERS(!sherd_attention_with(NULL, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(!sherd_attention_cached(NULL, NULL, NULL, NULL, 0));
     ANSWERS(!sherd_attention(NULL, NULL, NULL, &(sherd_attention_options){.dropout = 0.5}));
 }
 
@@ -236,6 +237,27 @@ MISUSE(a_rotation_has_good_options)
     sherd_scope_end(m->world);
 }
 
+MISUSE(a_cache_is_asked_for_what_it_has)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *q = F(2, 3, 4, 2), *k = F(2, 5, 2, 2), *at = I(2, 3);
+
+    FAILS(SHERD_EINVAL, sherd_attention_cached(NUL(q), k, k, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, NUL(k), k, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, NUL(k), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, NUL(at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(BAD(F(2, 3, 4), q), k, k, at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, BAD(F(2, 4, 2, 2), k), at, 0));
+    FAILS(SHERD_EINVAL,
+          sherd_attention_cached(q, BAD(F(2, 5, 3, 2), k), BAD(F(2, 5, 3, 2), k), at, 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(I(3), at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(I(2, 4), at), 0));
+    FAILS(SHERD_EINVAL, sherd_attention_cached(q, k, k, BAD(F(2, 3), at), 0));
+    FAILS(SHERD_EINVAL,
+          sherd_attention_cached(q, BAD(F(2, 1, 2, 2), k), BAD(F(2, 1, 2, 2), k), at, 0));
+    sherd_scope_end(m->world);
+}
+
 static sherd_tensor *attended(sherd_tensor *q, sherd_tensor *k, sherd_attention_options options)
 {
     return sherd_attention(q, k, k, &options);
@@ -286,9 +308,14 @@ MISUSE(attention_has_good_options)
     }
 
 static const check_test tests[] = {
-    ROW(a_layer_of_nothing_is_nothing),        ROW(a_loss_has_good_options),
-    ROW(attention_has_good_options),           ROW(a_norm_has_a_good_weight),
-    ROW(a_rotation_has_good_options),          ROW(a_norm_of_groups_has_good_groups),
-    ROW(a_sum_and_its_norm_have_good_options), ROW(a_norm_of_batches_has_good_averages),
+    ROW(a_layer_of_nothing_is_nothing),
+    ROW(a_loss_has_good_options),
+    ROW(a_cache_is_asked_for_what_it_has),
+    ROW(attention_has_good_options),
+    ROW(a_norm_has_a_good_weight),
+    ROW(a_rotation_has_good_options),
+    ROW(a_norm_of_groups_has_good_groups),
+    ROW(a_sum_and_its_norm_have_good_options),
+    ROW(a_norm_of_batches_has_good_averages),
 };
 CHECK_MAIN(tests)

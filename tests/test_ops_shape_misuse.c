@@ -71,7 +71,7 @@ static void computes(sherd_world *world)
             sherd_scatter_add(a, 0, a, a), sherd_sort(a, 0, true, NULL),                           \
             sherd_topk(a, 1, 0, true, NULL), sherd_cumsum(a, 0), sherd_tril(a, 0),                 \
             sherd_triu(a, 0), sherd_add_to(a, a), sherd_mul_by(a, a), sherd_copy_from(a, a),       \
-            sherd_fill(a, 0),                                                                      \
+            sherd_fill(a, 0), sherd_write_rows(a, a, a),                                           \
     }
 
 MISUSE(an_operator_on_nothing_is_nothing)
@@ -225,6 +225,18 @@ MISUSE(what_is_written_must_fit)
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(t.three, NEW(SHERD_F32)), b));
     FAILS(SHERD_EINVAL, sherd_copy_from(BAD(b, NEW(SHERD_F32)), t.spread));
     FAILS(SHERD_EINVAL, sherd_fill(NEW(SHERD_I32), BAD(0.5, 1)));
+    sherd_tensor *index = sherd_constant(m->world, SHERD_I32, (int64_t[]){2, 1}, 2, 1);
+    sherd_tensor *far = sherd_constant(m->world, SHERD_I32, (int64_t[]){2, 1}, 2, 9);
+    sherd_tensor *lines = sherd_constant(m->world, SHERD_F32, (int64_t[]){2, 1}, 2, 1);
+    sherd_tensor *a = sherd_constant(m->world, SHERD_F32, (int64_t[]){2, 3}, 2, 1);
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, BAD(far, index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_rows(NUL(a), index, lines));
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, NUL(index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, index, NUL(lines)));
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, BAD(lines, index), lines));
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, index, BAD(index, lines)));
+    FAILS(SHERD_EINVAL, sherd_write_rows(a, index, BAD(t.three, lines)));
+    FAILS(SHERD_EINVAL, sherd_write_rows(BAD(t.three, a), index, lines));
 }
 
 MISUSE(what_counts_is_made_of_good_numbers)

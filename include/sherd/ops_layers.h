@@ -66,6 +66,25 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
                                     sherd_tensor *k, sherd_tensor *v,
                                     const sherd_attention_options *options);
 
+/**
+ * Attention of new positions to a cache, for decoding: softmax(q k^T scale) v per head, where query
+ * (b, i) sees the keys 0 .. positions[b, i] of item b. So items of a batch may have different
+ * lengths, and what the cache holds behind them is not read. A negative position sees nothing, and
+ * gets zeros. Fewer heads of k and v as in sherd_attention. No gradient.
+ *
+ *     k, v, q = ..., rotated by sherd_rotary(.., positions, ..)       [batch, s, heads, width]
+ *     sherd_write_rows(cache_k, positions, k); sherd_write_rows(cache_v, positions, v);
+ *     y = sherd_attention_cached(q, cache_k, cache_v, positions, 0);
+ *
+ * @collective see ops.h; batch and heads may be sharded, a sharded sequence or width is gathered
+ * @shapes     q: [batch, s, heads, width]; k, v: [batch, t, heads of k, width]; positions: i32
+ *             [batch, s]; scale: 0 = 1/sqrt(width)
+ * @owns       scope
+ * @errors     see ops.h; EINVAL a position of t or more, heads that k's do not divide
+ */
+SHERD_API sherd_tensor *sherd_attention_cached(sherd_tensor *q, sherd_tensor *k, sherd_tensor *v,
+                                               sherd_tensor *positions, double scale);
+
 /* ---- normalisation --------------------------------------------------------------------------- */
 
 /**

@@ -386,6 +386,21 @@ SHERD_API sherd_tensor *sherd_mul_by(sherd_tensor *a, sherd_tensor *b);
 SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
 
 /**
+ * a[b, index[b, j], ...] = rows[b, j, ...]: fill a cache, such as that of the keys of attention. A
+ * negative index writes nothing; if a number is there twice, its last row stays. A rank writes what
+ * lies in its piece; `a` may be sharded in any dim, the second too.
+ *
+ * @collective only if the index or the rows must move: to the layout of `a`, with the second dim
+ *             whole; waits until peers have read `a`
+ * @shapes     a: [batch, n, ...]; index: i32 [batch, count]; rows: [batch, count, ...], of the dtype
+ *             of `a`
+ * @owns       `a` itself
+ * @errors     as sherd_add_to; EINVAL an index of n or more, another dtype; ENOTSUP `a` has a
+ *             pending reduction
+ */
+SHERD_API sherd_tensor *sherd_write_rows(sherd_tensor *a, sherd_tensor *index, sherd_tensor *rows);
+
+/**
  * Set each element of `a` to `value`.
  *
  * @local  waits until peers have read `a`

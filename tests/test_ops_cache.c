@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A cache of keys and values: rows are written where an index says, under all layouts as into a plain tensor; attention to it is
+ * attention with a mask of what each query sees, and what lies behind is never read.
+ */
+#include <math.h>
+
+#include "sherd/autograd.h"
+#include "sherd/ops_layers.h"
+#include "tensors.h"
+
+#define SIZES(...) ((const int64_t[]){__VA_ARGS__})
+
+enum { BATCH = 4, ROOM = 6, HEADS = 4, WIDTH = 3, COUNT = 3, SHARED = 2 };
+
+static const int32_t where[BATCH * COUNT] = {0, 1, 2, 5, 3, -1, 4, 5, 2, -3, -1, 0};
+
+static sherd_tensor *plain(sherd_world *world, int ndim, const int64_t *shape, double from)
+{
+    sherd_tensor *t = sherd_constant(world, SHERD_F64, shape, ndim, 0);
+    double *to = sherd_tensor_write(t);
+
+    for (int64_t i = 0; i < sherd_tensor_count(t); i++)
+        to[i] = sin(from + 1.3 * (double)i);
+    return sherd_mark_equal(t);
+}
+
+static sherd_tensor *positions(sherd_world *world)
+{
+    return sherd_mark_equal(sherd_from_data(world, SHERD_I32, SIZES(BATCH, COUNT), 2, where));
+}
+
+/* Both whole, as numbers; the largest difference. */
+static double differ(sherd_tensor *a, sherd_tensor *b)
+{
+    double x[1024], y[1024], most = 0;
+
+    if (!CHECK(sherd_full_read(x, sizeof x, a, SHERD_F64, -1)) ||
+        !CHECK(sherd_full_read(y, sizeof y, b, SHERD_F64, -1)))
+        return INFINITY;
+    for (int64_t i = 0; i < sherd_tensor_count(a); i++)
+        most = x[i] == y[i] ? most : fmax(most, isnan(x[i] - y[i]) ? INFINITY : fabs(x[i] - y[i]));
+    return most;
+}
+
+/* What write_rows does, written out. */
+static sherd_tensor *written(sherd_world *world)
+{
+    sherd_tensor *a = plain(world, 4, SIZES(BATCH, ROOM, HEADS, WIDTH), 0);
+    sherd_tensor *rows = plain(world, 4, SIZES(BATCH, COUNT, HEADS, WIDTH), 5);
+    double *to = sherd_tensor_write(a);
+    const double *from = sherd_tensor_read(rows);
+
+    for (int i = 0; i < BATCH * COUNT; i++)
+        if (where[i] >= 0)
+            memcpy(to + (i / COUNT * ROOM + where[i]) * HEADS * WIDTH, from + i * HEADS * WIDTH,
+                   sizeof(double) * HEADS * WIDTH);
+    return sherd_mark_equal(a);
+}
+
+static void rows_go_where_the_index_says(sherd_world *world)
+{
+    static const char *const a_way[] = {"R", "S(0)", "S(1)", "S(2)", "S(3)", NULL};
+    static const char *const row_way[] = {"R", "S(0)", "S(1)", "S(2)", "S(3)", NULL};
+    static const char *const index_way[] = {"R", "S(0)", "S(1)", NULL};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int number = 0; number < 6 * 6 * 4; number++) {
+        const char *at = a_way[number % 6], *row = row_way[number / 6 % 6];
+        const char *index = index_way[number / 36];
+        if (!at && (row || index))
+            continue; /* refused */
+        sherd_scope_begin(world);
+        sherd_tensor *a = plain(world, 4, SIZES(BATCH, ROOM, HEADS, WIDTH), 0);
+        sherd_tensor *rows = plain(world, 4, SIZES(BATCH, COUNT, HEADS, WIDTH), 5);
+        sherd_tensor *places = positions(world);
+        a = at ? sherd_distribute_as(a, mesh, at, -1) : a;
+        rows = row ? sherd_distribute_as(rows, mesh, row, -1) : rows;
+        places = index ? sherd_distribute_as(places, mesh, index, -1) : places;
+        CHECK(sherd_write_rows(a, places, rows) == a);
+        CHECK(differ(a, written(world)) == 0);
+        sherd_scope_end(world);
+        if (!CHECK_OK(sherd_world_check(world)))
+            return;
+    }
+}
+
+/* Of a part of a tensor, and rows that are no rows of memory: views. */
+static void views_are_written_too(sherd_world *world)
+{
+    sherd_tensor *t = plain(world, 3, SIZES(ROOM, BATCH, WIDTH), 0), *a = sherd_transpose(t, 0, 1);
+    sherd_tensor *rows = sherd_transpose(plain(world, 3, SIZES(COUNT, BATCH, WIDTH), 5), 0, 1);
+    double before[64], after[64], row[64];
+
+    CHECK(sherd_full_read(before, sizeof before, a, SHERD_F64, -1) == false); /* too small */
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    a = sherd_narrow(a, 2, 1, 2);
+    rows = sherd_narrow(rows, 2, 1, 2);
+    CHECK(sherd_full_read(before, sizeof before, a, SHERD_F64, -1));
+    CHECK(sherd_full_read(row, sizeof row, rows, SHERD_F64, -1));
+    sherd_write_rows(a, positions(world), rows);
+    CHECK(sherd_full_read(after, sizeof after, a, SHERD_F64, -1));
+    for (int i = 0; i < BATCH * COUNT; i++)
+        if (where[i] >= 0)
+            memcpy(before + (i / COUNT * ROOM + where[i]) * 2, row + 2 * i, 2 * sizeof *row);
+    CHECK(memcmp(before, after, sizeof(double) * BATCH * ROOM * 2) == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* What query (b, i) sees, as [BATCH, 1, COUNT, ROOM]. */
+static sherd_tensor *mask_of(sherd_world *world)
+{
+    uint8_t seen[BATCH * COUNT * ROOM];
+
+    for (int i = 0; i < BATCH * COUNT * ROOM; i++)
+        seen[i] = i % ROOM <= where[i / ROOM];
+    return sherd_mark_equal(
+        sherd_from_data(world, SHERD_BOOL, SIZES(BATCH, 1, COUNT, ROOM), 4, seen));
+}
+
+static void attention_sees_up_to_its_position(sherd_world *world)
+{
+    static const char *const ways[] = {"R", "S(0)", "S(1)", "S(2)", NULL};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int number = 0; number < 25 * 4; number++) {
+        const sherd_dtype dtype = number / 25 == 0   ? SHERD_F64
+                                  : number / 25 == 1 ? SHERD_F32
+                                  : number / 25 == 2 ? SHERD_BF16
+                                                     : SHERD_F16;
+        const char *left = ways[number % 5], *right = ways[number / 5 % 5];
+        sherd_scope_begin(world);
+        sherd_tensor *q = plain(world, 4, SIZES(BATCH, COUNT, HEADS, WIDTH), 1);
+        sherd_tensor *k = plain(world, 4, SIZES(BATCH, ROOM, SHARED, WIDTH), 2);
+        sherd_tensor *v = plain(world, 4, SIZES(BATCH, ROOM, SHARED, WIDTH), 3);
+        q = sherd_cast(q, dtype);
+        k = sherd_cast(k, dtype);
+        v = sherd_cast(v, dtype);
+        sherd_tensor *want = sherd_attention(
+            q, k, v, &(sherd_attention_options){.mask = mask_of(world), .scale = 0.8});
+        q = left ? sherd_distribute_as(q, mesh, left, -1) : q;
+        k = right ? sherd_distribute_as(k, mesh, right, -1) : k;
+        v = right ? sherd_distribute_as(v, mesh, right, -1) : v;
+        CHECK(differ(sherd_attention_cached(q, k, v, positions(world), 0.8), want) <=
+              (dtype == SHERD_F64   ? 1e-14
+               : dtype == SHERD_F32 ? 1e-6
+                                    : 0.01));
+        sherd_scope_end(world);
+        if (!CHECK_OK(sherd_world_check(world)))
+            return;
+    }
+}
+
+/* The rest of the cache may hold anything. */
+static void what_lies_behind_is_not_read(sherd_world *world)
+{
+    static const int32_t at[] = {1, 2, 0, 3};
+    const int64_t shape[] = {BATCH, ROOM, SHARED, WIDTH};
+
+    for (sherd_dtype dtype = SHERD_F32; dtype <= SHERD_F16; dtype++) {
+        sherd_tensor *k = sherd_constant(world, dtype, shape, 4, (double)NAN);
+        sherd_tensor *q = sherd_constant(world, dtype, SIZES(BATCH, 1, HEADS, WIDTH), 4, 1);
+        for (int64_t b = 0; b < BATCH; b++)
+            sherd_fill(sherd_narrow(sherd_narrow(k, 0, b, 1), 1, 0, at[b] + 1), 0.5);
+        sherd_tensor *y = sherd_attention_cached(
+            q, k, k, sherd_mark_equal(sherd_from_data(world, SHERD_I32, SIZES(BATCH, 1), 2, at)),
+            0);
+        CHECK(differ(y, sherd_constant(world, dtype, SIZES(BATCH, 1, HEADS, WIDTH), 4, 0.5)) <=
+              1e-6);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void no_gradient_is_lost(sherd_world *world)
+{
+    sherd_tensor *a = sherd_constant(world, SHERD_F32, SIZES(BATCH, ROOM), 2, 1);
+    sherd_tensor *rows = sherd_constant(world, SHERD_F32, SIZES(BATCH, COUNT), 2, 1);
+
+    sherd_write_rows(a, positions(world), sherd_scale(sherd_require_grad(rows, true), 2));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "sherd_write_rows: a gradient would be lost") != NULL);
+    bool recording = sherd_set_recording(world, false);
+    CHECK(sherd_write_rows(a, positions(world), sherd_scale(rows, 2)) == a);
+    sherd_set_recording(world, recording);
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void positions_are_in_the_cache(sherd_world *world)
+{
+    static const int32_t far[] = {0, 1, 2, ROOM};
+    sherd_tensor *k = sherd_constant(world, SHERD_F32, SIZES(BATCH, ROOM, SHARED, WIDTH), 4, 1);
+    sherd_tensor *q = sherd_constant(world, SHERD_F32, SIZES(BATCH, 1, HEADS, WIDTH), 4, 1);
+    sherd_tensor *at = sherd_mark_equal(sherd_from_data(world, SHERD_I32, SIZES(BATCH, 1), 2, far));
+
+    CHECK(sherd_tensor_failed(sherd_attention_cached(q, k, k, at, 0)));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "position 6 is outside of a cache of 6") != NULL);
+    CHECK(sherd_tensor_failed(sherd_write_rows(
+        k, at, sherd_constant(world, SHERD_F32, SIZES(BATCH, 1, SHARED, WIDTH), 4, 1))));
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "an index is outside of a") != NULL);
+}
+
+static const check_test tests[] = {
+    {TEST(rows_go_where_the_index_says), {1, 2, 3, 4, 5}},
+    {TEST(views_are_written_too), {1}},
+    {TEST(attention_sees_up_to_its_position), {1, 2, 3, 4}},
+    {TEST(what_lies_behind_is_not_read), {1}},
+    {TEST(no_gradient_is_lost), {1, 2}},
+    {TEST(positions_are_in_the_cache), {1, 2}},
+};
+CHECK_MAIN(tests)
