@@ -113,6 +113,13 @@ MISUSE(a_state_needs_a_module_and_a_place)
     ALL_REFUSE(SHERD_EINVAL, sherd_module_write(layer, NULL, NUL(path)));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, NUL(path), NULL));
     ALL_REFUSE(SHERD_EINVAL, sherd_module_read(layer, NULL, BAD("/none", path), NULL));
+    const char *two[] = {path, path}, *const *paths = two, *lost[] = {path, NUL(path)},
+               *wrong[] = {path, BAD("/none", path)};
+    ONLY_SAYS(SHERD_EINVAL, sherd_module_read_files(NULL, NULL, 2, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read_files(layer, NUL(paths), 2, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read_files(layer, lost, 2, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read_files(layer, wrong, 2, NULL));
+    ALL_REFUSE(SHERD_EINVAL, sherd_module_read_files(layer, paths, BAD(0, 2), NULL));
     sherd_optimizer_destroy(o);
     sherd_module_destroy(layer);
     remove_file(m->world, path);

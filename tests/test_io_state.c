@@ -146,7 +146,7 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
     CHECK(
         strstr(sherd_world_error(world), "\"net1.weight\", f32[9,6]: the file has another shape"));
     CHECK_EQ(sherd_module_read(part, NULL, path, NULL), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "the module has no \"seen\" (see partial)") != NULL);
+    CHECK(strstr(sherd_world_error(world), "the module has no \"seen\" (see more)") != NULL);
     CHECK_OK(sherd_module_read(part, NULL, path, &partial));
     CHECK_OK(sherd_module_write(m, o, path));
     CHECK_OK(sherd_module_read(m, NULL, path, NULL)); /* what is of an optimizer is left out */
@@ -160,6 +160,50 @@ static void names_shapes_and_dtypes_must_fit(sherd_world *world)
     sherd_module_destroy(part);
     sherd_module_destroy(large);
     remove_file(world, path);
+}
+
+/* A model in two files; one of them lacks something, has more, has it in another dtype. */
+static void several_files_are_one_state(sherd_world *world)
+{
+    sherd_module *m = model(world, STYLES, SHERD_F32), *other = model(world, SHARDED, SHERD_F32);
+    sherd_module *net1 = sherd_module_find(m, "net1"), *net2 = sherd_module_find(m, "net2");
+    const sherd_read_options more = {.more = true}, partial = {.partial = true};
+    char rooms[2][256];
+    const char *paths[] = {scratch(rooms[0], "part1"), scratch(rooms[1], "part2")};
+    double a[2][MOST], b[2][MOST];
+    sherd_named_tensor first[] = {{"net1.weight", sherd_module_parameter(net1, "weight")},
+                                  {"net1.bias", sherd_module_parameter(net1, "bias")},
+                                  {"seen", sherd_constant(world, SHERD_I64, NULL, 0, 8)}};
+    sherd_named_tensor second[] = {{"net2.weight", sherd_module_parameter(net2, "weight")},
+                                   {"net2.bias", sherd_module_parameter(net2, "bias")},
+                                   {"old", sherd_constant(world, SHERD_I64, NULL, 0, 8)}};
+
+    fill_layer(net1, SHERD_F32, 5, 0);
+    weights(m, b);
+    first[0].tensor = sherd_module_parameter(net1, "weight");
+    first[1].tensor = sherd_module_parameter(net1, "bias");
+    CHECK_OK(sherd_file_write(world, paths[0], first, LEN(first), NULL, 0));
+    CHECK_OK(sherd_file_write(world, paths[1], second, LEN(second) - 1, NULL, 0));
+    CHECK_OK(sherd_module_read_files(other, paths, 2, NULL));
+    CHECK_EQ(weights(other, a), weights(m, b));
+    for (int i = 0; i < 2; i++)
+        CHECK(memcmp(a[i], b[i], (size_t)(i ? 40 : 48) * sizeof **a) == 0);
+    CHECK_EQ(sherd_module_read_files(other, paths, 1, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"net2.weight\"") != NULL);
+    CHECK_OK(sherd_module_read_files(other, paths, 1, &partial));
+    CHECK_EQ(sherd_module_read(other, NULL, paths[1], &more), SHERD_EINVAL);
+    CHECK_OK(sherd_file_write(world, paths[1], second, LEN(second), NULL, 0));
+    CHECK_EQ(sherd_module_read_files(other, paths, 2, NULL), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the module has no \"old\" (see more)") != NULL);
+    CHECK_OK(sherd_module_read_files(other, paths, 2, &more));
+    CHECK_OK(sherd_file_write(world, paths[1], second + 1, 1, NULL, 0));
+    CHECK_EQ(sherd_module_read_files(other, paths, 2, &more), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "\"net2.weight\"") != NULL &&
+          strstr(sherd_world_error(world), "none of the files has it") != NULL);
+    sherd_module_destroy(m);
+    sherd_module_destroy(other);
+    remove_file(world, paths[0]);
+    remove_file(world, paths[1]);
 }
 
 /* Only some ranks have taken a step: its parameters and moments are no longer one thing, until they are read again. */
@@ -265,6 +309,7 @@ static const check_test tests[] = {
     {TEST(training_goes_on_on_any_mesh), {1, 2, 3, 4}},
     {TEST(ranks_outside_of_the_mesh_read_it_too), {3}},
     {TEST(names_shapes_and_dtypes_must_fit), {1, 2, 3}},
+    {TEST(several_files_are_one_state), {1, 2, 3}},
     {TEST(what_was_lost_is_read_again), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},
     {TEST(many_parameters_are_read_one_by_one), {1, 2}},

@@ -120,6 +120,7 @@ SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer
 
 typedef struct sherd_read_options {
     bool partial; /* ignore names that only the file or only the module has; otherwise EINVAL */
+    bool more;    /* ignore names that only the file has */
     bool cast;    /* cast between floating-point dtypes; otherwise another dtype is EINVAL */
 } sherd_read_options;
 
@@ -138,6 +139,19 @@ typedef struct sherd_read_options {
  */
 SHERD_CALL sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer,
                                           const char *path, const sherd_read_options *options);
+
+/**
+ * Read the parameters and buffers of a module from several files that hold them together, such as
+ * the parts of a large model; a name that is in several is read from the first. Otherwise as
+ * sherd_module_read.
+ *
+ * @collective the world
+ * @shapes     paths: [count]; options: NULL = all zero
+ * @owns       parameters stay the same tensors, with new values
+ * @errors     as sherd_module_read; EINVAL count < 1, a path NULL
+ */
+SHERD_CALL sherd_status sherd_module_read_files(sherd_module *module, const char *const *paths,
+                                                int count, const sherd_read_options *options);
 
 SHERD_END
 

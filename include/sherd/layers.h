@@ -21,6 +21,7 @@ typedef struct sherd_layer_options {
     sherd_dtype dtype; /* f32, f64, bf16 or f16; SHERD_DTYPE_NONE = f32 */
     double deviation;  /* of the weights; 0 = 0.02 */
     bool bias;         /* Linear, convolutions: have a bias, initially zero */
+    bool zero;         /* weights are zero, not drawn: for those that are read from a file */
     bool low;          /* layer and RMS norms: under autocast the norm has its 16-bit dtype */
 } sherd_layer_options;
 

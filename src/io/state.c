@@ -106,22 +106,62 @@ sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* The files of a read; a name is looked for in all of them. */
+typedef struct files {
+    sherd_file **file; /* [count] */
+    int count;
+} files;
+
+static void close_files(const state *s, files *f)
+{
+    for (int i = 0; i < f->count && f->file; i++)
+        sherd_file_destroy(f->file[i]);
+    if (s->world)
+        sherd__free(sherd__world_heap(s->world), f->file);
+}
+
+static sherd_status open_files(const state *s, files *f, const char *const *path, int count)
+{
+    sherd_status status = SHERD_OK;
+
+    f->file = sherd__alloc(sherd__world_heap(s->world), (size_t)count, sizeof *f->file);
+    if (!f->file)
+        status = sherd__no_memory(sherd__world_diag(s->world), s->function);
+    status = sherd__agree(s->world, status, (uint64_t)count, s->function);
+    for (; !status && f->count < count; f->count++)
+        status = sherd__file_open(&f->file[f->count], s->world, path[f->count], s->function);
+    return status;
+}
+
+/* The entry of this name, and its file; NULL: there is none. Of several the first. */
+static const sherd_file_entry *find(const files *f, const char *name, int *file)
+{
+    const sherd_file_entry *e = NULL;
+
+    for (*file = 0; *file < f->count && !(e = sherd_file_find(f->file[*file], name)); ++*file)
+        ;
+    return e;
+}
+
 /* Why an entry cannot be loaded into a tensor; NULL: it can. */
-static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t, bool cast)
+static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t,
+                            const sherd_read_options *options, int count)
 {
     if (!e)
-        return "the file has none";
+        return options->partial ? NULL
+               : count > 1      ? "none of the files has it"
+                                : "the file has none";
     if (e->ndim != t->ndim || memcmp(e->shape, t->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
         return "the file has another shape";
     if (e->dtype == t->dtype ||
-        (cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
+        (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
         return NULL;
-    return cast ? "the file has another dtype, and one of the two has no fractions"
-                : "the file has another dtype (see cast)";
+    return options->cast ? "the file has another dtype, and one of the two has no fractions"
+                         : "the file has another dtype (see cast)";
 }
 
 /*
- * A name of the file that nothing here has; NULL: there is none. Optimizer state that is not asked
+ * A name of a file that nothing here has; NULL: there is none. Optimizer state that is not asked
  * for is ignored.
  */
 static const char *unknown(const state *s, const sherd_file *file, const bool *known)
@@ -134,55 +174,62 @@ static const char *unknown(const state *s, const sherd_file *file, const bool *k
     return NULL;
 }
 
-/* known: [entries of the file], false */
-static sherd_status match(const state *s, const sherd_file *file, const sherd_read_options *options,
-                          bool *known)
+/* Whether everything here can be loaded. known: of each file a list, all false. */
+static sherd_status match(const state *s, const files *f, const sherd_read_options *options,
+                          bool *const *known)
 {
     sherd__diag *diag = sherd__world_diag(s->world);
 
     for (int i = 0; i < s->count; i++) {
-        const sherd_file_entry *e = sherd_file_find(file, s->named[i].name);
-        const char *why = fault_of(e, s->named[i].tensor, options->cast);
-        if (why && (e || !options->partial))
+        int at;
+        const sherd_file_entry *e = find(f, s->named[i].name, &at);
+        const char *why = fault_of(e, s->named[i].tensor, options, f->count);
+        if (why)
             return sherd__fail(diag, SHERD_EINVAL, "%s: \"%.180s\": \"%.80s\", %.80s: %s",
-                               s->function, file->path, s->named[i].name,
+                               s->function, f->file[e ? at : 0]->path, s->named[i].name,
                                sherd_tensor_text(s->named[i].tensor), why);
         if (e)
-            known[e - file->header.entry] = true;
+            known[at][e - f->file[at]->header.entry] = true;
     }
-    const char *name = options->partial ? NULL : unknown(s, file, known);
-    return name ? sherd__fail(diag, SHERD_EINVAL,
-                              "%s: \"%.180s\": the module has no \"%.120s\" (see partial)",
-                              s->function, file->path, name)
-                : SHERD_OK;
+    for (int i = 0; i < f->count && !options->partial && !options->more; i++) {
+        const char *name = unknown(s, f->file[i], known[i]);
+        if (name)
+            return sherd__fail(diag, SHERD_EINVAL,
+                               "%s: \"%.180s\": the module has no \"%.120s\" (see more)",
+                               s->function, f->file[i]->path, name);
+    }
+    return SHERD_OK;
 }
 
-static sherd_status match_all(const state *s, const sherd_file *file,
-                              const sherd_read_options *options)
+static sherd_status match_all(const state *s, const files *f, const sherd_read_options *options)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
-    size_t entries = (size_t)file->header.entries;
-    bool *known = sherd__alloc(heap, entries + 1, sizeof *known);
+    bool **known = sherd__alloc(heap, (size_t)f->count, sizeof *known), good = known != NULL;
 
-    if (!known)
-        return sherd__no_memory(sherd__world_diag(s->world), s->function);
-    sherd_status status = match(s, file, options, known);
+    for (int i = 0; i < f->count && good; i++)
+        good = (known[i] = sherd__alloc(heap, (size_t)f->file[i]->header.entries + 1,
+                                        sizeof **known)) != NULL;
+    sherd_status status = good ? match(s, f, options, known)
+                               : sherd__no_memory(sherd__world_diag(s->world), s->function);
+    for (int i = 0; i < f->count && known; i++)
+        sherd__free(heap, known[i]);
     sherd__free(heap, known);
     return status;
 }
 
-static sherd_status read_one(const state *s, const sherd_file *file, int i, sherd__load_kind kind)
+static sherd_status read_one(const state *s, const files *f, int i, sherd__load_kind kind)
 {
     sherd__loading what = {s->function, s->world, s->module, s->named[i].name, NULL, -1, kind};
     sherd_tensor *t = s->named[i].tensor;
-    const sherd_file_entry *e = sherd_file_find(file, what.name);
     sherd_status status;
+    int at;
+    const sherd_file_entry *e = find(f, what.name, &at);
 
     if (!e)
         return SHERD_OK;
     bool recording = sherd_set_recording(s->world, false);
     sherd_scope_begin(s->world);
-    sherd_tensor *rows = sherd__file_rows(file, e, t->layout, s->function);
+    sherd_tensor *rows = sherd__file_rows(f->file[at], e, t->layout, s->function);
     if (e->dtype != t->dtype && !sherd__is_failed(rows))
         rows = sherd_cast(rows, t->dtype);
     what.t = rows;
@@ -198,28 +245,67 @@ static sherd_status read_one(const state *s, const sherd_file *file, int i, sher
     return status;
 }
 
+static sherd_status read_all(state *s, const char *const *path, int count,
+                             const sherd_read_options *options)
+{
+    files f = {NULL, 0};
+    sherd_status status = open_files(s, &f, path, count);
+
+    if (!status) {
+        status = match_all(s, &f, options);
+        status = sherd__agree(s->world, status,
+                              1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast +
+                                  4 * (uint64_t)options->more,
+                              s->function);
+    }
+    sherd__load_kind own = sherd__load_kind_of(s->module),
+                     its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
+    for (int i = 0; !status && i < s->count; i++)
+        status = read_one(s, &f, i, i < s->of_module ? own : its);
+    close_files(s, &f);
+    return status;
+}
+
+static const sherd_read_options none;
+
 sherd_status sherd_module_read(sherd_module *module, sherd_optimizer *optimizer, const char *path,
                                const sherd_read_options *options)
 {
-    static const sherd_read_options none;
-    sherd_file *file = NULL;
     state s;
     sherd_status status = open_state(&s, module, optimizer, path, "sherd_module_read");
 
-    options = options ? options : &none;
     if (!status)
-        status = sherd__file_open(&file, s.world, path, s.function);
-    if (!status) {
-        status = match_all(&s, file, options);
-        status =
-            sherd__agree(s.world, status,
-                         1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast, s.function);
+        status = read_all(&s, &path, 1, options ? options : &none);
+    if (s.world)
+        clear(&s);
+    return status;
+}
+
+/* The first path that is not there; `paths` if all are. */
+static const void *missing(const char *const *paths, int count)
+{
+    const void *there = paths;
+
+    for (int i = 0; i < count && there && paths; i++)
+        there = paths[i] ? there : NULL;
+    return there;
+}
+
+sherd_status sherd_module_read_files(sherd_module *module, const char *const *paths, int count,
+                                     const sherd_read_options *options)
+{
+    state s;
+    sherd_status status =
+        open_state(&s, module, NULL, missing(paths, count), "sherd_module_read_files");
+
+    if (s.world && !status) {
+        if (count < 1)
+            status = sherd__fail(sherd__world_diag(s.world), SHERD_EINVAL, "%s: there are %d files",
+                                 s.function, count);
+        status = sherd__agree(s.world, status, 0, s.function);
     }
-    sherd__load_kind own = sherd__load_kind_of(module),
-                     its = sherd__load_kind_of(optimizer ? optimizer->module : NULL);
-    for (int i = 0; !status && i < s.count; i++)
-        status = read_one(&s, file, i, i < s.of_module ? own : its);
-    sherd_file_destroy(file);
+    if (!status)
+        status = read_all(&s, paths, count, options ? options : &none);
     if (s.world)
         clear(&s);
     return status;

@@ -75,6 +75,8 @@ static sherd_tensor *draw(sherd_world *world, const plan *p, const sherd_layer_o
         shape[CHANNELS + d] = p->kernel[d];
         read *= (double)p->kernel[d];
     }
+    if (o->zero)
+        return sherd_constant_later(world, o->dtype, shape, CHANNELS + p->dims, 0);
     return sherd_random_later(world, o->dtype, shape, CHANNELS + p->dims,
                               o->deviation > 0 ? sherd_normal(0, o->deviation)
                                                : sherd_uniform(-1 / sqrt(read), 1 / sqrt(read)),

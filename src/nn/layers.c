@@ -73,6 +73,8 @@ static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
     sherd_generator generator = sherd_generator_named(o->name ? o->name : "");
     double deviation = o->deviation > 0 ? o->deviation : default_deviation;
 
+    if (o->zero)
+        return sherd_constant_later(world, o->dtype, (int64_t[]){rows, cols}, 2, 0);
     return sherd_random_later(world, o->dtype, (int64_t[]){rows, cols}, 2,
                               sherd_normal(0, deviation), &generator);
 }
