@@ -2,8 +2,11 @@
 /*
  * The training step of the GPT example, at the benchmark size: one rank against several, and where the time goes.
  *
- * Rounds of both are interleaved, because cores of a virtual machine change their places while a benchmark runs: the ratio
- * of a round means something, a time from another minute does not. The split comes from the kernel table of the rank's
+ * Rounds of both are interleaved, because cores of a virtual machine change their places while a
+ * benchmark runs: the ratio of a round means something, a time from another minute does not. After
+ * each step the ranks do nothing but arithmetic for two milliseconds: "had" is what that reached,
+ * of the peak; where it is low the host runs two of the ranks on one core, or somebody else beside
+ * them. The split comes from the kernel table of the rank's
  * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is in no kernel and in no
  * call is the rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's own times of
  * operators (sherd_op_times): those of GEMM and attention, and what is outside of them.
@@ -27,6 +30,9 @@
 #include "timing.h"
 
 enum { ROUNDS = 5, WARM = 2 /* steps that a round begins with */ };
+
+/* Seconds of nothing but arithmetic after each step, on all cores at once: do we have them? */
+static const double PROBE = 0.002;
 
 /* What a kernel counts as. */
 typedef enum part {
@@ -159,6 +165,7 @@ typedef struct result {
     double flops; /* of GEMM, one rank */
     sherd_info info;
     double peak; /* of all ranks at once */
+    double had;  /* of it, what the cores did between the steps: the host took the rest */
     op_table operators;
     bool good;
 } result;
@@ -169,6 +176,7 @@ typedef struct job {
     corpus text;
     result *result;
     double *peaks; /* [SHERD_MAX_RANKS], shared */
+    double *had;   /* [SHERD_MAX_RANKS], shared: FLOP/s between the steps */
 } job;
 
 static void start_watch(sherd_world *world)
@@ -198,10 +206,12 @@ static int body(sherd_world *world, void *payload)
     job *j = payload;
     int steps = (int)j->options.steps;
     double *seconds = malloc((size_t)steps * sizeof *seconds);
+    double *had = &j->had[sherd_world_rank(world)];
     sherd_status status;
     step_figures one;
     trainer t;
 
+    *had = 0;
     j->peaks[sherd_world_rank(world)] = sherd_world_info(world).peak;
     status = trainer_create(&t, world, &j->options, &j->text);
     install(world, train_dtype(&j->options));
@@ -211,6 +221,7 @@ static int body(sherd_world *world, void *payload)
     for (int i = 0; !status && i < steps; i++) {
         status = train_step(&t, WARM + i, &one);
         seconds[i] = one.seconds;
+        *had += 1e9 * sherd__measure_now(PROBE) / steps;
     }
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));
@@ -236,9 +247,12 @@ static bool run(job *j, int ranks, result *out)
     if (sherd_spawn(&exit_status, &options, body, j) != SHERD_OK || !j->result->good)
         return false;
     *out = *j->result;
-    out->peak = 0;
-    for (int r = 0; r < ranks; r++)
+    out->peak = out->had = 0;
+    for (int r = 0; r < ranks; r++) {
         out->peak += j->peaks[r];
+        out->had += j->had[r];
+    }
+    out->had /= out->peak;
     return exit_status == 0;
 }
 
@@ -309,9 +323,9 @@ static void print_rates(const char *name, const result *r, int ranks, const gpt_
     double gemm = r->flops / r->part[GEMM], whole = model_flops(o) / r->step;
 
     printf("%-8s GEMM in the step %.0f GFLOP/s a core, %.0f %% of its peak; model %.0f GFLOP/s, "
-           "%.0f %% of the peak of %d core%s (%.0f)\n",
+           "%.0f %% of the peak of %d core%s (%.0f), %.0f %% of what they had\n",
            name, 1e-9 * gemm, 100 * gemm * ranks / r->peak, 1e-9 * whole, 100 * whole / r->peak,
-           ranks, ranks > 1 ? "s" : "", 1e-9 * r->peak);
+           ranks, ranks > 1 ? "s" : "", 1e-9 * r->peak, 100 * whole / (r->peak * r->had));
 }
 
 /* The round whose ratio is the middle one is shown in full. */
@@ -333,10 +347,11 @@ static int all_rounds(job *j, int ranks)
     static result one[ROUNDS], many[ROUNDS];
     double ratio[ROUNDS], tokens = (double)(j->options.batch * j->options.context);
     double busiest = 0; /* cores that others used in a round */
+    double least = 1;   /* share of the peak that the cores had */
     int middle;
 
-    printf("%-7s %11s %11s %10s %8s %8s   peak of the cores at once\n", "round", "1 rank, ms",
-           "ranks, ms", "tokens/s", "ratio", "others");
+    printf("%-7s %11s %11s %10s %8s %8s %8s   peak of the cores at once\n", "round", "1 rank, ms",
+           "ranks, ms", "tokens/s", "ratio", "others", "had");
     for (int i = 0; i < ROUNDS; i++) {
         double begin = seconds_now(), others = work_of_others();
         if (!run(j, 1, &one[i]) || !run(j, ranks, &many[i]))
@@ -344,13 +359,18 @@ static int all_rounds(job *j, int ranks)
         others = (work_of_others() - others) / (seconds_now() - begin);
         busiest = others > busiest ? others : busiest;
         ratio[i] = one[i].step / many[i].step;
-        printf("%-7d %11.1f %11.1f %10.0f %7.2fx %8.2f   %.0f, %.0f GFLOP/s\n", i + 1,
+        least = many[i].had < least ? many[i].had : least;
+        printf("%-7d %11.1f %11.1f %10.0f %7.2fx %8.2f %6.0f %%   %.0f, %.0f GFLOP/s\n", i + 1,
                1e3 * one[i].step, 1e3 * many[i].step, tokens / many[i].step, ratio[i], others,
-               1e-9 * one[i].peak, 1e-9 * many[i].peak);
+               100 * many[i].had, 1e-9 * one[i].peak, 1e-9 * many[i].peak);
         fflush(stdout);
     }
     if (busiest > 0.1)
         printf("other programs kept up to %.1f cores busy: these figures mean little\n", busiest);
+    if (least < 0.95)
+        printf("between steps the cores had down to %.0f %% of their peak: somebody had the rest, "
+               "and as much is missing in these figures\n",
+               100 * least);
     middle = middle_round(ratio);
     printf("\n%d ranks train %.2f times as fast as 1 (median of %d rounds)\n", ranks, ratio[middle],
            ROUNDS);
@@ -376,10 +396,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "step: %s\n", error);
         return 2;
     }
-    j.result = shared_memory(sizeof(result) + SHERD_MAX_RANKS * sizeof(double));
+    j.result = shared_memory(sizeof(result) + 2 * SHERD_MAX_RANKS * sizeof(double));
     if (!j.result)
         return 1;
     j.peaks = (double *)(j.result + 1);
+    j.had = j.peaks + SHERD_MAX_RANKS;
     ranks = j.options.ranks ? (int)j.options.ranks : 2;
     printf("%s, %lld layers, dim %lld, %lld heads, context %lld, batch %lld, %s: %.1f GFLOP a "
            "step\n",

@@ -175,6 +175,7 @@ static void the_rates_are_measured(void)
     sherd__kernels_choose(&set);
     sherd__rates rates = sherd__measure_rates(&set);
     CHECK(rates.gemm > 0.01 && rates.peak > 0.1 && rates.peak >= rates.gemm);
+    CHECK(sherd__measure_now(0.001) > 0.1 && sherd__measure_now(0) > 0.1);
 }
 
 static const check_test tests[] = {

@@ -328,5 +328,10 @@ typedef struct sherd__rates {
 } sherd__rates;
 
 sherd__rates sherd__measure_rates(const sherd__kernel_set *set);
+/*
+ * 1e9 FLOP/s that this core does during the next `length` seconds. Below the peak by what a neighbour
+ * takes: another program, or on a virtual machine whatever else its host runs on the same core.
+ */
+double sherd__measure_now(double length);
 
 #endif

@@ -62,6 +62,18 @@ static double spin_until(double end, double best)
     return best;
 }
 
+double sherd__measure_now(double length)
+{
+    spin_function *spin = fastest_spin();
+    double begin = seconds(), flops = 0, now;
+
+    do {
+        flops += spin(20000);
+        now = seconds();
+    } while (now < begin + length);
+    return flops / (now - begin) * 1e-9;
+}
+
 static double multiply(const sherd__kernel_set *set, sherd__engine *engine, float *a)
 {
     enum { N = 1024 };
