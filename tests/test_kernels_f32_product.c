@@ -74,6 +74,22 @@ static void try_shape(const sherd__kernels *k, int64_t m, int64_t n, int64_t dep
     }
 }
 
+/* The instruction sets, as far as the machine has them. */
+enum { AVX2, AVX512, SETS };
+
+static bool choose(int set, sherd__kernels *table)
+{
+    bool here = set == AVX2 ? sherd__has_avx2() : sherd__has_avx512();
+
+    *table = sherd__ref_f32;
+#if defined(__x86_64__)
+    if (here)
+        (set == AVX2 ? sherd__install_avx2 : sherd__install_avx512)(table);
+    CHECK(!here || (table->product && table->product_fits));
+#endif
+    return here;
+}
+
 /* Also of shapes that are not given to it, down to one of each. */
 static void products_are_sums_of_products(void)
 {
@@ -83,14 +99,11 @@ static void products_are_sums_of_products(void)
         {23, 31, 64},    {24, 64, 65},   {35, 95, 66},   {192, 64, 64},
         {199, 65, 67},   {30, 300, 512}, {25, 257, 513}, {17, 160, 1024},
         {11, 130, 1027}, {9, 1025, 130}, {205, 97, 301}, {1030, 40, 130}};
-    sherd__kernels table = sherd__ref_f32;
+    sherd__kernels table;
 
-    if (!sherd__has_avx512())
-        return;
-    sherd__install_avx512(&table);
-    CHECK(table.product && table.product_fits);
-    for (int i = 0; i < LEN(shapes); i++)
-        try_shape(&table, shapes[i][0], shapes[i][1], shapes[i][2]);
+    for (int set = 0; set < SETS; set++)
+        for (int i = 0; i < LEN(shapes) && choose(set, &table); i++)
+            try_shape(&table, shapes[i][0], shapes[i][1], shapes[i][2]);
 #else
     (void)try_shape;
 #endif
@@ -99,18 +112,13 @@ static void products_are_sums_of_products(void)
 /* Operands that are neither small nor large, without gaps; never another dtype, nor both turned. */
 static void it_takes_what_it_is_fast_at(void)
 {
-#if defined(__x86_64__)
     const sherd__product good = {
         .dtype = SHERD_F32, .result = SHERD_F32, .tb = true, .m = 2048, .n = 128, .k = 256};
-    sherd__kernels table = sherd__ref_f32;
     const sherd__product turned = {
         .dtype = SHERD_F32, .result = SHERD_F32, .ta = true, .m = 128, .n = 256, .k = 2048};
+    sherd__kernels table;
     sherd__product p[13];
 
-    if (!sherd__has_avx512())
-        return;
-    sherd__install_avx512(&table);
-    CHECK(table.product_fits(&good) && table.product_fits(&turned));
     for (int i = 0; i < LEN(p); i++)
         p[i] = i < 10 ? good : turned;
     p[0].ta = true;
@@ -123,9 +131,13 @@ static void it_takes_what_it_is_fast_at(void)
     p[10].m = 1 << 20;
     p[11].m = 16;
     p[12].m = p[12].n = 1024;
-    for (int i = 0; i < LEN(p); i++)
-        CHECK(!table.product_fits(&p[i]));
-#endif
+    for (int set = 0; set < SETS; set++) {
+        if (!choose(set, &table))
+            continue;
+        CHECK(table.product_fits(&good) && table.product_fits(&turned));
+        for (int i = 0; i < LEN(p); i++)
+            CHECK(!table.product_fits(&p[i]));
+    }
 }
 
 static void what_is_asked_for_by_name_is_taken(void)
@@ -142,12 +154,10 @@ static void what_is_asked_for_by_name_is_taken(void)
     setenv("SHERD_KERNELS", "avx512", 1);
     sherd__kernels_choose(&set);
     CHECK_EQ(set.f32.product_fits != NULL, sherd__has_avx512());
-    unsetenv("SHERD_GEMM");
     setenv("SHERD_KERNELS", "avx2", 1);
     sherd__kernels_choose(&set);
-    const sherd__product many = {
-        .dtype = SHERD_F32, .result = SHERD_F32, .tb = true, .m = 2048, .n = 128, .k = 256};
-    CHECK(!sherd__has_avx2() || !set.f32.product_fits(&many)); /* few rows only */
+    CHECK_EQ(set.f32.product_fits != NULL, sherd__has_avx2());
+    unsetenv("SHERD_GEMM");
     unsetenv("SHERD_KERNELS");
 }
 

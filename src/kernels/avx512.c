@@ -9,7 +9,6 @@
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
-#include "fast_f32_product.inc"
 #include "fast_conv.inc"
 
 /*
@@ -36,7 +35,6 @@ static void copy(void *dst, const void *src, size_t bytes)
 void sherd__install_avx512(sherd__kernels *table)
 {
     install(table, "avx512");
-    install_f32_product(table);
     table->copy = copy;
     table->conv_weight = conv_weight;
     table->conv_block = W;

@@ -48,9 +48,33 @@ INLINE vf v_load_part(const float *p, vm m)
 {
     return _mm256_maskload_ps(p, m);
 }
+/*
+ * m: the first lanes, as v_part says. By parts, because CPUs of AMD take 12 cycles and more for a
+ * store with a mask, whatever is in it; a whole vector is the common case.
+ */
 INLINE void v_store_part(float *p, vm m, vf x)
 {
-    _mm256_maskstore_ps(p, m, x);
+    int lanes = _mm256_movemask_ps(_mm256_castsi256_ps(m));
+    __m128 rest = _mm256_castps256_ps128(x);
+
+    if (lanes == 0xFF) {
+        _mm256_storeu_ps(p, x);
+        return;
+    }
+    if (lanes & 8) {
+        _mm_storeu_ps(p, rest);
+        rest = _mm256_extractf128_ps(x, 1);
+        p += 4;
+        lanes >>= 4;
+    }
+    if (lanes & 2) {
+        _mm_storel_pi((__m64 *)(void *)p, rest);
+        rest = _mm_movehl_ps(rest, rest);
+        p += 2;
+        lanes >>= 2;
+    }
+    if (lanes & 1)
+        _mm_store_ss(p, rest);
 }
 INLINE vf v_set(float x)
 {
