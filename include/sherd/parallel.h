@@ -143,6 +143,12 @@ typedef struct sherd_parallel_entry {
  * All paths are matched before anything changes. Tied parameters stay tied. Parameters must be
  * equal on all ranks: see sherd_module_equalize.
  *
+ * On ranks outside the mesh the module stays as it is, with plain parameters: they must not call it
+ * with tensors of the mesh, as the layouts of its outputs would be others there. The stages of a
+ * pipeline meet at a tensor that moves between their meshes; a rank that is not in the source's
+ * mesh passes sherd_constant_on of its layout, and one that is not in the target's the same for the
+ * gradient (sherd_backward_with).
+ *
  * @collective the world; ranks outside the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis that the styles use; plan:
  *             [count]
