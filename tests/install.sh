@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the library into a temporary folder, moves that elsewhere, and builds examples/hello.c against it as a user
-# would: by find_package, shared and static, and by pkg-config where that is there. Each must run on four ranks.
+# would: by find_package and by pkg-config where that is there, shared and static. Each must run on four ranks.
 # Usage: tests/install.sh SOURCE BUILD; the parts that are installed must have been built.
 set -eu
 source=$1 build=$2
@@ -63,3 +63,9 @@ export PKG_CONFIG_PATH="${pc%/*}"
 flags=$(pkg-config --cflags --libs sherd)
 quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello" $flags
 check env LD_LIBRARY_PATH="$(pkg-config --variable=libdir sherd)" "$work/user/hello"
+# Only the static library is there.
+mkdir "$work/alone"
+cp "$(find "$work/there" -name libsherd.a)" "$work/alone"
+flags=$(pkg-config --static --cflags --libs sherd | sed "s|-L[^ ]*|-L$work/alone|")
+quietly "${CC:-cc}" "$work/user/hello.c" -o "$work/user/hello_alone" $flags
+check "$work/user/hello_alone"

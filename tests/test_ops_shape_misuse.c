@@ -289,6 +289,9 @@ typedef struct refusal {
 WRONG(slice_dim, sherd_slice(a, 2, 0, 1, 1))
 WRONG(slice_step, sherd_slice(a, 0, 0, 1, -1))
 WRONG(narrow_long, sherd_narrow(a, 0, 2, 3))
+WRONG(narrow_less, sherd_narrow(a, 0, 2, -2))
+WRONG(narrow_before, sherd_narrow(a, 0, -5, 2))
+WRONG(narrow_huge, sherd_narrow(a, 0, INT64_MAX, INT64_MAX))
 WRONG(select_far, sherd_select(a, 1, 4))
 WRONG(expand_other, sherd_expand(a, (const int64_t[]){3, 4}, 2))
 WRONG(permute_twice, sherd_permute(a, twice, 2))
@@ -308,6 +311,13 @@ static const refusal refusals[] = {
     {slice_dim, "sherd_slice: no dim 2: a is f32[4,4]"},
     {slice_step, "sherd_slice: a step of -1: it must be 1 or more: a is f32[4,4]"},
     {narrow_long, "sherd_narrow: 3 indices from 2 on do not fit in dim 0 of size 4: a is f32[4,4]"},
+    {narrow_less,
+     "sherd_narrow: -2 indices from 2 on do not fit in dim 0 of size 4: a is f32[4,4]"},
+    {narrow_before,
+     "sherd_narrow: 2 indices from -5 on do not fit in dim 0 of size 4: a is f32[4,4]"},
+    {narrow_huge,
+     "sherd_narrow: 9223372036854775807 indices from 9223372036854775807 on do not fit in "
+     "dim 0 of size 4: a is f32[4,4]"},
     {select_far, "sherd_select: index 4 is outside of dim 1 of size 4: a is f32[4,4]"},
     {expand_other, "sherd_expand: dim 0 has size 4, it can not become 3: a is f32[4,4]"},
     {permute_twice, "sherd_permute: the order does not name each dim once: a is f32[4,4]"},

@@ -336,6 +336,34 @@ static void sherd_run_writes_it(void)
     end_trace();
 }
 
+static int print_and_work(sherd_world *world, void *payload)
+{
+    for (int i = 0; i < STEPS; i++)
+        if (write(STDOUT_FILENO, "loss\n", 5) > 0)
+            return 3;
+    return work(world, payload);
+}
+
+/* The file must not get the number of a closed output, as what a program prints would be in it then. */
+static void what_is_printed_to_a_closed_output_is_not_in_it(void)
+{
+    scene *s = shared();
+    int exit_status = -1;
+
+    begin_trace();
+    int kept = dup(STDOUT_FILENO);
+    CHECK(kept >= 0 && close(STDOUT_FILENO) == 0);
+    sherd_status status =
+        sherd_spawn(&exit_status, &(sherd_world_options){.ranks = 2}, print_and_work, s);
+    CHECK(dup2(kept, STDOUT_FILENO) == STDOUT_FILENO);
+    close(kept);
+    CHECK_EQ(status, SHERD_OK);
+    CHECK_EQ(exit_status, 0);
+    json_decref(read_trace());
+    end_trace();
+    munmap(s, sizeof *s);
+}
+
 static const check_test tests[] = {
     {TEST(the_trace_is_what_was_done)},
     {TEST(a_wait_names_whom_it_was_for)},
@@ -344,5 +372,6 @@ static const check_test tests[] = {
     {TEST(a_file_that_can_not_be_written_is_an_error)},
     {TEST(a_limit_on_files_ends_the_trace_only)},
     {TEST(sherd_run_writes_it)},
+    {TEST(what_is_printed_to_a_closed_output_is_not_in_it)},
 };
 CHECK_MAIN(tests)

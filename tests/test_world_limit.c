@@ -108,6 +108,39 @@ static void a_malformed_limit_is_refused_on_all_ranks(void)
     unsetenv("SHERD_ARENA_BYTES");
 }
 
+/* Else a typing error would be products that are many times slower, without a word. */
+static void kernels_that_do_not_exist_are_refused(void)
+{
+    static const struct {
+        const char *variable, *value, *reason;
+    } wrong[] = {
+        {"SHERD_KERNELS", "AVX2", "SHERD_KERNELS=AVX2: expected reference, avx2, avx512 or amx"},
+        {"SHERD_GEMM", "oneDNN", "SHERD_GEMM=oneDNN: expected reference, tiles or onednn"}};
+    sherd_world *world = NULL;
+    char text[SHERD_ERROR_BYTES] = "";
+
+    for (int i = 0; i < LEN(wrong); i++) {
+        const char *before = getenv(wrong[i].variable);
+        char *kept = before ? strdup(before) : NULL;
+        setenv(wrong[i].variable, wrong[i].value, 1);
+        CHECK_EQ(sherd_world_alone(&world, &(sherd_world_options){.error = text}), SHERD_EINVAL);
+        CHECK(world == NULL && strstr(text, wrong[i].reason) != NULL);
+        for (int as = 0; as < 2; as++) {
+            text[0] = 0;
+            CHECK_EQ(spawn(2, (sherd_ranks_as)as, never_run, text), SHERD_EINVAL);
+            CHECK(strstr(text, wrong[i].reason) != NULL);
+        }
+        setenv(wrong[i].variable, "", 1);
+        CHECK_EQ(sherd_world_alone(&world, &(sherd_world_options){.error = text}), SHERD_OK);
+        CHECK_EQ(sherd_world_close(world), SHERD_OK);
+        if (kept)
+            setenv(wrong[i].variable, kept, 1);
+        else
+            unsetenv(wrong[i].variable);
+        free(kept);
+    }
+}
+
 /* A rank of an arena that is shared by fork, with an environment of its own. */
 static int be_rank(const sherd__arena *arena, int rank, const char *limit)
 {
@@ -256,6 +289,7 @@ static void a_taking_that_fails_changes_nothing(void)
 static const check_test tests[] = {
     {TEST(the_limit_counts_for_all_ranks_together)},
     {TEST(a_malformed_limit_is_refused_on_all_ranks)},
+    {TEST(kernels_that_do_not_exist_are_refused)},
     {TEST(the_smallest_limit_of_all_ranks_counts)},
     {TEST(what_lies_idle_is_given_back_first)},
     {TEST(after_a_check_all_have_given_back_what_is_idle)},

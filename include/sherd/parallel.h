@@ -143,6 +143,12 @@ typedef struct sherd_parallel_entry {
  * All paths are matched before anything changes. Tied parameters stay tied. Parameters must be
  * equal on all ranks: see sherd_module_equalize.
  *
+ * On ranks outside the mesh the module stays as it is, with plain parameters: they must not call it
+ * with tensors of the mesh, as its outputs would have other layouts there. The stages of a pipeline
+ * meet at a tensor that moves from one mesh to another, which all ranks call. A rank outside the
+ * source's mesh moves sherd_constant_on of the source's layout, which requires a gradient; and one
+ * outside the target's mesh begins sherd_backward_with from sherd_constant_on of the target's.
+ *
  * @collective the world; ranks outside the mesh only agree
  * @shapes     mesh, axis: a mesh or sub-mesh, and the name of the axis that the styles use; plan:
  *             [count]

@@ -298,12 +298,13 @@ SHERD_API sherd_tensor *sherd_to_local_with(sherd_tensor *t, const sherd_placeme
  *
  * @collective the mesh of `layout`
  * @shapes     root: the world rank whose data is used (it sends each rank only its box); or -1: all
- *             ranks hold the same data, each keeps its box, and nothing is sent
+ *             ranks hold the same data, each keeps its box, and nothing is sent; then `t` must not
+ *             vary, and data of the program's own is marked first (sherd_mark_equal)
  * @numerics   values are copied bit for bit
  * @owns       the result belongs to the scope; `t` is only read
- * @errors     EINVAL `t` is distributed, or was computed from a leaf that requires a gradient
- *             (which would get none), shapes differ, a pending reduction, no such rank; EDIFFER;
- *             ENOMEM; EPEER
+ * @errors     EINVAL `t` is distributed, varies without a root, or was computed from a leaf that
+ *             requires a gradient (which would get none), shapes differ, a pending reduction, no
+ *             such rank; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_distribute(sherd_tensor *t, const sherd_layout *layout, int root);
 

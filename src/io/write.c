@@ -9,6 +9,7 @@
 #include "io/rows.h"
 
 #include "base/file_limit.h"
+#include "base/open.h"
 #include "base/num.h"
 
 #include <errno.h>
@@ -136,7 +137,7 @@ static bool agree(writing *w, uint64_t arguments)
 static int open_part(const char *part, int flags)
 {
     struct stat about;
-    int fd = open(part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0666);
+    int fd = sherd__open_file(part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | flags);
 
     if (fd < 0 || (fstat(fd, &about) == 0 && S_ISREG(about.st_mode)))
         return fd;

@@ -6,6 +6,7 @@
  */
 #include "sketch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -69,6 +70,17 @@ static void slice_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
     grad_in[0] = sherd__embed(g, dim, shape[dim], part, input);
 }
 
+/* What fails before there is a call. */
+static bool refuse(sherd_tensor *a, const char *function, const char *reason)
+{
+    if (a && !sherd_tensor_failed(a))
+        sherd__fail_tensor(a->world, a->layout != NULL, SHERD_EINVAL, "%s: %s: a is %s", function,
+                           reason, sherd_tensor_text(a));
+    return false;
+}
+
+#define NO_PART "%lld indices from %lld on do not fit in dim %d of size %lld"
+
 /* ---- slice and narrow ------------------------------------------------------------------------ */
 
 static const char *describe_part(sherd_call *call)
@@ -104,9 +116,8 @@ static const char *describe_narrow(sherd_call *call)
         return sherd_call_reason(call, "no dim %d", s->dim);
     int64_t n = a->shape[dim], length = s->end - s->start;
     if (s->start < 0 || s->start > n || length < 0 || s->end > n)
-        return sherd_call_reason(call,
-                                 "%lld indices from %lld on do not fit in dim %d of size %lld",
-                                 (long long)length, (long long)s->start, dim, (long long)n);
+        return sherd_call_reason(call, NO_PART, (long long)length, (long long)s->start, dim,
+                                 (long long)n);
     return describe_part(call);
 }
 
@@ -170,9 +181,15 @@ sherd_tensor *sherd_narrow(sherd_tensor *a, int dim, int64_t start, int64_t leng
     if (d >= 0 && start < 0 && start >= -a->shape[d])
         start += a->shape[d];
     /* Numbers that are no sizes must not add up to some that are. */
-    if (length < 0 || start < 0 || start >> SHERD__SIZE_LIMIT_LOG2 ||
-        length >> SHERD__SIZE_LIMIT_LOG2)
-        return sherd_apply(&sherd__narrow_op, &a, 1, &(slice){dim, -1, length < 0 ? -2 : 0, 1});
+    if (d >= 0 && (length < 0 || start < 0 || start > a->shape[d] || length > a->shape[d])) {
+        char reason[128];
+        snprintf(reason, sizeof reason, NO_PART, (long long)length, (long long)start, d,
+                 (long long)a->shape[d]);
+        refuse(a, "sherd_narrow", reason);
+        return sherd__failed(a->world);
+    }
+    if (d < 0)
+        start = length = 0;
     return sherd_apply(&sherd__narrow_op, &a, 1, &(slice){dim, start, start + length, 1});
 }
 
@@ -223,14 +240,6 @@ sherd_tensor *sherd_select(sherd_tensor *a, int dim, int64_t index)
 }
 
 /* ---- all parts ------------------------------------------------------------------------------- */
-
-static bool refuse(sherd_tensor *a, const char *function, const char *reason)
-{
-    if (a && !sherd_tensor_failed(a))
-        sherd__fail_tensor(a->world, a->layout != NULL, SHERD_EINVAL, "%s: %s: a is %s", function,
-                           reason, sherd_tensor_text(a));
-    return false;
-}
 
 /* The parts of these sizes; false, and out[] failed, if a size does not fit. */
 static bool cut(sherd_tensor **out, sherd_tensor *a, int dim, int64_t size, int count)

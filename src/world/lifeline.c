@@ -9,6 +9,8 @@
  */
 #include "watch.h"
 
+#include "base/open.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -39,7 +41,7 @@ static int open_end(const sherd__control *control, const char *path)
 
     if (stat(path, &pipe) || !S_ISFIFO(pipe.st_mode) || (uint64_t)pipe.st_ino != control->line_node)
         return -1;
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    fd = sherd__open_file(path, O_RDONLY | O_NONBLOCK);
     if (fd >= 0 && (fstat(fd, &pipe) || (uint64_t)pipe.st_ino != control->line_node)) {
         close(fd);
         fd = -1;

@@ -15,6 +15,7 @@
 #include "inside.h"
 
 #include "base/file_limit.h"
+#include "base/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +65,7 @@ sherd_status sherd__trace_begin(sherd__diag *diag)
 
     if (!path || (begun && strcmp(begun, path) == 0))
         return SHERD_OK;
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = sherd__open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
     sherd__file_signal_hold(&limit);
     bool good = file >= 0 && write(file, "[\n", 2) == 2;
     int error = errno;
@@ -119,7 +120,7 @@ sherd_status sherd__trace_open(sherd_world *world)
     sherd__trace *t = sherd__alloc(&world->heap, 1, sizeof *t);
     if (!t)
         return sherd__no_memory(&world->diag, "sherd_world_open");
-    t->file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    t->file = sherd__open_file(path, O_WRONLY | O_APPEND | O_CREAT);
     if (t->file < 0) {
         sherd__free(&world->heap, t);
         return can_not(&world->diag, path);

@@ -37,6 +37,30 @@ static sherd_status read_patience(sherd_world *world)
     return SHERD_OK;
 }
 
+/*
+ * A name that no kernels have is allowed by none of them, which would leave the plain ones: right, but many times
+ * slower, and nobody would know of the typing error.
+ */
+static sherd_status check_kernels(sherd_world *world)
+{
+    static const struct {
+        const char *variable, *name[5];
+    } choices[] = {{"SHERD_KERNELS", {"reference", "avx2", "avx512", "amx"}},
+                   {"SHERD_GEMM", {"reference", "tiles", "onednn"}}};
+
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const char *text = getenv(choices[i].variable), *const *name = choices[i].name;
+        bool known = !text || !*text;
+        for (; !known && *name; name++)
+            known = strcmp(text, *name) == 0;
+        if (!known)
+            return sherd__fail(
+                &world->diag, SHERD_EINVAL, "%s=%.40s: expected %s", choices[i].variable, text,
+                i == 0 ? "reference, avx2, avx512 or amx" : "reference, tiles or onednn");
+    }
+    return SHERD_OK;
+}
+
 /* A world that has nothing yet but its heap. */
 static sherd_world *create(int ranks, int rank, const sherd_world_options *options)
 {
@@ -144,6 +168,8 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     unsigned char *region =
         arena->base + control->regions + (size_t)world->rank * (size_t)control->region_bytes;
     sherd_status status = read_patience(world);
+    if (!status)
+        status = check_kernels(world);
     if (!status)
         status = sherd__trace_open(world);
     if (!status)

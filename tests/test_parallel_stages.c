@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two stages of a model on two meshes, as a pipeline has them: what moves between them goes forward and its gradient back,
+ * also where ranks are in both meshes or in none, and both weights are trained as by plain loops of one process.
+ */
+#include <sherd.h>
+
+#include "models.h"
+
+#include <math.h>
+
+enum { ROWS = 10, IN = 6, HIDDEN = 9, STEPS = 3, WEIGHTS = IN * HIDDEN };
+
+static const double rate = 0.1;
+
+typedef struct weights {
+    double first[WEIGHTS], second[WEIGHTS]; /* [HIDDEN, IN], [IN, HIDDEN] */
+} weights;
+
+static void begin(weights *w, double *x)
+{
+    for (int i = 0; i < WEIGHTS; i++) {
+        w->first[i] = sin(0.7 * i);
+        w->second[i] = cos(0.9 * i);
+    }
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = sin(1.1 * i + 0.5);
+}
+
+/* One step of mean((W2 tanh(W1 x))^2) by hand; returns the loss. */
+static double step_by_hand(weights *w, const double *x)
+{
+    weights g = {{0}, {0}};
+    double loss = 0;
+
+    for (int n = 0; n < ROWS; n++) {
+        double h[HIDDEN], dh[HIDDEN] = {0};
+        for (int f = 0; f < HIDDEN; f++) {
+            h[f] = 0;
+            for (int d = 0; d < IN; d++)
+                h[f] += w->first[f * IN + d] * x[n * IN + d];
+            h[f] = tanh(h[f]);
+        }
+        for (int d = 0; d < IN; d++) {
+            double y = 0;
+            for (int f = 0; f < HIDDEN; f++)
+                y += w->second[d * HIDDEN + f] * h[f];
+            loss += y * y / (ROWS * IN);
+            for (int f = 0; f < HIDDEN; f++) {
+                g.second[d * HIDDEN + f] += 2 * y / (ROWS * IN) * h[f];
+                dh[f] += 2 * y / (ROWS * IN) * w->second[d * HIDDEN + f];
+            }
+        }
+        for (int f = 0; f < HIDDEN; f++)
+            for (int d = 0; d < IN; d++)
+                g.first[f * IN + d] += dh[f] * (1 - h[f] * h[f]) * x[n * IN + d];
+    }
+    for (int i = 0; i < WEIGHTS; i++) {
+        w->first[i] -= rate * g.first[i];
+        w->second[i] -= rate * g.second[i];
+    }
+    return loss;
+}
+
+typedef struct stage {
+    const sherd_mesh *mesh;
+    bool inside;
+    sherd_module *module;
+    sherd_optimizer *optimizer;
+} stage;
+
+static void make_stage(stage *s, sherd_world *world, const char *mesh, sherd_style style,
+                       int64_t in, int64_t out, const double *weight)
+{
+    const sherd_layer_options f64 = {.dtype = SHERD_F64};
+    const sherd_parallel_entry plan = {"", style};
+
+    CHECK_OK(sherd_mesh_parse(&s->mesh, world, mesh));
+    s->inside = sherd_mesh_coordinate(s->mesh, sherd_world_rank(world), NULL);
+    CHECK_OK(sherd_linear_create(&s->module, world, in, out, &f64));
+    sherd_tensor *t = sherd_from_data(world, SHERD_F64, SHAPE(out, in), 2, weight);
+    CHECK_OK(sherd_module_load(s->module, "weight", sherd_mark_equal(t), -1));
+    CHECK_OK(sherd_parallelize(s->module, s->mesh, "x", &plan, 1));
+    CHECK_OK(sherd_sgd_create(&s->optimizer, s->module, NULL));
+}
+
+/* Returns the loss on ranks of the second stage, otherwise NaN. */
+static double train_once(stage *a, stage *b, const sherd_layout *from, const sherd_layout *to,
+                         sherd_tensor *x)
+{
+    double loss = NAN;
+    sherd_tensor *h, *grad;
+
+    if (a->inside)
+        h = sherd_redistribute(sherd_tanh(sherd_module_call(a->module, x)), from, NULL);
+    else
+        h = sherd_require_grad(sherd_constant_on(from, SHERD_F64, 0), true);
+    h = sherd_redistribute(h, to, NULL);
+    if (b->inside) {
+        sherd_tensor *leaf = sherd_require_grad(sherd_detach(h), true);
+        sherd_tensor *y = sherd_mean(sherd_square(sherd_module_call(b->module, leaf)));
+        sherd_backward(y);
+        loss = sherd_item(y);
+        grad = sherd_grad(leaf);
+    } else {
+        grad = sherd_constant_on(to, SHERD_F64, 0);
+    }
+    sherd_backward_with(&h, &grad, 1, NULL);
+    for (int i = 0; i < 2; i++) {
+        stage *s = i ? b : a;
+        if (!s->inside)
+            continue;
+        sherd_optimizer_step(s->optimizer, rate, 1);
+        sherd_optimizer_clear(s->optimizer);
+    }
+    return loss;
+}
+
+static void compare_stage(const stage *s, const double *wanted)
+{
+    double seen[WEIGHTS];
+
+    if (s->inside) {
+        CHECK(sherd_full_read(seen, sizeof seen, sherd_module_parameter(s->module, "weight"),
+                              SHERD_F64, -1));
+        for (int i = 0; i < WEIGHTS; i++)
+            CHECK_NEAR(seen[i], wanted[i], 1e-12);
+    }
+}
+
+static void stages_on_two_meshes_are_trained_as_one(sherd_world *world)
+{
+    /* Two halves; meshes that share ranks; with a rank that is in none; one rank each. */
+    static const char *const meshes[][2] = {
+        {"x=2", "x=2@2,3"}, {"x=3", "x=3@1,2,3"}, {"x=2@1,0", "x=2@0,2"}, {"x=1@3", "x=1"}};
+    static const char *const moves[][2] = {
+        {"R", "S(1)"}, {"S(1)", "S(0)"}, {"S(0)", "R"}, {"S(1)", "S(1)"}};
+
+    for (int c = 0; c < LEN(meshes); c++) {
+        const sherd_layout *from = NULL, *to = NULL;
+        weights w;
+        double x[ROWS * IN];
+        stage a = {0}, b = {0};
+
+        begin(&w, x);
+        make_stage(&a, world, meshes[c][0], sherd_colwise(), IN, HIDDEN, w.first);
+        make_stage(&b, world, meshes[c][1], sherd_rowwise(), HIDDEN, IN, w.second);
+        CHECK_OK(sherd_layout_parse_placements(&from, a.mesh, 2, SHAPE(ROWS, HIDDEN), moves[c][0],
+                                               NULL));
+        CHECK_OK(
+            sherd_layout_parse_placements(&to, b.mesh, 2, SHAPE(ROWS, HIDDEN), moves[c][1], NULL));
+        sherd_tensor *input =
+            spread(sherd_mark_equal(sherd_from_data(world, SHERD_F64, SHAPE(ROWS, IN), 2, x)),
+                   a.mesh, "S(0)");
+        for (int i = 0; i < STEPS; i++) {
+            double wanted = step_by_hand(&w, x);
+            double loss = train_once(&a, &b, from, to, input);
+            CHECK_OK(sherd_world_check(world));
+            if (b.inside)
+                CHECK_NEAR(loss, wanted, 1e-12);
+        }
+        compare_stage(&a, w.first);
+        compare_stage(&b, w.second);
+        CHECK_OK(sherd_world_check(world));
+        for (int i = 0; i < 2; i++) {
+            sherd_optimizer_destroy(i ? b.optimizer : a.optimizer);
+            sherd_module_destroy(i ? b.module : a.module);
+        }
+    }
+}
+
+static const check_test tests[] = {{TEST(stages_on_two_meshes_are_trained_as_one), {4, 5}}};
+CHECK_MAIN(tests)
