@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory between pages that nobody may touch: what lies at its end, or at its begin, cannot be
- * overrun unseen, also by vectors that
- * only read. An access outside ends what runs inside `fence_caught` and tells where it was. Costs a mapping per fence, and a
- * system call to make one read-only.
+ * Memory between pages that nobody may touch: what lies at its end, or at its begin, cannot be overrun
+ * unseen, also by vectors that only read. An access outside ends what runs inside `fence_caught` and
+ * tells where it was. Costs a mapping per fence, and two system calls for each thing that is given.
  */
 #ifndef SHERD_TESTS_FENCES_H
 #define SHERD_TESTS_FENCES_H
@@ -15,10 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FENCE_BODY = 1 << 22, FENCE_SIGNALS = 2 };
+enum { FENCE_BODY = 1 << 23, FENCE_SIGNALS = 2 };
 
 typedef struct fence {
-    char *body;  /* [FENCE_BODY], between two pages without access */
+    char *body;  /* [FENCE_BODY], where only the pages of what is given can be touched */
     char *given; /* in it */
     size_t bytes;
 } fence;
@@ -54,8 +53,9 @@ static inline bool fence_build(fence *f)
     char *all = mmap(NULL, FENCE_BODY + 2 * page, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    f->body = all == MAP_FAILED ? NULL : all + page;
-    return f->body && !mprotect(f->body, FENCE_BODY, PROT_READ | PROT_WRITE);
+    f->body = f->given = all == MAP_FAILED ? NULL : all + page;
+    f->bytes = 0;
+    return f->body != NULL;
 }
 
 static inline void fence_raze(fence *f)
@@ -67,18 +67,26 @@ static inline void fence_raze(fence *f)
     f->body = NULL;
 }
 
-/* Room for some bytes at the end of the body, or at its begin. */
+/* What may be done with the pages of what is given. */
+static inline void fence_protect(fence *f, int how)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), first = (size_t)(f->given - f->body);
+    size_t end = (first + f->bytes + page - 1) / page * page;
+
+    first = first / page * page;
+    if (f->bytes)
+        CHECK_EQ(mprotect(f->body + first, end - first, how), 0);
+}
+
+/* Room for some bytes at the end of the body, or at its begin, in the place of what was given before. */
 static inline void *fence_give(fence *f, size_t bytes, bool at_end)
 {
     CHECK(bytes <= FENCE_BODY);
+    fence_protect(f, PROT_NONE);
     f->bytes = bytes;
     f->given = f->body + (at_end ? FENCE_BODY - bytes : 0);
+    fence_protect(f, PROT_READ | PROT_WRITE);
     return f->given;
-}
-
-static inline void fence_protect(fence *f, bool read_only)
-{
-    CHECK_EQ(mprotect(f->body, FENCE_BODY, read_only ? PROT_READ : PROT_READ | PROT_WRITE), 0);
 }
 
 /* If the fault lies at this fence, say which byte of what was given. */

@@ -12,10 +12,10 @@
 
 enum { PARTS = 5, A = 0, B, BIAS, C, SPACE, TRIES = 400, LOOKED_AT = 200 };
 
-static void protect(fence *part, bool read_only)
+static void protect(fence *part, int how)
 {
     for (int i = A; i <= BIAS; i++)
-        fence_protect(&part[i], read_only);
+        fence_protect(&part[i], how);
 }
 
 /* ---- a product ------------------------------------------------------------------------------- */
@@ -141,11 +141,11 @@ static void try_product(const char *set, const sherd__kernels *k, const sherd__p
         fill(&part[i], i == C ? p->result : p->dtype, state);
     sherd__cast(SHERD_F64, p->result, (int64_t)(part[C].bytes / sherd_dtype_bytes(p->result)),
                 before, c);
-    protect(part, true);
+    protect(part, PROT_READ);
     fence_fault = NULL;
     if (sigsetjmp(fence_caught, 1) == 0)
         k->product(p, c, a, b, p->bias ? bias : NULL, space);
-    protect(part, false);
+    protect(part, PROT_READ | PROT_WRITE);
     if (!CHECK(fence_fault == NULL))
         tell(set, p, part, "out of bounds");
     else
