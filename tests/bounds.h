@@ -57,7 +57,7 @@ typedef struct subject {
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* One of 0 .. sides - 1, noted by its name. */
-static int64_t draw(trial *t, const char *name, int sides)
+static inline int64_t draw(trial *t, const char *name, int sides)
 {
     int64_t x = roll(&t->dice, sides);
     size_t used = strlen(t->text);
@@ -66,7 +66,7 @@ static int64_t draw(trial *t, const char *name, int sides)
     return x;
 }
 
-static int64_t note(trial *t, const char *name, int64_t x)
+static inline int64_t note(trial *t, const char *name, int64_t x)
 {
     size_t used = strlen(t->text);
 
@@ -75,10 +75,10 @@ static int64_t note(trial *t, const char *name, int64_t x)
 }
 
 /* A length: nothing, a few, or beside the edges of vectors and blocks. */
-static int64_t length(trial *t, const char *name)
+static inline int64_t length(trial *t, const char *name)
 {
-    static const int64_t edges[] = {15,  16,  17,  31,  32,  33,  47,  48,  49,  63,  64,
-                                    65,  95,  96,  97,  127, 128, 129, 255, 256, 257, 300};
+    static const int64_t edges[] = {15, 16, 17, 31, 32,  33,  47,  48,  49,  63,  64,
+                                    65, 95, 96, 97, 127, 128, 129, 255, 256, 257, 300};
     int how = roll(&t->dice, 12);
 
     return note(t, name,
@@ -88,31 +88,32 @@ static int64_t length(trial *t, const char *name)
 }
 
 /* The same, also longer: blocks on the stack, and pages. */
-static int64_t long_length(trial *t, const char *name)
+static inline int64_t long_length(trial *t, const char *name)
 {
     static const int64_t edges[] = {511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4097};
 
     return roll(&t->dice, 4) ? length(t, name) : note(t, name, edges[roll(&t->dice, LEN(edges))]);
 }
 
-static int64_t short_length(trial *t, const char *name)
+static inline int64_t short_length(trial *t, const char *name)
 {
     return draw(t, name, 8);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static sherd_dtype dtype_of_part(part_type type, sherd_dtype own)
+static inline sherd_dtype dtype_of_part(part_type type, sherd_dtype own)
 {
     bool half = own == SHERD_BF16 || own == SHERD_F16;
-    const sherd_dtype of[] = {own,       half ? SHERD_F32 : own, SHERD_F32,  SHERD_F64,
-                              SHERD_I32, SHERD_I64,              SHERD_BOOL, SHERD_U8};
+    const sherd_dtype of[] = {
+        own,     half ? SHERD_F32 : own, SHERD_F32, SHERD_F64, SHERD_I32, SHERD_I64, SHERD_BOOL,
+        SHERD_U8};
 
     return of[type];
 }
 
 /* Elements asked for from now on lie between low and high, in steps. */
-static void range(trial *t, double low, double high, double grain)
+static inline void range(trial *t, double low, double high, double grain)
 {
     t->low = low;
     t->high = high;
@@ -120,18 +121,18 @@ static void range(trial *t, double low, double high, double grain)
 }
 
 /* Whole numbers, as indices are. */
-static void whole_range(trial *t, int64_t low, int64_t high)
+static inline void whole_range(trial *t, int64_t low, int64_t high)
 {
     range(t, (double)low, (double)high, 1);
 }
 
-static double *bounds_staging(void)
+static inline double *bounds_staging(void)
 {
     static double staging[BOUNDS_MOST];
     return staging;
 }
 
-static void fill_part(trial *t, bounds_part *p)
+static inline void fill_part(trial *t, bounds_part *p)
 {
     double *x = bounds_staging();
     int steps = (int)((t->high - t->low) / t->grain) + 1;
@@ -143,7 +144,7 @@ static void fill_part(trial *t, bounds_part *p)
 }
 
 /* n elements of an operand. */
-static void *part_of(trial *t, const char *name, part_role role, part_type type, int64_t n)
+static inline void *part_of(trial *t, const char *name, part_role role, part_type type, int64_t n)
 {
     bounds_part *p = &t->part[t->parts++];
 
@@ -166,23 +167,23 @@ static void *part_of(trial *t, const char *name, part_role role, part_type type,
     return p->fence.given;
 }
 
-static const void *in(trial *t, const char *name, int64_t n)
+static inline const void *in(trial *t, const char *name, int64_t n)
 {
     return part_of(t, name, READ, OWN, n);
 }
 
-static void *out(trial *t, const char *name, int64_t n)
+static inline void *out(trial *t, const char *name, int64_t n)
 {
     return part_of(t, name, WRITTEN, OWN, n);
 }
 
-static void *in_out(trial *t, const char *name, int64_t n)
+static inline void *in_out(trial *t, const char *name, int64_t n)
 {
     return part_of(t, name, CHANGED, OWN, n);
 }
 
 /* Every operand is there: the call follows. */
-static void ready(trial *t)
+static inline void ready(trial *t)
 {
     t->called++;
     for (int i = 0; i < t->parts && !t->on_paper; i++)
@@ -192,7 +193,7 @@ static void ready(trial *t)
 
 /* ---- a trial --------------------------------------------------------------------------------- */
 
-static void tell_trial(const trial *t, const char *what)
+static inline void tell_trial(const trial *t, const char *what)
 {
     fprintf(stderr, "%s %s %s%s: %s\n", t->set, sherd_dtype_name(t->dtype), t->kernel, t->text,
             what);
@@ -201,7 +202,7 @@ static void tell_trial(const trial *t, const char *what)
 }
 
 /* Relative to 1 + the size of an element. */
-static double tolerance_of(sherd_dtype dtype)
+static inline double tolerance_of(sherd_dtype dtype)
 {
     return dtype == SHERD_BF16  ? 1e-2
            : dtype == SHERD_F16 ? 1.25e-3
@@ -211,10 +212,11 @@ static double tolerance_of(sherd_dtype dtype)
 }
 
 /* Each element of a result against the one on paper, rounded to the same type. */
-static bool same_part(const trial *t, const bounds_part *p)
+static inline bool same_part(const trial *t, const bounds_part *p)
 {
     double *x = bounds_staging(), y;
-    sherd_dtype least = dtype_of_part(STATISTIC, t->dtype); /* sums that are f64 are made of these */
+    sherd_dtype least =
+        dtype_of_part(STATISTIC, t->dtype); /* sums that are f64 are made of these */
     double tolerance = t->slack * tolerance_of(p->dtype == SHERD_F64 ? least : p->dtype);
     size_t bytes = sherd_dtype_bytes(p->paper);
     char rounded[8];
@@ -223,8 +225,7 @@ static bool same_part(const trial *t, const bounds_part *p)
     for (int64_t i = 0; i < p->n; i++) {
         sherd__cast(p->dtype, p->paper, 1, rounded, p->on_paper + (size_t)i * bytes);
         sherd__cast(SHERD_F64, p->dtype, 1, &y, rounded);
-        if (x[i] == y || (isnan(x[i]) && isnan(y)) ||
-            fabs(x[i] - y) <= tolerance * (1 + fabs(y)))
+        if (x[i] == y || (isnan(x[i]) && isnan(y)) || fabs(x[i] - y) <= tolerance * (1 + fabs(y)))
             continue;
         tell_trial(t, "another result");
         fprintf(stderr, "  element %lld of %s is %.9g, not %.9g\n", (long long)i, p->name, x[i], y);
@@ -233,7 +234,7 @@ static bool same_part(const trial *t, const bounds_part *p)
     return true;
 }
 
-static void begin_run(trial *t, uint64_t seed, const void *table, bool on_paper)
+static inline void begin_run(trial *t, uint64_t seed, const void *table, bool on_paper)
 {
     t->dice = t->numbers = seed;
     t->table = table;
@@ -248,7 +249,7 @@ static void begin_run(trial *t, uint64_t seed, const void *table, bool on_paper)
         range(t, -3, 3, 1);
 }
 
-static void run_fenced(trial *t, const subject *s)
+static inline void run_fenced(trial *t, const subject *s)
 {
     fence_fault = NULL;
     if (sigsetjmp(fence_caught, 1) == 0)
@@ -256,8 +257,8 @@ static void run_fenced(trial *t, const subject *s)
 }
 
 /* One shape; false: it went wrong. */
-static bool try_once(trial *t, const subject *s, uint64_t seed, const void *table,
-                     const void *paper)
+static inline bool try_once(trial *t, const subject *s, uint64_t seed, const void *table,
+                            const void *paper)
 {
     bool good = true;
     int called = t->called;
@@ -281,7 +282,8 @@ static bool try_once(trial *t, const subject *s, uint64_t seed, const void *tabl
 }
 
 /* Some shapes; stops at the first that goes wrong. */
-static void try_subject(trial *t, const subject *s, int tries, const void *table, const void *paper)
+static inline void try_subject(trial *t, const subject *s, int tries, const void *table,
+                               const void *paper)
 {
     t->kernel = s->name;
     t->called = 0;
@@ -292,7 +294,7 @@ static void try_subject(trial *t, const subject *s, int tries, const void *table
         tell_trial(t, "never called");
 }
 
-static bool open_trial(trial *t)
+static inline bool open_trial(trial *t)
 {
     memset(t, 0, sizeof *t);
     for (int i = 0; i < BOUNDS_PARTS; i++) {
@@ -303,7 +305,7 @@ static bool open_trial(trial *t)
     return true;
 }
 
-static void close_trial(trial *t)
+static inline void close_trial(trial *t)
 {
     for (int i = 0; i < BOUNDS_PARTS; i++) {
         free(t->part[i].on_paper);

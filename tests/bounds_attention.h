@@ -223,7 +223,8 @@ static double *plain_of(const float *x, int64_t batch, int64_t channels, int64_t
 static void conv_on_paper(const sherd__conv *c, float *dw, const float *x, const float *dy,
                           int64_t block)
 {
-    int64_t in_space = c->in[0] * c->in[1] * c->in[2], out_space = c->out[0] * c->out[1] * c->out[2];
+    int64_t in_space = c->in[0] * c->in[1] * c->in[2],
+            out_space = c->out[0] * c->out[1] * c->out[2];
     int64_t n = c->out_channels * c->in_channels * c->kernel[0] * c->kernel[1] * c->kernel[2];
     double *xs = plain_of(x, c->batch, c->in_channels, in_space, block);
     double *dys = plain_of(dy, c->batch, c->out_channels, out_space, block);

@@ -22,9 +22,9 @@ static box draw_box(trial *t)
     int longest = roll(&t->dice, 3) ? b.ndim - 1 : roll(&t->dice, BOX_DIMS);
 
     for (int d = 0; d < b.ndim; d++) {
-        b.size[d] = d == longest            ? length(t, "size")
-                    : roll(&t->dice, 20)    ? note(t, "size", 1 + roll(&t->dice, 4))
-                                            : note(t, "size", 0);
+        b.size[d] = d == longest         ? length(t, "size")
+                    : roll(&t->dice, 20) ? note(t, "size", 1 + roll(&t->dice, 4))
+                                         : note(t, "size", 0);
         b.n *= b.size[d];
     }
     return b;
@@ -126,10 +126,10 @@ static function_row unary_row(int64_t kind)
     static const function_row rows[] = {
         {false, NOTHING},
         {true, NOTHING},
-#define UNARY0(name, NAME, text, numbers, at, ...)          {numbers, at},
-#define UNARY1(name, NAME, p, text, numbers, at, ...)       {numbers, at},
-#define UNARY2(name, NAME, p, q, text, numbers, at, ...)    {numbers, at},
-#define HIDDEN1(name, NAME, p, text, numbers, at, ...)      {numbers, at},
+#define UNARY0(name, NAME, text, numbers, at, ...)       {numbers, at},
+#define UNARY1(name, NAME, p, text, numbers, at, ...)    {numbers, at},
+#define UNARY2(name, NAME, p, q, text, numbers, at, ...) {numbers, at},
+#define HIDDEN1(name, NAME, p, text, numbers, at, ...)   {numbers, at},
 #include "kernels/functions.inc"
     };
     return rows[kind];
@@ -280,8 +280,8 @@ static void try_reduce(trial *t)
     const void *src[ADDENDS];
     bool same;
     sherd__reduction r = draw_reduction(t, src, &same);
-    void *dst = same ? t->on_paper ? t->part[0].on_paper : t->part[0].fence.given
-                     : out(t, "dst", r.n);
+    void *dst =
+        same ? t->on_paper ? t->part[0].on_paper : t->part[0].fence.given : out(t, "dst", r.n);
 
     ready(t);
     k->reduce(r.op, dst, r.src, r.count, r.n, r.divisor);

@@ -17,9 +17,15 @@
 
 enum { TRIES = 120 };
 
-#define TRY(kernel)   {#kernel, offsetof(sherd__kernels, kernel), try_##kernel}
+#define TRY(kernel)                                             \
+    {                                                           \
+#kernel, offsetof(sherd__kernels, kernel), try_##kernel \
+    }
 /* Those that read a shape only: test_kernels_bounds.c has products, attention asks for its workspace. */
-#define ASKED(kernel) {#kernel, offsetof(sherd__kernels, kernel), NULL}
+#define ASKED(kernel)                                   \
+    {                                                   \
+#kernel, offsetof(sherd__kernels, kernel), NULL \
+    }
 
 static const subject subjects[] = {
     TRY(widen),
