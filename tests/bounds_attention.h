@@ -3,7 +3,7 @@
 #ifndef SHERD_TESTS_BOUNDS_ATTENTION_H
 #define SHERD_TESTS_BOUNDS_ATTENTION_H
 
-#include "bounds_elements.h"
+#include "bounds.h"
 #include "kernels/conv.h"
 
 #include <math.h>

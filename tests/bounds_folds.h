@@ -3,7 +3,8 @@
 #ifndef SHERD_TESTS_BOUNDS_FOLDS_H
 #define SHERD_TESTS_BOUNDS_FOLDS_H
 
-#include "bounds_elements.h"
+#include "bounds_boxes.h"
+#include "bounds_elements.h" /* draw_op */
 
 static void try_sum(trial *t)
 {
