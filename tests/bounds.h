@@ -3,9 +3,9 @@
  * Trials of kernels: does one stay within what it is given, and does it compute what the plain f64
  * (or i64) kernel of the same table does? A subject is a function that draws a shape, asks for each
  * operand by name, says `ready`, and calls the kernel. It runs twice with the same numbers: first
- * every operand has exactly its bytes between fences, and those that are read can only be read; then
- * the same call goes to the paper table. Whatever is written holds other garbage in each run, so that
- * a result that was not written, or that depends on what lay there before, differs.
+ * every operand has exactly its bytes between fences, and those that are read can only be read;
+ * then the same call goes to the paper table. Whatever is written holds other garbage in each run,
+ * so that a result that was not written, or that depends on what lay there before, differs.
  */
 #ifndef SHERD_TESTS_BOUNDS_H
 #define SHERD_TESTS_BOUNDS_H
@@ -20,7 +20,9 @@
 
 enum { BOUNDS_PARTS = 14, BOUNDS_TEXT = 400, BOUNDS_MOST = FENCE_BODY / 8 };
 
-/* What a part consists of: elements of the table, its statistics (f32 of 16 bits), or always this. */
+/*
+ * What a part consists of: elements of the table, its statistics (f32 of 16 bits), or always this.
+ */
 typedef enum part_type { OWN, STATISTIC, F32S, F64S, I32S, I64S, FLAGS, BYTES } part_type;
 typedef enum part_role { READ, CHANGED, WRITTEN, SPACE } part_role;
 

@@ -58,7 +58,9 @@ static sherd__attending draw_attending(trial *t)
     return s;
 }
 
-/* A mask of bools, f32 or the type itself, of all keys, stretched over some dims. Elements of it. */
+/*
+ * A mask of bools, f32 or the type itself, of all keys, stretched over some dims. Elements of it.
+ */
 static int64_t draw_mask(trial *t, sherd__attending *s)
 {
     const int64_t size[] = {s->batch, s->groups, s->repeat, s->queries, s->all_keys};
@@ -206,7 +208,9 @@ static void try_attention_grad_row(trial *t)
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
-/* What lies in blocks: [batch, channels / block, space, block] to [batch, channels, space], in f64. */
+/*
+ * What lies in blocks: [batch, channels / block, space, block] to [batch, channels, space], in f64.
+ */
 static double *plain_of(const float *x, int64_t batch, int64_t channels, int64_t space,
                         int64_t block)
 {
@@ -241,7 +245,7 @@ static void conv_on_paper(const sherd__conv *c, float *dw, const float *x, const
 
 static void try_conv_weight(trial *t)
 {
-    enum { BLOCK = 16 }; /* what the only kernel that there is has: see `ready` below */
+    enum { BLOCK = 16 }; /* of the only such kernel; checked below */
     const sherd__kernels *k = t->table;
     sherd__conv c = {.batch = draw(t, "batch", 3),
                      .groups = 1,

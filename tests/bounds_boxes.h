@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes of a few dims for the subjects of bounds.h, and operands that lie in them with strides: in any order, stretched, with gaps. */
+/*
+ * Boxes of a few dims for the subjects of bounds.h, and operands that lie in them with strides: in
+ * any order, stretched, with gaps.
+ */
 #ifndef SHERD_TESTS_BOUNDS_BOXES_H
 #define SHERD_TESTS_BOUNDS_BOXES_H
 
@@ -27,7 +30,10 @@ static inline box draw_box(trial *t)
     return b;
 }
 
-/* Strides of some order, with gaps or without, 0 in the dims of `folded`; returns the elements up to the last. */
+/*
+ * Strides of some order, with gaps or without, 0 in the dims of `folded`; returns the elements up
+ * to the last.
+ */
 static inline int64_t lay_out(trial *t, const box *b, int64_t *stride, unsigned folded, bool gaps)
 {
     int order[BOX_DIMS] = {0, 1, 2, 3};

@@ -231,7 +231,10 @@ static void try_reduce(trial *t)
     k->reduce(r.op, dst, r.src, r.count, r.n, r.divisor);
 }
 
-/* What reduce_spread and reduce_past have in common; on paper it is `reduce` for each copy, that over an addend last. */
+/*
+ * What reduce_spread and reduce_past have in common; on paper it is `reduce` for each copy, that
+ * over an addend last.
+ */
 static void spread(trial *t, void (*kernel)(const sherd__reduction *, void *const *, int))
 {
     static const char *const names[SPREAD] = {"dst[0]", "dst[1]", "dst[2]", "dst[3]"};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subjects (bounds.h) with tables of their own: norms, layers, attention to neighbours, pools, taps, convolutions. */
+/*
+ * Subjects (bounds.h) with tables of their own: norms, layers, attention to neighbours, pools,
+ * taps, convolutions.
+ */
 #ifndef SHERD_TESTS_BOUNDS_LAYERS_H
 #define SHERD_TESTS_BOUNDS_LAYERS_H
 

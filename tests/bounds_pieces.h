@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subjects (bounds.h) that are functions of no table: elements by index, order, points, draws, casts, copies. */
+/*
+ * Subjects (bounds.h) that are functions of no table: elements by index, order, points, draws,
+ * casts, copies.
+ */
 #ifndef SHERD_TESTS_BOUNDS_PIECES_H
 #define SHERD_TESTS_BOUNDS_PIECES_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory between pages that nobody may touch: what lies at its end, or at its begin, cannot be overrun
- * unseen, also by vectors that only read. An access outside ends what runs inside `fence_caught` and
- * tells where it was. Costs a mapping per fence, and two system calls for each thing that is given.
+ * Memory between pages that nobody may touch: what lies at its end, or at its begin, cannot be
+ * overrun unseen, also by vectors that only read. An access outside ends what runs inside
+ * `fence_caught` and tells where it was. Costs a mapping per fence, and two system calls for each
+ * thing that is given.
  */
 #ifndef SHERD_TESTS_FENCES_H
 #define SHERD_TESTS_FENCES_H
@@ -78,7 +79,10 @@ static inline void fence_protect(fence *f, int how)
         CHECK_EQ(mprotect(f->body + first, end - first, how), 0);
 }
 
-/* Room for some bytes at the end of the body, or at its begin, in the place of what was given before. */
+/*
+ * Room for some bytes at the end of the body, or at its begin, in the place of what was given
+ * before.
+ */
 static inline void *fence_give(fence *f, size_t bytes, bool at_end)
 {
     CHECK(bytes <= FENCE_BODY);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products stay within what they are given: every operand, the result and the workspace, of exactly the bytes that the
- * kernel asks for, lie between pages that nobody may touch, now at the one and now at the other; operands can only be
- * read. The tables are those that the environment chooses, so what a table takes (product_fits) and what it then does
- * is one test. Products only: f32, bf16 and f16, of every instruction set; sums are compared with f64.
+ * Products stay within what they are given: every operand, the result and the workspace, of exactly
+ * the bytes that the kernel asks for, lie between pages that nobody may touch, now at the one and
+ * now at the other; operands can only be read. The tables are those that the environment chooses,
+ * so what a table takes (product_fits) and what it then does is one test. Products only: f32, bf16
+ * and f16, of every instruction set; sums are compared with f64.
  */
 #define CHECK_PURE
 #include "check.h"

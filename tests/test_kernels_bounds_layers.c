@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of layers, and those of no table, stay within what they are given, and compute what those of f64 (or i64) do: see
- * bounds.h. There is one version of each, which all instruction sets share. A kernel that is added to a table without a
- * subject fails here. Some seconds.
+ * The kernels of layers, and those of no table, stay within what they are given, and compute what
+ * those of f64 (or i64) do: see bounds.h. There is one version of each, which all instruction sets
+ * share. A kernel that is added to a table without a subject fails here. Some seconds.
  */
 #define CHECK_PURE
 #include "bounds_layers.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every kernel of the tables (kernels.h) stays within what it is given, and computes what the plain
- * one of f64 does, integers what that of i64 does: see bounds.h. Of every dtype and every instruction
- * set that this machine has, each function of a table that the set changes. A kernel that is added
- * without a subject fails here. Some seconds.
+ * one of f64 does, integers what that of i64 does: see bounds.h. Of every dtype and every
+ * instruction set that this machine has, each function of a table that the set changes. A kernel
+ * that is added without a subject fails here. Some seconds.
  */
 #define CHECK_PURE
 #include "bounds_attention.h"
@@ -21,7 +21,10 @@ enum { TRIES = 120 };
     {                                                           \
 #kernel, offsetof(sherd__kernels, kernel), try_##kernel \
     }
-/* Those that read a shape only: test_kernels_bounds.c has products, attention asks for its workspace. */
+/*
+ * Those that read a shape only: test_kernels_bounds.c has products, attention asks for its
+ * workspace.
+ */
 #define ASKED(kernel)                                   \
     {                                                   \
 #kernel, offsetof(sherd__kernels, kernel), NULL \

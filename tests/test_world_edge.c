@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies behind a block. With the address sanitizer: who touches it in this process is ended at once, and what another one
- * writes there is found when the block is given back, whatever its size; all of a block, and of memory that was given
- * back, can be touched. Without: edges take nothing, blocks are as large as they were.
+ * What lies behind a block. With the address sanitizer: who touches it in this process is ended at
+ * once, and what another one writes there is found when the block is given back, whatever its size;
+ * all of a block, and of memory that was given back, can be touched. Without: edges take nothing,
+ * blocks are as large as they were.
  */
 #include "check.h"
 #include "world/edge.h"
@@ -20,7 +21,10 @@ static void at_signal(int signal)
     _exit(signal);
 }
 
-/* How a child ends that does something to a block: 0, or the signal that came, or what the sanitizer ends with. */
+/*
+ * How a child ends that does something to a block: 0, or the signal that came, or what the
+ * sanitizer ends with.
+ */
 static int in_a_child(sherd_world *world, void (*work)(sherd_world *, sherd__block *),
                       sherd__block *block)
 {

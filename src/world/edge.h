@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies behind a block of tensor memory while somebody has it, in builds with the address sanitizer. Blocks lie side by
- * side in one mapping, of which the sanitizer knows nothing: a kernel that overruns one spoils the header of the next, and
- * shows much later, elsewhere. So there each block has an edge: bytes that this process may not touch, which ends it
- * where it does, and that hold a mark, by which it is seen at the latest when the block is given back that another process did.
- * Elsewhere an edge has no bytes, and nothing of this costs anything.
+ * What lies behind a block of tensor memory while somebody has it, in builds with the address
+ * sanitizer. Blocks lie side by side in one mapping, of which the sanitizer knows nothing: a kernel
+ * that overruns one spoils the header of the next, and shows much later, elsewhere. So there each
+ * block has an edge: bytes that this process may not touch, which ends it where it does, and that
+ * hold a mark, by which it is seen at the latest when the block is given back that another process
+ * did. Elsewhere an edge has no bytes, and nothing of this costs anything.
  */
 #ifndef SHERD__EDGE_H
 #define SHERD__EDGE_H
