@@ -1,60 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products stay within what they are given: every operand, the result and the workspace, of exactly the bytes that the
- * kernel asks for, lie between pages that nobody may touch, now at the one and now at the other; operands can only be
- * read. The tables are those that the environment chooses, so what a table takes (product_fits) and what it then does
- * is one test. Products only: f32, bf16 and f16, of every instruction set; sums are compared with f64.
+ * Products stay within what they are given: every operand, the result and the workspace, of exactly
+ * the bytes that the kernel asks for, lie between pages that nobody may touch, now at the one and
+ * now at the other; operands can only be read. The tables are those that the environment chooses,
+ * so what a table takes (product_fits) and what it then does is one test. Products only: f32, bf16
+ * and f16, of every instruction set; sums are compared with f64.
  */
 #define CHECK_PURE
 #include "check.h"
+#include "fences.h"
 #include "kernels/fast.h"
 
-#include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-enum { PARTS = 5, A = 0, B, BIAS, C, SPACE, BODY = 1 << 22, TRIES = 400, LOOKED_AT = 200 };
-
-typedef struct fence {
-    char *body;  /* [BODY], between two pages without access */
-    char *given; /* in it */
-    size_t bytes;
-} fence;
-
-static sigjmp_buf caught;
-static char *fault_at;
-
-static void on_fault(int signal, siginfo_t *info, void *context)
-{
-    (void)signal, (void)context;
-    fault_at = info->si_addr;
-    siglongjmp(caught, 1);
-}
-
-static bool build(fence *f)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *all =
-        mmap(NULL, BODY + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    f->body = all == MAP_FAILED ? NULL : all + page;
-    return f->body && !mprotect(f->body, BODY, PROT_READ | PROT_WRITE);
-}
-
-/* Room for some bytes at the end of the body, or at its begin. */
-static void *give(fence *f, size_t bytes, bool at_end)
-{
-    CHECK(bytes <= BODY);
-    f->bytes = bytes;
-    f->given = f->body + (at_end ? BODY - bytes : 0);
-    return f->given;
-}
+enum { PARTS = 5, A = 0, B, BIAS, C, SPACE, TRIES = 400, LOOKED_AT = 200 };
 
 static void protect(fence *part, int how)
 {
     for (int i = A; i <= BIAS; i++)
-        CHECK_EQ(mprotect(part[i].body, BODY, how), 0);
+        fence_protect(&part[i], how);
 }
 
 /* ---- a product ------------------------------------------------------------------------------- */
@@ -143,10 +105,8 @@ static void tell(const char *set, const sherd__product *p, const fence *part, co
             sherd_dtype_name(p->result), (int)p->m, (int)p->n, (int)p->k, p->ta ? ", a turned" : "",
             p->tb ? ", b turned" : "", p->bias ? " + bias" : "", p->adds ? " + c" : "",
             p->c_row ? ", gaps" : "", what);
-    for (int i = 0; i < PARTS && fault_at; i++)
-        if (fault_at >= part[i].body - 4096 && fault_at < part[i].body + BODY + 4096)
-            fprintf(stderr, "  byte %lld of %zu of %s\n", (long long)(fault_at - part[i].given),
-                    part[i].bytes, names[i]);
+    for (int i = 0; i < PARTS; i++)
+        fence_tell(&part[i], names[i]);
 }
 
 static void look(const char *set, const sherd__product *p, const fence *part, const double *before,
@@ -168,26 +128,26 @@ static void look(const char *set, const sherd__product *p, const fence *part, co
 static void try_product(const char *set, const sherd__kernels *k, const sherd__product *p,
                         fence *part, uint64_t *state)
 {
-    static double before[BODY / 16];
+    static double before[FENCE_BODY / 16];
     bool end = below(state, 2);
-    void *a =
-        give(&part[A], extent(p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->a_row, p->dtype), end);
-    void *b =
-        give(&part[B], extent(p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->b_row, p->dtype), end);
-    void *bias = give(&part[BIAS], extent(1, p->n, 0, p->dtype), end);
-    void *c = give(&part[C], extent(p->m, p->n, p->c_row, p->result), end);
-    void *space = give(&part[SPACE], (size_t)k->product_workspace(p), end);
+    void *a = fence_give(&part[A],
+                         extent(p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->a_row, p->dtype), end);
+    void *b = fence_give(&part[B],
+                         extent(p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->b_row, p->dtype), end);
+    void *bias = fence_give(&part[BIAS], extent(1, p->n, 0, p->dtype), end);
+    void *c = fence_give(&part[C], extent(p->m, p->n, p->c_row, p->result), end);
+    void *space = fence_give(&part[SPACE], (size_t)k->product_workspace(p), end);
 
     for (int i = A; i <= C; i++)
         fill(&part[i], i == C ? p->result : p->dtype, state);
     sherd__cast(SHERD_F64, p->result, (int64_t)(part[C].bytes / sherd_dtype_bytes(p->result)),
                 before, c);
     protect(part, PROT_READ);
-    fault_at = NULL;
-    if (sigsetjmp(caught, 1) == 0)
+    fence_fault = NULL;
+    if (sigsetjmp(fence_caught, 1) == 0)
         k->product(p, c, a, b, p->bias ? bias : NULL, space);
     protect(part, PROT_READ | PROT_WRITE);
-    if (!CHECK(fault_at == NULL))
+    if (!CHECK(fence_fault == NULL))
         tell(set, p, part, "out of bounds");
     else
         look(set, p, part, before, state);
@@ -213,15 +173,13 @@ static int try_table(const char *set, sherd_dtype dtype, const sherd__kernels *k
 static void products_stay_within_what_they_are_given(void)
 {
     static const char *const sets[] = {"avx2", "avx512"};
-    const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     fence part[PARTS];
-    struct sigaction was[2];
+    struct sigaction was[FENCE_SIGNALS];
 
     for (int i = 0; i < PARTS; i++)
-        if (!CHECK(build(&part[i])))
+        if (!CHECK(fence_build(&part[i])))
             return;
-    sigaction(SIGSEGV, &action, &was[0]);
-    sigaction(SIGBUS, &action, &was[1]);
+    fences_begin(was);
     for (int s = 0; s < LEN(sets); s++) {
         sherd__kernel_set set;
         bool has = s ? sherd__has_avx512() : sherd__has_avx2();
@@ -234,8 +192,9 @@ static void products_stay_within_what_they_are_given(void)
         CHECK(try_table(sets[s], SHERD_BF16, &set.bf16, part) > 0);
         CHECK(try_table(sets[s], SHERD_F16, &set.f16, part) > 0);
     }
-    sigaction(SIGSEGV, &was[0], NULL);
-    sigaction(SIGBUS, &was[1], NULL);
+    fences_end(was);
+    for (int i = 0; i < PARTS; i++)
+        fence_raze(&part[i]);
     unsetenv("SHERD_KERNELS");
     unsetenv("SHERD_GEMM");
 }

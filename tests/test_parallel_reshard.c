@@ -3,6 +3,7 @@
 #include "models.h"
 
 enum { BATCH = 2, HEADS = 4, HEAD = 8, WIDTH = HEADS * HEAD, HIDDEN = 4 * WIDTH, BLOCKS = 2 };
+enum { MUCH = 16 /* positions whose values outweigh the gradients */ };
 
 static void chain_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
@@ -84,6 +85,11 @@ static void discard(outcome *o)
         free(o->grad[i]);
 }
 
+/*
+ * Of `much` the peak lies where backward begins, and all is saved. Of little it lies where backward
+ * ends, and all gradients are there: then one tensor that was in pieces is whole again. (A large
+ * workspace of kernels hides either.)
+ */
 static void check_setup(sherd_world *world, setup s)
 {
     int dim = s.dim;
@@ -93,14 +99,11 @@ static void check_setup(sherd_world *world, setup s)
     outcome with = run(world, &s);
 
     check_same_bits(&without, &with);
-    if (s.sequence || s.thin ||
-        sherd_mesh_extent(s.mesh, sherd_mesh_find_axis(s.mesh, "tp")) == 1) {
-        CHECK(with.saved <= without.saved);
-        CHECK(with.peak <= without.peak);
-    } else {
-        CHECK(with.saved < without.saved);
-        CHECK(with.peak < without.peak);
-    }
+    bool some =
+        s.sequence || s.thin || sherd_mesh_extent(s.mesh, sherd_mesh_find_axis(s.mesh, "tp")) == 1;
+    bool much = s.length >= MUCH;
+    CHECK(with.saved < without.saved + some);
+    CHECK(with.peak < without.peak + (some || !much) + (much ? 0 : BATCH * s.length * WIDTH * 4));
     discard(&without);
     discard(&with);
 }

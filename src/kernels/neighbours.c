@@ -46,6 +46,14 @@ static bool is_in(const sherd__patch *p, const int64_t *at)
     return true;
 }
 
+static bool is_empty(const sherd__patch *p)
+{
+    for (int d = BATCH; d <= HEADS; d++)
+        if (p->size[d] == 0)
+            return true;
+    return false;
+}
+
 /* The next position of a piece, row-major; false behind the last. */
 static bool next_in(const sherd__patch *p, int64_t *at)
 {

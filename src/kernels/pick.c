@@ -100,7 +100,7 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
 
     for (int64_t o = 0; o < p->outer; o++) {
         one.outer = 1;
-        one.index = p->index + o * p->n * p->inner;
+        one.index = p->index + (p->flat ? 0 : o * p->n * p->inner);
         char *to = (char *)dst + (size_t)(o * p->n) * row;
         sherd__gather(bytes, &one, to, (const char *)src + (size_t)(o * p->entries) * row);
         for (int64_t j = 0; j < p->n; j++)

@@ -103,7 +103,7 @@ static sherd__parcel *parcel_room(sherd_world *world, sherd__group *group, uint6
     sherd__block **block = &group->parcels[number % SHERD__DEPTH];
     int64_t bytes = (int64_t)((size_t)count * sizeof(sherd__parcel));
 
-    if (!*block || (*block)->room < (size_t)bytes) {
+    if (!*block || (*block)->bytes < bytes) {
         sherd__block *larger = sherd__take_quietly(world, bytes);
         if (!larger)
             return NULL;

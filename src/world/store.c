@@ -15,6 +15,7 @@
  * spell ends when sixteen times what is held has been taken. If not half of what is held was lent at once in it, nor in
  * the one before, what is beyond five quarters of that goes back. If more was needed after all, later spells are longer.
  */
+#include "edge.h"
 #include "inside.h"
 
 #include <stddef.h>
@@ -47,9 +48,10 @@ static size_t header_bytes(int ranks)
     return (sizeof(sherd__block) + readers + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* The room of a new block for so many bytes. */
+/* The room of a new block for so many bytes, and the edge behind them. */
 static size_t room_for(const sherd__store *store, size_t bytes)
 {
+    bytes += SHERD__EDGE;
     size_t room = bytes ? (bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN;
 
     return room < LARGE ? room : (room + store->header + PAGE - 1) / PAGE * PAGE - store->header;
@@ -420,6 +422,7 @@ bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room)
 
 void sherd__store_close(sherd_world *world)
 {
+    sherd__edge_forget(world->store.base, world->store.used); /* of blocks that nobody gave back */
     sherd__free(&world->heap, world->store.chunk);
     world->store.chunk = NULL;
 }
@@ -442,6 +445,7 @@ sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped
     block->made = 0; /* what came here before says nothing of what comes now */
     block->made_on = NULL;
     block->bytes = bytes;
+    sherd__edge_close(block->data, (size_t)bytes, block->room);
     store->lent += store->header + block->room;
     if (store->lent > store->crest)
         store->crest = store->lent;
@@ -455,6 +459,7 @@ void sherd__store_give(sherd_world *world, sherd__block *block)
 {
     sherd__store *store = &world->store;
 
+    sherd__edge_open(world->rank, block->data, (size_t)block->bytes, block->room);
     store->lent -= store->header + block->room;
     store->given++;
     block->use = SHERD__WARM;
