@@ -51,9 +51,10 @@ typedef struct cache {
     int64_t rows;            /* of all items */
     size_t q_bytes, k_bytes; /* of a position */
     bool few;
-    int64_t shards;       /* of the keys */
-    sherd_tensor *mine;   /* `part`, if there are several */
-    char *part, *log_sum; /* results over the keys here: as out, and [batch,groups,repeat,queries] */
+    int64_t shards;     /* of the keys */
+    sherd_tensor *mine; /* `part`, if there are several */
+    char *part,
+        *log_sum; /* results over the keys here: as out, and [batch,groups,repeat,queries] */
 } cache;
 
 static cache cache_of(sherd_call *call)
