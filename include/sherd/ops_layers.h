@@ -76,9 +76,16 @@ SHERD_API bool sherd_attention_with(sherd_tensor **out, sherd_tensor **log_sum, 
  *     sherd_write_rows(cache_k, positions, k); sherd_write_rows(cache_v, positions, v);
  *     y = sherd_attention_cached(q, cache_k, cache_v, positions, 0);
  *
- * @collective see ops.h; batch and heads may be sharded, a sharded sequence or width is gathered
+ * Few queries, up to 16 of the heads that share keys, read keys and values once, where they lie: a
+ * token takes the time of reading what its text has.
+ *
+ * @collective see ops.h; batch and heads may be sharded. So may the positions of the cache: each
+ *             rank attends to its keys, and ranks exchange width + 1 numbers for each query and
+ *             head. Sharded queries are gathered, and so is width
  * @shapes     q: [batch, s, heads, width]; k, v: [batch, t, heads of k, width]; positions: i32
  *             [batch, s]; scale: 0 = 1/sqrt(width)
+ * @numerics   as sherd_attention; a text has the same bits in any batch, and on any ranks that
+ *             share heads. Shards of positions are joined in their order, in f32 for 16-bit dtypes
  * @owns       scope
  * @errors     see ops.h; EINVAL a position of t or more, heads that k's do not divide
  */

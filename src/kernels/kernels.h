@@ -39,6 +39,18 @@ typedef struct sherd__attending {
     int64_t all_heads, all_repeat;
 } sherd__attending;
 
+/*
+ * Attention of one item's queries q [queries,groups,repeat,width] to a cache k, v [keys,groups,width], positions key_row elements
+ * apart: query i sees the keys 0 .. seen[i]-1, none if that is below 1. Nothing else is read.
+ */
+typedef struct sherd__cached {
+    int64_t queries, groups, repeat, width;
+    int64_t keys; /* that any query sees, at most */
+    int64_t key_row;
+    const int64_t *seen; /* [queries] */
+    double scale;
+} sherd__cached;
+
 typedef struct sherd__adamw_step {
     double rate, beta1, beta2, eps, decay;
     double correction1, correction2; /* 1 - beta^t */
@@ -227,6 +239,14 @@ typedef struct sherd__kernels {
                                const float *dp, float scale, float log_sum);
     /* Elements of workspace that attention and attention_grad need. */
     int64_t (*attention_workspace)(const sherd__attending *s);
+    /*
+     * The same for few queries, where reading keys and values is what takes time: each is read once, where it lies. out as q and log_sum
+     * [groups,repeat,queries] are f32 of 16-bit types. A query has the same bits whatever others there are, and a head whatever
+     * heads. workspace: so many bytes.
+     */
+    void (*attention_cached)(const sherd__cached *s, void *out, void *log_sum, const void *q,
+                             const void *k, const void *v, void *workspace);
+    int64_t (*attention_cached_workspace)(const sherd__cached *s);
     /* f32 and f64: results over two sets of keys become that over both, in the place of the first. */
     void (*attention_join)(const sherd__attending *s, void *out, void *log_sum, const void *more,
                            const void *more_log_sum);

@@ -93,11 +93,7 @@ static double softmax(int64_t n, double *score)
     return most + log(total);
 }
 
-static double *next_double(void *p)
-{
-    uintptr_t at = (uintptr_t)p, size = sizeof(double);
-    return (double *)((char *)p + (size - at % size) % size);
-}
+#include "ref_cached_space.inc"
 
 #define REAL    float
 #define NAME(x) x##_f32
@@ -105,6 +101,11 @@ static double *next_double(void *p)
 #include "ref_body.inc"
 #include "ref_matrix.inc"
 #include "ref_attention.inc"
+#define ELEMENT REAL
+#define GET(x)  (x)
+#include "ref_cached.inc"
+#undef ELEMENT
+#undef GET
 #include "ref_table.inc"
 
 #define REAL    double
@@ -113,4 +114,9 @@ static double *next_double(void *p)
 #include "ref_body.inc"
 #include "ref_matrix.inc"
 #include "ref_attention.inc"
+#define ELEMENT REAL
+#define GET(x)  (x)
+#include "ref_cached.inc"
+#undef ELEMENT
+#undef GET
 #include "ref_table.inc"

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention to a cache of keys and values, where every query has a position of its own and sees the
- * keys up to it. Batch and heads may be sharded. Neighbouring queries whose positions follow each
- * other are computed at once; of the cache nothing behind the last of these positions is read. It
- * has no gradient.
+ * keys up to it; of the cache nothing behind that is read. Batch and heads may be sharded, and the
+ * cache by positions: each rank attends to the keys that it holds, and ranks exchange width + 1
+ * numbers for each query and head, which are joined in the order of the shards. It has no gradient.
+ *
+ * Few queries read keys and values once, where they lie. With more, which compute more than they
+ * read, neighbouring queries whose positions follow each other are computed at once, as causal
+ * attention.
  */
 #include "attend.h"
 
@@ -14,6 +18,9 @@
 
 enum { Q, K, V, WHERE, OPERANDS };
 enum { BATCH, POSITIONS, GROUPS, REPEAT, WIDTH };
+
+/* The most queries of the heads that share keys, to be few. */
+enum { FEW = 16 };
 
 typedef struct cached_attributes {
     double scale;
@@ -31,20 +38,120 @@ static const char *describe(sherd_call *call)
     return NULL;
 }
 
-/* The keys that any query sees; -1, raised: a position outside of the cache. */
-static int64_t most_keys(sherd_call *call, const int32_t *where, int64_t count, int64_t room)
-{
-    int64_t most = 0;
+/* ---- what a rank computes -------------------------------------------------------------------- */
 
-    for (int64_t i = 0; i < count; i++) {
-        if (where[i] >= room) {
-            sherd_call_fail(call, SHERD_EINVAL, "position %d is outside of a cache of %lld",
-                            (int)where[i], (long long)room);
-            return -1;
+/* On a rank. Rows are queries of heads; `part` is of the statistics' dtype. */
+typedef struct cache {
+    sherd_call *call;
+    const sherd__kernels *kernels;
+    sherd_dtype dtype;       /* of `part` */
+    sherd__attending s;      /* of one item, without queries and keys */
+    int64_t batch, queries;  /* here */
+    int64_t first, room;     /* keys here */
+    int64_t rows;            /* of all items */
+    size_t q_bytes, k_bytes; /* of a position */
+    bool few;
+    int64_t shards;     /* of the keys */
+    sherd_tensor *mine; /* `part`, if there are several */
+    char *part,
+        *log_sum; /* results over the keys here: as out, and [batch,groups,repeat,queries] */
+} cache;
+
+static cache cache_of(sherd_call *call)
+{
+    const sherd_tensor *q = call->in[Q], *k = call->in[K];
+    const int64_t *size = q->local;
+    const cached_attributes *attributes = call->attributes;
+    size_t element = sherd_dtype_bytes(q->dtype);
+    int64_t key = size[GROUPS] * size[WIDTH], heads = size[GROUPS] * size[REPEAT];
+
+    return (cache){.call = call,
+                   .kernels = sherd__kernels_in(call),
+                   .dtype = sherd__statistics_dtype(q->dtype),
+                   .s = {.batch = 1,
+                         .groups = size[GROUPS],
+                         .repeat = size[REPEAT],
+                         .queries = size[POSITIONS],
+                         .width = size[WIDTH],
+                         .scale = attributes->scale,
+                         .causal = true,
+                         .all_heads = heads,
+                         .all_repeat = size[REPEAT]},
+                   .batch = size[BATCH],
+                   .queries = size[POSITIONS],
+                   .first = sherd_tensor_offset(k, POSITIONS),
+                   .room = k->local[POSITIONS],
+                   .rows = size[BATCH] * heads * size[POSITIONS],
+                   .q_bytes = (size_t)(key * size[REPEAT]) * element,
+                   .k_bytes = (size_t)key * element,
+                   .few = q->shape[POSITIONS] * q->shape[REPEAT] <= FEW,
+                   .shards = k->layout ? sherd__dim_parts(k->layout->spec.mesh,
+                                                          &k->layout->spec.dim[POSITIONS])
+                                       : 1};
+}
+
+/* Positions are in the cache. */
+static bool check_positions(const cache *c)
+{
+    const int32_t *where = c->call->from[WHERE];
+    int64_t all = c->call->in[K]->shape[POSITIONS];
+
+    for (int64_t i = 0; i < c->batch * c->queries; i++)
+        if (where[i] >= all)
+            return sherd_call_fail(c->call, SHERD_EINVAL,
+                                   "position %d is outside of a cache of %lld", (int)where[i],
+                                   (long long)all);
+    return true;
+}
+
+/* How many of the keys here a query sees. */
+static int64_t seen_by(const cache *c, int32_t position)
+{
+    return sherd__max(0, sherd__min((int64_t)position + 1 - c->first, c->room));
+}
+
+/* Where item b's results, queries, keys begin. */
+static char *results_of(const cache *c, int64_t b)
+{
+    return c->part + (size_t)(b * c->rows / c->batch * c->s.width) * sherd_dtype_bytes(c->dtype);
+}
+
+static char *sums_of(const cache *c, int64_t b)
+{
+    return c->log_sum + (size_t)(b * c->rows / c->batch) * sherd_dtype_bytes(c->dtype);
+}
+
+static const char *item(const cache *c, int operand, int64_t b)
+{
+    size_t bytes = operand == Q ? (size_t)c->queries * c->q_bytes : (size_t)c->room * c->k_bytes;
+
+    return (const char *)c->call->from[operand] + (c->call->from[operand] ? (size_t)b * bytes : 0);
+}
+
+static bool attend_few(cache *c)
+{
+    const int32_t *where = c->call->from[WHERE];
+    int64_t *seen = sherd_call_scratch(c->call, c->queries * (int64_t)sizeof *seen);
+    sherd__cached s = {.queries = c->queries,
+                       .groups = c->s.groups,
+                       .repeat = c->s.repeat,
+                       .width = c->s.width,
+                       .keys = c->room,
+                       .key_row = c->s.groups * c->s.width,
+                       .seen = seen,
+                       .scale = c->s.scale};
+    void *workspace = sherd_call_scratch(c->call, c->kernels->attention_cached_workspace(&s));
+
+    for (int64_t b = 0; b < c->batch && seen && workspace; b++, where += c->queries) {
+        s.keys = 0;
+        for (int64_t i = 0; i < c->queries; i++) {
+            seen[i] = seen_by(c, where[i]);
+            s.keys = sherd__max(s.keys, seen[i]);
         }
-        most = sherd__max(most, where[i] + 1);
+        c->kernels->attention_cached(&s, results_of(c, b), sums_of(c, b), item(c, Q, b),
+                                     item(c, K, b), item(c, V, b), workspace);
     }
-    return most;
+    return seen && workspace;
 }
 
 /* How many of n queries, from the first one on, stand at positions that follow each other. */
@@ -57,74 +164,143 @@ static int64_t run_of(const int32_t *where, int64_t n)
     return where[0] < 0 ? 1 : i;
 }
 
-typedef struct cache {
-    const sherd__kernels *kernels;
-    sherd__attending s;      /* of one item, without queries and keys */
-    size_t q_bytes, k_bytes; /* of a position */
-    void *log_sum, *workspace;
-} cache;
-
-static void attend_item(cache *c, void *out, const void *q, const void *k, const void *v,
-                        const int32_t *where, int64_t queries)
+/* Logarithms of sums [heads,n] to where queries [i,i+n) of item b have them. */
+static void place_sums(const cache *c, int64_t b, int64_t i, int64_t n, const void *from)
 {
-    for (int64_t i = 0, n; i < queries; i += n) {
+    size_t bytes = sherd_dtype_bytes(c->dtype);
+
+    for (int64_t h = 0; h < c->s.groups * c->s.repeat; h++)
+        memcpy(sums_of(c, b) + (size_t)(h * c->queries + i) * bytes,
+               (const char *)from + (size_t)(h * n) * bytes, (size_t)n * bytes);
+}
+
+/* Item b, into the result of the call. */
+static void attend_item(cache *c, int64_t b, const int32_t *where, void *log_sum, void *workspace)
+{
+    char *out = (char *)c->call->to[0] + (size_t)(b * c->queries) * c->q_bytes;
+
+    for (int64_t i = 0, n; i < c->queries; i += n) {
         size_t at = (size_t)i * c->q_bytes;
-        n = run_of(where + i, queries - i);
-        if (where[i] < 0) {
-            memset((char *)out + at, 0, c->q_bytes);
-            continue;
-        }
+        n = run_of(where + i, c->queries - i);
         c->s.queries = n;
-        c->s.keys = c->s.all_keys = where[i] + n;
+        c->s.keys = seen_by(c, where[i] < 0 ? where[i] : where[i] + (int32_t)(n - 1));
+        c->s.first_key = c->first;
         c->s.first_query = where[i];
-        c->s.all_queries = c->s.all_keys;
-        c->kernels->attention(&c->s, (char *)out + at, c->log_sum, (const char *)q + at, k, v,
-                              c->workspace);
+        c->s.all_queries = c->s.all_keys = where[i] + n;
+        c->kernels->attention(&c->s, out + at, log_sum, item(c, Q, b) + at, item(c, K, b),
+                              item(c, V, b), workspace);
+        if (c->log_sum)
+            place_sums(c, b, i, n, log_sum);
     }
 }
 
-static cache cache_of(sherd_call *call)
+/* 16-bit results over each rank's keys are rounded before they are joined. */
+static bool attend_many(cache *c)
 {
-    const int64_t *size = call->in[Q]->local;
-    const cached_attributes *attributes = call->attributes;
-    size_t element = sherd_dtype_bytes(call->in[Q]->dtype);
-    int64_t key = size[GROUPS] * size[WIDTH];
+    const int32_t *where = c->call->from[WHERE];
+    int64_t bytes = (int64_t)sherd_dtype_bytes(c->dtype);
+    void *log_sum = sherd_call_scratch(c->call, c->s.all_heads * c->queries * bytes);
 
-    return (cache){.kernels = sherd__kernels_in(call),
-                   .s = {.batch = 1,
-                         .groups = size[GROUPS],
-                         .repeat = size[REPEAT],
-                         .queries = size[POSITIONS],
-                         .width = size[WIDTH],
-                         .scale = attributes->scale,
-                         .causal = true,
-                         .all_heads = size[GROUPS] * size[REPEAT],
-                         .all_repeat = size[REPEAT]},
-                   .q_bytes = (size_t)(key * size[REPEAT]) * element,
-                   .k_bytes = (size_t)key * element};
+    c->s.keys = c->room;
+    void *workspace = sherd__attend_workspace(c->call, c->call->out[0]->dtype, &c->s);
+    for (int64_t b = 0; b < c->batch && log_sum && workspace; b++)
+        attend_item(c, b, where + b * c->queries, log_sum, workspace);
+    if (log_sum && workspace && c->part)
+        sherd__convert(sherd__world_kernels(c->call->world), c->dtype, c->call->out[0]->dtype,
+                       c->rows * c->s.width, c->part, c->call->to[0]);
+    return log_sum && workspace;
+}
+
+/* ---- what ranks exchange --------------------------------------------------------------------- */
+
+/* Parts, [shards * (width + 1),batch,positions,groups,repeat], each on its rank or all on all. */
+static sherd_status parts_layout(const sherd_layout **out, const cache *c, bool all)
+{
+    const sherd__layout_spec *q = &c->call->in[Q]->layout->spec;
+    const sherd__dim *keys = &c->call->in[K]->layout->spec.dim[POSITIONS];
+    sherd__layout_spec spec = {.mesh = q->mesh, .ndim = 1 + WIDTH};
+
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        spec.pending[a] = -1;
+    for (int d = 0; d < WIDTH; d++) {
+        spec.shape[1 + d] = q->shape[d];
+        spec.dim[1 + d] = q->dim[d];
+    }
+    spec.shape[0] = c->shards * (c->s.width + 1); /* as many equal shards */
+    for (int i = 0; i < keys->axes && !all; i++)
+        spec.dim[0].axis[spec.dim[0].axes++] = keys->axis[i];
+    return sherd__layout_intern(out, &spec);
+}
+
+/* Room for what is computed here. False: failed. */
+static bool open_part(cache *c)
+{
+    bool wide = c->dtype != c->call->out[0]->dtype;
+    int64_t bytes = (int64_t)sherd_dtype_bytes(c->dtype), out = c->rows * c->s.width * bytes;
+    const sherd_layout *layout;
+
+    if (c->shards == 1 && !c->few)
+        return true;
+    if (c->shards == 1) {
+        c->part = wide ? sherd_call_scratch(c->call, out) : c->call->to[0];
+        c->log_sum = sherd_call_scratch(c->call, c->rows * bytes);
+        return c->log_sum && (c->part || c->rows == 0);
+    }
+    sherd__open_in(c->call);
+    if (parts_layout(&layout, c, false) != SHERD_OK) {
+        sherd__fail_diag(c->call->world, true);
+        return false;
+    }
+    c->mine = sherd__new_on(layout, c->dtype);
+    c->part = sherd_tensor_failed(c->mine) ? NULL : sherd__fresh(c->mine);
+    c->log_sum = c->part ? c->part + out : NULL;
+    return c->part || (c->rows == 0 && !sherd_tensor_failed(c->mine));
+}
+
+/* All parts, into `part`. False: failed. */
+static bool join(cache *c)
+{
+    const sherd__kernels *kernels =
+        sherd__kernels_of(sherd__world_kernels(c->call->world), c->dtype);
+    size_t bytes = sherd_dtype_bytes(c->dtype), sums = (size_t)(c->rows * c->s.width) * bytes;
+    size_t size = sums + (size_t)c->rows * bytes;
+    const sherd_layout *layout;
+
+    if (parts_layout(&layout, c, true) != SHERD_OK) {
+        sherd__fail_diag(c->call->world, true);
+        return false;
+    }
+    sherd_tensor *all = sherd__move_to(c->mine, layout, false);
+    const char *from = sherd_tensor_failed(all) ? NULL : sherd__data(all);
+    if (!from || c->rows == 0)
+        return !sherd_tensor_failed(all) && (from || c->rows == 0);
+    c->part = sherd_call_scratch(c->call, (int64_t)size);
+    if (!c->part)
+        return false;
+    memcpy(c->part, from, size);
+    c->s.batch = c->batch;
+    c->s.queries = c->queries;
+    for (int64_t i = 1; i < c->shards; i++) {
+        from += size;
+        kernels->attention_join(&c->s, c->part, c->part + sums, from, from + sums);
+    }
+    return true;
 }
 
 static bool attend(sherd_call *call)
 {
     cache c = cache_of(call);
-    const int64_t *size = call->in[Q]->local;
-    int64_t room = call->in[K]->local[POSITIONS], n = size[POSITIONS];
-    const int32_t *where = call->from[WHERE];
 
-    if (call->out[0]->count == 0)
-        return true;
-    c.s.keys = most_keys(call, where, size[BATCH] * n, room);
-    if (c.s.keys < 0)
+    if (!check_positions(&c) || !open_part(&c))
         return false;
-    c.log_sum = sherd_call_scratch(call, c.s.all_heads * n * (int64_t)sizeof(double));
-    c.workspace = sherd__attend_workspace(call, call->out[0]->dtype, &c.s);
-    for (int64_t b = 0; b < size[BATCH] && c.log_sum && c.workspace; b++) {
-        size_t q = (size_t)(b * n) * c.q_bytes, k = (size_t)(b * room) * c.k_bytes;
-        attend_item(&c, (char *)call->to[0] + q, (const char *)call->from[Q] + q,
-                    (const char *)call->from[K] + k, (const char *)call->from[V] + k, where + b * n,
-                    n);
-    }
-    return c.log_sum && c.workspace;
+    if (c.rows > 0 && !(c.few ? attend_few(&c) : attend_many(&c)))
+        return false;
+    if (c.shards > 1 && !join(&c))
+        return false;
+    if (c.rows > 0 && c.part && c.part != call->to[0])
+        sherd__convert(sherd__world_kernels(call->world), call->out[0]->dtype, c.dtype,
+                       c.rows * c.s.width, call->to[0], c.part);
+    return true;
 }
 
 const sherd_op sherd__attention_cached_op = {
@@ -136,7 +312,8 @@ const sherd_op sherd__attention_cached_op = {
     .field = {SHERD_FIELD(cached_attributes, scale, DOUBLE)},
     .attributes = sizeof(cached_attributes),
     .rule = "bsgrw,btgw,btgw,bs->bsgrw",
-    .whole = "stw",
+    .whole = "sw",
+    .joined = "t",
     .describe = describe,
     .forward = attend};
 
