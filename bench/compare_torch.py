@@ -210,7 +210,8 @@ def rows(args, unlock):
             "torch unlocked bf16, 2 threads": lambda: run_torch(args, 1, 2, ["--bf16"], unlock),
             "torch unlocked, TP=2, gloo": lambda: run_torch(args, 2, 1, preload=unlock),
         }
-    return {name: run for name, run in ways.items() if args.only in name}
+    return {name: run for name, run in ways.items()
+            if any(word in name for word in args.only.split(";"))}
 
 
 def measure(args, ways):
@@ -248,7 +249,7 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--dim", type=int, default=DIM)
-    parser.add_argument("--only", default="", help="rows whose name has this word")
+    parser.add_argument("--only", default="", help="rows whose name has one of these words, separated by ;")
     for name in ("ranks", "rank", "threads", "port"):
         parser.add_argument("--" + name, type=int, default=0 if name == "rank" else 1,
                             help=argparse.SUPPRESS)

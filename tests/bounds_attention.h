@@ -149,6 +149,32 @@ static void try_attention_join(trial *t)
     k->attention_join(&s, first, sums, more, more_sums);
 }
 
+/* Each query sees some of the keys, or none; rows of keys may have gaps. */
+static void try_attention_cached(trial *t)
+{
+    const sherd__kernels *k = t->table;
+    sherd__cached s = {.queries = draw(t, "queries", 5),
+                       .groups = 1 + draw(t, "groups", 3),
+                       .repeat = 1 + draw(t, "repeat", 5),
+                       .width = 1 + draw(t, "width", 70),
+                       .keys = length(t, "keys"),
+                       .scale = 0.25};
+    int64_t rows = s.queries * s.groups * s.repeat, key = s.groups * s.width;
+
+    s.key_row = key + (draw(t, "gaps", 2) ? draw(t, "gap", 20) : 0);
+    whole_range(t, 0, s.keys);
+    s.seen = part_of(t, "seen", READ, I64S, s.queries);
+    range(t, -1, 1, 0.125);
+    int64_t all = s.keys ? (s.keys - 1) * s.key_row + key : 0;
+    const void *q = in(t, "q", rows * s.width), *keys = in(t, "k", all), *v = in(t, "v", all);
+    void *to = part_of(t, "out", WRITTEN, STATISTIC, rows * s.width);
+    void *sums = part_of(t, "log_sum", WRITTEN, STATISTIC, rows);
+    void *space = part_of(t, "workspace", SPACE, BYTES, k->attention_cached_workspace(&s));
+    t->slack = 8;
+    ready(t);
+    k->attention_cached(&s, to, sums, q, keys, v, space);
+}
+
 /* Only the tables of 16 bits have the rows of attention: on paper they are made here, in f64. */
 static double row_on_paper(int64_t n, int64_t keys, double *p, const float *score, double scale)
 {

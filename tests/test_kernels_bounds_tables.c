@@ -72,6 +72,8 @@ static const subject subjects[] = {
     TRY(attention_row),
     TRY(attention_grad_row),
     ASKED(attention_workspace),
+    TRY(attention_cached),
+    ASKED(attention_cached_workspace),
     TRY(attention_join),
     TRY(cross_entropy),
     TRY(cross_entropy_join),

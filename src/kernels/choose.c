@@ -135,11 +135,12 @@ static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
     bool any512 = wanted("SHERD_KERNELS", "avx512") || wanted("SHERD_KERNELS", "amx");
+    bool any256 = any512 || wanted("SHERD_KERNELS", "avx2");
 
     if (any512 && sherd__has_avx512()) {
         sherd__install_avx512(&set->f32);
         sherd__install_half_avx512(&set->bf16, &set->f16);
-    } else if (wanted("SHERD_KERNELS", "avx2") && sherd__has_avx2()) {
+    } else if (any256 && sherd__has_avx2()) {
         sherd__install_avx2(&set->f32);
         sherd__install_half_avx2(&set->bf16, &set->f16);
     }
