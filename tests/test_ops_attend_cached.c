@@ -201,6 +201,29 @@ static void heads_and_items_keep_their_bits(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Nothing of one dim: batch, queries, keys, width. */
+static void empty_ones_are_empty(sherd_world *world)
+{
+    for (int d = 0; d < 4; d++) {
+        int64_t n[] = {2, 3, 4, 5};
+        n[d] = 0;
+        int32_t at[6] = {-1, -1, -1, -1, -1, -1};
+        sherd_scope_begin(world);
+        sherd_tensor *where = sherd_from_data(world, SHERD_I32, n, 2, at);
+        sherd_tensor *q = sherd_constant(world, SHERD_F32, SIZES(n[0], n[1], 2, n[3]), 4, 1);
+        sherd_tensor *k = sherd_constant(world, SHERD_F32, SIZES(n[0], n[2], 2, n[3]), 4, 1);
+        for (int sharded = 0; sharded < 2; sharded++) {
+            sherd_tensor *cache =
+                sharded ? sherd_distribute_as(k, line_of_ranks(world), "S(1)", -1) : k;
+            sherd_tensor *x = sharded ? sherd_distribute_as(q, line_of_ranks(world), "R", -1) : q;
+            sherd_tensor *y = sherd_attention_cached(x, cache, cache, sherd_mark_equal(where), 0);
+            CHECK(differ(y, sherd_mul(q, sherd_constant(world, SHERD_F32, NULL, 0, 0))) == 0);
+        }
+        sherd_scope_end(world);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static void far_positions_are_refused_on_all_ranks(sherd_world *world)
 {
     static const int32_t at[] = {ROOM, 0, 0};
@@ -243,6 +266,7 @@ static const check_test tests[] = {
     {TEST(nothing_behind_is_read), {1, 2, 3}},
     {TEST(only_results_travel), {1, 2, 3, 4}},
     {TEST(heads_and_items_keep_their_bits), {1, 2, 3}},
+    {TEST(empty_ones_are_empty), {1, 2, 3}},
     {TEST(far_positions_are_refused_on_all_ranks), {1, 2, 3}},
     {TEST(no_memory_on_one_rank_fails_on_all), {1, 2, 3}},
 };

@@ -291,7 +291,11 @@ static bool attend(sherd_call *call)
 {
     cache c = cache_of(call);
 
-    if (!check_positions(&c) || !open_part(&c))
+    if (!check_positions(&c))
+        return false;
+    if (c.s.width == 0) /* of all ranks: there are no results */
+        return true;
+    if (!open_part(&c))
         return false;
     if (c.rows > 0 && !(c.few ? attend_few(&c) : attend_many(&c)))
         return false;
