@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run moves at several sizes, interleaved with a plain
- * copy of the same bytes, and check every result. The bytes are what a rank holds in the end (all-gather), or before and
- * after (all-reduce, by one call and by a reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians
- * over rounds of the slowest rank's time. Three sets of buffers take turns; sources are rewritten before each sample. Virtual machines move their cores about: the flag's one-way time says where they
- * were (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare within one run only.
+ * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run moves at several
+ * sizes, interleaved with a plain copy of the same bytes, and check every result. The bytes are
+ * what a rank holds in the end (all-gather), or before and after (all-reduce, by one call and by a
+ * reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians over rounds of
+ * the slowest rank's time. Three sets of buffers take turns; sources are rewritten before each
+ * sample. Virtual machines move their cores about: the flag's one-way time says where they were
+ * (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare within one
+ * run only.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,7 +52,7 @@ typedef struct bench {
     int64_t wrong;
 } bench;
 
-/* ---- the benchmark's own synchronisation ------------------------------------------------------ */
+/* ---- the benchmark's own synchronisation ----------------------------------------------------- */
 
 static void relax(const bench *b)
 {
@@ -102,7 +105,7 @@ static double slowest(const bench *b, double mine)
     return most;
 }
 
-/* ---- moves ------------------------------------------------------------------------------------- */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
 static void must(bool good, const bench *b)
 {
@@ -201,7 +204,8 @@ static void run_once(bench *b, int kind, int set)
     }
 }
 
-/* Seconds of one turn of a sample: small ones have many, since a timer takes 20 ns and the barrier's last rank is late. */
+/* Seconds of one turn of a sample: small ones have many, since a timer takes 20 ns and the
+ * barrier's last rank is late. */
 static double sample(bench *b, int kind, int64_t bytes, int round)
 {
     int turns = bytes <= 65536 ? 34 * SETS : bytes <= 1 << 20 ? 4 * SETS : SETS;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives beside MPI's, in one program, in turns: mpirun -n RANKS collectives_mpi [--size BYTES] [--rounds N]. All-reduce (also as
- * a reduce-scatter and an all-gather), all-gather, reduce-scatter and all-to-all of vectors of f32: by sherd's public calls, in the arena
- * or, with SHERD_TRANSPORT=mpi, by messages; by MPI; and a copy of the same bytes by every rank. Bytes are what a rank holds in the end
- * (all-gather), before and after (all-reduce, all-to-all), or before (reduce-scatter). Three sets of buffers take turns;
- * sources are rewritten before each sample, every result is checked. Prints for each rank 0's view of the slowest
- * rank: medians in microseconds. bench/collectives.py runs it with each MPI and some ranks.
+ * Collectives beside MPI's, in one program, in turns: mpirun -n RANKS collectives_mpi [--size
+ * BYTES] [--rounds N]. All-reduce (also as a reduce-scatter and an all-gather), all-gather,
+ * reduce-scatter and all-to-all of vectors of f32: by sherd's public calls, in the arena or, with
+ * SHERD_TRANSPORT=mpi, by messages; by MPI; and a copy of the same bytes by every rank. Bytes are
+ * what a rank holds in the end (all-gather), before and after (all-reduce, all-to-all), or before
+ * (reduce-scatter). Three sets of buffers take turns; sources are rewritten before each sample,
+ * every result is checked. Prints for each rank 0's view of the slowest rank: medians in
+ * microseconds. bench/collectives.py runs it with each MPI and some ranks.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -76,7 +78,7 @@ static void must(const bench *b, bool good)
     exit(1);
 }
 
-/* ---- one turn ---------------------------------------------------------------------------------- */
+/* ---- one turn -------------------------------------------------------------------------------- */
 
 static void run_sherd(bench *b, int kind, int set, int check_round)
 {
@@ -119,7 +121,8 @@ static void run_once(bench *b, int kind, int way, int set, int check_round)
         memcpy(b->result[set], b->source[set], (size_t)b->n * sizeof(float));
 }
 
-/* Sources are rewritten, results checked; the turns that are timed are not. Seconds of one turn of the slowest rank. */
+/* Sources are rewritten, results checked; the turns that are timed are not. Seconds of one turn of
+ * the slowest rank. */
 static double sample(bench *b, int kind, int way, int round)
 {
     int64_t bytes = b->n * (int64_t)sizeof(float);
@@ -142,7 +145,7 @@ static double sample(bench *b, int kind, int way, int round)
     return most;
 }
 
-/* ---- operations and sizes ---------------------------------------------------------------------- */
+/* ---- operations and sizes -------------------------------------------------------------------- */
 
 static void make_tensors(bench *b, int kind)
 {

@@ -61,7 +61,8 @@ static inline bool take_value(const bench_option *o, const char *word)
     return !errno && end != word && !*end && *o->number >= 1 && (!o->most || *o->number <= o->most);
 }
 
-/* Values that are not asked for stay. False, with one line of usage on stderr: --help, or what the table does not have. */
+/* Values that are not asked for stay. False, with one line of usage on stderr: --help, or what the
+ * table does not have. */
 static inline bool read_command_line(int argc, char **argv, const bench_option *table, int count)
 {
     int plain = 0;

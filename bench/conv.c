@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution with zeros around it, of an image whose rows are sharded: forward, and forward with all gradients, on one rank
- * and on several. Ranks are processes; kinds take turns, since cores change their speed while a benchmark runs. Operands are
- * written anew before each sample. Medians of the time until the last rank is done; of several ranks also the largest difference
- * from one rank's result and gradients, relative to the largest number there. "Shares apart" is what the cores can do together: each
- * rank convolves an image of its share's size, and nothing is exchanged. bench/compare_conv.py puts PyTorch beside it.
+ * A convolution with zeros around it, of an image whose rows are sharded: forward, and forward with
+ * all gradients, on one rank and on several. Ranks are processes; kinds take turns, since cores
+ * change their speed while a benchmark runs. Operands are written anew before each sample. Medians
+ * of the time until the last rank is done; of several ranks also the largest difference from one
+ * rank's result and gradients, relative to the largest number there. "Shares apart" is what the
+ * cores can do together: each rank convolves an image of its share's size, and nothing is
+ * exchanged. bench/compare_conv.py puts PyTorch beside it.
  *
  *     bench/conv [RANKS [SIDE [CHANNELS [KERNEL [ROUNDS]]]]]      2 512 64 3 7
  */
@@ -19,7 +21,8 @@
 
 enum { MOST_ROUNDS = 101, KINDS = 6, OPERANDS = 3 };
 
-/* Who convolves: rank 0 all of the image; all ranks together; or each rank, at once, as much as its share, by itself. */
+/* Who convolves: rank 0 all of the image; all ranks together; or each rank, at once, as much as its
+ * share, by itself. */
 typedef enum way { ALONE, TOGETHER, APART, WAYS } way;
 
 /* A weight's gradient is a sum over all positions, in f32, in another order. */
@@ -101,7 +104,8 @@ static bool measure(sherd_world *world, const sherd_mesh *mesh, const job *j, ki
     return good;
 }
 
-/* The largest difference of b from a, relative to the largest number of a, of which rank 0 has all. */
+/* The largest difference of b from a, relative to the largest number of a, of which rank 0 has
+ * all. */
 static double difference(sherd_world *world, sherd_tensor *a, sherd_tensor *b)
 {
     double most = 0, apart = 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs to dispatch an operator: a small addition and a small linear layer on plain tensors, and on
- * distributed ones that lie as the rule wants them, so that nothing moves and the solver's answer is cached. The
- * difference is what layouts cost a call, and a part of that is the mesh's ledger, by which ranks that do different
- * things are found: the same without it. Two ranks as threads; rank 0 prints nanoseconds of a call, the least of several
- * rounds, in which the kinds take turns.
+ * What it costs to dispatch an operator: a small addition and a small linear layer on plain
+ * tensors, and on distributed ones that lie as the rule wants them, so that nothing moves and the
+ * solver's answer is cached. The difference is what layouts cost a call, and a part of that is the
+ * mesh's ledger, by which ranks that do different things are found: the same without it. Two ranks
+ * as threads; rank 0 prints nanoseconds of a call, the least of several rounds, in which the kinds
+ * take turns.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A redistribution beside what one writes by hand with MPI, in one run, in turns: MPI_Alltoallw on the boxes as subarrays, and
- * boxes packed by hand for MPI_Alltoallv. mpirun -n 2 or 4 exchange_mpi [most bytes]; SHERD_TRANSPORT=mpi lets sherd send
- * messages, too. Each way's result is checked. Prints medians in microseconds, the slowest rank's, and the ratio to the best.
+ * A redistribution beside what one writes by hand with MPI, in one run, in turns: MPI_Alltoallw on
+ * the boxes as subarrays, and boxes packed by hand for MPI_Alltoallv. mpirun -n 2 or 4 exchange_mpi
+ * [most bytes]; SHERD_TRANSPORT=mpi lets sherd send messages, too. Each way's result is checked.
+ * Prints medians in microseconds, the slowest rank's, and the ratio to the best.
  */
 #include <mpi.h>
 #include <stdint.h>

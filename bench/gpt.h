@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks of the GPT example share: its options on top of a size, and memory that all ranks see. */
+/* What the benchmarks of the GPT example share: its options on top of a size, and memory that all
+ * ranks see. */
 #ifndef SHERD_BENCH_GPT_H
 #define SHERD_BENCH_GPT_H
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a halo exchange takes: halo [-n RANKS] [--threads] [--rounds N] [--side N --fields N] [--dim D]. Four f64 fields of
- * 128^3, and of 8^3, split along a dim (0, where the faces are contiguous, unless --dim says another), periodic, one layer.
- * Timed are sherd_ghosts_fill (one call for all fields) and sherd_halo_many (which makes new tensors), beside each rank copying
- * the faces, or pieces and faces, out of the neighbours' memory by memcpy, with nobody waiting for anybody: what moves the same
- * bytes and does nothing else. Limits: 1.2 times the copy for large faces, 2 us for small ones.
+ * How long a halo exchange takes: halo [-n RANKS] [--threads] [--rounds N] [--side N --fields N]
+ * [--dim D]. Four f64 fields of 128^3, and of 8^3, split along a dim (0, where the faces are
+ * contiguous, unless --dim says another), periodic, one layer. Timed are sherd_ghosts_fill (one
+ * call for all fields) and sherd_halo_many (which makes new tensors), beside each rank copying the
+ * faces, or pieces and faces, out of the neighbours' memory by memcpy, with nobody waiting for
+ * anybody: what moves the same bytes and does nothing else. Limits: 1.2 times the copy for large
+ * faces, 2 us for small ones.
  *
- * Each sample is the slowest rank's time; the ways take turns, round by round. Three sets of arrays rotate; all are rewritten
- * before a sample, and two corners of each piece before each exchange: what a stencil's step does in between. All ghost
- * cells are checked. bench/halo_mpi.c is the same job by hand; bench/compare_halo.py runs both in turns.
+ * Each sample is the slowest rank's time; the ways take turns, round by round. Three sets of arrays
+ * rotate; all are rewritten before a sample, and two corners of each piece before each exchange:
+ * what a stencil's step does in between. All ghost cells are checked. bench/halo_mpi.c is the same
+ * job by hand; bench/compare_halo.py runs both in turns.
  */
 #include <sys/mman.h>
 
@@ -47,7 +50,7 @@ static void must(const bench *b, bool good)
     exit(1);
 }
 
-/* ---- the exchange ----------------------------------------------------------------------------- */
+/* ---- the exchange ---------------------------------------------------------------------------- */
 
 static void open_exchange(bench *b, const sherd_layout *layout)
 {
@@ -72,7 +75,7 @@ static void close_exchange(bench *b)
             sherd_ghosts_destroy(b->ghosts[set][i]);
 }
 
-/* ---- the other ways --------------------------------------------------------------------------- */
+/* ---- the other ways -------------------------------------------------------------------------- */
 
 /* The array of a rank that memcpy reads and fills. All have room for the largest piece. */
 static double *near(const bench *b, int rank, int set, int field)
@@ -144,7 +147,7 @@ static void halo_many(bench *b, int set)
     sherd_scope_end(b->world);
 }
 
-/* ---- samples ---------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static void barrier(const bench *b)
 {
@@ -290,7 +293,7 @@ static void run_case(bench *b, int fields, int64_t side)
     sherd_scope_end(b->world);
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static int body(sherd_world *world, void *payload)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job that bench/halo.c and bench/halo_mpi.c both do: f64 fields of side^3, split along a dim, each rank's piece in an array
- * with one layer of ghost cells before and one behind in that dim, periodic. What is in a cell says where it is and when it was
- * written, so each side can see whether a ghost cell is right.
+ * The job that bench/halo.c and bench/halo_mpi.c both do: f64 fields of side^3, split along a dim,
+ * each rank's piece in an array with one layer of ghost cells before and one behind in that dim,
+ * periodic. What is in a cell says where it is and when it was written, so each side can see
+ * whether a ghost cell is right.
  */
 #ifndef SHERD_BENCH_HALO_H
 #define SHERD_BENCH_HALO_H
@@ -91,7 +92,7 @@ static inline int job_turns(const job *j)
     return j->side * j->side * j->fields * 8 <= 8 << 10 ? 500 : SETS;
 }
 
-/* ---- what is in the cells --------------------------------------------------------------------- */
+/* ---- what is in the cells -------------------------------------------------------------------- */
 
 /* Exact in a double. `along`: from 0 to side - 1, in the whole field. */
 static inline double job_value(int field, int64_t along, int64_t a, int64_t b, int round)
@@ -144,7 +145,7 @@ static inline int64_t job_wrong(const job *j, const double *cells, int field, in
     return wrong;
 }
 
-/* ---- what is printed -------------------------------------------------------------------------- */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 static inline void job_print(const job *j, const char *name, double *times, int rounds)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job of bench/halo.c as one writes it by hand with MPI: mpirun -n RANKS halo_mpi [--rounds N] [--side N --fields N] [--dim D].
- * Three ways take turns: persistent sends of each face of each field; persistent sends of one message to each neighbour, with
- * the faces of all fields in one datatype; and MPI_Neighbor_alltoallw with the same datatypes. Built where MPI is found. Where
- * ranks outnumber cores, tell MPI to yield: mpirun --oversubscribe --mca mpi_yield_when_idle 1 (Open MPI).
+ * The job of bench/halo.c as one writes it by hand with MPI: mpirun -n RANKS halo_mpi [--rounds N]
+ * [--side N --fields N] [--dim D]. Three ways take turns: persistent sends of each face of each
+ * field; persistent sends of one message to each neighbour, with the faces of all fields in one
+ * datatype; and MPI_Neighbor_alltoallw with the same datatypes. Built where MPI is found. Where
+ * ranks outnumber cores, tell MPI to yield: mpirun --oversubscribe --mca mpi_yield_when_idle 1
+ * (Open MPI).
  */
 #include <mpi.h>
 
@@ -28,7 +30,7 @@ typedef struct bench {
     int turn;
 } bench;
 
-/* ---- the exchange ----------------------------------------------------------------------------- */
+/* ---- the exchange ---------------------------------------------------------------------------- */
 
 /* A layer of an array. */
 static void make_part(bench *b, int part)
@@ -103,7 +105,7 @@ static void close_exchange(bench *b)
         MPI_Type_free(&b->part[part]);
 }
 
-/* ---- the other ways --------------------------------------------------------------------------- */
+/* ---- the other ways -------------------------------------------------------------------------- */
 
 /* Where both neighbours are one rank, what it sends first must be what is received first. */
 static void make_ring(bench *b)
@@ -143,7 +145,7 @@ static void close_others(bench *b)
     MPI_Comm_free(&b->ring);
 }
 
-/* ---- samples ---------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static void take_turn(bench *b, int way, int set)
 {
@@ -224,7 +226,7 @@ static void run_case(bench *b, const asked *a, int fields, int64_t side)
             free(b->cells[set][i]);
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The heat example as one writes it by hand with MPI: mpirun -n RANKS heat_mpi [its options, but for files and cuts]. What lies
- * between the ranks is written here, in place of examples/heat/field.c; options, waves and the arithmetic of a piece are
- * the example's own, so checksums must be equal. Persistent sends of each face, in their datatypes, travel while the inside is
- * computed. Built where MPI is found; bench/compare_heat.py runs both in turns.
+ * The heat example as one writes it by hand with MPI: mpirun -n RANKS heat_mpi [its options, but
+ * for files and cuts]. What lies between the ranks is written here, in place of
+ * examples/heat/field.c; options, waves and the arithmetic of a piece are the example's own, so
+ * checksums must be equal. Persistent sends of each face, in their datatypes, travel while the
+ * inside is computed. Built where MPI is found; bench/compare_heat.py runs both in turns.
  */
 #include <mpi.h>
 
@@ -13,7 +14,7 @@
 /* Layers of an array along a dim. */
 enum { GHOST_BEFORE, FACE_BEFORE, FACE_BEHIND, GHOST_BEHIND, PARTS };
 
-/* ---- the field -------------------------------------------------------------------------------- */
+/* ---- the field ------------------------------------------------------------------------------- */
 
 typedef struct field {
     MPI_Comm grid;
@@ -149,7 +150,7 @@ static bool field_measure(figures *out, const field *f)
     return good;
 }
 
-/* ---- the run ---------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static void report(const field *f, const heat_options *o, double seconds, const figures *came)
 {

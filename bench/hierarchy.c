@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans for the links that are there beside those for one machine: hierarchy [MESH [MiB]]. For moves over both axes of a mesh
- * such as host=2,local=2, the plan that the world's price chooses and the direct step, taking turns in one run: what each was
- * to take by that price, what it takes, and whether the result is right. Wants SHERD_PRICE; bench/hierarchy.sh measures one
- * before, and starts all of it on hosts that it makes.
+ * Plans for the links that are there beside those for one machine: hierarchy [MESH [MiB]]. For
+ * moves over both axes of a mesh such as host=2,local=2, the plan that the world's price chooses
+ * and the direct step, taking turns in one run: what each was to take by that price, what it takes,
+ * and whether the result is right. Wants SHERD_PRICE; bench/hierarchy.sh measures one before, and
+ * starts all of it on hosts that it makes.
  *
  * Medians of the slowest rank, from a meeting of all; sources are written to before each move.
  */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What input_reshard and checkpointing save and cost: blocks of the GPT example, forward and backward, on 1, 2 and 4
- * tensor-parallel ranks, each as they are, with input_reshard of the positions, with checkpoints of the blocks, and with both.
- * Bytes are of the fullest rank: what the tape holds when forward is done, and the most that was there beyond
- * parameters and gradients. Rounds of all ways are interleaved; times are the middle ones. Loss and gradients must be the same bits
- * in all ways of one degree, and the loss the same to 1e-5 on all degrees.
+ * What input_reshard and checkpointing save and cost: blocks of the GPT example, forward and
+ * backward, on 1, 2 and 4 tensor-parallel ranks, each as they are, with input_reshard of the
+ * positions, with checkpoints of the blocks, and with both. Bytes are of the fullest rank: what the
+ * tape holds when forward is done, and the most that was there beyond parameters and gradients.
+ * Rounds of all ways are interleaved; times are the middle ones. Loss and gradients must be the
+ * same bits in all ways of one degree, and the loss the same to 1e-5 on all degrees.
  *
- * Usage: input_reshard [the example's options], for instance --sequence-parallel, --layers 6, -n 2 (this degree only).
+ * Usage: input_reshard [the example's options], for instance --sequence-parallel, --layers 6, -n 2
+ * (this degree only).
  */
 #include <math.h>
 #include <stdio.h>
@@ -97,7 +99,8 @@ static sherd_status set_up(scene *s, sherd_world *world, const job *j)
     return status;
 }
 
-/* All blocks. They are given the result of an operator, as inside of a model, and no leaf, which costs nothing to save. */
+/* All blocks. They are given the result of an operator, as inside of a model, and no leaf, which
+ * costs nothing to save. */
 static sherd_tensor *forward(const scene *s)
 {
     sherd_module *blocks = sherd_module_find(s->model, "blocks");
@@ -119,8 +122,8 @@ static sherd_tensor *forward(const scene *s)
     return y;
 }
 
-/* One step: the loss is the sum of all elements times their weights, and saves nothing itself. Gradients are added
- * up, so from the second step on they are there before it. */
+/* One step: the loss is the sum of all elements times their weights, and saves nothing itself.
+ * Gradients are added up, so from the second step on they are there before it. */
 static sherd_status step(const scene *s, double *loss, int64_t *saved)
 {
     sherd_scope_begin(s->world);
@@ -159,7 +162,8 @@ static uint64_t hash_gradients(const scene *s)
     return hash;
 }
 
-/* The peak is that of the last step. Every way draws the same masks, and so adds up the same gradients. */
+/* The peak is that of the last step. Every way draws the same masks, and so adds up the same
+ * gradients. */
 static sherd_status measure(const scene *s, const job *j)
 {
     result *r = j->result;

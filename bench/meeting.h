@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of a benchmark meet: memory that they share beside the world, and a barrier that is not the library's. */
+/* Where the ranks of a benchmark meet: memory that they share beside the world, and a barrier that
+ * is not the library's. */
 #ifndef SHERD_BENCH_MEETING_H
 #define SHERD_BENCH_MEETING_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a block of tensor memory costs to take and give back, in nanoseconds of a pair, the least of several rounds: one
- * size over and over, the sizes of a step over and over, and sizes that never come again. And how much of the region
- * the last two took, as a multiple of the most that was live. One rank, so no peer reads; nothing is written, so no
- * page is touched.
+ * What a block of tensor memory costs to take and give back, in nanoseconds of a pair, the least of
+ * several rounds: one size over and over, the sizes of a step over and over, and sizes that never
+ * come again. And how much of the region the last two took, as a multiple of the most that was
+ * live. One rank, so no peer reads; nothing is written, so no page is touched.
  */
 #include <stdio.h>
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a cached redistribution takes: moves [-n RANKS] [--threads] [--rounds N] [--side N] [--only
- * WORD]. Small tensors are timed
- * against a limit of 2 us; large ones against each rank copying as many bytes as it holds in the end, in the same run, with
- * stores that pass the cache by where those of the move do, and a limit of 1.2 times that. What a call allocates is counted:
- * the result is two small structs, and nothing else is.
+ * How long a cached redistribution takes: moves [-n RANKS] [--threads] [--rounds N] [--side N]
+ * [--only WORD]. Small tensors are timed against a limit of 2 us; large ones against each rank
+ * copying as many bytes as it holds in the end, in the same run, with stores that pass the cache by
+ * where those of the move do, and a limit of 1.2 times that. What a call allocates is counted: the
+ * result is two small structs, and nothing else is.
  *
- * Each sample is the slowest rank's time; cases and the copy take turns, round by round. Sources and results rotate, and
- * sources are rewritten before each sample, so that no cache holds more than it would in use; rounds before the first one
- * touch every page. Every element of the last
- * result of each sample is checked. Other programs on the same cores show as a median far above the least: run it again.
+ * Each sample is the slowest rank's time; cases and the copy take turns, round by round. Sources
+ * and results rotate, and sources are rewritten before each sample, so that no cache holds more
+ * than it would in use; rounds before the first one touch every page. Every element of the last
+ * result of each sample is checked. Other programs on the same cores show as a median far above the
+ * least: run it again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static double slowest(const bench *b, double mine)
     return meet_most(b->asked->meet, b->ranks, b->me, mine);
 }
 
-/* ---- what is moved ---------------------------------------------------------------------------- */
+/* ---- what is moved --------------------------------------------------------------------------- */
 
 static void must(const bench *b, bool good)
 {
@@ -151,7 +152,7 @@ static void close_buffers(bench *b)
     }
 }
 
-/* ---- samples ---------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static bool is_small(const bench *b)
 {
@@ -198,7 +199,8 @@ static double sample_move(bench *b, int k, int round)
     return time;
 }
 
-/* Seconds of one copy of what a rank holds; past the cache where a box of a move of this size goes so. */
+/* Seconds of one copy of what a rank holds; past the cache where a box of a move of this size goes
+ * so. */
 static double sample_copy(bench *b, int round)
 {
     size_t bytes = share_of(b);

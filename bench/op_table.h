@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times of operators as a table: calls and milliseconds of a step, and the share of it. GEMM and attention come first, and then
- * what is outside of them, the longest first.
+ * Times of operators as a table: calls and milliseconds of a step, and the share of it. GEMM and
+ * attention come first, and then what is outside of them, the longest first.
  */
 #ifndef SHERD_BENCH_OP_TABLE_H
 #define SHERD_BENCH_OP_TABLE_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What planning costs, on paper: no ranks, one core. Cold times of the exact planner over random pairs of
- * layouts (median, p90, p99 and worst), a find in the cache, meshes of a million ranks, how time grows with axes, dims and
- * ranks, and meshes of clusters under all prices; for links also plans played message by message (tests/simulator.h)
- * beside their price and beside the other planners'. One figure a line: a name, a number, a unit. Nothing is asserted.
- * `plan WORD` runs only the parts whose name begins so: cold, cached, million, growth, cluster, played.
+ * What planning costs, on paper: no ranks, one core. Cold times of the exact planner over random
+ * pairs of layouts (median, p90, p99 and worst), a find in the cache, meshes of a million ranks,
+ * how time grows with axes, dims and ranks, and meshes of clusters under all prices; for links also
+ * plans played message by message (tests/simulator.h) beside their price and beside the other
+ * planners'. One figure a line: a name, a number, a unit. Nothing is asserted. `plan WORD` runs
+ * only the parts whose name begins so: cold, cached, million, growth, cluster, played.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,7 +239,8 @@ static const sherd_price cluster_links = {
     false,
     false};
 
-/* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's model. */
+/* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's
+ * model. */
 static void time_clusters(void)
 {
     const sherd_price overlap = {SHERD_PRICE_LINKS,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cold times of the three planners for given pairs, for a script that times another library on the same ones. Reads
- * lines `mesh shape from to` (2x2x2 8x8x8 S(0)RR RS(1)R), writes for each `exact greedy graph` in microseconds. Each plan
- * is made in a space of its own: nothing is interned but mesh, source and target, nothing is cached. The least of a few
- * rounds counts.
+ * Cold times of the three planners for given pairs, for a script that times another library on the
+ * same ones. Reads lines `mesh shape from to` (2x2x2 8x8x8 S(0)RR RS(1)R), writes for each `exact
+ * greedy graph` in microseconds. Each plan is made in a space of its own: nothing is interned but
+ * mesh, source and target, nothing is cached. The least of a few rounds counts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long searches of points and what is taken by index take: points [-n RANKS] [--points N] [--queries M] [--rounds R].
- * On 1 rank and on RANKS, clouds sharded by rows, in f32, 3 coordinates of a uniform cloud: the 16 nearest, those within a
- * radius that holds about as many, backward of the first, and index_select of rows of 16 numbers by the neighbours found.
- * Printed: the median of the slowest rank's times. Other programs on the same cores show.
+ * How long searches of points and what is taken by index take: points [-n RANKS] [--points N]
+ * [--queries M] [--rounds R]. On 1 rank and on RANKS, clouds sharded by rows, in f32, 3 coordinates
+ * of a uniform cloud: the 16 nearest, those within a radius that holds about as many, backward of
+ * the first, and index_select of rows of 16 numbers by the neighbours found. Printed: the median of
+ * the slowest rank's times. Other programs on the same cores show.
  */
 #include <math.h>
 #include <stdio.h>

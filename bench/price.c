@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the constants of the arena's price stand for: price [RANKS]. Times both ways to all-reduce (everyone adds
- * everything; each adds a slice and writes it to the others) and the move from rows to columns, for sizes from 1 KiB to 64 MiB, and
- * prints beside each what the price says. The way that the planner takes is marked. Where it is not the faster one
- * over a range of sizes, or prices are far from times, the table in src/price/price.c is due for another look.
+ * What the constants of the arena's price stand for: price [RANKS]. Times both ways to all-reduce
+ * (everyone adds everything; each adds a slice and writes it to the others) and the move from rows
+ * to columns, for sizes from 1 KiB to 64 MiB, and prints beside each what the price says. The way
+ * that the planner takes is marked. Where it is not the faster one over a range of sizes, or prices
+ * are far from times, the table in src/price/price.c is due for another look.
  *
  * Medians; three sources take turns and are written to before each call.
  */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention of one long sequence, forward and backward, on one rank and on several: in every way, with even and
- * with balanced cuts. Ranks are processes; rounds of all kinds take turns, since cores change their speed while a benchmark runs.
- * For each kind the least time, against one rank's, and which part of it the slowest rank spent in calls, waiting and copying.
+ * Causal attention of one long sequence, forward and backward, on one rank and on several: in every
+ * way, with even and with balanced cuts. Ranks are processes; rounds of all kinds take turns, since
+ * cores change their speed while a benchmark runs. For each kind the least time, against one
+ * rank's, and which part of it the slowest rank spent in calls, waiting and copying.
  *
  *     bench/sequence [RANKS [POSITIONS [HEADS [WIDTH]]]]      2 8192 8 64
  */

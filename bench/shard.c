@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sharded parameters cost and save: the step of the GPT example with plain data parallelism, with sharded
- * parameters, and with those but nothing begun ahead. Rounds of all three are interleaved; the middle one of each is
- * printed, with the bytes of the fullest rank: of parameters and optimizer, of gradients, and at most. Losses must be those of plain
- * data parallelism to 1e-5. Usage: shard [the example's options], for instance -n 2 --mesh dp=2.
+ * What sharded parameters cost and save: the step of the GPT example with plain data parallelism,
+ * with sharded parameters, and with those but nothing begun ahead. Rounds of all three are
+ * interleaved; the middle one of each is printed, with the bytes of the fullest rank: of parameters
+ * and optimizer, of gradients, and at most. Losses must be those of plain data parallelism to 1e-5.
+ * Usage: shard [the example's options], for instance -n 2 --mesh dp=2.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ enum { ROUNDS = 5, WARM = 2, WAYS = 3 };
 static const char *const way_name[WAYS] = {"plain data parallel", "sharded parameters",
                                            "sharded, nothing ahead"};
 
-/* Of rank 0 (time) or the fullest rank (bytes); in memory that the ranks share with this process. */
+/* Of rank 0 (time) or the fullest rank (bytes); in memory that the ranks share with this
+ * process. */
 typedef struct result {
     double step; /* median */
     int64_t rest_bytes[SHERD_MAX_RANKS], grad_bytes[SHERD_MAX_RANKS], peak_bytes[SHERD_MAX_RANKS];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long ranks take to start: start [-n RANKS] [--rounds N]. It starts `sherd run -n RANKS` on itself, again and again, and prints
- * medians of the time from before the fork to rank 0's main, to its open world, past the first collective (of which all ranks are a
- * part), and to the end of the last process.
+ * How long ranks take to start: start [-n RANKS] [--rounds N]. It starts `sherd run -n RANKS` on
+ * itself, again and again, and prints medians of the time from before the fork to rank 0's main, to
+ * its open world, past the first collective (of which all ranks are a part), and to the end of the
+ * last process.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training step of the GPT example, at the benchmark size: one rank against several, and where the time goes.
+ * The training step of the GPT example, at the benchmark size: one rank against several, and where
+ * the time goes.
  *
  * Rounds of both are interleaved, because cores of a virtual machine change their places while a
  * benchmark runs: the ratio of a round means something, a time from another minute does not. After
  * each step the ranks do nothing but arithmetic for two milliseconds: "had" is what that reached,
  * of the peak; where it is low the host runs two of the ranks on one core, or somebody else beside
  * them. The split comes from the kernel table of the rank's
- * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is in no kernel and in no
- * call is the rest: copies, the tape, layouts, the allocator, and the batch. A second table has the library's own times of
- * operators (sherd_op_times): those of GEMM and attention, and what is outside of them.
+ * world: each entry is replaced by one that takes the time (20 ns) and calls the original. What is
+ * in no kernel and in no call is the rest: copies, the tape, layouts, the allocator, and the batch.
+ * A second table has the library's own times of operators (sherd_op_times): those of GEMM and
+ * attention, and what is outside of them.
  *
- * Several ranks are sequence-parallel and keep what they gather, since that is the fastest; with --whole as first word they have all
- * positions between products.
+ * Several ranks are sequence-parallel and keep what they gather, since that is the fastest; with
+ * --whole as first word they have all positions between products.
  */
 #include <math.h>
 #include <stdio.h>
@@ -137,8 +139,8 @@ static const sherd__attention_tiles timed_tiles = {tiles_bytes, tiles, tiles_gra
 #define PLAIN   low
 #include "step_watch.inc"
 
-/* Let the kernels of a world take their time, those of f32 and of what products are cast to. The tables lie in the world, which is no
- * constant. */
+/* Let the kernels of a world take their time, those of f32 and of what products are cast to. The
+ * tables lie in the world, which is no constant. */
 static void install(const sherd_world *world, sherd_dtype low)
 {
     sherd__kernel_set *set = (sherd__kernel_set *)(uintptr_t)sherd__world_kernels(world);
@@ -279,8 +281,8 @@ static double work_of_others(void)
 /* ---- what comes out ------------------------------------------------------------------------- */
 
 /*
- * Of one step, forward and backward: six for each weight of a product and token, and attention's four products, of which a
- * causal one needs half.
+ * Of one step, forward and backward: six for each weight of a product and token, and attention's
+ * four products, of which a causal one needs half.
  */
 static double model_flops(const gpt_options *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each operation as a call of the library, through the public headers only. What a wrong program has not made is
- * left out; what has failed is passed on, as the library says it may be.
+ * Each operation as a call of the library, through the public headers only. What a wrong program
+ * has not made is left out; what has failed is passed on, as the library says it may be.
  */
 #include "run.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- operands and results ----------------------------------------------------------------------- */
+/* ---- operands and results -------------------------------------------------------------------- */
 
 /* Something of this rank's own can not be made: all must learn of it. */
 static void give_up(runner *u, sherd_status status)
@@ -69,7 +69,8 @@ static void keep(runner *u, const op *o, int i, sherd_tensor *t)
     u->born[o->dst[i]] = u->at;
 }
 
-/* All elements of this rank's box of a layout, or of the whole shape. NULL for lack of memory of this program. */
+/* All elements of this rank's box of a layout, or of the whole shape. NULL for lack of memory of
+ * this program. */
 static void *piece(const op *o, const sherd_box *box, const int64_t *shape, const addends *a,
                    int which)
 {
@@ -98,7 +99,7 @@ static addends addends_for(const op *o, const sherd_layout *l)
     return a;
 }
 
-/* ---- out of nothing ----------------------------------------------------------------------------- */
+/* ---- out of nothing -------------------------------------------------------------------------- */
 
 static void act_constant(runner *u, const op *o)
 {
@@ -171,7 +172,7 @@ static void act_distribute(runner *u, const op *o)
     keep(u, o, 0, sherd_distribute(t, o->absent ? NULL : l, o->root));
 }
 
-/* ---- moves -------------------------------------------------------------------------------------- */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
 static void act_move(runner *u, const op *o)
 {
@@ -228,7 +229,7 @@ static void act_write(runner *u, const op *o)
     free(mine);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void act_read(runner *u, const op *o)
 {
@@ -268,7 +269,7 @@ static void act_to_local(runner *u, const op *o)
     keep(u, o, 0, sherd_from_local(local, mesh_for(u, plan->mesh), plan->placement, &options));
 }
 
-/* ---- operators ---------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static sherd_tensor *operate(sherd_tensor *a, sherd_tensor *b, const op *o, const runner *u)
 {
@@ -312,7 +313,7 @@ static void act_operator(runner *u, const op *o)
     keep(u, o, 0, operate(a, o->absent ? NULL : b, o, u));
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static void act_require(runner *u, const op *o)
 {
@@ -354,7 +355,7 @@ static void act_clear(runner *u, const op *o)
         sherd_clear_grad(leaf);
 }
 
-/* ---- slots and scopes --------------------------------------------------------------------------- */
+/* ---- slots and scopes ------------------------------------------------------------------------ */
 
 static void clear_slot(runner *u, int i)
 {
@@ -376,7 +377,8 @@ static void act_scope(runner *u, const op *o)
     sherd_scope_begin(u->world);
 }
 
-/* What the scope held is gone: no slot may name it any more; a fault may have given one a count of its own. */
+/* What the scope held is gone: no slot may name it any more; a fault may have given one a count of
+ * its own. */
 static void act_unscope(runner *u, const op *o)
 {
     for (int i = 0; i < SLOTS; i++)
@@ -392,7 +394,7 @@ static void act_pass(runner *u, const op *o)
         sherd_scope_pass(u->slot[o->src[0]]);
 }
 
-/* ---- meetings ----------------------------------------------------------------------------------- */
+/* ---- meetings -------------------------------------------------------------------------------- */
 
 static void act_mesh(runner *u, const op *o)
 {

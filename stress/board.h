@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a round is, and the board on which its ranks write what they see: memory that all processes of the round share,
- * and that outlives them. Nothing of it is needed by the ranks to go on.
+ * What a round is, and the board on which its ranks write what they see: memory that all processes
+ * of the round share, and that outlives them. Nothing of it is needed by the ranks to go on.
  */
 #ifndef STRESS_BOARD_H
 #define STRESS_BOARD_H
@@ -79,7 +79,8 @@ typedef struct board {
     atomic_int_fast64_t struck_at;
     char wrong[1024]; /* what the round found wrong; "" = nothing */
     tally tally;
-    /* for ranks under mpirun: the file that this is, the round, and what this world is drawn from */
+    /* for ranks under mpirun: the file that this is, the round, and what this world is drawn
+     * from */
     int fd;
     round_plan plan;
     uint64_t seed;
@@ -99,7 +100,8 @@ board *board_create(void);
 void round_draw(round_plan *r, uint64_t seed, const round_options *o);
 const char *round_name(round_kind kind);
 const char *injection_name(int injection);
-/* Run a round in this process and the ranks that it starts, and judge it: what is wrong stands on the board. */
+/* Run a round in this process and the ranks that it starts, and judge it: what is wrong stands on
+ * the board. */
 void round_run(const round_plan *r, board *b, bool print);
 /* Whether ranks run programs until something happens to them. */
 bool round_loops(const round_plan *r);

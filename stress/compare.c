@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- storing and loading ------------------------------------------------------------------------ */
+/* ---- storing and loading --------------------------------------------------------------------- */
 
 static uint16_t half_of(double x)
 {
@@ -82,7 +82,7 @@ double load_element(sherd_dtype dtype, const void *data, int64_t i)
     }
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 void say_wrong(runner *u, const char *format, ...)
 {

@@ -35,7 +35,7 @@ void counts_add(counts *c, const round_plan *r, const tally *t, const outcome *o
     c->longest_told = o->told > c->longest_told ? o->told : c->longest_told;
 }
 
-/* ---- as a table --------------------------------------------------------------------------------- */
+/* ---- as a table ------------------------------------------------------------------------------ */
 
 static bool was_injected(const counts *c, int injection)
 {
@@ -82,7 +82,7 @@ void counts_print(const counts *c)
     printf("seed %" PRIu64 ": %" PRId64 " bad rounds\n", c->seed, c->bad);
 }
 
-/* ---- as JSON ------------------------------------------------------------------------------------ */
+/* ---- as JSON --------------------------------------------------------------------------------- */
 
 static void write_rounds(FILE *f, const counts *c)
 {

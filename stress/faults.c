@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making a right program wrong: one thing, or two, that some ranks do otherwise than the others. Of each fault it is
- * known whether it must be found at the next check, or only may be (a result that nobody needs, a plan that happens to
- * be the same). Ranks outside of the mesh of an operation never make its faults, and never all ranks make one.
+ * Making a right program wrong: one thing, or two, that some ranks do otherwise than the others. Of
+ * each fault it is known whether it must be found at the next check, or only may be (a result that
+ * nobody needs, a plan that happens to be the same). Ranks outside of the mesh of an operation
+ * never make its faults, and never all ranks make one.
  */
 #include "history.h"
 
@@ -16,7 +17,7 @@ typedef struct maker {
     fault *f;
 } maker;
 
-/* ---- who, and what else -------------------------------------------------------------------------- */
+/* ---- who, and what else ---------------------------------------------------------------------- */
 
 static bool has_two(unsigned ranks)
 {
@@ -56,7 +57,7 @@ static int other_layout(maker *m, int layout)
     return -1;
 }
 
-/* ---- another field ------------------------------------------------------------------------------ */
+/* ---- another field --------------------------------------------------------------------------- */
 
 static sherd_dtype other_dtype(maker *m, sherd_dtype dtype)
 {
@@ -79,14 +80,15 @@ static bool change_layout(maker *m, op *o, int place)
     if (other < 0)
         return false;
     o->layout[place] = other;
-    o->own =
-        true; /* if it is that of the operand, the result is the operand, which no scope holds for this slot */
+    /* if it is that of the operand, the result is the operand: no scope holds it for this slot */
+    o->own = true;
     if (o->kind == OP_MANY)
         o->shows = shows_at(m, movers_of(m->p, o, m->f->at, place));
     return true;
 }
 
-/* What is made out of nothing: its number, data, dtype, layout, root, or where the generator stands. */
+/* What is made out of nothing: its number, data, dtype, layout, root, or where the generator
+ * stands. */
 static bool change_new(maker *m, op *o)
 {
     int choice = roll(m->d, 3);
@@ -126,8 +128,8 @@ static unsigned meshes_of(const maker *m, const op *o)
 }
 
 /*
- * Another target. Where no call shows what moves between two meshes, it still is in the ledgers of both, each for its own
- * ranks.
+ * Another target. Where no call shows what moves between two meshes, it still is in the ledgers of
+ * both, each for its own ranks.
  */
 static bool change_target(maker *m, op *o)
 {
@@ -249,7 +251,7 @@ static bool make_field(maker *m, const op *o)
     }
 }
 
-/* ---- the kinds ---------------------------------------------------------------------------------- */
+/* ---- the kinds ------------------------------------------------------------------------------- */
 
 /* The operation once more, and what comes of it given up at once. */
 static bool make_extra(maker *m, const op *o)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small graphs with backward, in a scope of their own: some leaves, a few operators and moves, a sum. The gradients are
- * found by the same walk on the reference; all are whole numbers, and each is compared exactly.
+ * Small graphs with backward, in a scope of their own: some leaves, a few operators and moves, a
+ * sum. The gradients are found by the same walk on the reference; all are whole numbers, and each
+ * is compared exactly.
  */
 #include "writer.h"
 
@@ -26,7 +27,7 @@ typedef struct graph {
     node at[NODES];
 } graph;
 
-/* ---- forward ------------------------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static slot_plan slot_of(const graph *g, int value, int layout)
 {
@@ -133,7 +134,7 @@ static void add_operator(graph *g)
     n->wants = g->at[a].wants || (binary && g->at[b].wants);
 }
 
-/* ---- backward, on the reference ----------------------------------------------------------------- */
+/* ---- backward, on the reference -------------------------------------------------------------- */
 
 static bool deliver(graph *g, int to, int value, double factor)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking back in a program: what a slot holds at an operation, and which ranks that operation is a matter of. */
+/* Looking back in a program: what a slot holds at an operation, and which ranks that operation is a
+ * matter of. */
 #include "history.h"
 
 unsigned all_of(const program *p)
@@ -19,7 +20,8 @@ int next_meeting(const program *p, int from)
     return from;
 }
 
-/* The operation that made what a slot holds before operation `at`, and its place in the list; -1 = the slot is empty. */
+/* The operation that made what a slot holds before operation `at`, and its place in the list; -1 =
+ * the slot is empty. */
 static int maker_of(const program *p, int slot, int at, int *place)
 {
     int found = -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must have come of a world: the same statuses on all ranks, in the same order; good ones for right programs; a
- * failure for a wrong one, at the check after its fault at the latest, and none before it; then good ones again. And
- * nothing that a rank found wrong.
+ * What must have come of a world: the same statuses on all ranks, in the same order; good ones for
+ * right programs; a failure for a wrong one, at the check after its fault at the latest, and none
+ * before it; then good ones again. And nothing that a rank found wrong.
  */
 #include "round.h"
 
@@ -39,7 +39,7 @@ static void log_text(const rank_board *rank, char *out, size_t room)
         at += (size_t)snprintf(out + at, room - at, " %s", word_text(rank->log[i]));
 }
 
-/* ---- ranks among each other --------------------------------------------------------------------- */
+/* ---- ranks among each other ------------------------------------------------------------------ */
 
 /* Ranks that leave or are killed are not asked. */
 static unsigned absent(const job *j)
@@ -81,7 +81,7 @@ static void compare_ranks(const job *j, int first, unsigned gone)
     }
 }
 
-/* ---- a rank's log against what was done --------------------------------------------------------- */
+/* ---- a rank's log against what was done ------------------------------------------------------ */
 
 static int meetings_before(const program *p, int at)
 {
@@ -145,7 +145,8 @@ static void judge_turn(const job *j, const turn *t, int at, int status)
         blame(j->b, "%s: not found by meeting %d", what, until);
 }
 
-/* From a mark on: a good program, or a failure and the meetings of the survey. Returns where the next mark is. */
+/* From a mark on: a good program, or a failure and the meetings of the survey. Returns where the
+ * next mark is. */
 static int judge_log(const job *j, const turn *t, const rank_board *rank, int at)
 {
     int first = -1, status = SHERD_OK, bad = 0;
@@ -178,7 +179,7 @@ static void judge_program(const job *j, const rank_board *rank)
         at = judge_log(j, &j->turn[i], rank, at);
 }
 
-/* ---- ranks that were killed --------------------------------------------------------------------- */
+/* ---- ranks that were killed ------------------------------------------------------------------ */
 
 static void judge_killed(const job *j)
 {
@@ -204,8 +205,9 @@ static void judge_killed(const job *j)
 }
 
 /*
- * mpirun ends the job when a process dies, so nobody has to have been told; but it must be said which rank ended on which host. It
- * may be one that the launcher has killed, where its guard got its turn first. What the launcher exits with is its own affair.
+ * mpirun ends the job when a process dies, so nobody has to have been told; but it must be said
+ * which rank ended on which host. It may be one that the launcher has killed, where its guard got
+ * its turn first. What the launcher exits with is its own affair.
  */
 static void judge_ended(const job *j)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What looks at tensors: reads, the whole of them, single numbers, local pieces. Each compares what it gets. */
+/* What looks at tensors: reads, the whole of them, single numbers, local pieces. Each compares what
+ * it gets. */
 #include "writer.h"
 
 static bool can_read(const writer *w, int i, const void *what)

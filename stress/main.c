@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stress run: rounds of random programs, right and wrong, on 2 to 16 ranks, as threads and as processes, with
- * failing allocations, deaths and stops, for as long as is asked. A round follows from its seed alone (only when a
- * blow falls does not), and any can be run again. Some hundred rounds a second.
+ * The stress run: rounds of random programs, right and wrong, on 2 to 16 ranks, as threads and as
+ * processes, with failing allocations, deaths and stops, for as long as is asked. A round follows
+ * from its seed alone (only when a blow falls does not), and any can be run again. Some hundred
+ * rounds a second.
  */
 #include "counts.h"
 #include "under_mpi.h"
@@ -39,7 +40,7 @@ typedef struct settings {
     round_options options;
 } settings;
 
-/* ---- the command line --------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int kind_named(const char *name)
 {
@@ -91,7 +92,7 @@ static bool read_arguments(settings *s, int count, char **argument)
     return true;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void show_output(int output)
 {

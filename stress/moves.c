@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- out of nothing ----------------------------------------------------------------------------- */
+/* ---- out of nothing -------------------------------------------------------------------------- */
 
 const sherd_layout *layout_of(const writer *w, int i)
 {
@@ -137,9 +137,10 @@ bool write_distribute(writer *w)
     return end_new(w, o, what, value_reduced(w->p, l->ndim, l->shape, &a, o->key));
 }
 
-/* ---- moves -------------------------------------------------------------------------------------- */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
-/* Whether a result may share elements with what it was made of: some rank holds the same before and after. */
+/* Whether a result may share elements with what it was made of: some rank holds the same before and
+ * after. */
 static bool may_share(const writer *w, const sherd_layout *from, const sherd_layout *to)
 {
     for (int a = 0; a < sherd_mesh_axes(sherd_layout_mesh(from)); a++) {
@@ -243,16 +244,17 @@ static void draw_options(writer *w, op *o, int src, bool across)
     }
 }
 
-/* Whether a slot is to move to another layout: else it is the tensor itself, and nothing is done. */
+/* Whether a slot is to move to another layout: else it is the tensor itself, and nothing is
+ * done. */
 static bool is_other(const writer *w, int src, int to)
 {
     return w->slot[src].layout >= 0 && layout_of(w, w->slot[src].layout) != layout_of(w, to);
 }
 
 /*
- * Whether a move to another layout is seen by all ranks of the source's mesh: also where nothing travels, it is in the ledger.
- * Between meshes it is a call of the world, which all see; but if nothing travels there is none, and what a rank in neither
- * mesh does then is nobody's business.
+ * Whether a move to another layout is seen by all ranks of the source's mesh: also where nothing
+ * travels, it is in the ledger. Between meshes it is a call of the world, which all see; but if
+ * nothing travels there is none, and what a rank in neither mesh does then is nobody's business.
  */
 static bool is_seen(writer *w, int src, int to)
 {
@@ -344,12 +346,13 @@ bool write_many(writer *w)
     return true;
 }
 
-/* ---- in place ----------------------------------------------------------------------------------- */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 static bool can_write(const writer *w, int i, const void *what)
 {
     (void)what;
-    /* What shares its elements may be written on one rank, and be equal on several: then these differ. */
+    /* What shares its elements may be written on one rank, and be equal on several: then these
+     * differ. */
     return w->slot[i].layout >= 0 && w->slot[i].writable && !(w->verified && w->slot[i].shared);
 }
 
@@ -428,8 +431,9 @@ static int write_lump(writer *w)
 }
 
 /*
- * One storage goes to several readers, one call after the other, and is written at once; then again. Where one rank holds
- * everything, it waits for none of them but for the writing, or after some sixteen calls.
+ * One storage goes to several readers, one call after the other, and is written at once; then
+ * again. Where one rank holds everything, it waits for none of them but for the writing, or after
+ * some sixteen calls.
  */
 bool write_burst(writer *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank does on its own between two operations: it takes its time, or asks, reads and makes what is its own
- * business. Every rank falls differently here, and no other may notice.
+ * What a rank does on its own between two operations: it takes its time, or asks, reads and makes
+ * what is its own business. Every rank falls differently here, and no other may notice.
  */
 #include "run.h"
 

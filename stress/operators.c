@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators on what the slots hold. Which layout a result has is the library's choice, so it has to be moved, or made
- * whole, before it can be compared.
+ * Operators on what the slots hold. Which layout a result has is the library's choice, so it has to
+ * be moved, or made whole, before it can be compared.
  */
 #include "writer.h"
 
@@ -21,7 +21,8 @@ static bool can_compute(const writer *w, int i, const void *what)
            dtype_has_fractions(w->slot[i].dtype);
 }
 
-/* An operation on slot a (and b, if there is one) with a result of its own; NULL where it can not be exact. */
+/* An operation on slot a (and b, if there is one) with a result of its own; NULL where it can not
+ * be exact. */
 static op *apply(writer *w, op_kind kind, int a, int b, int value)
 {
     slot_plan what = w->slot[a];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drawing a program: one operation after the other, each of what the slots hold by then, with meshes made where they
- * are first needed, checks and scopes anywhere between. It ends with everything dropped and a last check.
+ * Drawing a program: one operation after the other, each of what the slots hold by then, with
+ * meshes made where they are first needed, checks and scopes anywhere between. It ends with
+ * everything dropped and a last check.
  */
 #include "writer.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- adding ------------------------------------------------------------------------------------- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 op *emit(writer *w, op_kind kind)
 {
@@ -98,7 +99,7 @@ unsigned all_ranks(const writer *w)
     return (1u << w->s->ranks) - 1;
 }
 
-/* ---- meshes, layouts, shapes -------------------------------------------------------------------- */
+/* ---- meshes, layouts, shapes ----------------------------------------------------------------- */
 
 void need_mesh(writer *w, int mesh)
 {
@@ -167,7 +168,7 @@ sherd_dtype any_dtype(writer *w, bool fractions)
     return some[roll(&w->d, fractions ? 7 : 11)];
 }
 
-/* ---- scopes and checks -------------------------------------------------------------------------- */
+/* ---- scopes and checks ----------------------------------------------------------------------- */
 
 void open_scope(writer *w)
 {
@@ -234,7 +235,7 @@ static bool write_check(writer *w)
     return true;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static const struct {
     int weight;
@@ -312,7 +313,7 @@ void program_clear(program *p)
     p->values = p->layouts = p->ops = 0;
 }
 
-/* ---- texts -------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 const char *op_name(op_kind kind)
 {

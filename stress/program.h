@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of the stress run, as data: meshes, layouts, and operations on numbered slots, drawn from a seed. It is
- * drawn before any rank exists, on a paper world, together with what every tensor must hold; all ranks then run the
- * same one. A wrong program is a right one with faults: what some of the ranks do otherwise.
+ * A program of the stress run, as data: meshes, layouts, and operations on numbered slots, drawn
+ * from a seed. It is drawn before any rank exists, on a paper world, together with what every
+ * tensor must hold; all ranks then run the same one. A wrong program is a right one with faults:
+ * what some of the ranks do otherwise.
  */
 #ifndef STRESS_PROGRAM_H
 #define STRESS_PROGRAM_H
@@ -22,7 +23,7 @@ enum {
     FAULTS = 2
 };
 
-/* ---- dice --------------------------------------------------------------------------------------- */
+/* ---- dice ------------------------------------------------------------------------------------ */
 
 /* Falls the same way wherever it begins the same (splitmix64). */
 typedef struct dice {
@@ -52,7 +53,7 @@ static inline bool one_in(dice *d, int n)
     return roll(d, n) == 0;
 }
 
-/* ---- meshes and layouts ------------------------------------------------------------------------- */
+/* ---- meshes and layouts ---------------------------------------------------------------------- */
 
 /* How a mesh is made. A part of another mesh is some of its axes. */
 typedef struct mesh_plan {
@@ -108,11 +109,11 @@ bool layout_is_disjoint(const scene *s, const layout_plan *l);
 bool layout_is_pending(const sherd_layout *l);
 bool layout_is_whole(const sherd_layout *l);
 
-/* ---- what tensors must hold --------------------------------------------------------------------- */
+/* ---- what tensors must hold ------------------------------------------------------------------ */
 
 typedef enum value_kind {
-    VALUE_KNOWN, /* x */
-    VALUE_DRAWN, /* uniform numbers of a generator: a rank draws them as a plain tensor to compare */
+    VALUE_KNOWN,  /* x */
+    VALUE_DRAWN,  /* uniform numbers of a generator: ranks draw them as plain tensors to compare */
     VALUE_DROPPED /* dropout of x: a rank does it on a plain tensor to compare */
 } value_kind;
 
@@ -131,7 +132,8 @@ typedef struct numbers {
 double dtype_limit(sherd_dtype dtype);
 bool dtype_has_fractions(sherd_dtype dtype);
 
-/* How the addends of a tensor with a pending reduction are made; all zero but `ways` = 1 where nothing is pending. */
+/* How the addends of a tensor with a pending reduction are made; all zero but `ways` = 1 where
+ * nothing is pending. */
 typedef struct addends {
     bool pending;
     sherd_reduce_op op;
@@ -144,13 +146,14 @@ typedef struct addends {
 addends addends_of(const sherd_layout *l, sherd_dtype dtype);
 /* Which addend a rank holds; 0 where nothing is pending. */
 int addend_of(const sherd_layout *l, int rank);
-/* Element `index` of an addend: a function of the key alone, so that every rank can make any part. */
+/* Element `index` of an addend: a function of the key alone, so that every rank can make any
+ * part. */
 double addend_element(const addends *a, uint64_t key, int which, int64_t index);
 /* What they amount to, and the largest number on the way. */
 double reduced_element(const addends *a, uint64_t key, int64_t index);
 double reduced_bound(const addends *a);
 
-/* ---- operations --------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 typedef enum op_kind {
     OP_NONE,
@@ -238,7 +241,7 @@ int program_value(const program *p, int slot, int at);
 void op_text(const program *p, const op *o, char *out, size_t room);
 const char *op_name(op_kind kind);
 
-/* ---- faults ------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 typedef enum fault_kind {
     FAULT_FIELD, /* another operation in its place */
@@ -265,7 +268,8 @@ typedef struct fault {
     char text[320];
 } fault;
 
-/* Put up to FAULTS faults into a program, which may get more layouts; how many, 0 if there is no place for any. */
+/* Put up to FAULTS faults into a program, which may get more layouts; how many, 0 if there is no
+ * place for any. */
 int faults_draw(fault *f, program *p, bool verified, dice *d);
 const char *fault_name(fault_kind kind);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round: drawn from its seed, one or two worlds, one after the other, in a process that was forked for it. After each
- * world this process must be what it was before: no file, no mapping, no thread, no child is left.
+ * A round: drawn from its seed, one or two worlds, one after the other, in a process that was
+ * forked for it. After each world this process must be what it was before: no file, no mapping, no
+ * thread, no child is left.
  */
 #include "under_mpi.h"
 
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* ---- what it is --------------------------------------------------------------------------------- */
+/* ---- what it is ------------------------------------------------------------------------------ */
 
 static round_kind draw_kind(dice *d)
 {
@@ -130,7 +131,7 @@ const char *injection_name(int injection)
                                    : more[injection - FAULT_KINDS];
 }
 
-/* ---- its programs ------------------------------------------------------------------------------- */
+/* ---- its programs ---------------------------------------------------------------------------- */
 
 static bool add_turn(job *j, dice *d, bool wrong)
 {
@@ -205,9 +206,10 @@ static void print_job(const job *j)
     fflush(stdout);
 }
 
-/* ---- on a rank ---------------------------------------------------------------------------------- */
+/* ---- on a rank ------------------------------------------------------------------------------- */
 
-/* Rank 0 sees that it is enough, and says which turn is the last one before anybody begins the next. */
+/* Rank 0 sees that it is enough, and says which turn is the last one before anybody begins the
+ * next. */
 static bool goes_on(runner *u, int i)
 {
     board *b = u->board;
@@ -248,7 +250,7 @@ int run_rank(sherd_world *world, void *payload)
     return u.rank == j->rank_with_value ? j->value : 0;
 }
 
-/* ---- around it ---------------------------------------------------------------------------------- */
+/* ---- around it ------------------------------------------------------------------------------- */
 
 static int count_files(const char *folder)
 {
@@ -303,7 +305,8 @@ static void look_for_leftovers(board *b, possessions before)
 {
     possessions now = count_possessions();
 
-    /* The kernel forgets a thread a moment after it was joined; also one that was counted before. */
+    /* The kernel forgets a thread a moment after it was joined; also one that was counted
+     * before. */
     for (int tries = 0; tries < 200 && now.threads > before.threads; tries++) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
         now = count_possessions();

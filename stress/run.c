@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank runs a program: operation after operation, noise between them, faults where it has some, until a meeting is
- * not good. Then it gives up what the program held. Memory must be back to what it was, however the program ended.
+ * A rank runs a program: operation after operation, noise between them, faults where it has some,
+ * until a meeting is not good. Then it gives up what the program held. Memory must be back to what
+ * it was, however the program ended.
  */
 #include "run.h"
 
@@ -57,7 +58,7 @@ bool is_closed(sherd_status status)
     return status == SHERD_EPEER || status == SHERD_ETIMEDOUT;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static const fault *fault_here(const runner *u, int at)
 {
@@ -103,7 +104,7 @@ static void note_faults(runner *u, int at)
         u->blind |= u->t->fault[i].at <= at;
 }
 
-/* ---- a program ---------------------------------------------------------------------------------- */
+/* ---- a program ------------------------------------------------------------------------------- */
 
 static void begin(runner *u, const turn *t)
 {
@@ -167,7 +168,8 @@ sherd_status run_turn(runner *u, const turn *t)
     if (verdict && !is_closed(verdict) && !t->verified)
         survey(u);
     give_back(u);
-    /* Not all ranks may have made the last writes: equal tensors may differ, which SHERD_VERIFY does not let pass. */
+    /* Not all ranks may have made the last writes: equal tensors may differ, which SHERD_VERIFY
+     * does not let pass. */
     if (verdict && !is_closed(verdict) && t->verified)
         settle(u);
     int64_t after = sherd_world_memory(u->world).live_bytes;

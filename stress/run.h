@@ -67,7 +67,8 @@ void make_noise(runner *u);
 
 /* survey.c: what a failed check has left is the same on all ranks, and can be used. */
 void survey(runner *u);
-/* The meeting that failed may have left the alarm up (only a check lowers it): one more check, and a second is good. */
+/* The meeting that failed may have left the alarm up (only a check lowers it): one more check, and
+ * a second is good. */
 bool settle(runner *u);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random meshes over all and over some of the ranks, parts of them, and random layouts: any order of axes, cuts with
- * empty shards, axes of extent 1. All are made on a paper world first, which answers what lies where.
+ * Random meshes over all and over some of the ranks, parts of them, and random layouts: any order
+ * of axes, cuts with empty shards, axes of extent 1. All are made on a paper world first, which
+ * answers what lies where.
  */
 #include "program.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- meshes ------------------------------------------------------------------------------------- */
+/* ---- meshes ---------------------------------------------------------------------------------- */
 
 static void shuffle(int *list, int count, dice *d)
 {
@@ -152,7 +153,7 @@ void scene_close(scene *s)
     s->paper = NULL;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* What is pending is either sums and averages, or one other operator. */
 static sherd_placement draw_pending(pendings pending, sherd_reduce_op family, dice *d)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After a check that failed: what is left of the program's tensors must be the same on all ranks. Each rank says what
- * it has; then those that all ranks have are made whole, and compared where nobody can have written them since the last
- * good check. The meetings that this takes must be good. Lastly what is doubtful is used, which may go wrong, but for all
- * ranks alike.
+ * After a check that failed: what is left of the program's tensors must be the same on all ranks.
+ * Each rank says what it has; then those that all ranks have are made whole, and compared where
+ * nobody can have written them since the last good check. The meetings that this takes must be
+ * good. Lastly what is doubtful is used, which may go wrong, but for all ranks alike.
  */
 #include "run.h"
 
@@ -30,7 +30,8 @@ static void publish(runner *u)
     }
 }
 
-/* Which ranks have a part in what an operation made in a slot; 0 = nobody: it is plain, or an older tensor. */
+/* Which ranks have a part in what an operation made in a slot; 0 = nobody: it is plain, or an older
+ * tensor. */
 static unsigned speakers(const runner *u, const op *o, int slot)
 {
     int place = 0, mesh = o->mesh;
@@ -48,8 +49,9 @@ static unsigned speakers(const runner *u, const op *o, int slot)
 }
 
 /*
- * In flight, so that it may have come on some ranks only; or made after a fault, so that what it is on one rank may be
- * something else on another, under the same name. And where there is little memory, nothing may fit.
+ * In flight, so that it may have come on some ranks only; or made after a fault, so that what it is
+ * on one rank may be something else on another, under the same name. And where there is little
+ * memory, nothing may fit.
  */
 static bool is_doubtful(const runner *u, int born)
 {
@@ -60,8 +62,8 @@ static bool is_doubtful(const runner *u, int born)
 }
 
 /*
- * What all ranks that have a part in it say of a slot, and which operation made it; NOTHING where they do not speak of
- * the same tensor.
+ * What all ranks that have a part in it say of a slot, and which operation made it; NOTHING where
+ * they do not speak of the same tensor.
  */
 static int agreed_state(runner *u, int slot, int *maker)
 {
@@ -89,7 +91,8 @@ static int agreed_state(runner *u, int slot, int *maker)
     return state;
 }
 
-/* Whether all ranks gave up at the same operation: a rank that skipped a check is ahead of the others. */
+/* Whether all ranks gave up at the same operation: a rank that skipped a check is ahead of the
+ * others. */
 static bool at_one_place(const runner *u)
 {
     for (int r = 0; r < u->s->ranks; r++)

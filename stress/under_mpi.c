@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world of a round whose ranks mpirun starts: each is this program again, draws the same programs from the seed and writes what it
- * sees on the same board, which it finds in the list of files of whoever started it. A second or two a world.
+ * A world of a round whose ranks mpirun starts: each is this program again, draws the same programs
+ * from the seed and writes what it sees on the same board, which it finds in the list of files of
+ * whoever started it. A second or two a world.
  */
 #include "under_mpi.h"
 
@@ -27,7 +28,7 @@ board *board_create(void)
     return b;
 }
 
-/* ---- who starts them ---------------------------------------------------------------------------- */
+/* ---- who starts them ------------------------------------------------------------------------- */
 
 enum { ARGUMENTS = 40 };
 
@@ -124,7 +125,7 @@ void run_under_mpi(job *j, uint64_t seed)
         }
 }
 
-/* ---- who is started ----------------------------------------------------------------------------- */
+/* ---- who is started -------------------------------------------------------------------------- */
 
 int be_rank_of(const char *path)
 {

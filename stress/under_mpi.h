@@ -5,7 +5,8 @@
 
 #include "round.h"
 
-/* Run the world that was drawn from `seed` under the round's launcher: what sherd_spawn would say is in the job. */
+/* Run the world that was drawn from `seed` under the round's launcher: what sherd_spawn would say
+ * is in the job. */
 void run_under_mpi(job *j, uint64_t seed);
 /* What such a rank's main returns. */
 int be_rank_of(const char *path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tensors must hold. All numbers are whole and small enough to be exact in their dtype, on the way too: so every
- * order of additions gives the same, and every element is compared exactly.
+ * What tensors must hold. All numbers are whole and small enough to be exact in their dtype, on the
+ * way too: so every order of additions gives the same, and every element is compared exactly.
  */
 #include "value.h"
 
@@ -36,7 +36,7 @@ bool dtype_has_fractions(sherd_dtype dtype)
     return dtype == SHERD_F32 || dtype == SHERD_F64 || dtype == SHERD_BF16 || dtype == SHERD_F16;
 }
 
-/* ---- addends ------------------------------------------------------------------------------------ */
+/* ---- addends --------------------------------------------------------------------------------- */
 
 addends addends_of(const sherd_layout *l, sherd_dtype dtype)
 {
@@ -121,7 +121,7 @@ double reduced_bound(const addends *a)
     return a->most * a->ways * a->average;
 }
 
-/* ---- making values ------------------------------------------------------------------------------ */
+/* ---- making values --------------------------------------------------------------------------- */
 
 int value_new(program *p, int ndim, const int64_t *shape)
 {
@@ -210,7 +210,7 @@ int value_drawn(program *p, int ndim, const int64_t *shape, uint64_t name, uint6
     return i;
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 /* A value like `like` if nothing in it is larger than what is exact. */
 static int bounded(program *p, const numbers *like, double bound, sherd_dtype dtype)

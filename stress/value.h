@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference: whole tensors of whole numbers, and what operators make of them. Each function returns the index of a
- * new value in the program, or -1 where there is no room, or where the result might not be exact in `dtype`.
+ * The reference: whole tensors of whole numbers, and what operators make of them. Each function
+ * returns the index of a new value in the program, or -1 where there is no room, or where the
+ * result might not be exact in `dtype`.
  */
 #ifndef STRESS_VALUE_H
 #define STRESS_VALUE_H

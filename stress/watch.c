@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watcher forks a process for each round, which is the parent of its ranks. It strikes ranks (or that parent) where
- * the round is about that, and ends a round in which nothing goes on for ten seconds. Time in which the round's threads
- * were ready to run but got no core does not count: the machine may be busy with other things. As a subreaper the
- * watcher inherits whatever a round leaves behind.
+ * The watcher forks a process for each round, which is the parent of its ranks. It strikes ranks
+ * (or that parent) where the round is about that, and ends a round in which nothing goes on for ten
+ * seconds. Time in which the round's threads were ready to run but got no core does not count: the
+ * machine may be busy with other things. As a subreaper the watcher inherits whatever a round
+ * leaves behind.
  */
 #include "watch.h"
 
@@ -58,7 +59,7 @@ static void complain(watch *w, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- time that is not the round's own ----------------------------------------------------------- */
+/* ---- time that is not the round's own -------------------------------------------------------- */
 
 static double waited_by(const char *task)
 {
@@ -155,7 +156,7 @@ static bool hangs(watch *w)
     return true;
 }
 
-/* ---- blows -------------------------------------------------------------------------------------- */
+/* ---- blows ----------------------------------------------------------------------------------- */
 
 static bool all_are_there(const watch *w)
 {
@@ -200,7 +201,7 @@ static void judge_told(watch *w)
         complain(w, "the last rank was told after %.2f s", w->out->told);
 }
 
-/* ---- the process -------------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 static _Noreturn void be_round(const round_plan *r, board *b, int output, bool print)
 {
@@ -258,7 +259,8 @@ static void judge_exit(watch *w, int status)
         complain(w, "the round's process exited with status %d", WEXITSTATUS(status));
 }
 
-/* Whatever the round has left comes to this process. Ranks without a launcher may take two seconds to end. */
+/* Whatever the round has left comes to this process. Ranks without a launcher may take two seconds
+ * to end. */
 static void judge_leftovers(watch *w)
 {
     /* mpirun's processes go one by one */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watching over a round from outside: a process that is in no world, and outlives whatever happens in one. */
+/* Watching over a round from outside: a process that is in no world, and outlives whatever happens
+ * in one. */
 #ifndef STRESS_WATCH_H
 #define STRESS_WATCH_H
 
@@ -15,7 +16,8 @@ typedef struct outcome {
     char wrong[1400];
 } outcome;
 
-/* Run a round in a process of its own, strike where the plan says so, and see that nothing is left. */
+/* Run a round in a process of its own, strike where the plan says so, and see that nothing is
+ * left. */
 void watch_round(outcome *out, const round_plan *r, board *b, int output, bool print);
 /* Files of worlds in /dev/shm. */
 int shared_files(void);

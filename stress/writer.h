@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts that draw programs share: what each slot holds at this point of the program, and adding to it. */
+/* What the parts that draw programs share: what each slot holds at this point of the program, and
+ * adding to it. */
 #ifndef STRESS_WRITER_H
 #define STRESS_WRITER_H
 
@@ -64,7 +65,8 @@ unsigned all_ranks(const writer *w);
 bool draw_members(writer *w, int mesh);
 sherd_dtype any_dtype(writer *w, bool fractions);
 
-/* moves.c, looks.c, operators.c, graph.c: each adds something, or returns false where it finds nothing to add. */
+/* moves.c, looks.c, operators.c, graph.c: each adds something, or returns false where it finds
+ * nothing to add. */
 bool write_constant(writer *w);
 bool write_plain(writer *w);
 bool write_drawn(writer *w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All ranks of a step between two meshes simulated in one process: their schedules are run on plain memory, and what the
- * price says is counted again from their pulls and, element by element, from the boxes. Each element says which one it is,
- * and where a reduction is pending, whose addend.
+ * All ranks of a step between two meshes simulated in one process: their schedules are run on plain
+ * memory, and what the price says is counted again from their pulls and, element by element, from
+ * the boxes. Each element says which one it is, and where a reduction is pending, whose addend.
  */
 #ifndef SHERD_ACROSS_H
 #define SHERD_ACROSS_H
@@ -223,7 +223,8 @@ static inline bool inside(const sherd_box *box, const int64_t *at)
     return in;
 }
 
-/* From its definition, element by element: k-2+T messages if a target rank holds an addend, else k-1+T. */
+/* From its definition, element by element: k-2+T messages if a target rank holds an addend, else
+ * k-1+T. */
 static inline int64_t bound_of(const scene *s)
 {
     const sherd__layout_spec *spec = &s->step->from->spec;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the elements of a box lie in the whole tensor: tests hold that number in them, so that a wrong move shows. */
+/* Where the elements of a box lie in the whole tensor: tests hold that number in them, so that a
+ * wrong move shows. */
 #ifndef SHERD_BOXES_H
 #define SHERD_BOXES_H
 

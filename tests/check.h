@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The test harness. A test file is one process: a table of named tests, each with the rank counts that it
- * runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them; under mpirun they are what that has started,
- * and those tests run that are for so many ranks. A check never returns early: a rank
- * that left would leave the others waiting. A watchdog ends the process after 110 seconds (SHERD_TEST_SECONDS)
- * and prints where each rank was last.
+ * The test harness. A test file is one process: a table of named tests, each with the rank counts
+ * that it runs with. Ranks are threads by default; SHERD_TEST_AS=processes forks them; under mpirun
+ * they are what that has started, and those tests run that are for so many ranks. A check never
+ * returns early: a rank that left would leave the others waiting. A watchdog ends the process after
+ * 110 seconds (SHERD_TEST_SECONDS) and prints where each rank was last.
  *
  * Tests of rooms below world/ define CHECK_PURE first: then tests take no world and run once.
  */
@@ -204,7 +204,8 @@ static int check_body(sherd_world *world, void *payload)
     return 0;
 }
 
-/* How many ranks mpirun has started; 0: it has not, or SHERD_TEST_AS does not say that they are to be taken. */
+/* How many ranks mpirun has started; 0: it has not, or SHERD_TEST_AS does not say that they are to
+ * be taken. */
 static int check_ranks_there(const char *as)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of the `sherd` command: what it printed, as text and as JSON; case files without files. They define CHECK_PURE.
+ * Tests of the `sherd` command: what it printed, as text and as JSON; case files without files.
+ * They define CHECK_PURE.
  */
 #ifndef SHERD_TEST_CLI_H
 #define SHERD_TEST_CLI_H
@@ -43,7 +44,8 @@ static inline json_t *answer_of(const char *arguments)
     return parsed(end->out);
 }
 
-/* A case file with this text, for `sherd COMMAND --cases`. Lines of the answer: answers[0..], NULL at the end. */
+/* A case file with this text, for `sherd COMMAND --cases`. Lines of the answer: answers[0..], NULL
+ * at the end. */
 static inline const program_end *cases(const char *arguments, const char *text)
 {
     char line[2048];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of operators on fields: random numbers, layouts and meshes out of one state of dice, and how far results are apart. */
+/* For tests of operators on fields: random numbers, layouts and meshes out of one state of dice,
+ * and how far results are apart. */
 #ifndef SHERD_TESTS_FIELDS_H
 #define SHERD_TESTS_FIELDS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All that a plan may go through, as a graph: every state of a small mesh, every step between two of them
- * priced, and the cheapest paths by relaxing edges until nothing changes. It knows nothing of how the
- * planner searches. And layouts at random, and a price under which messages matter.
+ * All that a plan may go through, as a graph: every state of a small mesh, every step between two
+ * of them priced, and the cheapest paths by relaxing edges until nothing changes. It knows nothing
+ * of how the planner searches. And layouts at random, and a price under which messages matter.
  */
 #ifndef SHERD_GRAPH_H
 #define SHERD_GRAPH_H
@@ -237,7 +237,8 @@ static inline void compare_pair(const graph *g, const sherd_layout *from, const 
     good = CHECK_EQ(plan->price.recv_total_bytes, left[a].bytes) && good;
     good = CHECK_EQ(plan->steps, left[a].steps) && good;
     good = CHECK(plan->price.proven) && good;
-    /* an axis of extent 1 may stand anywhere on the way; the planner puts it where the target has it */
+    /* an axis of extent 1 may stand anywhere on the way; the planner puts it where the target has
+     * it */
     for (int i = 0; i < plan->steps && good && !has_ones(from->spec.mesh); i++)
         good = CHECK(plan->step[i].from == g->state[stop[i]] &&
                      plan->step[i].to == g->state[stop[i + 1]]);
@@ -249,7 +250,8 @@ static inline void compare_pair(const graph *g, const sherd_layout *from, const 
         fprintf(stderr, "  %s\n", g->state[stop[i]]->text);
 }
 
-/* All pairs of states, every `stride`-th. Only with default cuts, where states are the same for all pairs. */
+/* All pairs of states, every `stride`-th. Only with default cuts, where states are the same for all
+ * pairs. */
 static inline void compare_all(graph *g, int stride, tally *t)
 {
     static cost left[STATES];
@@ -265,7 +267,7 @@ static inline void compare_all(graph *g, int stride, tally *t)
     }
 }
 
-/* ---- questions ---------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static inline sherd_price slow_messages(void)
 {
@@ -274,7 +276,8 @@ static inline sherd_price slow_messages(void)
                          .link = {{"a0", 5000000, 100000, 20000}, {"*", 400000, 10000, 20000}}};
 }
 
-/* Any placements in any order; half of the dims have cuts of their own, a third of their shards empty. */
+/* Any placements in any order; half of the dims have cuts of their own, a third of their shards
+ * empty. */
 static const sherd_layout *any_layout(const sherd_mesh *mesh, int ndim, const int64_t *shape,
                                       bool cuts, int op, uint64_t *state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random halos for tests, and what their elements are, computed from what the header says of borders: every element of a
- * tensor holds its index.
+ * Random halos for tests, and what their elements are, computed from what the header says of
+ * borders: every element of a tensor holds its index.
  */
 #ifndef SHERD_TESTS_HALOS_H
 #define SHERD_TESTS_HALOS_H
@@ -56,7 +56,7 @@ static inline int64_t count_of(const sherd_box *box)
     return n;
 }
 
-/* ---- random cases ------------------------------------------------------------------------------ */
+/* ---- random cases ---------------------------------------------------------------------------- */
 
 typedef struct scene {
     sherd_world *world;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the 16-bit tables share: each kernel runs beside the f32 one on the same numbers. What is stored may
- * differ from it by one rounding (half a step) and by what f32 sums differ in another order.
+ * What the tests of the 16-bit tables share: each kernel runs beside the f32 one on the same
+ * numbers. What is stored may differ from it by one rounding (half a step) and by what f32 sums
+ * differ in another order.
  */
 #ifndef SHERD_TESTS_HALVES_H
 #define SHERD_TESTS_HALVES_H
@@ -37,7 +38,8 @@ static inline int versions(version *out)
 /* Largest error of one rounding, relative. */
 static const double rounding[TYPES] = {1.0 / 256, 1.0 / 2048};
 
-/* Inputs that both know exactly, as halves and as floats; results of both. `end` marks what nobody may touch. */
+/* Inputs that both know exactly, as halves and as floats; results of both. `end` marks what nobody
+ * may touch. */
 typedef struct arrays {
     uint16_t in[INS][ROOM], out[OUTS][ROOM];
     float wide_in[INS][ROOM], wide_out[OUTS][ROOM], got[ROOM];

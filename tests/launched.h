@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of `sherd run` that are themselves what it starts: the argument of the program says what it shall be there,
- * "behind:closing:waits" for a rank that waits behind two wrappers, of which one closes what it has inherited. They define CHECK_PURE.
+ * Tests of `sherd run` that are themselves what it starts: the argument of the program says what it
+ * shall be there, "behind:closing:waits" for a rank that waits behind two wrappers, of which one
+ * closes what it has inherited. They define CHECK_PURE.
  */
 #ifndef SHERD_LAUNCHED_H
 #define SHERD_LAUNCHED_H
@@ -14,7 +15,8 @@
 
 static const char *self; /* this program */
 
-/* Runs the rest of its text as a program, and returns 0 whatever comes of that: `sh -c 'program; true'`. */
+/* Runs the rest of its text as a program, and returns 0 whatever comes of that: `sh -c 'program;
+ * true'`. */
 static inline int wrap(const char *mode, bool closing)
 {
     pid_t pid = fork();
@@ -29,7 +31,8 @@ static inline int wrap(const char *mode, bool closing)
     return 0;
 }
 
-/* What this program does as a rank: it is a wrapper, or `rank` is called with what remains of the mode. */
+/* What this program does as a rank: it is a wrapper, or `rank` is called with what remains of the
+ * mode. */
 static inline int play_launched(const char *mode, int (*rank)(const char *mode))
 {
     if (strncmp(mode, "behind:", 7) == 0)

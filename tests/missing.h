@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank lacks of a tensor, counted from what lies where and from what each element of a result reads; nothing of the
- * library is asked but which elements a rank holds.
+ * What a rank lacks of a tensor, counted from what lies where and from what each element of a
+ * result reads; nothing of the library is asked but which elements a rank holds.
  */
 #ifndef SHERD_TESTS_MISSING_H
 #define SHERD_TESTS_MISSING_H
@@ -31,7 +31,8 @@ static inline void need_own(needs *n, int d, const sherd_box *box)
         n->at[d][box->offset[d] + i] = true;
 }
 
-/* First and last of the indices of a dim that are needed; what lies between them comes too, as boxes have no gaps. */
+/* First and last of the indices of a dim that are needed; what lies between them comes too, as
+ * boxes have no gaps. */
 static inline int64_t hull(const needs *n, int d, int64_t *first)
 {
     int64_t end = 0;
@@ -78,7 +79,8 @@ static inline bool brought(sherd_world *world, int64_t bytes)
     return CHECK_EQ(bytes_received(world), bytes) && good;
 }
 
-/* What is made of [0, n) where element o belongs to who holds middle(o): this rank's part has this beginning and size. */
+/* What is made of [0, n) where element o belongs to who holds middle(o): this rank's part has this
+ * beginning and size. */
 static inline bool owned(const sherd_box *made, const sherd_box *held, int d, int64_t n, int64_t m,
                          int64_t (*middle)(const void *what, int d, int64_t o, int64_t n),
                          const void *what)

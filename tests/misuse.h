@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Misuse of the public functions: NULL where something must be, numbers out of range, things of another world. Each case is
- * a line. It is tried three times: by all ranks, by rank 0 alone and by the last rank alone, while the others do what is
- * right. Every line must end in the answer that it names, with the same verdict on all ranks, and the world must work
- * afterwards. `make lint` sees to it that every exported function is named in a test_*_misuse.c.
+ * Misuse of the public functions: NULL where something must be, numbers out of range, things of
+ * another world. Each case is a line. It is tried three times: by all ranks, by rank 0 alone and by
+ * the last rank alone, while the others do what is right. Every line must end in the answer that it
+ * names, with the same verdict on all ranks, and the world must work afterwards. `make lint` sees
+ * to it that every exported function is named in a test_*_misuse.c.
  */
 #ifndef SHERD_TESTS_MISUSE_H
 #define SHERD_TESTS_MISUSE_H
@@ -18,7 +19,8 @@ typedef struct misuse {
     bool alone; /* and not all of them do */
 } misuse;
 
-/* In an argument: the wrong value on the ranks that make the mistake, the right one on the others. */
+/* In an argument: the wrong value on the ranks that make the mistake, the right one on the
+ * others. */
 #define BAD(wrong_value, right_value) (m->wrong ? (wrong_value) : (right_value))
 #define NUL(right_value)              (m->wrong ? NULL : (right_value))
 
@@ -41,7 +43,8 @@ static inline bool misuse_answers(misuse *m, bool good, const char *file, int li
     return !m->wrong || check_report(good, file, line, what);
 }
 
-/* "rank 2: sherd_add: ...", where `call` is "sherd_add(...)". Hooks before and after share a text. */
+/* "rank 2: sherd_add: ...", where `call` is "sherd_add(...)". Hooks before and after share a
+ * text. */
 static inline void misuse_names(misuse *m, const char *file, int line, const char *call)
 {
     char name[64];

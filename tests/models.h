@@ -234,7 +234,8 @@ static inline double largest(const double *a, int64_t n)
     return most;
 }
 
-/* Run a parallel model and compare; tolerance relative to the largest entry of each tensor (plus a little). */
+/* Run a parallel model and compare; tolerance relative to the largest entry of each tensor (plus a
+ * little). */
 static inline void compare(const baseline *e, sherd_module *m, sherd_tensor *x,
                            sherd_tensor *target, double tolerance)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small helpers for tests of modules: tensors of known values, reading them whole, counting calls. */
+/* Small helpers for tests of modules: tensors of known values, reading them whole, counting
+ * calls. */
 #ifndef SHERD_TESTS_MODULES_H
 #define SHERD_TESTS_MODULES_H
 

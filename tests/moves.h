@@ -102,7 +102,8 @@ static inline void move_place(move *m, paper *p, const sherd_step *step,
     }
 }
 
-/* Schedules and results; `held`: what the ranks hold, taken over, or NULL = filled with the indices. */
+/* Schedules and results; `held`: what the ranks hold, taken over, or NULL = filled with the
+ * indices. */
 static inline void move_open(move *m, paper *p, const sherd_step *step,
                              const sherd__kernels *kernels, double **held)
 {

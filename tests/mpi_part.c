@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses MPI itself, for test_world_mpi.c: its ranks make two worlds, the even and the odd ones, and send
- * each other messages of their own that sherd's must not meet.
+ * A program that uses MPI itself, for test_world_mpi.c: its ranks make two worlds, the even and the
+ * odd ones, and send each other messages of their own that sherd's must not meet.
  */
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,8 @@ static bool comes(const sherd_carrier *carrier, int rank, size_t bytes)
     return from == rank && m.head_bytes == bytes && m.body_bytes == 0;
 }
 
-/* A message that is too short to be one of sherd's is handed on for what it is, and so is the next. */
+/* A message that is too short to be one of sherd's is handed on for what it is, and so is the
+ * next. */
 static int send_nonsense(void)
 {
     static unsigned char head[64];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that start ranks by the mpirun of each MPI that is here, and that sherd has a module for. */
+/* Tests that start ranks by the mpirun of each MPI that is here, and that sherd has a module
+ * for. */
 #ifndef SHERD_MPIRUN_H
 #define SHERD_MPIRUN_H
 
@@ -41,7 +42,8 @@ static inline void allow_mpirun(void)
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-    /* Seconds that ranks have to say what they have learnt, once one has died. One is little on a full machine; it is waited out twice. */
+    /* Seconds that ranks have to say what they have learnt, once one has died. One is little on a
+     * full machine; it is waited out twice. */
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* MPI leaves some */
 }
@@ -56,7 +58,8 @@ static inline program mpi_start(const char *kind, int ranks, const char *line)
     return program_start(all);
 }
 
-/* The same with this program and a word that says what its ranks do; what it leaves behind has some seconds to go. */
+/* The same with this program and a word that says what its ranks do; what it leaves behind has some
+ * seconds to go. */
 static inline const program_end *mpi_run(const char *kind, int ranks, const char *mode)
 {
     char line[512];
@@ -78,7 +81,8 @@ static inline int times(const char *text, const char *what)
     return n;
 }
 
-/* Ranks end with this status where something was not as it must be; the line is on their standard error output. */
+/* Ranks end with this status where something was not as it must be; the line is on their standard
+ * error output. */
 #define MUST(condition) \
     ((condition)        \
          ? (void)0      \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs over all rows (operator_list.h): leaves, calls on what is there, moves of one tensor and of several, parts
- * that are modules. A program is drawn while its plain form runs, so that each call is made where it is continuous
- * and numbers stay small: then roundings stay roundings, and whatever else differs is wrong. A seed gives one program.
+ * Random programs over all rows (operator_list.h): leaves, calls on what is there, moves of one
+ * tensor and of several, parts that are modules. A program is drawn while its plain form runs, so
+ * that each call is made where it is continuous and numbers stay small: then roundings stay
+ * roundings, and whatever else differs is wrong. A seed gives one program.
  */
 #ifndef SHERD_TESTS_OPERATOR_GRAPH_H
 #define SHERD_TESTS_OPERATOR_GRAPH_H
@@ -181,7 +182,8 @@ static inline bool draw_operands(drawing *d, step *s, const row *r)
     return good;
 }
 
-/* Of each query no two points may be about as far, nor one be about as far as the radius, or where the query is. */
+/* Of each query no two points may be about as far, nor one be about as far as the radius, or where
+ * the query is. */
 static inline bool is_apart(const drawing *d, const step *s)
 {
     const need *points = &d->p->value[s->in[0]], *queries = &d->p->value[s->in[1]];
@@ -287,7 +289,8 @@ static inline bool add_once(int *list, int *count, int v)
     return true;
 }
 
-/* What goes into steps and what comes out: what others use, or nobody. False: too many, or nothing. */
+/* What goes into steps and what comes out: what others use, or nobody. False: too many, or
+ * nothing. */
 static inline bool connect(const program *p, segment *g)
 {
     bool inside[MOST_VALUES] = {false}, good = true;
@@ -336,7 +339,8 @@ static inline void draw_segments(drawing *d)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* One step more: a move of so many values, or a call. False: it did not fit, and all is as it was. */
+/* One step more: a move of so many values, or a call. False: it did not fit, and all is as it
+ * was. */
 static inline bool try_step(drawing *d, int moved)
 {
     program *p = d->p;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operands for tests of all operators: of any dtype, in any layout (pending by any reduction, uneven cuts, empty shards, axes
- * in any order), with values that depend on their global index only. Every rank can make the plain one for comparison.
+ * Operands for tests of all operators: of any dtype, in any layout (pending by any reduction,
+ * uneven cuts, empty shards, axes in any order), with values that depend on their global index
+ * only. Every rank can make the plain one for comparison.
  */
 #ifndef SHERD_TESTS_OPERATOR_LEAVES_H
 #define SHERD_TESTS_OPERATOR_LEAVES_H
@@ -17,8 +18,8 @@ enum { MOST_IN = 4, MOST_DIMS = 4, MOST_ELEMENTS = 256, MOST_LAYOUTS = 1200 };
 
 /* What an operand must be: its values are what its operator is continuous at. */
 typedef struct need {
-    /* x: any; d: each far from the others and from where functions bend; p: positive; q: both; i: an index below `limit`, i32;
-     * b: bool */
+    /* x: any; d: each far from the others and from where functions bend; p: positive; q: both; i:
+     * an index below `limit`, i32; b: bool */
     char kind;
     int ndim;
     int64_t shape[MOST_DIMS];
@@ -68,7 +69,8 @@ static inline double leaf_value(const need *w, int64_t i)
     return fraction_at(w, i);
 }
 
-/* Whether numbers are so far apart, and from bends, that no rounding changes what a function with bends makes of them. */
+/* Whether numbers are so far apart, and from bends, that no rounding changes what a function with
+ * bends makes of them. */
 static inline bool are_apart(const double *x, int64_t n, double margin)
 {
     bool good = true;
@@ -151,7 +153,8 @@ static inline int64_t load_all(double *out, sherd_tensor *t)
     return t->count;
 }
 
-/* Largest difference from numbers that are wanted; huge if there are not as many, or where one is NaN and the other is not. */
+/* Largest difference from numbers that are wanted; huge if there are not as many, or where one is
+ * NaN and the other is not. */
 static inline double farthest(const double *x, const double *want, int64_t n)
 {
     double most = 0;
@@ -176,13 +179,15 @@ static inline double largest(const double *x, int64_t n)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* By which reductions an operand may be pending: bits of sherd_reduce_op. What has no fractions has no average. */
+/* By which reductions an operand may be pending: bits of sherd_reduce_op. What has no fractions has
+ * no average. */
 static inline unsigned reductions_of(const need *w)
 {
     return is_fraction(w->dtype) ? 31 : 31 & ~(1u << SHERD_AVG);
 }
 
-/* How a layout is cut: as usual; at random, some shards empty; or all on one shard, and the axes the other way round. */
+/* How a layout is cut: as usual; at random, some shards empty; or all on one shard, and the axes
+ * the other way round. */
 typedef enum cutting { EVEN, UNEVEN, HEAPED, CUTTINGS } cutting;
 
 static inline void draw_sizes(int64_t *sizes, int64_t parts, int64_t n, cutting how, uint64_t *dice)
@@ -242,7 +247,8 @@ static inline bool go_together(const sherd_placement *placements, int axes)
     return good;
 }
 
-/* A way in which one axis may lie: 0 is R, then the dims, then the reductions. False: there is none of this number. */
+/* A way in which one axis may lie: 0 is R, then the dims, then the reductions. False: there is none
+ * of this number. */
 static inline bool placement_number(sherd_placement *out, const need *w, int number)
 {
     *out = sherd_replicate();
@@ -292,8 +298,9 @@ static inline sherd_tensor *plain_leaf(sherd_world *world, const need *w)
 }
 
 /*
- * What one of `parts` ranks of an axis holds of a value that is pending by `op`; each rank something else. The axis'
- * numbers make the value but for rounding. The one that has what is left is another one for each element.
+ * What one of `parts` ranks of an axis holds of a value that is pending by `op`; each rank
+ * something else. The axis' numbers make the value but for rounding. The one that has what is left
+ * is another one for each element.
  */
 static inline double part_of(double value, sherd_dtype dtype, sherd_reduce_op op, int64_t part,
                              int64_t parts, int64_t element)

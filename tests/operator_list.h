@@ -121,7 +121,8 @@ static const row rows[] = {
 };
 #undef ROW
 
-/* Functions of one operand that have no kind of their own: those that need positive numbers, and those that bend. */
+/* Functions of one operand that have no kind of their own: those that need positive numbers, and
+ * those that bend. */
 static inline char kind_of(const row *r)
 {
     static const char positive[] = " log log1p sqrt rsqrt pow reciprocal ",
@@ -132,7 +133,8 @@ static inline char kind_of(const row *r)
     return r->kind ? r->kind : strstr(positive, word) ? 'p' : strstr(bent, word) ? 'd' : 'x';
 }
 
-/* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements; of `odds` dims one is empty. */
+/* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements; of `odds` dims one is
+ * empty. */
 static inline void draw_shape(need *w, int least, int most, int odds, uint64_t *dice)
 {
     static const int64_t sizes[] = {5, 3, 2, 4, 1, 7, 6, 3};
@@ -145,8 +147,8 @@ static inline void draw_shape(need *w, int least, int most, int odds, uint64_t *
 }
 
 /*
- * Draw a call of a row with a first operand of this shape and dtype; values of operands are drawn too. False: there is none,
- * or it would be too large.
+ * Draw a call of a row with a first operand of this shape and dtype; values of operands are drawn
+ * too. False: there is none, or it would be too large.
  */
 static inline bool draw_call(call_plan *p, const row *r, const need *first, uint64_t *dice)
 {

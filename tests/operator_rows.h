@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator of the library as a row: how to draw operands and attributes that fit it, and how to call it. A row of no
- * operator ("") is a function that is none, as those that write in place. Here element by element, products, reductions;
- * operator_rows_shape.h and operator_rows_layers.h have the others, operator_list.h the list of all.
+ * Every operator of the library as a row: how to draw operands and attributes that fit it, and how
+ * to call it. A row of no operator ("") is a function that is none, as those that write in place.
+ * Here element by element, products, reductions; operator_rows_shape.h and operator_rows_layers.h
+ * have the others, operator_list.h the list of all.
  *
  * A row is asked with the shape of its first operand; it says what the others must be.
  */
@@ -218,7 +219,8 @@ static inline bool draw_linear(call_plan *p, uint64_t *dice)
     return true;
 }
 
-/* Texts; and the dims of the second and third operand: letters of the first by number, else a size of their own. */
+/* Texts; and the dims of the second and third operand: letters of the first by number, else a size
+ * of their own. */
 static const struct {
     int ndim;
     const char *text;

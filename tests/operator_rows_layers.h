@@ -132,7 +132,8 @@ static inline bool draw_attention(call_plan *p, uint64_t *dice)
     return true;
 }
 
-/* Heads that share keys, dropout, or a mask: of numbers or of bools, of some shape that broadcasts. */
+/* Heads that share keys, dropout, or a mask: of numbers or of bools, of some shape that
+ * broadcasts. */
 static inline bool draw_general(call_plan *p, uint64_t *dice)
 {
     const int64_t *q = p->in[0].shape;

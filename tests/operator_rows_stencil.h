@@ -8,7 +8,7 @@
 #include "sherd/ops_points.h"
 #include "sherd/ops_stencil.h"
 
-/* ---- norms of channels ------------------------------------------------------------------------- */
+/* ---- norms of channels ----------------------------------------------------------------------- */
 
 RUN(run_group_norm, sherd_group_norm(in[0], n[0], operand(a, 1), operand(a, 2), 0.01))
 RUN(run_batch_norm,
@@ -36,7 +36,7 @@ static inline bool draw_channels(call_plan *p, uint64_t *dice)
     return x->shape[1] > 0 && set > 1;
 }
 
-/* ---- convolutions ------------------------------------------------------------------------------ */
+/* ---- convolutions ---------------------------------------------------------------------------- */
 
 enum { GROUPS, STRIDE, DILATION = STRIDE + 2, BEFORE = DILATION + 2, AFTER = BEFORE + 2 };
 
@@ -67,7 +67,8 @@ static inline sherd_tensor *run_conv_transposed(act *a)
     return sherd_conv_transposed(a->in[0], a->in[1], operand(a, 2), &o);
 }
 
-/* Padding makes the input at least as long as the kernel reaches, and takes no more than a transposed one makes. */
+/* Padding makes the input at least as long as the kernel reaches, and takes no more than a
+ * transposed one makes. */
 static inline bool draw_conv(call_plan *p, uint64_t *dice)
 {
     const need *x = &p->in[0];
@@ -91,7 +92,7 @@ static inline bool draw_conv(call_plan *p, uint64_t *dice)
     return x->shape[1] > 0 && product_of(x->shape + 2, x->ndim - 2) > 0;
 }
 
-/* ---- borders, pools, sizes --------------------------------------------------------------------- */
+/* ---- borders, pools, sizes ------------------------------------------------------------------- */
 
 enum { WIDTHS = 0, BORDER = 8 };
 
@@ -216,7 +217,7 @@ static inline bool draw_neighbours(call_plan *p, uint64_t *dice)
     return true;
 }
 
-/* ---- points ------------------------------------------------------------------------------------ */
+/* ---- points ---------------------------------------------------------------------------------- */
 
 RUN(run_knn, sherd_knn(in[0], in[1], n[0], &a->more))
 RUN(run_radius_search, sherd_radius_search(in[0], in[1], 0.01 * (double)n[1], n[0], &a->more, NULL))

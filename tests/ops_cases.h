@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of operators share: one list of operators on small operands, values that depend on the global
- * index only, and a way to place an operand in any layout. Every rank computes plain results for comparison.
+ * What the tests of operators share: one list of operators on small operands, values that depend on
+ * the global index only, and a way to place an operand in any layout. Every rank computes plain
+ * results for comparison.
  */
 #ifndef SHERD_TESTS_OPS_CASES_H
 #define SHERD_TESTS_OPS_CASES_H
@@ -80,7 +81,8 @@ static inline sherd_tensor *plain_operand(sherd_world *world, const op_case *c, 
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* How many ways there are to place an operand: on each axis R, P(sum) or S(dim); twice: see layout_number. */
+/* How many ways there are to place an operand: on each axis R, P(sum) or S(dim); twice: see
+ * layout_number. */
 static inline int layouts_of(const sherd_mesh *mesh, const op_case *c, int operand)
 {
     int ways = 1;
@@ -100,7 +102,8 @@ static inline void uneven_sizes(int64_t *sizes, int64_t parts, int64_t n, uint64
     }
 }
 
-/* The number-th layout: the first half has default cuts and order, the second uneven cuts and the axes the other way round. */
+/* The number-th layout: the first half has default cuts and order, the second uneven cuts and the
+ * axes the other way round. */
 static inline const sherd_layout *layout_number(const sherd_mesh *mesh, const op_case *c,
                                                 int operand, int number)
 {
@@ -139,7 +142,8 @@ static inline const sherd_layout *layout_number(const sherd_mesh *mesh, const op
 
 /* ---- placing --------------------------------------------------------------------------------- */
 
-/* This rank's addend of a value that is pending: addends differ per rank and add up to the value but for rounding. */
+/* This rank's addend of a value that is pending: addends differ per rank and add up to the value
+ * but for rounding. */
 static inline double addend(double value, int64_t element, int64_t part, int64_t parts)
 {
     double others = 0;
@@ -453,8 +457,8 @@ static inline const sherd_mesh *test_mesh(sherd_world *world)
 }
 
 /*
- * Which combinations of the operands' layouts a test takes: all of them if they are at most `most`, else every
- * step-th, where the step has no factor in common with their number's usual ones.
+ * Which combinations of the operands' layouts a test takes: all of them if they are at most `most`,
+ * else every step-th, where the step has no factor in common with their number's usual ones.
  */
 static inline int64_t combinations(const sherd_mesh *mesh, const op_case *c, int64_t most,
                                    int64_t *step)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of ops_cases.h for operators on shape and index. Included there, in the place of its own list. */
+/* The list of ops_cases.h for operators on shape and index. Included there, in the place of its own
+ * list. */
 #ifndef SHERD_TESTS_OPS_CASES_SHAPE_H
 #define SHERD_TESTS_OPS_CASES_SHAPE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators on bf16 and f16 against f64: on operands that were rounded first, on any layout, results and gradients may differ
- * by a few roundings of numbers of the size of 1.
+ * Operators on bf16 and f16 against f64: on operands that were rounded first, on any layout,
+ * results and gradients may differ by a few roundings of numbers of the size of 1.
  */
 #ifndef SHERD_TESTS_OPS_HALVES_H
 #define SHERD_TESTS_OPS_HALVES_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of operators (ops_cases.h) against what must come out: the plain result under every placement of every operand,
- * and central differences in f64. A loss weighs each element of a result differently, so that a gradient at a wrong
- * place shows. Of more than `most` combinations of layouts some are taken.
+ * Lists of operators (ops_cases.h) against what must come out: the plain result under every
+ * placement of every operand, and central differences in f64. A loss weighs each element of a
+ * result differently, so that a gradient at a wrong place shows. Of more than `most` combinations
+ * of layouts some are taken.
  */
 #ifndef SHERD_TESTS_OPS_ORACLES_H
 #define SHERD_TESTS_OPS_ORACLES_H
@@ -184,7 +185,7 @@ static inline void all_equal_differences(sherd_world *world, const op_case *list
     }
 }
 
-/* ---- ranks that hold nothing ------------------------------------------------------------------ */
+/* ---- ranks that hold nothing ----------------------------------------------------------------- */
 
 /* A mesh without rank 1: that rank calls all the same, holds nothing, and hinders nobody. */
 static inline void all_without_rank_1(sherd_world *world, const op_case *list, int count,

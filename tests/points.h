@@ -35,7 +35,8 @@ static inline void draw_scene(scene *s)
     s->radius = roll(&s->dice, 2) ? -1 : 0.25 * roll(&s->dice, 7);
 }
 
-/* Coordinates in [-1, 1], of which half of the clouds have multiples of 1/4 only: many are equally near, or the same. */
+/* Coordinates in [-1, 1], of which half of the clouds have multiples of 1/4 only: many are equally
+ * near, or the same. */
 static inline sherd_tensor *draw_cloud(scene *s, int64_t n, bool coarse)
 {
     const int64_t shape[] = {n, s->d};
@@ -59,7 +60,7 @@ static inline answer search(const scene *s, sherd_tensor *points, sherd_tensor *
     return a;
 }
 
-/* ---- the naive search --------------------------------------------------------------------------- */
+/* ---- the naive search ------------------------------------------------------------------------ */
 
 typedef struct neighbour {
     double square;
@@ -98,7 +99,7 @@ static inline int naive_row(const scene *s, const double *points, const double *
     return count < s->k ? count : (int)s->k;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Axes on any dim or none, cuts anywhere. */
 static inline const sherd_layout *draw_layout(scene *s, const sherd_mesh *mesh,
@@ -130,7 +131,8 @@ static inline const sherd_layout *draw_layout(scene *s, const sherd_mesh *mesh,
     return layout;
 }
 
-/* How many elements of a distributed tensor, made whole, are not bit for bit those of a plain one. */
+/* How many elements of a distributed tensor, made whole, are not bit for bit those of a plain
+ * one. */
 static inline int64_t count_different(sherd_tensor *a, sherd_tensor *plain)
 {
     size_t bytes = sherd_dtype_bytes(plain->dtype);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests that start programs: what a program printed, how it ended, how long it took, and whether anything of it
- * is left. The test becomes the parent of whatever a program leaves behind, so that no process can hide.
+ * Tests that start programs: what a program printed, how it ended, how long it took, and whether
+ * anything of it is left. The test becomes the parent of whatever a program leaves behind, so that
+ * no process can hide.
  */
 #ifndef SHERD_PROGRAM_H
 #define SHERD_PROGRAM_H
@@ -53,7 +54,8 @@ static inline void program_pause(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Where several processes write at once: each write goes to the end, or they would overwrite each other. */
+/* Where several processes write at once: each write goes to the end, or they would overwrite each
+ * other. */
 static inline int program_file(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC);
@@ -62,7 +64,8 @@ static inline int program_file(const char *name)
     return fd;
 }
 
-/* `line`: program and arguments, separated by single blanks; `in`, `out`: its standard input and output. pid -1 if it can't be started. */
+/* `line`: program and arguments, separated by single blanks; `in`, `out`: its standard input and
+ * output. pid -1 if it can't be started. */
 static inline program program_start_with(const char *line, const char *in, int out)
 {
     program p = {.pid = -1, .out = out, .err = program_file("err")};
@@ -116,7 +119,8 @@ static inline bool program_says(const program *p, const char *text, double secon
     return false;
 }
 
-/* Processes that are children of this one: what a program left, once it has been waited for. Gives them `seconds` to end. */
+/* Processes that are children of this one: what a program left, once it has been waited for. Gives
+ * them `seconds` to end. */
 static inline int program_orphans(double seconds)
 {
     double end = program_clock() + seconds;

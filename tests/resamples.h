@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random pools and interpolations for tests, and by their formulas what each element of a result reads of a dim, with which weight,
- * and whose it is.
+ * Random pools and interpolations for tests, and by their formulas what each element of a result
+ * reads of a dim, with which weight, and whose it is.
  */
 #ifndef SHERD_TESTS_RESAMPLES_H
 #define SHERD_TESTS_RESAMPLES_H
@@ -23,7 +23,7 @@ typedef struct scene {
     sherd_interpolate_options to;
 } scene;
 
-/* ---- random cases ------------------------------------------------------------------------------ */
+/* ---- random cases ---------------------------------------------------------------------------- */
 
 static inline void draw_pool(scene *s, int d)
 {
@@ -91,7 +91,7 @@ static inline sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor 
     }
 }
 
-/* ---- the formula ------------------------------------------------------------------------------- */
+/* ---- the formula ----------------------------------------------------------------------------- */
 
 /* What one output reads of one dim. */
 typedef struct reading {
@@ -195,7 +195,8 @@ static inline void read_dim(const scene *s, int d, int64_t m, int64_t o, reading
         read_point(s, d, m, o, r);
 }
 
-/* The element of dim d of the input whose owner makes element o: in the middle of what is read, or nearest to it. */
+/* The element of dim d of the input whose owner makes element o: in the middle of what is read, or
+ * nearest to it. */
 static inline int64_t middle(const scene *s, int d, int64_t m, int64_t o)
 {
     int64_t n = s->x[2 + d], at;

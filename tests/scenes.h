@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random layouts for tests of what steps amount to: on meshes of up to 8 axes, in all orders, with cuts,
- * empty dims, axes of extent 1 and pending sums. And the boxes of all ranks of a step.
+ * Random layouts for tests of what steps amount to: on meshes of up to 8 axes, in all orders, with
+ * cuts, empty dims, axes of extent 1 and pending sums. And the boxes of all ranks of a step.
  */
 #ifndef SHERD_SCENES_H
 #define SHERD_SCENES_H
@@ -71,7 +71,8 @@ static inline const sherd_layout *draw_layout(scene *s, unsigned sums)
     return layout;
 }
 
-/* The same but for one axis, which is not a pending one: near layouts have deep common beginnings. */
+/* The same but for one axis, which is not a pending one: near layouts have deep common
+ * beginnings. */
 static inline const sherd_layout *draw_near(scene *s, const sherd_layout *from)
 {
     int axis = roll(&s->dice, s->mesh->axes), choice = roll(&s->dice, s->ndim + 1);

@@ -8,7 +8,8 @@
 
 #include <unistd.h>
 
-/* "name" in that folder; two calls may be used at once. check_start has made the run a group of its own. */
+/* "name" in that folder; two calls may be used at once. check_start has made the run a group of its
+ * own. */
 static inline const char *scratch(char room[256], const char *name)
 {
     const char *folder = getenv("TMPDIR");

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plays plans message by message, to compare prices with. A machine of links: each rank has, for each axis of the
- * mesh, one port out and one port in, and in and out work at once. A message keeps a port of its sender and one of its
- * receiver busy for alpha + beta * bytes, and for gamma * bytes more if it is added. It goes over the slowest axis on
- * which the two ranks differ. A rank uses the ports of one axis at a time, or, if the price lets classes overlap, all.
- * Nothing here knows how steps are priced: what travels is found from the boxes of all ranks.
+ * Plays plans message by message, to compare prices with. A machine of links: each rank has, for
+ * each axis of the mesh, one port out and one port in, and in and out work at once. A message keeps
+ * a port of its sender and one of its receiver busy for alpha + beta * bytes, and for gamma * bytes
+ * more if it is added. It goes over the slowest axis on which the two ranks differ. A rank uses the
+ * ports of one axis at a time, or, if the price lets classes overlap, all. Nothing here knows how
+ * steps are priced: what travels is found from the boxes of all ranks.
  *
- * A step that goes straight: each rank gets what it lacks from whoever has it; of several that have it, and are
- * equally near, the one that has sent least. Messages start when both ports are free, in the best of three orders:
- * by distance, by size, or in packets between the busiest ports. Collectives go axis by axis, in a ring, or in rounds of
- * doubling distance, or straight, whichever is over first; but all goes straight, and nobody shares, if the price says
- * so. A step begins when the one before is over. Times are femtoseconds.
+ * A step that goes straight: each rank gets what it lacks from whoever has it; of several that have
+ * it, and are equally near, the one that has sent least. Messages start when both ports are free,
+ * in the best of three orders: by distance, by size, or in packets between the busiest ports.
+ * Collectives go axis by axis, in a ring, or in rounds of doubling distance, or straight, whichever
+ * is over first; but all goes straight, and nobody shares, if the price says so. A step begins when
+ * the one before is over. Times are femtoseconds.
  *
  * Costs some hundred nanoseconds a message, and a look at each pair of ranks.
  */
@@ -44,7 +46,7 @@ typedef struct simulator {
     int64_t *load; /* [axis][rank], asked for */
 } simulator;
 
-/* ---- the machine ------------------------------------------------------------------------------ */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 static inline bool sim_slower(const sherd_link *a, const sherd_link *b)
 {
@@ -139,9 +141,10 @@ static inline int64_t sim_time(const sherd_link *link, int64_t bytes, bool adds)
            bytes * (link->beta_femtoseconds + (adds ? link->gamma_femtoseconds : 0));
 }
 
-/* ---- ports ------------------------------------------------------------------------------------ */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
-/* Messages of one class, or of all: when each port is free, what it still has to do, and whose messages are whose. */
+/* Messages of one class, or of all: when each port is free, what it still has to do, and whose
+ * messages are whose. */
 typedef struct sim_ports {
     simulator *s;
     int axis; /* -1 = all */
@@ -176,7 +179,8 @@ static inline bool sim_match(sim_ports *p, int from, int round)
     return false;
 }
 
-/* Find a sender for a receiver, others moving on to another one, or to nobody if they have less left than `least`. */
+/* Find a sender for a receiver, others moving on to another one, or to nobody if they have less
+ * left than `least`. */
 static inline bool sim_claim(sim_ports *p, int to, int64_t least, int round)
 {
     for (int k = p->to_first[to]; k < p->to_end[to]; k++) {
@@ -211,7 +215,8 @@ static inline int sim_by_left(const void *a, const void *b)
     return x->left != y->left ? (x->left < y->left ? 1 : -1) : x->rank - y->rank;
 }
 
-/* As many as can be at once, the busiest senders among them. `round` counts up. Returns what the busiest has left. */
+/* As many as can be at once, the busiest senders among them. `round` counts up. Returns what the
+ * busiest has left. */
 static inline int64_t sim_match_senders(sim_ports *p, sim_busy *busy, int *round)
 {
     for (int r = 0; r < p->s->ranks; r++) {
@@ -251,7 +256,8 @@ static inline bool sim_match_all(sim_ports *p, sim_busy *busy, int *round)
     return true;
 }
 
-/* How long this matching may go on: until a message is over, or a port that waits is as busy as any. */
+/* How long this matching may go on: until a message is over, or a port that waits is as busy as
+ * any. */
 static inline int64_t sim_lasting(const sim_ports *p, int64_t packet)
 {
     int64_t most = 0, lasting = INT64_MAX;
@@ -287,7 +293,8 @@ static inline void sim_by_receiver(sim_ports *p)
         p->by[p->to_end[p->s->message[i].to]++] = i;
 }
 
-/* Ports change partners between packets, so that no port that has most to do waits. Messages lie by sender. */
+/* Ports change partners between packets, so that no port that has most to do waits. Messages lie by
+ * sender. */
 static inline int64_t sim_in_packets(sim_ports *p, int64_t packet)
 {
     sim_busy *busy = calloc((size_t)p->s->ranks, sizeof *busy);
@@ -340,7 +347,8 @@ static inline int64_t sim_in_order(sim_ports *p)
     return last;
 }
 
-/* By what a message is to the ranks' places, so that all send at once; the longest first; by sender. */
+/* By what a message is to the ranks' places, so that all send at once; the longest first; by
+ * sender. */
 static inline int sim_by_turn(const void *a, const void *b)
 {
     const sim_message *x = a, *y = b;
@@ -421,7 +429,7 @@ static inline int64_t sim_class(simulator *s, int axis, bool adds)
     return best;
 }
 
-/* ---- straight --------------------------------------------------------------------------------- */
+/* ---- straight -------------------------------------------------------------------------------- */
 
 /* How far apart two ranks are on each axis, around, as one number. */
 static inline int sim_turn(const simulator *s, int from, int to)
@@ -576,7 +584,8 @@ static inline int64_t sim_straight(simulator *s)
     return sim_play(s, sherd__step_reduces(s->step));
 }
 
-/* One half of a sliced all-reduce: addends of its slice come to each rank, or the slices that others have added up. */
+/* One half of a sliced all-reduce: addends of its slice come to each rank, or the slices that
+ * others have added up. */
 static inline int64_t sim_slices(simulator *s, bool adds)
 {
     unsigned reduced = s->step->axes;
@@ -601,7 +610,7 @@ static inline int64_t sim_slices(simulator *s, bool adds)
     return sim_play(s, adds);
 }
 
-/* ---- axis by axis ----------------------------------------------------------------------------- */
+/* ---- axis by axis ---------------------------------------------------------------------------- */
 
 /* Elements that each rank has, or its part of the result; and when it is ready. */
 typedef struct sim_stage {
@@ -621,7 +630,8 @@ static inline int sim_beside(const simulator *s, int rank, int axis, int64_t by)
     return sim_rank(s, at);
 }
 
-/* One round: all ranks send `count` blocks, from the one `first` places on, to the rank `by` places on. */
+/* One round: all ranks send `count` blocks, from the one `first` places on, to the rank `by` places
+ * on. */
 static inline void sim_round(sim_stage *g, int64_t by, int64_t first, int64_t count)
 {
     const simulator *s = g->s;
@@ -641,8 +651,8 @@ static inline void sim_round(sim_stage *g, int64_t by, int64_t first, int64_t co
 }
 
 /*
- * Along one axis. Gathering by doubling, rank r gets from r + w the w blocks that begin there; scattering is
- * that backwards: the rank sends what it has added up for them.
+ * Along one axis. Gathering by doubling, rank r gets from r + w the w blocks that begin there;
+ * scattering is that backwards: the rank sends what it has added up for them.
  */
 static inline void sim_line(sim_stage *g, bool ring)
 {
@@ -737,7 +747,7 @@ static inline int64_t sim_collective(simulator *s, bool ring)
     return last;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 /* Femtoseconds of one step within a mesh. */
 static inline int64_t sim_step(simulator *s, const sherd_step *step, size_t element_bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small operators for tests of the tape, made of kernels alone: what the real ones do, without rules. They take
- * operands of equal layouts.
+ * Small operators for tests of the tape, made of kernels alone: what the real ones do, without
+ * rules. They take operands of equal layouts.
  */
 #ifndef SHERD_TESTS_TAPE_OPERATORS_H
 #define SHERD_TESTS_TAPE_OPERATORS_H
@@ -194,7 +194,8 @@ static void fork_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 static const sherd_op fork_backward = {
     .name = "fork", .takes_pending = false, .backward = fork_back};
 
-/* t, of which every rank along axis 0 makes another use: gradients are a pending sum over it, as of a column-parallel layer. */
+/* t, of which every rank along axis 0 makes another use: gradients are a pending sum over it, as of
+ * a column-parallel layer. */
 static inline sherd_tensor *fork_of(sherd_tensor *t)
 {
     sherd_tensor *out = scaled(t, 1);

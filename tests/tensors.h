@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors for tests. Every element holds its own global row-major index, so a wrong move shows as a wrong number at a
- * known place. Of a pending sum, the addend of the q-th rank (of Q along the pending axes) is index + 1000 q, so
- * the sum is Q index + 1000 Q (Q-1) / 2: exact in f32 and f64 for what tests use.
+ * Tensors for tests. Every element holds its own global row-major index, so a wrong move shows as a
+ * wrong number at a known place. Of a pending sum, the addend of the q-th rank (of Q along the
+ * pending axes) is index + 1000 q, so the sum is Q index + 1000 Q (Q-1) / 2: exact in f32 and f64
+ * for what tests use.
  */
 #ifndef SHERD_TESTS_TENSORS_H
 #define SHERD_TESTS_TENSORS_H
@@ -57,7 +58,8 @@ static inline int64_t addends_of(const sherd_layout *layout, const int64_t *coor
     return count;
 }
 
-/* How many lists of placements a mesh has for a tensor of ndim dims: R, S(0), ..., P(sum) on each axis. */
+/* How many lists of placements a mesh has for a tensor of ndim dims: R, S(0), ..., P(sum) on each
+ * axis. */
 static inline int lists_of(const sherd_mesh *mesh, int ndim)
 {
     int count = 1;
@@ -116,7 +118,8 @@ static inline sherd_tensor *indices_on(const sherd_layout *layout, sherd_dtype d
     return t;
 }
 
-/* How many elements of a settled tensor are not what they should be after Q addends; -1 if it failed. */
+/* How many elements of a settled tensor are not what they should be after Q addends; -1 if it
+ * failed. */
 static inline int64_t count_wrong(sherd_tensor *t, int64_t addends)
 {
     const void *data = sherd_tensor_read(t);
@@ -147,8 +150,9 @@ static inline void check_same(sherd_world *world, sherd_status status)
 }
 
 /*
- * Let the 1st, 2nd, ... allocation fail on one rank until it goes through. Every rank must get the same status each
- * time, and hold no more tensor storage than before. Small memory is compared once caches are warm.
+ * Let the 1st, 2nd, ... allocation fail on one rank until it goes through. Every rank must get the
+ * same status each time, and hold no more tensor storage than before. Small memory is compared once
+ * caches are warm.
  */
 static inline void fail_every_allocation(sherd_world *world, int rank,
                                          void (*scene)(sherd_world *world))
@@ -177,8 +181,8 @@ static inline void fail_every_allocation(sherd_world *world, int rank,
 }
 
 /*
- * The same on all ranks at once, for what keeps memory between calls: a workspace, what is kept by shape. Each time it goes well or
- * fails for lack of memory; some of them fail.
+ * The same on all ranks at once, for what keeps memory between calls: a workspace, what is kept by
+ * shape. Each time it goes well or fails for lack of memory; some of them fail.
  */
 static inline void fail_allocations_everywhere(sherd_world *world,
                                                void (*scene)(sherd_world *world))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backward from gradients that are given, through what is retained, and gradients of given tensors. */
+/* Backward from gradients that are given, through what is retained, and gradients of given
+ * tensors. */
 #include "tape_operators.h"
 
 enum { N = 7 };
@@ -14,7 +15,8 @@ static const sherd_layout *laid(sherd_world *world, const char *placements)
     return layout_of(mesh_of(world, text), 1, shape, placements, NULL);
 }
 
-/* Elements of a settled tensor that are not factor times (their index, times what a pending sum adds up to). */
+/* Elements of a settled tensor that are not factor times (their index, times what a pending sum
+ * adds up to). */
 static int64_t wrong_indices(sherd_tensor *t, double factor, int64_t addends)
 {
     const double *data = t ? sherd_tensor_read(t) : NULL;

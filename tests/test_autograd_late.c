@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of leaves that are put off until a move is under way: when they run, and that nothing else changes. */
+/* Gradients of leaves that are put off until a move is under way: when they run, and that nothing
+ * else changes. */
 #include "tape_operators.h"
 
 #include "sherd/autograd.h"
 
-/* What backward did, a letter each: x and w (gradients of operands 0 and 1), m and M (a move, begun). */
+/* What backward did, a letter each: x and w (gradients of operands 0 and 1), m and M (a move,
+ * begun). */
 typedef struct diary {
     char text[64];
     int count;
@@ -179,7 +181,8 @@ static sherd_tensor *look(sherd_tensor *grad, void *payload)
     return NULL;
 }
 
-/* A hook sees the sum of all uses, once, though the last use in the list is not the last to be computed. */
+/* A hook sees the sum of all uses, once, though the last use in the list is not the last to be
+ * computed. */
 static void a_hook_sees_the_whole_sum_once(sherd_world *world)
 {
     diary d = {.count = 0};
@@ -197,7 +200,8 @@ static void a_hook_sees_the_whole_sum_once(sherd_world *world)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Whatever letter fails, on one rank: all learn of it, nothing is kept, and the next backward is right. */
+/* Whatever letter fails, on one rank: all learn of it, nothing is kept, and the next backward is
+ * right. */
 static void a_failure_anywhere_loses_nothing(sherd_world *world)
 {
     const sherd_layout *rows, *uneven;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a leaf holds as its gradient: never more than the leaf itself, and as it came where that is no more. */
+/* What a leaf holds as its gradient: never more than the leaf itself, and as it came where that is
+ * no more. */
 #include "tape_operators.h"
 
 #include "sherd/comm.h"
@@ -144,7 +145,8 @@ static void what_takes_no_more_stays_as_it_came(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Two uses in one backward, then two backwards: each is scattered as it comes, and none is ever made whole. */
+/* Two uses in one backward, then two backwards: each is scattered as it comes, and none is ever
+ * made whole. */
 static void every_use_of_a_shard_is_scattered(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 2 ? "2" : "5");

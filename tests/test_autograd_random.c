@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random graphs, built twice: of distributed tensors in random layouts, moved, saved, packed and settled on the way, and
- * of plain tensors. Gradients of all leaves must agree.
+ * Random graphs, built twice: of distributed tensors in random layouts, moved, saved, packed and
+ * settled on the way, and of plain tensors. Gradients of all leaves must agree.
  */
 #include "tape_operators.h"
 

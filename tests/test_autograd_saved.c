@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saved tensors: kept once, counted once, packed once, restored exactly, gone when the last node has run. */
+/* Saved tensors: kept once, counted once, packed once, restored exactly, gone when the last node
+ * has run. */
 #include "tape_operators.h"
 
 #include "sherd/comm.h"
@@ -316,7 +317,8 @@ static void uneven_shards_decide_alike_on_all_ranks(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A gathered leaf costs nothing; written since the move it would be another tensor, so then the result is kept. */
+/* A gathered leaf costs nothing; written since the move it would be another tensor, so then the
+ * result is kept. */
 static void a_source_that_was_written_is_not_moved_again(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd check --calibrate: what times say of a link, the file that is written, and who measures: ranks of its own, or those
- * of the job that it is started in. What it measures is not asserted: that is the machine's.
+ * sherd check --calibrate: what times say of a link, the file that is written, and who measures:
+ * ranks of its own, or those of the job that it is started in. What it measures is not asserted:
+ * that is the machine's.
  */
 #define CHECK_PURE
 #include "mpirun.h"
@@ -9,7 +10,7 @@
 
 #include "calibrate.h"
 
-/* ---- what times say ------------------------------------------------------------------------------ */
+/* ---- what times say -------------------------------------------------------------------------- */
 
 /* Moves of a link on p ranks, and what it takes or gives once for large ones. */
 static cli_times times_of(double alpha, double beta, double gamma, int p, double once)
@@ -78,7 +79,7 @@ static void a_line_is_what_a_price_file_has(void)
     CHECK_TEXT(line, "host 2.412e-05 1.601e-08 0\n");
 }
 
-/* ---- the command --------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static char path[64];
 
@@ -165,7 +166,7 @@ static void refusals(void)
     CHECK_EQ(access("f", F_OK) + access("f.new", F_OK), -2);
 }
 
-/* ---- check in a job, and by a price -------------------------------------------------------------- */
+/* ---- check in a job, and by a price ---------------------------------------------------------- */
 
 static void check_joins_the_job_that_it_is_in(void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Case files, by the example of sherd plan: good and bad lines, exit statuses, and too little memory anywhere. */
+/* Case files, by the example of sherd plan: good and bad lines, exit statuses, and too little
+ * memory anywhere. */
 #define CHECK_PURE
 #include "check.h"
 #include "program.h"
@@ -120,14 +121,15 @@ static void standard_input_is_a_case_file(void)
     json_decref(o);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static const char hungry[] =
     "{\"mesh\":\"2x2@3,2,1,0\",\"shape\":\"9x7\",\"from\":\"S(0)P\","
     "\"to\":\"RS(1)\",\"from-cuts\":\"0:4,5\",\"price\":\"" SHERD_SOURCE_DIR
     "/docs/prices/8-gpus-a-node.txt\",\"flattened\":\"a0,a1\"}";
 
-/* The n-th allocation of the world fails, for every n: an error that says so, until it goes through. */
+/* The n-th allocation of the world fails, for every n: an error that says so, until it goes
+ * through. */
 static void memory_may_be_short_anywhere_in_the_world(void)
 {
     cli_case c = {.command = &cli_plan_command};

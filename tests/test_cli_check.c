@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sherd check: its data (a wrong element is found wherever it is, addends come to the value), and the command with
- * threads and processes on all dtypes.
+ * sherd check: its data (a wrong element is found wherever it is, addends come to the value), and
+ * the command with threads and processes on all dtypes.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -12,7 +12,7 @@
 #include "check_data.h"
 #include "paper.h"
 
-/* ---- the data ---------------------------------------------------------------------------------- */
+/* ---- the data -------------------------------------------------------------------------------- */
 
 static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_BF16, SHERD_F16,
                                      SHERD_I32, SHERD_I64, SHERD_U8,   SHERD_BOOL};
@@ -104,7 +104,8 @@ static void passes_carry_the_whole_index(void)
     paper_close(&p);
 }
 
-/* The addends of an element, added by another rule than the one that is tested, give the part of the index. */
+/* The addends of an element, added by another rule than the one that is tested, give the part of
+ * the index. */
 static void addends_come_to_the_value(void)
 {
     static const char *const sources[] = {
@@ -188,7 +189,7 @@ static void one_wrong_element_is_found(void)
     paper_close(&p);
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void keys_and_values(void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sherd layout: boxes of all ranks as JSON and as a table, which ranks are shown, and every way to be refused. */
+/* sherd layout: boxes of all ranks as JSON and as a table, which ranks are shown, and every way to
+ * be refused. */
 #define CHECK_PURE
 #include "check.h"
 #include "program.h"

@@ -7,7 +7,7 @@
 
 #define MOVE "plan --mesh x=3 --shape 7x5 --from S(0) --to S(1)"
 
-/* ---- what it says ------------------------------------------------------------------------------ */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static void every_key_is_there_in_its_order(void)
 {
@@ -25,7 +25,8 @@ static void every_key_is_there_in_its_order(void)
     json_decref(o);
 }
 
-/* 7x5 over 3 ranks: rows 3,3,1 become columns 2,2,1. Rank 0 lacks 4x2 elements, rank 1 (3+1)x2, rank 2 6x1. */
+/* 7x5 over 3 ranks: rows 3,3,1 become columns 2,2,1. Rank 0 lacks 4x2 elements, rank 1 (3+1)x2,
+ * rank 2 6x1. */
 static void rows_become_columns(void)
 {
     json_t *o = answer_of(MOVE), *step = json_array_get(json_object_get(o, "steps"), 0);
@@ -70,7 +71,8 @@ static void nothing_to_do_is_one_state(void)
     json_decref(o);
 }
 
-/* 8 elements, P over 4: one addend each, all to all of them: k-2+T = 4-2+4 messages of an element. */
+/* 8 elements, P over 4: one addend each, all to all of them: k-2+T = 4-2+4 messages of an
+ * element. */
 static void a_pending_sum_has_a_total_bound_only(void)
 {
     json_t *o = answer_of("plan --mesh 4 --shape 8 --dtype bf16 --from P --to R");
@@ -146,7 +148,7 @@ static void costs_are_in_the_planner_s_own_measure(void)
     json_decref(p);
 }
 
-/* ---- targets ----------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static void a_target_by_placements_keeps_cuts(void)
 {
@@ -170,7 +172,8 @@ static void a_target_by_placements_keeps_cuts(void)
     }
 }
 
-/* Ranks 0 and 1 hold rows 4 and 3 of 7x5; ranks 2 and 3 get columns 3 and 2. All 35 elements travel. */
+/* Ranks 0 and 1 hold rows 4 and 3 of 7x5; ranks 2 and 3 get columns 3 and 2. All 35 elements
+ * travel. */
 static void two_meshes(void)
 {
     json_t *o = answer_of("plan --mesh 2 --to-mesh x=2@2,3 --shape 7x5 --from S(0) --to S(1)");
@@ -209,7 +212,7 @@ static void prices_change_seconds_and_are_named(void)
     json_decref(b);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void the_table_says_the_same(void)
 {
@@ -235,7 +238,7 @@ static void the_table_says_the_same(void)
     CHECK(strstr(end->out, "nothing to do") != NULL);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void every_option_says_where_it_is_wrong(void)
 {

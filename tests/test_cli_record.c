@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight record: for each rank its last calls, what it waits for and since when, and who is missing; on a screen,
- * and as JSON; told where a job failed because ranks lost each other or differed, and to whoever asks.
+ * The flight record: for each rank its last calls, what it waits for and since when, and who is
+ * missing; on a screen, and as JSON; told where a job failed because ranks lost each other or
+ * differed, and to whoever asks.
  */
 #define CHECK_PURE
 #include "cli.h"
@@ -12,7 +13,7 @@ enum { LINES = 24, COLUMNS = 100 };
 
 static const double patience = 20;
 
-/* ---- the ranks ---------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 static void wait_for_ever(void)
 {
@@ -93,7 +94,7 @@ static int play_rank(const char *mode)
     return sherd_world_close(world) && !value ? 1 : value;
 }
 
-/* ---- what is printed ---------------------------------------------------------------------------- */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 /* The last line of all has its cause in full. */
 static bool fits_a_screen(const char *text)
@@ -135,7 +136,8 @@ static bool in_order(const char *text, const char *const *parts, int count)
     return true;
 }
 
-/* Until a rank that has said that it is there sleeps in a wait: twice in a row, for it looks up now and then. */
+/* Until a rank that has said that it is there sleeps in a wait: twice in a row, for it looks up now
+ * and then. */
 static void until_asleep(program *p, int rank)
 {
     pid_t pid = process_of(p, rank);
@@ -270,7 +272,7 @@ static void many_ranks_fit_a_screen(void)
     CHECK(strstr(end->err, "  ranks 0-7: ") == NULL);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void check_record(const json_t *record)
 {
@@ -341,7 +343,7 @@ static void a_record_replaces_a_file(void)
     CHECK_EQ(rmdir(folder), 0);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void fill(void *out, size_t bytes, uint64_t *dice)
 {

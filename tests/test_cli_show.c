@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sherd show: grids to scale, labels, what moves, no color where nobody sees it, and pictures that are good XML. */
+/* sherd show: grids to scale, labels, what moves, no color where nobody sees it, and pictures that
+ * are good XML. */
 #define CHECK_PURE
 #include "check.h"
 #include "program.h"
@@ -11,7 +12,7 @@
 #include "plan/plan.h"
 #include "show.h"
 
-/* ---- letters ----------------------------------------------------------------------------------- */
+/* ---- letters --------------------------------------------------------------------------------- */
 
 #define DRAWN(arguments) sherd("show " arguments)
 
@@ -118,7 +119,7 @@ static void color_is_for_terminals(void)
     unsetenv("COLUMNS");
 }
 
-/* ---- inside ------------------------------------------------------------------------------------ */
+/* ---- inside ---------------------------------------------------------------------------------- */
 
 /* A picture of two layouts on paper, without a world. */
 static bool picture_of(cli_picture *out, paper *p, const sherd_layout *from, const sherd_layout *to)
@@ -235,7 +236,7 @@ static void color_marks_blocks_on_a_terminal(void)
     paper_close(&p);
 }
 
-/* ---- pictures ---------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 /* Length of a name; 0 if there is none. */
 static size_t name_at(const char *p)
@@ -345,7 +346,8 @@ static void pictures_are_good_xml(void)
           !is_xml("<a/><b/>"));
 }
 
-/* Three blocks a side, six pieces that travel, each hatched with its bytes and an arrow, and the sample of the legend. */
+/* Three blocks a side, six pieces that travel, each hatched with its bytes and an arrow, and the
+ * sample of the legend. */
 static void a_picture_has_all_blocks_and_pieces(void)
 {
     const char *drawn = picture("--mesh x=3 --shape 7x5 --from S(0) --to S(1)");
@@ -379,7 +381,7 @@ static void the_readme_shows_what_the_command_draws(void)
     CHECK_TEXT(kept, drawn);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refusals(void)
 {
@@ -405,7 +407,8 @@ static void refusals(void)
         check_refusal(&list[i]);
 }
 
-/* A tensor of 2^62 - 1 elements has four times as many bytes: the figures stop where those of plans do. */
+/* A tensor of 2^62 - 1 elements has four times as many bytes: the figures stop where those of plans
+ * do. */
 static void bytes_beyond_all_numbers_stop_at_the_last(void)
 {
     const program_end *end = DRAWN("--mesh 2 --shape 4611686018427387903 --from S(0) --to R");

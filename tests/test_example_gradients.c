@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of the GPT example's own model, parameter by parameter: after one backward each of them, gathered, is
- * that of one rank. AdamW would hide a gradient that is wrong by a factor; this does not.
+ * Gradients of the GPT example's own model, parameter by parameter: after one backward each of
+ * them, gathered, is that of one rank. AdamW would hide a gradient that is wrong by a factor; this
+ * does not.
  */
 #include <math.h>
 
@@ -186,7 +187,8 @@ static void input_reshard_changes_no_bit_of_a_gradient(sherd_world *world)
     text_free(&text);
 }
 
-/* The whole model exists nowhere: a rank takes memory for its parts, and for the optimizer's two numbers for each element, and steps. */
+/* The whole model exists nowhere: a rank takes memory for its parts, and for the optimizer's two
+ * numbers for each element, and steps. */
 static void a_rank_starts_with_its_parts(sherd_world *world)
 {
     corpus text = alphabet();
@@ -226,7 +228,8 @@ static void a_large_model_is_not_made_on_one_rank(sherd_world *world)
     CHECK(isnan(f.worst_difference));
 }
 
-/* A failure of any allocation of one rank, while a model is made, ends in the same error on all, and in nothing else. */
+/* A failure of any allocation of one rank, while a model is made, ends in the same error on all,
+ * and in nothing else. */
 static void no_memory_while_a_model_is_made_is_told_to_all(sherd_world *world)
 {
     gpt_options o = small(&(setup){1, 2, false, false});

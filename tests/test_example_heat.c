@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The heat example: the same bits on every mesh, an error within the bound that it prints and of the order that theory says, a
- * file that numpy reads, a picture, and one clear line for whatever is wrong.
+ * The heat example: the same bits on every mesh, an error within the bound that it prints and of
+ * the order that theory says, a file that numpy reads, a picture, and one clear line for whatever
+ * is wrong.
  */
 #define CHECK_PURE
 #include <dirent.h>
@@ -15,7 +16,8 @@
 
 enum { FILE_BYTES = 1 << 16 };
 
-/* The text behind a word at the beginning of a line of what a program printed, up to the end of its line; "" if there is none. */
+/* The text behind a word at the beginning of a line of what a program printed, up to the end of its
+ * line; "" if there is none. */
 static void told(char *out, size_t room, const char *text, const char *word)
 {
     const char *at = strstr(text, word);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank of the GPT example dies during training, or the process that started the ranks does: everything ends within two
- * seconds, one line names the rank and the signal, and nothing is left.
+ * A rank of the GPT example dies during training, or the process that started the ranks does:
+ * everything ends within two seconds, one line names the rank and the signal, and nothing is left.
  */
 #define CHECK_PURE
 #include <signal.h>

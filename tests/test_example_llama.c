@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Llama example: logits are PyTorch's, the same with caches and without; tokens are the same on every mesh, drawn ones too, also
- * where ranks have no head; weights are read from one file or several, in any dtype; what is missing has one text.
+ * The Llama example: logits are PyTorch's, the same with caches and without; tokens are the same on
+ * every mesh, drawn ones too, also where ranks have no head; weights are read from one file or
+ * several, in any dtype; what is missing has one text.
  */
 #include <math.h>
 #include <sys/stat.h>
@@ -108,7 +109,8 @@ static void write_weights(const weights *w, const char *directory, bool parts)
     put_text(w->world, directory, "model.safetensors.index.json", index);
 }
 
-/* Returns its path and what its config says. `left_out`: so many weights at the end are not written. */
+/* Returns its path and what its config says. `left_out`: so many weights at the end are not
+ * written. */
 static const char *make_directory(char room[256], sherd_world *world, config *c,
                                   const llama_case *which, sherd_dtype dtype, int left_out)
 {
@@ -175,7 +177,8 @@ static bool open_model(llama *m, const char *directory, const config *c, const s
            CHECK_OK(llama_load(m, directory));
 }
 
-/* The largest difference of logits [rows, s, vocabulary] from `want`, of [rows, LONGEST, vocabulary], from position `at` on. */
+/* The largest difference of logits [rows, s, vocabulary] from `want`, of [rows, LONGEST,
+ * vocabulary], from position `at` on. */
 static double far_from(sherd_tensor *logits, const double *want, int64_t at)
 {
     double mine[MOST], most = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPT example computes the same numbers on every mesh. A small model whose heads, features, positions and
- * batch divide by few numbers of ranks is trained as a program; its reports are compared with that of one rank.
+ * The GPT example computes the same numbers on every mesh. A small model whose heads, features,
+ * positions and batch divide by few numbers of ranks is trained as a program; its reports are
+ * compared with that of one rank.
  */
 #define CHECK_PURE
 #include <jansson.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The U-Net example: the same losses on every mesh, less memory a rank, images out of a file, and one line for bad input. */
+/* The U-Net example: the same losses on every mesh, less memory a rank, images out of a file, and
+ * one line for bad input. */
 #define CHECK_PURE
 #include <math.h>
 #include <unistd.h>

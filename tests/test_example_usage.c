@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad input to the GPT example and the `sherd` command: one clear line, an exit status that says so, and nothing left: no
- * process, no file. The same under `sherd run`, where every rank meets the same error.
+ * Bad input to the GPT example and the `sherd` command: one clear line, an exit status that says
+ * so, and nothing left: no process, no file. The same under `sherd run`, where every rank meets the
+ * same error.
  */
 #define CHECK_PURE
 #include <dirent.h>
@@ -103,7 +104,8 @@ static int entries(const char *folder)
     return n;
 }
 
-/* A file that is a folder's name by the time it is to be written; a file system that is full from the start. */
+/* A file that is a folder's name by the time it is to be written; a file system that is full from
+ * the start. */
 static void a_report_leaves_nothing_but_itself(void)
 {
     char folder[] = "/tmp/sherd-usage-XXXXXX", line[1024];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public headers as C99: this file is compiled with -std=c99 -pedantic-errors and runs a little. */
+/* The public headers as C99: this file is compiled with -std=c99 -pedantic-errors and runs a
+ * little. */
 #include "sherd.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors written to a file and read from it: any layout from any layout, the format's bytes, files that are wrong, failures. */
+/* Tensors written to a file and read from it: any layout from any layout, the format's bytes, files
+ * that are wrong, failures. */
 #include "tensors.h"
 #include "scratch.h"
 #include "sherd/files.h"
@@ -13,7 +14,7 @@ enum { MOST_FILE = 4096 };
 static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_F64, SHERD_I32, SHERD_I64, SHERD_BF16};
 enum { DTYPES = LEN(dtypes) };
 
-/* ---- layouts ---------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static sherd_status write_one(sherd_world *world, const char *path, sherd_tensor *t)
 {
@@ -111,7 +112,7 @@ static void ranks_outside_of_the_mesh_take_part(sherd_world *world)
     remove_file(world, path);
 }
 
-/* ---- the format ------------------------------------------------------------------------------- */
+/* ---- the format ------------------------------------------------------------------------------ */
 
 static void the_bytes_are_those_of_the_format(sherd_world *world)
 {
@@ -254,7 +255,7 @@ static void wrong_files_are_refused(sherd_world *world)
     together(world);
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* What was there stays, and nothing is left behind. */
 static void a_failed_write_leaves_what_was_there(sherd_world *world)
@@ -280,7 +281,8 @@ static void a_failed_write_leaves_what_was_there(sherd_world *world)
         list[1] = (sherd_named_tensor){sherd_world_rank(world) ? "v" : "w", t};
         CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EDIFFER);
     }
-    /* A folder in the place of PATH.part: the file can not be made; of PATH: it can not take its place. */
+    /* A folder in the place of PATH.part: the file can not be made; of PATH: it can not take its
+     * place. */
     if (sherd_world_rank(world) == 0)
         CHECK_EQ(mkdir(part, 0777), 0);
     together(world);

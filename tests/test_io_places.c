@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may stand where a file of tensors is to be: another file than was opened, a link, a pipe, what another job writes. */
+/* What may stand where a file of tensors is to be: another file than was opened, a link, a pipe,
+ * what another job writes. */
 #include "tensors.h"
 #include "scratch.h"
 #include "sherd/files.h"
@@ -36,7 +37,7 @@ static bool says(sherd_world *world, const char *what)
     return found;
 }
 
-/* ---- a file that is another one than was opened ------------------------------------------------- */
+/* ---- a file that is another one than was opened ---------------------------------------------- */
 
 static void is_refused(sherd_world *world, const sherd_file *file)
 {
@@ -75,7 +76,7 @@ static void a_file_that_was_written_anew_is_not_read(sherd_world *world)
     remove_file(world, path);
 }
 
-/* ---- what is no file ---------------------------------------------------------------------------- */
+/* ---- what is no file ------------------------------------------------------------------------- */
 
 static void a_pipe_is_refused_and_not_waited_for(sherd_world *world)
 {
@@ -137,7 +138,7 @@ static void what_a_link_leads_to_stays(sherd_world *world)
     remove_file(world, other);
 }
 
-/* ---- two who write one file --------------------------------------------------------------------- */
+/* ---- two who write one file ------------------------------------------------------------------ */
 
 static void what_another_job_writes_is_left_to_it(sherd_world *world)
 {
@@ -209,7 +210,7 @@ static void of_many_writers_each_file_is_whole(sherd_world *world)
     remove_file(world, path);
 }
 
-/* ---- more than a file takes ---------------------------------------------------------------------- */
+/* ---- more than a file takes ------------------------------------------------------------------ */
 
 static void what_nobody_could_read_is_not_written(sherd_world *world)
 {

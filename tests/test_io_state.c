@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module and its optimizer, to a file and from it: training goes on on any mesh as if nothing had been. */
+/* A module and its optimizer, to a file and from it: training goes on on any mesh as if nothing had
+ * been. */
 #include "models.h"
 #include "scratch.h"
 #include "sherd/files.h"
@@ -206,7 +207,8 @@ static void several_files_are_one_state(sherd_world *world)
     remove_file(world, paths[1]);
 }
 
-/* Only some ranks have taken a step: its parameters and moments are no longer one thing, until they are read again. */
+/* Only some ranks have taken a step: its parameters and moments are no longer one thing, until they
+ * are read again. */
 static void what_was_lost_is_read_again(sherd_world *world)
 {
     sherd_module *m = model(world, STYLES, SHERD_F64);

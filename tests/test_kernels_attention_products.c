@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bf16 attention out of products, and in the CPU's tiles, against the plain f32 kernel on the same numbers, forward and backward:
- * shapes around blocks of queries and steps of keys, causal or not, heads and batches; what lies around results and workspace stays as
- * it was. The rows between products, of both 16-bit types, fast against plain. Products with gaps between rows, added to what is there.
+ * bf16 attention out of products, and in the CPU's tiles, against the plain f32 kernel on the same
+ * numbers, forward and backward: shapes around blocks of queries and steps of keys, causal or not,
+ * heads and batches; what lies around results and workspace stays as it was. The rows between
+ * products, of both 16-bit types, fast against plain. Products with gaps between rows, added to
+ * what is there.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -60,7 +62,8 @@ static void close_all(void)
     free(space);
 }
 
-/* A rounding of each of the numbers that are multiplied, and of the result: relative to the largest. */
+/* A rounding of each of the numbers that are multiplied, and of the result: relative to the
+ * largest. */
 static void compare(const char *what, const sherd__attending *s, const uint16_t *is,
                     const float *exact, int64_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of few queries to a cache, of all dtypes and instruction sets: results and logarithms of sums as written out in f64; a row has
- * the same bits whatever queries, heads and keys there are beside what it sees; what nobody sees is not looked at.
+ * Attention of few queries to a cache, of all dtypes and instruction sets: results and logarithms
+ * of sums as written out in f64; a row has the same bits whatever queries, heads and keys there are
+ * beside what it sees; what nobody sees is not looked at.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -175,7 +176,8 @@ static void results_are_as_written_out(void)
                 }
 }
 
-/* The rows of query i and of group g, and the query's alone, have the bits that they have among all. */
+/* The rows of query i and of group g, and the query's alone, have the bits that they have among
+ * all. */
 static void rows_keep_their_bits(void)
 {
     enum { QUERIES = 5, GROUPS = 3, REPEAT = 3, WIDTH = 72, KEYS = 101 };

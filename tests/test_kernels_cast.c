@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions: every 16-bit number there is, the borders between neighbours where rounding turns, the vector versions
- * against the plain one bit for bit, and casts between all pairs of dtypes with the values that do not fit.
+ * Conversions: every 16-bit number there is, the borders between neighbours where rounding turns,
+ * the vector versions against the plain one bit for bit, and casts between all pairs of dtypes with
+ * the values that do not fit.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -69,7 +70,8 @@ static void every_half_means_what_its_bits_say(void)
     }
 }
 
-/* Between neighbours the nearer one, in the middle the even one; beyond the last one infinity begins half a step off. */
+/* Between neighbours the nearer one, in the middle the even one; beyond the last one infinity
+ * begins half a step off. */
 static void between_neighbours_the_nearer_one(void)
 {
     for (int k = 0; k < LEN(formats); k++) {
@@ -128,7 +130,8 @@ static int versions(version *out)
     return n;
 }
 
-/* All halves as floats, the middles between them and their neighbours, NaNs of all kinds, and a walk over all floats. */
+/* All halves as floats, the middles between them and their neighbours, NaNs of all kinds, and a
+ * walk over all floats. */
 static int64_t make_floats(const format *f, float *x)
 {
     int64_t n = 0;
@@ -301,7 +304,8 @@ static void narrow_integers_keep_the_low_bits(void)
     CHECK_EQ(memcmp(bytes, boolean, sizeof boolean), 0);
 }
 
-/* A number just above the middle between two bf16: rounded to f64 or f32 first it would be the middle. */
+/* A number just above the middle between two bf16: rounded to f64 or f32 first it would be the
+ * middle. */
 static void large_integers_are_rounded_once(void)
 {
     static const struct {

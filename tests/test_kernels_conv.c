@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by oneDNN against the plain ones: a bias that is added with the product, two gradients that share what
- * both read, in less workspace than each by itself. Behind the workspace nothing is written; where memory ends, nothing is lost.
- * Gradients of weights also by kernels of our own, behind oneDNN and by themselves.
+ * Convolutions by oneDNN against the plain ones: a bias that is added with the product, two
+ * gradients that share what both read, in less workspace than each by itself. Behind the workspace
+ * nothing is written; where memory ends, nothing is lost. Gradients of weights also by kernels of
+ * our own, behind oneDNN and by themselves.
  */
 #define CHECK_PURE
 #include "check.h"

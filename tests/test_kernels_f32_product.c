@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The f32 table's own product against sums in f64 written out: a and b as they lie and turned, with a bias, added to what is there, sizes
- * around the edges of tiles, panels and blocks. What lies behind the operands, and in the workspace, is NaN; what is behind the result
- * and the workspace stays as it was. Then which products it takes, and what the environment chooses in its place.
+ * The f32 table's own product against sums in f64 written out: a and b as they lie and turned, with
+ * a bias, added to what is there, sizes around the edges of tiles, panels and blocks. What lies
+ * behind the operands, and in the workspace, is NaN; what is behind the result and the workspace
+ * stays as it was. Then which products it takes, and what the environment chooses in its place.
  */
 #define CHECK_PURE
 #include "check.h"

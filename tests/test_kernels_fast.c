@@ -124,7 +124,8 @@ static void curves_are_accurate(void)
     }
 }
 
-/* Of both forms of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN stays NaN. */
+/* Of both forms of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN
+ * stays NaN. */
 static void gelu_is_right_far_out(void)
 {
     static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__GELU_ERF};
@@ -145,7 +146,8 @@ static void gelu_is_right_far_out(void)
     }
 }
 
-/* The lower tail of GELU by erf, and softplus where it is as small, to a few ulp of what they are. */
+/* The lower tail of GELU by erf, and softplus where it is as small, to a few ulp of what they
+ * are. */
 static void tails_keep_their_digits(void)
 {
     const double parameter[] = {1, 20};
@@ -363,7 +365,8 @@ static void rms_norm_is_the_same(void)
         }
 }
 
-/* Gradients of 5 rows, the first `first` of them by a call of their own. Result i: dx, then dweight, dbias and that of rms. */
+/* Gradients of 5 rows, the first `first` of them by a call of their own. Result i: dx, then
+ * dweight, dbias and that of rms. */
 static void grad_in_parts(const sherd__kernels *k, float result[][ROOM], int64_t cols,
                           int64_t first, const float *mean, const float *rstd)
 {

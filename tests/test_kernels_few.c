@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of few rows with a matrix whose columns lie in rows, of all dtypes and instruction sets: sums as written out in f64, with a
- * bias, added to what is there, rows with gaps. A row has the same bits whatever rows are beside it, and a column whatever columns: so
- * tokens do not depend on who else is in a batch, nor on how weights are sharded.
+ * Products of few rows with a matrix whose columns lie in rows, of all dtypes and instruction sets:
+ * sums as written out in f64, with a bias, added to what is there, rows with gaps. A row has the
+ * same bits whatever rows are beside it, and a column whatever columns: so tokens do not depend on
+ * who else is in a batch, nor on how weights are sharded.
  */
 #define CHECK_PURE
 #include "check.h"

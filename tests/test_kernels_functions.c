@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every row of kernels/functions.inc against itself: slopes against central differences in f64, f32 against f64, also at
- * negative numbers and where functions bend; and what integers, comparisons and the search for an extreme must give.
+ * Every row of kernels/functions.inc against itself: slopes against central differences in f64, f32
+ * against f64, also at negative numbers and where functions bend; and what integers, comparisons
+ * and the search for an extreme must give.
  */
 #define CHECK_PURE
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of bf16 and f16, element by element: one rounding for each number that is stored, also where many are
- * added up. And the reductions of integers, which moves use. Conversions have a test of their own.
+ * The tables of bf16 and f16, element by element: one rounding for each number that is stored, also
+ * where many are added up. And the reductions of integers, which moves use. Conversions have a test
+ * of their own.
  */
 #define CHECK_PURE
 #include "halves.h"

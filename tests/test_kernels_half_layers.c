@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of bf16 and f16 beside f32: products, attention, rows, lookups, random numbers, the optimizer. Statistics and
- * the optimizer's state are f32 there. */
+/* The tables of bf16 and f16 beside f32: products, attention, rows, lookups, random numbers, the
+ * optimizer. Statistics and the optimizer's state are f32 there. */
 #define CHECK_PURE
 #include "halves.h"
 #include "kernels/ref.h"
@@ -112,7 +112,8 @@ static void rows(const sherd__kernels *k, int type)
     }
 }
 
-/* Without a weight where it is odd; gradients of weights are added to those that are there in every other shape. */
+/* Without a weight where it is odd; gradients of weights are added to those that are there in every
+ * other shape. */
 static void rms_rows(const sherd__kernels *k, int type)
 {
     static const int64_t shapes[][2] = {{1, 1}, {3, 50}, {2, 1100}, {0, 5}, {40, 3}, {7, 16}};

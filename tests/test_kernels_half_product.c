@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of 16 bits that become f32 while they are packed, of both types and all instruction sets, against sums in f64 written
- * out: all transpositions, with a bias, added to what is there, rows with gaps, sizes around the edges of tiles and blocks, few
- * rows, and sizes of zero. What lies behind the operands and between their rows is NaN; gaps of c and what is behind the workspace
- * stay as they were. A result of 16 bits is that of f32, rounded once.
+ * Products of 16 bits that become f32 while they are packed, of both types and all instruction
+ * sets, against sums in f64 written out: all transpositions, with a bias, added to what is there,
+ * rows with gaps, sizes around the edges of tiles and blocks, few rows, and sizes of zero. What
+ * lies behind the operands and between their rows is NaN; gaps of c and what is behind the
+ * workspace stay as they were. A result of 16 bits is that of f32, rounded once.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -150,7 +151,8 @@ static void try_shape(const sherd__kernels *k, sherd_dtype dtype, const int64_t 
         try_way(k, dtype, size, way);
 }
 
-/* More rows, columns and depth than one block has, of a as it lies and turned; in the long form all ways. */
+/* More rows, columns and depth than one block has, of a as it lies and turned; in the long form all
+ * ways. */
 static void try_blocks(const sherd__kernels *k, sherd_dtype dtype)
 {
     static const struct {

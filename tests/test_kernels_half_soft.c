@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The softmax of 16-bit types and its gradients, fast against plain: rows and columns of any length, around blocks, and rows with
- * infinities, NaN and nothing. What is behind results stays as it was.
+ * The softmax of 16-bit types and its gradients, fast against plain: rows and columns of any
+ * length, around blocks, and rows with infinities, NaN and nothing. What is behind results stays as
+ * it was.
  */
 #define CHECK_PURE
 #include "check.h"

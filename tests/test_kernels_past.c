@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums written to several results, also past the cache, have the bits of plain ones: any length, any beginning in a cache line, several results, a result
- * that is an addend, all dtypes, tables with and without a kernel of their own. What lies around the results stays.
+ * Sums written to several results, also past the cache, have the bits of plain ones: any length,
+ * any beginning in a cache line, several results, a result that is an addend, all dtypes, tables
+ * with and without a kernel of their own. What lies around the results stays.
  */
 #define CHECK_PURE
 #include "check.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products by primitives that are kept, against sums in f64 written out: f32, and bf16 with results of bf16 and f32, all
- * transpositions, sizes around the edges of tiles, with and without a bias. What lies behind the operands is NaN: one that
- * is read and multiplied by nothing would show. Then what is kept: bounded, found again, and gone with the engine; and no memory.
+ * Products by primitives that are kept, against sums in f64 written out: f32, and bf16 with results
+ * of bf16 and f32, all transpositions, sizes around the edges of tiles, with and without a bias.
+ * What lies behind the operands is NaN: one that is read and multiplied by nothing would show. Then
+ * what is kept: bounded, found again, and gone with the engine; and no memory.
  */
 #define CHECK_PURE
 #include "check.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fast softmax, its gradients, and the functions with an e^x, against the plain ones, f32: rows and columns of any length, between
- * guards that nobody may touch; and rows with NaN, infinities, nothing but -inf, and large numbers.
+ * The fast softmax, its gradients, and the functions with an e^x, against the plain ones, f32: rows
+ * and columns of any length, between guards that nobody may touch; and rows with NaN, infinities,
+ * nothing but -inf, and large numbers.
  */
 #define CHECK_PURE
 #include <float.h>

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* The mean is met to within the work of one position; shards of a sequence without more work at its end differ by one. */
+/* The mean is met to within the work of one position; shards of a sequence without more work at its
+ * end differ by one. */
 static void balanced_cuts_have_the_same_work(void)
 {
     static const double weights[][2] = {{0, 1},    {1, 0},         {0, 0},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long layouts live: by scopes, by counts, by what they refer to, and a while more, so that they are found again. */
+/* How long layouts live: by scopes, by counts, by what they refer to, and a while more, so that
+ * they are found again. */
 #define CHECK_PURE
 #include "paper.h"
 
@@ -177,7 +178,8 @@ static void many_layouts_leave_nothing(void)
     paper_close(&p);
 }
 
-/* The n-th allocation fails, for every n: nothing is left over, and nothing that was there is lost. */
+/* The n-th allocation fails, for every n: nothing is left over, and nothing that was there is
+ * lost. */
 static void a_failed_allocation_changes_nothing(void)
 {
     paper p;

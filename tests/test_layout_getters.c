@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a layout says of the axes, the order and the cuts of its dims: whoever makes a layout of what the getters say
- * gets the same one.
+ * What a layout says of the axes, the order and the cuts of its dims: whoever makes a layout of
+ * what the getters say gets the same one.
  */
 #define CHECK_PURE
 #include "paper.h"
 
 enum { MANY = 4096, PARTS = 64 };
 
-/* The layout made again from what the getters say; its default cuts are said only where `all` cuts are. */
+/* The layout made again from what the getters say; its default cuts are said only where `all` cuts
+ * are. */
 static const sherd_layout *made_again(const sherd_layout *layout, bool all)
 {
     int64_t sizes[SHERD_MAX_DIMS][PARTS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mixed precision of modules: f32 parameters learn under it on every mesh alike, what is run again computes as it did, and
- * loss scaling finds its factor, skips on all ranks what one rank cannot take, and changes nothing else.
+ * Mixed precision of modules: f32 parameters learn under it on every mesh alike, what is run again
+ * computes as it did, and loss scaling finds its factor, skips on all ranks what one rank cannot
+ * take, and changes nothing else.
  */
 #include "modules.h"
 
@@ -77,7 +78,8 @@ static void learn(sherd_world *world, const sherd_mesh *mesh, const char *const 
     sherd_module_destroy(m);
 }
 
-/* As f32, to what products of 16 bits round; and on every mesh the same, however parameters and rows are split. */
+/* As f32, to what products of 16 bits round; and on every mesh the same, however parameters and
+ * rows are split. */
 static void every_mesh_learns_as_f32_does(sherd_world *world)
 {
     enum { STEPS = 12 };
@@ -239,7 +241,8 @@ static void an_overflow_on_one_rank_skips_the_step_on_all(sherd_world *world)
     scene_end(&s);
 }
 
-/* torch.amp.GradScaler(init_scale=8, growth_interval=2): the factor after each step, where 0 is one with an infinite gradient. */
+/* torch.amp.GradScaler(init_scale=8, growth_interval=2): the factor after each step, where 0 is one
+ * with an infinite gradient. */
 static void the_factor_is_as_torchs(sherd_world *world)
 {
     static const int good[] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1};

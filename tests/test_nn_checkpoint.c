@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpointing: the same bits, nothing kept but arguments, and what cannot be run again is an error. */
+/* Checkpointing: the same bits, nothing kept but arguments, and what cannot be run again is an
+ * error. */
 #include "modules.h"
 
 enum { ROWS = 6, WIDTH = 4 };

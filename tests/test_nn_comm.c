@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls counted by module and direction: to whom a call belongs, what a filter means, and what the counts may cost. */
+/* Calls counted by module and direction: to whom a call belongs, what a filter means, and what the
+ * counts may cost. */
 #include "modules.h"
 #include "tensor/tensor.h"
 
@@ -195,7 +196,8 @@ static void counting_takes_no_memory(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The path of a module that is called for the first time takes memory: where there is none, the call fails, on all ranks. */
+/* The path of a module that is called for the first time takes memory: where there is none, the
+ * call fails, on all ranks. */
 static void no_memory_for_a_path_fails_on_all(sherd_world *world)
 {
     int last = sherd_world_ranks(world) - 1;

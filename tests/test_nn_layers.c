@@ -149,7 +149,8 @@ static void dropout_draws_by_path(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Options that are all zero are f32; parameters, results and gradients of 16-bit layers have 16 bits. */
+/* Options that are all zero are f32; parameters, results and gradients of 16-bit layers have 16
+ * bits. */
 static void layers_have_the_dtype_that_was_asked_for(sherd_world *world)
 {
     for (int d = SHERD_DTYPE_NONE; d <= SHERD_BOOL; d++) {
@@ -176,7 +177,7 @@ static void layers_have_the_dtype_that_was_asked_for(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- norms of a sum --------------------------------------------------------------------------- */
+/* ---- norms of a sum -------------------------------------------------------------------------- */
 
 /* x and delta, named `name` if that is something. */
 static sherd_tensor *norm_of_sum(sherd_module *m, sherd_tensor *x, sherd_tensor *delta,
@@ -191,7 +192,8 @@ static sherd_tensor *norm_of_sum(sherd_module *m, sherd_tensor *x, sherd_tensor 
     return out.value[0];
 }
 
-/* With a second tensor a norm gives two results, of the dtypes that its options and autocast say. */
+/* With a second tensor a norm gives two results, of the dtypes that its options and autocast
+ * say. */
 static void a_norm_takes_what_is_added_before_it(sherd_world *world)
 {
     static _Thread_local double y[MOST], s[MOST], alone[MOST];
@@ -231,7 +233,8 @@ static void a_norm_takes_what_is_added_before_it(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A low norm alone takes gradients as wide as the one of a sum does: nothing is rounded before it is added up. */
+/* A low norm alone takes gradients as wide as the one of a sum does: nothing is rounded before it
+ * is added up. */
 static void a_low_norm_alone_has_the_gradient_of_f32(sherd_world *world)
 {
     static _Thread_local double grad[2][MOST];

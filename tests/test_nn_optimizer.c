@@ -33,7 +33,8 @@ static net make(sherd_world *world, sherd_dtype dtype, const sherd_mesh *mesh,
     return n;
 }
 
-/* loss = sum(c (x W^T + b)), so that dW = c^T x and db = sum of c's rows, whatever the parameters are. */
+/* loss = sum(c (x W^T + b)), so that dW = c^T x and db = sum of c's rows, whatever the parameters
+ * are. */
 static void backward(const net *n, sherd_dtype dtype, int step)
 {
     sherd_world *world = sherd_module_world(n->m);
@@ -256,7 +257,8 @@ static void parameters_on_two_meshes_are_refused(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A gradient of 1 makes every step the rate, 2^-12: bf16 near 1 has steps of 2^-8 (below) and 2^-7. */
+/* A gradient of 1 makes every step the rate, 2^-12: bf16 near 1 has steps of 2^-8 (below) and
+ * 2^-7. */
 static void small_steps_of_halves_are_not_lost(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

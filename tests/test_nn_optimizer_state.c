@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of an optimizer, saved and loaded: a run that is taken up again, by a model that lies otherwise, is the run that went on. What
- * is saved is what a file would hold, the bytes of whole tensors by name; gradients are given, so that bits can be asked for.
+ * The state of an optimizer, saved and loaded: a run that is taken up again, by a model that lies
+ * otherwise, is the run that went on. What is saved is what a file would hold, the bytes of whole
+ * tensors by name; gradients are given, so that bits can be asked for.
  */
 #include "modules.h"
 #include "sherd/optimizer.h"
@@ -23,7 +24,8 @@ typedef struct run {
 
 typedef enum kind { ADAMW, ADAM, SGD, KINDS } kind;
 
-/* A matrix two levels down, a vector, and one that never has a gradient; where these placements say, "" = plain. */
+/* A matrix two levels down, a vector, and one that never has a gradient; where these placements
+ * say, "" = plain. */
 static run make(sherd_world *world, kind k, sherd_dtype dtype, const char *const placements[3])
 {
     char text[16];
@@ -146,7 +148,8 @@ static void a_run_taken_up_again_is_the_run_that_went_on(sherd_world *world)
                 try_again(world, (kind)k, dtypes[d], l, (l + 1) % LEN(layouts));
 }
 
-/* Saved before the first step too: the exact copy of a parameter that none has changed is the parameter. */
+/* Saved before the first step too: the exact copy of a parameter that none has changed is the
+ * parameter. */
 static void what_has_not_begun_can_be_saved(sherd_world *world)
 {
     saved start[ENTRIES], again[ENTRIES];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SGD, Adam, AdamW, clipping and schedules give the numbers of PyTorch (optimizer_cases.h), whatever the layout of
- * the parameter, and however its gradient comes: settled, replicated, or as a pending sum.
+ * SGD, Adam, AdamW, clipping and schedules give the numbers of PyTorch (optimizer_cases.h),
+ * whatever the layout of the parameter, and however its gradient comes: settled, replicated, or as
+ * a pending sum.
  */
 #include "modules.h"
 #include "sherd/optimizer.h"
@@ -186,7 +187,8 @@ static void they_are_their_formulas(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* SGD without momentum has no state; with it one tensor, Adam two; all as large as the shard. And the number of steps. */
+/* SGD without momentum has no state; with it one tensor, Adam two; all as large as the shard. And
+ * the number of steps. */
 static void state_is_as_large_as_the_shard(sherd_world *world)
 {
     const sherd_sgd_options heavy = {.momentum = 0.9};
@@ -376,7 +378,8 @@ static void schedules_are_those_of_pytorch(sherd_world *world)
     }
 }
 
-/* Before the beginning is the beginning, after the end the end; no steps at all are done at once. */
+/* Before the beginning is the beginning, after the end the end; no steps at all are done at
+ * once. */
 static void schedules_have_ends(sherd_world *world)
 {
     const int64_t far = INT64_MAX, before = INT64_MIN;

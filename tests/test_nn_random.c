@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers are bit-equal on 1, 2, 3, 4 ranks and under all layouts. Each rank has a world of its own beside the common
- * one, in which it is alone: what it draws there whole is what everything else is compared with, for every operator that
- * draws, every dtype that it can draw, every mesh of the ranks and every layout on it; and where a checkpointed module
- * draws again.
+ * Random numbers are bit-equal on 1, 2, 3, 4 ranks and under all layouts. Each rank has a world of
+ * its own beside the common one, in which it is alone: what it draws there whole is what everything
+ * else is compared with, for every operator that draws, every dtype that it can draw, every mesh of
+ * the ranks and every layout on it; and where a checkpointed module draws again.
  */
 #include "ops_cases.h"
 
@@ -11,11 +11,12 @@
 #include "sherd/ops_layers.h"
 #include "sherd/values.h"
 
-/* ---- what draws -------------------------------------------------------------------------------- */
+/* ---- what draws ------------------------------------------------------------------------------ */
 
 /* 5 x 3 is no multiple of 2 or 3 twice; of 4 ranks some have none of 3. */
 static const op_case drawn = {.name = "random", .operands = 1, .ndim = {3}, .shape = {{5, 3, 4}}};
-/* [batch, positions, heads, width]: width as positions, so that values can be the rows of a unit matrix. */
+/* [batch, positions, heads, width]: width as positions, so that values can be the rows of a unit
+ * matrix. */
 static const op_case scores = {
     .name = "scores", .operands = 1, .ndim = {4}, .shape = {{3, 3, 2, 3}}};
 
@@ -63,7 +64,8 @@ static sherd_tensor *units(sherd_tensor *q)
     return sherd_expand(eye, shape, 4);
 }
 
-/* Equal scores and unit values: each element of the result is a 1 / keys that dropout has kept, or not. */
+/* Equal scores and unit values: each element of the result is a 1 / keys that dropout has kept, or
+ * not. */
 static sherd_tensor *drop_scores(const source *s, sherd_tensor *x, sherd_generator *g)
 {
     sherd_tensor *q = sherd_scale(x, 0);
@@ -101,7 +103,7 @@ static bool draws(const source *s, sherd_dtype dtype)
     return dtype == SHERD_BOOL ? s->bools : dtype > SHERD_F16 ? s->integers : true;
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 enum { CALLS = 2, BYTES = 8 * MOST_ELEMENTS };
 
@@ -192,7 +194,7 @@ static void for_all(sherd_world *world,
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- under all layouts --------------------------------------------------------------------------- */
+/* ---- under all layouts ----------------------------------------------------------------------- */
 
 static void draw_on(const sherd_layout *layout, const source *s, sherd_dtype dtype,
                     const expected *want)
@@ -240,9 +242,10 @@ static void random_numbers_are_bit_equal_everywhere(sherd_world *world)
     for_all(world, draw_everywhere);
 }
 
-/* ---- drawn again in backward ---------------------------------------------------------------------- */
+/* ---- drawn again in backward ----------------------------------------------------------------- */
 
-/* Both calls of a module multiply its argument by what the source draws; so the gradient of ones is what was drawn. */
+/* Both calls of a module multiply its argument by what the source draws; so the gradient of ones is
+ * what was drawn. */
 typedef struct noise {
     const source *from;
     int times; /* that forward ran */

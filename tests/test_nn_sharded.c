@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters sharded over the axis that shards the batch, and gathered for use: each rank keeps its shards, of the
- * gradients too, and nothing of the size of the model is ever whole; while replicated ones settle in one round as ever.
+ * Parameters sharded over the axis that shards the batch, and gathered for use: each rank keeps its
+ * shards, of the gradients too, and nothing of the size of the model is ever whole; while
+ * replicated ones settle in one round as ever.
  */
 #include "modules.h"
 #include "sherd/optimizer.h"

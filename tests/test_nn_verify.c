@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SHERD_VERIFY: what is said to be equal on several ranks is compared at the check, element by element. All tests run with it
- * set; that the others pass with it too is tried by running them with SHERD_VERIFY=1.
+ * SHERD_VERIFY: what is said to be equal on several ranks is compared at the check, element by
+ * element. All tests run with it set; that the others pass with it too is tried by running them
+ * with SHERD_VERIFY=1.
  */
 #include "models.h"
 
@@ -103,7 +104,8 @@ static void no_memory_for_it_fails_on_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What is said to be equal is not sent, and is no more equal for that: sherd_module_equalize says so by its name, on all ranks. */
+/* What is said to be equal is not sent, and is no more equal for that: sherd_module_equalize says
+ * so by its name, on all ranks. */
 static void what_was_equal_before_is_compared(sherd_world *world)
 {
     const sherd_mesh *mesh =

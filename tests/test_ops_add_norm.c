@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A residual sum and its norm by one operator: bits of the single operators, whatever the dtypes, under every layout, forward and
- * gradients, of whichever results these come; as plain where x and delta lie apart; gradients of 16-bit norms come in
- * f32 from products, also through moves; no memory.
+ * A residual sum and its norm by one operator: bits of the single operators, whatever the dtypes,
+ * under every layout, forward and gradients, of whichever results these come; as plain where x and
+ * delta lie apart; gradients of 16-bit norms come in f32 from products, also through moves; no
+ * memory.
  */
 #include "fields.h"
 
@@ -121,7 +122,7 @@ static void say(const scene *s, sherd_tensor *x, const char *what)
             sherd_dtype_name(s->norm), s->p, s->operands);
 }
 
-/* ---- bits ------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 /* Both ways on the same values. mesh NULL: plain. */
 static void check_bits(scene *s, const sherd_mesh *mesh)
@@ -174,7 +175,7 @@ static void it_has_the_bits_of_the_single_operators(sherd_world *world)
     }
 }
 
-/* ---- any layouts -------------------------------------------------------------------------------- */
+/* ---- any layouts ----------------------------------------------------------------------------- */
 
 /* Each operand anywhere: as plain in f64 but for the last bits. */
 static void check_layouts(scene *s, const sherd_mesh *mesh)
@@ -220,7 +221,7 @@ static void every_layout_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- norms that products read -------------------------------------------------------------------- */
+/* ---- norms that products read ---------------------------------------------------------------- */
 
 enum { ROWS = 6, WIDTH = 8 };
 
@@ -235,8 +236,9 @@ static sherd_tensor *wave_of(sherd_world *world, const sherd_mesh *mesh, const c
 }
 
 /*
- * Two products read a norm, each with a weight that is split by columns; where rows are split they are gathered first. Gradients of
- * products are f32 and added up before anybody rounds or moves them: so are those of a norm that has 16 bits itself.
+ * Two products read a norm, each with a weight that is split by columns; where rows are split they
+ * are gathered first. Gradients of products are f32 and added up before anybody rounds or moves
+ * them: so are those of a norm that has 16 bits itself.
  */
 static void learn(sherd_world *world, const sherd_mesh *mesh, const char *rows, bool in_one,
                   sherd_tensor **grad)
@@ -320,7 +322,7 @@ static void gradients_of_both_widths_add_up_in_f32(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- no memory ------------------------------------------------------------------------------------ */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
 static void one_step(sherd_world *world)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention to a cache that is sharded by positions, heads and batch: as unsharded attention with a mask, whoever holds which keys,
- * few queries and many, ranks that see nothing, rounded dtypes. Ranks exchange results, never keys; where only heads and batch are
- * sharded, results have the bits of one rank.
+ * Attention to a cache that is sharded by positions, heads and batch: as unsharded attention with a
+ * mask, whoever holds which keys, few queries and many, ranks that see nothing, rounded dtypes.
+ * Ranks exchange results, never keys; where only heads and batch are sharded, results have the bits
+ * of one rank.
  */
 #include <math.h>
 
@@ -28,7 +29,8 @@ static void make(sherd_world *world, sherd_dtype dtype, int64_t queries, sherd_t
     }
 }
 
-/* Item 0 is at the end of the cache, item 1 at its begin, item 2 here and there; some rows are no token. */
+/* Item 0 is at the end of the cache, item 1 at its begin, item 2 here and there; some rows are no
+ * token. */
 static int32_t position(int64_t b, int64_t i, int64_t queries)
 {
     if (b == 0)

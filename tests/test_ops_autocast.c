@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Autocast: what each operator computes in, on any layout, with results and gradients against f64 within a few roundings;
- * that gradients of f32 are f32; that copies are made once and go when they must; scopes; no memory.
+ * Autocast: what each operator computes in, on any layout, with results and gradients against f64
+ * within a few roundings; that gradients of f32 are f32; that copies are made once and go when they
+ * must; scopes; no memory.
  */
 #include "ops_halves.h"
 #include "tensors.h"
@@ -289,7 +290,8 @@ static void backward_uses_the_copy_of_its_forward(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Uses of one parameter add up in f32: 1 and 256 ones of 2^-9 are 1.5, in bf16 they would stay 1. */
+/* Uses of one parameter add up in f32: 1 and 256 ones of 2^-9 are 1.5, in bf16 they would stay
+ * 1. */
 static void uses_add_up_in_f32(sherd_world *world)
 {
     sherd_tensor *w = sherd_require_grad(plain(world, SHERD_F32, 1), true);

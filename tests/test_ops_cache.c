@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cache of keys and values: rows are written where an index says, under all layouts as into a plain tensor; attention to it is
- * attention with a mask of what each query sees, and what lies behind is never read.
+ * A cache of keys and values: rows are written where an index says, under all layouts as into a
+ * plain tensor; attention to it is attention with a mask of what each query sees, and what lies
+ * behind is never read.
  */
 #include <math.h>
 

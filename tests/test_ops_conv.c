@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions on real ranks: plain ones against the formula, and any layout against the plain ones, forward and all
- * gradients, in f64; and what travels: for each direction one call at most, and each rank gets exactly what it lacks.
+ * Convolutions on real ranks: plain ones against the formula, and any layout against the plain
+ * ones, forward and all gradients, in f64; and what travels: for each direction one call at most,
+ * and each rank gets exactly what it lacks.
  */
 #include "missing.h"
 
@@ -16,7 +17,7 @@ typedef struct scene {
     sherd_conv_options o;
 } scene;
 
-/* ---- random cases ------------------------------------------------------------------------------ */
+/* ---- random cases ---------------------------------------------------------------------------- */
 
 static void draw(scene *s)
 {
@@ -57,7 +58,7 @@ static sherd_tensor *apply(const scene *s, sherd_tensor *x, sherd_tensor *w, she
     return s->transposed ? sherd_conv_transposed(x, w, b, &s->o) : sherd_conv(x, w, b, &s->o);
 }
 
-/* ---- the formula ------------------------------------------------------------------------------- */
+/* ---- the formula ----------------------------------------------------------------------------- */
 
 static int64_t place(int ndim, const int64_t *shape, const int64_t *index)
 {
@@ -114,7 +115,8 @@ static double *formula(const scene *s, const double *x, const double *w, const d
     return y;
 }
 
-/* Forward is the formula; gradients are adjoints: <dy, f(u, w)> = <dx, u> for any u, and so for the weight. */
+/* Forward is the formula; gradients are adjoints: <dy, f(u, w)> = <dx, u> for any u, and so for the
+ * weight. */
 static void plain_is_the_formula(sherd_world *world)
 {
     scene s = {.world = world, .dice = 11};
@@ -147,7 +149,7 @@ static void plain_is_the_formula(sherd_world *world)
     }
 }
 
-/* ---- any layout -------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 static void check_layout(scene *s, const sherd_mesh *mesh, sherd_dtype dtype, double tolerance)
 {
@@ -202,7 +204,7 @@ static void every_layout_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- other dtypes ------------------------------------------------------------------------------ */
+/* ---- other dtypes ---------------------------------------------------------------------------- */
 
 /* The fast f32 and the 16-bit types, which compute in f32: against f64 with the same numbers. */
 static void other_dtypes_are_rounded_f64(sherd_world *world)
@@ -249,7 +251,7 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
     }
 }
 
-/* ---- cases that have a name -------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
 /* Kernel 1 2 3 on 0 to 9: an output belongs to the rank that holds the middle of what it reads. */
 static void convolutions_of_ten(sherd_world *world)
@@ -289,7 +291,7 @@ static void convolutions_of_ten(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 /* Whether element o of what is small meets element i of what is big. */
 static bool meets(const scene *s, int d, int64_t i, int64_t o)
@@ -299,7 +301,8 @@ static bool meets(const scene *s, int d, int64_t i, int64_t o)
     return k >= 0 && k % s->o.dilation[d] == 0 && k / s->o.dilation[d] < s->w[2 + d];
 }
 
-/* What is needed of a tensor of this shape by who has a box of the other; items and channels go with each other. */
+/* What is needed of a tensor of this shape by who has a box of the other; items and channels go
+ * with each other. */
 static needs met_by(const scene *s, const sherd_box *box, const int64_t *shape, bool box_is_big)
 {
     needs n = {.ndim = box->ndim};
@@ -331,8 +334,8 @@ static sherd_tensor *replica(const sherd_mesh *mesh, sherd_tensor *t)
 }
 
 /*
- * Gradients: that of x is made of what lies around of dy, and so is the weight's beside it. Without that of x the weight's is
- * made of the window that forward had.
+ * Gradients: that of x is made of what lies around of dy, and so is the weight's beside it. Without
+ * that of x the weight's is made of the window that forward had.
  */
 static void check_travel(scene *s, const sherd_mesh *mesh)
 {
@@ -368,7 +371,8 @@ static void check_travel(scene *s, const sherd_mesh *mesh)
                 sherd_tensor_text(y), s->transposed ? ", transposed" : "");
 }
 
-/* Any convolution, any shards: one call a direction, and in it each element once that a rank needs and lacks. */
+/* Any convolution, any shards: one call a direction, and in it each element once that a rank needs
+ * and lacks. */
 static void each_rank_gets_what_it_lacks(sherd_world *world)
 {
     scene s = {.world = world, .dice = 40 + (uint64_t)sherd_world_ranks(world)};
@@ -384,8 +388,8 @@ static void each_rank_gets_what_it_lacks(sherd_world *world)
     }
 }
 
-/* 12 rows on the ranks, a kernel of 5 rows: two rows from each neighbour, whatever the direction; nothing more for
- * the weight's gradient, which is made of the same rows. */
+/* 12 rows on the ranks, a kernel of 5 rows: two rows from each neighbour, whatever the direction;
+ * nothing more for the weight's gradient, which is made of the same rows. */
 static void only_what_is_missing_travels(sherd_world *world)
 {
     static const int64_t shape[4] = {2, 3, 12, 7}, kernel[4] = {4, 3, 5, 3};

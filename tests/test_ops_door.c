@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the one door promises to an operator of a user's: every layout, gradients, divergence, refusals, handlers above and
- * below the tape, whatever its shape: repeated operands, hidden results, its own ways to lie, made of others.
+ * What the one door promises to an operator of a user's: every layout, gradients, divergence,
+ * refusals, handlers above and below the tape, whatever its shape: repeated operands, hidden
+ * results, its own ways to lie, made of others.
  */
 #include "ops_cases.h"
 
@@ -217,7 +218,8 @@ static void no_attributes_are_zeroes(sherd_world *world)
 
 /* ---- its own ways --------------------------------------------------------------------------- */
 
-/* Rows in the reverse order. A sharded dim 0 must be whole, or cut alike from both ends; dim 1 lies as it does. */
+/* Rows in the reverse order. A sharded dim 0 must be whole, or cut alike from both ends; dim 1 lies
+ * as it does. */
 static bool reverse(sherd_call *call)
 {
     const double *x = call->from[0];

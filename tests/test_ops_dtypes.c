@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators on bf16 and f16, and the cast that leads there. Every operator runs on operands that were rounded first, on any
- * layout, and its results and gradients are compared with f64: they may differ by a few roundings of numbers of the
- * size of 1, never by more.
+ * Operators on bf16 and f16, and the cast that leads there. Every operator runs on operands that
+ * were rounded first, on any layout, and its results and gradients are compared with f64: they may
+ * differ by a few roundings of numbers of the size of 1, never by more.
  */
 #include "ops_halves.h"
 
@@ -36,7 +36,8 @@ static void the_mean_of_many_is_no_overflow(sherd_world *world)
 
 static const op_case matrix = {.name = "cast", .operands = 1, .ndim = {2}, .shape = {{5, 3}}};
 
-/* Layout and storage: nothing travels, the same dtype is the same tensor, a strided operand is fine. */
+/* Layout and storage: nothing travels, the same dtype is the same tensor, a strided operand is
+ * fine. */
 static void a_cast_keeps_the_layout(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);
@@ -84,7 +85,8 @@ static void integers_are_cut_off_after_the_sum(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Where the result has no gradient the tape ends; where it has, the gradient is cast back. Pending gradients stay pending. */
+/* Where the result has no gradient the tape ends; where it has, the gradient is cast back. Pending
+ * gradients stay pending. */
 static void gradients_are_cast_back(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);

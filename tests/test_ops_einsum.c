@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of products, and products of matrices with vectors and with leading dims that broadcast: against a plain loop over all
- * indices, under every layout, with gradients against central differences; and what is refused.
+ * Sums of products, and products of matrices with vectors and with leading dims that broadcast:
+ * against a plain loop over all indices, under every layout, with gradients against central
+ * differences; and what is refused.
  */
 #include "ops_oracles.h"
 
@@ -66,7 +67,7 @@ static void gradients_equal_differences(sherd_world *world)
     all_equal_differences(world, products, LEN(products), 60);
 }
 
-/* ---- against a loop over all indices ---------------------------------------------------------- */
+/* ---- against a loop over all indices --------------------------------------------------------- */
 
 static double element(const op_case *c, int i, const char *term, const int64_t *index)
 {
@@ -137,7 +138,7 @@ static void equals_a_loop_over_all_indices(sherd_world *world)
     }
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void what_does_not_fit_is_refused(sherd_world *world)
 {
@@ -170,7 +171,8 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     CHECK(sherd_einsum("i", NULL, 1) == NULL);
 }
 
-/* Three matrices of which two are thin: the thin ones first. A wrong order would take a hundred times longer. */
+/* Three matrices of which two are thin: the thin ones first. A wrong order would take a hundred
+ * times longer. */
 static void the_order_multiplies_least(sherd_world *world)
 {
     sherd_tensor *in[] = {sherd_constant(world, SHERD_F32, (int64_t[]){2000, 1}, 2, 1),

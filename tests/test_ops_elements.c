@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every function of kernels/functions.inc under every placement, plain and in its gradient: a row of that list is tested
- * by being there. Numbers at which a function bends or ends are in test_kernels_functions.c and test_ops_numbers.c.
+ * Every function of kernels/functions.inc under every placement, plain and in its gradient: a row
+ * of that list is tested by being there. Numbers at which a function bends or ends are in
+ * test_kernels_functions.c and test_ops_numbers.c.
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"
@@ -37,7 +38,7 @@ static sherd_tensor *positive(sherd_tensor *a)
     }
 #include "kernels/functions.inc"
 
-/* ---- choices ---------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static sherd_tensor *run_add_scalar(sherd_tensor *const *in)
 {
@@ -70,7 +71,8 @@ static const op_case functions[] = {
     {"masked fill 0", run_fill_zero, 2, {2, 1}, .shape = {{5, 3}, {3}}, .index = 2, .limit = 2},
 };
 
-/* The same where they are, some of them outside of where a function is defined: rounded once, nothing else. */
+/* The same where they are, some of them outside of where a function is defined: rounded once,
+ * nothing else. */
 #define UNARY0(name, ...)                                          \
     static sherd_tensor *run_##name##_raw(sherd_tensor *const *in) \
     {                                                              \
@@ -150,7 +152,7 @@ static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
     all_without_rank_1(world, functions, LEN(functions), 10);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static sherd_tensor *integers(sherd_world *world, sherd_dtype dtype, int64_t n, const void *x)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse of the families of operators that are tables (kernels/functions.inc), and of their kin: see misuse.h. */
+/* Misuse of the families of operators that are tables (kernels/functions.inc), and of their kin:
+ * see misuse.h. */
 #include <math.h>
 
 #include "misuse.h"
@@ -88,7 +89,7 @@ MISUSE(integers_stay_among_themselves)
     sherd_scope_end(m->world);
 }
 
-/* ---- reductions -------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 typedef sherd_tensor *(*reduction)(sherd_tensor *a, const int *dims, int count, bool keepdim);
 
@@ -154,7 +155,7 @@ MISUSE(reductions_take_what_they_can)
     sherd_scope_end(m->world);
 }
 
-/* ---- losses ------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 MISUSE(losses_have_targets)
 {

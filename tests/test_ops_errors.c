@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How operators fail: one clear line that names function and operands, the same on all ranks, also where only
- * one rank is wrong; failed operands pass through; and any allocation may fail on one rank.
+ * How operators fail: one clear line that names function and operands, the same on all ranks, also
+ * where only one rank is wrong; failed operands pass through; and any allocation may fail on one
+ * rank.
  */
 #include "ops_cases.h"
 #include "sherd/ops_elements.h"
@@ -236,7 +237,7 @@ static void two_meshes_do_not_mix(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "sherd_add: operands lie on two meshes") != NULL);
 }
 
-/* ---- failed operands -------------------------------------------------------------------------- */
+/* ---- failed operands ------------------------------------------------------------------------- */
 
 static void failed_operands_pass_through(sherd_world *world)
 {
@@ -257,7 +258,7 @@ static void failed_operands_pass_through(sherd_world *world)
         }
 }
 
-/* ---- lack of memory --------------------------------------------------------------------------- */
+/* ---- lack of memory -------------------------------------------------------------------------- */
 
 /* A parameter that wants a gradient. */
 static sherd_tensor *parameter(const sherd_mesh *mesh, int ndim, const int64_t *shape,
@@ -272,7 +273,8 @@ static sherd_tensor *parameter(const sherd_mesh *mesh, int ndim, const int64_t *
     return sherd_require_grad(sherd_constant_on(l, SHERD_F32, 0.125), true);
 }
 
-/* One layer of each kind, forward and backward, with moves that nobody asked for. New shapes each time: nothing is cached. */
+/* One layer of each kind, forward and backward, with moves that nobody asked for. New shapes each
+ * time: nothing is cached. */
 static void train(const sherd_mesh *mesh, int64_t n)
 {
     sherd_world *world = sherd__space_world(mesh->space);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of f32 of the size of layers, by the table's own kernel, by oneDNN and by the plain loop: results and gradients agree but
- * for the order of additions. Two layers read one tensor, so that the second adds to its gradient. And no memory.
+ * Products of f32 of the size of layers, by the table's own kernel, by oneDNN and by the plain
+ * loop: results and gradients agree but for the order of additions. Two layers read one tensor, so
+ * that the second adds to its gradient. And no memory.
  */
 #include <math.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator on sharded operands equals itself on plain ones: under every placement of every operand (R, S(d),
- * P(sum)), with default cuts and with uneven ones and another shard order, on a line of ranks and on 2x2.
+ * Every operator on sharded operands equals itself on plain ones: under every placement of every
+ * operand (R, S(d), P(sum)), with default cuts and with uneven ones and another shard order, on a
+ * line of ranks and on 2x2.
  */
 #include "ops_oracles.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How gradients lie where tensors move, and go between local and global; with what is known of PyTorch and ShardTensor. */
+/* How gradients lie where tensors move, and go between local and global; with what is known of
+ * PyTorch and ShardTensor. */
 #include "autograd/tape.h"
 #include "sherd/comm.h"
 #include "sherd/ops.h"

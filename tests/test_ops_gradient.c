@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator's backward against central differences in f64, on plain operands and on operands under every
- * placement, with default cuts and with uneven ones. The loss weighs each element of the result differently, so that
- * a gradient at a wrong place shows.
+ * Every operator's backward against central differences in f64, on plain operands and on operands
+ * under every placement, with default cuts and with uneven ones. The loss weighs each element of
+ * the result differently, so that a gradient at a wrong place shows.
  */
 #include "ops_oracles.h"
 
@@ -29,7 +29,8 @@ static void twist_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
 static const sherd_op twist_table = {
     .name = "twist", .takes_pending = true, .backward = twist_back};
 
-/* Equal to y, but in another layout, and so is the gradient that it hands back, which is strided too. */
+/* Equal to y, but in another layout, and so is the gradient that it hands back, which is strided
+ * too. */
 static sherd_tensor *twist(sherd_tensor *y, int number)
 {
     const sherd_layout *to = NULL;
@@ -80,7 +81,7 @@ static void gradients_may_lie_anyhow(sherd_world *world)
     }
 }
 
-/* ---- ranks that hold nothing ------------------------------------------------------------------ */
+/* ---- ranks that hold nothing ----------------------------------------------------------------- */
 
 static void a_rank_outside_of_the_mesh_takes_no_part(sherd_world *world)
 {

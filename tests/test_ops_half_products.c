@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products and attention of 16 bits, whichever way the CPU's choice sends them: by its own products of bf16, by those that make f32
- * of their operands, and by copies in f32. Results and gradients are those of f32 on the same numbers but for roundings.
- * And no memory for any of them.
+ * Products and attention of 16 bits, whichever way the CPU's choice sends them: by its own products
+ * of bf16, by those that make f32 of their operands, and by copies in f32. Results and gradients
+ * are those of f32 on the same numbers but for roundings. And no memory for any of them.
  */
 #include <math.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Halos on real ranks: what each rank gets, what flows back, and what travels, for any cuts, widths and borders.
+ * Halos on real ranks: what each rank gets, what flows back, and what travels, for any cuts, widths
+ * and borders.
  */
 #include "halos.h"
 
@@ -10,7 +11,7 @@
 #include "sherd/comm.h"
 #include "sherd/ops.h"
 
-/* ---- what must hold ---------------------------------------------------------------------------- */
+/* ---- what must hold -------------------------------------------------------------------------- */
 
 /* How often each element of the whole tensor is not in what a rank holds but in its halo. */
 static int64_t missing(const scene *s, const sherd_box *own, const sherd_box *halo)
@@ -63,13 +64,15 @@ static int64_t wrong_elements(const scene *s, sherd_tensor *y, const sherd_box *
     return wrong;
 }
 
-/* The gradient that a rank gives to the k-th element of its halo: small integers, exact in any order. */
+/* The gradient that a rank gives to the k-th element of its halo: small integers, exact in any
+ * order. */
 static double given(int rank, int64_t k)
 {
     return (double)((rank * 31 + (int)k * 7) % 13 - 6);
 }
 
-/* Whether two ranks differ only on axes that shard the tensor: then what one has flows to the other. */
+/* Whether two ranks differ only on axes that shard the tensor: then what one has flows to the
+ * other. */
 static bool is_peer(const scene *s, int a, int b)
 {
     const sherd_mesh *mesh = sherd_layout_mesh(s->layout);
@@ -185,9 +188,10 @@ static void many_halos_are_one_call(sherd_world *world)
 }
 
 /*
- * Windows that were asked for are kept, up to some: two that differ in one thing only must be told apart, and one that
- * is asked for again must be made again if it is not kept. Asked for at once again, it allocates nothing but results: a tensor,
- * its storage and its memory each; and, while the ring goes round for the first time, what peers read of the call.
+ * Windows that were asked for are kept, up to some: two that differ in one thing only must be told
+ * apart, and one that is asked for again must be made again if it is not kept. Asked for at once
+ * again, it allocates nothing but results: a tensor, its storage and its memory each; and, while
+ * the ring goes round for the first time, what peers read of the call.
  */
 static void halos_asked_for_again_are_the_same(sherd_world *world)
 {
@@ -226,9 +230,10 @@ static void halos_asked_for_again_are_the_same(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- cases that have a name -------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
-/* 0 to 9 in shards of these sizes, and on each rank what its halo reads; backward gives how often each element was read. */
+/* 0 to 9 in shards of these sizes, and on each rank what its halo reads; backward gives how often
+ * each element was read. */
 static void halos_of_ten(sherd_world *world)
 {
     static const struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators by index and on whole dims: what elements come out, by numbers of PyTorch; ties and NaN; which way is taken where
- * the dim is sharded, and what that moves; indices that are out of range.
+ * Operators by index and on whole dims: what elements come out, by numbers of PyTorch; ties and
+ * NaN; which way is taken where the dim is sharded, and what that moves; indices that are out of
+ * range.
  */
 #include "ops_cases.h"
 #include "tensors.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes in place: under all layouts they do what they do to plain tensors; views change with the tensor; what the tape has
- * saved is found to be written; ranks that write different things are found; no gradient is lost in silence.
+ * Writes in place: under all layouts they do what they do to plain tensors; views change with the
+ * tensor; what the tape has saved is found to be written; ranks that write different things are
+ * found; no gradient is lost in silence.
  */
 #include "ops_cases.h"
 #include "tensors.h"

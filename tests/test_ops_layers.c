@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers with all their options: results equal the plain ones under every layout, gradients equal central differences, and
- * every dtype computes the same but for its roundings.
+ * Layers with all their options: results equal the plain ones under every layout, gradients equal
+ * central differences, and every dtype computes the same but for its roundings.
  */
 #include "ops_oracles.h"
 
@@ -90,7 +90,7 @@ static const op_case losses[] = {
     {"each of none", run_each, 2, {2, 1}, .shape = {{0, 5}, {0}}, .index = 2, .limit = 5},
 };
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static sherd_tensor *run_shared_heads(sherd_tensor *const *in)
 {
@@ -173,7 +173,7 @@ static const op_case attentions[] = {
      .shape = {{2, 0, 4, 2}, OF_K, OF_K, {0, 3}}},
 };
 
-/* ---- rms_norm ---------------------------------------------------------------------------------- */
+/* ---- rms_norm -------------------------------------------------------------------------------- */
 
 static sherd_tensor *run_rms(sherd_tensor *const *in)
 {
@@ -192,7 +192,7 @@ static const op_case norms[] = {
     {"rms_norm no columns", run_rms, 2, {2, 1}, .shape = {{5, 0}, {0}}},
 };
 
-/* ---- rotary ------------------------------------------------------------------------------------ */
+/* ---- rotary ---------------------------------------------------------------------------------- */
 
 static sherd_tensor *run_rotary(sherd_tensor *const *in)
 {
@@ -229,7 +229,7 @@ static const op_case rotations[] = {
      .limit = 9},
 };
 
-/* ---- every dtype ------------------------------------------------------------------------------ */
+/* ---- every dtype ----------------------------------------------------------------------------- */
 
 /* Round what a leaf holds, so that the cast to the dtype changes nothing. */
 static void round_leaf(sherd_tensor *t, sherd_dtype dtype)
@@ -308,7 +308,7 @@ static void all_dtypes(sherd_world *world, const op_case *list, int count)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static const struct {
     const op_case *list;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How layers with options fail: their texts, the same on all ranks, and any allocation on one rank. */
+/* How layers with options fail: their texts, the same on all ranks, and any allocation on one
+ * rank. */
 #include "ops_cases.h"
 
 #include "sherd/ops_layers.h"
@@ -23,7 +24,7 @@ static sherd_tensor *make(const sherd_mesh *mesh, sherd_dtype dtype, int ndim, c
     return sherd_constant_on(l, dtype, 1);
 }
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 #define F(...) make(mesh, SHERD_F32, SHAPE(__VA_ARGS__), "R")
 #define I(...) make(mesh, SHERD_I32, SHAPE(__VA_ARGS__), "R")
@@ -81,9 +82,10 @@ static void wrong_options_get_one_clear_line(sherd_world *world)
          "sherd_attention: dropout without a generator: q is f32[1,2,4,2]");
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Every layer, forward and backward, with moves that nobody asked for. New shapes each time: nothing is cached. */
+/* Every layer, forward and backward, with moves that nobody asked for. New shapes each time:
+ * nothing is cached. */
 static void train(const sherd_mesh *mesh, int64_t n)
 {
     sherd_generator g = sherd_generator_named("g");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers with options against numbers of PyTorch (layers_golden.h), in f64: results and gradients. And what those numbers do
- * not show: where nothing counts, where a logit is infinite, what travels.
+ * Layers with options against numbers of PyTorch (layers_golden.h), in f64: results and gradients.
+ * And what those numbers do not show: where nothing counts, where a logit is infinite, what
+ * travels.
  */
 #include <math.h>
 
@@ -13,7 +14,7 @@
 
 enum { MOST_NUMBERS = 400 };
 
-/* ---- operands --------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static sherd_tensor *values(sherd_world *world, int k, int ndim, const int64_t *shape)
 {
@@ -63,7 +64,7 @@ static void compare(const char *name, sherd_tensor *y, sherd_tensor *const *leaf
         fprintf(stderr, "  in %s\n", name);
 }
 
-/* ---- cross-entropy ---------------------------------------------------------------------------- */
+/* ---- cross-entropy --------------------------------------------------------------------------- */
 
 static sherd_tensor *probabilities(sherd_world *world)
 {
@@ -186,7 +187,7 @@ static void norms_and_positions_are_those_of_pytorch(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ----------------------------------------------------------------------------- */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 static const char *placements(sherd_tensor *t)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts in use: tensors, the tape and caches keep those that they need, and nothing else is left of a step. */
+/* Layouts in use: tensors, the tape and caches keep those that they need, and nothing else is left
+ * of a step. */
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
 #include "tensors.h"
@@ -61,7 +62,8 @@ static void steps_of_ever_new_sizes_leave_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The layout was made in a scope that has ended; the tensor, its gradient and what is made of it go on. */
+/* The layout was made in a scope that has ended; the tensor, its gradient and what is made of it go
+ * on. */
 static void a_tensor_keeps_its_layout(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

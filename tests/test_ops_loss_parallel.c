@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch needs a context manager for (loss_parallel), and its tests of that: cross-entropy of logits that are sharded on
- * classes, positions or both. Losses and gradients are those of the whole; forward makes at most three calls, none of which
- * has logits in it, and backward none. PyTorch has the classes in dim 1, here they are in the last one.
+ * What PyTorch needs a context manager for (loss_parallel), and its tests of that: cross-entropy of
+ * logits that are sharded on classes, positions or both. Losses and gradients are those of the
+ * whole; forward makes at most three calls, none of which has logits in it, and backward none.
+ * PyTorch has the classes in dim 1, here they are in the last one.
  */
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses under every placement, with their gradients, those of targets too; numbers from PyTorch 2.13; and misuse's answers. */
+/* Losses under every placement, with their gradients, those of targets too; numbers from PyTorch
+ * 2.13; and misuse's answers. */
 #include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
@@ -89,7 +90,7 @@ static void sixteen_bits_lose_as_much(sherd_world *world)
             all_in_halves(world, &losses[i], 1, 5);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static sherd_tensor *row(sherd_world *world, int64_t n, const double *x)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Redistribute in another dtype: the tensor is rounded before it moves, its gradient before it moves back, and the leaf's
- * gradient has the leaf's dtype. Every number is compared exactly with the roundings done by hand.
+ * Redistribute in another dtype: the tensor is rounded before it moves, its gradient before it
+ * moves back, and the leaf's gradient has the leaf's dtype. Every number is compared exactly with
+ * the roundings done by hand.
  */
 #include "check.h"
 #include "boxes.h"
@@ -155,7 +156,8 @@ static void check_move(sherd_tensor *leaf, bool is_leaf, const sherd_layout *to,
     sherd_clear_grad(leaf);
 }
 
-/* R to R and S to R, all pairs of dtypes: what travels are elements of the forward dtype; the way back costs nothing. */
+/* R to R and S to R, all pairs of dtypes: what travels are elements of the forward dtype; the way
+ * back costs nothing. */
 static void moves_round_where_they_are_told(sherd_world *world)
 {
     static const struct {
@@ -262,7 +264,8 @@ static void pending_sums_move_in_another_dtype(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* All addends are added in f32 and the sum is rounded, however large it is and over however many axes: one by one none would count. */
+/* All addends are added in f32 and the sum is rounded, however large it is and over however many
+ * axes: one by one none would count. */
 static void a_sum_of_16_bits_is_rounded_once(sherd_world *world)
 {
     static const int64_t sizes[] = {3, 5000, 300000};
@@ -297,7 +300,8 @@ static void a_sum_of_16_bits_is_rounded_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What an operator saves of the result is the cast source; moved again in backward it has the same bits. */
+/* What an operator saves of the result is the cast source; moved again in backward it has the same
+ * bits. */
 static void a_saved_result_is_moved_again(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

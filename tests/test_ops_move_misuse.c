@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse of moves to where a text says: see misuse.h. What a wrong text says: test_ops_move_text.c. */
+/* Misuse of moves to where a text says: see misuse.h. What a wrong text says:
+ * test_ops_move_text.c. */
 #include "misuse.h"
 
 #define MISUSE(name) MISUSE_WORKS(name, misuse_works)

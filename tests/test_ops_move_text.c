@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves to where a text says, and pieces as a layout says: the same as with a layout that is made first. */
+/* Moves to where a text says, and pieces as a layout says: the same as with a layout that is made
+ * first. */
 #include "tensors.h"
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
@@ -91,7 +92,8 @@ static void orders_and_cuts_are_read(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* As `sherd plan` does: only where no cuts are given, and the same axes shard the dim in the same order. */
+/* As `sherd plan` does: only where no cuts are given, and the same axes shard the dim in the same
+ * order. */
 static void placements_keep_the_cuts_of_what_stays(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "x=2,y=2");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of the recorded moves: redistribute, from_local, to_local, full; and what a plain tensor remembers. */
+/* Gradients of the recorded moves: redistribute, from_local, to_local, full; and what a plain
+ * tensor remembers. */
 #include "ops_cases.h"
 
 static const op_case matrix = {.name = "moves", .operands = 1, .ndim = {2}, .shape = {{5, 3}}};
@@ -9,7 +10,8 @@ static double weight_at(int64_t i)
     return value_at(41, i);
 }
 
-/* Elements of a distributed tensor of the matrix's shape that differ from `factor` times their weights. */
+/* Elements of a distributed tensor of the matrix's shape that differ from `factor` times their
+ * weights. */
 static int64_t count_wrong(sherd_tensor *t, double factor)
 {
     sherd_tensor *whole = sherd_full(t);
@@ -108,7 +110,8 @@ static void local_pieces_get_their_gradients(sherd_world *world)
         say_error(world);
 }
 
-/* The gradient of a local piece is taken for the piece of the layout that the tensor had; of the whole for the whole. */
+/* The gradient of a local piece is taken for the piece of the layout that the tensor had; of the
+ * whole for the whole. */
 static void gradients_of_local_and_full_are_pieces(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);
@@ -139,7 +142,8 @@ static void gradients_of_local_and_full_are_pieces(sherd_world *world)
         say_error(world);
 }
 
-/* A plain parameter beside distributed data counts as replicated, and gets a plain gradient, whole on every rank. */
+/* A plain parameter beside distributed data counts as replicated, and gets a plain gradient, whole
+ * on every rank. */
 static void promoted_leaves_get_plain_gradients(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);
@@ -161,7 +165,8 @@ static void promoted_leaves_get_plain_gradients(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A leaf gets the gradient as it came, and whoever asks for it settles it; but none that is larger than the leaf. */
+/* A leaf gets the gradient as it came, and whoever asks for it settles it; but none that is larger
+ * than the leaf. */
 static void a_leaf_keeps_what_is_no_larger(sherd_world *world)
 {
     static const char *const lies[][2] = {{"R", "P(sum)"}, {"S(0)", "S(0)"}};
@@ -190,7 +195,8 @@ static void a_leaf_keeps_what_is_no_larger(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The mesh has ranks 1 and 2. The others go along, and their plain leaves have gradients of the same shapes. */
+/* The mesh has ranks 1 and 2. The others go along, and their plain leaves have gradients of the
+ * same shapes. */
 static void a_rank_outside_of_the_mesh_gets_zeroes(sherd_world *world)
 {
     const int64_t two = 2, rows[] = {4, 3}, piece[] = {2, 3};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbourhood attention on real ranks: plain ones against the definition, their gradients against central differences, and
- * any layout against the plain ones, bit for bit; and what travels: one call for each direction, and each rank gets exactly
- * what it lacks.
+ * Neighbourhood attention on real ranks: plain ones against the definition, their gradients against
+ * central differences, and any layout against the plain ones, bit for bit; and what travels: one
+ * call for each direction, and each rank gets exactly what it lacks.
  */
 #include "fields.h"
 
@@ -21,7 +21,7 @@ typedef struct scene {
     sherd_neighbourhood_options o;
 } scene;
 
-/* ---- random cases ------------------------------------------------------------------------------ */
+/* ---- random cases ---------------------------------------------------------------------------- */
 
 static void draw(scene *s, int dims)
 {
@@ -50,11 +50,12 @@ static sherd_tensor *apply(const scene *s, sherd_tensor *const *in)
     return sherd_neighbourhood_attention(in[Q], in[K], in[V], &s->o);
 }
 
-/* ---- the definition ---------------------------------------------------------------------------- */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 /*
- * Whether position i of a dim sees position j: they have the same rest by the dilation, and among the positions of that
- * rest j is one of the nearest `kernel`, counted out from i; where one side has no more the other goes on.
+ * Whether position i of a dim sees position j: they have the same rest by the dilation, and among
+ * the positions of that rest j is one of the nearest `kernel`, counted out from i; where one side
+ * has no more the other goes on.
  */
 static bool sees(int64_t n, int64_t kernel, int64_t dilation, int64_t i, int64_t j)
 {
@@ -175,7 +176,7 @@ static void plain_is_the_definition(sherd_world *world)
     }
 }
 
-/* ---- any layout -------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 static sherd_tensor *spread_out(scene *s, const sherd_mesh *mesh, sherd_tensor *plain)
 {
@@ -183,7 +184,8 @@ static sherd_tensor *spread_out(scene *s, const sherd_mesh *mesh, sherd_tensor *
         sherd_distribute(plain, draw_layout(&s->dice, mesh, s->ndim, s->shape), -1), true);
 }
 
-/* Half of the cases have k and v where q is, a sixth k and v alike, the others each where the dice say. */
+/* Half of the cases have k and v where q is, a sixth k and v alike, the others each where the dice
+ * say. */
 static void check_layout(scene *s, const sherd_mesh *mesh)
 {
     sherd_tensor *leaf[OPERANDS], *spread[OPERANDS];
@@ -229,7 +231,7 @@ static void every_layout_has_the_bits_of_plain(sherd_world *world)
     }
 }
 
-/* ---- other dtypes ------------------------------------------------------------------------------ */
+/* ---- other dtypes ---------------------------------------------------------------------------- */
 
 static void other_dtypes_are_rounded_f64(sherd_world *world)
 {
@@ -265,9 +267,10 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
     }
 }
 
-/* ---- cases that have a name -------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
-/* Equal scores make averages: of 0 to 9 each element is that of what it sees, which near the ends is what the end sees. */
+/* Equal scores make averages: of 0 to 9 each element is that of what it sees, which near the ends
+ * is what the end sees. */
 static void equal_scores_are_averages(sherd_world *world)
 {
     static const struct {
@@ -299,7 +302,8 @@ static void equal_scores_are_averages(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ShardTensor's own cases. Pieces that are thinner than the window are an error there, or a hang. */
+/* ShardTensor's own cases. Pieces that are thinner than the window are an error there, or a
+ * hang. */
 static void cases_of_natten(sherd_world *world)
 {
     static const struct {
@@ -335,9 +339,10 @@ static void cases_of_natten(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
-/* From the first to the last of the positions that [lo, hi) see, or that see any of them: how many. */
+/* From the first to the last of the positions that [lo, hi) see, or that see any of them: how
+ * many. */
 static int64_t spanned(int64_t n, int64_t kernel, int64_t lo, int64_t hi, bool queries)
 {
     int64_t first = n, end = 0;
@@ -365,7 +370,8 @@ static int64_t missing(const sherd_neighbourhood_options *o, const sherd_tensor 
     return all - own;
 }
 
-/* Keys and values forward; backward them again, and queries, dout and two numbers a head of those that see this rank's keys. */
+/* Keys and values forward; backward them again, and queries, dout and two numbers a head of those
+ * that see this rank's keys. */
 static void check_bytes(sherd_world *world, const sherd_layout *layout)
 {
     const sherd_neighbourhood_options o = {.kernel = {5, 3}};
@@ -388,7 +394,8 @@ static void check_bytes(sherd_world *world, const sherd_layout *layout)
              (keys * 2 * 4 + queries * (2 * 4 + 2)) * heads);
 }
 
-/* Pieces that are even, thinner than the window, empty; of both dims, with corners; and heads with them. */
+/* Pieces that are even, thinner than the window, empty; of both dims, with corners; and heads with
+ * them. */
 static void only_what_is_missing_travels(sherd_world *world)
 {
     static const int64_t shape[5] = {2, 24, 7, 3, 4};
@@ -409,7 +416,8 @@ static void only_what_is_missing_travels(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Keys and values that all ranks have, or that are cut elsewhere, come as far as they are missing, too. */
+/* Keys and values that all ranks have, or that are cut elsewhere, come as far as they are missing,
+ * too. */
 static void keys_may_lie_otherwise(sherd_world *world)
 {
     static const int64_t shape[4] = {1, 12, 2, 4};
@@ -437,9 +445,10 @@ static void keys_may_lie_otherwise(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- no memory --------------------------------------------------------------------------------- */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
-/* The n-th allocation of the last rank fails, until it goes through: the same verdict on all, nothing is left behind. */
+/* The n-th allocation of the last rank fails, until it goes through: the same verdict on all,
+ * nothing is left behind. */
 static void any_allocation_may_fail(sherd_world *world)
 {
     static const int64_t shape[4] = {2, 9, 2, 3};

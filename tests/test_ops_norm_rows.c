@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer and RMS norms over several dims, any of which may be sharded: as plain ones under any layout, forward and gradients;
- * x stays, and nothing but a number or two of each row travels; a large mean does no harm.
+ * Layer and RMS norms over several dims, any of which may be sharded: as plain ones under any
+ * layout, forward and gradients; x stays, and nothing but a number or two of each row travels; a
+ * large mean does no harm.
  */
 #include "fields.h"
 
@@ -42,7 +43,7 @@ static sherd_tensor *apply(const scene *s, sherd_tensor *const *in)
                                  0.01);
 }
 
-/* ---- plain ------------------------------------------------------------------------------------- */
+/* ---- plain ----------------------------------------------------------------------------------- */
 
 /* Several dims are one dim of as many elements. */
 static void several_dims_are_one_dim(sherd_world *world)
@@ -75,7 +76,7 @@ static void several_dims_are_one_dim(sherd_world *world)
     }
 }
 
-/* ---- any layout -------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 static void check_layout(scene *s, const sherd_mesh *mesh)
 {
@@ -159,11 +160,12 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- a large mean ------------------------------------------------------------------------------ */
+/* ---- a large mean ---------------------------------------------------------------------------- */
 
 /*
- * Numbers 1e-3 apart around 1e4, of which mean and variance are known: 1e4 + 1e-3 (i - (n - 1) / 2). The mean of squares is known
- * to 1e-8 only, that is a hundredth of the variance. Also where each rank has a mean of its own.
+ * Numbers 1e-3 apart around 1e4, of which mean and variance are known: 1e4 + 1e-3 (i - (n - 1) /
+ * 2). The mean of squares is known to 1e-8 only, that is a hundredth of the variance. Also where
+ * each rank has a mean of its own.
  */
 static void a_large_mean_does_no_harm(sherd_world *world)
 {
@@ -194,9 +196,10 @@ static void a_large_mean_does_no_harm(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
-/* Each rank gets of each row that it shares two numbers of each other part (rms: one), forward and back; x never travels. */
+/* Each rank gets of each row that it shares two numbers of each other part (rms: one), forward and
+ * back; x never travels. */
 static void only_numbers_of_rows_travel(sherd_world *world)
 {
     static const int64_t shape[] = {6, 8, 5};

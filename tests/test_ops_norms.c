@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms over items and channels beyond what test_ops_norms_forward.c and _gradient.c compare: running averages under every
- * layout, what travels, numbers far from 0, 16 bits, sets without elements.
+ * Norms over items and channels beyond what test_ops_norms_forward.c and _gradient.c compare:
+ * running averages under every layout, what travels, numbers far from 0, 16 bits, sets without
+ * elements.
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_layers.h"
 
-/* ---- running averages -------------------------------------------------------------------------- */
+/* ---- running averages ------------------------------------------------------------------------ */
 
 static sherd_tensor *average_of(sherd_world *world, sherd_dtype dtype, int64_t channels,
                                 double step)
@@ -110,7 +111,7 @@ static void averages_may_be_sharded_too(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 static sherd_tensor *by_groups(sherd_tensor *x)
 {
@@ -125,7 +126,8 @@ static sherd_tensor *by_item(sherd_tensor *x)
     return sherd_instance_norm(x, NULL);
 }
 
-/* x [4,6,4096]: a call each way of a few numbers for each set, or none where sets lie on one rank. */
+/* x [4,6,4096]: a call each way of a few numbers for each set, or none where sets lie on one
+ * rank. */
 static void only_moments_travel(sherd_world *world)
 {
     enum { ITEMS = 4, CHANNELS = 6, INNER = 4096 };
@@ -162,7 +164,7 @@ static void only_moments_travel(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* x = 4096 + k / 4, exact in f32; its squares are not. E[x^2] - mean^2 would be off by half. */
 static void a_large_mean_costs_no_digits(sherd_world *world)
@@ -209,7 +211,8 @@ static void sixteen_bits_are_computed_wider(sherd_world *world)
     all_in_halves(world, narrow, LEN(narrow), 12);
 }
 
-/* As PyTorch: refused where nothing would be left, but not in evaluation, and not by groups of several items. */
+/* As PyTorch: refused where nothing would be left, but not in evaluation, and not by groups of
+ * several items. */
 static void one_element_is_no_batch(sherd_world *world)
 {
     sherd_tensor *x = sherd_constant(world, SHERD_F32, (int64_t[]){1, 3}, 2, 2);

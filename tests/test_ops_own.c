@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators of a user's that are wrong: whatever their functions do or leave undone ends in a line that names the operator
- * and what is wrong with it, on all ranks, also where it was wrong on one rank only. Nobody has registered them.
+ * Operators of a user's that are wrong: whatever their functions do or leave undone ends in a line
+ * that names the operator and what is wrong with it, on all ranks, also where it was wrong on one
+ * rank only. Nobody has registered them.
  */
 #include "sherd/op.h"
 #include "sherd/ops.h"

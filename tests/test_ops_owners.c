@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries of a sharded dim that owners send and take: as plain under any layout, also gradients; and what travels: what is
- * asked for, and nothing else. Tensors are wide, so that asking pays.
+ * Entries of a sharded dim that owners send and take: as plain under any layout, also gradients;
+ * and what travels: what is asked for, and nothing else. Tensors are wide, so that asking pays.
  */
 #include "points.h"
 
@@ -108,7 +108,7 @@ static void every_layout_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- what travels -------------------------------------------------------------------------------- */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 enum { ENTRIES = 4000, ROWS = 1000, WIDTH = 8 };
 
@@ -136,7 +136,8 @@ static int64_t received(sherd_world *world)
     return sum;
 }
 
-/* Counts, what is asked of this rank, and the rows that it asks for: three calls. Gradients go the other way, in two. */
+/* Counts, what is asked of this rank, and the rows that it asks for: three calls. Gradients go the
+ * other way, in two. */
 static void what_is_asked_for_travels(sherd_world *world)
 {
     static const int64_t shape[2] = {ENTRIES, WIDTH}, rows[1] = {ROWS};
@@ -190,7 +191,7 @@ static void an_index_that_is_outside_is_said_by_all(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- lack of memory ------------------------------------------------------------------------------ */
+/* ---- lack of memory -------------------------------------------------------------------------- */
 
 static void take_and_give(sherd_world *world)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Padding with borders on real ranks: plain against the formula, any layout against plain, forward and gradients, in f64;
- * convolutions with borders; what travels.
+ * Padding with borders on real ranks: plain against the formula, any layout against plain, forward
+ * and gradients, in f64; convolutions with borders; what travels.
  */
 #include "missing.h"
 
@@ -15,7 +15,7 @@ typedef struct scene {
     sherd_pad_options o;
 } scene;
 
-/* ---- random cases ------------------------------------------------------------------------------ */
+/* ---- random cases ---------------------------------------------------------------------------- */
 
 static sherd_halo_side draw_side(scene *s, int64_t n)
 {
@@ -110,7 +110,7 @@ static void plain_is_the_formula(sherd_world *world)
     }
 }
 
-/* ---- any layout -------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 /* Places of a box of the result that are filled with elements that this box of x has. */
 static int64_t filled(const scene *s, const sherd_box *made, const sherd_box *held, bool inside)
@@ -133,7 +133,8 @@ static int64_t filled(const scene *s, const sherd_box *made, const sherd_box *he
     return places;
 }
 
-/* Whether two ranks differ only on axes that shard a layout: then one's gradients are for the other. */
+/* Whether two ranks differ only on axes that shard a layout: then one's gradients are for the
+ * other. */
 static bool is_peer(const sherd_layout *layout, int a, int b)
 {
     const sherd_mesh *mesh = sherd_layout_mesh(layout);
@@ -145,7 +146,8 @@ static bool is_peer(const sherd_layout *layout, int a, int b)
     return peer;
 }
 
-/* Bytes that come for a result: what is placed there of others. And for a gradient: what others have placed of this rank's. */
+/* Bytes that come for a result: what is placed there of others. And for a gradient: what others
+ * have placed of this rank's. */
 static int64_t fetched(const scene *s, sherd_tensor *x, sherd_tensor *y, bool back)
 {
     sherd_box held = sherd_tensor_box(x), made = sherd_tensor_box(y);
@@ -201,7 +203,7 @@ static void every_layout_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- convolutions ------------------------------------------------------------------------------ */
+/* ---- convolutions ---------------------------------------------------------------------------- */
 
 /* A convolution that pads by a border is one of what is padded before, also with "same". */
 static void convolutions_have_borders(sherd_world *world)
@@ -246,7 +248,7 @@ static void convolutions_have_borders(sherd_world *world)
     }
 }
 
-/* ---- cases that have a name -------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
 static void check_piece(sherd_tensor *y, const char *want)
 {
@@ -260,7 +262,8 @@ static void check_piece(sherd_tensor *y, const char *want)
     CHECK_TEXT(text, want);
 }
 
-/* 0 to 9: the first and the last rank that have elements hold what lies beyond the ends, of every dtype. */
+/* 0 to 9: the first and the last rank that have elements hold what lies beyond the ends, of every
+ * dtype. */
 static void paddings_of_ten(sherd_world *world)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Points on real ranks: plain searches against the naive one, bit for bit, and any layout against the plain ones, also their
- * gradients; and what travels.
+ * Points on real ranks: plain searches against the naive one, bit for bit, and any layout against
+ * the plain ones, also their gradients; and what travels.
  */
 #include "points.h"
 
@@ -10,7 +10,7 @@
 #include "sherd/comm.h"
 #include "sherd/ops_elements.h"
 
-/* ---- plain --------------------------------------------------------------------------------------- */
+/* ---- plain ----------------------------------------------------------------------------------- */
 
 static int64_t count_wrong_rows(const scene *s, const answer *a, sherd_tensor *points,
                                 sherd_tensor *queries)
@@ -96,7 +96,7 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
     }
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static sherd_tensor *total(scene *s, sherd_tensor *points, sherd_tensor *queries,
                            sherd_tensor *weight)
@@ -145,7 +145,7 @@ static void gradients_are_differences(sherd_world *world)
     }
 }
 
-/* ---- any layout ---------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 static bool same_rows(const sherd_layout *a, const sherd_layout *b)
 {
@@ -219,7 +219,7 @@ static void every_layout_is_bit_equal(sherd_world *world)
     }
 }
 
-/* ---- cases that have a name ---------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
 static void check_combinations(scene *s, const sherd_mesh *mesh)
 {
@@ -244,8 +244,8 @@ static void check_combinations(scene *s, const sherd_mesh *mesh)
 }
 
 /*
- * 1025 points and 2048 queries, 4 nearest; 136 points, and those within a radius of the points of a grid: all combinations of
- * shards (row 84 of ShardTensor's cases).
+ * 1025 points and 2048 queries, 4 nearest; 136 points, and those within a radius of the points of a
+ * grid: all combinations of shards (row 84 of ShardTensor's cases).
  */
 static void all_combinations_of_shards(sherd_world *world)
 {
@@ -278,7 +278,8 @@ static void equal_points_come_in_order(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A point a hair's breadth beside each of a few queries: the pull is that of the difference, not of large products that cancel. */
+/* A point a hair's breadth beside each of a few queries: the pull is that of the difference, not of
+ * large products that cancel. */
 static void near_points_pull_as_they_lie(sherd_world *world)
 {
     enum { POINTS = 64, QUERIES = 4 };
@@ -326,9 +327,10 @@ static void nothing_is_near_no_points(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels -------------------------------------------------------------------------------- */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
-/* As many queries as points: pieces go around, each rank receives every point that it lacks once, in p - 1 calls. */
+/* As many queries as points: pieces go around, each rank receives every point that it lacks once,
+ * in p - 1 calls. */
 static void pieces_go_around(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
@@ -374,7 +376,8 @@ static void few_queries_go_to_the_points(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What a search takes beside its own piece and the results: another piece, and in f64 with its tree what it looks at. */
+/* What a search takes beside its own piece and the results: another piece, and in f64 with its tree
+ * what it looks at. */
 static void no_more_than_two_pieces_are_there(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
@@ -389,12 +392,13 @@ static void no_more_than_two_pieces_are_there(sherd_world *world)
     int64_t before = sherd_world_memory(world).live_bytes;
     sherd_world_memory_reset(world);
     search(&s, p, q);
-    /* queries in f64, a piece, a piece in f64, its indices, boxes, squares and distances and indices */
+    /* queries in f64, a piece, a piece in f64, its indices, boxes, squares and distances and
+     * indices */
     CHECK(sherd_world_memory(world).peak_bytes - before < 6 * piece);
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- lack of memory ------------------------------------------------------------------------------ */
+/* ---- lack of memory -------------------------------------------------------------------------- */
 
 static void both_searches(sherd_world *world)
 {

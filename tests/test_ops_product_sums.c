@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of products are added to what has come before, and those of functions written over it: by the operator itself where that
- * lies alike and is the tape's alone, and never where somebody else has it.
+ * Gradients of products are added to what has come before, and those of functions written over it:
+ * by the operator itself where that lies alike and is the tape's alone, and never where somebody
+ * else has it.
  */
 #include "fields.h"
 #include "ops/operator.h"
@@ -216,7 +217,8 @@ static void a_function_is_written_over_what_lies_like_it(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A product reads y = x^2: the gradient of x could take the place of that of y, if nobody kept that. */
+/* A product reads y = x^2: the gradient of x could take the place of that of y, if nobody kept
+ * that. */
 static void what_is_kept_is_not_written_over(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of redistribute, from_local, to_local and full for every layout of the source, of the result, and of the
- * gradient that arrives: where they lie and what they are.
+ * Gradients of redistribute, from_local, to_local and full for every layout of the source, of the
+ * result, and of the gradient that arrives: where they lie and what they are.
  *
- * PyTorch 2.13 takes every such gradient to the placements of the source, a pending one replicated; only a pending
- * gradient of a pending source stays pending. Here an operator finds its gradient in the same place, with two differences
- * that do not show in the values (docs/decisions/001: a gradient is settled once, when it is used):
+ * PyTorch 2.13 takes every such gradient to the placements of the source, a pending one replicated;
+ * only a pending gradient of a pending source stays pending. Here an operator finds its gradient in
+ * the same place, with two differences that do not show in the values (docs/decisions/001: a
+ * gradient is settled once, when it is used):
  * - of a pending source it is replicated also where it arrived pending;
- * - a move to the same layout is no move: the gradient passes as it is, and is settled by whoever is next.
+ * - a move to the same layout is no move: the gradient passes as it is, and is settled by whoever
+ *   is next.
  */
 #include "ops_cases.h"
 #include "boxes.h"
@@ -145,7 +147,8 @@ static void say(const sherd_layout *from, const sherd_layout *to, const sherd_la
             sherd_layout_placements(to), sherd_layout_placements(grad));
 }
 
-/* Where a gradient lies that nobody has settled: axes that the move has not touched stay pending. */
+/* Where a gradient lies that nobody has settled: axes that the move has not touched stay
+ * pending. */
 static const sherd_layout *expected_pending(const sherd_layout *from, const sherd_layout *to,
                                             const sherd_layout *grad)
 {
@@ -163,7 +166,8 @@ static const sherd_layout *expected_pending(const sherd_layout *from, const sher
     return expected;
 }
 
-/* The source is the result of an operator that settles its gradients, or takes them as they come. */
+/* The source is the result of an operator that settles its gradients, or takes them as they
+ * come. */
 static bool moves_back(const sherd_layout *from, const sherd_layout *to, const sherd_layout *grad)
 {
     sherd_tensor *leaf = sherd_require_grad(values_on(from), true);
@@ -184,7 +188,8 @@ static bool moves_back(const sherd_layout *from, const sherd_layout *to, const s
     return good;
 }
 
-/* A leaf holds what came, unless it is larger than the leaf, and gives it out where PyTorch has put it at once. */
+/* A leaf holds what came, unless it is larger than the leaf, and gives it out where PyTorch has put
+ * it at once. */
 static bool leaf_gets_it_back(const sherd_layout *from, const sherd_layout *to,
                               const sherd_layout *grad)
 {
@@ -227,7 +232,8 @@ static void every_gradient_comes_back(sherd_world *world)
 
 /* ---- from_local, to_local, full ---- */
 
-/* Whatever the gradient's layout, each piece gets the values of its own place; addends all of them. */
+/* Whatever the gradient's layout, each piece gets the values of its own place; addends all of
+ * them. */
 static void pieces_get_their_place_of_any_gradient(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);
@@ -256,7 +262,8 @@ static void pieces_get_their_place_of_any_gradient(sherd_world *world)
         say_error(world);
 }
 
-/* The gradient of what is local is taken for the source's layout, a pending one for replicated; of the whole for replicated. */
+/* The gradient of what is local is taken for the source's layout, a pending one for replicated; of
+ * the whole for replicated. */
 static void local_gradients_are_taken_as_they_lie(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions over dims, and the softmax, under every placement: results, gradients; then what no list of cases shows: that a
- * result is pending and not gathered, ties, the index of the first of equals, large means, integers.
+ * Reductions over dims, and the softmax, under every placement: results, gradients; then what no
+ * list of cases shows: that a result is pending and not gathered, ties, the index of the first of
+ * equals, large means, integers.
  */
 #include "ops_halves.h"
 #include "ops_oracles.h"
@@ -179,7 +180,7 @@ static void all_are_found_by_name(sherd_world *world)
             fprintf(stderr, "  %s\n", names[i]);
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 static const op_case matrix = {.name = "rows", .operands = 1, .ndim = {2}, .shape = {{6, 4}}};
 
@@ -231,7 +232,8 @@ static void a_softmax_gathers_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Every reduction forward and backward, each allocation of one rank failing in turn. New shapes each time: nothing is cached. */
+/* Every reduction forward and backward, each allocation of one rank failing in turn. New shapes
+ * each time: nothing is cached. */
 static void reduce_all(const sherd_mesh *mesh, int64_t n)
 {
     const sherd_layout *layout = NULL;
@@ -274,7 +276,7 @@ static void any_allocation_may_fail(sherd_world *world)
     CHECK(failures > 20);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static sherd_tensor *leaf(sherd_world *world, sherd_dtype dtype, int64_t n, const double *x)
 {
@@ -369,7 +371,8 @@ static void halves_sum_in_f32(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A count of 1 to 3 in every element, in a dtype of one or four bytes; sums over any dims, beside plain loops. */
+/* A count of 1 to 3 in every element, in a dtype of one or four bytes; sums over any dims, beside
+ * plain loops. */
 static void try_counts(sherd_world *world, sherd_dtype dtype, const int64_t *shape)
 {
     int64_t strides[3], sums[6000];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling and interpolation on real ranks: plain ones against the formula, and any layout against the plain ones, forward
- * and gradients, in f64. Cases that have a name are in test_ops_stencils.c.
+ * Pooling and interpolation on real ranks: plain ones against the formula, and any layout against
+ * the plain ones, forward and gradients, in f64. Cases that have a name are in test_ops_stencils.c.
  */
 #include "resamples.h"
 
-/* ---- the formula ------------------------------------------------------------------------------- */
+/* ---- the formula ----------------------------------------------------------------------------- */
 
 /* One output of a plane of the input; *where: the largest. Missing dims have one element. */
 static double one(const scene *s, const int64_t *made, const int64_t *at, const double *plane,
@@ -108,7 +108,7 @@ static void plain_is_the_formula(sherd_world *world)
     }
 }
 
-/* ---- any layout -------------------------------------------------------------------------------- */
+/* ---- any layout ------------------------------------------------------------------------------ */
 
 static double as_numbers(sherd_tensor *a, sherd_tensor *b)
 {
@@ -164,7 +164,7 @@ static void every_layout_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
 /* What is needed of the input for a box of the result, and of the result for one of the input. */
 static void needs_of(const scene *s, const sherd_box *held, const sherd_box *made,
@@ -227,7 +227,8 @@ static void check_travel(scene *s, const sherd_mesh *mesh)
                 sherd_tensor_text(y));
 }
 
-/* Any window, any shards: one call a direction, and in it each element once that a rank needs and lacks. */
+/* Any window, any shards: one call a direction, and in it each element once that a rank needs and
+ * lacks. */
 static void each_rank_gets_what_it_lacks(sherd_world *world)
 {
     scene s = {.world = world, .dice = 40 + (uint64_t)sherd_world_ranks(world)};
@@ -268,9 +269,10 @@ static void sums_may_be_pending(sherd_world *world)
     }
 }
 
-/* ---- other dtypes ------------------------------------------------------------------------------ */
+/* ---- other dtypes ---------------------------------------------------------------------------- */
 
-/* Coordinates of f32 and f64 may differ in the last bit: kinds that jump there take sizes that divide. */
+/* Coordinates of f32 and f64 may differ in the last bit: kinds that jump there take sizes that
+ * divide. */
 static void other_dtypes_are_rounded_f64(sherd_world *world)
 {
     static const struct {
@@ -305,7 +307,7 @@ static void other_dtypes_are_rounded_f64(sherd_world *world)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void scene_of_memory(sherd_world *world)
 {

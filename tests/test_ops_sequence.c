@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over sequences that are sharded: whatever the way, the cuts, the mask and the heads, results, logarithms of sums
- * and gradients are those of plain tensors. What it costs is in test_ops_sequence_cost.c.
+ * Attention over sequences that are sharded: whatever the way, the cuts, the mask and the heads,
+ * results, logarithms of sums and gradients are those of plain tensors. What it costs is in
+ * test_ops_sequence_cost.c.
  */
 #include "sequences.h"
 
@@ -73,7 +74,8 @@ static void back(const scene *s, sherd_tensor *y, sherd_tensor *sums)
 
     as.dtype = sums->dtype;
     seed[1] = numbers(&as, 6, 3, sums->shape);
-    /* logarithms of who sees nothing have no gradient worth the name: only where there is no mask */
+    /* logarithms of who sees nothing have no gradient worth the name: only where there is no
+     * mask */
     sherd_backward_with(out, seed, s->mask == NO_MASK && s->groups == 2 ? 2 : 1, NULL);
 }
 
@@ -135,11 +137,11 @@ static void check_scene(const scene *s, double forward, double backward)
     sherd_scope_end(s->world);
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /*
- * Causal or not, ways, cuts, masks, as many keys as queries or fewer (not causal), heads that share keys or not. On two axes
- * each mask has one length.
+ * Causal or not, ways, cuts, masks, as many keys as queries or fewer (not causal), heads that share
+ * keys or not. On two axes each mask has one length.
  */
 static void run_all(scene *s, double forward, double backward)
 {
@@ -210,7 +212,7 @@ static void of_16_bits_sums_stay_f32(sherd_world *world)
                 }
 }
 
-/* ---- one side alone is sharded ---------------------------------------------------------------- */
+/* ---- one side alone is sharded --------------------------------------------------------------- */
 
 static void one_side_may_be_sharded_alone(sherd_world *world)
 {
@@ -242,9 +244,10 @@ static void one_side_may_be_sharded_alone(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- bad days --------------------------------------------------------------------------------- */
+/* ---- bad days -------------------------------------------------------------------------------- */
 
-/* The n-th allocation of the last rank fails, until it goes through: the same verdict on all, nothing is left behind. */
+/* The n-th allocation of the last rank fails, until it goes through: the same verdict on all,
+ * nothing is left behind. */
 static void any_allocation_may_fail(sherd_world *world)
 {
     const int64_t shape[] = {1, 6, 2, 3}, key[] = {6};

@@ -12,7 +12,8 @@ static int64_t received(sherd_world *world, sherd_comm_direction direction)
     return sherd_comm_bytes(world, &(sherd_comm_filter){.direction = direction});
 }
 
-/* A ring meets 2(p-1) halves, a gather one window; each is fetched again in backward, and gives back as much. */
+/* A ring meets 2(p-1) halves, a gather one window; each is fetched again in backward, and gives
+ * back as much. */
 static void a_rank_gets_what_it_lacks_and_may_see(sherd_world *world)
 {
     enum { LENGTH = 24 };
@@ -65,7 +66,8 @@ static void nobody_calls_for_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* By their prices: one call for little; heads where all have as many and there are ranks enough; else a ring for much. */
+/* By their prices: one call for little; heads where all have as many and there are ranks enough;
+ * else a ring for much. */
 static void the_cheapest_way_is_taken(sherd_world *world)
 {
     static const struct {
@@ -90,8 +92,9 @@ static void the_cheapest_way_is_taken(sherd_world *world)
 }
 
 /*
- * Keys and values are two pieces at most, the own one and of visitors no more than the largest there is; the rest is the work on
- * one head. With gradients four: its own, halves that it has found for others, and what comes back for its own.
+ * Keys and values are two pieces at most, the own one and of visitors no more than the largest
+ * there is; the rest is the work on one head. With gradients four: its own, halves that it has
+ * found for others, and what comes back for its own.
  */
 static void check_pieces(const scene *s, const int64_t *sizes, int64_t most)
 {

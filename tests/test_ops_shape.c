@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts, padding and joining of sharded tensors: which cuts the result has, what moves (nothing, wherever it need not), what
- * shares storage, and what elements come out, by numbers.
+ * Parts, padding and joining of sharded tensors: which cuts the result has, what moves (nothing,
+ * wherever it need not), what shares storage, and what elements come out, by numbers.
  */
 #include "ops_cases.h"
 #include "tensors.h"
@@ -66,7 +66,8 @@ RUN(stacked, sherd_stack(LIST(t, t), 2, 0))
 RUN(stretched, sherd_expand(t, SIZES(2, -1, -1), 3))
 RUN(turned, sherd_permute(sherd_unsqueeze(t, 0), (const int[]){2, 0, 1}, 3))
 
-/* An operator on three ranks: on what, how the result lies, bytes that each rank receives on the way. */
+/* An operator on three ranks: on what, how the result lies, bytes that each rank receives on the
+ * way. */
 typedef struct lying {
     sherd_tensor *(*run)(sherd_tensor *t);
     int64_t shape[2];
@@ -95,7 +96,8 @@ static const lying lyings[] = {
     {back_together, {9, 2}, "S(0)", "0:1,2,6", "[9(x:1,2,6),2] on (x=3)", {0}},
     {back_together, {9, 2}, "P(min)", NULL, "[9,2] P(min:x) on (x=3)", {0}},
     {twice_columns, {9, 2}, "S(0)", "0:1,2,6", "[9(x:1,2,6),4] on (x=3)", {0}},
-    /* each row twice on its rank would be another order: the cuts of the whole, and rows go there */
+    /* each row twice on its rank would be another order: the cuts of the whole, and rows go
+     * there */
     {twice_rows, {6, 2}, "S(0)", NULL, "[12(x),2] on (x=3)", {32, 64, 32}},
     {twice_rows, {6, 2}, "R", NULL, "[12,2] on (x=3)", {0}},
     /* one row goes to the next rank, the last one to the first */

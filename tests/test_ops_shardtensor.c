@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ShardTensor's and hyper-parallel's own tests try on pending sums, reductions, views and linear layers over uneven
- * shards: the same operators on the plain tensor give the same numbers and gradients, and the layouts are those expected; the
- * right ones where theirs are wrong.
+ * What ShardTensor's and hyper-parallel's own tests try on pending sums, reductions, views and
+ * linear layers over uneven shards: the same operators on the plain tensor give the same numbers
+ * and gradients, and the layouts are those expected; the right ones where theirs are wrong.
  */
 #include <math.h>
 
@@ -111,7 +111,8 @@ static const sherd_mesh *mesh_number(sherd_world *world, int i)
     return mesh_of(world, text);
 }
 
-/* 36 to 39: n (n + 1) / 2 however it is settled; gradients of addends are whole, ones, and never pending. */
+/* 36 to 39: n (n + 1) / 2 however it is settled; gradients of addends are whole, ones, and never
+ * pending. */
 static void a_pending_sum_is_its_sum(sherd_world *world)
 {
     int n = sherd_world_ranks(world);
@@ -138,7 +139,8 @@ static void a_pending_sum_is_its_sum(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 40: each rank multiplies what all have by its own number: the gradients that come back are a pending sum. */
+/* 40: each rank multiplies what all have by its own number: the gradients that come back are a
+ * pending sum. */
 static void gradients_of_what_ranks_do_alone_add_up(sherd_world *world)
 {
     int n = sherd_world_ranks(world);
@@ -153,7 +155,8 @@ static void gradients_of_what_ranks_do_alone_add_up(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 41, 42: a weight that all have gets the gradient of all rows: pending until asked for, or plain and complete. */
+/* 41, 42: a weight that all have gets the gradient of all rows: pending until asked for, or plain
+ * and complete. */
 static void weights_get_the_gradient_of_all_rows(sherd_world *world)
 {
     for (int i = 0; i < 4; i++) {
@@ -247,7 +250,8 @@ static bool reduces_alike(sherd_tensor *x, sherd_tensor *y, sherd_tensor *pieces
     return good;
 }
 
-/* 49, 52: sums and means over some dims or all, with and without keeping them; a shard that stays keeps its dim. */
+/* 49, 52: sums and means over some dims or all, with and without keeping them; a shard that stays
+ * keeps its dim. */
 static void sums_and_means_are_those_of_the_whole(sherd_world *world)
 {
     static const struct {
@@ -347,7 +351,8 @@ static void axes_of_dims_that_go_become_pending(sherd_world *world)
 
 /* ---- 3F: views, parts, linear --------------------------------------------------------------- */
 
-/* 73 to 76: an order of elements that is never changed; shards stay where they can, and else move. */
+/* 73 to 76: an order of elements that is never changed; shards stay where they can, and else
+ * move. */
 static void views_keep_the_order_of_elements(sherd_world *world)
 {
     static const struct {

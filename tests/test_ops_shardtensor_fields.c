@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ShardTensor's own tests try on convolutions, norms, attention and gradients of replicas, on uneven shards and on meshes
- * of one and two axes: as plain, within 1e-5 of the largest number in f32. Sizes are theirs with SHERD_PROOF=1, else
- * smaller ones. docs/from_shardtensor.md says which case is where.
+ * What ShardTensor's own tests try on convolutions, norms, attention and gradients of replicas, on
+ * uneven shards and on meshes of one and two axes: as plain, within 1e-5 of the largest number in
+ * f32. Sizes are theirs with SHERD_PROOF=1, else smaller ones. docs/from_shardtensor.md says which
+ * case is where.
  */
 #include "fields.h"
 
@@ -16,7 +17,8 @@ typedef struct scene {
     sherd_tensor *leaf[3], *spread[3];
 } scene;
 
-/* Space, or the sequence, on one axis and on two; evenly and not; as texts of sherd_distribute_as. */
+/* Space, or the sequence, on one axis and on two; evenly and not; as texts of
+ * sherd_distribute_as. */
 typedef struct lie {
     const char *mesh, *placements;
     bool uneven;
@@ -83,7 +85,8 @@ static bool proof(void)
     return getenv("SHERD_PROOF") != NULL;
 }
 
-/* Results and all gradients, which lie as their operands. Those of weights are sums, of up to 64^3 numbers that cancel. */
+/* Results and all gradients, which lie as their operands. Those of weights are sums, of up to 64^3
+ * numbers that cancel. */
 static void check(scene *s, const char *what, sherd_tensor *want, sherd_tensor *y)
 {
     if (!CHECK(!sherd_tensor_failed(want) && !sherd_tensor_failed(y)))
@@ -102,7 +105,7 @@ static void check(scene *s, const char *what, sherd_tensor *want, sherd_tensor *
                 sherd_tensor_text(y));
 }
 
-/* ---- 67, 68: convolutions ------------------------------------------------------------------------ */
+/* ---- 67, 68: convolutions -------------------------------------------------------------------- */
 
 static void draw_conv(scene *s, const lie *l, int dims, int64_t n, int64_t k, bool transposed)
 {
@@ -117,7 +120,8 @@ static void draw_conv(scene *s, const lie *l, int dims, int64_t n, int64_t k, bo
     replicate_operand(s, 2, 1, &b);
 }
 
-/* Kernels 2 and 3, padding 0 and 1, strides 1 and 2: theirs are wrong or refused in most that are not both odd and 1. */
+/* Kernels 2 and 3, padding 0 and 1, strides 1 and 2: theirs are wrong or refused in most that are
+ * not both odd and 1. */
 static void convolutions_are_as_plain(sherd_world *world)
 {
     static const int64_t size[2][3] = {{32, 20, 9}, {256, 128, 64}};
@@ -182,7 +186,7 @@ static void an_axis_of_one_rank_has_borders(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- 80: group norms ----------------------------------------------------------------------------- */
+/* ---- 80: group norms ------------------------------------------------------------------------- */
 
 static void group_norms_are_as_plain(sherd_world *world)
 {
@@ -203,7 +207,7 @@ static void group_norms_are_as_plain(sherd_world *world)
     }
 }
 
-/* ---- 81, 82: attention --------------------------------------------------------------------------- */
+/* ---- 81, 82: attention ----------------------------------------------------------------------- */
 
 /* Operand i, its positions sharded or not. */
 static void draw_sequence(scene *s, const lie *l, int i, const int64_t *shape, bool sharded)
@@ -220,7 +224,8 @@ static void draw_sequence(scene *s, const lie *l, int i, const int64_t *shape, b
     }
 }
 
-/* Batches of 1 and 4, 256 and 512 positions, 8 heads of 32 and 64; queries or keys alone sharded, of which 64 there are. */
+/* Batches of 1 and 4, 256 and 512 positions, 8 heads of 32 and 64; queries or keys alone sharded,
+ * of which 64 there are. */
 static void attention_is_as_plain(sherd_world *world)
 {
     scene s = {.world = world, .dice = 81};
@@ -243,9 +248,10 @@ static void attention_is_as_plain(sherd_world *world)
     }
 }
 
-/* ---- 86: gradients of replicas ------------------------------------------------------------------- */
+/* ---- 86: gradients of replicas --------------------------------------------------------------- */
 
-/* Of ones that all ranks use alone the gradient is their number; of what is one and the same, 1. Nothing is under way then. */
+/* Of ones that all ranks use alone the gradient is their number; of what is one and the same, 1.
+ * Nothing is under way then. */
 static void gradients_of_replicas_add_up_where_it_is_said(sherd_world *world)
 {
     const int64_t eight = 8;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ShardTensor's own tests try on pieces and moves of uneven shards, and what it refuses or gets wrong there: shapes,
- * offsets, cuts, values and gradients; outer dims are smaller than theirs. docs/from_shardtensor.md says which case is where.
+ * What ShardTensor's own tests try on pieces and moves of uneven shards, and what it refuses or
+ * gets wrong there: shapes, offsets, cuts, values and gradients; outer dims are smaller than
+ * theirs. docs/from_shardtensor.md says which case is where.
  */
 #include "sherd/autograd.h"
 #include "sherd/comm.h"
@@ -46,7 +47,7 @@ static void check_layout_text(const sherd_layout *layout, const char *want)
     CHECK_TEXT(text, want);
 }
 
-/* ---- 3A: pieces --------------------------------------------------------------------------------- */
+/* ---- 3A: pieces ------------------------------------------------------------------------------ */
 
 static const sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
 
@@ -92,7 +93,8 @@ static void sizes_and_offsets_follow_from_the_pieces(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 4, 12: rows that nobody else knows of; the piece stays the piece, and detached it is the same one. */
+/* 4, 12: rows that nobody else knows of; the piece stays the piece, and detached it is the same
+ * one. */
 static void what_ranks_have_is_part_of_the_whole(sherd_world *world)
 {
     int ranks = sherd_world_ranks(world);
@@ -124,7 +126,8 @@ static void what_ranks_have_is_part_of_the_whole(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 5, 6: one rank alone knows data, shape and dtype; each gets its box; of a leaf that wants a gradient a leaf that does. */
+/* 5, 6: one rank alone knows data, shape and dtype; each gets its box; of a leaf that wants a
+ * gradient a leaf that does. */
 static void one_rank_knows_all(sherd_world *world)
 {
     static const char *const meshes[] = {"4", "2x2"}, *const how[] = {"S(1)", "S(1)S(2)"};
@@ -185,7 +188,7 @@ static void a_shape_is_enough_for_chunks(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- 2.2, and 9, 10, 45: what is refused ------------------------------------------------------------ */
+/* ---- 2.2, and 9, 10, 45: what is refused ----------------------------------------------------- */
 
 static void one_line_on_all(sherd_world *world, sherd_tensor *t, sherd_status status,
                             const char *part)
@@ -245,7 +248,7 @@ static void pieces_are_refused_by_one_line(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- 3B: moves ---------------------------------------------------------------------------------- */
+/* ---- 3B: moves ------------------------------------------------------------------------------- */
 
 typedef struct move_case {
     int ranks;
@@ -257,7 +260,8 @@ typedef struct move_case {
     const char *text; /* the layout then; cuts that are not said are those of the chunk rule */
 } move_case;
 
-/* Cuts stay where the same axes shard a dim as before; ShardTensor's go along to other axes, and get lost on the way. */
+/* Cuts stay where the same axes shard a dim as before; ShardTensor's go along to other axes, and
+ * get lost on the way. */
 static const move_case moves[] = {
     /* 13 to 16 */
     {4, "4", 3, {5, 52, 10}, "S(1)", "1:4,10,16,22", "S(1)", "[5,52(a0:4,10,16,22),10]"},
@@ -323,7 +327,8 @@ static const move_case moves[] = {
     {4, "4", 3, {16, 52, 8}, "S(1)", "1:4,10,16,22", "S(2)", "[16,52,8(a0)]"},
 };
 
-/* Of a sum of squares, of all ranks' pieces or of the whole, the gradient is twice the tensor, and lies as it did. */
+/* Of a sum of squares, of all ranks' pieces or of the whole, the gradient is twice the tensor, and
+ * lies as it did. */
 static void check_gradient(const sherd_layout *from, const char *to, bool local)
 {
     sherd_tensor *x = sherd_require_grad(indices_on(from, SHERD_F32), true);
@@ -371,7 +376,8 @@ static void fewer_rows_than_ranks(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* 85: each step every rank has the piece of the one before it (or behind); after all steps its own. Uneven ones too. */
+/* 85: each step every rank has the piece of the one before it (or behind); after all steps its own.
+ * Uneven ones too. */
 static void pieces_go_around_a_ring(sherd_world *world)
 {
     static const char *const turned[2][4] = {{"4@0,1,2,3", "4@1,2,3,0", "4@2,3,0,1", "4@3,0,1,2"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the solver promises: operands that fit are never moved, else the cheapest move is taken; and what follows
- * for the calls of a layer. Calls are counted by the comm log of this rank.
+ * What the solver promises: operands that fit are never moved, else the cheapest move is taken; and
+ * what follows for the calls of a layer. Calls are counted by the comm log of this rank.
  */
 #include "ops_cases.h"
 
@@ -50,7 +50,8 @@ static void lies(sherd_tensor *t, const char *placements)
         CHECK_TEXT(sherd_layout_placements(t->layout), placements);
 }
 
-/* Layers of a tensor-parallel model, each laid out as its style says: no call, and the result lies as expected. */
+/* Layers of a tensor-parallel model, each laid out as its style says: no call, and the result lies
+ * as expected. */
 static void what_fits_never_moves(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
@@ -104,7 +105,8 @@ static void tables_and_losses_fit_too(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A replicated operand is cut to fit for nothing; one of two that are in each other's way is moved, the smaller. */
+/* A replicated operand is cut to fit for nothing; one of two that are in each other's way is moved,
+ * the smaller. */
 static void the_cheapest_move_is_taken(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "x=2");
@@ -122,7 +124,8 @@ static void the_cheapest_move_is_taken(sherd_world *world)
     lies(sherd_matmul(make(mesh, SHAPE(2, 4), "S(0)", NULL), make(mesh, SHAPE(4, 8), "S(1)", NULL)),
          "S(1)");
     CHECK_EQ(calls(world), 2);
-    /* Both must lie alike: the one with fewer bytes to receive moves. Here the other way costs 3 rows, this way 1. */
+    /* Both must lie alike: the one with fewer bytes to receive moves. Here the other way costs 3
+     * rows, this way 1. */
     lies(sherd_add(make(mesh, SHAPE(4, 3), "S(0)", "0:1,3"), make(mesh, SHAPE(4, 3), "S(0)", NULL)),
          "S(0)");
     CHECK_EQ(calls(world), 3);
@@ -287,7 +290,8 @@ static void an_mlp_costs_one_call_each_way(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Three column-parallel products read one tensor: their pending gradients are added up, then settled by one call. */
+/* Three column-parallel products read one tensor: their pending gradients are added up, then
+ * settled by one call. */
 static void one_call_settles_three_uses(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "tp=3");
@@ -306,7 +310,8 @@ static void one_call_settles_three_uses(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A move back over dp leaves what is pending over tp as it is: two gathered uses are settled by one call. */
+/* A move back over dp leaves what is pending over tp as it is: two gathered uses are settled by one
+ * call. */
 static void a_move_back_settles_only_what_it_moved(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
@@ -326,7 +331,8 @@ static void a_move_back_settles_only_what_it_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What is pending otherwise than as a sum does not go through a product or a sum: it is reduced first. */
+/* What is pending otherwise than as a sum does not go through a product or a sum: it is reduced
+ * first. */
 static void other_reductions_settle_first(sherd_world *world)
 {
     static const struct {
@@ -366,7 +372,8 @@ static void means_of_nothing_are_no_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A gathered parameter is kept as its shard and gathered again in backward; its gradient is scattered right away. */
+/* A gathered parameter is kept as its shard and gathered again in backward; its gradient is
+ * scattered right away. */
 static void a_gathered_operand_is_saved_as_it_was(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2");

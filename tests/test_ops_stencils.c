@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Paddings, convolutions, pools and interpolation whose results are known, or that other libraries test or refuse; and what
- * travels.
+ * Paddings, convolutions, pools and interpolation whose results are known, or that other libraries
+ * test or refuse; and what travels.
  */
 #include "fields.h"
 
@@ -62,7 +62,7 @@ static void large_fields_are_as_plain(sherd_world *world)
     }
 }
 
-/* ---- cases that have a name -------------------------------------------------------------------- */
+/* ---- cases that have a name ------------------------------------------------------------------ */
 
 static void check_pieces(sherd_tensor *y, const char *want)
 {
@@ -104,7 +104,8 @@ static void pools_of_ten(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A NaN is the largest, the last of several; of equal elements the first; -infinity has a place too. */
+/* A NaN is the largest, the last of several; of equal elements the first; -infinity has a place
+ * too. */
 static void maxima_of_strange_numbers(sherd_world *world)
 {
     static const int64_t shape[3] = {1, 1, 8};
@@ -122,9 +123,10 @@ static void maxima_of_strange_numbers(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- what travels ------------------------------------------------------------------------------ */
+/* ---- what travels ---------------------------------------------------------------------------- */
 
-/* Windows that shards hold whole bring nothing; others just the rows that are missing, in one call a direction. */
+/* Windows that shards hold whole bring nothing; others just the rows that are missing, in one call
+ * a direction. */
 static void only_what_is_missing_travels(sherd_world *world)
 {
     static const int64_t shape[4] = {2, 3, 24, 7};

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator of the library's own table under every layout: plain, replicated, sharded on each dim evenly, unevenly and
- * with all on one shard, pending by each reduction, in all combinations of all axes and operands, on 2, 3 and 2x2 ranks.
- * Results and gradients equal the plain ones. Refused is what docs/operators.md says, and nothing else: a plain operand that
- * varies, and an average of whole numbers. An operator without a row is an error, and so is a row that does not run its
+ * Every operator of the library's own table under every layout: plain, replicated, sharded on each
+ * dim evenly, unevenly and with all on one shard, pending by each reduction, in all combinations of
+ * all axes and operands, on 2, 3 and 2x2 ranks. Results and gradients equal the plain ones. Refused
+ * is what docs/operators.md says, and nothing else: a plain operand that varies, and an average of
+ * whole numbers. An operator without a row is an error, and so is a row that does not run its
  * operator.
  *
- * SHERD_PROOF=1: more calls; of each tenth all combinations up to MOST_PROVEN (MOST_OF_TWO_AXES), else that many spread over
- * all of them. SHERD_ROW=gather: that row only.
+ * SHERD_PROOF=1: more calls; of each tenth all combinations up to MOST_PROVEN (MOST_OF_TWO_AXES),
+ * else that many spread over all of them. SHERD_ROW=gather: that row only.
  */
 #include "operator_list.h"
 
@@ -183,7 +184,8 @@ static void try_varying(bench *b, uint64_t *dice)
     }
 }
 
-/* There is no average of whole numbers: where one is to be settled, that is said. A cast to fractions is in time. */
+/* There is no average of whole numbers: where one is to be settled, that is said. A cast to
+ * fractions is in time. */
 static void try_average(bench *b)
 {
     sherd_generator generator = sherd_generator_named("table");

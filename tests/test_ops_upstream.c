@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's own tests try on tensors: every move on one axis with the calls that it makes forward and backward and where
- * its gradient lies (test_redistribute.py), and pieces, wholes and parts of a mesh (test_dtensor.py). Sizes are those of the
- * tests: even, with a short last shard, with none.
+ * What PyTorch's own tests try on tensors: every move on one axis with the calls that it makes
+ * forward and backward and where its gradient lies (test_redistribute.py), and pieces, wholes and
+ * parts of a mesh (test_dtensor.py). Sizes are those of the tests: even, with a short last shard,
+ * with none.
  */
 #include <math.h>
 
@@ -150,7 +151,8 @@ static void a_sum_that_stays_pending_stays_as_it_is(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A7: what the ranks make of a replica is added up where that is said; once, when it is asked for. */
+/* A7: what the ranks make of a replica is added up where that is said; once, when it is asked
+ * for. */
 static void gradients_of_pieces_may_be_sums(sherd_world *world)
 {
     const sherd_placement sum = sherd_partial(SHERD_SUM);
@@ -168,7 +170,8 @@ static void gradients_of_pieces_may_be_sums(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* H7, H8: gathered forward, and the gradients of all ranks scattered backward: each element W times. */
+/* H7, H8: gathered forward, and the gradients of all ranks scattered backward: each element W
+ * times. */
 static void a_whole_that_all_use_gets_the_sum_of_its_gradients(sherd_world *world)
 {
     const sherd_placement sum = sherd_partial(SHERD_SUM);
@@ -250,8 +253,8 @@ static void pieces_add_up_on_any_mesh(sherd_world *world)
 }
 
 /*
- * H4, H5: strides are this rank's own affair, and rows may be of any number: W + 1 of them are as many as the chunk rule
- * says; where PyTorch infers, ranks disagree.
+ * H4, H5: strides are this rank's own affair, and rows may be of any number: W + 1 of them are as
+ * many as the chunk rule says; where PyTorch infers, ranks disagree.
  */
 static void pieces_of_any_stride_and_number_of_rows(sherd_world *world)
 {
@@ -319,7 +322,8 @@ static void a_mesh_of_some_ranks_leaves_the_others_out(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* H12: a layout is what was said when it was made, and equal ones are one, whatever data lies in them. */
+/* H12: a layout is what was said when it was made, and equal ones are one, whatever data lies in
+ * them. */
 static void placements_that_change_later_change_nothing(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);
@@ -339,7 +343,8 @@ static void placements_that_change_later_change_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* H13: what is equal on all ranks stands beside shards without a word: constants, scalars, and what is marked. */
+/* H13: what is equal on all ranks stands beside shards without a word: constants, scalars, and what
+ * is marked. */
 static void what_is_equal_everywhere_is_replicated_by_itself(sherd_world *world)
 {
     const sherd_layout *rows = layout_of(line(world), 2, SHAPE(13, 3), "S(0)", NULL);
@@ -360,7 +365,8 @@ static void what_is_equal_everywhere_is_replicated_by_itself(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* H15: boxes are those of the chunk rule, data is that of the rank that is named, and one round brings it. */
+/* H15: boxes are those of the chunk rule, data is that of the rank that is named, and one round
+ * brings it. */
 static void one_rank_spreads_what_it_has(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch refuses of tensors (its texts stand beside the cases), or lets through and gets wrong: here one line on every
- * rank that names the function, what was passed and what to do, whichever rank made the mistake.
+ * What PyTorch refuses of tensors (its texts stand beside the cases), or lets through and gets
+ * wrong: here one line on every rank that names the function, what was passed and what to do,
+ * whichever rank made the mistake.
  */
 #include "sherd/autograd.h"
 #include "sherd/ops.h"
@@ -88,13 +89,15 @@ static const wrong_case cases[] = {
     /* RuntimeError: placements is needed for redistribute! */
     {no_layout, "sherd_redistribute: to is NULL"},
     {no_text, "sherd_redistribute_to: column 1 of \"\": expected S(dim), R or P(op) for axis x"},
-    /* RuntimeError: Can not redistribute from R to P(sum), redistributing to Partial is for internal use only! */
+    /* RuntimeError: Can not redistribute from R to P(sum), redistributing to Partial is for
+     * internal use only! */
     {replica_to_sum, "a move makes no pending reduction: `to` may be pending only on axes where"},
     /* RuntimeError: redistribute from S(0) to P(sum) not supported yet */
     {shard_to_sum, "4] P(sum:x) on (x="},
     /* ValueError: Replicate to Partial(product) conversion is not supported. */
     {replica_to_product, "4] P(product:x) on (x="},
-    /* AssertionError: Redistribution from one partial type (sum) to another (avg) is unsupported. */
+    /* AssertionError: Redistribution from one partial type (sum) to another (avg) is
+     * unsupported. */
     {sum_to_average, "sherd_redistribute: from ["},
     {sum_to_average, "with the same reduction"},
     {other_shape, "sherd_redistribute: from ["},
@@ -108,27 +111,32 @@ static const wrong_case cases[] = {
     /* A silent guess: local size times ranks. */
     {no_shape, "a sharded dim needs options.shape, or the mode SHERD_FROM_INFER"},
     {local_of_plain, "sherd_to_local: f32["},
-    /* RuntimeError: `distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor! */
+    /* RuntimeError: `distribute_tensor` should be used to distribute leaf tensors! but found
+     * non-leaf tensor! */
     {spread_computed, "computed from leaves that want gradients, which would get none: use "
                       "sherd_from_local, or sherd_detach first"},
     {spread_computed_from_one, "computed from leaves that want gradients"},
     /* ValueError: `placements` must have the same length as `device_mesh.ndim`! */
     {too_few, "column 5 of \"S(0)\": expected S(dim), R or P(op) for axis y: the mesh (x="},
     {too_many, "column 6 of \"S(0)RR\": expected the end: the mesh (x="},
-    /* ValueError: Cannot distribute a DTensor with placements .. do you want to call `redistribute` instead? */
+    /* ValueError: Cannot distribute a DTensor with placements .. do you want to call `redistribute`
+     * instead? */
     {spread_twice, "it is distributed already: use sherd_redistribute"},
-    /* RuntimeError: Trying to distribute tensor with unsupported placements .. on device mesh dimension 0! */
+    /* RuntimeError: Trying to distribute tensor with unsupported placements .. on device mesh
+     * dimension 0! */
     {spread_sum, "a pending reduction cannot be the target"},
     {no_placement, "7 is not a kind of placement"},
     {no_placement_text, "column 1 of \"Q\": expected S(dim), R or P(op) for axis x"},
     {no_dim, "column 3 of \"S(2)\": expected a dim of the tensor, which has 2"},
-    /* RuntimeError: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor */
+    /* RuntimeError: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to
+     * DTensor */
     {mixed,
      "sherd_add: the plain tensor f32[4,4] beside distributed ones may vary over any axis (its "
      "origin is unknown): use sherd_distribute or sherd_from_local, or sherd_mark_equal"},
     {mixed_local,
      "sherd_add: the plain tensor f32[4,4] beside distributed ones may vary over axis x"},
-    /* RuntimeError: Attempted to flatten .. : here views of shards move what is in the way; sizes must fit, as ever. */
+    /* RuntimeError: Attempted to flatten .. : here views of shards move what is in the way; sizes
+     * must fit, as ever. */
     {another_size, "sherd_view: no size for the -1 in the new shape: "},
     {two_open, "sherd_view: dims 0 and 2 of the new shape are both -1: a is f32["},
     {negative, "sherd_view: size -2 of dim 0 of the new shape is negative: a is f32["},
@@ -199,8 +207,9 @@ static void one_wrong_rank_is_told_to_all(sherd_world *world)
 }
 
 /*
- * With run_check PyTorch finds pieces that differ in dtype, shape or their wish for a gradient, and without it hangs or
- * computes something. Here they are found always; a stride is this rank's own affair.
+ * With run_check PyTorch finds pieces that differ in dtype, shape or their wish for a gradient, and
+ * without it hangs or computes something. Here they are found always; a stride is this rank's own
+ * affair.
  */
 static void pieces_that_differ_are_found(sherd_world *world)
 {

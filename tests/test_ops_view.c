@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views of sharded tensors: where the cuts go, what moves (only rows on the wrong side of a cut, or an axis that is in
- * the way), what is refused, what shares storage.
+ * Views of sharded tensors: where the cuts go, what moves (only rows on the wrong side of a cut, or
+ * an axis that is in the way), what is refused, what shares storage.
  */
 #include "ops_cases.h"
 #include "tensors.h"
@@ -47,7 +47,8 @@ static int64_t bytes_received(const sherd_world *world)
     return n;
 }
 
-/* A view on three ranks: from what, to which shape, to what. Bytes that each rank receives on the way. */
+/* A view on three ranks: from what, to which shape, to what. Bytes that each rank receives on the
+ * way. */
 typedef struct view_case {
     int ndim;
     int64_t shape[4];
@@ -72,11 +73,13 @@ static const view_case view_cases[] = {
     {2, {6, 4}, "S(0)", NULL, 2, {2, 12}, "[2(x:1,0,1),12] on (x=3)", {32, 0, 32}},
     {2, {4, 6}, "S(0)", NULL, 2, {8, 3}, "[8(x:4,4,0),3] on (x=3)", {0}},
     {2, {4, 6}, "S(0)", NULL, 1, {24}, "[24(x:12,12,0)] on (x=3)", {0}},
-    /* a dim that is not the outermost of those merged: its axis goes to the outermost, 2 rows of 3 columns from others */
+    /* a dim that is not the outermost of those merged: its axis goes to the outermost, 2 rows of 3
+     * columns from others */
     {2, {6, 4}, "S(1)", NULL, 1, {24}, "[24(x)] on (x=3)", {32, 32, 64}},
     {3, {3, 2, 4}, "S(1)", NULL, 2, {6, 4}, "[6,4(x)] on (x=3)", {48, 48, 0}},
     {2, {4, 6}, "S(1)", NULL, 1, {24}, "[24(x:12,12,0)] on (x=3)", {64, 64, 0}},
-    /* where that would leave ranks without anything, to a dim that has enough for all, if it is less for the busiest */
+    /* where that would leave ranks without anything, to a dim that has enough for all, if it is
+     * less for the busiest */
     {3, {6, 2, 6}, "S(2)", NULL, 2, {6, 12}, "[6(x),12] on (x=3)", {128, 128, 128}},
     {3, {1, 2, 6}, "S(2)", NULL, 2, {1, 12}, "[1,12(x:6,6,0)] on (x=3)", {32, 32, 0}},
     {3, {3, 2, 4}, "S(1)", NULL, 2, {3, 8}, "[3,8(x:4,4,0)] on (x=3)", {0}},
@@ -182,7 +185,8 @@ static void wrong_shapes_are_refused(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
 }
 
-/* Every axis that is in the way moves, also past explicit cuts, and each keeps its place behind those that were there. */
+/* Every axis that is in the way moves, also past explicit cuts, and each keeps its place behind
+ * those that were there. */
 static void axes_in_the_way_move_together(sherd_world *world)
 {
     static const struct {
@@ -321,7 +325,8 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, 1, scene);
 }
 
-/* The gradient of a merge may arrive sharded along the merged dim's inside: it is moved to where it can be split. */
+/* The gradient of a merge may arrive sharded along the merged dim's inside: it is moved to where it
+ * can be split. */
 static void gradients_of_views_may_lie_otherwise(sherd_world *world)
 {
     const sherd_mesh *mesh = line(world);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transformer block in tensor parallel, with and without sequence parallelism and data parallelism,
- * against the same block on one rank: output, loss and every gradient; and the calls of a step.
+ * A transformer block in tensor parallel, with and without sequence parallelism and data
+ * parallelism, against the same block on one rank: output, loss and every gradient; and the calls
+ * of a step.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
@@ -62,7 +63,8 @@ static void dropout_is_the_same_however_it_is_split(sherd_world *world)
     check_block(world, mesh, "R", true, 0.3);
 }
 
-/* Heads that divide and heads that do not: the same calls, so nothing moves where heads are split. */
+/* Heads that divide and heads that do not: the same calls, so nothing moves where heads are
+ * split. */
 static void uneven_heads_cost_no_calls(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -126,7 +128,8 @@ static sherd_status try_step(sherd_world *world, const sherd_mesh *mesh, bool se
     return status ? status : checked;
 }
 
-/* Many places of one training step, in turn: the same status on all ranks, and the next step works. */
+/* Many places of one training step, in turn: the same status on all ranks, and the next step
+ * works. */
 static void no_memory_in_a_step_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpointing of blocks that styles made parallel, with and without input_reshard, and whose parameters are fully sharded:
- * the same bits, fewer saved bytes.
+ * Checkpointing of blocks that styles made parallel, with and without input_reshard, and whose
+ * parameters are fully sharded: the same bits, fewer saved bytes.
  */
 #include "models.h"
 #include "sherd/ops_elements.h"
@@ -214,7 +214,8 @@ static void and_so_beside_styles(sherd_world *world)
 
 /* ---- a leaf that some ranks hold all of ------------------------------------------------------ */
 
-/* A move leaves the whole leaf where it was on rank 0, and nothing on the others: they run the module again all the same. */
+/* A move leaves the whole leaf where it was on rank 0, and nothing on the others: they run the
+ * module again all the same. */
 static void a_piece_may_be_all_of_a_leaf(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -286,7 +287,8 @@ static void an_alarm_in_the_middle_ends_everywhere(sherd_world *world)
                                 .shard = true});
 }
 
-/* Of one row rank 0 has all: there the slice is the leaf's own storage, elsewhere a new one. And a column is row-major. */
+/* Of one row rank 0 has all: there the slice is the leaf's own storage, elsewhere a new one. And a
+ * column is row-major. */
 static void sliced_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *x = in->value[0];

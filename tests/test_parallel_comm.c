@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often modules of a model in tensor parallel communicate, as a test of a user's would assert it. */
+/* How often modules of a model in tensor parallel communicate, as a test of a user's would assert
+ * it. */
 #include "models.h"
 #include "sherd/optimizer.h"
 
@@ -77,7 +78,8 @@ static void an_mlp_needs_one_all_reduce_each_way(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A gather before and a scatter behind; in backward the same, and what was gathered is gathered again. */
+/* A gather before and a scatter behind; in backward the same, and what was gathered is gathered
+ * again. */
 static void split_sequences_are_gathered_and_scattered(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

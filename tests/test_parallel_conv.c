@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions as modules: what they compute, their first values, and on a mesh with space and channels sharded. */
+/* Convolutions as modules: what they compute, their first values, and on a mesh with space and
+ * channels sharded. */
 #include "styles.h"
 
 #include "sherd/ops_reductions.h"
@@ -49,7 +50,8 @@ static void a_module_is_the_function(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Gradients of a step, of weight and bias; `place` is how x lies, `weight` how the weight does; mesh NULL: plain. */
+/* Gradients of a step, of weight and bias; `place` is how x lies, `weight` how the weight does;
+ * mesh NULL: plain. */
 static int64_t step(sherd_world *world, bool transposed, const sherd_mesh *mesh, const char *place,
                     const char *weight, double *grad)
 {

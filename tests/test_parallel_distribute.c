@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules spread by functions of one's own, styles of one's own, and the table of what became of them. */
+/* Modules spread by functions of one's own, styles of one's own, and the table of what became of
+ * them. */
 #include "styles.h"
 
 static int number_of(sherd_module *root, const char *path)
@@ -182,7 +183,8 @@ static void no_memory_fails_on_all(sherd_world *world)
 
 /* ---- a style of one's own ------------------------------------------------------------------- */
 
-/* A two-dim weight by columns of its first dim's halves; inputs whole, outputs by their last dim. */
+/* A two-dim weight by columns of its first dim's halves; inputs whole, outputs by their last
+ * dim. */
 static sherd_status apply_own(const sherd_style *style, sherd_module *m, const sherd_mesh *mesh,
                               int axis)
 {

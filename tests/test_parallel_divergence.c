@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that do different things without communicating are found at the next check, and the first difference is named.
- * After a failed check all ranks have the same tensors left; what one of them lacks is an error to use, not a silence.
+ * Ranks that do different things without communicating are found at the next check, and the first
+ * difference is named. After a failed check all ranks have the same tensors left; what one of them
+ * lacks is an error to use, not a silence.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
 
-/* One scene: what the odd one out does otherwise; it gets a replicated leaf of 4x4 and a sharded tensor. */
+/* One scene: what the odd one out does otherwise; it gets a replicated leaf of 4x4 and a sharded
+ * tensor. */
 typedef struct scene {
     const char *what, *named; /* in the message */
     void (*play)(sherd_tensor *x, sherd_tensor *s, bool odd);
@@ -216,7 +218,8 @@ static void what_differs_is_found_and_named(sherd_world *world)
         }
 }
 
-/* An earlier difference makes the next call fail, not give another number; and it is the difference that is named. */
+/* An earlier difference makes the next call fail, not give another number; and it is the difference
+ * that is named. */
 static void a_difference_fails_the_next_call(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -239,7 +242,8 @@ static void a_difference_fails_the_next_call(sherd_world *world)
     }
 }
 
-/* Who has done something twice makes the same call as the others, one deed later: the call is named. */
+/* Who has done something twice makes the same call as the others, one deed later: the call is
+ * named. */
 static void the_same_call_after_other_things_is_named(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -278,7 +282,7 @@ static void what_one_rank_may_do_alone_is_no_difference(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- after a failed check ------------------------------------------------------------------------ */
+/* ---- after a failed check -------------------------------------------------------------------- */
 
 static bool is_there(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *t)
 {
@@ -292,7 +296,8 @@ static bool is_there(sherd_world *world, const sherd_mesh *mesh, sherd_tensor *t
     return there > 0;
 }
 
-/* One rank fails after some of its operators, the others run on for a while: what they have more than it is lost. */
+/* One rank fails after some of its operators, the others run on for a while: what they have more
+ * than it is lost. */
 static void a_failed_check_leaves_the_same_on_all(sherd_world *world)
 {
     enum { STEPS = 12 };
@@ -361,8 +366,9 @@ static void what_was_in_flight_is_lost_on_all(sherd_world *world)
 }
 
 /*
- * Where a rank's box stays the same a result in flight shares the storage of its source: the result is lost, the source is
- * not. And a view of what was in flight is lost though the tensor that it looks at is gone.
+ * Where a rank's box stays the same a result in flight shares the storage of its source: the result
+ * is lost, the source is not. And a view of what was in flight is lost though the tensor that it
+ * looks at is gone.
  */
 static void only_what_was_in_flight_is_lost(sherd_world *world)
 {
@@ -397,7 +403,8 @@ static void only_what_was_in_flight_is_lost(sherd_world *world)
     }
 }
 
-/* A dropped call fills memory in which a result of another mesh lay, made by the deed of that mesh with the number of `q`. */
+/* A dropped call fills memory in which a result of another mesh lay, made by the deed of that mesh
+ * with the number of `q`. */
 static void memory_that_is_used_again_says_nothing_of_what_was_there(sherd_world *world)
 {
     int64_t ranks = sherd_world_ranks(world);
@@ -429,7 +436,8 @@ static void memory_that_is_used_again_says_nothing_of_what_was_there(sherd_world
     sherd_scope_end(world);
 }
 
-/* A step that some have taken and some not leaves no parameters that differ: they are lost where they changed. */
+/* A step that some have taken and some not leaves no parameters that differ: they are lost where
+ * they changed. */
 static void half_a_step_is_no_step(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

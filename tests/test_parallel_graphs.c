@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs over all operators (operator_graph.h), f32 and f64, plain and on a mesh: leaves in any layout, pending too;
- * moves of one tensor, of several at once, moves that are only begun, to another mesh and back, to pieces and back, to plain
- * tensors; views, writes in place; checkpointed modules, also one within another, with and without input_reshard; gradients
- * that are given in any layout, twice through a retained graph, or asked for. Results and gradients of all leaves agree; and
- * with modules they are those without, bit for bit.
+ * Random programs over all operators (operator_graph.h), f32 and f64, plain and on a mesh: leaves
+ * in any layout, pending too; moves of one tensor, of several at once, moves that are only begun,
+ * to another mesh and back, to pieces and back, to plain tensors; views, writes in place;
+ * checkpointed modules, also one within another, with and without input_reshard; gradients that are
+ * given in any layout, twice through a retained graph, or asked for. Results and gradients of all
+ * leaves agree; and with modules they are those without, bit for bit.
  *
- * SHERD_PROOF=1: 100,000 programs. SHERD_GRAPH=n: the n-th alone, which is printed, with each value that is wrong.
+ * SHERD_PROOF=1: 100,000 programs. SHERD_GRAPH=n: the n-th alone, which is printed, with each value
+ * that is wrong.
  */
 #include "operator_graph.h"
 
@@ -119,7 +121,8 @@ static void move_one(runner *r, sherd_tensor **frame, const step *s)
     frame[s->out[0]] = sherd_tensor_failed(t) ? t : moved(r, t, &r->p->value[s->in[0]], &dice);
 }
 
-/* Plain ones stay where they are. It is not recorded, so no gradient is to flow through what it leaves as it is. */
+/* Plain ones stay where they are. It is not recorded, so no gradient is to flow through what it
+ * leaves as it is. */
 static void move_many(runner *r, sherd_tensor **frame, const step *s)
 {
     sherd_tensor *t[MOST_MOVED], *moved[MOST_MOVED];

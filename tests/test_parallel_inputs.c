@@ -26,7 +26,8 @@ static void a_declared_input_is_checked(sherd_world *world)
     sherd_module_destroy(root);
 }
 
-/* What came out of to_local goes back to where it was, though the ranks have different numbers of rows. */
+/* What came out of to_local goes back to where it was, though the ranks have different numbers of
+ * rows. */
 static void a_local_piece_remembers_its_layout(sherd_world *world)
 {
     static _Thread_local double expected[MOST];
@@ -124,7 +125,8 @@ static void pending_inputs_are_settled_on_the_axis_only(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Not a piece, of which the sequence would be as many times longer as there are ranks: whatever a style takes. */
+/* Not a piece, of which the sequence would be as many times longer as there are ranks: whatever a
+ * style takes. */
 static void a_plain_tensor_that_is_equal_is_the_whole(sherd_world *world)
 {
     static _Thread_local double expected[MOST], grad[MOST];

@@ -121,8 +121,9 @@ static void a_plain_input_is_adopted(sherd_world *world)
 }
 
 /*
- * Rows sharded outside: a gather and a reduce-scatter each way; 5 rows on 2 ranks work too. What is gathered for the
- * forward is gathered again for the backward, unless the style keeps it, as PyTorch does.
+ * Rows sharded outside: a gather and a reduce-scatter each way; 5 rows on 2 ranks work too. What is
+ * gathered for the forward is gathered again for the backward, unless the style keeps it, as
+ * PyTorch does.
  */
 static void sharded_rows_cost_a_gather_and_a_scatter(sherd_world *world)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors about ranks that differ tell names apart that begin alike: the start and the end of long ones. */
+/* Errors about ranks that differ tell names apart that begin alike: the start and the end of long
+ * ones. */
 #include "models.h"
 
 static bool repeat(sherd_call *call)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GroupNorm, BatchNorm and InstanceNorm as modules: their state, training and evaluation, checkpointed, and on a mesh. */
+/* GroupNorm, BatchNorm and InstanceNorm as modules: their state, training and evaluation,
+ * checkpointed, and on a mesh. */
 #include "styles.h"
 
 #include "sherd/ops_layers.h"
@@ -166,7 +167,7 @@ static void a_checkpointed_norm_counts_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- on a mesh -------------------------------------------------------------------------------- */
+/* ---- on a mesh ------------------------------------------------------------------------------- */
 
 static const char *const spreads[] = {"R", "S(0)", "S(1)", "S(2)"};
 

@@ -168,7 +168,8 @@ static void tied_parameters_stay_tied(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A whole block in one call, then the rest: what is placed is left alone, and frozen stays frozen. */
+/* A whole block in one call, then the rest: what is placed is left alone, and frozen stays
+ * frozen. */
 static void a_tree_may_be_parallelised_in_parts(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -222,7 +222,8 @@ static void what_can_not_be_resharded_is_left_alone(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Plain pieces that differ along dp but not along tp, of different lengths: resharded along tp only. */
+/* Plain pieces that differ along dp but not along tp, of different lengths: resharded along tp
+ * only. */
 static void a_plain_tensor_may_vary_over_another_axis(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
@@ -337,7 +338,8 @@ static void bad_arguments_are_refused_on_all(sherd_world *world)
     sherd_module_destroy(m);
 }
 
-/* The n-th allocation of one rank fails, for every n: the same status everywhere, then all works again. */
+/* The n-th allocation of one rank fails, for every n: the same status everywhere, then all works
+ * again. */
 static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RMSNorm as a module: what it computes, that it lets nothing leak, and that SequenceParallel splits it. */
+/* RMSNorm as a module: what it computes, that it lets nothing leak, and that SequenceParallel
+ * splits it. */
 #include "styles.h"
 
 #include <float.h>

@@ -67,7 +67,7 @@ static int body(sherd_world *world, void *unused)
     return 0;
 }
 
-/* ---- the same without tensor parallelism: parameters in pieces over the batch's axis -------------- */
+/* ---- the same without tensor parallelism: parameters in pieces over the batch's axis --------- */
 
 enum { LAYERS = 8, WIDE = 256, LAYER = WIDE * WIDE * 4 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fully sharded parameters train as plain data parallelism does, and each rank holds its part of parameters, gradients
- * and optimizer state; what is gathered is one module, and the next one's.
+ * Fully sharded parameters train as plain data parallelism does, and each rank holds its part of
+ * parameters, gradients and optimizer state; what is gathered is one module, and the next one's.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
@@ -141,7 +141,8 @@ static sherd_module *wide_stack(sherd_world *world)
     return root;
 }
 
-/* This rank's part of all parameters (and of what lies like them): an even one, within one layer. */
+/* This rank's part of all parameters (and of what lies like them): an even one, within one
+ * layer. */
 static void check_part(int64_t bytes, int64_t all, int64_t ranks, int64_t copies)
 {
     int64_t layer = all / LAYERS, even = all * copies / ranks;
@@ -230,7 +231,8 @@ static int64_t calls_of(sherd_world *world, const char *op)
     return n;
 }
 
-/* One gather a module and use, one reduce-scatter a gradient; the optimizer has nothing to settle. */
+/* One gather a module and use, one reduce-scatter a gradient; the optimizer has nothing to
+ * settle. */
 static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 2 ? "dp=2" : "dp=3");
@@ -247,7 +249,8 @@ static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
         CHECK_EQ(calls_of(world, "all_gather"), 2);
         CHECK_EQ(calls_logged(world), 2);
         sherd_backward(y);
-        /* Of the weights again the one that the gradient of an input needs; a bias is not needed again. */
+        /* Of the weights again the one that the gradient of an input needs; a bias is not needed
+         * again. */
         CHECK_EQ(calls_of(world, "all_gather"), 3);
         CHECK_EQ(calls_of(world, "reduce_scatter"), 4);
         CHECK_EQ(calls_logged(world), 7);
@@ -260,7 +263,8 @@ static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Beside a shard over tp dp cuts another dim where that is evener, or each of tp's pieces further. */
+/* Beside a shard over tp dp cuts another dim where that is evener, or each of tp's pieces
+ * further. */
 static void other_axes_stay_as_they_are(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2");
@@ -365,7 +369,8 @@ static void another_way_each_time_leaves_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What lives when the first of two layers has computed: its output, and the next one's weight and bias if they are ahead. */
+/* What lives when the first of two layers has computed: its output, and the next one's weight and
+ * bias if they are ahead. */
 static void look(sherd_module *self, const sherd_args *in, sherd_args *out, void *payload)
 {
     (void)in, (void)out;

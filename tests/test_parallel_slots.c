@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Prepare styles with a slot for every tensor: positional and named inputs, outputs, empty slots, local tensors. */
+/* The Prepare styles with a slot for every tensor: positional and named inputs, outputs, empty
+ * slots, local tensors. */
 #include "styles.h"
 
 /* All inputs, in their order, as outputs; names go. */
@@ -66,7 +67,8 @@ static void pieces_are_joined_and_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* An empty slot takes whatever comes: plain, of unknown origin, an index, on another mesh, nothing at all. */
+/* An empty slot takes whatever comes: plain, of unknown origin, an index, on another mesh, nothing
+ * at all. */
 static void empty_slots_leave_alone(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -201,7 +203,8 @@ static void outputs_are_moved(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* (5, 7) pieces joined along 0, made whole, and handed on along 1; gradients come back to the pieces. */
+/* (5, 7) pieces joined along 0, made whole, and handed on along 1; gradients come back to the
+ * pieces. */
 static void both_sides_together(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -280,7 +283,8 @@ static void what_does_not_fit_the_slots_is_refused(sherd_world *world)
     args.count = 2;
     sherd_module_run(n, &args, &out);
     refused(world, "2 outputs came out, the style has slots for 1");
-    /* Upstream ignores a desired placement where no present one is declared. Here it is done, or it can't be. */
+    /* Upstream ignores a desired placement where no present one is declared. Here it is done, or it
+     * can't be. */
     CHECK_TEXT(echoed(o, spread(sherd_full(x), mesh, "R")), "S(0)");
     CHECK_OK(sherd_world_check(world));
     sherd_module_call(o, piece(world, 2, 2));
@@ -341,7 +345,8 @@ static void ranks_with_other_slots_differ(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The slots are the caller's; the module has a copy. And nothing is lost where there is no memory. */
+/* The slots are the caller's; the module has a copy. And nothing is lost where there is no
+ * memory. */
 static void no_memory_for_slots_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

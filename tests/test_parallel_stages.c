@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two stages of a model on two meshes, as a pipeline has them: what moves between them goes forward and its gradient back,
- * also where ranks are in both meshes or in none, and both weights are trained as by plain loops of one process.
+ * Two stages of a model on two meshes, as a pipeline has them: what moves between them goes forward
+ * and its gradient back, also where ranks are in both meshes or in none, and both weights are
+ * trained as by plain loops of one process.
  */
 #include <sherd.h>
 

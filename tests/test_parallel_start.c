@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a parallel model: layers are recipes until a style places them, so no rank ever holds more than its shards,
- * and they hold what a whole model would.
+ * Starting a parallel model: layers are recipes until a style places them, so no rank ever holds
+ * more than its shards, and they hold what a whole model would.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
 
-/* table, up, down, norm, and a parameter of the user's own at the root; uneven on any number of ranks but one. */
+/* table, up, down, norm, and a parameter of the user's own at the root; uneven on any number of
+ * ranks but one. */
 static sherd_module *model(sherd_world *world)
 {
     static const int64_t places[] = {13, 10};
@@ -156,7 +157,8 @@ static void tied_parameters_are_drawn_once(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Without styles: a plain model takes its memory in the first call, and an optimizer works as ever. */
+/* Without styles: a plain model takes its memory in the first call, and an optimizer works as
+ * ever. */
 static void a_plain_model_is_made_when_it_is_called(sherd_world *world)
 {
     sherd_layer_options o = {.name = "l", .bias = true};

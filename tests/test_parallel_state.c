@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers, the state of a module listed and loaded by name, and parameters that are made equal on all ranks. */
+/* Buffers, the state of a module listed and loaded by name, and parameters that are made equal on
+ * all ranks. */
 #include "models.h"
 #include "sherd/optimizer.h"
 
@@ -120,7 +121,8 @@ static void what_is_loaded_lies_as_the_parameter_does(sherd_world *world)
         }
 }
 
-/* A tensor that hangs on leaves that want gradients is a value like any other: what is loaded does not flow back. */
+/* A tensor that hangs on leaves that want gradients is a value like any other: what is loaded does
+ * not flow back. */
 static void what_was_computed_is_loaded(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -73,7 +73,8 @@ static void linear_layers_move_what_upstreams_do(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* I3, I6 and I7: forward one call or none; backward only the gradient of a scattered output is gathered. */
+/* I3, I6 and I7: forward one call or none; backward only the gradient of a scattered output is
+ * gathered. */
 static void tables_split_by_width_or_by_entry(sherd_world *world)
 {
     static _Thread_local double expected[MOST], grad[MOST];
@@ -256,7 +257,8 @@ static void sequences_are_normalised_in_parts(sherd_world *world)
     CHECK_NEAR(distance_to(y, expected, 180), 0, 1e-13);
     CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "weight")), grad[0], 12), 0, 1e-12);
     CHECK_NEAR(distance_to(sherd_grad(sherd_module_parameter(m, "bias")), grad[1], 12), 0, 1e-12);
-    /* What lies otherwise is moved; each rank's own positions are joined, 5 of them on any number. */
+    /* What lies otherwise is moved; each rank's own positions are joined, 5 of them on any
+     * number. */
     CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "R")), expected, 180), 0, 1e-13);
     CHECK_NEAR(distance_to(sherd_module_call(m, spread(x, mesh, "S(0)")), expected, 180), 0, 1e-13);
     sherd_box box = sherd_tensor_box(parts);

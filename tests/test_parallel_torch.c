@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An MLP and a transformer block (with both forms of GELU) under every combination of styles, against what PyTorch computes
- * for the plain models: output, loss and all gradients. What else there is (how the input lies, what norms and
- * containers do, input_reshard, checkpoints, sharded parameters) changes from one combination to the next.
- * tools/compare_models.py does the same with many more.
+ * An MLP and a transformer block (with both forms of GELU) under every combination of styles,
+ * against what PyTorch computes for the plain models: output, loss and all gradients. What else
+ * there is (how the input lies, what norms and containers do, input_reshard, checkpoints, sharded
+ * parameters) changes from one combination to the next. tools/compare_models.py does the same with
+ * many more.
  */
 #include "models.h"
 #include "sherd/ops_elements.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transformer of two layers of PyTorch's own tests (test_tp_examples.py) in tensor parallel, with and without its
- * sequences split, with tied tables, and with most of it frozen: it trains as the plain one does, and the calls of a step are
- * never more than PyTorch's. A style that keeps what it gathers makes as few; else what is gathered is gathered again, and
- * fewer bytes are saved.
+ * The transformer of two layers of PyTorch's own tests (test_tp_examples.py) in tensor parallel,
+ * with and without its sequences split, with tied tables, and with most of it frozen: it trains as
+ * the plain one does, and the calls of a step are never more than PyTorch's. A style that keeps
+ * what it gathers makes as few; else what is gathered is gathered again, and fewer bytes are saved.
  */
 #include "models.h"
 #include "sherd/optimizer.h"
@@ -128,7 +128,8 @@ static sherd_tensor *ids_of(sherd_world *world)
     return sherd_mark_equal(sherd_from_data(world, SHERD_I32, SHAPE(ROWS, ROWS), 2, ids));
 }
 
-/* One of PyTorch's tests: what it trains, and the calls that it makes forward, backward and in the step. */
+/* One of PyTorch's tests: what it trains, and the calls that it makes forward, backward and in the
+ * step. */
 typedef struct scene {
     const char *name;
     const char *trained[6]; /* "path.parameter"; none = all */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans that PyTorch's own tests try on an MLP: outputs, gradients and a step of SGD are those of the plain model; with
- * what is frozen, and with parameters that are sharded over another axis as well.
+ * Plans that PyTorch's own tests try on an MLP: outputs, gradients and a step of SGD are those of
+ * the plain model; with what is frozen, and with parameters that are sharded over another axis as
+ * well.
  */
 #include "styles.h"
 #include "sherd/optimizer.h"
@@ -127,7 +128,8 @@ static sherd_module *stack(sherd_world *world)
     return m;
 }
 
-/* I18, the stacked one: a pattern in each name of the path, and as many all-reduces each way as there are layers. */
+/* I18, the stacked one: a pattern in each name of the path, and as many all-reduces each way as
+ * there are layers. */
 static void a_stack_is_split_by_patterns(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -177,8 +179,8 @@ static sherd_module *of_positions(sherd_world *world, int kind, int64_t width)
 }
 
 /*
- * I13 to I16: modules that treat positions apart make no call, norms with and without weights, dropout too; what arrives in
- * another layout is moved, and its gradient moved back, once each.
+ * I13 to I16: modules that treat positions apart make no call, norms with and without weights,
+ * dropout too; what arrives in another layout is moved, and its gradient moved back, once each.
  */
 static void positions_are_split_without_a_call(sherd_world *world)
 {
@@ -241,7 +243,8 @@ static void what_is_frozen_stays_frozen(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The batch over dp, features over tp, and pieces of parameters over dp: gradients are the plain ones. */
+/* The batch over dp, features over tp, and pieces of parameters over dp: gradients are the plain
+ * ones. */
 static void parameters_may_be_sharded_over_both_axes(sherd_world *world)
 {
     static const char *const meshes[] = {"dp=2,tp=2", "dp=4,tp=1", "dp=1,tp=4"};
@@ -271,8 +274,9 @@ static void parameters_may_be_sharded_over_both_axes(sherd_world *world)
 }
 
 /*
- * What PyTorch refuses, or warns of, when a plan is applied, and what is said here; errors of a call are in
- * test_parallel_slots.c. Lists of different lengths have no equivalent: a slot is one thing.
+ * What PyTorch refuses, or warns of, when a plan is applied, and what is said here; errors of a
+ * call are in test_parallel_slots.c. Lists of different lengths have no equivalent: a slot is one
+ * thing.
  */
 static void what_pytorch_refuses_is_refused(sherd_world *world)
 {
@@ -282,7 +286,8 @@ static void what_pytorch_refuses_is_refused(sherd_world *world)
         const sherd_mesh *mesh;
         const char *axis, *text;
     } cases[] = {
-        /* NotImplementedError: ColwiseParallel currently only support nn.Linear and nn.Embedding! */
+        /* NotImplementedError: ColwiseParallel currently only support nn.Linear and
+         * nn.Embedding! */
         {{"norm", sherd_colwise()}, mesh, "tp", "Colwise of module \"norm\": it takes a Linear or"},
         {{"norm", sherd_rowwise()}, mesh, "tp", "Rowwise of module \"norm\": it takes a Linear or"},
         {{"", sherd_colwise()}, mesh, "tp", "Colwise of module \"(root)\": it takes a Linear or"},
@@ -331,7 +336,8 @@ static void first(sherd_module *self, const sherd_args *in, sherd_args *out)
     out->value[0] = in->value[0];
 }
 
-/* The same of a call: a mistake names the module, the style and what came. More of it in test_parallel_slots.c. */
+/* The same of a call: a mistake names the module, the style and what came. More of it in
+ * test_parallel_slots.c. */
 static void what_pytorch_refuses_of_a_call_is_refused(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps between two meshes: exact for all pairs of layouts, priced as counted, shared out fairly, refused where they must be. */
+/* Steps between two meshes: exact for all pairs of layouts, priced as counted, shared out fairly,
+ * refused where they must be. */
 #define CHECK_PURE
 #include "across.h"
 
@@ -280,7 +281,8 @@ static void ten_thousand_ranks_are_counted(void)
     close_paper(&p);
 }
 
-/* Elements have a number, their bytes and addends have none: figures stop below 2^62, and none wraps around. */
+/* Elements have a number, their bytes and addends have none: figures stop below 2^62, and none
+ * wraps around. */
 static void figures_stop_below_the_limit(void)
 {
     const int64_t most = ((int64_t)1 << 62) - 1;

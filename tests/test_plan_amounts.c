@@ -85,7 +85,8 @@ static void amounts_are_those_of_a_walk(void)
     move_paper_close(&s.p);
 }
 
-/* Targets in stripes: what a sender finds does not follow from lengths, and is not the most at the longest shards. */
+/* Targets in stripes: what a sender finds does not follow from lengths, and is not the most at the
+ * longest shards. */
 static void stripes_are_found_where_they_lie(void)
 {
     static const char *const texts[][2] = {
@@ -107,9 +108,9 @@ static void stripes_are_found_where_they_lie(void)
 }
 
 /*
- * Two dims whose shards along one axis are such that each rank is extreme in its own way: none has more
- * than another of both what it wants and what it lacks. A hundred such ranks do not fit into the list of
- * extremes, whichever come first.
+ * Two dims whose shards along one axis are such that each rank is extreme in its own way: none has
+ * more than another of both what it wants and what it lacks. A hundred such ranks do not fit into
+ * the list of extremes, whichever come first.
  */
 static void a_hundred_different_extremes_are_compared(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the search takes any way from state to state to cost at least under links, against the cheapest way there is: all
- * steps between all states priced, and the shortest path through them.
+ * What the search takes any way from state to state to cost at least under links, against the
+ * cheapest way there is: all steps between all states priced, and the shortest path through them.
  */
 #define CHECK_PURE
 #include "scenes.h"

@@ -94,7 +94,8 @@ static void the_least_recently_used_plan_goes(void)
     move_paper_close(&p);
 }
 
-/* A plan keeps its layouts, and the bounded cache keeps it; what a search looked at is gone at once. */
+/* A plan keeps its layouts, and the bounded cache keeps it; what a search looked at is gone at
+ * once. */
 static void many_plans_leave_as_many_as_are_kept(void)
 {
     int64_t most = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exact planner against all there is: every state of a small mesh, every step between two of them
- * priced, and the cheapest path through this graph by relaxing edges until nothing changes. Nothing here
- * knows how the planner searches.
+ * The exact planner against all there is: every state of a small mesh, every step between two of
+ * them priced, and the cheapest path through this graph by relaxing edges until nothing changes.
+ * Nothing here knows how the planner searches.
  */
 #define CHECK_PURE
 #include "graph.h"
 
-/* ---- all states, all steps ---------------------------------------------------------------------- */
+/* ---- all states, all steps ------------------------------------------------------------------- */
 
 typedef struct field {
     const char *mesh;
@@ -95,7 +95,8 @@ static void nothing_is_cheaper_on_torchs_model(void)
     nothing_is_cheaper(&price, 5, 100);
 }
 
-/* From sums over some axes of three, so that states are many enough for the search to leave some out and go from both ends. */
+/* From sums over some axes of three, so that states are many enough for the search to leave some
+ * out and go from both ends. */
 static void nothing_is_cheaper_where_states_are_many(void)
 {
     static const int64_t shapes[][3] = {{8, 6, 12}, {1024, 768, 12}, {5, 7, 3}};
@@ -127,7 +128,7 @@ static void nothing_is_cheaper_where_states_are_many(void)
     CHECK(t.longer > 100);
 }
 
-/* ---- cuts, meshes, limits ------------------------------------------------------------------------ */
+/* ---- cuts, meshes, limits -------------------------------------------------------------------- */
 
 /* One pair against a graph of its own. */
 static void compare_one(paper *p, const sherd_layout *from, const sherd_layout *to,

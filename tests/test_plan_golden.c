@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PyTorch's planners against PyTorch: tests/data/plans_*.txt hold what PyTorch 2.13.0 planned
- * (tools/golden_plans.py makes such lines). Each case is planned afresh and written as a line again;
- * the lines have to be equal, and the costs to the last bit.
+ * (tools/golden_plans.py makes such lines). Each case is planned afresh and written as a line
+ * again; the lines have to be equal, and the costs to the last bit.
  */
 #define CHECK_PURE
 #include "moves.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The price of links, against a count of messages and bytes in the schedules and boxes of all ranks. */
+/* The price of links, against a count of messages and bytes in the schedules and boxes of all
+ * ranks. */
 #define CHECK_PURE
 #include "scenes.h"
 
@@ -65,7 +66,8 @@ typedef struct traffic {
     int64_t gets[SHERD_MAX_AXES], sends[SHERD_MAX_AXES]; /* messages */
 } traffic;
 
-/* What comes to each rank and goes from it, by the schedules, in which each asks in its own column. */
+/* What comes to each rank and goes from it, by the schedules, in which each asks in its own
+ * column. */
 static void count_traffic(traffic *of, const table *t, const sherd_step *step,
                           const sherd_link *link)
 {
@@ -138,8 +140,8 @@ static int64_t add_class(int64_t sum, int64_t femto, bool overlap)
 }
 
 /*
- * Replicas send the same share, but for messages that go whole: dealt round, slowest class first, those who have got one less
- * than others begin the next.
+ * Replicas send the same share, but for messages that go whole: dealt round, slowest class first,
+ * those who have got one less than others begin the next.
  */
 static int64_t time_shared(const group *g, const sherd_mesh *mesh, const sherd_link *link,
                            bool overlap)
@@ -202,8 +204,8 @@ static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sh
 }
 
 /*
- * An all-reduce by slices: the rank that gets the longest addends, or slices, from all others of its group; of the
- * groups with the largest boxes.
+ * An all-reduce by slices: the rank that gets the longest addends, or slices, from all others of
+ * its group; of the groups with the largest boxes.
  */
 static int64_t sliced_by_hand(const table *t, const sherd__priced *p, const sherd_link *link,
                               bool overlap)
@@ -314,7 +316,8 @@ static int64_t picoseconds(int64_t femto)
     return (femto + 999) / 1000;
 }
 
-/* Straight steps take what the busiest rank takes; by stages explicit cuts count as long as the longest. `exact`: without cuts. */
+/* Straight steps take what the busiest rank takes; by stages explicit cuts count as long as the
+ * longest. `exact`: without cuts. */
 static bool check_price(const sherd__priced *p, const by_hand *hand, bool exact,
                         const sherd_price *by)
 {

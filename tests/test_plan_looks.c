@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the search takes a step of links to cost at least, against its price: never more, and mostly as much. */
+/* What the search takes a step of links to cost at least, against its price: never more, and mostly
+ * as much. */
 #define CHECK_PURE
 #include "scenes.h"
 #include "search/search.h"
@@ -8,7 +9,8 @@ typedef struct tally {
     int64_t steps, near;
 } tally;
 
-/* A look, or a bound, that may end early is the same up to there, and not above what it says in full. */
+/* A look, or a bound, that may end early is the same up to there, and not above what it says in
+ * full. */
 static void ends_early(int64_t early, int64_t full, int64_t enough)
 {
     if (full <= enough)
@@ -33,7 +35,8 @@ static void look_early(const sherd__field *field, int a, int b, uint64_t *dice)
         CHECK_EQ(short_of.bytes, bound.bytes);
 }
 
-/* What is known of a step that was priced before is what it costs, however far it was priced then. */
+/* What is known of a step that was priced before is what it costs, however far it was priced
+ * then. */
 static void price_again(const sherd__field *field, int a, int b, sherd__cost cost)
 {
     const int64_t enough[] = {1, cost.picoseconds / 2 + 1, cost.picoseconds, 0, 1};

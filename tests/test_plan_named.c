@@ -141,7 +141,8 @@ static void five_rows_on_4_ranks_are_2_2_1_0(void)
     move_paper_close(&p);
 }
 
-/* Scattered over all ranks while it is reduced, then exchanged: one step would add everything on few ranks. */
+/* Scattered over all ranks while it is reduced, then exchanged: one step would add everything on
+ * few ranks. */
 static void a_large_sum_is_scattered_before_it_is_exchanged(void)
 {
     paper p;

@@ -20,7 +20,8 @@ typedef struct shape {
     int64_t size[3];
 } shape;
 
-/* Even on all meshes, prime, shorter than the mesh; the first of each rank also in the short form. */
+/* Even on all meshes, prime, shorter than the mesh; the first of each rank also in the short
+ * form. */
 static const shape shapes[] = {
     {1, {24}},   {1, {13}},      {1, {2}},       {2, {12, 24}},  {2, {13, 7}},
     {2, {2, 5}}, {3, {4, 6, 4}}, {3, {7, 5, 3}}, {3, {1, 2, 3}},
@@ -66,7 +67,8 @@ static bool is_behind(const sherd_plan_price *a, const sherd_plan_price *b)
     return a->recv_total_bytes > b->recv_total_bytes;
 }
 
-/* One pair by all planners, exact last: its plan is compared with the others' prices. Run if there are kernels. */
+/* One pair by all planners, exact last: its plan is compared with the others' prices. Run if there
+ * are kernels. */
 static void prove_pair(tally *t, paper *p, const sherd_layout *from, const sherd_layout *to,
                        const sherd_price *price_by, const sherd__kernels *kernels)
 {

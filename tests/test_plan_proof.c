@@ -46,7 +46,8 @@ static bool may_become(const sherd_layout *from, const sherd_layout *to)
     return (to->pending_axes & ~from->pending_axes) == 0;
 }
 
-/* Whether the j-th target of the i-th source is tried; the choice goes through all sources and all targets. */
+/* Whether the j-th target of the i-th source is tried; the choice goes through all sources and all
+ * targets. */
 static bool is_tried(const sherd_layout *to, int i, int j)
 {
     int apart = to->pending_axes ? 5 : sherd_mesh_axes(sherd_layout_mesh(to)) > 2 ? 3 : 1;

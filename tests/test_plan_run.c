@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One region with very many addends: the order of additions, and how often 16-bit types are rounded. */
+/* One region with very many addends: the order of additions, and how often 16-bit types are
+ * rounded. */
 #define CHECK_PURE
 #include "check.h"
 #include "kernels/cast.h"

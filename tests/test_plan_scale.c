@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans on a mesh of a million ranks: right where the numbers can be told otherwise, and without a walk over the
- * ranks, in time (printed) or in memory.
+ * Plans on a mesh of a million ranks: right where the numbers can be told otherwise, and without a
+ * walk over the ranks, in time (printed) or in memory.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -29,8 +29,8 @@ static const int64_t shapes[][DIMS] = {
 /* ---- right ---------------------------------------------------------------------------------- */
 
 /*
- * Where everything divides, an exchange of two dims between axes of 128 and 64 ranks keeps what lies in both: each
- * of the 128 shards of the finer side lies in one of the other.
+ * Where everything divides, an exchange of two dims between axes of 128 and 64 ranks keeps what
+ * lies in both: each of the 128 shards of the finer side lies in one of the other.
  */
 static void even_shards_of_a_million_ranks_add_up(void)
 {
@@ -76,7 +76,8 @@ static int64_t resident_kib(void)
     return usage.ru_maxrss;
 }
 
-/* The direct step and, by way of all axes but one, two of them; both prices. Returns how many allocations. */
+/* The direct step and, by way of all axes but one, two of them; both prices. Returns how many
+ * allocations. */
 static int64_t price_all(paper *p, const sherd_mesh *mesh, const int64_t *shape)
 {
     static const sherd__request arena;
@@ -177,8 +178,9 @@ static void a_million_ranks_are_planned_without_a_walk(void)
 /* ---- work ------------------------------------------------------------------------------------ */
 
 /*
- * A move whose cheapest ways look better over some ranks than they are over all, again and again: the search is made anew a few
- * times, and not until no such way is left. Each time it allocates its lists.
+ * A move whose cheapest ways look better over some ranks than they are over all, again and again:
+ * the search is made anew a few times, and not until no such way is left. Each time it allocates
+ * its lists.
  */
 static void what_divides_badly_is_not_searched_for_ever(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold for the exact planner's search beside being right: it says what limits rule out, parts
- * last, has no history, survives every failed allocation, and ends on meshes of many axes.
+ * What must hold for the exact planner's search beside being right: it says what limits rule out,
+ * parts last, has no history, survives every failed allocation, and ends on meshes of many axes.
  */
 #define CHECK_PURE
 #include "graph.h"
@@ -30,7 +30,8 @@ static void what_limits_rule_out_is_said(void)
     move_paper_close(&p);
 }
 
-/* What a replica becomes is made last, in a step of its own, behind the best plan to the replica. */
+/* What a replica becomes is made last, in a step of its own, behind the best plan to the
+ * replica. */
 static void a_partition_comes_last(void)
 {
     static const int64_t shape[] = {1000, 301};
@@ -60,7 +61,7 @@ static void a_partition_comes_last(void)
     move_paper_close(&p);
 }
 
-/* ---- no history, no memory, many axes ------------------------------------------------------------ */
+/* ---- no history, no memory, many axes -------------------------------------------------------- */
 
 enum { ASKED = 60 };
 

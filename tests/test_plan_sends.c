@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step sends is what its receivers pull: for every rank, each in a space of its own as in a world, both lists name the
- * same boxes in the same order, and packing them brings each element to where its pull looks for it.
+ * What a step sends is what its receivers pull: for every rank, each in a space of its own as in a
+ * world, both lists name the same boxes in the same order, and packing them brings each element to
+ * where its pull looks for it.
  */
 #define CHECK_PURE
 #include "check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans under the price of links, played message by message: what a plan is said to take is what it takes, and the
- * exact planner's are not slower than the others'.
+ * Plans under the price of links, played message by message: what a plan is said to take is what it
+ * takes, and the exact planner's are not slower than the others'.
  */
 #define CHECK_PURE
 #include "moves.h"
@@ -173,7 +173,7 @@ static void so_do_plans_where_all_goes_straight(void)
     play_moves(getenv("SHERD_PROOF") ? 480 : 24, true);
 }
 
-/* ---- the simulator itself --------------------------------------------------------------------- */
+/* ---- the simulator itself -------------------------------------------------------------------- */
 
 /* Femtoseconds of the direct step from one layout to the other, 4 bytes an element. */
 static int64_t step_time(paper *p, const char *from, const char *to, const sherd_price *price)
@@ -191,7 +191,8 @@ static int64_t step_time(paper *p, const char *from, const char *to, const sherd
     return time;
 }
 
-/* Femtoseconds that the busiest rank receives, or sends, where nobody shares and nothing is added. */
+/* Femtoseconds that the busiest rank receives, or sends, where nobody shares and nothing is
+ * added. */
 static int64_t busiest_port(paper *p, const char *from, const char *to, const sherd_price *price)
 {
     const sherd_layout *a = paper_layout(p, from), *b = paper_layout(p, to);
@@ -267,7 +268,8 @@ static void classes_follow_one_another_or_overlap(void)
     move_paper_close(&p);
 }
 
-/* As sherd's own ranks move: three messages for what would take two rounds; replicas do not take turns. */
+/* As sherd's own ranks move: three messages for what would take two rounds; replicas do not take
+ * turns. */
 static void ranks_that_go_straight_take_what_is_known(void)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What must hold for PyTorch's planners whatever PyTorch says of the case: uneven shapes, explicit
- * cuts, all reductions, axes of extent 1, one to four axes, all shard orders. Every step changes one
- * axis (or a flattened set), and moves every element to its place; costs keep the triangle
+ * cuts, all reductions, axes of extent 1, one to four axes, all shard orders. Every step changes
+ * one axis (or a flattened set), and moves every element to its place; costs keep the triangle
  * inequality; the price is the sum of the model; no memory and no history change anything. With
  * PyTorch's own plans they are compared in test_plan_golden.c.
  */
@@ -102,7 +102,8 @@ static unsigned axes_changed(const sherd_layout *from, const sherd_layout *to)
     return changed;
 }
 
-/* Whether the lists agree but for `axes`, which stand behind all others; extents of 1 may stand anywhere. */
+/* Whether the lists agree but for `axes`, which stand behind all others; extents of 1 may stand
+ * anywhere. */
 static bool only_ends_change(const sherd_layout *from, const sherd_layout *to, unsigned axes)
 {
     for (int d = 0; d < from->spec.ndim; d++) {
@@ -128,7 +129,8 @@ static bool only_ends_change(const sherd_layout *from, const sherd_layout *to, u
     return true;
 }
 
-/* The last step may change no axis: where cuts differ, or where axes of extent 1 stand in a list. */
+/* The last step may change no axis: where cuts differ, or where axes of extent 1 stand in a
+ * list. */
 static bool may_relabel(const sherd_plan *plan)
 {
     for (int d = 0; d < plan->from->spec.ndim; d++)
@@ -331,7 +333,8 @@ static void a_detour_is_never_cheaper(void)
     }
 }
 
-/* Where shards are even, steps of one axis cost what the planner counted, to half a picosecond each. */
+/* Where shards are even, steps of one axis cost what the planner counted, to half a picosecond
+ * each. */
 static void the_price_of_a_series_is_what_it_cost(void)
 {
     static const torch_case even[] = {{"2x2x2", 3, {8, 8, 8}}, {"2x4", 2, {64, 4096}}};

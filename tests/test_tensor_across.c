@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves from one mesh to another on real ranks: exact there and back, many at once, with ranks in one mesh, in both and
- * in neither, who waits for whom, and what happens when ranks disagree or have no memory.
+ * Moves from one mesh to another on real ranks: exact there and back, many at once, with ranks in
+ * one mesh, in both and in neither, who waits for whom, and what happens when ranks disagree or
+ * have no memory.
  */
 #include "tensors.h"
 
@@ -203,7 +204,8 @@ static void many_on_two_meshes_is_one_call_per_group(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Random lists, with ranks that come at different times: groups of both meshes and the world by turns. */
+/* Random lists, with ranks that come at different times: groups of both meshes and the world by
+ * turns. */
 static void random_lists_come_to_an_end(sherd_world *world)
 {
     enum { MANY = 9, MESHES = 4 };
@@ -235,7 +237,8 @@ static void random_lists_come_to_an_end(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The source may be overwritten right after the call: the writer waits for its readers of the other mesh. */
+/* The source may be overwritten right after the call: the writer waits for its readers of the other
+ * mesh. */
 static void writing_after_a_call_does_not_show(sherd_world *world)
 {
     const sherd_mesh *a = mesh_of(world, "2@0,1"), *b = mesh_of(world, "2@2,3");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that a carrier of threads brings together, and whose messages are spoiled on their way, as a peer that is broken or of
- * another version might send them: cut off, too long, of no kind, with any words changed. Whatever comes, no rank crashes or
- * waits for ever, all learn the same status, and there is a line that says why.
+ * Ranks that a carrier of threads brings together, and whose messages are spoiled on their way, as
+ * a peer that is broken or of another version might send them: cut off, too long, of no kind, with
+ * any words changed. Whatever comes, no rank crashes or waits for ever, all learn the same status,
+ * and there is a line that says why.
  */
 #define CHECK_PURE
 #include "tensors.h"
@@ -12,7 +13,7 @@
 
 enum { RANKS = 3, REGION = 4 << 20, MOST_BODY = 1 << 16 };
 
-/* ---- a carrier of threads ------------------------------------------------------------------------- */
+/* ---- a carrier of threads -------------------------------------------------------------------- */
 
 typedef struct letter {
     struct letter *next;
@@ -30,7 +31,8 @@ typedef struct post_office {
     pthread_barrier_t barrier;
     letter *first[RANKS], *last[RANKS];
     unsigned char gathered[RANKS][4096];
-    /* What is spoiled: the letter with this number (from 0) of a rank; gather: what rank 1 brings first. */
+    /* What is spoiled: the letter with this number (from 0) of a rank; gather: what rank 1 brings
+     * first. */
     int sender, number, sent[RANKS];
     enum harm harm;
     uint64_t dice;
@@ -165,7 +167,7 @@ static void leave(void *self, bool well)
     s->held = NULL;
 }
 
-/* ---- what ranks do --------------------------------------------------------------------------------- */
+/* ---- what ranks do --------------------------------------------------------------------------- */
 
 typedef struct rank_end {
     seat seat;
@@ -174,7 +176,8 @@ typedef struct rank_end {
     int64_t wrong;
 } rank_end;
 
-/* Moves of several kinds: one message, in parts, slices of a reduction, and more than one tensor. */
+/* Moves of several kinds: one message, in parts, slices of a reduction, and more than one
+ * tensor. */
 static int64_t move_all(sherd_world *world)
 {
     static const int64_t few[] = {7, 5}, more[] = {40, 30};
@@ -253,7 +256,7 @@ static void play_all(post_office *o, rank_end *end)
     pthread_mutex_destroy(&o->mutex);
 }
 
-/* ---- the tests -------------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void what_is_not_spoiled_goes_well(void)
 {
@@ -288,8 +291,8 @@ static sherd_status learnt(const rank_end *end)
 }
 
 /*
- * All learn the same, and who fails has one line. But who has closed its world well can learn no more: that the others did
- * not hear of it.
+ * All learn the same, and who fails has one line. But who has closed its world well can learn no
+ * more: that the others did not hear of it.
  */
 static void check_ends(const post_office *o, const rank_end *end)
 {

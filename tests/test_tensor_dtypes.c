@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every dtype can be made, spread, moved, reduced and read, on any layout: numbers that all of them hold come out exact. */
+/* Every dtype can be made, spread, moved, reduced and read, on any layout: numbers that all of them
+ * hold come out exact. */
 #include "tensors.h"
 
 #include <math.h>
@@ -153,7 +154,8 @@ static void every_dtype_is_reduced(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Large enough that each rank reduces a slice and writes it to the others; odd sizes, so that slices begin anywhere. */
+/* Large enough that each rank reduces a slice and writes it to the others; odd sizes, so that
+ * slices begin anywhere. */
 static void large_sums_are_exact(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves of 17 MB and more, which go past the cache: sums that one rank writes to all, sums that stay, copies. f32 has a
- * kernel for that, other dtypes are added up in blocks. And of 1.7 MB, which ranks write to all chunk by chunk. Odd sizes, so
- * that what a rank writes begins anywhere in a line.
+ * Moves of 17 MB and more, which go past the cache: sums that one rank writes to all, sums that
+ * stay, copies. f32 has a kernel for that, other dtypes are added up in blocks. And of 1.7 MB,
+ * which ranks write to all chunk by chunk. Odd sizes, so that what a rank writes begins anywhere in
+ * a line.
  */
 #include "tensors.h"
 

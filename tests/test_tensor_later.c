@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors left for later: what they hold, when they take memory, what a rank draws that keeps only its box. */
+/* Tensors left for later: what they hold, when they take memory, what a rank draws that keeps only
+ * its box. */
 #include "tensors.h"
 
 static const int64_t shapes[][2] = {{8, 4}, {7, 5}, {1, 1}, {2, 3}, {4, 0}};

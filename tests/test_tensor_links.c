@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves by a price of links, as `sherd check --calibrate` writes it for hosts with a slow link between them: the plans go
- * inside, between, and inside again, by themselves, and what comes out is exact. Nothing here is timed.
+ * Moves by a price of links, as `sherd check --calibrate` writes it for hosts with a slow link
+ * between them: the plans go inside, between, and inside again, by themselves, and what comes out
+ * is exact. Nothing here is timed.
  */
 #include "tensors.h"
 
@@ -57,7 +58,8 @@ static void what_crosses_a_slow_link_is_little_and_right(sherd_world *world)
             run_move(world, mesh, shapes[i], &price, &moves[k]);
 }
 
-/* They would make different calls; the plan's hash, which has the price in it, says so in the first one. */
+/* They would make different calls; the plan's hash, which has the price in it, says so in the first
+ * one. */
 static void ranks_with_different_prices_are_told(sherd_world *world)
 {
     const int64_t shape[] = {16, 4};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between local and global: pieces put together, pieces that do not fit, and one rank's tensor spread over all. */
+/* Between local and global: pieces put together, pieces that do not fit, and one rank's tensor
+ * spread over all. */
 #include "tensors.h"
 
 #include "sherd/comm.h"

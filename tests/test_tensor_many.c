@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds beyond 64 ranks, where a set of ranks is more than a word: moves are exact, and who errs is named on all ranks. */
+/* Worlds beyond 64 ranks, where a set of ranks is more than a word: moves are exact, and who errs
+ * is named on all ranks. */
 #include "tensors.h"
 
 /* A mesh of two axes of all ranks. */
@@ -44,7 +45,8 @@ static void elements_land_at_their_indices(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* An all-reduce that is cut into a slice for each rank, and one whose groups have ranks of several words. */
+/* An all-reduce that is cut into a slice for each rank, and one whose groups have ranks of several
+ * words. */
 static void large_sums_come_to_all(sherd_world *world)
 {
     const int64_t shape[] = {1 << 14};
@@ -68,7 +70,7 @@ static void many_calls_follow_each_other(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- errors --------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void expect(sherd_world *world, sherd_status status, const char *names)
 {
@@ -126,7 +128,8 @@ static void a_ring_over_words_is_found(sherd_world *world)
     expect(world, SHERD_EDIFFER, "rank 64");
 }
 
-/* What the thread sanitizer keeps of threads that meet grows with the cube of their number: there are no more then. */
+/* What the thread sanitizer keeps of threads that meet grows with the cube of their number: there
+ * are no more then. */
 #if defined(__SANITIZE_THREAD__)
 enum { MORE = 0, MOST = 0 };
 #else

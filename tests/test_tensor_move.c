@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves on real ranks: exact for all pairs of placements, in flight, many at once, with writes around them. */
+/* Moves on real ranks: exact for all pairs of placements, in flight, many at once, with writes
+ * around them. */
 #include "tensors.h"
 
 #include "sherd/comm.h"
@@ -11,7 +12,8 @@ static const int64_t shapes[][3] = {
     {4, 0, 2}, /* nothing to move */
 };
 
-/* Axes that are pending in the target too stay pending: the elements then count these addends less. */
+/* Axes that are pending in the target too stay pending: the elements then count these addends
+ * less. */
 static void check_pair(const sherd_layout *from, const sherd_layout *to, sherd_dtype dtype)
 {
     sherd_world *world = sherd__space_world(from->space);
@@ -53,7 +55,8 @@ static void every_element_lands_at_its_index(sherd_world *world)
         all_pairs_on(world, meshes[ranks - 1][m]);
 }
 
-/* From strided sources too: a transposed view has the placements of its base with dims exchanged. */
+/* From strided sources too: a transposed view has the placements of its base with dims
+ * exchanged. */
 static void a_strided_view_moves(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2x2");
@@ -188,7 +191,8 @@ static void beginning_a_move_waits_for_nobody(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* A source may be overwritten right after a call; the writer waits for its readers and nobody else. */
+/* A source may be overwritten right after a call; the writer waits for its readers and nobody
+ * else. */
 static void writing_after_a_call_does_not_show_in_results(sherd_world *world)
 {
     char text[8];
@@ -288,7 +292,8 @@ static void many_on_two_axes_is_one_call_per_group(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* What is in the way of one is in the way of all: every result is the failed tensor, nothing leaks. */
+/* What is in the way of one is in the way of all: every result is the failed tensor, nothing
+ * leaks. */
 static void one_wrong_tensor_fails_all(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "2"), *other = mesh_of(world, "1x2");

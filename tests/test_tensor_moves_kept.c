@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of the last redistributions: what moved from where to where, by which steps, and how much of it. */
+/* The list of the last redistributions: what moved from where to where, by which steps, and how
+ * much of it. */
 #include "tensors.h"
 
 #include "sherd/comm.h"
@@ -105,7 +106,8 @@ static void what_does_not_move_is_not_told(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The cache of plans may drop a plan, its layouts may have no other holder: the list has its texts. */
+/* The cache of plans may drop a plan, its layouts may have no other holder: the list has its
+ * texts. */
 static void a_listed_move_outlives_its_plan(sherd_world *world)
 {
     char text[64];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors as text: the same lines under every layout, and each value at the global index that the line says. */
+/* Tensors as text: the same lines under every layout, and each value at the global index that the
+ * line says. */
 #include "tensors.h"
 
 #include <math.h>
@@ -126,7 +127,8 @@ static void all_layouts_show_the_same(sherd_world *world)
 
 /* ---- what is left out ------------------------------------------------------------------------ */
 
-/* Whether every line begins with the index of its first value, of a tensor that holds its own indices; counts values. */
+/* Whether every line begins with the index of its first value, of a tensor that holds its own
+ * indices; counts values. */
 static int64_t count_shown(const char *text, const int64_t *shape)
 {
     int64_t shown = 0;

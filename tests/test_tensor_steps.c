@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans of several steps on real ranks, written by hand so that they do not depend on what a planner likes: exact, begun,
- * out of strided sources, counted step by step, failing in the middle, and leaving nothing behind. And partitions.
+ * Plans of several steps on real ranks, written by hand so that they do not depend on what a
+ * planner likes: exact, begun, out of strided sources, counted step by step, failing in the middle,
+ * and leaving nothing behind. And partitions.
  */
 #include "tensors.h"
 
@@ -10,7 +11,8 @@
 
 enum { STOPS = 5 };
 
-/* Make the plan between two layouts go through these stops: all but the first are "placements on mesh". */
+/* Make the plan between two layouts go through these stops: all but the first are "placements on
+ * mesh". */
 static void plan_through(sherd_world *world, const sherd_layout *const *stop, int stops,
                          size_t element_bytes)
 {
@@ -257,8 +259,9 @@ static void a_failure_in_any_step_fails_on_all(sherd_world *world)
 }
 
 /*
- * Rank 1 makes no call. Ranks 0 and 2 get through the first step without it; in the second rank 0 waits for rank 1, and rank
- * 2 for rank 3, which waits for it in the first one. Then it raises the alarm.
+ * Rank 1 makes no call. Ranks 0 and 2 get through the first step without it; in the second rank 0
+ * waits for rank 1, and rank 2 for rank 3, which waits for it in the first one. Then it raises the
+ * alarm.
  */
 static void an_alarm_between_steps_leaves_nothing(sherd_world *world)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors that count and tensors that are drawn: each box of each layout holds, bit for bit, what the plain tensor holds
- * there, in every dtype, and nothing travels; the numbers are those that they are said to be.
+ * Tensors that count and tensors that are drawn: each box of each layout holds, bit for bit, what
+ * the plain tensor holds there, in every dtype, and nothing travels; the numbers are those that
+ * they are said to be.
  */
 #include "tensors.h"
 

@@ -18,7 +18,8 @@ static const sherd_mesh *mesh_for(sherd_world *world, bool square)
     return mesh_of(world, text);
 }
 
-/* Read on one rank (-1 = on all) what holds indices, with so many addends; what is behind must stay as it was. */
+/* Read on one rank (-1 = on all) what holds indices, with so many addends; what is behind must stay
+ * as it was. */
 static void check_read(sherd_tensor *t, int64_t addends, sherd_dtype dtype, int rank)
 {
     double room[MOST + 1], before = -77;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trace is what was done: its calls and bytes are those of the comm log, its events lie in each other or beside each other,
- * waits name whom they were for; and it is one file for a job, also of several worlds and of ranks that die.
+ * The trace is what was done: its calls and bytes are those of the comm log, its events lie in each
+ * other or beside each other, waits name whom they were for; and it is one file for a job, also of
+ * several worlds and of ranks that die.
  */
 #define CHECK_PURE
 #include <jansson.h>
@@ -14,7 +15,7 @@ enum { STEPS = 5, RANKS = 3 };
 
 static char path[] = "/tmp/sherd-trace-XXXXXX";
 
-/* ---- the ranks --------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 typedef struct scene {
     int late, dying; /* ranks; -1 = none */
@@ -83,7 +84,7 @@ static int run(scene *s, int ranks, int as)
     return exit_status;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void begin_trace(void)
 {
@@ -139,7 +140,8 @@ static bool is_call(const json_t *event)
            strncmp(text_of(event, "name"), "sherd_", 6) != 0;
 }
 
-/* Events that are begun in each other end in each other, to the microsecond's part that a double keeps. */
+/* Events that are begun in each other end in each other, to the microsecond's part that a double
+ * keeps. */
 static void check_nesting(const json_t *events, int rank)
 {
     size_t n = json_array_size(events);
@@ -175,7 +177,7 @@ static void compare_rank(const json_t *events, const scene *s, int rank)
     CHECK(checks >= STEPS);
 }
 
-/* ---- the tests --------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void the_trace_is_what_was_done(void)
 {
@@ -344,7 +346,8 @@ static int print_and_work(sherd_world *world, void *payload)
     return work(world, payload);
 }
 
-/* The file must not get the number of a closed output, as what a program prints would be in it then. */
+/* The file must not get the number of a closed output, as what a program prints would be in it
+ * then. */
 static void what_is_printed_to_a_closed_output_is_not_in_it(void)
 {
     scene *s = shared();

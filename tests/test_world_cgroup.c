@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the limit on tensor memory comes from: what users write, what files of memory cgroups say, and a real one. */
+/* Where the limit on tensor memory comes from: what users write, what files of memory cgroups say,
+ * and a real one. */
 #define CHECK_PURE
 #include <ftw.h>
 #include <limits.h>
@@ -12,7 +13,7 @@
 enum { MB = 1 << 20 };
 #define NONE UINT64_MAX
 
-/* ---- texts ------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void numbers_of_bytes_are_read(void)
 {
@@ -111,7 +112,7 @@ static void folders_of_cgroups_are_found(void)
         }
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int remove_one(const char *name, const struct stat *status, int type, struct FTW *where)
 {
@@ -172,7 +173,7 @@ static void the_least_of_a_cgroup_and_those_above_counts(void)
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- a real cgroup ----------------------------------------------------------------------------- */
+/* ---- a real cgroup --------------------------------------------------------------------------- */
 
 static bool write_file(const char *folder, const char *name, const char *text)
 {
@@ -193,7 +194,8 @@ static bool read_text(char *out, size_t room, const char *name)
     return file && fclose(file) == 0 && n > 0;
 }
 
-/* A memory cgroup of 96 MB below the one that this process is in; false where that is not possible. */
+/* A memory cgroup of 96 MB below the one that this process is in; false where that is not
+ * possible. */
 static bool make_cgroup(char *folder, size_t room)
 {
     static const char *const file[] = {"memory.limit_in_bytes", "memory.max"};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks of two machines: what a meeting says of them holds whoever comes late, and what sixteen say is near. The other
- * rank is made up: it enters and leaves when it likes, by a clock that is off by hours.
+ * Clocks of two machines: what a meeting says of them holds whoever comes late, and what sixteen
+ * say is near. The other rank is made up: it enters and leaves when it likes, by a clock that is
+ * off by hours.
  */
 #define CHECK_PURE
 #include "check.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is pinned where: all ranks of a job have cores of their own that no other job has, or none is pinned. What other
- * jobs are on this machine must not matter here: where it is allowed the test has a network namespace, and so the locks
- * on cores, for itself; else it only asks for what holds in any case.
+ * Who is pinned where: all ranks of a job have cores of their own that no other job has, or none is
+ * pinned. What other jobs are on this machine must not matter here: where it is allowed the test
+ * has a network namespace, and so the locks on cores, for itself; else it only asks for what holds
+ * in any case.
  */
 #define CHECK_PURE
 #include "launched.h"
@@ -18,7 +19,7 @@ enum { MOST_RANKS = 8 };
 static bool alone; /* no other job takes cores */
 static const double patience = 10;
 
-/* ---- the ranks ---------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 /* The core that this thread is pinned to; -1 if it may use several. */
 static int core_of(void)
@@ -47,9 +48,10 @@ static int play_rank(const char *mode)
     return sherd_world_close(world) ? 1 : 0;
 }
 
-/* ---- jobs --------------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* Where the ranks of a job are; false if they are neither all pinned, each to a core of its own, nor all free. */
+/* Where the ranks of a job are; false if they are neither all pinned, each to a core of its own,
+ * nor all free. */
 static bool places_of(program *p, int ranks, int *core)
 {
     static char out[PROGRAM_TEXT];
@@ -176,7 +178,7 @@ static void ranks_have_the_cores_that_are_named(void)
     }
 }
 
-/* ---- sherd_spawn -------------------------------------------------------------------------------- */
+/* ---- sherd_spawn ----------------------------------------------------------------------------- */
 
 static _Atomic int *seen; /* core + 1, by rank */
 

@@ -102,7 +102,8 @@ static int64_t sharing_time(const sherd_world *world)
     return time;
 }
 
-/* Of 16 little calls one is timed, here the first of a turn; who is kept waiting in another one sees that too. */
+/* Of 16 little calls one is timed, here the first of a turn; who is kept waiting in another one
+ * sees that too. */
 static void long_waits_are_in_the_log(sherd_world *world)
 {
     const struct timespec long_time = {0, 20 * 1000 * 1000};

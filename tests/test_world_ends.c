@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How `sherd run` ends: its exit status is 0 only if all ranks were good to each other, and else its last line names
- * the cause. This test is started again as the ranks, with what they shall do as its argument.
+ * How `sherd run` ends: its exit status is 0 only if all ranks were good to each other, and else
+ * its last line names the cause. This test is started again as the ranks, with what they shall do
+ * as its argument.
  */
 #include "world_scene.h"
 
-/* ---- what the ranks do ------------------------------------------------------------------------- */
+/* ---- what the ranks do ----------------------------------------------------------------------- */
 
 static int check_fails(sherd_world *world)
 {
@@ -57,7 +58,7 @@ static int play_rank(const char *mode)
     return strcmp(mode, "again") == 0 ? open_again(rank) : value;
 }
 
-/* ---- what comes of it -------------------------------------------------------------------------- */
+/* ---- what comes of it ------------------------------------------------------------------------ */
 
 typedef struct end {
     const char *mode;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes wrong ends the same way on all ranks, soon, and the world works again: allocations that fail (the n-th, for
- * every n), collective functions called with different arguments or by some ranks only, alarms of the caller's own.
+ * What goes wrong ends the same way on all ranks, soon, and the world works again: allocations that
+ * fail (the n-th, for every n), collective functions called with different arguments or by some
+ * ranks only, alarms of the caller's own.
  */
 #include <limits.h>
 
 #include "check.h"
 #include "world/world.h"
 
-/* ---- helpers ----------------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 static const sherd_mesh *line_of_ranks(sherd_world *world)
 {
@@ -37,7 +38,7 @@ static void works(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- allocations ------------------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 enum { TENSORS = 20 };
 
@@ -107,7 +108,7 @@ static void the_nth_allocation_fails_for_every_n(sherd_world *world)
     }
 }
 
-/* ---- collective functions that return a status ------------------------------------------------- */
+/* ---- collective functions that return a status ----------------------------------------------- */
 
 static void a_mesh_of_different_shapes_is_refused(sherd_world *world)
 {
@@ -266,7 +267,7 @@ static void too_many_meshes_are_a_limit(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- moves that can not be --------------------------------------------------------------------- */
+/* ---- moves that can not be ------------------------------------------------------------------- */
 
 static void a_mesh_made_by_one_rank_alone_has_no_calls(sherd_world *world)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in flight: what may be read, written and reused while peers are still at work, without a barrier. */
+/* Calls in flight: what may be read, written and reused while peers are still at work, without a
+ * barrier. */
 #include "world_moves.h"
 
 /* What a begun call brings is the source of the next: that one waits until it is there. */
@@ -32,7 +33,8 @@ static void a_result_in_flight_is_passed_on(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* The memory of the old epoch is not touched in the new one: a copy that runs while a check fails is waited for. */
+/* The memory of the old epoch is not touched in the new one: a copy that runs while a check fails
+ * is waited for. */
 static void a_failed_check_waits_for_copies(sherd_world *world)
 {
     enum { COUNT = 2 << 20 };
@@ -75,7 +77,8 @@ static void a_failed_check_waits_for_copies(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* Nobody may wait for a later call: each rank in turn publishes, then overwrites, what the others read. */
+/* Nobody may wait for a later call: each rank in turn publishes, then overwrites, what the others
+ * read. */
 static void published_buffers_are_overwritten_in_turn(sherd_world *world)
 {
     enum { ROUNDS = 40, BUFFERS = 5 };

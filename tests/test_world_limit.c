@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limit on tensor memory: it counts for all ranks together, whoever meets it gets the same status as the others, and
- * the world goes on.
+ * The limit on tensor memory: it counts for all ranks together, whoever meets it gets the same
+ * status as the others, and the world goes on.
  */
 #define CHECK_PURE
 #include <sys/wait.h>
@@ -41,7 +41,8 @@ static void give_all(sherd_world *world, sherd__block **block, int count)
         sherd__block_give(world, block[i]);
 }
 
-/* All ranks take until one of them gets nothing more; then all are told, and there is room again. */
+/* All ranks take until one of them gets nothing more; then all are told, and there is room
+ * again. */
 static int run_into_limit(sherd_world *world, void *payload)
 {
     sherd__block *block[2 * LIMIT];
@@ -183,7 +184,8 @@ static sherd_world *alone(const char *limit)
     return world;
 }
 
-/* Two stretches of which neither is enough, with something between them that stays: their pages make room elsewhere. */
+/* Two stretches of which neither is enough, with something between them that stays: their pages
+ * make room elsewhere. */
 static void what_lies_idle_is_given_back_first(void)
 {
     sherd_world *world = alone("32M");
@@ -205,7 +207,8 @@ static void what_lies_idle_is_given_back_first(void)
     CHECK_OK(sherd_world_close(world));
 }
 
-/* What one rank has lying idle is not there for another, until a check has said that memory is out. */
+/* What one rank has lying idle is not there for another, until a check has said that memory is
+ * out. */
 static int take_in_turn(sherd_world *world, void *payload)
 {
     sherd__block *block[LIMIT];

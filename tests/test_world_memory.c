@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensor memory of a rank: alignment, recycling, figures, a region that is full, and little address space; and worlds
- * of one rank and of paper, which have most of the same functions.
+ * Tensor memory of a rank: alignment, recycling, figures, a region that is full, and little address
+ * space; and worlds of one rank and of paper, which have most of the same functions.
  */
 #define CHECK_PURE
 #include <sys/resource.h>
@@ -53,7 +53,8 @@ static void blocks_are_aligned_and_apart(void)
     CHECK_OK(sherd_world_close(world));
 }
 
-/* The same few sizes over and over again fit into a small region for ever; no page is new after the first turn. */
+/* The same few sizes over and over again fit into a small region for ever; no page is new after the
+ * first turn. */
 static void blocks_are_recycled(void)
 {
     sherd_world *world = alone(4 * MB);
@@ -101,8 +102,8 @@ static void a_full_region_is_out_of_memory(void)
     CHECK_OK(sherd_world_close(world));
 }
 
-/* Blocks that a slow peer still reads are waited for, not given up on, where the region is full: rank 0 holds all, and
- * runs ahead of rank 1, which only reads. */
+/* Blocks that a slow peer still reads are waited for, not given up on, where the region is full:
+ * rank 0 holds all, and runs ahead of rank 1, which only reads. */
 static int publish_much(sherd_world *world, void *payload)
 {
     enum { COUNT = 200000, BYTES = COUNT * 8 };
@@ -157,7 +158,7 @@ static void a_full_region_waits_for_readers(void)
     check_rank = 0;
 }
 
-/* ---- little address space ---------------------------------------------------------------------- */
+/* ---- little address space -------------------------------------------------------------------- */
 
 static int in_a_child(int (*body)(void))
 {
@@ -255,7 +256,7 @@ static void regions_shrink_where_address_space_is_short(void)
     CHECK_EQ(in_a_child(with_no_files_for_good), 0);
 }
 
-/* ---- one rank, and paper ----------------------------------------------------------------------- */
+/* ---- one rank, and paper --------------------------------------------------------------------- */
 
 static void a_world_of_one_rank_is_whole(void)
 {

@@ -186,7 +186,8 @@ MISUSE(what_needs_a_world_says_so)
     ANSWERS(!mesh && !layout);
 }
 
-/* The others wait in a meeting to which this rank never comes, since it does not know of which world. */
+/* The others wait in a meeting to which this rank never comes, since it does not know of which
+ * world. */
 MISUSE(a_meeting_that_a_rank_missed_is_found_in_the_next)
 {
     const sherd_mesh *mesh;

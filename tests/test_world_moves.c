@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampled pairs of layouts on real ranks, every element checked; sources are overwritten right after, with random delays. */
+/* Sampled pairs of layouts on real ranks, every element checked; sources are overwritten right
+ * after, with random delays. */
 #include "world_moves.h"
 
 enum { PAIRS = 120 };
 
-/* ---- pseudo-random choices, equal on all ranks ------------------------------------------------- */
+/* ---- pseudo-random choices, equal on all ranks ----------------------------------------------- */
 
 static const char *const meshes[9][3] = {
     {NULL},
@@ -129,7 +130,7 @@ static void run_sample(sherd_world *world, uint64_t seed, bool begin)
     }
 }
 
-/* ---- the tests --------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void every_element_lands_at_its_index(sherd_world *world)
 {

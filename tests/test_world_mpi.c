@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that mpirun starts, on one machine: they meet in an arena as under `sherd run`. This program is what it starts. */
+/* Ranks that mpirun starts, on one machine: they meet in an arena as under `sherd run`. This
+ * program is what it starts. */
 #define CHECK_PURE
 #include "mpirun.h"
 #include "world/world.h"
@@ -8,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what ranks do ------------------------------------------------------------------------------ */
+/* ---- what ranks do --------------------------------------------------------------------------- */
 
 static const sherd_mesh *line_of_ranks(sherd_world *world)
 {
@@ -110,7 +111,8 @@ static void in_a_thread(void *(*what)(void *), sherd_world **world)
     MUST(!pthread_create(&thread, NULL, what, world) && !pthread_join(thread, NULL));
 }
 
-/* A thread opens a world and ends, and another has it then; or it stays, but another closes the world. */
+/* A thread opens a world and ends, and another has it then; or it stays, but another closes the
+ * world. */
 static int play_threads(void)
 {
     for (int turn = 0; turn < 4; turn++) {
@@ -198,7 +200,7 @@ static int play_rank(const char *mode)
     return status && !world ? 0 : 1;
 }
 
-/* ---- the tests ----------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void ranks_join_again_and_again_and_what_they_start_is_none(void)
 {
@@ -235,7 +237,8 @@ static void a_world_may_go_to_another_thread(void)
     }
 }
 
-/* Open MPI asks its ranks to end before it kills them: they learn who died. MPICH kills them at once, and says where. */
+/* Open MPI asks its ranks to end before it kills them: they learn who died. MPICH kills them at
+ * once, and says where. */
 static void who_dies_is_named_with_its_host_and_nothing_is_left(void)
 {
     char host[64] = "", ours[128], theirs[128];
@@ -253,7 +256,8 @@ static void who_dies_is_named_with_its_host_and_nothing_is_left(void)
     }
 }
 
-/* Nobody tells the others by messages; the line is there all the same, of the one that died or of one that was killed with it. */
+/* Nobody tells the others by messages; the line is there all the same, of the one that died or of
+ * one that was killed with it. */
 static void who_dies_is_named_also_where_ranks_share_nothing(void)
 {
     char host[64] = "", ours[128];

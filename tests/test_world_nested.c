@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Worlds and programs inside of ranks. A rank may start programs, fork, and open worlds of its own: none of those takes
- * part in its world. This test is what it starts, too.
+ * Worlds and programs inside of ranks. A rank may start programs, fork, and open worlds of its own:
+ * none of those takes part in its world. This test is what it starts, too.
  */
 #define CHECK_PURE
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ static bool works(sherd_world *world)
     return sherd_world_check(world) == SHERD_OK;
 }
 
-/* ---- what is done inside of a rank --------------------------------------------------------------- */
+/* ---- what is done inside of a rank ----------------------------------------------------------- */
 
 /* A program that a rank has started: it is alone. */
 static int be_alone(void)
@@ -165,7 +165,7 @@ static int play(const char *mode)
     return 99;
 }
 
-/* ---- the tests ---------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void check_launched(const char *mode)
 {

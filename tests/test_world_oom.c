@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank that the kernel kills for lack of memory: the last line says that it was that. The test makes a memory cgroup
- * for a job, where it is allowed to.
+ * A rank that the kernel kills for lack of memory: the last line says that it was that. The test
+ * makes a memory cgroup for a job, where it is allowed to.
  */
 #define CHECK_PURE
 #include "launched.h"
@@ -33,7 +33,7 @@ static int play_rank(const char *mode)
     return sherd_world_close(world) ? 1 : 0;
 }
 
-/* ---- a group ------------------------------------------------------------------------------------ */
+/* ---- a group --------------------------------------------------------------------------------- */
 
 static bool write_file(const char *folder, const char *name, const char *text)
 {

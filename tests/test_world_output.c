@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks of `sherd run` read and print: marked with the rank, in files, or as it comes; standard input for rank 0
- * alone. A reader that is slow or gone never keeps the launcher from watching.
+ * What ranks of `sherd run` read and print: marked with the rank, in files, or as it comes;
+ * standard input for rank 0 alone. A reader that is slow or gone never keeps the launcher from
+ * watching.
  */
 #define CHECK_PURE
 #include "launched.h"
@@ -13,7 +14,7 @@ enum { LINES = 400, RANKS = 4, ROOM = 1 << 20 };
 static const double patience = 10;
 static char seen[ROOM];
 
-/* ---- the ranks ---------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 /* Line i of a rank: its length goes up and down, and some are empty. */
 static int line_text(char *out, int rank, int i)
@@ -86,7 +87,7 @@ static int play_rank(const char *mode)
     return 0;
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void read_all(int fd)
 {
@@ -182,7 +183,7 @@ static void a_line_without_end_goes_on_in_pieces(void)
     close(out);
 }
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void check_log(const char *folder, int rank, const char *end)
 {
@@ -269,7 +270,7 @@ static void many_ranks_need_no_higher_limit(void)
     CHECK(strstr(end.out, "[69] 100\n") != NULL && strstr(end.out, "[ 0] 100\n") != NULL);
 }
 
-/* ---- input -------------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static void rank_0_alone_has_the_input(void)
 {
@@ -287,7 +288,7 @@ static void rank_0_alone_has_the_input(void)
     close(file);
 }
 
-/* ---- readers ------------------------------------------------------------------------------------ */
+/* ---- readers --------------------------------------------------------------------------------- */
 
 static pid_t flooding(const program *p, int rank)
 {

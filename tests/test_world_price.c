@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A price file read in a world, also one on paper: the price comes out, or the world says why not. */
+/* A price file read in a world, also one on paper: the price comes out, or the world says why
+ * not. */
 #include "check.h"
 #include "world/world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The price file of a world: rank 0 reads it and all plan by it, whatever started them; a bad one is the same line on all
- * ranks. This program is what `sherd run` and mpirun start.
+ * The price file of a world: rank 0 reads it and all plan by it, whatever started them; a bad one
+ * is the same line on all ranks. This program is what `sherd run` and mpirun start.
  */
 #define CHECK_PURE
 #include "mpirun.h"
@@ -27,7 +27,7 @@ static int64_t gather_time(sherd_world *world, const char *axis, const sherd_pla
     return sherd_plan_price_of(plan)->picoseconds;
 }
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static char path[64];
 
@@ -40,9 +40,10 @@ static const char *write_file(const char *text)
     return path;
 }
 
-/* ---- ranks of this program ----------------------------------------------------------------------- */
+/* ---- ranks of this program ------------------------------------------------------------------- */
 
-/* What options ask for counts; what they do not name is the world's, also where that was asked for in between. */
+/* What options ask for counts; what they do not name is the world's, also where that was asked for
+ * in between. */
 static int plan_by_file(sherd_world *world, void *payload)
 {
     const sherd_price dear = {SHERD_PRICE_LINKS, 1, {{"x", 5000000, 0, 0}}, 0, false, true};
@@ -134,9 +135,10 @@ static void a_bad_file_is_one_clear_line(void)
     }
 }
 
-/* ---- ranks that are started ---------------------------------------------------------------------- */
+/* ---- ranks that are started ------------------------------------------------------------------ */
 
-/* "own:PATH": rank 0 names this file, the others one that is not there. "twice": then a world without a file. */
+/* "own:PATH": rank 0 names this file, the others one that is not there. "twice": then a world
+ * without a file. */
 static int play_rank(const char *mode)
 {
     static const char *const names[] = {"SHERD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};

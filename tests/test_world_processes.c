@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-/* ---- a rank is killed -------------------------------------------------------------------------- */
+/* ---- a rank is killed ------------------------------------------------------------------------ */
 
 /* All but the victim wait for its call; it computes. */
 static int victim_computes(sherd_world *world, void *payload)
@@ -125,7 +125,7 @@ static void survivors_that_do_not_end_are_killed(void)
     CHECK_EQ(atomic_load(&shown->exit_status), 137);
 }
 
-/* ---- the parent is killed ---------------------------------------------------------------------- */
+/* ---- the parent is killed -------------------------------------------------------------------- */
 
 static void ranks_vanish_with_their_parent(void)
 {
@@ -145,7 +145,7 @@ static void ranks_vanish_with_their_parent(void)
     }
 }
 
-/* ---- exits ------------------------------------------------------------------------------------- */
+/* ---- exits ----------------------------------------------------------------------------------- */
 
 static int leaves(sherd_world *world, void *payload)
 {
@@ -223,7 +223,8 @@ static int leaves_first(sherd_world *world, void *payload)
     return 0;
 }
 
-/* Whichever rank closed its world while others went on: the world was lost, though all returned 0. */
+/* Whichever rank closed its world while others went on: the world was lost, though all returned
+ * 0. */
 static void a_world_that_one_left_is_lost(void)
 {
     for (int as = 0; as < 2; as++) {
@@ -255,7 +256,7 @@ static void what_bodies_return_comes_out(void)
     }
 }
 
-/* ---- a parent that deals with its children ------------------------------------------------------ */
+/* ---- a parent that deals with its children --------------------------------------------------- */
 
 static void ignore_children(void)
 {
@@ -328,7 +329,7 @@ static void the_status_of_a_rank_is_not_lost(void)
     before = NULL;
 }
 
-/* ---- limits ------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static int nothing(sherd_world *world, void *payload)
 {
@@ -393,7 +394,8 @@ static int computes_for_a_while(sherd_world *world, void *payload)
     return 0;
 }
 
-/* The whole job is stopped, as by Ctrl-Z, for longer than a rank may wait: that is nobody's fault. */
+/* The whole job is stopped, as by Ctrl-Z, for longer than a rank may wait: that is nobody's
+ * fault. */
 static void time_in_which_all_are_stopped_does_not_count(void)
 {
     memset(shown, 0, sizeof *shown);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The protocol on real ranks: the programs of the exhaustive model, right ones and wrong ones. Right programs must
- * run and be exact. Wrong ones must end with EDIFFER on all ranks, soon, and leave a world that works.
+ * The protocol on real ranks: the programs of the exhaustive model, right ones and wrong ones.
+ * Right programs must run and be exact. Wrong ones must end with EDIFFER on all ranks, soon, and
+ * leave a world that works.
  */
 #include "world_programs.h"
 
-/* ---- right programs of the table ---------------------------------------------------------------- */
+/* ---- right programs of the table ------------------------------------------------------------- */
 
 static void begun_calls_progress_in_every_wait(sherd_world *world)
 {
@@ -130,7 +131,8 @@ static void a_sender_is_at_most_a_ring_ahead(sherd_world *world)
     expect(world, &p, 10, SHERD_OK, -1);
 }
 
-/* Rank 0 writes before its reader, which waits for what comes after that, has read: of what is read in place, a ring of waits. */
+/* Rank 0 writes before its reader, which waits for what comes after that, has read: of what is read
+ * in place, a ring of waits. */
 static void what_a_record_carries_is_written_at_once(sherd_world *world)
 {
     program p = of2();
@@ -198,7 +200,7 @@ static void a_failed_check_is_left_together(sherd_world *world)
     expect_checks(world, &p, 100, (int[]){SHERD_ENOTSUP, SHERD_OK});
 }
 
-/* ---- wrong programs ------------------------------------------------------------------------------ */
+/* ---- wrong programs -------------------------------------------------------------------------- */
 
 static void a_skipped_call_is_reported(sherd_world *world)
 {
@@ -258,7 +260,8 @@ static void an_earlier_difference_fails_the_next_call(sherd_world *world)
     expect(world, &p, 10, SHERD_EDIFFER, -1);
 }
 
-/* What the alarm ended is not settled: no write, and the memory is not given out again before the check. */
+/* What the alarm ended is not settled: no write, and the memory is not given out again before the
+ * check. */
 static void a_wait_that_the_alarm_ends_settles_nothing(sherd_world *world)
 {
     program p = of2();
@@ -335,7 +338,8 @@ static void what_no_partner_reads_is_reported(sherd_world *world)
     expect(world, &p, 10, SHERD_EDIFFER, -1);
 }
 
-/* The begun call is dropped by the failed check, and the tensor that it was to fill is no tensor. */
+/* The begun call is dropped by the failed check, and the tensor that it was to fill is no
+ * tensor. */
 static void a_begun_call_that_nobody_makes_is_dropped(sherd_world *world)
 {
     program p = of2();

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs after the recipe of the exhaustive model: right ones, the same with a failure somewhere, and ones
- * with a call dropped, changed or swapped. What a call that returns true brings must be right in any case.
+ * Random programs after the recipe of the exhaustive model: right ones, the same with a failure
+ * somewhere, and ones with a call dropped, changed or swapped. What a call that returns true brings
+ * must be right in any case.
  */
 #include "world/inside.h"
 #include "world_programs.h"
 
-/* ---- random programs ----------------------------------------------------------------------------- */
+/* ---- random programs ------------------------------------------------------------------------- */
 
 static program random_program(uint64_t *dice, int ranks, int calls)
 {
@@ -52,7 +53,8 @@ static program random_program(uint64_t *dice, int ranks, int calls)
     return p;
 }
 
-/* A begun result of which the storage was begun again before its end would hold the later data: leave those out. */
+/* A begun result of which the storage was begun again before its end would hold the later data:
+ * leave those out. */
 static bool ends_are_clear(const program *p)
 {
     for (int r = 0; r < p->ranks; r++) {
@@ -93,7 +95,8 @@ static void random_right_programs_run(sherd_world *world)
     }
 }
 
-/* Ranks that sleep at once look for rings of waits all the time: there is none in a right program. */
+/* Ranks that sleep at once look for rings of waits all the time: there is none in a right
+ * program. */
 static void right_programs_have_no_rings(sherd_world *world)
 {
     uint64_t dice = 14;
@@ -125,7 +128,8 @@ static void a_failure_anywhere_reaches_all(sherd_world *world)
     }
 }
 
-/* Drop a call, change one, or swap two. Returns what must come of it: EDIFFER, or 1 = that or nothing. */
+/* Drop a call, change one, or swap two. Returns what must come of it: EDIFFER, or 1 = that or
+ * nothing. */
 static int break_program(uint64_t *dice, program *p)
 {
     int r = roll(dice, p->ranks), calls[MAX_OPS], count = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of ranks do what sets do, however many words they take: compared with lists of yes and no. */
+/* Sets of ranks do what sets do, however many words they take: compared with lists of yes and
+ * no. */
 #define CHECK_PURE
 #include "check.h"
 #include "world/ranks.h"

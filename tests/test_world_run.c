@@ -2,7 +2,7 @@
 /* Programs as ranks: `sherd run` starts this test again, with what it shall do as its argument. */
 #include "world_scene.h"
 
-/* ---- sherd run --------------------------------------------------------------------------------- */
+/* ---- sherd run ------------------------------------------------------------------------------- */
 
 static int joined(sherd_world *world, void *payload)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals to the launcher: what ends it reaches the ranks, which have time to save; what was ignored stays so; SIGUSR1
- * and SIGUSR2 go on to the ranks and harm nobody.
+ * Signals to the launcher: what ends it reaches the ranks, which have time to save; what was
+ * ignored stays so; SIGUSR1 and SIGUSR2 go on to the ranks and harm nobody.
  */
 #define CHECK_PURE
 #include "launched.h"
@@ -10,7 +10,7 @@ static const double patience = 10;
 
 enum { SAVING_MS = 1800 }; /* longer than what there was before */
 
-/* ---- the ranks ---------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t told, first, second;
 
@@ -72,7 +72,7 @@ static int play_rank(const char *mode)
     return sherd_world_close(world) ? 1 : 0;
 }
 
-/* ---- the tests ---------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static program start_two(const char *mode)
 {

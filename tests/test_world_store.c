@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of a region under every kind of use: sizes that never come again, live sets that come and go, calls in flight.
- * The region stays near what is live, blocks never overlap, and what nobody needs goes back to the kernel.
+ * Blocks of a region under every kind of use: sizes that never come again, live sets that come and
+ * go, calls in flight. The region stays near what is live, blocks never overlap, and what nobody
+ * needs goes back to the kernel.
  */
 #include "check.h"
 #include "world/inside.h"
 
 enum { KB = 1 << 10, MB = 1 << 20, SLOTS = 192, WORDS = 64 };
 
-/* ---- what must hold of a region ---------------------------------------------------------------- */
+/* ---- what must hold of a region -------------------------------------------------------------- */
 
 /*
- * Blocks lie one behind the other, know each other, and add up; no two that were joined lie side by side. *needed = bytes
- * that somebody has, or that calls are still open on.
+ * Blocks lie one behind the other, know each other, and add up; no two that were joined lie side by
+ * side. *needed = bytes that somebody has, or that calls are still open on.
  */
 static bool is_sound(sherd_world *world, size_t *needed)
 {
@@ -40,7 +41,7 @@ static bool is_sound(sherd_world *world, size_t *needed)
            CHECK(!before || before->use != SHERD__JOINED);
 }
 
-/* ---- random sizes ------------------------------------------------------------------------------ */
+/* ---- random sizes ---------------------------------------------------------------------------- */
 
 static int64_t even(uint64_t *dice)
 {
@@ -71,7 +72,8 @@ static int64_t large(uint64_t *dice)
     return 900 * KB + roll(dice, 600 * KB);
 }
 
-/* How blocks live: replaced one by one; more of them and fewer; all gone now and then; the last one goes first. */
+/* How blocks live: replaced one by one; more of them and fewer; all gone now and then; the last one
+ * goes first. */
 typedef enum life { ONE_BY_ONE, TIDES, CLEARINGS, STACK, LIVES } life;
 
 typedef struct play {
@@ -125,7 +127,8 @@ static void take(play *p, int i)
         p->needed = needed;
 }
 
-/* All add up the first words of a block of any size; it and the result are given back while calls may be open on them. */
+/* All add up the first words of a block of any size; it and the result are given back while calls
+ * may be open on them. */
 static void publish(play *p, int turn)
 {
     static const int64_t stride = 1;
@@ -195,7 +198,8 @@ static void live(play *p, int turns)
         give(p, i);
 }
 
-/* The region takes at most 1.5 times the most that was live; what peers still read can not be used either. */
+/* The region takes at most 1.5 times the most that was live; what peers still read can not be used
+ * either. */
 static void stays_small(sherd_world *world, int64_t (*size)(uint64_t *dice))
 {
     int ranks = sherd_world_ranks(world);
@@ -238,7 +242,7 @@ static void large_sizes_keep_the_region_small(sherd_world *world)
     stays_small(world, large);
 }
 
-/* ---- what others ran into ---------------------------------------------------------------------- */
+/* ---- what others ran into -------------------------------------------------------------------- */
 
 /* Nothing else is alive: what small blocks had is there for a large one. */
 static void small_blocks_make_room_for_a_large_one(sherd_world *world)
@@ -257,7 +261,8 @@ static void small_blocks_make_room_for_a_large_one(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* One block lives at a time, each larger than the one before: the region is never much larger than the last. */
+/* One block lives at a time, each larger than the one before: the region is never much larger than
+ * the last. */
 static void a_growing_block_does_not_leave_its_past_behind(sherd_world *world)
 {
     for (int64_t bytes = 64 * KB; bytes <= 64 * MB; bytes += 64 * KB) {
@@ -297,7 +302,7 @@ static void changing_sizes_fit_into_a_small_region(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-/* ---- pages ------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 /* Bytes of shared memory that this process has in its page tables. */
 static int64_t shared_bytes(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits that can never end, behind a rank that may not say so itself: it is at the check, or it stands between two
- * others with more open calls than anybody would think of. Ranks sleep for longer than the watchdog waits, so that only
- * what wakes them counts. And numbers of calls that are larger than 32 bits.
+ * Waits that can never end, behind a rank that may not say so itself: it is at the check, or it
+ * stands between two others with more open calls than anybody would think of. Ranks sleep for
+ * longer than the watchdog waits, so that only what wakes them counts. And numbers of calls that
+ * are larger than 32 bits.
  */
 #include "world_programs.h"
 #include "world/inside.h"
@@ -26,7 +27,8 @@ static void expect_differ(sherd_world *world, program *p)
     world->patience = patience;
 }
 
-/* Rank 1 sees that rank 0 made another call, but it is at the check; rank 0 waits for it to leave. */
+/* Rank 1 sees that rank 0 made another call, but it is at the check; rank 0 waits for it to
+ * leave. */
 static void a_writer_learns_of_another_call_behind_a_check(sherd_world *world)
 {
     program p = of2();
@@ -107,7 +109,7 @@ static void too_many_open_calls_are_refused(sherd_world *world)
     clear_stage(&st);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static const uint64_t bases[] = {(UINT64_C(1) << 32) - 20, UINT64_C(1) << 63};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting: no wake-up is lost where ranks sleep at once and for long, and ranks that have to share cores call often.
+ * Waiting: no wake-up is lost where ranks sleep at once and for long, and ranks that have to share
+ * cores call often.
  */
 #include "check.h"
 #include "world/inside.h"
@@ -13,7 +14,8 @@ static void some_time(uint64_t *dice)
         ;
 }
 
-/* Sleep at the first chance, and for longer than the watchdog waits: a wake-up that is lost ends the test. */
+/* Sleep at the first chance, and for longer than the watchdog waits: a wake-up that is lost ends
+ * the test. */
 static void sleep_at_once(sherd_world *world)
 {
     world->patience.spins = world->patience.most_spins = 0;
@@ -63,7 +65,8 @@ static void all_reduce(sherd_world *world, const setting *s, int turn, bool begi
     CHECK_EQ(wrong, 0);
 }
 
-/* Every kind of wait, and every kind of store that must ring: records, `left`, arrivals, verdicts, the alarm. */
+/* Every kind of wait, and every kind of store that must ring: records, `left`, arrivals, verdicts,
+ * the alarm. */
 static void no_wake_up_is_lost(sherd_world *world)
 {
     enum { TURNS = 3000 };
@@ -104,7 +107,8 @@ static void until(int mark)
         usleep(100);
 }
 
-/* One store alone must wake who waits for it: the other rank does nothing more until it sees that it has. */
+/* One store alone must wake who waits for it: the other rank does nothing more until it sees that
+ * it has. */
 static void each_store_wakes_by_itself(sherd_world *world)
 {
     setting s = set_up(world, 1000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that a wrapper started, as `sherd run -- sh -c 'program; true'` does. They end with their launcher and with
- * each other as those do that the launcher started itself.
+ * Ranks that a wrapper started, as `sherd run -- sh -c 'program; true'` does. They end with their
+ * launcher and with each other as those do that the launcher started itself.
  */
 #define CHECK_PURE
 #include "launched.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves on real ranks. Each element of a source holds a function of its global index (for a pending reduction:
- * addends that differ per rank), so that a wrong move shows as a wrong number and nothing is stored.
+ * Moves on real ranks. Each element of a source holds a function of its global index (for a pending
+ * reduction: addends that differ per rank), so that a wrong move shows as a wrong number and
+ * nothing is stored.
  */
 #ifndef SHERD_WORLD_MOVES_H
 #define SHERD_WORLD_MOVES_H
@@ -19,7 +20,7 @@ typedef struct pair {
     sherd_reduce_op op;
 } pair;
 
-/* ---- what each element holds ------------------------------------------------------------------- */
+/* ---- what each element holds ----------------------------------------------------------------- */
 
 /* Coordinates on the pending axes as one number; *count: how many there are. */
 static inline int64_t pending_place(const sherd_layout *layout, const int64_t *at, int64_t *count)
@@ -103,7 +104,7 @@ static inline int64_t box_count(const sherd_box *box)
     return count;
 }
 
-/* ---- one move ---------------------------------------------------------------------------------- */
+/* ---- one move -------------------------------------------------------------------------------- */
 
 typedef struct tensor {
     sherd__block *block;

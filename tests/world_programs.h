@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Little programs of calls, writes and checks, one per rank, as the exhaustive model of the protocol runs them: a call
- * names the ranks that it reads from and that read from it, so that every pattern can be made. Each run checks every
- * value that arrives against what the source must have held when its rank made that call.
+ * Little programs of calls, writes and checks, one per rank, as the exhaustive model of the
+ * protocol runs them: a call names the ranks that it reads from and that read from it, so that
+ * every pattern can be made. Each run checks every value that arrives against what the source must
+ * have held when its rank made that call.
  */
 #ifndef SHERD_WORLD_PROGRAMS_H
 #define SHERD_WORLD_PROGRAMS_H
@@ -11,7 +12,8 @@
 #include "plan/sends.h"
 #include "world/world.h"
 
-/* Parts are read where they lie; those of programs of FEW fit into a record, so that nobody waits for their readers. */
+/* Parts are read where they lie; those of programs of FEW fit into a record, so that nobody waits
+ * for their readers. */
 enum {
     MAX_RANKS = 3,
     GROUPS = 4,
@@ -96,7 +98,8 @@ static int part_of(const program *p)
     return p->few ? FEW : PART;
 }
 
-/* Reads a part of each source into its place, its own part too; if it reads nothing, it copies nothing. */
+/* Reads a part of each source into its place, its own part too; if it reads nothing, it copies
+ * nothing. */
 static void make_exchange(hand_made *h, int me, const op *o, int part)
 {
     sherd__schedule *s = &h->schedule;
@@ -199,7 +202,7 @@ static void make_plan(stage *st, hand_made *h, const program *p, const op *o)
     snprintf(h->plan.what, sizeof h->plan.what, "op %d", o->id);
 }
 
-/* ---- setting the stage ------------------------------------------------------------------------- */
+/* ---- setting the stage ----------------------------------------------------------------------- */
 
 static void fill_block(stage *st, int storage)
 {
@@ -238,7 +241,7 @@ static void clear_stage(stage *st)
         sherd__block_give(st->world, st->block[i]);
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void some_time(stage *st)
 {
@@ -334,8 +337,9 @@ static bool run_write(stage *st, const op *o)
 }
 
 /*
- * Run this rank's part up to the next MEET, from *at on; what follows a failure is skipped, as the rooms above do. With
- * `fail_at`, op number `fail_at` of this rank raises the alarm instead. Returns what the check said.
+ * Run this rank's part up to the next MEET, from *at on; what follows a failure is skipped, as the
+ * rooms above do. With `fail_at`, op number `fail_at` of this rank raises the alarm instead.
+ * Returns what the check said.
  */
 static sherd_status run_to_check(stage *st, const program *p, int *at, int fail_at)
 {
@@ -401,7 +405,7 @@ static void works_again(stage *st, const program *p)
     CHECK_OK(run_to_check(st, &proof, &at, -1));
 }
 
-/* ---- writing them ------------------------------------------------------------------------------ */
+/* ---- writing them ---------------------------------------------------------------------------- */
 
 static inline op call(int group, int src, int dst, unsigned reads, unsigned readers, int id)
 {
@@ -480,7 +484,7 @@ static inline void clean(program *p)
         add(p, r, meet());
 }
 
-/* ---- what must come of them -------------------------------------------------------------------- */
+/* ---- what must come of them ------------------------------------------------------------------ */
 
 /* Runs a program with one check; it must end with `wanted` (1: OK or EDIFFER) and in time. */
 static void expect(sherd_world *world, const program *p, int turns, int wanted, int fail_at)
@@ -498,7 +502,8 @@ static void expect(sherd_world *world, const program *p, int turns, int wanted, 
             CHECK(status == SHERD_OK || status == SHERD_EDIFFER);
         else if (!CHECK_EQ(status, wanted))
             fprintf(stderr, "%s: %s\n", p->name ? p->name : "random", sherd_world_error(world));
-        /* By the alarm, not by the time-out: milliseconds, but the machine may be busy with other things. */
+        /* By the alarm, not by the time-out: milliseconds, but the machine may be busy with other
+         * things. */
         if (!CHECK(took < 20))
             fprintf(stderr, "%s took %.2f s\n", p->name ? p->name : "random", took);
         /* All ranks have the same verdict. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scenes with ranks as processes: each forks a parent that starts ranks, as a program would; the test looks on: what is
- * printed, which status comes out, how long it takes, and whether a process is left.
+ * Scenes with ranks as processes: each forks a parent that starts ranks, as a program would; the
+ * test looks on: what is printed, which status comes out, how long it takes, and whether a process
+ * is left.
  */
 #ifndef SHERD_WORLD_SCENE_H
 #define SHERD_WORLD_SCENE_H
@@ -44,7 +45,7 @@ typedef struct ending {
 
 typedef int (*part)(sherd_world *world, void *payload);
 
-/* ---- helpers ----------------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 static inline void sleep_for(double s)
 {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files of at most 500 lines, functions of at most 80 (kernels 150). Tests and benches, and functions with more
+# Files of at most 500 lines, of at most 100 columns, functions of at most 80 lines (kernels 150). Tests and benches, and functions with more
 # than 6 parameters (elsewhere than there and in kernels/), are only named. A function begins with { and ends with } in the first column.
 cd "$(dirname "$0")/.." || exit 2
 awk '
@@ -30,6 +30,7 @@ function file_end(    soft) {
 }
 FNR == 1 { file_end(); head = ""; start = 0; last = FILENAME }
 { lines = FNR }
+length($0) > 100 && !mild() { say(FNR, length($0) " columns, at most 100") }
 /^{/ {
     start = FNR; name = head
     sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)

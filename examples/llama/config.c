@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads config.json of a model. What would change the arithmetic and is not done here is refused. */
+/* Reads config.json of a model. What would change the arithmetic and is not done here is
+ * refused. */
 #include <jansson.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing: the prompts in one pass, then a token of each row at a time, with caches. Rows have lengths of their own. All ranks get
- * the same logits and draw the same tokens. The tape is off, so nothing is saved for backward.
+ * Writing: the prompts in one pass, then a token of each row at a time, with caches. Rows have
+ * lengths of their own. All ranks get the same logits and draw the same tokens. The tape is off, so
+ * nothing is saved for backward.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -76,7 +77,8 @@ static int more_likely(const void *a, const void *b)
                         : (x->token > y->token) - (x->token < y->token);
 }
 
-/* Draw by a number in [0, 1). A token below (1 - top_p) / n can not be among the fewest: those are not sorted. */
+/* Draw by a number in [0, 1). A token below (1 - top_p) / n can not be among the fewest: those are
+ * not sorted. */
 static int32_t draw(const sampling *how, float *logits, int64_t n, choice *list, double random)
 {
     float top = logits[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Continues prompts with a model of the Llama family, split over ranks: token ids in, token ids out.
- * This file is the program; each of the others is one subject of it:
+ * Continues prompts with a model of the Llama family, split over ranks: token ids in, token ids
+ * out. This file is the program; each of the others is one subject of it:
  *
  *   config.c   config.json                       model.c      the model, and how it is split
  *   load.c     the files of weights              generate.c   caches, decoding, drawing

@@ -392,8 +392,8 @@ SHERD_API sherd_tensor *sherd_copy_from(sherd_tensor *a, sherd_tensor *b);
  *
  * @collective only if the index or the rows must move: to the layout of `a`, with the second dim
  *             whole; waits until peers have read `a`
- * @shapes     a: [batch, n, ...]; index: i32 [batch, count]; rows: [batch, count, ...], of the dtype
- *             of `a`
+ * @shapes     a: [batch, n, ...]; index: i32 [batch, count]; rows: [batch, count, ...], of the
+ *             dtype of `a`
  * @owns       `a` itself
  * @errors     as sherd_add_to; EINVAL an index of n or more, another dtype; ENOTSUP `a` has a
  *             pending reduction

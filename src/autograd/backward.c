@@ -216,7 +216,8 @@ static bool is_runnable(const sherd__pass *p, const sherd_node *node)
     return false;
 }
 
-/* Run the backward of an operator whose gradients have arrived, except for operands in `without`. */
+/* Run the backward of an operator whose gradients have arrived, except for operands in
+ * `without`. */
 static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
 {
     sherd_tensor *grad_out[SHERD_MAX_RESULTS] = {NULL}, *grad_in[SHERD_MAX_OPERANDS];
@@ -236,7 +237,8 @@ static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
     return good;
 }
 
-/* All of a node's gradients are computed, or will not be: release what it saved and what it used. */
+/* All of a node's gradients are computed, or will not be: release what it saved and what it
+ * used. */
 static void leave(sherd__pass *p, int k, bool good, bool done)
 {
     sherd_node *node = p->node[k];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing to files under a limit on their size (`ulimit -f`). At the limit a write fails with EFBIG,
- * but the kernel also sends SIGXFSZ, which ends the process: it is held back here, so that the
- * failure is an error like any other. Costs four system calls around the writes.
+ * Writing to files under a limit on their size (`ulimit -f`). At the limit a write fails with
+ * EFBIG, but the kernel also sends SIGXFSZ, which ends the process: it is held back here, so that
+ * the failure is an error like any other. Costs four system calls around the writes.
  */
 #ifndef SHERD__FILE_LIMIT_H
 #define SHERD__FILE_LIMIT_H

@@ -4,9 +4,9 @@
 #define SHERD__PREFETCH_H
 
 /*
- * Ask for the line at p, taken away from whoever has it: a store that waits for its line keeps those
- * behind it waiting. __builtin_prefetch would ask for a copy only, unless the compiler is told that
- * the CPU has this instruction; those without take it for nothing.
+ * Ask for the line at p, taken away from whoever has it: a store that waits for its line keeps
+ * those behind it waiting. __builtin_prefetch would ask for a copy only, unless the compiler is
+ * told that the CPU has this instruction; those without take it for nothing.
  */
 static inline void sherd__own_soon(const volatile void *p)
 {

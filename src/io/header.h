@@ -49,8 +49,8 @@ bool sherd__header_index(sherd__header *header);
 /*
  * Write a header as text, preceded by its length; the caller frees *out. Sets the offsets of the
  * entries, all other members of which must be set. Tensors with larger elements come first, so that
- * all are aligned. EINVAL names that are not UTF-8; ELIMIT more text than a reader accepts; ENOTSUP;
- * ENOMEM.
+ * all are aligned. EINVAL names that are not UTF-8; ELIMIT more text than a reader accepts;
+ * ENOTSUP; ENOMEM.
  */
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function);

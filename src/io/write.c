@@ -133,7 +133,8 @@ static bool agree(writing *w, uint64_t arguments)
     return w->status == SHERD_OK;
 }
 
-/* Open PATH.part if it is a file. A link may lead to the file of somebody else; a pipe would block. */
+/* Open PATH.part if it is a file. A link may lead to the file of somebody else; a pipe would
+ * block. */
 static int open_part(const char *part, int flags)
 {
     struct stat about;

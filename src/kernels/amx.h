@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words in which the files *_amx*.c are written: products of bf16 in the tiles of AMX, and the packing that they want. A tile is 16 rows
- * of 64 bytes. The left operand of a product is rows of 32 numbers; the right one has two numbers of a column side by side,
- * those of rows 2i and 2i+1; results are 16 x 16 f32. Everything packed is tiles of 1 KB, one behind the other, zero beyond the
- * numbers there are, and counts are whole blocks of 32: a block of a result is four tiles, and takes all eight.
+ * Words in which the files *_amx*.c are written: products of bf16 in the tiles of AMX, and the
+ * packing that they want. A tile is 16 rows of 64 bytes. The left operand of a product is rows of
+ * 32 numbers; the right one has two numbers of a column side by side, those of rows 2i and 2i+1;
+ * results are 16 x 16 f32. Everything packed is tiles of 1 KB, one behind the other, zero beyond
+ * the numbers there are, and counts are whole blocks of 32: a block of a result is four tiles, and
+ * takes all eight.
  */
 #ifndef SHERD__AMX_H
 #define SHERD__AMX_H
@@ -52,13 +54,15 @@ INLINE void end_tiles(void)
     _tile_release();
 }
 
-/* An operand in tiles: where it begins, the second tile of a block, and what comes next in the sum; in numbers. */
+/* An operand in tiles: where it begins, the second tile of a block, and what comes next in the sum;
+ * in numbers. */
 typedef struct tiles {
     const uint16_t *at;
     int64_t second, next;
 } tiles;
 
-/* c[32,32] = a b, or c += a b, where the sum is over `depth` tiles of 32 numbers. c_row floats lie between rows of c. */
+/* c[32,32] = a b, or c += a b, where the sum is over `depth` tiles of 32 numbers. c_row floats lie
+ * between rows of c. */
 INLINE void multiply_tiles(bool add, float *c, int64_t c_row, int64_t depth, tiles a, tiles b)
 {
     enum { STRIDE = BLOCK * sizeof(uint16_t) };
@@ -110,7 +114,8 @@ INLINE void store_words(uint16_t *p, vi x)
     _mm512_storeu_si512(p, x);
 }
 
-/* Two vectors rounded, the first one in front. What is subnormal becomes 0, as tiles take it anyhow. */
+/* Two vectors rounded, the first one in front. What is subnormal becomes 0, as tiles take it
+ * anyhow. */
 INLINE vi round_words(vf first, vf second)
 {
     return (vi)_mm512_cvtne2ps_pbh(second, first);
@@ -179,7 +184,8 @@ static inline void pack_lines(uint16_t *to, const lying_rows *m)
                 store_words(to + r * BLOCK, load_row(m, i + r, x));
 }
 
-/* Turned, for the right of a sum over columns, each pair exclusive-or `flip`: tiles [rows / 32][width / 32][2]. */
+/* Turned, for the right of a sum over columns, each pair exclusive-or `flip`: tiles [rows /
+ * 32][width / 32][2]. */
 static inline void pack_turned_lines(uint16_t *to, const lying_rows *m, uint32_t flip)
 {
     for (int64_t i = 0; i < m->rows; i += BLOCK)
@@ -201,7 +207,8 @@ INLINE void load_pairs(vi low[SIDE], vi high[SIDE], const lying_rows *m, int64_t
                   &high[r]);
 }
 
-/* For the right of a sum over rows: tiles [rows / 32][width / 16]. Turned, for the left of one, so that the result is turned. */
+/* For the right of a sum over rows: tiles [rows / 32][width / 16]. Turned, for the left of one, so
+ * that the result is turned. */
 static inline void pack_pairs(uint16_t *to, const lying_rows *m, bool turned)
 {
     vi low[SIDE], high[SIDE];
@@ -218,7 +225,8 @@ static inline void pack_pairs(uint16_t *to, const lying_rows *m, bool turned)
         }
 }
 
-/* A block of up to 32 rows, turned [width,32] f32, times factors of its rows, rounded to where they lie. */
+/* A block of up to 32 rows, turned [width,32] f32, times factors of its rows, rounded to where they
+ * lie. */
 static inline void store_turned(uint16_t *to, int64_t stride, int64_t rows, int64_t width,
                                 const float *from, const float *factor)
 {

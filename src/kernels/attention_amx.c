@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of bf16 in the tiles of AMX: see attention_amx.h. 32 queries at a time go over the keys block by block, with the maximum
- * and the sum of each query so far; the scores of a block never leave the first caches. Keys and values of a group are packed
- * once. Of a head of 256 positions and width 32, products and maxima are half of the time, exponentials a quarter.
+ * Attention of bf16 in the tiles of AMX: see attention_amx.h. 32 queries at a time go over the keys
+ * block by block, with the maximum and the sum of each query so far; the scores of a block never
+ * leave the first caches. Keys and values of a group are packed once. Of a head of 256 positions
+ * and width 32, products and maxima are half of the time, exponentials a quarter.
  */
 #include "fast.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both directions of attention in tiles share. Scores are turned, a row for each key and 32 queries in it, so that maxima and sums
- * of queries run down lanes, and two rows of probabilities side by side are the right operand of the next product.
+ * What both directions of attention in tiles share. Scores are turned, a row for each key and 32
+ * queries in it, so that maxima and sums of queries run down lanes, and two rows of probabilities
+ * side by side are the right operand of the next product.
  */
 #ifndef SHERD__ATTENTION_AMX_H
 #define SHERD__ATTENTION_AMX_H
@@ -16,8 +17,8 @@
 static const float powers = 1.4426950408889634f;
 
 /*
- * 2^x to 3e-6, which the rounding to bf16 hides: x = n + r, 0 <= r < 1, 2^r by a polynomial of degree 4 (minimax of the relative
- * error, 1 at 0). Below -126 the result is 0, NaN stays NaN.
+ * 2^x to 3e-6, which the rounding to bf16 hides: x = n + r, 0 <= r < 1, 2^r by a polynomial of
+ * degree 4 (minimax of the relative error, 1 at 0). Below -126 the result is 0, NaN stays NaN.
  */
 INLINE vf power_of_two(vf x)
 {
@@ -29,7 +30,8 @@ INLINE vf power_of_two(vf x)
     return v_times_floor(p, x, v_less(x, v_set(-126)));
 }
 
-/* log2 x to 3e-7, x > 0: x = m 2^e, 3/4 <= m < 3/2, log2 m by a polynomial of degree 7 in m - 1 (minimax). */
+/* log2 x to 3e-7, x > 0: x = m 2^e, 3/4 <= m < 3/2, log2 m by a polynomial of degree 7 in m - 1
+ * (minimax). */
 INLINE vf log_of_two(vf x)
 {
     vf m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
@@ -65,8 +67,9 @@ static inline void hide_block(const sherd__attending *s, int64_t i, int64_t j, f
 }
 
 /*
- * Rows of the next group are fetched beside pairs of rows of scores, of which a block has 16: one each so many pairs, so that all are
- * there at the end, and never more than a core can wait for at once.
+ * Rows of the next group are fetched beside pairs of rows of scores, of which a block has 16: one
+ * each so many pairs, so that all are there at the end, and never more than a core can wait for at
+ * once.
  */
 static inline int64_t pace_of(const sherd__attending *s)
 {
@@ -88,7 +91,8 @@ static inline bool is_possible(const sherd__attending *s)
            !s->mask && s->p == 0 && s->scale != 0;
 }
 
-/* Scores are of |scale|: its sign goes with queries, so that the largest score stays the largest. */
+/* Scores are of |scale|: its sign goes with queries, so that the largest score stays the
+ * largest. */
 static inline uint32_t sign_of(const sherd__attending *s)
 {
     return s->scale < 0 ? 0x80008000u : 0;

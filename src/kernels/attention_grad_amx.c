@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradients of attention of bf16 in the tiles of AMX: see attention_amx.h. Scores and the products of dout with values are
- * computed again, block by block, and become probabilities and slopes at once, which are kept rounded for a larger block of queries
- * and keys: so sums of many are added to the gradients of keys and values at a time. Those are f32, and rounded once.
+ * The gradients of attention of bf16 in the tiles of AMX: see attention_amx.h. Scores and the
+ * products of dout with values are computed again, block by block, and become probabilities and
+ * slopes at once, which are kept rounded for a larger block of queries and keys: so sums of many
+ * are added to the gradients of keys and values at a time. Those are f32, and rounded once.
  */
 #include "fast.h"
 
@@ -79,7 +80,8 @@ static void multiply_block(const slopes *x, int64_t row, int64_t j)
     hide_block(x->s, x->first + row * BLOCK, j, x->score);
 }
 
-/* p = 2^(score - log_sum) and ds = p (dp - delta) of a block, rounded, as lines and ds as pairs too. */
+/* p = 2^(score - log_sum) and ds = p (dp - delta) of a block, rounded, as lines and ds as pairs
+ * too. */
 static void slope_block(const slopes *x, int64_t row, int64_t column)
 {
     const float *log_sum = x->log_sum + row * BLOCK, *delta = x->delta + row * BLOCK;

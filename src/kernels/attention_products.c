@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of bf16 out of matrix products that are kept by shape: on CPUs that multiply bf16 several times as fast as f32 the
- * products are what counts, and oneDNN has the best there are (AMX, AVX512_BF16). A block of queries at a time, so that scores stay in
- * the second cache; causal, a block sees the keys up to its last query, in steps, so that shapes are few. Heads are copied out and
- * back, because oneDNN has its fast products for rows without gaps only. Scores, their gradients and sums over blocks are f32;
- * probabilities and slopes are rounded to bf16 for the products that they go into.
+ * Attention of bf16 out of matrix products that are kept by shape: on CPUs that multiply bf16
+ * several times as fast as f32 the products are what counts, and oneDNN has the best there are
+ * (AMX, AVX512_BF16). A block of queries at a time, so that scores stay in the second cache;
+ * causal, a block sees the keys up to its last query, in steps, so that shapes are few. Heads are
+ * copied out and back, because oneDNN has its fast products for rows without gaps only. Scores,
+ * their gradients and sums over blocks are f32; probabilities and slopes are rounded to bf16 for
+ * the products that they go into.
  */
 #include "engine.h"
 #include "fetch.h"
@@ -16,7 +18,8 @@
 
 enum { LEAST_ROWS = 64, MOST_ROWS = 128, SCORES = 1 << 15, STEPS = 8, LINE = 16 };
 
-/* Queries of a block: as many as keep its scores in the second cache, because small products are slow ones. */
+/* Queries of a block: as many as keep its scores in the second cache, because small products are
+ * slow ones. */
 static int64_t rows_of(const sherd__attending *s)
 {
     int64_t rows =
@@ -72,7 +75,8 @@ static void lay_out(head *h, float *workspace)
     h->out = h->dout + queries;
 }
 
-/* Rows of `width` between arrays; most widths are a few cache lines, which need no call for each. */
+/* Rows of `width` between arrays; most widths are a few cache lines, which need no call for
+ * each. */
 static void copy_rows(uint16_t *restrict to, int64_t to_row, const uint16_t *restrict from,
                       int64_t from_row, int64_t rows, int64_t width)
 {

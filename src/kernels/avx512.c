@@ -12,8 +12,8 @@
 #include "fast_conv.inc"
 
 /*
- * Each line is asked for before what goes there is read: stores to the second cache wait one after the other for their lines.
- * A twentieth faster than memcpy; with shorter vectors it is not.
+ * Each line is asked for before what goes there is read: stores to the second cache wait one after
+ * the other for their lines. A twentieth faster than memcpy; with shorter vectors it is not.
  */
 static void copy(void *dst, const void *src, size_t bytes)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every dtype to every other, in blocks: fractions pass through f64, integers through 64 bits, both of which hold
- * them exactly, so that eight readers and sixteen writers do for 64 pairs and each element is rounded once. About
- * 1 ns an element; pairs that matter (f32 with the 16-bit types) have versions of their own in the tables.
+ * Every dtype to every other, in blocks: fractions pass through f64, integers through 64 bits, both
+ * of which hold them exactly, so that eight readers and sixteen writers do for 64 pairs and each
+ * element is rounded once. About 1 ns an element; pairs that matter (f32 with the 16-bit types)
+ * have versions of their own in the tables.
  */
 #include "cast.h"
 
@@ -51,7 +52,8 @@ static void read_integers(sherd_dtype dtype, int64_t n, int64_t *out, const void
     }
 }
 
-/* Truncated, and held within [low, high]. Both are exact as doubles, but for the highest int64_t. */
+/* Truncated, and held within [low, high]. Both are exact as doubles, but for the highest
+ * int64_t. */
 static int64_t whole(double x, int64_t low, int64_t high)
 {
     if (isnan(x))
@@ -84,8 +86,8 @@ static void write_fractions(sherd_dtype dtype, int64_t n, void *dst, const doubl
 }
 
 /*
- * An f32 that rounds to 16 bits as x would: of a large number the lowest 11 bits become one that says whether any of
- * them was set, which leaves a double exact.
+ * An f32 that rounds to 16 bits as x would: of a large number the lowest 11 bits become one that
+ * says whether any of them was set, which leaves a double exact.
  */
 static float odd_of(int64_t x)
 {

@@ -9,9 +9,10 @@
 #include "sherd/dtype.h"
 
 /*
- * dst[n] = src[n] in another dtype, rounded to nearest, ties to even. Fractions to integers: truncated, held within
- * the range, NaN is 0. Integers to narrower ones keep the low bits. To bool: whether it is not 0. dst and src do not
- * overlap. The plain version: see sherd__convert for the one that takes the machine's best.
+ * dst[n] = src[n] in another dtype, rounded to nearest, ties to even. Fractions to integers:
+ * truncated, held within the range, NaN is 0. Integers to narrower ones keep the low bits. To bool:
+ * whether it is not 0. dst and src do not overlap. The plain version: see sherd__convert for the
+ * one that takes the machine's best.
  */
 void sherd__cast(sherd_dtype dst_dtype, sherd_dtype src_dtype, int64_t n, void *dst,
                  const void *src);

@@ -57,7 +57,8 @@ bool sherd__has_avx512(void)
 }
 
 #if defined(__x86_64__) && defined(__linux__)
-/* Linux saves tiles for processes that have asked for it only: asm/prctl.h, "state component 18". */
+/* Linux saves tiles for processes that have asked for it only: asm/prctl.h, "state component
+ * 18". */
 enum { XCOMP_SUPPORTED = 0x1021, XCOMP_REQUEST = 0x1023, TILE_DATA = 18 };
 
 static bool system_has_tiles(void)
@@ -67,7 +68,8 @@ static bool system_has_tiles(void)
     return syscall(SYS_arch_prctl, XCOMP_SUPPORTED, &features) == 0 && (features >> TILE_DATA & 1);
 }
 
-/* Leaf 7: AMX-BF16 and AMX-TILE; its subleaf 1: AVX512_BF16. Compilers know other names for them. */
+/* Leaf 7: AMX-BF16 and AMX-TILE; its subleaf 1: AVX512_BF16. Compilers know other names for
+ * them. */
 bool sherd__has_amx(void)
 {
     unsigned a, b, c, d = 0, more = 0;
@@ -104,8 +106,8 @@ static bool is_amd(void)
 }
 
 /*
- * With AVX512_BF16 alone (leaf 7, subleaf 1), CPUs of AMD multiply twice as many bf16 as f32 in a time, those of Intel half as many:
- * theirs are fast by AMX, which a virtual machine may hide.
+ * With AVX512_BF16 alone (leaf 7, subleaf 1), CPUs of AMD multiply twice as many bf16 as f32 in a
+ * time, those of Intel half as many: theirs are fast by AMX, which a virtual machine may hide.
  */
 bool sherd__has_fast_bf16(void)
 {
@@ -163,7 +165,8 @@ static void install_half_gemm(sherd__kernel_set *set)
     set->bf16.product = set->f16.product = NULL;
 }
 
-/* oneDNN where it is (product), and for what it does not do tiles of our own, or the reference; only what is asked for by name. */
+/* oneDNN where it is (product), and for what it does not do tiles of our own, or the reference;
+ * only what is asked for by name. */
 static void install_gemm(sherd__kernel_set *set)
 {
     sherd__kernels *table = &set->f32;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plain convolutions: for each product of an element of the kernel with a plane of the input, rows that run along
- * the innermost dim. They are right for every geometry and run at some GFLOP/s; what oneDNN can do goes there.
+ * Plain convolutions: for each product of an element of the kernel with a plane of the input, rows
+ * that run along the innermost dim. They are right for every geometry and run at some GFLOP/s; what
+ * oneDNN can do goes there.
  */
 #include "conv.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of one rank's pieces: y[n, o, e] = sum over c, k of w[o, c, k] x[n, g(o) c, e stride - before + k dilation], where
- * what lies outside of x is 0. All arrays are row-major: x[batch, in_channels, in], y[batch, out_channels, out],
- * w[out_channels, in_channels / groups, kernel]. Dims beyond those that there are have size 1. `before` may be of any sign,
- * so that x and y may be any pieces of larger ones. Plain versions in conv.c; those of oneDNN in engine.h.
+ * Convolutions of one rank's pieces: y[n, o, e] = sum over c, k of w[o, c, k] x[n, g(o) c, e stride
+ * - before + k dilation], where what lies outside of x is 0. All arrays are row-major: x[batch,
+ * in_channels, in], y[batch, out_channels, out], w[out_channels, in_channels / groups, kernel].
+ * Dims beyond those that there are have size 1. `before` may be of any sign, so that x and y may be
+ * any pieces of larger ones. Plain versions in conv.c; those of oneDNN in engine.h.
  */
 #ifndef SHERD__CONV_H
 #define SHERD__CONV_H
@@ -34,7 +35,8 @@ typedef enum sherd__conv_kind {
 
 enum { SHERD__CONV_X, SHERD__CONV_W, SHERD__CONV_Y, SHERD__CONV_ARRAYS };
 
-/* Something to be made of pieces: of the arrays the one that `kind` makes is written, the others are read. */
+/* Something to be made of pieces: of the arrays the one that `kind` makes is written, the others
+ * are read. */
 typedef struct sherd__conv_task {
     sherd__conv_kind kind;
     void *array[SHERD__CONV_ARRAYS];

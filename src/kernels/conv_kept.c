@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions described to oneDNN 2, and kept by shape. Operands may lie in whatever layout it likes. Gradients of weights over
- * large images are left to a kernel of our own, which wants blocks of channels: docs/decisions/055.
+ * Convolutions described to oneDNN 2, and kept by shape. Operands may lie in whatever layout it
+ * likes. Gradients of weights over large images are left to a kernel of our own, which wants blocks
+ * of channels: docs/decisions/055.
  */
 #include "engine.h"
 
@@ -42,7 +43,8 @@ bool sherd__conv_row_major(const sherd__conv_kept *k, dnnl_memory_desc_t *out,
     return describe_row_major(&k->engine->dnnl, out, k->ndim, size);
 }
 
-/* Of a field or a weight: what comes first, and the dims of space that there are. Returns how many dims. */
+/* Of a field or a weight: what comes first, and the dims of space that there are. Returns how many
+ * dims. */
 static int put_sizes(const sherd__conv_kept *k, dnnl_dim_t *out, const int64_t *first, int count,
                      const int64_t *space)
 {
@@ -97,8 +99,9 @@ static bool are_whole(const sherd__conv *c, int64_t block)
 }
 
 /*
- * Whether the kernel of our own does it. oneDNN goes through an image of a block of x and one of dy for each pair of blocks, and gets
- * slow where the two do not stay in the second cache; before that it is as fast, or faster, as it is where the kernel is 1.
+ * Whether the kernel of our own does it. oneDNN goes through an image of a block of x and one of dy
+ * for each pair of blocks, and gets slow where the two do not stay in the second cache; before that
+ * it is as fast, or faster, as it is where the kernel is 1.
  */
 static bool is_own(const sherd__conv_wish *w)
 {
@@ -162,8 +165,9 @@ static bool describe_any(const sherd__conv_kept *k, dnnl_memory_desc_t *any)
 }
 
 /*
- * oneDNN's forward of inference likes channels last, that of training blocks, into which and out of which x and y are laid faster.
- * That counts where an output takes few products, and channels are whole blocks; with wide kernels channels last compute faster.
+ * oneDNN's forward of inference likes channels last, that of training blocks, into which and out of
+ * which x and y are laid faster. That counts where an output takes few products, and channels are
+ * whole blocks; with wide kernels channels last compute faster.
  */
 static dnnl_prop_kind_t forward_kind(const sherd__conv_wish *w)
 {

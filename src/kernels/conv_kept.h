@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the files that make convolutions with oneDNN 2: one convolution as it is kept, and how its operands lie. Included only
- * where that is.
+ * Inside of the files that make convolutions with oneDNN 2: one convolution as it is kept, and how
+ * its operands lie. Included only where that is.
  */
 #ifndef SHERD__CONV_KEPT_H
 #define SHERD__CONV_KEPT_H
@@ -22,8 +22,9 @@ typedef struct sherd__conv_wish {
 } sherd__conv_wish;
 
 /*
- * A convolution as it is kept. oneDNN's gradients of weights are fast only with padding of at most half a kernel: with more of
- * it, as where y is what lies around a piece, x is laid out with its zeros.
+ * A convolution as it is kept. oneDNN's gradients of weights are fast only with padding of at most
+ * half a kernel: with more of it, as where y is what lies around a piece, x is laid out with its
+ * zeros.
  */
 typedef struct sherd__conv_kept {
     sherd__engine *engine;

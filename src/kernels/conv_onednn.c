@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels) and generates
- * code. What is brought into its layouts and back costs a pass over each array, so an operand of two tasks is brought there
- * once. Memory objects are made for each call, because what they hold in its layouts would be as much again as the arrays.
+ * f32 convolutions by oneDNN 2, which lays its operands out for the machine (blocks of channels)
+ * and generates code. What is brought into its layouts and back costs a pass over each array, so an
+ * operand of two tasks is brought there once. Memory objects are made for each call, because what
+ * they hold in its layouts would be as much again as the arrays.
  */
 #include "engine.h"
 
@@ -132,7 +133,8 @@ static bool lay_box(run *r, const dnnl_memory_desc_t *wanted, void *room, const 
     return done;
 }
 
-/* Zeros before and behind x in every dim: thin slabs, since a pass over all of it would cost as much as laying x out. */
+/* Zeros before and behind x in every dim: thin slabs, since a pass over all of it would cost as
+ * much as laying x out. */
 static bool lay_slabs(run *r, const dnnl_memory_desc_t *wanted, void *room, float *slab)
 {
     const kept *k = r->kept;
@@ -153,7 +155,8 @@ static bool lay_slabs(run *r, const dnnl_memory_desc_t *wanted, void *room, floa
     return true;
 }
 
-/* x amid its zeros, as the primitive wants it. Where channels are filled up to blocks, those are zeros too. */
+/* x amid its zeros, as the primitive wants it. Where channels are filled up to blocks, those are
+ * zeros too. */
 static bool embed(run *r, const dnnl_memory_desc_t *wanted, void *room, const void *x)
 {
     const kept *k = r->kept;
@@ -323,7 +326,8 @@ sherd__done sherd__conv_onednn(sherd__engine *e, const sherd__conv_job *job, voi
 
 #else
 
-/* Without oneDNN, and with later versions, which describe primitives otherwise, the plain version computes. */
+/* Without oneDNN, and with later versions, which describe primitives otherwise, the plain version
+ * computes. */
 sherd__done sherd__conv_onednn_bytes(int64_t *bytes, sherd__engine *engine,
                                      const sherd__conv_job *job)
 {

@@ -174,7 +174,8 @@ static void copy_rows(size_t bytes, int64_t rows, char *dst, int64_t dst_row, co
     }
 }
 
-/* Planes of such rows: those of the dims [0, row], of which at most two besides `row` count. False: there are more. */
+/* Planes of such rows: those of the dims [0, row], of which at most two besides `row` count. False:
+ * there are more. */
 static bool copy_few_planes(int64_t bytes, size_t run, int row, const int64_t *size, char *dst,
                             const int64_t *dst_stride, const char *src, const int64_t *src_stride)
 {

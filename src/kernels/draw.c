@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers one by one: see draw.h. About 10 ns an integer and 60 ns a truncated normal number; parameters are drawn
- * once.
+ * Random numbers one by one: see draw.h. About 10 ns an integer and 60 ns a truncated normal
+ * number; parameters are drawn once.
  */
 #include "draw.h"
 

@@ -15,8 +15,8 @@
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
-/* By the name that its version has, wherever the system keeps libraries; or where it was when this was built. It stays: threads of
- * its OpenMP may live in it. */
+/* By the name that its version has, wherever the system keeps libraries; or where it was when this
+ * was built. It stays: threads of its OpenMP may live in it. */
 static void *load(void)
 {
     void *library =

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank keeps of oneDNN: an engine, a stream, and the primitives that it has made, by shape (a new one costs 0.1 to
- * 0.4 ms, a kept one about a microsecond a call). Whoever applies operators owns one; kernels get it handed in. Without
- * oneDNN it is empty, and everything in it says that it can not.
+ * What a rank keeps of oneDNN: an engine, a stream, and the primitives that it has made, by shape
+ * (a new one costs 0.1 to 0.4 ms, a kept one about a microsecond a call). Whoever applies operators
+ * owns one; kernels get it handed in. Without oneDNN it is empty, and everything in it says that it
+ * can not.
  */
 #ifndef SHERD__ENGINE_H
 #define SHERD__ENGINE_H
@@ -25,15 +26,17 @@ int sherd__engine_kept(const sherd__engine *engine);
 enum { SHERD__PRIMITIVES = 256 };
 
 /*
- * f32, and bf16 where the machine multiplies bf16 itself. bias is NULL where the product has none; of f32 not every shape is
- * done with one, but all are without (docs/decisions/037 has which go where).
+ * f32, and bf16 where the machine multiplies bf16 itself. bias is NULL where the product has none;
+ * of f32 not every shape is done with one, but all are without (docs/decisions/037 has which go
+ * where).
  */
 sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p, void *c,
                                   const void *a, const void *b, const void *bias);
 
 /*
- * Attention of bf16 out of such products, some queries at a time: contract of `attention` and `attention_grad` in kernels.h, of even
- * queries, keys and width, whole sequences, and without masks or dropout. workspace: so many bytes.
+ * Attention of bf16 out of such products, some queries at a time: contract of `attention` and
+ * `attention_grad` in kernels.h, of even queries, keys and width, whole sequences, and without
+ * masks or dropout. workspace: so many bytes.
  */
 int64_t sherd__attention_products_bytes(const sherd__attending *s);
 sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel_set *set,
@@ -45,8 +48,9 @@ sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__k
                                            const void *v, const float *log_sum, void *workspace);
 
 /*
- * f32; one task of a geometry, or two, which share operands that they both read: those are laid out once, as oneDNN wants them.
- * All or none can be done. Convolutions of bf16 are not trusted: see docs/decisions/037.
+ * f32; one task of a geometry, or two, which share operands that they both read: those are laid out
+ * once, as oneDNN wants them. All or none can be done. Convolutions of bf16 are not trusted: see
+ * docs/decisions/037.
  */
 typedef struct sherd__conv_job {
     const sherd__conv *conv;

@@ -18,8 +18,8 @@ void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);
 
-/* Attention of bf16 by AMX. Machine and system must have it (and AVX512_BF16); each process has to ask before it uses tiles, which is a
- * system call. */
+/* Attention of bf16 by AMX. Machine and system must have it (and AVX512_BF16); each process has to
+ * ask before it uses tiles, which is a system call. */
 extern const sherd__attention_tiles sherd__attention_amx;
 bool sherd__has_amx(void);
 bool sherd__may_use_amx(void);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetching ahead, for attention. Rows of a head lie far apart, and a machine does not foresee them: those of the next group are
- * asked for, into the second cache, while this one is at work, a row of each array for each query. Where the tensors are in no
- * cache, short sequences take two thirds of the time so.
+ * Fetching ahead, for attention. Rows of a head lie far apart, and a machine does not foresee them:
+ * those of the next group are asked for, into the second cache, while this one is at work, a row of
+ * each array for each query. Where the tensors are in no cache, short sequences take two thirds of
+ * the time so.
  */
 #ifndef SHERD__FETCH_H
 #define SHERD__FETCH_H
@@ -18,8 +19,9 @@ typedef struct sherd__fetching {
 } sherd__fetching;
 
 /*
- * Begin with the rows of group `next` of arrays [batch,keys,groups,width]. Nothing is fetched behind the last group, nor
- * what is more than stays in the cache, nor where keys are not as many as queries.
+ * Begin with the rows of group `next` of arrays [batch,keys,groups,width]. Nothing is fetched
+ * behind the last group, nor what is more than stays in the cache, nor where keys are not as many
+ * as queries.
  */
 static inline void sherd__fetch_group(sherd__fetching *f, const sherd__attending *s, int64_t next,
                                       size_t element_bytes, const void *const *array, int arrays)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of 16 bits, to f32 and back, in plain C. To 16 bits is round to nearest, ties to even; a NaN stays a NaN
- * (a quiet one), what is too large becomes infinite, and f16 subnormals are exact. From 16 bits is exact. A double
- * goes through an f32 that is rounded to odd: then the second rounding comes out as if it were the only one.
+ * Numbers of 16 bits, to f32 and back, in plain C. To 16 bits is round to nearest, ties to even; a
+ * NaN stays a NaN (a quiet one), what is too large becomes infinite, and f16 subnormals are exact.
+ * From 16 bits is exact. A double goes through an f32 that is rounded to odd: then the second
+ * rounding comes out as if it were the only one.
  */
 #ifndef SHERD__HALF_H
 #define SHERD__HALF_H

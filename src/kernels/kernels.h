@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arithmetic on raw pointers. One table per dtype; void pointers point to elements of that dtype, sizes and
- * strides are elements, matrices are row-major. Kernels allocate nothing, keep nothing, start no threads,
- * and cannot fail. ref.c (ref_body.inc) holds a plain version of all of them; faster versions replace
- * entries of the f32 table where the machine has what they need (one file per instruction set; see choose.c).
+ * Arithmetic on raw pointers. One table per dtype; void pointers point to elements of that dtype,
+ * sizes and strides are elements, matrices are row-major. Kernels allocate nothing, keep nothing,
+ * start no threads, and cannot fail. ref.c (ref_body.inc) holds a plain version of all of them;
+ * faster versions replace entries of the f32 table where the machine has what they need (one file
+ * per instruction set; see choose.c).
  *
- * The tables of bf16 and f16 run the f32 kernels on blocks (half_body.inc): arithmetic and sums are f32, each element
- * is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats), and p, m and v of adamw and sgd, are f32
- * there: see sherd__statistics_dtype.
+ * The tables of bf16 and f16 run the f32 kernels on blocks (half_body.inc): arithmetic and sums are
+ * f32, each element is rounded once, when it is stored. Statistics (mean, rstd, log_sum, stats),
+ * and p, m and v of adamw and sgd, are f32 there: see sherd__statistics_dtype.
  */
 #ifndef SHERD__KERNELS_H
 #define SHERD__KERNELS_H
@@ -19,10 +20,11 @@
 #include "sherd/layout.h"
 
 /*
- * Attention of q [batch,queries,groups,repeat,width], where `repeat` heads share the keys and values of their group, k, v
- * [batch,keys,groups,width]. Query i of a causal one sees keys 0..i; a key whose score is -inf is not seen; who sees none
- * gets zeroes, and -inf as the logarithm. Queries and keys may be pieces: which positions are meant for causality, the mask
- * and dropout is counted from the first ones of the whole.
+ * Attention of q [batch,queries,groups,repeat,width], where `repeat` heads share the keys and
+ * values of their group, k, v [batch,keys,groups,width]. Query i of a causal one sees keys 0..i; a
+ * key whose score is -inf is not seen; who sees none gets zeroes, and -inf as the logarithm.
+ * Queries and keys may be pieces: which positions are meant for causality, the mask and dropout is
+ * counted from the first ones of the whole.
  */
 typedef struct sherd__attending {
     int64_t batch, groups, repeat, queries, keys, width;
@@ -32,16 +34,16 @@ typedef struct sherd__attending {
     const void *mask;       /* of the queries of the piece, and all keys; NULL = none */
     sherd_dtype mask_dtype; /* bool: false = not seen; else elements that are added to scores */
     int64_t mask_stride[5]; /* of [batch,groups,repeat,queries,keys]; 0 where it is stretched */
-    double
-        p; /* of dropout; element (b,h,i,j) of the whole tensor of scores decides by its global index: */
+    double p; /* of dropout; an element of scores decides by its index in the whole tensor: */
     sherd__key key;
     int64_t first[3]; /* batch item, group and repeat that are the first here */
     int64_t all_heads, all_repeat;
 } sherd__attending;
 
 /*
- * Attention of one item's queries q [queries,groups,repeat,width] to a cache k, v [keys,groups,width], positions key_row elements
- * apart: query i sees the keys 0 .. seen[i]-1, none if that is below 1. Nothing else is read.
+ * Attention of one item's queries q [queries,groups,repeat,width] to a cache k, v
+ * [keys,groups,width], positions key_row elements apart: query i sees the keys 0 .. seen[i]-1, none
+ * if that is below 1. Nothing else is read.
  */
 typedef struct sherd__cached {
     int64_t queries, groups, repeat, width;
@@ -58,7 +60,8 @@ typedef struct sherd__adamw_step {
     double l2; /* decay of Adam: added to the gradient, times p */
 } sherd__adamw_step;
 
-/* g = grad_scale grad + decay p; m = keep m + add g; p -= rate (nesterov ? g + momentum m : m). Without m: p -= rate g. */
+/* g = grad_scale grad + decay p; m = keep m + add g; p -= rate (nesterov ? g + momentum m : m).
+ * Without m: p -= rate g. */
 typedef struct sherd__sgd_step {
     double rate, decay, grad_scale;
     double keep, add; /* of m: momentum and 1 - dampening; 0 and 1 in the first step */
@@ -77,7 +80,8 @@ typedef enum sherd__done {
     SHERD__NO_MEMORY /* likewise */
 } sherd__done;
 
-/* c[m,n] = op(a) op(b) + bias[n], row-major, sums in f32; ta: a is stored [k,m], tb: b is stored [n,k]. */
+/* c[m,n] = op(a) op(b) + bias[n], row-major, sums in f32; ta: a is stored [k,m], tb: b is stored
+ * [n,k]. */
 typedef struct sherd__product {
     sherd_dtype dtype;  /* of a, b and bias */
     sherd_dtype result; /* of c: the same, or f32 where that has 16 bits */
@@ -107,41 +111,47 @@ typedef struct sherd__kernels {
     void (*widen)(int64_t n, float *dst, const void *src);
     void (*narrow)(int64_t n, void *dst, const float *src);
 
-    /* c[m,n] = alpha op(a) op(b) + beta c; op(a) is [m,k], op(b) is [k,n]; ta: a is stored [k,m]; lda.. row strides.
-     * beta 0 does not read c. m, n or k may be 0. */
+    /* c[m,n] = alpha op(a) op(b) + beta c; op(a) is [m,k], op(b) is [k,n]; ta: a is stored [k,m];
+     * lda.. row strides. beta 0 does not read c. m, n or k may be 0. */
     void (*gemm)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 
     /*
-     * Of 16 bits, by way of f32: sums are f32, each element of c is rounded once; NULL where that is no faster than copies and the
-     * f32 product. m, n or k may be 0. workspace: so many bytes. Of f32 only products that fit, where it is the fastest there is;
-     * product_fits is NULL in other tables.
+     * Of 16 bits, by way of f32: sums are f32, each element of c is rounded once; NULL where that
+     * is no faster than copies and the f32 product. m, n or k may be 0. workspace: so many bytes.
+     * Of f32 only products that fit, where it is the fastest there is; product_fits is NULL in
+     * other tables.
      */
     void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
                     const void *bias, void *workspace);
     int64_t (*product_workspace)(const sherd__product *p);
     bool (*product_fits)(const sherd__product *p);
 
-    /* Bytes that do not overlap, from cache to cache; NULL: memcpy is as fast. Only in the table of f32. */
+    /* Bytes that do not overlap, from cache to cache; NULL: memcpy is as fast. Only in the table of
+     * f32. */
     void (*copy)(void *dst, const void *src, size_t bytes);
 
-    /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the end (else ignored).
-     * 16-bit types accumulate in f32 and round at the end. dst may equal a src. */
+    /* dst[n] = src[0] op src[1] op ... in this order; count >= 1; avg divides by `divisor` at the
+     * end (else ignored). 16-bit types accumulate in f32 and round at the end. dst may equal a
+     * src. */
     void (*reduce)(sherd_reduce_op op, void *dst, const void *const *src, int count, int64_t n,
                    double divisor);
-    /* The same to each of dst[copies], any of which may be an r->src; NULL: by `reduce` and copies. */
+    /* The same to each of dst[copies], any of which may be an r->src; NULL: by `reduce` and
+     * copies. */
     void (*reduce_spread)(const sherd__reduction *r, void *const *dst, int copies);
     /* That by streaming stores, to results that lie alike in cache lines; NULL: see stream.h. */
     void (*reduce_past)(const sherd__reduction *r, void *const *dst, int copies);
 
-    /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where strides agree. */
+    /* dst contiguous of `size`; a and b with strides, 0 = broadcast. dst may equal a or b where
+     * strides agree. */
     void (*binary)(sherd__binary_kind kind, int ndim, const int64_t *size, void *dst, const void *a,
                    const int64_t *a_stride, const void *b, const int64_t *b_stride);
     /* dst[n] = da (which = 0) or db of f(a, b), where dy lies as dst. dst may equal dy. */
     void (*binary_grad)(sherd__binary_kind kind, int which, int ndim, const int64_t *size,
                         void *dst, const void *dy, const void *a, const int64_t *a_stride,
                         const void *b, const int64_t *b_stride);
-    /* dst[n] = f(src[n]), parameters as in functions.inc; NULL of a function without. dst may equal src. */
+    /* dst[n] = f(src[n]), parameters as in functions.inc; NULL of a function without. dst may equal
+     * src. */
     void (*unary)(sherd__unary_kind kind, int64_t n, void *dst, const void *src,
                   const double *parameter);
     /* dx[n] from dy[n], and from at[n]: x, y or NULL, as functions.inc says. dx may equal both. */
@@ -155,20 +165,22 @@ typedef struct sherd__kernels {
 
     /* dst[outer, inner] = sum over mid of src[outer, mid, inner] (+ what dst held, if add). */
     void (*sum)(void *dst, const void *src, int64_t outer, int64_t mid, int64_t inner, bool add);
-    /* dst = dst op src, for each element of the contiguous src of `size`; dst has strides, 0 in dims that are folded. */
+    /* dst = dst op src, for each element of the contiguous src of `size`; dst has strides, 0 in
+     * dims that are folded. */
     void (*fold)(sherd_reduce_op op, int ndim, const int64_t *size, void *dst,
                  const int64_t *dst_stride, const void *src);
-    /* The same for the largest or least element and its index, first + the sum of index_stride; the first one of equals. An
-     * index below 0: there is none yet. */
+    /* The same for the largest or least element and its index, first + the sum of index_stride; the
+     * first one of equals. An index below 0: there is none yet. */
     void (*extreme)(bool least, int ndim, const int64_t *size, void *best,
                     const int64_t *best_stride, int64_t *index, const int64_t *index_stride,
                     int64_t first, const void *src);
-    /* dst[n]: the index of the best of best[parts,n] with index[parts,n], the least one of equals. */
+    /* dst[n]: the index of the best of best[parts,n] with index[parts,n], the least one of
+     * equals. */
     void (*extreme_join)(bool least, int64_t parts, int64_t n, int32_t *dst, const void *best,
                          const int64_t *index);
 
-    /* Softmax of src[outer,mid,inner] over mid. Per [outer,inner], in f32 of 16-bit types: most = the largest element,
-     * total = sum of exp(x - most); of nothing -inf and 0. */
+    /* Softmax of src[outer,mid,inner] over mid. Per [outer,inner], in f32 of 16-bit types: most =
+     * the largest element, total = sum of exp(x - most); of nothing -inf and 0. */
     void (*soft_stats)(int64_t outer, int64_t mid, int64_t inner, void *most, void *total,
                        const void *src);
     /* Of stats[parts,2,n] (most, total): most[n] and total[n] of all parts. */
@@ -190,13 +202,15 @@ typedef struct sherd__kernels {
     /* y[rows,cols]; mean, rstd [rows]; weight, bias [cols] or NULL. */
     void (*layer_norm)(int64_t rows, int64_t cols, void *y, void *mean, void *rstd, const void *x,
                        const void *weight, const void *bias, double eps);
-    /* dx [rows,cols]; dweight, dbias [cols] (NULL = not wanted, both or none) are overwritten, or if `add` added to: so that rows
-     * that come in parts have the bits of all at once (not of 16 bits: each part is rounded). */
+    /* dx [rows,cols]; dweight, dbias [cols] (NULL = not wanted, both or none) are overwritten, or
+     * if `add` added to: so that rows that come in parts have the bits of all at once (not of 16
+     * bits: each part is rounded). */
     void (*layer_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, void *dbias,
                             const void *dy, const void *x, const void *weight, const void *mean,
                             const void *rstd, bool add);
 
-    /* y[rows,cols] = x rstd weight, with rstd[rows] = 1 / sqrt(mean of squares + eps); weight [cols] or NULL. */
+    /* y[rows,cols] = x rstd weight, with rstd[rows] = 1 / sqrt(mean of squares + eps); weight
+     * [cols] or NULL. */
     void (*rms_norm)(int64_t rows, int64_t cols, void *y, void *rstd, const void *x,
                      const void *weight, double eps);
     /* dx [rows,cols]; dweight [cols] (NULL = not wanted) is overwritten, or added to. */
@@ -206,16 +220,18 @@ typedef struct sherd__kernels {
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,
                       int64_t first, int64_t entries);
-    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order of i. Of 16 bits `scratch` has
-     * room for entries + n numbers; else it is not looked at. */
+    /* dweight[entries,width] is overwritten: row r = sum of dy[i] with ids[i]-first == r, in order
+     * of i. Of 16 bits `scratch` has room for entries + n numbers; else it is not looked at. */
     void (*embedding_grad)(int64_t n, int64_t width, void *dweight, const void *dy,
                            const int32_t *ids, int64_t first, int64_t entries, int64_t *scratch);
 
-    /* dst[i] = keep(first+i) ? src[i] / (1-p) : 0, where keep(j) = uniform(j) >= p; see base/philox.h. dst may equal src. */
+    /* dst[i] = keep(first+i) ? src[i] / (1-p) : 0, where keep(j) = uniform(j) >= p; see
+     * base/philox.h. dst may equal src. */
     void (*dropout)(int64_t n, void *dst, const void *src, double p, sherd__key key, int64_t first);
     /* dst[i] = low + (high-low) uniform(first+i). */
     void (*uniform)(int64_t n, void *dst, double low, double high, sherd__key key, int64_t first);
-    /* dst[i] = mean + deviation * normal(first+i): Box-Muller of words (0,1) and (2,3) of a block. */
+    /* dst[i] = mean + deviation * normal(first+i): Box-Muller of words (0,1) and (2,3) of a
+     * block. */
     void (*normal)(int64_t n, void *dst, double mean, double deviation, sherd__key key,
                    int64_t first);
 
@@ -223,40 +239,44 @@ typedef struct sherd__kernels {
     void (*attention)(const sherd__attending *s, void *out, void *log_sum, const void *q,
                       const void *k, const void *v, void *workspace);
     /*
-     * `out` and log_sum are over all keys, though only a part of them may be here. dout, dlog_sum: NULL = zeroes. dmask, f64, as the
-     * mask lies, is added to; NULL = not wanted.
+     * `out` and log_sum are over all keys, though only a part of them may be here. dout, dlog_sum:
+     * NULL = zeroes. dmask, f64, as the mask lies, is added to; NULL = not wanted.
      */
     void (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
                            const void *dout, const void *dlog_sum, const void *q, const void *k,
                            const void *v, const void *out, const void *log_sum, void *workspace);
     /*
-     * What lies between the products of attention, of 16-bit types only. Scores of one query, f32, to probabilities: p[j] = exp(scale
-     * score[j]) / their sum for j < n, 0 up to `keys`; returns the logarithm of the sum, -infinity of nothing. score is used up.
+     * What lies between the products of attention, of 16-bit types only. Scores of one query, f32,
+     * to probabilities: p[j] = exp(scale score[j]) / their sum for j < n, 0 up to `keys`; returns
+     * the logarithm of the sum, -infinity of nothing. score is used up.
      */
     float (*attention_row)(int64_t n, int64_t keys, void *p, float *score, float scale);
-    /* p[j] = exp(scale score[j] - log_sum) and ds[j] = p (dp[j] - sum of p dp) scale, 0 from n up to `keys`. score is used up. */
+    /* p[j] = exp(scale score[j] - log_sum) and ds[j] = p (dp[j] - sum of p dp) scale, 0 from n up
+     * to `keys`. score is used up. */
     void (*attention_grad_row)(int64_t n, int64_t keys, void *p, void *ds, float *score,
                                const float *dp, float scale, float log_sum);
     /* Elements of workspace that attention and attention_grad need. */
     int64_t (*attention_workspace)(const sherd__attending *s);
     /*
-     * The same for few queries, where reading keys and values is what takes time: each is read once, where it lies. out as q and log_sum
-     * [groups,repeat,queries] are f32 of 16-bit types. A query has the same bits whatever others there are, and a head whatever
-     * heads. workspace: so many bytes.
+     * The same for few queries, where reading keys and values is what takes time: each is read
+     * once, where it lies. out as q and log_sum [groups,repeat,queries] are f32 of 16-bit types. A
+     * query has the same bits whatever others there are, and a head whatever heads. workspace: so
+     * many bytes.
      */
     void (*attention_cached)(const sherd__cached *s, void *out, void *log_sum, const void *q,
                              const void *k, const void *v, void *workspace);
     int64_t (*attention_cached_workspace)(const sherd__cached *s);
-    /* f32 and f64: results over two sets of keys become that over both, in the place of the first. */
+    /* f32 and f64: results over two sets of keys become that over both, in the place of the
+     * first. */
     void (*attention_join)(const sherd__attending *s, void *out, void *log_sum, const void *more,
                            const void *more_log_sum);
 
-    /* Of logits[rows,cols], the classes first..first+cols: stats[3,rows] = max, sum of exp(l - max), logit of the target
-     * (0 if it is not here). An empty range: -inf, 0, 0. */
+    /* Of logits[rows,cols], the classes first..first+cols: stats[3,rows] = max, sum of exp(l -
+     * max), logit of the target (0 if it is not here). An empty range: -inf, 0, 0. */
     void (*cross_entropy)(int64_t rows, int64_t cols, void *stats, const void *logits,
                           const int32_t *targets, int64_t first);
-    /* Join stats[parts,3,rows]: log_sum[rows] = log sum exp over all classes; returns the sum over rows of
-     * log_sum - logit of the target, in f64. */
+    /* Join stats[parts,3,rows]: log_sum[rows] = log sum exp over all classes; returns the sum over
+     * rows of log_sum - logit of the target, in f64. */
     double (*cross_entropy_join)(int64_t parts, int64_t rows, void *log_sum, const void *stats);
     /* dlogits = (exp(logits - log_sum) - [class == target]) * scale. */
     void (*cross_entropy_grad)(int64_t rows, int64_t cols, void *dlogits, const void *logits,
@@ -269,9 +289,10 @@ typedef struct sherd__kernels {
     void (*sgd)(int64_t n, void *p, void *m, const void *grad, const sherd__sgd_step *step);
 
     /*
-     * The gradient of a convolution's weight, dw, of f32; plain: sherd__conv_plain. x and dy lie in blocks of conv_block channels,
-     * [batch, channels / block, space, block], which those are multiples of; groups is 1. sums: workspace of as many floats as dw.
-     * NULL, and 0: there is none, or oneDNN's is faster.
+     * The gradient of a convolution's weight, dw, of f32; plain: sherd__conv_plain. x and dy lie in
+     * blocks of conv_block channels, [batch, channels / block, space, block], which those are
+     * multiples of; groups is 1. sums: workspace of as many floats as dw. NULL, and 0: there is
+     * none, or oneDNN's is faster.
      */
     void (*conv_weight)(const struct sherd__conv *c, float *dw, const float *x, const float *dy,
                         float *sums);
@@ -279,8 +300,9 @@ typedef struct sherd__kernels {
 } sherd__kernels;
 
 /*
- * Attention of bf16 by a CPU that multiplies tiles: contract of `attention` and `attention_grad`, where it does not say that it can
- * not. That is so for pieces of sequences, masks and dropout. workspace: so many bytes.
+ * Attention of bf16 by a CPU that multiplies tiles: contract of `attention` and `attention_grad`,
+ * where it does not say that it can not. That is so for pieces of sequences, masks and dropout.
+ * workspace: so many bytes.
  */
 typedef struct sherd__attention_tiles {
     int64_t (*bytes)(const sherd__attending *s);
@@ -298,8 +320,8 @@ typedef struct sherd__kernel_set {
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
-    /* bf16 is left to `product` first, because the machine multiplies it faster than f32: a function of the CPU, so that ranks of a
-     * machine compute the same bits. */
+    /* bf16 is left to `product` first, because the machine multiplies it faster than f32: a
+     * function of the CPU, so that ranks of a machine compute the same bits. */
     bool bf16_products;
     const sherd__attention_tiles *tiles; /* NULL: the machine has none */
 } sherd__kernel_set;
@@ -311,12 +333,14 @@ void sherd__kernels_choose(sherd__kernel_set *set);
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype);
 
 /*
- * Of any dtype. The tables of integers and bool have reduce, fill, unary (what is NUMBERS in functions.inc), binary (add, sub,
- * mul and NUMBERS), compare, fold, extreme, extreme_join; NULL of none.
+ * Of any dtype. The tables of integers and bool have reduce, fill, unary (what is NUMBERS in
+ * functions.inc), binary (add, sub, mul and NUMBERS), compare, fold, extreme, extreme_join; NULL of
+ * none.
  */
 const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_dtype dtype);
 
-/* What a move may ask for: reduce, reduce_spread, reduce_past and fill, also of integers and bool, of which there is no average: NULL. */
+/* What a move may ask for: reduce, reduce_spread, reduce_past and fill, also of integers and bool,
+ * of which there is no average: NULL. */
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
                                                sherd_reduce_op op);
 
@@ -324,16 +348,19 @@ const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, she
 void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
                     int64_t n, void *dst, const void *src);
 
-/* Copy a box, any dtype: size[ndim], strides in elements. Streams past the cache where the box is large. */
+/* Copy a box, any dtype: size[ndim], strides in elements. Streams past the cache where the box is
+ * large. */
 void sherd__copy_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const int64_t *dst_stride, const void *src, const int64_t *src_stride);
 
-/* The same for one of several parts that fill `whole_bytes`: streams where all of them together are large. */
+/* The same for one of several parts that fill `whole_bytes`: streams where all of them together are
+ * large. */
 void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                       const int64_t *dst_stride, const void *src, const int64_t *src_stride,
                       int64_t whole_bytes);
 
-/* dst = mask ? a : b, any dtype; dst contiguous of `size`, the others with strides, 0 = broadcast. */
+/* dst = mask ? a : b, any dtype; dst contiguous of `size`, the others with strides, 0 =
+ * broadcast. */
 void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *dst,
                      const uint8_t *mask, const int64_t *mask_stride, const void *a,
                      const int64_t *a_stride, const void *b, const int64_t *b_stride);
@@ -341,16 +368,17 @@ void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *
 /* Row-major strides of a contiguous box. */
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
 
-/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where those are faster; and of a product
- * of 1024^3, 0 if there is no memory. */
+/* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where
+ * those are faster; and of a product of 1024^3, 0 if there is no memory. */
 typedef struct sherd__rates {
     double peak, gemm;
 } sherd__rates;
 
 sherd__rates sherd__measure_rates(const sherd__kernel_set *set);
 /*
- * 1e9 FLOP/s that this core does during the next `length` seconds. Below the peak by what a neighbour
- * takes: another program, or on a virtual machine whatever else its host runs on the same core.
+ * 1e9 FLOP/s that this core does during the next `length` seconds. Below the peak by what a
+ * neighbour takes: another program, or on a virtual machine whatever else its host runs on the same
+ * core.
  */
 double sherd__measure_now(double length);
 

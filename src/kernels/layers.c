@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of layers.h: one body for all dtypes, where LOAD and STORE convert an element to and from double. */
+/* The tables of layers.h: one body for all dtypes, where LOAD and STORE convert an element to and
+ * from double. */
 #include "layers.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of layers with all their options, one table per dtype: what rarely runs, or costs little beside what moves. They
- * are plain C for every dtype and compute in f64; each element is rounded once, when it is stored. Statistics are of
- * sherd__statistics_dtype. As all kernels they allocate nothing, keep nothing and cannot fail.
+ * Kernels of layers with all their options, one table per dtype: what rarely runs, or costs little
+ * beside what moves. They are plain C for every dtype and compute in f64; each element is rounded
+ * once, when it is stored. Statistics are of sherd__statistics_dtype. As all kernels they allocate
+ * nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__LAYERS_H
 #define SHERD__LAYERS_H
@@ -10,8 +11,9 @@
 #include "kernels.h"
 
 /*
- * Cross-entropy of rows of logits, of which columns first..first+cols are here. Class c of a row has the share
- * weight[c] (keep t + spread), where t is [c == target] or a probability; a row whose target is `ignored` has none.
+ * Cross-entropy of rows of logits, of which columns first..first+cols are here. Class c of a row
+ * has the share weight[c] (keep t + spread), where t is [c == target] or a probability; a row whose
+ * target is `ignored` has none.
  */
 typedef struct sherd__entropy {
     int64_t rows, cols, first;
@@ -22,8 +24,8 @@ typedef struct sherd__entropy {
     const void *weight;      /* [cols]; NULL = ones */
 } sherd__entropy;
 
-/* What a rank says of each row: maximum, sum of exp(l - maximum), sum of shares, sum of share (l - maximum), weight of the
- * target if it is here. */
+/* What a rank says of each row: maximum, sum of exp(l - maximum), sum of shares, sum of share (l -
+ * maximum), weight of the target if it is here. */
 enum { SHERD__ENTROPY_NUMBERS = 5 };
 
 /* x[batch,positions,heads,width] whose first `rotated` numbers of each head are pairs that turn. */
@@ -35,21 +37,24 @@ typedef struct sherd__rotation {
     int64_t turn_step; /* from one batch item to the next */
 } sherd__rotation;
 
-/* Cosines and sines of n positions: position[i], or first + i without, times base^(-2j/rotated) for each pair j. */
+/* Cosines and sines of n positions: position[i], or first + i without, times base^(-2j/rotated) for
+ * each pair j. */
 void sherd__turns(double *turn, int64_t n, int64_t rotated, const int32_t *position, int64_t first,
                   double base, bool inverse);
 
 typedef struct sherd__layer_kernels {
     /* The last three of stats[5,rows]; the first two are there (cross_entropy in kernels.h). */
     void (*entropy)(const sherd__entropy *e, void *stats, const void *logits);
-    /* Join stats[parts,5,rows]: log_sum[rows] = log sum exp, amount[rows] = sum of shares, loss[rows] = sum of share (log_sum
+    /* Join stats[parts,5,rows]: log_sum[rows] = log sum exp, amount[rows] = sum of shares,
+     * loss[rows] = sum of share (log_sum
      * - l). Returns the sum of the targets' weights. */
     double (*entropy_join)(const sherd__entropy *e, int64_t parts, void *log_sum, void *amount,
                            double *loss, const void *stats);
     /* dlogits = (amount exp(l - log_sum) - share) scale[row] */
     void (*entropy_grad)(const sherd__entropy *e, void *dlogits, const void *logits,
                          const void *log_sum, const void *amount, const double *scale);
-    /* dlogits -= share scale[row]: what is left to do where fast kernels have written amount exp(l - log_sum) scale[row]. */
+    /* dlogits -= share scale[row]: what is left to do where fast kernels have written amount exp(l
+     * - log_sum) scale[row]. */
     void (*entropy_subtract)(const sherd__entropy *e, void *dlogits, const double *scale);
     /* Of probabilities: keep weight (log_sum - l) scale[row] */
     void (*entropy_target_grad)(const sherd__entropy *e, void *dtarget, const void *logits,

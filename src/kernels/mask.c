@@ -3,7 +3,8 @@
 #include "kernels.h"
 #include "rows.h"
 
-/* Without a branch: a mask is as good as random. Operands that lie as the result does, or are one value, have loops of their own. */
+/* Without a branch: a mask is as good as random. Operands that lie as the result does, or are one
+ * value, have loops of their own. */
 #define CHOOSE(type, step_m, step_a, step_b)                              \
     for (int64_t j = 0; j < r.n; j++) {                                   \
         type x = ((const type *)a)[r.at[1] + j * (step_a)];               \

@@ -33,7 +33,8 @@ static double spin_plain(int64_t rounds)
 
 typedef double spin_function(int64_t rounds);
 
-/* Chosen before the clock starts: to ask what a processor has can take as long, on a virtual one, as a tenth of a spin. */
+/* Chosen before the clock starts: to ask what a processor has can take as long, on a virtual one,
+ * as a tenth of a spin. */
 static spin_function *fastest_spin(void)
 {
 #if defined(__x86_64__)
@@ -88,8 +89,9 @@ static double multiply(const sherd__kernel_set *set, sherd__engine *engine, floa
 }
 
 /*
- * In turns, since cores change their speed from one millisecond to the next, and the best of each: the machine's, not
- * a neighbour's. What a product reaches the machine can do, whatever spinning says.
+ * In turns, since cores change their speed from one millisecond to the next, and the best of each:
+ * the machine's, not a neighbour's. What a product reaches the machine can do, whatever spinning
+ * says.
  */
 sherd__rates sherd__measure_rates(const sherd__kernel_set *set)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of neighbours.h. Of each position the places of its neighbours are listed once for all heads; then a head is a
- * few rows of `width` numbers, which are multiplied in lanes and added four at a time. Workspace does not grow with the field.
+ * The tables of neighbours.h. Of each position the places of its neighbours are listed once for all
+ * heads; then a head is a few rows of `width` numbers, which are multiplied in lanes and added four
+ * at a time. Workspace does not grow with the field.
  */
 #include "neighbours.h"
 

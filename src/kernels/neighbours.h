@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of each position of a field to those that are nearest to it, its neighbours. Of each of three dims (missing ones
- * have size 1 and a kernel of 1) a position has `kernel` neighbours (odd) that lie `dilation` apart, itself among them: the
- * middle one, but near an end, where all windows lie inside. Arrays are row-major pieces
- * [batch, space, space, space, heads, width] of fields; f32 or f64. Nothing is kept but the logarithms of sums, one per query and head.
+ * Attention of each position of a field to those that are nearest to it, its neighbours. Of each of
+ * three dims (missing ones have size 1 and a kernel of 1) a position has `kernel` neighbours (odd)
+ * that lie `dilation` apart, itself among them: the middle one, but near an end, where all windows
+ * lie inside. Arrays are row-major pieces [batch, space, space, space, heads, width] of fields; f32
+ * or f64. Nothing is kept but the logarithms of sums, one per query and head.
  */
 #ifndef SHERD__NEIGHBOURS_H
 #define SHERD__NEIGHBOURS_H
@@ -47,9 +48,9 @@ typedef struct sherd__neighbours_kernels {
     void (*forward)(const sherd__neighbours *n, void *out, void *log_sum, const void *q,
                     const void *k, const void *v, void *workspace);
     /*
-     * dq, dk and dv of `mine`. dout, log_sum and delta (the sum of out times dout) are as q, where all queries are that
-     * have a neighbour in `mine`; k and v have all neighbours of the queries in `mine`. Sums are in the order of positions in
-     * the whole field, whatever the pieces are.
+     * dq, dk and dv of `mine`. dout, log_sum and delta (the sum of out times dout) are as q, where
+     * all queries are that have a neighbour in `mine`; k and v have all neighbours of the queries
+     * in `mine`. Sums are in the order of positions in the whole field, whatever the pieces are.
      */
     void (*backward)(const sherd__neighbours *n, void *dq, void *dk, void *dv, const void *dout,
                      const void *q, const void *k, const void *v, const void *log_sum,

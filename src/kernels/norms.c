@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of norms.h: one body for all dtypes, where LOAD and STORE convert an element to and from double. */
+/* The tables of norms.h: one body for all dtypes, where LOAD and STORE convert an element to and
+ * from double. */
 #include "norms.h"
 
 #include "half.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of norms over x[batch,channels,inner], one table per dtype. A row is what shares its coefficients: a channel of one
- * item, or of all items. Numbers of rows, [rows], are f64 whatever the dtype, and so is all arithmetic; each element is
- * rounded once, when it is stored. As all kernels they allocate nothing, keep nothing and cannot fail.
+ * Kernels of norms over x[batch,channels,inner], one table per dtype. A row is what shares its
+ * coefficients: a channel of one item, or of all items. Numbers of rows, [rows], are f64 whatever
+ * the dtype, and so is all arithmetic; each element is rounded once, when it is stored. As all
+ * kernels they allocate nothing, keep nothing and cannot fail.
  */
 #ifndef SHERD__NORMS_H
 #define SHERD__NORMS_H
@@ -35,7 +36,8 @@ typedef struct sherd__norm_kernels {
     /* sum[rows] += sum of weight dy, by_x[rows] += sum of weight dy (x - mean) */
     void (*add_along)(int64_t rows, int64_t inner, double *sum, double *by_x, const void *dy,
                       const void *x, const double *mean, const double *weight);
-    /* dx = weight dy scale - shift - (x - mean) slope; dweight[inner] += dy (x - mean) scale, dbias[inner] += dy */
+    /* dx = weight dy scale - shift - (x - mean) slope; dweight[inner] += dy (x - mean) scale,
+     * dbias[inner] += dy */
     void (*gradient_along)(int64_t rows, int64_t inner, void *dx, double *dweight, double *dbias,
                            const void *dy, const void *x, const double *mean, const double *scale,
                            const double *shift, const double *slope, const double *weight);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the files that know oneDNN: the library as it was loaded, the engine, and the few calls that versions 2 and 3 spell
- * differently. Included only where oneDNN's headers are.
+ * Inside of the files that know oneDNN: the library as it was loaded, the engine, and the few calls
+ * that versions 2 and 3 spell differently. Included only where oneDNN's headers are.
  */
 #ifndef SHERD__ONEDNN_H
 #define SHERD__ONEDNN_H
@@ -11,7 +11,8 @@
 #include "engine.h"
 #include "shapes.h"
 
-/* oneDNN's functions. It is loaded when the first product or convolution wants it: to begin with it would cost each program 3 ms. */
+/* oneDNN's functions. It is loaded when the first product or convolution wants it: to begin with it
+ * would cost each program 3 ms. */
 typedef struct sherd__dnnl {
 #define CALL(name) __typeof__(dnnl_##name) *name;
 #include "onednn_calls.inc"

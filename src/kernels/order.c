@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What asks only how elements compare: comparisons, the largest and smallest, where they are; also sums and products of
- * integers, modulo a power of two. For all types. A NaN is larger and smaller than any number, so that it is not hidden.
+ * What asks only how elements compare: comparisons, the largest and smallest, where they are; also
+ * sums and products of integers, modulo a power of two. For all types. A NaN is larger and smaller
+ * than any number, so that it is not hidden.
  */
 #include "half.h"
 #include "kernels.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums that are written past the cache, to several places at once: what an all-reduce of large tensors is made of. The kernel of
- * a table reads each line of the addends once, writes each line of the results once, and reads none before it writes it:
- * no more traffic than a copy, and as fast. Without one, sums are made on the stack, a block at a time, which takes 1.3
- * times as long.
+ * Sums that are written past the cache, to several places at once: what an all-reduce of large
+ * tensors is made of. The kernel of a table reads each line of the addends once, writes each line
+ * of the results once, and reads none before it writes it: no more traffic than a copy, and as
+ * fast. Without one, sums are made on the stack, a block at a time, which takes 1.3 times as long.
  */
 #include "stream.h"
 #include "base/num.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements taken and put by index, their order, and running sums: see pick.h. What only copies knows elements by their
- * size. Where the index is the same for a whole row, rows are copied.
+ * Elements taken and put by index, their order, and running sums: see pick.h. What only copies
+ * knows elements by their size. Where the index is the same for a whole row, rows are copied.
  */
 #include "pick.h"
 

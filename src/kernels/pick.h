@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements taken and put by index, their order, and running sums. All is [outer, n, inner], row-major. */
+/* Elements taken and put by index, their order, and running sums. All is [outer, n, inner],
+ * row-major. */
 #ifndef SHERD__PICK_H
 #define SHERD__PICK_H
 
@@ -10,8 +11,8 @@
 #include "sherd/dtype.h"
 
 /*
- * One side is [outer, n, inner], the other [outer, entries, inner]: its entries are the indices first, first + 1, ... of a
- * dim. Indices of other entries are passed over.
+ * One side is [outer, n, inner], the other [outer, entries, inner]: its entries are the indices
+ * first, first + 1, ... of a dim. Indices of other entries are passed over.
  */
 typedef struct sherd__pick {
     int64_t outer, n, inner, entries, first;
@@ -19,7 +20,8 @@ typedef struct sherd__pick {
     bool flat;
 } sherd__pick;
 
-/* dst[o, j, i] = src[o, index[o, j, i] - first, i]; 0 where that is passed over. `bytes` of an element. */
+/* dst[o, j, i] = src[o, index[o, j, i] - first, i]; 0 where that is passed over. `bytes` of an
+ * element. */
 void sherd__gather(size_t bytes, const sherd__pick *p, void *dst, const void *src);
 
 /* dst[o, index - first, i] = src[o, j, i], in order of j; src NULL: the element `value`. */
@@ -34,16 +36,16 @@ void sherd__gather_last(size_t bytes, const sherd__pick *p, void *dst, const voi
                         int32_t *winner);
 
 /*
- * index[o, j, i] = where the j-th of src[o, 0..n, i] in order is, j < k; equal ones in order of index, NaN is the largest.
- * All dtypes but those of 16 bits. Scratch: sherd__order_scratch bytes.
+ * index[o, j, i] = where the j-th of src[o, 0..n, i] in order is, j < k; equal ones in order of
+ * index, NaN is the largest. All dtypes but those of 16 bits. Scratch: sherd__order_scratch bytes.
  */
 void sherd__order(sherd_dtype dtype, const int64_t size[3], int64_t k, bool descending,
                   int32_t *index, const void *src, void *scratch);
 int64_t sherd__order_scratch(int64_t n);
 
 /*
- * dst[o, j, i] = sum over m <= j of src[o, m, i]; m >= j if `reverse`. f32 adds up in f64; integers keep the low bits. f32,
- * f64, i32, i64, u8.
+ * dst[o, j, i] = sum over m <= j of src[o, m, i]; m >= j if `reverse`. f32 adds up in f64; integers
+ * keep the low bits. f32, f64, i32, i64, u8.
  */
 void sherd__running_sum(sherd_dtype dtype, const int64_t size[3], bool reverse, void *dst,
                         const void *src);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nearest points: see points.h. All is computed in f64, coordinate after coordinate, so every pair of points has one
- * square whoever computes it. A box is passed over only if its own square, computed the same way, is larger: each step of
- * it rounds monotonically, so no point in it can be nearer.
+ * The nearest points: see points.h. All is computed in f64, coordinate after coordinate, so every
+ * pair of points has one square whoever computes it. A box is passed over only if its own square,
+ * computed the same way, is larger: each step of it rounds monotonically, so no point in it can be
+ * nearer.
  */
 #include "points.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nearest of a cloud of points, exactly. A cloud is arranged as a tree: its points are split at the middle of the longest
- * side of their box, and so on, down to leaves of a few. What is found depends on the points alone, not on the tree: the
- * nearest come first, of equally near ones that with the smaller index; a distance that is no number comes last.
+ * The nearest of a cloud of points, exactly. A cloud is arranged as a tree: its points are split at
+ * the middle of the longest side of their box, and so on, down to leaves of a few. What is found
+ * depends on the points alone, not on the tree: the nearest come first, of equally near ones that
+ * with the smaller index; a distance that is no number comes last.
  */
 #ifndef SHERD__POINTS_H
 #define SHERD__POINTS_H
@@ -19,7 +20,8 @@ typedef struct sherd__cloud {
     int levels;  /* below the root; node i has 2i and 2i + 1 below it, the root is 1 */
 } sherd__cloud;
 
-/* What was found for m queries: of each k entries in order; those behind the last have no number as square and this index. */
+/* What was found for m queries: of each k entries in order; those behind the last have no number as
+ * square and this index. */
 enum { SHERD__NOBODY = INT32_MAX };
 typedef struct sherd__found {
     int64_t m, k;
@@ -36,8 +38,9 @@ void sherd__cloud_arrange(sherd__cloud *cloud);
 void sherd__found_clear(sherd__found *found);
 
 /*
- * Put those points of the cloud that are nearer than what was found in its place; none whose square is beyond `most`. Queries
- * are a cloud too, arranged, so that what one has touched is at hand for the next; ids are rows of what is found.
+ * Put those points of the cloud that are nearer than what was found in its place; none whose square
+ * is beyond `most`. Queries are a cloud too, arranged, so that what one has touched is at hand for
+ * the next; ids are rows of what is found.
  */
 void sherd__find(sherd__found *found, const sherd__cloud *cloud, const sherd__cloud *queries,
                  double most);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest element of each window, and where it is. x[outer, in], y[outer, out] with three dims of space (missing ones have
- * size 1); element o of y looks at o stride - before + k dilation of x, for what lies in x. The first of equal ones counts, and a
- * NaN before all numbers. Positions are row-major in the whole space, of which x is the part at `offset`; -1: nothing was
- * looked at, and y is -infinity. Plain versions for f32 and f64.
+ * The largest element of each window, and where it is. x[outer, in], y[outer, out] with three dims
+ * of space (missing ones have size 1); element o of y looks at o stride - before + k dilation of x,
+ * for what lies in x. The first of equal ones counts, and a NaN before all numbers. Positions are
+ * row-major in the whole space, of which x is the part at `offset`; -1: nothing was looked at, and
+ * y is -infinity. Plain versions for f32 and f64.
  */
 #ifndef SHERD__POOL_KERNEL_H
 #define SHERD__POOL_KERNEL_H

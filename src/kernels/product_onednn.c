@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products by oneDNN, which generates code for the machine: 80 to 95 % of peak from 64^3 up. By its matmul primitives,
- * kept by shape, where they win; a kept one costs 0.4 us above the product itself: the memory objects are made with it,
- * and only told where the arrays are. Else, of f32, by dnnl_sgemm: 0.1 us a call; plain loops win below 8^3 only, which is not
- * worth another path.
+ * Matrix products by oneDNN, which generates code for the machine: 80 to 95 % of peak from 64^3 up.
+ * By its matmul primitives, kept by shape, where they win; a kept one costs 0.4 us above the
+ * product itself: the memory objects are made with it, and only told where the arrays are. Else, of
+ * f32, by dnnl_sgemm: 0.1 us a call; plain loops win below 8^3 only, which is not worth another
+ * path.
  */
 #include "engine.h"
 
@@ -97,8 +98,8 @@ static kept *find(sherd__engine *e, const sherd__product *p)
 }
 
 /*
- * Where the primitive wins, as measured: see docs/decisions/037. A function of the shape alone, because ranks that compute
- * the same must get the same bits.
+ * Where the primitive wins, as measured: see docs/decisions/037. A function of the shape alone,
+ * because ranks that compute the same must get the same bits.
  */
 static bool is_worth_it(const sherd__engine *e, const sherd__product *p)
 {
@@ -110,7 +111,8 @@ static bool is_worth_it(const sherd__engine *e, const sherd__product *p)
         return e->has_bf16 && (p->k % 2 == 0 || p->k == 1 || p->k > SHORT);
     if (p->dtype != SHERD_F32 || p->m == 1 || p->m * columns < FEW)
         return false;
-    /* b fits into the second cache; or sgemm would pack a down columns that lie pages apart, in the same cache sets */
+    /* b fits into the second cache; or sgemm would pack a down columns that lie pages apart, in the
+     * same cache sets */
     return columns <= SMALL || (p->ta && p->m % PAGE == 0 && p->n <= NARROW);
 }
 

@@ -110,8 +110,8 @@ static inline int64_t sherd__keys_at(const sherd__attending *s, int64_t b, int64
     return s->keys ? (b * s->keys * s->groups + g) * s->width : 0;
 }
 
-/* Where a query is: in q and out, in log_sum, in the mask, and in the whole tensor of scores. The last two: with its first
- * key. */
+/* Where a query is: in q and out, in log_sum, in the mask, and in the whole tensor of scores. The
+ * last two: with its first key. */
 typedef struct sherd__query {
     int64_t at, row, mask, score;
 } sherd__query;

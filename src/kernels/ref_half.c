@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain tables of bf16 and f16, on top of the plain f32 kernels: what tests compare with, and what runs where
- * nothing faster does. Conversions are plain C.
+ * The plain tables of bf16 and f16, on top of the plain f32 kernels: what tests compare with, and
+ * what runs where nothing faster does. Conversions are plain C.
  */
 #include "ref.h"
 

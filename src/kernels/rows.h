@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A box as rows, with where each begins in up to three operands that have strides: dims of one element are dropped and
- * neighbours that lie alike are one, so that rows are as long as they can be.
+ * A box as rows, with where each begins in up to three operands that have strides: dims of one
+ * element are dropped and neighbours that lie alike are one, so that rows are as long as they can
+ * be.
  */
 #ifndef SHERD__ROWS_H
 #define SHERD__ROWS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map of items that also hang in a list, the newest first. Finding costs a hash of the key and no allocation. */
+/* A map of items that also hang in a list, the newest first. Finding costs a hash of the key and no
+ * allocation. */
 #include "shapes.h"
 
 #include <string.h>

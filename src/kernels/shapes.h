@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is dear to make and depends on a shape alone, kept by it: so many items, then the one that was not used for longest goes. */
+/* What is dear to make and depends on a shape alone, kept by it: so many items, then the one that
+ * was not used for longest goes. */
 #ifndef SHERD__SHAPES_H
 #define SHERD__SHAPES_H
 
@@ -18,13 +19,15 @@ typedef struct sherd__shapes {
 /* What was kept for a key; NULL: nothing. Keys are compared byte by byte. */
 void *sherd__shapes_find(sherd__shapes *shapes, const void *key, size_t bytes);
 
-/* Keep a thing for a key that has none; it is destroyed when it goes. False for lack of memory: it is still the caller's. */
+/* Keep a thing for a key that has none; it is destroyed when it goes. False for lack of memory: it
+ * is still the caller's. */
 bool sherd__shapes_add(sherd__shapes *shapes, const void *key, size_t bytes, void *thing,
                        void (*destroy)(void *thing));
 
 /*
- * What is kept for a key, or a new thing of so many bytes, all zero, from the same heap, that is kept for it from now on: *fresh, and the caller
- * fills it in so that it can be destroyed. NULL for lack of memory.
+ * What is kept for a key, or a new thing of so many bytes, all zero, from the same heap, that is
+ * kept for it from now on: *fresh, and the caller fills it in so that it can be destroyed. NULL for
+ * lack of memory.
  */
 void *sherd__shapes_take(sherd__shapes *shapes, const void *key, size_t bytes, size_t size,
                          void (*destroy)(void *thing), bool *fresh);

@@ -11,7 +11,8 @@ enum {
     SIDE_BY_SIDE = 8,     /* rows, or pages of one; 4 and 16 are no better */
     PAGE = 4096,          /* what a machine reads ahead in */
     LONG_ROW = 256 << 10, /* bytes; from here on a row alone is as fast */
-    /* With whoever reads it next, 1.05 to 1.5 times as fast; of 2 MB it would take 1.3 times as long. */
+    /* With whoever reads it next, 1.05 to 1.5 times as fast; of 2 MB it would take 1.3 times as
+     * long. */
     LARGE = 8 << 20,
     LEAST = 64 << 10 /* of a part; a fence at the end costs */
 };

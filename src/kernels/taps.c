@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain weighted sums along a dim: rows of `inner` elements are added, so that the compiler has a loop to vectorise. */
+/* Plain weighted sums along a dim: rows of `inner` elements are added, so that the compiler has a
+ * loop to vectorise. */
 #include "taps.h"
 
 #include <string.h>

@@ -19,8 +19,9 @@ typedef __m256d vd;
 typedef __m256i vm; /* all bits of a chosen lane are set */
 
 /*
- * Before scalar code of another file is called in a loop: the upper halves of registers are left as new. With something in them
- * instructions of SSE wait for each other, and a logarithm takes fifteen times as long.
+ * Before scalar code of another file is called in a loop: the upper halves of registers are left as
+ * new. With something in them instructions of SSE wait for each other, and a logarithm takes
+ * fifteen times as long.
  */
 INLINE void v_leave(void)
 {

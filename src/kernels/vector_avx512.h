@@ -23,8 +23,9 @@ typedef __mmask16 vm;
 
 /* The first n lanes, 0 <= n; all of them for n >= W. */
 /*
- * Before scalar code of another file is called in a loop: the upper halves of registers are left as new. With something in them
- * instructions of SSE wait for each other, and a logarithm takes fifteen times as long.
+ * Before scalar code of another file is called in a loop: the upper halves of registers are left as
+ * new. With something in them instructions of SSE wait for each other, and a logarithm takes
+ * fifteen times as long.
  */
 INLINE void v_leave(void)
 {
@@ -118,7 +119,8 @@ INLINE vf v_fraction(vf x)
 {
     return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
-/* x * 2^floor(y), or 0 where it would be too small: subnormal results, and those that underflow, take a hundred times as long. */
+/* x * 2^floor(y), or 0 where it would be too small: subnormal results, and those that underflow,
+ * take a hundred times as long. */
 INLINE vf v_times_floor(vf x, vf y, vm gone)
 {
     return _mm512_maskz_scalef_ps((vm)~gone, x, y);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Integers: reductions and fills, which moves ask for, and what operators compute with them (see sherd__kernels_of_any).
- * Sums and products keep the low bits of what does not fit, and of bool whether they are not 0; there is no average.
+ * Integers: reductions and fills, which moves ask for, and what operators compute with them (see
+ * sherd__kernels_of_any). Sums and products keep the low bits of what does not fit, and of bool
+ * whether they are not 0; there is no average.
  */
 #include "ref.h"
 #include "rows.h"

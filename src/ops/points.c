@@ -95,9 +95,9 @@ static sherd_tensor *in_a_row(sherd_tensor *t)
 
 /*
  * For y = |q - p| the gradient of q is (q - p) / y, that of p the opposite. The points that were
- * found are fetched to the queries, and their gradients sent back, by their owners. They are settled
- * before they are subtracted: addends of a pending sum would be multiplied each by itself, and the
- * difference of two large products that cancel is noise.
+ * found are fetched to the queries, and their gradients sent back, by their owners. They are
+ * settled before they are subtracted: addends of a pending sum would be multiplied each by itself,
+ * and the difference of two large products that cancel is noise.
  */
 static void distances_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -29,9 +29,10 @@ enum { G_AT, G_DY };
 static bool compute_slope(sherd_call *call);
 
 /* What a row says of numbers, and of what its slope reads. */
+#define NUMBERS_LINEAR .numbers = SHERD_NUMBERS, .linearity = SHERD_LINEAR, .takes_pending = true
+
 #define NUMBERS_FRACTIONS   .numbers = SHERD_FRACTIONS
 #define NUMBERS_NUMBERS     .numbers = SHERD_NUMBERS
-#define NUMBERS_LINEAR      .numbers = SHERD_NUMBERS, .linearity = SHERD_LINEAR, .takes_pending = true
 #define LINEARITY_LINEAR    .linearity = SHERD_LINEAR
 #define LINEARITY_FRACTIONS .linearity = SHERD_NONLINEAR
 #define LINEARITY_NUMBERS   .linearity = SHERD_NONLINEAR

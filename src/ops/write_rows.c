@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writing rows into a tensor, each where an index says: what fills a cache of keys and values. Rows
- * are moved to the layout of the tensor, whole along the dim of the index; so each rank writes those
- * that it holds, and nothing else is read or copied.
+ * are moved to the layout of the tensor, whole along the dim of the index; so each rank writes
+ * those that it holds, and nothing else is read or copied.
  */
 #include "operator.h"
 
@@ -64,7 +64,8 @@ static const char *fault(const filling *f)
                : NULL;
 }
 
-/* The layout that the index or the rows must have: that of `a`, in the dims that it has, but the second. */
+/* The layout that the index or the rows must have: that of `a`, in the dims that it has, but the
+ * second. */
 static sherd_status target_of(const sherd_layout **out, const sherd_tensor *t,
                               const sherd_layout *a)
 {

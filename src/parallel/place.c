@@ -78,7 +78,8 @@ static sherd_tensor *relaid(sherd_tensor *t, const sherd_layout *layout)
     return t->layout ? sherd__move_to(t, layout, false) : sherd_distribute(t, layout, -1);
 }
 
-/* Whether nothing but this name, and perhaps a scope, holds a tensor: then no other module has it. */
+/* Whether nothing but this name, and perhaps a scope, holds a tensor: then no other module has
+ * it. */
 static bool is_named_once(const sherd_tensor *t)
 {
     return t->refs == 1 + (t->scope >= 0);

@@ -151,8 +151,8 @@ void sherd__region_add(const sherd__schedule *schedule, const sherd__region *reg
                        const sherd__kernels *kernels);
 
 /*
- * As sherd__region_run into each of results[count] of a sliced schedule; a large region is stored past
- * the cache. False: nothing was done, because no kernel writes to several results at once.
+ * As sherd__region_run into each of results[count] of a sliced schedule; a large region is stored
+ * past the cache. False: nothing was done, because no kernel writes to several results at once.
  */
 bool sherd__region_spread(const sherd__schedule *schedule, const sherd__region *region,
                           void *const *results, int count, const sherd__source *sources,

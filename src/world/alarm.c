@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The alarm, and the end of a world. Both are one word that every wait polls. The alarm is raised by a rank,
- * first one wins, and lowered at a check; the end (a rank died, or never came) is a word of its own that is
- * never lowered, so that no check can wipe it out.
+ * The alarm, and the end of a world. Both are one word that every wait polls. The alarm is raised
+ * by a rank, first one wins, and lowered at a check; the end (a rank died, or never came) is a word
+ * of its own that is never lowered, so that no check can wipe it out.
  */
 #include "inside.h"
 
@@ -119,7 +119,7 @@ sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room
     return sherd__status_in(word);
 }
 
-/* ---- what the rooms above call ---------------------------------------------------------------- */
+/* ---- what the rooms above call --------------------------------------------------------------- */
 
 bool sherd__alarmed(const sherd_world *world)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mapping that the ranks of one machine share. Address space is reserved generously and pages are
- * committed by the kernel as they are first touched (2.3 us a page), so a region never moves and blocks in
- * it are recycled for ever. Nothing has a name in a file system: the last process that ends takes it all along.
+ * The mapping that the ranks of one machine share. Address space is reserved generously and pages
+ * are committed by the kernel as they are first touched (2.3 us a page), so a region never moves
+ * and blocks in it are recycled for ever. Nothing has a name in a file system: the last process
+ * that ends takes it all along.
  */
 #include "inside.h"
 
@@ -17,7 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Also of what is in it: a program and a launcher that were built apart must not take each other's for their own. */
+/* Also of what is in it: a program and a launcher that were built apart must not take each other's
+ * for their own. */
 static const uint64_t magic =
     UINT64_C(0x7368657264303035) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
 enum { PAGE_LOG2 = 21 }; /* regions begin at multiples of 2 MB, so that huge pages fit */
@@ -32,7 +34,8 @@ static size_t most_addresses(int ranks)
     return (size_t)sherd__limit_share(limit.rlim_cur, ranks);
 }
 
-/* Bytes for one region: what was asked for, but so that all regions fit into the address space and leave some of it. */
+/* Bytes for one region: what was asked for, but so that all regions fit into the address space and
+ * leave some of it. */
 static size_t region_size(int ranks, size_t asked)
 {
     size_t most = most_addresses(ranks) / (size_t)ranks;
@@ -53,7 +56,8 @@ static int open_memory(size_t bytes)
 
     if (fd < 0)
         return -1;
-    /* A limit on the size of files is not meant for memory, and going past it would end the process by a signal. */
+    /* A limit on the size of files is not meant for memory, and going past it would end the process
+     * by a signal. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         raised = limit;
         raised.rlim_cur = limit.rlim_max;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ranks of an arena share: one mapping with a control part, one *post* per rank, the *lanes* (what
- * one rank shows to one group), and one region of tensor memory per rank. Protocol: docs/arena.md.
+ * What the ranks of an arena share: one mapping with a control part, one *post* per rank, the
+ * *lanes* (what one rank shows to one group), and one region of tensor memory per rank. Protocol:
+ * docs/arena.md.
  *
- * Every word that more than one rank touches is atomic; what is plain (texts, parcels, tensor data) is
- * ordered by such a word. All zero is the state before the first call, so fresh pages need no set-up.
- * Addresses in here are offsets from the start of the mapping: each process maps it where it likes.
+ * Every word that more than one rank touches is atomic; what is plain (texts, parcels, tensor data)
+ * is ordered by such a word. All zero is the state before the first call, so fresh pages need no
+ * set-up. Addresses in here are offsets from the start of the mapping: each process maps it where
+ * it likes.
  */
 #ifndef SHERD__ARENA_H
 #define SHERD__ARENA_H
@@ -30,8 +32,9 @@ enum {
 };
 
 /*
- * Numbers of calls never come again. Those of an epoch follow its *base*, the highest number that any group had
- * reached before, so that whatever is left over of earlier epochs (records, `left`) is below. 0 = no call.
+ * Numbers of calls never come again. Those of an epoch follow its *base*, the highest number that
+ * any group had reached before, so that whatever is left over of earlier epochs (records, `left`)
+ * is below. 0 = no call.
  */
 static inline uint64_t sherd__number(uint64_t base, uint64_t sequence)
 {
@@ -51,8 +54,9 @@ typedef struct sherd__parcel {
 } sherd__parcel;
 
 /*
- * A call of one rank in one group. `number` is stored last; peers wait for it. What they read of a call of one tensor of
- * up to two dims is in the first line, and of one with few bytes its data too; caches fetch lines in pairs.
+ * A call of one rank in one group. `number` is stored last; peers wait for it. What they read of a
+ * call of one tensor of up to two dims is in the first line, and of one with few bytes its data
+ * too; caches fetch lines in pairs.
  */
 typedef struct sherd__record {
     _Alignas(128) sherd__word number;
@@ -74,7 +78,8 @@ typedef struct sherd__deed {
     char name[SHERD__DEED_NAME];
 } sherd__deed;
 
-/* What one rank has done on one mesh, as it tells at meetings; in the lane of all of the mesh's axes. */
+/* What one rank has done on one mesh, as it tells at meetings; in the lane of all of the mesh's
+ * axes. */
 typedef struct sherd__work {
     uint64_t count; /* how many things; never falls */
     uint64_t good;  /* count at the last check that passed */
@@ -88,8 +93,8 @@ typedef struct sherd__work {
 } sherd__work;
 
 /*
- * What one rank shows to one group. What peers look at in each call lies apart from what the rank alone writes in each call: caches
- * fetch lines in pairs, and the next one with them.
+ * What one rank shows to one group. What peers look at in each call lies apart from what the rank
+ * alone writes in each call: caches fetch lines in pairs, and the next one with them.
  */
 typedef struct sherd__lane {
     _Alignas(256) sherd__word left; /* number of its earliest unfinished call */
@@ -98,7 +103,8 @@ typedef struct sherd__lane {
     _Atomic int32_t leader;         /* 1 + the lowest rank of its group; 0 = not in this group */
     _Alignas(256) sherd__record ring[SHERD__DEPTH];
     sherd__work work; /* plain: written before a meeting, read in it */
-    /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of this one's lane. */
+    /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of
+     * this one's lane. */
     uint64_t told, told_left, told_work;
     bool owed; /* it waits for `left` */
 } sherd__lane;
@@ -149,18 +155,21 @@ typedef struct sherd__post {
     uint64_t arguments;
     char name[SHERD__MEETING_NAME];
     char text[SHERD_ERROR_BYTES];
-    /* What its last close said: apart from what it brings to a meeting, which a late rank may still read. */
+    /* What its last close said: apart from what it brings to a meeting, which a late rank may still
+     * read. */
     sherd_status last_status;
     char last_text[SHERD_ERROR_BYTES];
     char alarm[SHERD_ERROR_BYTES];  /* its text, when it raises the alarm */
     char ending[SHERD_ERROR_BYTES]; /* its text, when it closes the world for all */
-    /* Odd: it sleeps, and its needs are valid: [0..waits) of its wait, [waits..needs) of its open calls. */
+    /* Odd: it sleeps, and its needs are valid: [0..waits) of its wait, [waits..needs) of its open
+     * calls. */
     _Alignas(64) sherd__word version;
     _Atomic uint32_t waits, needs;
     /* For whoever watches (launch.h); no part of the protocol. */
     _Alignas(64) sherd__word value; /* 1 + the exit status of its body; 0 = not known */
     sherd__word core;               /* 1 + the core that is its own; 0 = it has none */
-    /* The process that is this rank: 0 = none yet, stored last; when it began, and in which pid namespace. */
+    /* The process that is this rank: 0 = none yet, stored last; when it began, and in which pid
+     * namespace. */
     sherd__word pid, pid_start, pid_space;
     sherd__word told; /* -status of the failure that it learned of since the last good check */
     char told_text[SHERD_ERROR_BYTES];
@@ -168,7 +177,8 @@ typedef struct sherd__post {
     sherd__mark trail[SHERD__TRAIL];
     sherd__word since;                   /* ns: when its wait began, if it sleeps */
     sherd__word numbers, numbers_before; /* base of its epoch's numbers, and of the epoch before */
-    /* What it waited for when the alarm or the end of the world cut that short; a meeting has its round as number. */
+    /* What it waited for when the alarm or the end of the world cut that short; a meeting has its
+     * round as number. */
     sherd__need cut;
     sherd__word cut_since, cut_until;
 } sherd__post;
@@ -224,9 +234,9 @@ typedef struct sherd__pinning {
 enum { SHERD__REGION_FLOOR_LOG2 = 22 }; /* below 4 MB a region is no use */
 
 /*
- * Reserve an arena for `ranks`, as the start of a world. `fd` receives a memfd that other programs can map
- * (for `sherd run`); NULL: shared with forked children and threads only, then nothing can be left behind.
- * If the address space is short, regions are halved down to 4 MB. ENOMEM, EINVAL.
+ * Reserve an arena for `ranks`, as the start of a world. `fd` receives a memfd that other programs
+ * can map (for `sherd run`); NULL: shared with forked children and threads only, then nothing can
+ * be left behind. If the address space is short, regions are halved down to 4 MB. ENOMEM, EINVAL.
  */
 sherd_status sherd__arena_create(sherd__arena *out, int ranks, size_t region_bytes, int *fd,
                                  sherd__diag *diag);
@@ -241,7 +251,8 @@ static inline sherd__lane *sherd__arena_lane(const sherd__arena *arena, int rank
     return all + (size_t)rank * SHERD__LANES + (size_t)lane;
 }
 
-/* What the post of a rank says it lacks. Reserved for the worst; touched only as far as it is used. */
+/* What the post of a rank says it lacks. Reserved for the worst; touched only as far as it is
+ * used. */
 static inline sherd__need *sherd__arena_needs(const sherd__arena *arena, int rank)
 {
     sherd__need *all =
@@ -267,8 +278,9 @@ static inline void sherd__put(sherd__word *word, uint64_t value)
 }
 
 /*
- * What was stored before is there for all before anything is looked at afterwards. No line of another's is touched, as by
- * storing a word again; and gcc has no fence under the thread sanitizer.
+ * What was stored before is there for all before anything is looked at afterwards. No line of
+ * another's is touched, as by storing a word again; and gcc has no fence under the thread
+ * sanitizer.
  */
 static inline void sherd__fence(void)
 {
@@ -279,7 +291,8 @@ static inline void sherd__fence(void)
 #endif
 }
 
-/* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order, or a fence behind it. */
+/* Wake whoever of `ranks` sleeps. The caller has stored what they wait for with seq_cst order, or a
+ * fence behind it. */
 void sherd__ring(sherd__arena *arena, const sherd__ranks *ranks);
 void sherd__ring_all(sherd__arena *arena);
 /* Whether any of them sleeps, as far as that is seen without a fence. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of tensor memory and the store of a rank's region that they are cut from: store.c, ticket.c. */
+/* Blocks of tensor memory and the store of a rank's region that they are cut from: store.c,
+ * ticket.c. */
 #ifndef SHERD__BLOCKS_H
 #define SHERD__BLOCKS_H
 
@@ -16,12 +17,13 @@ typedef struct sherd__ticket {
 
 /* Where a block is in its life. */
 typedef enum sherd__use {
-    SHERD__LENT, /* somebody has it */
-    SHERD__WARM, /* given back as it is: to be taken again in one piece; calls may still be open on it */
+    SHERD__LENT,  /* somebody has it */
+    SHERD__WARM,  /* given back as it is, to be taken again in one piece; calls may be open on it */
     SHERD__JOINED /* settled, and one with all that lay free beside it: to be cut */
 } sherd__use;
 
-/* What lies before the data of a block; its peers in the region lie before this, and behind the data. */
+/* What lies before the data of a block; its peers in the region lie before this, and behind the
+ * data. */
 struct sherd__block {
     sherd__block *prev, *next; /* in its list */
     sherd__block *before;      /* in the region; NULL of the first */

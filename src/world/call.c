@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making a call: wait until operands and a slot are free, publish, tell the tickets, and (unless it is only
- * begun) wait for the end. What can fail does so before anything is published. Nothing is allocated once a
- * call of this many tensors has been made before.
+ * Making a call: wait until operands and a slot are free, publish, tell the tickets, and (unless it
+ * is only begun) wait for the end. What can fail does so before anything is published. Nothing is
+ * allocated once a call of this many tensors has been made before.
  */
 #include "inside.h"
 
@@ -13,7 +13,7 @@
 
 enum { SHORT = 256 << 10 }; /* bytes that are copied before a sleeper would be awake */
 
-/* ---- a slot in the ring ----------------------------------------------------------------------- */
+/* ---- a slot in the ring ---------------------------------------------------------------------- */
 
 typedef struct slot_wait {
     const sherd__group *group;
@@ -69,9 +69,10 @@ void sherd__group_refresh(sherd_world *world, sherd__group *group)
     group->history = 0;
 }
 
-/* ---- publishing ------------------------------------------------------------------------------- */
+/* ---- publishing ------------------------------------------------------------------------------ */
 
-/* Fill what peers look at only when something is wrong, and note what is in the slot now; its readers follow. */
+/* Fill what peers look at only when something is wrong, and note what is in the slot now; its
+ * readers follow. */
 static void fill_record(const sherd__call_state *call, const char *name, const char *what)
 {
     sherd__record *record = call->record;
@@ -86,7 +87,8 @@ static void fill_record(const sherd__call_state *call, const char *name, const c
     sherd__ranks_clear(&entry->readers);
 }
 
-/* Where whoever goes to sleep just now is kept waiting no longer by the copy than by being woken. */
+/* Where whoever goes to sleep just now is kept waiting no longer by the copy than by being
+ * woken. */
 static bool is_short(const sherd__call_state *call)
 {
     int64_t bytes = 0;
@@ -146,9 +148,9 @@ static void publish(sherd_world *world, sherd__call_state *call, const sherd__sh
 }
 
 /*
- * The record is out, and its readers are noted. If a call is short, nothing else is open, and nobody seems to sleep, its end
- * is tried before sleepers are looked for: storing `left` wakes for both, and so the reading of peers' records does not wait
- * until this rank's own is out.
+ * The record is out, and its readers are noted. If a call is short, nothing else is open, and
+ * nobody seems to sleep, its end is tried before sleepers are looked for: storing `left` wakes for
+ * both, and so the reading of peers' records does not wait until this rank's own is out.
  */
 static void follow_record(sherd_world *world, sherd__call_state *call)
 {
@@ -161,7 +163,8 @@ static void follow_record(sherd_world *world, sherd__call_state *call)
     open_call(world, call);
 }
 
-/* A rank that fails before it could publish publishes that, if its slot is free: the alarm is up already. */
+/* A rank that fails before it could publish publishes that, if its slot is free: the alarm is up
+ * already. */
 static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group *group,
                       const char *name, sherd_status status, const char *why)
 {
@@ -184,7 +187,7 @@ static bool fail_call(sherd_world *world, sherd__call_state *call, sherd__group 
     return false;
 }
 
-/* ---- what a call is made of ------------------------------------------------------------------- */
+/* ---- what a call is made of ------------------------------------------------------------------ */
 
 void sherd__task_fill(sherd_world *world, sherd__task *task, const sherd__move *move)
 {
@@ -243,7 +246,8 @@ static bool settle_operands(sherd_world *world, const sherd__group *group, const
     return true;
 }
 
-/* Bytes of the source that go into the record: if they are few, and lie as they are read. 0 = peers read it in place. */
+/* Bytes of the source that go into the record: if they are few, and lie as they are read. 0 = peers
+ * read it in place. */
 static size_t carried_bytes(const sherd__task *task)
 {
     const sherd__schedule *schedule = task->schedule;
@@ -256,7 +260,8 @@ static size_t carried_bytes(const sherd__task *task)
     return bytes <= SHERD__FEW ? bytes : 0;
 }
 
-/* Note on a block which of some ranks read or write it in this call; those that are far do it by messages. */
+/* Note on a block which of some ranks read or write it in this call; those that are far do it by
+ * messages. */
 static void add_ticket(sherd_world *world, const sherd__call_state *call, sherd__block *block,
                        sherd__ranks *ranks)
 {
@@ -265,7 +270,8 @@ static void add_ticket(sherd_world *world, const sherd__call_state *call, sherd_
     sherd__ticket_add(world, block, call->group, call->number, ranks);
 }
 
-/* From here on the operands carry the call, whose record is out. *readers: also those of this task. */
+/* From here on the operands carry the call, whose record is out. *readers: also those of this
+ * task. */
 static void attach_task(sherd_world *world, sherd__call_state *call, sherd__task *task,
                         bool in_place, sherd__ranks *readers)
 {
@@ -314,7 +320,7 @@ static bool refuse_average(sherd_world *world, sherd__call_state *call, sherd__g
     return fail_call(world, call, group, name, SHERD_ENOTSUP, why);
 }
 
-/* ---- waiting for the end ---------------------------------------------------------------------- */
+/* ---- waiting for the end --------------------------------------------------------------------- */
 
 static bool has_ended(sherd_world *world, void *what)
 {
@@ -340,7 +346,8 @@ static bool wait_end(sherd_world *world, sherd__call_state *call)
     return good;
 }
 
-/* A call object in its group, with number, fingerprint and history; its slot is free. NULL: failed or ended by the alarm. */
+/* A call object in its group, with number, fingerprint and history; its slot is free. NULL: failed
+ * or ended by the alarm. */
 static sherd__call_state *start_call(sherd_world *world, sherd__group *group, const char *name,
                                      uint64_t fingerprint, int count)
 {
@@ -384,7 +391,8 @@ bool sherd__arena_call(sherd_world *world, sherd__group *group, const char *name
         start_call(world, group, name, fingerprint_of(world, name, moves, count), count);
     if (!call)
         return false;
-    /* One goes into the record itself: from a copy of it words that were just stored would be read in pairs, which waits for them. */
+    /* One goes into the record itself: from a copy of it words that were just stored would be read
+     * in pairs, which waits for them. */
     sherd__parcel *parcels = &call->record->one;
     if (count > 1 && !(parcels = parcel_room(world, group, call->number, count)))
         return fail_call(world, call, group, name, SHERD_ENOMEM, "out of memory");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check: where the alarm is read and lowered, and where a failure that stayed local is reported. */
+/* The check: where the alarm is read and lowered, and where a failure that stayed local is
+ * reported. */
 #include "inside.h"
 
 #include <string.h>

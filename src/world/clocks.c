@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far this machine's clock is from rank 0's, for a trace of several machines. All ranks bring their clocks together some
- * times. Nobody leaves such a meeting before the last has entered it, so a clock at a rank's exit is not before another's at its
- * entry: each meeting bounds the difference from both sides, and the best of all meetings is known to within half of the
- * fastest one's time. Machines whose clocks run at different speeds are off by what that makes since the world opened.
+ * How far this machine's clock is from rank 0's, for a trace of several machines. All ranks bring
+ * their clocks together some times. Nobody leaves such a meeting before the last has entered it, so
+ * a clock at a rank's exit is not before another's at its entry: each meeting bounds the difference
+ * from both sides, and the best of all meetings is known to within half of the fastest one's time.
+ * Machines whose clocks run at different speeds are off by what that makes since the world opened.
  */
 #include "carried.h"
 #include "clocks.h"

@@ -19,7 +19,8 @@ typedef struct sherd__clock_bounds {
 /* What one more meeting says of that. */
 void sherd__clocks_bound(sherd__clock_bounds *bounds, const sherd__clock_meeting *mine,
                          const sherd__clock_meeting *first);
-/* How far this rank's clock is ahead of rank 0's. All ranks call it. False: they do not reach each other. */
+/* How far this rank's clock is ahead of rank 0's. All ranks call it. False: they do not reach each
+ * other. */
 bool sherd__clocks_compare(int64_t *ahead, const sherd_carrier *carrier);
 
 #endif

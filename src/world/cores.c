@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cores a job has. Two jobs that pin their ranks to the same ones take twice as long while other cores are idle,
- * so a core is taken with a lock: a name that the kernel gives to one socket at a time, and takes back when its holder
- * ends, however it ends. No file, nothing to clean up; jobs in different network namespaces do not see each other. All
- * ranks of a job get a core of their own, or none: half a job pinned is worst. Some microseconds a core.
+ * Which cores a job has. Two jobs that pin their ranks to the same ones take twice as long while
+ * other cores are idle, so a core is taken with a lock: a name that the kernel gives to one socket
+ * at a time, and takes back when its holder ends, however it ends. No file, nothing to clean up;
+ * jobs in different network namespaces do not see each other. All ranks of a job get a core of
+ * their own, or none: half a job pinned is worst. Some microseconds a core.
  */
 #include "inside.h"
 #include "launch.h"
@@ -38,7 +39,8 @@ static int take_name(const char *name)
     return -1;
 }
 
-/* Jobs choose one after the other, or each of two might get one half. Goes on without if it takes too long. */
+/* Jobs choose one after the other, or each of two might get one half. Goes on without if it takes
+ * too long. */
 static int take_turn(void)
 {
     const struct timespec pause = {0, TURN_NS};
@@ -89,7 +91,7 @@ void sherd__cores_give(sherd__core_locks *cores)
         close(cores->fd[--cores->count]);
 }
 
-/* ---- --cores ----------------------------------------------------------------------------------- */
+/* ---- --cores --------------------------------------------------------------------------------- */
 
 static sherd_status read_range(sherd__scanner *s, const cpu_set_t *usable, cpu_set_t *out,
                                sherd__diag *diag)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rooms above ask of a world's transport: calls, slices, shared numbers, one status for all. */
+/* What the rooms above ask of a world's transport: calls, slices, shared numbers, one status for
+ * all. */
 #include "inside.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What came of all ranks: one exit status, and one line that names the cause. A rank that died or left closes the world
- * for the others, whose own ends say nothing then; otherwise the first rank that did not return 0 is the cause.
+ * What came of all ranks: one exit status, and one line that names the cause. A rank that died or
+ * left closes the world for the others, whose own ends say nothing then; otherwise the first rank
+ * that did not return 0 is the cause.
  */
 #include "inside.h"
 #include "watch.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the protocol calls where ranks are far: on machines that share no memory with this one (remote.h). All of it is
- * called only where world->remote is not NULL, or for ranks that are not in world->near.
+ * What the protocol calls where ranks are far: on machines that share no memory with this one
+ * (remote.h). All of it is called only where world->remote is not NULL, or for ranks that are not
+ * in world->near.
  */
 #ifndef SHERD__FAR_H
 #define SHERD__FAR_H
@@ -26,8 +27,9 @@ void sherd__remote_flush(sherd_world *world);
 void sherd__remote_nap(sherd_world *world);
 
 /*
- * A call has ended here, but what others read of it may still be on its way, and nothing brings it on while this rank computes:
- * go on for as long as it moves. Who is not there to receive is not waited for.
+ * A call has ended here, but what others read of it may still be on its way, and nothing brings it
+ * on while this rank computes: go on for as long as it moves. Who is not there to receive is not
+ * waited for.
  */
 void sherd__remote_linger(sherd_world *world);
 /* It has slept for a while: say what it waits for; it waits no longer. */
@@ -44,7 +46,8 @@ void sherd__remote_finish(sherd_world *world, sherd__call_state *call);
 void sherd__remote_drop(sherd_world *world, sherd__call_state *call);
 /* Whether what a rank has sent for a call is of the size that it must have. */
 bool sherd__remote_fits(sherd_world *world, const sherd__call_state *call, int rank);
-/* Whether a rank has sent the data of a call in parts: what it has sent is in the result already. */
+/* Whether a rank has sent the data of a call in parts: what it has sent is in the result
+ * already. */
 bool sherd__remote_in_parts(const sherd_world *world, const sherd__call_state *call, int rank);
 /* Where the i-th tensor's part for a pull lies; the words that a rank shares. */
 sherd__source sherd__remote_source(const sherd_world *world, const sherd__call_state *call,

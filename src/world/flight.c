@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking the flight record. Everything read here may be written at the same time, or may have been left half written by
- * a rank that died: indices are checked, texts bounded, and what does not fit together is left out. Some microseconds a
- * rank.
+ * Taking the flight record. Everything read here may be written at the same time, or may have been
+ * left half written by a rank that died: indices are checked, texts bounded, and what does not fit
+ * together is left out. Some microseconds a rank.
  */
 #include "flight.h"
 #include "inside.h"
@@ -14,7 +14,7 @@ static const sherd__post *post_of(const sherd__watch *w, int rank)
     return &w->arena->control->post[rank];
 }
 
-/* ---- calls -------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The ranks that are in the group of a rank in a lane. */
 static void read_group(const sherd__watch *w, int rank, int lane, sherd__ranks *out)
@@ -62,7 +62,7 @@ static void read_last(const sherd__watch *w, int rank, sherd__flight_rank *out)
     }
 }
 
-/* ---- waits -------------------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 /* Leave those out that have made (left: left) a call. */
 static void keep_lacking(const sherd__watch *w, int lane, bool left, uint64_t number,
@@ -146,7 +146,7 @@ static void read_cut(const sherd__watch *w, int rank, sherd__flight_rank *out)
     }
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static void read_rank(const sherd__watch *w, int rank, int64_t now, bool failed,
                       sherd__flight_rank *out)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight record: what each rank did last, what it waits for and since when, and who is missing. Read by whoever
- * watches out of what the ranks show each other anyway (posts, and the rings of records), while they run, wait, or are
- * dead; ranks do nothing for it but count their calls and note when a long wait began.
+ * The flight record: what each rank did last, what it waits for and since when, and who is missing.
+ * Read by whoever watches out of what the ranks show each other anyway (posts, and the rings of
+ * records), while they run, wait, or are dead; ranks do nothing for it but count their calls and
+ * note when a long wait began.
  */
 #ifndef SHERD__FLIGHT_H
 #define SHERD__FLIGHT_H

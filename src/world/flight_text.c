@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight record for people, on a screen however many ranks there are: those that say the same, but for how long they
- * wait, share two lines; those that others wait for come first.
+ * The flight record for people, on a screen however many ranks there are: those that say the same,
+ * but for how long they wait, share two lines; those that others wait for come first.
  */
 #include "flight.h"
 #include "inside.h"
@@ -50,7 +50,7 @@ static const char *who_text(const sherd__ranks *ranks, char *out, size_t room)
     return out;
 }
 
-/* ---- what a rank says --------------------------------------------------------------------------- */
+/* ---- what a rank says ------------------------------------------------------------------------ */
 
 /* A label without what begins all names of the library. */
 static const char *short_label(const sherd__flight_call *call)
@@ -136,7 +136,7 @@ static void write_before(sherd__writer *w, const sherd__flight_rank *rank)
         sherd__write(w, "no calls yet");
 }
 
-/* ---- crowds ------------------------------------------------------------------------------------- */
+/* ---- crowds ---------------------------------------------------------------------------------- */
 
 static void describe(const sherd__flight_rank *rank, crowd *out)
 {
@@ -167,7 +167,7 @@ static void join_crowd(crowd *all, int *count, const crowd *one)
         all[(*count)++] = *one;
 }
 
-/* ---- the page ----------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 /* One line of at most FLIGHT_COLUMNS, what is longer is cut. */
 static void put_line(sherd__writer *page, const char *text)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups: the ranks that differ only in some axes of a mesh. A mesh takes one lane for every subset of its
- * axes (with extent above 1) when it is made, which is collective, so that no step has to; lanes are
- * numbered alike on all ranks because they are taken only when all have agreed.
+ * Groups: the ranks that differ only in some axes of a mesh. A mesh takes one lane for every subset
+ * of its axes (with extent above 1) when it is made, which is collective, so that no step has to;
+ * lanes are numbered alike on all ranks because they are taken only when all have agreed.
  */
 #include "inside.h"
 
@@ -52,7 +52,7 @@ static void axes_text(const sherd_mesh *mesh, unsigned axes, char *out, size_t r
             at += (size_t)snprintf(out + at, room - at, "%s%s", at ? "," : "", mesh->name[a]);
 }
 
-/* ---- making them ------------------------------------------------------------------------------ */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 /* Whether two coordinates of a mesh are the same along all but some axes. */
 static bool differ_only_in(const sherd_mesh *mesh, unsigned axes, const int64_t *a,
@@ -181,7 +181,7 @@ void sherd__groups_clear(sherd_world *world)
     world->meshes = world->mesh_room = 0;
 }
 
-/* ---- finding them ----------------------------------------------------------------------------- */
+/* ---- finding them ---------------------------------------------------------------------------- */
 
 bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                        sherd__group **out)

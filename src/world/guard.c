@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guard: a process that watches over a rank which a launcher of MPI has started. That one ends the job when a rank dies,
- * but not every one says which rank it was, and none tells the others, who could save what they have. The guard is nobody's
- * child (a rank must not find one that it did not start) and in a session of its own (a launcher that ends the job's
- * processes would end it before it has said a word). It sleeps in the kernel and costs nothing but a fork.
+ * The guard: a process that watches over a rank which a launcher of MPI has started. That one ends
+ * the job when a rank dies, but not every one says which rank it was, and none tells the others,
+ * who could save what they have. The guard is nobody's child (a rank must not find one that it did
+ * not start) and in a session of its own (a launcher that ends the job's processes would end it
+ * before it has said a word). It sleeps in the kernel and costs nothing but a fork.
  *
- * Each rank has one. A guard of all of them would find several dead when it gets its turn, since launchers are quick to kill
- * the others, and could not say who was first; and ranks that share no memory could not tell it that they close their world.
- * For the same reason it waits for a robust mutex that the rank holds: the kernel lets that go when a thread begins to end, before
- * its memory is given back and its files are closed, which is what launchers see.
+ * Each rank has one. A guard of all of them would find several dead when it gets its turn, since
+ * launchers are quick to kill the others, and could not say who was first; and ranks that share no
+ * memory could not tell it that they close their world. For the same reason it waits for a robust
+ * mutex that the rank holds: the kernel lets that go when a thread begins to end, before its memory
+ * is given back and its files are closed, which is what launchers see.
  */
 #include "inside.h"
 #include "carried.h"
@@ -43,7 +45,7 @@ typedef struct watched {
     uint64_t job;
 } watched;
 
-/* ---- who was first ------------------------------------------------------------------------------ */
+/* ---- who was first --------------------------------------------------------------------------- */
 
 /* What a guard tells the first one of its job. */
 typedef struct notice {
@@ -60,8 +62,8 @@ static socklen_t name_of(struct sockaddr_un *name, uint64_t job)
 }
 
 /*
- * A socket if no other guard of this job was here before: its name is one that the kernel gives to one process, and takes back with
- * it. Else -1, and the first one is told.
+ * A socket if no other guard of this job was here before: its name is one that the kernel gives to
+ * one process, and takes back with it. Else -1, and the first one is told.
  */
 static int be_first(uint64_t job, const notice *mine)
 {
@@ -101,8 +103,9 @@ static void tell(sherd__arena *arena, int rank)
 }
 
 /*
- * Others that ended at almost the same time, of which one may have been the first: guards get their turn when they do. Those
- * that the launcher has killed come later. `told`: what the first one did was told, so there is something to add.
+ * Others that ended at almost the same time, of which one may have been the first: guards get their
+ * turn when they do. Those that the launcher has killed come later. `told`: what the first one did
+ * was told, so there is something to add.
  */
 static void hear(int own, int64_t at, bool told)
 {
@@ -122,7 +125,7 @@ static void hear(int own, int64_t at, bool told)
     }
 }
 
-/* ---- watching ----------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 /* Wait for the end of a process. False: its descriptor is gone. */
 static bool is_over(int process)
@@ -158,7 +161,8 @@ static _Noreturn void watch(sherd__guard *guard, watched *w)
     _exit(0);
 }
 
-/* All but this one and the standard error output: a file that others wait to be closed must not stay open. */
+/* All but this one and the standard error output: a file that others wait to be closed must not
+ * stay open. */
 static void keep_only(int file)
 {
     syscall(SYS_close_range, 0u, 1u, 0u);
@@ -215,7 +219,8 @@ void sherd__guard_dismiss(sherd__guard *guard)
     if (!guard)
         return;
     atomic_store(&guard->dismissed, 1);
-    /* Another thread's stays, and its page: that thread's list of robust mutexes has it until the thread ends. */
+    /* Another thread's stays, and its page: that thread's list of robust mutexes has it until the
+     * thread ends. */
     if (pthread_mutex_unlock(&guard->mutex) == 0)
         munmap(guard, sizeof *guard);
 }

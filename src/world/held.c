@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which pages of the region the kernel has given, in chunks of 256 KB: a bit each, and one word that counts those of all
- * ranks together, so that they stay below the limit. A chunk counts from the first block that is cut out of it until its
- * pages are given back. That makes a hole in the memory that all ranks see; a page that is touched again is new and zero.
- * What is warm is held for sure, so that only cutting comes here: some nanoseconds a chunk, a microsecond to give one back.
+ * Which pages of the region the kernel has given, in chunks of 256 KB: a bit each, and one word
+ * that counts those of all ranks together, so that they stay below the limit. A chunk counts from
+ * the first block that is cut out of it until its pages are given back. That makes a hole in the
+ * memory that all ranks see; a page that is touched again is new and zero. What is warm is held for
+ * sure, so that only cutting comes here: some nanoseconds a chunk, a microsecond to give one back.
  */
 #include "inside.h"
 

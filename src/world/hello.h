@@ -32,7 +32,8 @@ sherd_status sherd__hellos_gather(const sherd_carrier *carrier, const void *mine
 /* Bring `mine`, get all; then the first failure is everybody's. */
 sherd_status sherd__hellos_exchange(const sherd_carrier *carrier, const sherd__hello *mine,
                                     sherd__hello *all, sherd__diag *diag);
-/* Before anything else: what others tell later is of that size then, and there is `room` for it on all ranks. EINVAL, ENOMEM. */
+/* Before anything else: what others tell later is of that size then, and there is `room` for it on
+ * all ranks. EINVAL, ENOMEM. */
 sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sherd__diag *diag);
 /* Whether two are on one machine. */
 bool sherd__is_here(const sherd__hello *a, const sherd__hello *b);

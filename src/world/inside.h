@@ -45,7 +45,8 @@ typedef struct sherd__moves {
 
 enum { SHERD__SHARE = SHERD_STEP_KINDS, SHERD__OPS }; /* step kinds, and "share" */
 
-/* What this rank has put into a slot of its ring; kept here too, since reading the record itself would wait for its line. */
+/* What this rank has put into a slot of its ring; kept here too, since reading the record itself
+ * would wait for its line. */
 typedef struct sherd__entry {
     uint64_t number, fingerprint;
     sherd__ranks readers; /* of the record: the slot is used again when they have left */
@@ -207,8 +208,8 @@ static inline sherd__lane *sherd__lane_of(const sherd_world *world, int rank, in
 }
 
 /*
- * Whether a rank has left a call. That it has left a later one was mostly seen before, so its line, which it writes in each
- * call, is read only where that does not say.
+ * Whether a rank has left a call. That it has left a later one was mostly seen before, so its line,
+ * which it writes in each call, is read only where that does not say.
  */
 static inline bool sherd__has_left(const sherd_world *world, int lane, int rank, uint64_t number)
 {
@@ -244,25 +245,31 @@ sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room
 /* A region of `room` bytes at `base`; false for lack of memory. */
 bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room);
 void sherd__store_close(sherd_world *world);
-/* A settled block of at least `bytes`. NULL: no memory, or (`*stopped`) the alarm ended a wait; then nothing has changed. */
+/* A settled block of at least `bytes`. NULL: no memory, or (`*stopped`) the alarm ended a wait;
+ * then nothing has changed. */
 sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped);
 void sherd__store_give(sherd_world *world, sherd__block *block);
-/* While memory is scarce, the pages of all that is free go back to the kernel, and so do those of what is given back. */
+/* While memory is scarce, the pages of all that is free go back to the kernel, and so do those of
+ * what is given back. */
 void sherd__store_scarce(sherd_world *world, bool scarce);
 
 /* ---- held.c: pages --------------------------------------------------------------------------- */
 
-/* Begin with a region that takes no memory, whatever a former world left there; false for lack of memory. */
+/* Begin with a region that takes no memory, whatever a former world left there; false for lack of
+ * memory. */
 bool sherd__chunks_open(sherd_world *world);
-/* The bytes from `at` on are about to be written: hold the chunks that they are in. False: that would go beyond the limit. */
+/* The bytes from `at` on are about to be written: hold the chunks that they are in. False: that
+ * would go beyond the limit. */
 bool sherd__hold(sherd_world *world, const unsigned char *at, size_t bytes);
-/* Give the kernel the pages of chunks that lie wholly in a free stretch, the last first, until it has `most` bytes. Returns how many. */
+/* Give the kernel the pages of chunks that lie wholly in a free stretch, the last first, until it
+ * has `most` bytes. Returns how many. */
 size_t sherd__give_pages(sherd_world *world, const unsigned char *at, size_t bytes, size_t most);
 
 /* ---- limit.c --------------------------------------------------------------------------------- */
 
 uint64_t sherd__machine_memory(void); /* bytes */
-/* Bring what this rank may have, or SHERD_ARENA_BYTES, into the limit of all. EINVAL a malformed text. */
+/* Bring what this rank may have, or SHERD_ARENA_BYTES, into the limit of all. EINVAL a malformed
+ * text. */
 sherd_status sherd__limit_join(sherd_world *world);
 /* What is the limit once all have joined; 0 bytes on paper. */
 sherd__limit sherd__limit_of(const sherd_world *world);
@@ -280,7 +287,8 @@ void sherd__give_quietly(sherd_world *world, sherd__block *block);
 /* Note that `ranks` read (or write) the block in a call. */
 void sherd__ticket_add(sherd_world *world, sherd__block *block, const sherd__group *group,
                        uint64_t number, const sherd__ranks *ranks);
-/* Make sure that one more group's ticket fits on it, by waiting for all that there are. NULL is a no-op. False: ended by the alarm. */
+/* Make sure that one more group's ticket fits on it, by waiting for all that there are. NULL is a
+ * no-op. False: ended by the alarm. */
 bool sherd__ticket_make_room(sherd_world *world, sherd__block *block, const sherd__group *group);
 /* Whether nothing is open on it: no own call, and all readers have left. Never waits. */
 bool sherd__settled(sherd_world *world, sherd__block *block);
@@ -290,12 +298,13 @@ bool sherd__arena_ready(sherd_world *world, sherd__block *block);
 /* Wait until nothing is open on it, for recycling. False: ended by the alarm. */
 bool sherd__settle(sherd_world *world, sherd__block *block);
 
-/* ---- wait.c, post.c, stuck.c, ring.c: waiting ------------------------------------------------- */
+/* ---- wait.c, post.c, stuck.c, ring.c: waiting ------------------------------------------------ */
 
 /* What a wait is for, as others see it; told afresh in each slow round. */
 typedef struct sherd__needs sherd__needs;
 
-/* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if there are none. */
+/* Ranks of `ranks` that lack (a record or `left`, not MISFIT) in a call; nothing if there are
+ * none. */
 void sherd__need_add(sherd_world *world, sherd__needs *needs, int lane, sherd__lack lack,
                      uint64_t number, const sherd__ranks *ranks);
 /* The needs of one open call. */
@@ -348,9 +357,11 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
 /* Fill what peers read of a record, its number last, and count it; nobody is woken yet. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
                            const sherd__shown *shown);
-/* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not the same. */
+/* Whether the record of a rank that `call` waits for is there, and of the same call. Raises if not
+ * the same. */
 bool sherd__record_there(sherd_world *world, const sherd__call_state *call, int rank);
-/* Whether a rank has made another call in its place, or failed: its record of this one never comes. */
+/* Whether a rank has made another call in its place, or failed: its record of this one never
+ * comes. */
 bool sherd__record_misfits(const sherd_world *world, const sherd__call_state *call, int rank);
 
 /* How the calls of two ranks in a lane differ, into out[room]. */
@@ -361,10 +372,12 @@ void sherd__record_difference(const sherd_world *world, int lane, int a, int b, 
 
 /* Do what can be done for the calls that this rank has open. True if anything was done. */
 bool sherd__progress(sherd_world *world);
-/* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in no list. */
+/* A call object with room for `count` tensors; NULL for lack of memory. Give it back when it is in
+ * no list. */
 sherd__call_state *sherd__call_take(sherd_world *world, int count);
 void sherd__call_give(sherd_world *world, sherd__call_state *call);
-/* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung whom its record wakes too. */
+/* Try to end a call that is in no list: all that it awaits may be there. True: it has, and has rung
+ * whom its record wakes too. */
 bool sherd__end_at_once(sherd_world *world, sherd__call_state *call);
 /* Drop all open calls: what they would have filled is spoiled. */
 void sherd__drop_calls(sherd_world *world);
@@ -384,7 +397,8 @@ bool sherd__arena_share(sherd_world *world, sherd__group *group, const char *nam
 
 sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, uint64_t arguments,
                                const char *name);
-/* What transports have in common where ranks show each other records: in shared memory, or in mirrors of it. */
+/* What transports have in common where ranks show each other records: in shared memory, or in
+ * mirrors of it. */
 #define SHERD__BY_RECORDS                                                                \
     .raise = sherd__arena_raise, .take = sherd__arena_take, .give = sherd__arena_give,   \
     .readable = sherd__arena_readable, .writable = sherd__arena_writable,                \
@@ -394,7 +408,8 @@ sherd_status sherd__arena_meet(sherd_world *world, int kind, sherd_status mine, 
 bool sherd__is_stranger(sherd_world *world);
 /* A check, or the close as the last one. */
 sherd_status sherd__check(sherd_world *world, sherd__meeting kind, const char *name);
-/* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut short. */
+/* notice.c, for the flight record: a call has been made; a wait became long; a wait was cut
+ * short. */
 static inline void sherd__post_call(sherd_world *world, int lane, uint64_t number)
 {
     sherd__post *post = world->post;
@@ -413,29 +428,34 @@ sherd_status sherd__post_told(sherd_world *world, sherd__meeting kind, sherd_sta
 /* Bring this rank's counters up to the current epoch. */
 void sherd__group_refresh(sherd_world *world, sherd__group *group);
 
-/* ---- ledger.c: what is done on meshes --------------------------------------------------------- */
+/* ---- ledger.c: what is done on meshes -------------------------------------------------------- */
 
 sherd__ledger *sherd__ledger_create(sherd_world *world);
-/* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it claims to be equal. */
+/* Before arriving at a meeting: show the others what this rank has done; and, for a check, what it
+ * claims to be equal. */
 void sherd__ledgers_tell(sherd_world *world);
 bool sherd__claims_make(sherd_world *world);
 /*
- * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim; text says what.
- * `other`: only if one did another thing in the place of a thing, not if it merely did more.
+ * Two ranks that have not done the same on some mesh, or (SHERD_VERIFY) have not what they claim;
+ * text says what. `other`: only if one did another thing in the place of a thing, not if it merely
+ * did more.
  */
 bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, size_t room);
-/* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that are open. */
+/* A check has passed; or failed: before any rank goes on from it. `dropped`: with the calls that
+ * are open. */
 void sherd__ledgers_passed(sherd_world *world);
 void sherd__ledgers_failed(sherd_world *world, bool dropped);
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 
-/* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's status so far. */
+/* Make the groups of a root mesh if it has none. Collective unless on paper; `mine` is this rank's
+ * status so far. */
 sherd_status sherd__groups_make(sherd_world *world, const sherd_mesh *mesh, sherd_status mine,
                                 const char *name);
 /* Room in `seen` for so many lanes; false for lack of memory. */
 bool sherd__seen_reserve(sherd_world *world, int lanes);
-/* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no groups, or I am not in it. */
+/* The group of some axes of a mesh: *out NULL if it is this rank alone. False: the mesh has no
+ * groups, or I am not in it. */
 bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes,
                        sherd__group **out);
 void sherd__groups_clear(sherd_world *world);

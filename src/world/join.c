@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that `sherd run` started becomes a rank. It finds the arena through a memfd whose number is in the
- * environment, or, where a wrapper has closed what it inherited, in the launcher's own list of files. Costs a mapping.
+ * A program that `sherd run` started becomes a rank. It finds the arena through a memfd whose
+ * number is in the environment, or, where a wrapper has closed what it inherited, in the launcher's
+ * own list of files. Costs a mapping.
  *
- * What says that a process is a rank leaves the environment once it has joined, so that programs which it starts are
- * none, and it may start worlds of its own. One variable stays, for the next world of the same launch; it begins with
- * the process that it is for, and no other takes it.
+ * What says that a process is a rank leaves the environment once it has joined, so that programs
+ * which it starts are none, and it may start worlds of its own. One variable stays, for the next
+ * world of the same launch; it begins with the process that it is for, and no other takes it.
  */
 #include "inside.h"
 #include "carried.h"
@@ -31,7 +32,7 @@ typedef struct invitation {
     unsigned long long launcher_start; /* 0: not known */
 } invitation;
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 /* This process, also where there is no /proc. */
 static sherd__process myself(void)
@@ -101,9 +102,10 @@ bool sherd__is_launched(void)
     return getenv("SHERD_ARENA_FD") || read_joined(&in);
 }
 
-/* ---- the arena --------------------------------------------------------------------------------- */
+/* ---- the arena ------------------------------------------------------------------------------- */
 
-/* Whether an arena is that of the launch; another program may have that descriptor's number for one of its own. */
+/* Whether an arena is that of the launch; another program may have that descriptor's number for one
+ * of its own. */
 static bool is_of(const sherd__arena *arena, const invitation *in)
 {
     return !in->launcher || (arena->control->launcher == in->launcher &&
@@ -166,14 +168,15 @@ static sherd_status find_arena(sherd__arena *arena, invitation *in, sherd__diag 
     return SHERD_EINVAL;
 }
 
-/* ---- joining ----------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static bool is_present(const sherd__arena *arena, const invitation *in)
 {
     return atomic_load(&arena->control->post[in->rank].presence) == SHERD__PRESENT;
 }
 
-/* From now on this process is the rank: it ends with the launcher, which sees it also behind a wrapper. */
+/* From now on this process is the rank: it ends with the launcher, which sees it also behind a
+ * wrapper. */
 static sherd_status be_rank(const sherd__arena *arena, invitation *in, sherd__diag *diag)
 {
     const sherd__control *control = arena->control;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `sherd run`: ranks as programs. They find the arena through a memfd whose number is in the environment (join.c). This
- * process starts them, watches them (watch.c), and says in its last line what came of them (ending.c). A few
- * milliseconds for eight ranks.
+ * `sherd run`: ranks as programs. They find the arena through a memfd whose number is in the
+ * environment (join.c). This process starts them, watches them (watch.c), and says in its last line
+ * what came of them (ending.c). A few milliseconds for eight ranks.
  */
 #include "inside.h"
 #include "launch.h"
@@ -31,7 +31,7 @@ typedef struct launch {
     sherd__watch watch;
 } launch;
 
-/* ---- a program ---------------------------------------------------------------------------------- */
+/* ---- a program ------------------------------------------------------------------------------- */
 
 static bool set_number(const char *name, int value)
 {
@@ -109,7 +109,7 @@ static sherd_status start_programs(launch *l, sherd__diag *diag)
     return diag->status;
 }
 
-/* ---- the launch --------------------------------------------------------------------------------- */
+/* ---- the launch ------------------------------------------------------------------------------ */
 
 /* Descriptors of a launch are never those of standard files, which ranks get anew. */
 static void keep_standard_files(void)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ledgers: what this rank has done on each mesh, as one running hash and the names of the last 64 things. Ranks that do
- * different things without communicating (another factor, another operand, one operator more) would otherwise go on
- * with different numbers. At a meeting each rank shows its ledgers; the last to arrive compares them. After a failed check
- * they say which deeds all ranks had done, and so which tensors are left. A deed costs a few nanoseconds.
+ * Ledgers: what this rank has done on each mesh, as one running hash and the names of the last 64
+ * things. Ranks that do different things without communicating (another factor, another operand,
+ * one operator more) would otherwise go on with different numbers. At a meeting each rank shows its
+ * ledgers; the last to arrive compares them. After a failed check they say which deeds all ranks
+ * had done, and so which tensors are left. A deed costs a few nanoseconds.
  */
 #include "inside.h"
 
@@ -23,7 +24,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- doing ------------------------------------------------------------------------------------ */
+/* ---- doing ----------------------------------------------------------------------------------- */
 
 sherd__ledger *sherd__ledger_create(sherd_world *world)
 {
@@ -68,7 +69,7 @@ void sherd__block_lose(sherd_world *world, sherd__block *block)
         block->spoiled = true;
 }
 
-/* ---- telling ---------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell_last(sherd__work *work, sherd__ledger *ledger)
 {
@@ -112,7 +113,7 @@ void sherd__ledgers_tell(sherd_world *world)
     }
 }
 
-/* ---- claims (SHERD_VERIFY) -------------------------------------------------------------------- */
+/* ---- claims (SHERD_VERIFY) ------------------------------------------------------------------- */
 
 void sherd__world_watch(sherd_world *world, const sherd__watcher *watcher)
 {
@@ -144,7 +145,8 @@ bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axe
     return true;
 }
 
-/* Show what is claimed to the group. The block of the check before is free again: all have left that one. */
+/* Show what is claimed to the group. The block of the check before is free again: all have left
+ * that one. */
 static bool tell_claims(sherd_world *world, sherd__group *group)
 {
     sherd__work *work = &group->own->work;
@@ -179,14 +181,15 @@ bool sherd__claims_make(sherd_world *world)
     return good;
 }
 
-/* ---- comparing -------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static const sherd__work *work_of(const sherd_world *world, int rank, int lane)
 {
     return &sherd__lane_of(world, rank, lane)->work;
 }
 
-/* The first deed, of those that are kept, that two ranks did not do alike; *oldest: it is the first that is kept. */
+/* The first deed, of those that are kept, that two ranks did not do alike; *oldest: it is the first
+ * that is kept. */
 static uint64_t first_difference(const sherd__work *x, const sherd__work *y, bool *oldest)
 {
     uint64_t most = larger(x->count, y->count), least = smaller(x->count, y->count);
@@ -228,7 +231,8 @@ static void describe(const sherd_world *world, int lane, int a, int b, char *tex
                  number, p, a, b);
 }
 
-/* A tensor that two ranks claim to be equal, and that is not. Claims are in the order of their numbers, the newest first. */
+/* A tensor that two ranks claim to be equal, and that is not. Claims are in the order of their
+ * numbers, the newest first. */
 static const sherd__claim *find_unequal(const sherd_world *world, int lane, int a, int b)
 {
     const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
@@ -311,7 +315,7 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
     return false;
 }
 
-/* ---- after a check ---------------------------------------------------------------------------- */
+/* ---- after a check --------------------------------------------------------------------------- */
 
 void sherd__ledgers_passed(sherd_world *world)
 {
@@ -330,7 +334,8 @@ static bool all_did_alike(const sherd_world *world, const sherd__group *group, u
     return true;
 }
 
-/* The last deed that all members have done alike, with all before it; at least the last good check, if it is long ago. */
+/* The last deed that all members have done alike, with all before it; at least the last good check,
+ * if it is long ago. */
 static uint64_t common_deeds(const sherd_world *world, const sherd__group *group, uint64_t good)
 {
     uint64_t k = UINT64_MAX, most = 0;

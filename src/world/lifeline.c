@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life-line: ranks end with their launcher, also those that it did not start itself but a program between (a shell,
- * a wrapper). The launcher alone can write to a pipe and never does; when it is gone, however it went, the pipe hangs
- * up, and the kernel sends SIGKILL to each process that asked for that on its reading end. No thread, no waiting: a
- * rank that computes and never calls sherd ends too.
+ * The life-line: ranks end with their launcher, also those that it did not start itself but a
+ * program between (a shell, a wrapper). The launcher alone can write to a pipe and never does; when
+ * it is gone, however it went, the pipe hangs up, and the kernel sends SIGKILL to each process that
+ * asked for that on its reading end. No thread, no waiting: a rank that computes and never calls
+ * sherd ends too.
  *
- * The direct children of a launcher have the kernel's word for it (PR_SET_PDEATHSIG) before they join.
+ * The direct children of a launcher have the kernel's word for it (PR_SET_PDEATHSIG) before they
+ * join.
  */
 #include "watch.h"
 
@@ -31,8 +33,8 @@ sherd_status sherd__lifeline_create(sherd__control *control, int line[2], sherd_
 }
 
 /*
- * The reading end, opened anew: what is set on it must not be set for others that inherited the same one. -1: it is not
- * there, or some other pipe has its number now.
+ * The reading end, opened anew: what is set on it must not be set for others that inherited the
+ * same one. -1: it is not there, or some other pipe has its number now.
  */
 static int open_end(const sherd__control *control, const char *path)
 {

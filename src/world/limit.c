@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limit on what tensors of all ranks take together. A rank sees the whole machine, but the others have theirs from
- * the same memory, and a memory cgroup ends whoever goes beyond it by a signal that nobody can catch. So each rank
- * looks once, when it joins, at what it may have; the least of all ranks counts for their sum. Some 50 us.
+ * The limit on what tensors of all ranks take together. A rank sees the whole machine, but the
+ * others have theirs from the same memory, and a memory cgroup ends whoever goes beyond it by a
+ * signal that nobody can catch. So each rank looks once, when it joins, at what it may have; the
+ * least of all ranks counts for their sum. Some 50 us.
  */
 #include "limit.h"
 #include "inside.h"
@@ -17,7 +18,7 @@
 
 enum { RANK_SHARE = 4 << 20, TEXT_BYTES = 1 << 18, NAME_BYTES = 2 * PATH_MAX };
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 const char *sherd__limit_name(sherd__limit_by by)
 {
@@ -62,7 +63,8 @@ uint64_t sherd__cgroup_bytes(const char *text)
     return end == text || *text == '-' ? UINT64_MAX : bytes; /* "max" */
 }
 
-/* The n-th field of a line, from 0, fields being apart by one blank; its end in *end. NULL: there are fewer. */
+/* The n-th field of a line, from 0, fields being apart by one blank; its end in *end. NULL: there
+ * are fewer. */
 static const char *field(const char *line, int n, const char **end)
 {
     const char *stop = line + strcspn(line, "\n");
@@ -107,7 +109,8 @@ static const char *group_path(const char *groups, int version)
     return NULL;
 }
 
-/* Whether a line of mountinfo, "35 31 0:32 /root /point rw - cgroup cgroup rw,memory", is of this version's cgroups. */
+/* Whether a line of mountinfo, "35 31 0:32 /root /point rw - cgroup cgroup rw,memory", is of this
+ * version's cgroups. */
 static bool is_cgroup_mount(const char *line, int version)
 {
     const char *end = line + strcspn(line, "\n"), *dash = strstr(line, " - "), *stop;
@@ -120,7 +123,8 @@ static bool is_cgroup_mount(const char *line, int version)
     return strncmp(dash, " - cgroup ", 10) == 0 && options && has_word(options, stop, "memory");
 }
 
-/* A name of mountinfo, in which blanks and such are octal numbers, as a text; false if it is too long. */
+/* A name of mountinfo, in which blanks and such are octal numbers, as a text; false if it is too
+ * long. */
 static bool take_name(char *out, size_t room, const char *name, const char *end)
 {
     size_t n = 0;
@@ -155,7 +159,8 @@ bool sherd__cgroup_folder(char *out, size_t room, size_t *mount, const char *gro
         !take_name(out, room, point, point_end))
         return false;
     *mount = strlen(out);
-    /* In a container a part of the hierarchy is mounted, and the path may name what lies above it. */
+    /* In a container a part of the hierarchy is mounted, and the path may name what lies above
+     * it. */
     size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top), length = strcspn(path, "\n");
     if (above <= length && strncmp(path, top, above) == 0 &&
         (above == length || path[above] == '/') && length - above < room - *mount)
@@ -163,7 +168,7 @@ bool sherd__cgroup_folder(char *out, size_t room, size_t *mount, const char *gro
     return true;
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* The text of a file into out[room]; false if it can not be read, or does not fit. */
 static bool read_file(char *out, size_t room, const char *root, const char *name)
@@ -253,7 +258,7 @@ sherd__limit sherd__limit_detect(const char *root, int ranks)
     return limit;
 }
 
-/* ---- what ranks have agreed on ---------------------------------------------------------------- */
+/* ---- what ranks have agreed on --------------------------------------------------------------- */
 
 /* A limit as one word: nobody needs it to the byte. */
 static uint64_t word_of(sherd__limit limit)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meetings: where all ranks of a world get one status. A check, the agreement of a collective function and
- * the close of the world are the same round: each rank arrives with what it brings (and raises nothing and
- * calls nothing from then on), the last one decides, all take the verdict. A death swaps its own verdict in
- * while there is none. A verdict that starts a new epoch is left only when all ranks have dropped their open
- * calls, so that no copy of the old epoch reaches into the memory of the new one.
+ * Meetings: where all ranks of a world get one status. A check, the agreement of a collective
+ * function and the close of the world are the same round: each rank arrives with what it brings
+ * (and raises nothing and calls nothing from then on), the last one decides, all take the verdict.
+ * A death swaps its own verdict in while there is none. A verdict that starts a new epoch is left
+ * only when all ranks have dropped their open calls, so that no copy of the old epoch reaches into
+ * the memory of the new one.
  */
 #include "inside.h"
 
@@ -45,7 +46,7 @@ static void decide(sherd_world *world, uint64_t round, uint64_t word)
     sherd__ring_all(&world->arena);
 }
 
-/* ---- what the last to arrive finds ------------------------------------------------------------ */
+/* ---- what the last to arrive finds ----------------------------------------------------------- */
 
 static const sherd__post *post_of(const sherd_world *world, int rank)
 {
@@ -192,7 +193,7 @@ static void decide_round(sherd_world *world, uint64_t round)
         end_if_left(world);
 }
 
-/* ---- arriving and leaving --------------------------------------------------------------------- */
+/* ---- arriving and leaving -------------------------------------------------------------------- */
 
 static bool has_verdict(sherd_world *world, void *what)
 {
@@ -207,7 +208,8 @@ static bool all_have_taken(sherd_world *world, void *what)
     return true;
 }
 
-/* Ranks that wait in a call may wait for one that this rank never makes now; those at the meeting wait for the verdict. */
+/* Ranks that wait in a call may wait for one that this rank never makes now; those at the meeting
+ * wait for the verdict. */
 static void ring_callers(sherd_world *world)
 {
     sherd__ranks callers;
@@ -217,8 +219,9 @@ static void ring_callers(sherd_world *world)
 }
 
 /*
- * Tell what this rank comes with; true if it is the last one. Where a rank has died nobody is told any more: somebody
- * may still be reading what was told for the last meeting, which death has let this rank leave early.
+ * Tell what this rank comes with; true if it is the last one. Where a rank has died nobody is told
+ * any more: somebody may still be reading what was told for the last meeting, which death has let
+ * this rank leave early.
  */
 static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, uint64_t arguments,
                    const char *name)
@@ -241,8 +244,8 @@ static bool arrive(sherd_world *world, sherd__meeting kind, sherd_status mine, u
 }
 
 /*
- * What not all ranks have done is undone, by what they told: nobody goes on before all have read it. In a new epoch
- * nothing of the old one may run on, here or at a peer, when this returns.
+ * What not all ranks have done is undone, by what they told: nobody goes on before all have read
+ * it. In a new epoch nothing of the old one may run on, here or at a peer, when this returns.
  */
 static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, uint64_t base)
 {

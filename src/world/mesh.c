@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collective part of making a mesh, or a layout from text: all ranks agree, and get its groups. A rank that passed a
- * NULL agrees too, as long as it has a world to do it in.
+ * The collective part of making a mesh, or a layout from text: all ranks agree, and get its groups.
+ * A rank that passed a NULL agrees too, as long as it has a world to do it in.
  */
 #include "inside.h"
 

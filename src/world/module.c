@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which MPI has started this process, and the module for it. The library is linked to no MPI: its launchers leave their
- * marks in the environment, and the module of that MPI is loaded then, so that one program runs under any of them. What
- * a rank starts inherits the marks, and is none: the first to join leaves a mark of its own, with its process in it.
+ * Which MPI has started this process, and the module for it. The library is linked to no MPI: its
+ * launchers leave their marks in the environment, and the module of that MPI is loaded then, so
+ * that one program runs under any of them. What a rank starts inherits the marks, and is none: the
+ * first to join leaves a mark of its own, with its process in it.
  */
 #include "carried.h"
 #include "watch.h"
@@ -40,7 +41,7 @@ static int ranks_said(const struct mark *mark)
     return text ? atoi(text) : 0;
 }
 
-/* ---- the mark of who has joined ------------------------------------------------------------------ */
+/* ---- the mark of who has joined -------------------------------------------------------------- */
 
 static bool read_mark(int *pid, unsigned long long *start, int *open)
 {
@@ -89,7 +90,7 @@ bool sherd__say_joined(bool open)
     return setenv(mark_name, text, 1) == 0;
 }
 
-/* ---- the module ----------------------------------------------------------------------------------- */
+/* ---- the module ------------------------------------------------------------------------------ */
 
 /* The folder of what this code is in: the shared library, or the program. */
 static bool own_folder(char *out, size_t room)
@@ -114,7 +115,8 @@ static bool own_folder(char *out, size_t room)
     return snprintf(out, room, "%s", path) < (int)room;
 }
 
-/* In the folder itself and around it, as things lie where they are built and where they are installed. */
+/* In the folder itself and around it, as things lie where they are built and where they are
+ * installed. */
 static void *load_beside(const char *folder, const char *module)
 {
     static const char *const places[] = {".", "..", "sherd", "../lib/sherd"};

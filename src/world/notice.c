@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank leaves in its post for whoever watches over it: no part of the protocol, and read also after the rank has
- * died. Whoever reads must take it as it comes: a text may be half written, a number anything.
+ * What a rank leaves in its post for whoever watches over it: no part of the protocol, and read
+ * also after the rank has died. Whoever reads must take it as it comes: a text may be half written,
+ * a number anything.
  */
 #include "inside.h"
 #include "watch.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the kernel has killed for lack of memory: it counts that in the memory cgroup of whom it kills (version 2:
- * memory.events, version 1: memory.oom_control), before it does. A container may show its own group at the top of the
- * tree. Two small files are read when a launch begins, and when a rank was killed.
+ * Whether the kernel has killed for lack of memory: it counts that in the memory cgroup of whom it
+ * kills (version 2: memory.events, version 1: memory.oom_control), before it does. A container may
+ * show its own group at the top of the tree. Two small files are read when a launch begins, and
+ * when a rank was killed.
  */
 #include "watch.h"
 

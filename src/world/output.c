@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The output of ranks on its way through the launcher. Lines stay whole, and those of a rank in their order; a last line
- * without an end gets one. Buffers are made at the start and never grow: when the reader of the launcher is slow, ranks
- * wait as they would for any pipe, but the launcher itself never does, and goes on watching. A line longer than LINE
- * bytes goes on in pieces. A reader that is gone is gone for the ranks too, who get what they would get from a pipe.
+ * The output of ranks on its way through the launcher. Lines stay whole, and those of a rank in
+ * their order; a last line without an end gets one. Buffers are made at the start and never grow:
+ * when the reader of the launcher is slow, ranks wait as they would for any pipe, but the launcher
+ * itself never does, and goes on watching. A line longer than LINE bytes goes on in pieces. A
+ * reader that is gone is gone for the ranks too, who get what they would get from a pipe.
  */
 #include "output.h"
 
@@ -18,9 +19,10 @@
 
 enum { LINE = 1 << 16, QUEUE = 1 << 18 };
 
-/* ---- making ------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
-/* A descriptor of this process, in a form that does not block; it is a file's or a terminal's anew, its state is not changed. */
+/* A descriptor of this process, in a form that does not block; it is a file's or a terminal's anew,
+ * its state is not changed. */
 static void open_sink(sherd__sink *sink, int fd)
 {
     struct stat kind;
@@ -151,7 +153,7 @@ void sherd__output_close(sherd__output *out)
     out->stream = NULL;
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 bool sherd__output_enter(const sherd__output *out, int rank)
 {
@@ -172,7 +174,7 @@ void sherd__output_begin(sherd__output *out)
         close_one(&out->stream[i].out);
 }
 
-/* ---- from ranks to here ------------------------------------------------------------------------- */
+/* ---- from ranks to here ---------------------------------------------------------------------- */
 
 static bool write_whole(int fd, const char *text, size_t length)
 {
@@ -188,7 +190,8 @@ static bool write_whole(int fd, const char *text, size_t length)
     return true;
 }
 
-/* Put a line into the queue, with its rank in front and an end behind it. False: it does not fit now. */
+/* Put a line into the queue, with its rank in front and an end behind it. False: it does not fit
+ * now. */
 static bool queue_line(const sherd__output *out, const sherd__stream *s, const char *line,
                        size_t length)
 {
@@ -249,7 +252,7 @@ static void take(sherd__output *out, sherd__stream *s)
     }
 }
 
-/* ---- from here on ------------------------------------------------------------------------------- */
+/* ---- from here on ---------------------------------------------------------------------------- */
 
 /* Write what goes without waiting; negative with errno EAGAIN if nothing does. */
 static ssize_t push(const sherd__sink *sink)
@@ -286,7 +289,7 @@ static void drain(sherd__output *out, sherd__sink *sink)
     }
 }
 
-/* ---- in the loop of the launcher ---------------------------------------------------------------- */
+/* ---- in the loop of the launcher ------------------------------------------------------------- */
 
 int sherd__output_poll(sherd__output *out, struct pollfd *fds)
 {

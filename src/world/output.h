@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ranks of `sherd run` read and print. Rank 0 alone has the launcher's standard input. Output goes where the
- * launcher's goes, or through the launcher, which puts the rank in front of each line, or into a file a rank; or both.
+ * What the ranks of `sherd run` read and print. Rank 0 alone has the launcher's standard input.
+ * Output goes where the launcher's goes, or through the launcher, which puts the rank in front of
+ * each line, or into a file a rank; or both.
  */
 #ifndef SHERD__OUTPUT_H
 #define SHERD__OUTPUT_H
@@ -49,8 +50,9 @@ typedef struct sherd__output {
 } sherd__output;
 
 /*
- * Prepare for `ranks`: with `prefix` through pipes; with `folder` into its files rank-0.out, rank-0.err, ...; the folder
- * is made if it is not there. EINVAL the files can not be written; ENOMEM.
+ * Prepare for `ranks`: with `prefix` through pipes; with `folder` into its files rank-0.out,
+ * rank-0.err, ...; the folder is made if it is not there. EINVAL the files can not be written;
+ * ENOMEM.
  */
 sherd_status sherd__output_open(sherd__output *out, int ranks, bool prefix, const char *folder,
                                 sherd__diag *diag);

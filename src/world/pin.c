@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pinning. Where every rank can have a core (cores.c) it is pinned to it: otherwise two ranks may share one for seconds
- * while another is idle, and each flag between them then costs microseconds instead of a tenth of one.
+ * Pinning. Where every rank can have a core (cores.c) it is pinned to it: otherwise two ranks may
+ * share one for seconds while another is idle, and each flag between them then costs microseconds
+ * instead of a tenth of one.
  */
 #include "launch.h"
 

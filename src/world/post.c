@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a waiting rank says on its post, before it sleeps: all that it lacks for its wait, and all that its open calls
- * lack. Others read it to find waits that can never end (stuck.c, ring.c), also while this rank is at a meeting,
- * where it may raise nothing itself. There is room for all that can be open, so nothing is ever left out. Written
- * in slow rounds only; unchanged needs are compared, not written again.
+ * What a waiting rank says on its post, before it sleeps: all that it lacks for its wait, and all
+ * that its open calls lack. Others read it to find waits that can never end (stuck.c, ring.c), also
+ * while this rank is at a meeting, where it may raise nothing itself. There is room for all that
+ * can be open, so nothing is ever left out. Written in slow rounds only; unchanged needs are
+ * compared, not written again.
  */
 #include "inside.h"
 
@@ -109,7 +110,8 @@ void sherd__post_announce(sherd_world *world, const sherd__wait *wait)
     atomic_store(&post->needs, needs.count);
     atomic_fetch_add(&post->version, 1);
     world->announced = true;
-    /* At a meeting this rank looks for nothing impossible: those that wait must, and may be asleep. */
+    /* At a meeting this rank looks for nothing impossible: those that wait must, and may be
+     * asleep. */
     if (world->arrived && needs.count)
         ring_others(world);
 }
@@ -123,7 +125,7 @@ void sherd__post_be_silent(sherd_world *world)
         sherd__remote_wakes(world);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 uint64_t sherd__post_counts(const sherd_world *world, int rank, uint32_t *waits, uint32_t *needs)
 {

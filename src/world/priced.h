@@ -6,8 +6,8 @@
 #include "world.h"
 
 /*
- * Rank 0's part: what its options or SHERD_PRICE name is read; *out all zero if that is nothing. EINVAL, ENOMEM. The others
- * get it through the arena, or from the carrier.
+ * Rank 0's part: what its options or SHERD_PRICE name is read; *out all zero if that is nothing.
+ * EINVAL, ENOMEM. The others get it through the arena, or from the carrier.
  */
 sherd_status sherd__price_find(sherd_price *out, sherd__heap *heap,
                                const sherd_world_options *options, sherd__diag *diag);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What /proc says of processes. A pid alone names no process for long: with the time at which the process began, and
- * the pid namespace, it does. A file read costs some microseconds.
+ * What /proc says of processes. A pid alone names no process for long: with the time at which the
+ * process began, and the pid namespace, it does. A file read costs some microseconds.
  */
 #include "watch.h"
 

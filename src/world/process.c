@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks as processes that are forked from this program (sherd_spawn). They inherit the mapping of the arena. A few
- * milliseconds for eight ranks.
+ * Ranks as processes that are forked from this program (sherd_spawn). They inherit the mapping of
+ * the arena. A few milliseconds for eight ranks.
  */
 #include "inside.h"
 #include "launch.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- children --------------------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 /* What every child does first: die with its parent, and take signals again. */
 void sherd__be_child(int parent, const sherd__signals *signals)
@@ -51,7 +51,7 @@ void sherd__end_children(const sherd__child *child, int count)
         waitpid(child[r].pid, NULL, 0);
 }
 
-/* ---- sherd_spawn ------------------------------------------------------------------------------ */
+/* ---- sherd_spawn ----------------------------------------------------------------------------- */
 
 sherd_status sherd__outcome(const sherd__arena *arena, int ranks, sherd__diag *diag)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open calls: those that this rank has made and not finished. Each round of each wait comes here. An
- * exchange copies from each source as its record comes, in an order that starts after this rank; a reduction
- * waits for all addends and adds them in rank order; an all-reduce then writes its slice to all sharers.
+ * Open calls: those that this rank has made and not finished. Each round of each wait comes here.
+ * An exchange copies from each source as its record comes, in an order that starts after this rank;
+ * a reduction waits for all addends and adds them in rank order; an all-reduce then writes its
+ * slice to all sharers.
  */
 #include "inside.h"
 
@@ -12,7 +13,7 @@
 
 enum { CHUNK_BYTES = 128 << 10 }; /* of a slice that is written to all: read again from the cache */
 
-/* ---- call objects ----------------------------------------------------------------------------- */
+/* ---- call objects ---------------------------------------------------------------------------- */
 
 sherd__call_state *sherd__call_take(sherd_world *world, int count)
 {
@@ -96,7 +97,7 @@ void sherd__drop_calls(sherd_world *world)
     }
 }
 
-/* ---- moving data ------------------------------------------------------------------------------ */
+/* ---- moving data ----------------------------------------------------------------------------- */
 
 static const sherd__parcel *parcels_of(const sherd_world *world, const sherd__record *record)
 {
@@ -222,7 +223,8 @@ static void copy_fresh(sherd_world *world, const sherd__call_state *call, int i,
         copy_those(world, call, i, fresh, 0, world->rank);
 }
 
-/* Where my result and those of sharers that share my memory lie; the others are sent what mine holds in the end. */
+/* Where my result and those of sharers that share my memory lie; the others are sent what mine
+ * holds in the end. */
 static int results_of(const sherd_world *world, const sherd__call_state *call,
                       const sherd__task *task, int i, void **out)
 {
@@ -240,8 +242,8 @@ static int results_of(const sherd_world *world, const sherd__call_state *call,
 }
 
 /*
- * Reduce my slice and write it to all sharers: at once where a kernel can, which reads and writes each line once; else a chunk
- * at a time, so that it is read again from the cache.
+ * Reduce my slice and write it to all sharers: at once where a kernel can, which reads and writes
+ * each line once; else a chunk at a time, so that it is read again from the cache.
  */
 static void reduce_and_write(sherd_world *world, const sherd__call_state *call,
                              const sherd__task *task, int i, const sherd__region *region)
@@ -309,9 +311,10 @@ static void copy_words(sherd_world *world, const sherd__call_state *call, const 
     }
 }
 
-/* ---- one call, all calls ---------------------------------------------------------------------- */
+/* ---- one call, all calls --------------------------------------------------------------------- */
 
-/* `left` of a group: the number of my earliest unfinished call, or of the next one. Who waits for it is still to be woken. */
+/* `left` of a group: the number of my earliest unfinished call, or of the next one. Who waits for
+ * it is still to be woken. */
 static void store_left(sherd_world *world, sherd__group *group)
 {
     uint64_t left = sherd__number(world->base, group->sequence + 1);
@@ -360,8 +363,8 @@ static void copy_from(sherd_world *world, const sherd__call_state *call, const s
 }
 
 /*
- * My own part first: who looks for a record just before it is stored takes its line away from the one who stores it, and both
- * wait for it to go there and back.
+ * My own part first: who looks for a record just before it is stored takes its line away from the
+ * one who stores it, and both wait for it to go there and back.
  */
 static bool advance(sherd_world *world, sherd__call_state *call)
 {
@@ -402,8 +405,8 @@ static bool sharers_have_left(sherd_world *world, sherd__call_state *call)
 }
 
 /*
- * This rank has just left a call. Whether its peers have is asked first: the look waits for their lines while the fence waits for what
- * this one has written.
+ * This rank has just left a call. Whether its peers have is asked first: the look waits for their
+ * lines while the fence waits for what this one has written.
  */
 static bool left_by_all(sherd_world *world, sherd__call_state *call)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of ranks: bits, in as many words as the highest rank that was ever put in takes. So a set of a small world costs what
- * one word costs, and nothing here knows how large the world is. `{0}` is the empty set.
+ * Sets of ranks: bits, in as many words as the highest rank that was ever put in takes. So a set of
+ * a small world costs what one word costs, and nothing here knows how large the world is. `{0}` is
+ * the empty set.
  */
 #ifndef SHERD__RANKS_H
 #define SHERD__RANKS_H
@@ -21,7 +22,8 @@ typedef struct sherd__ranks {
     uint64_t word[SHERD__RANK_WORDS];
 } sherd__ranks;
 
-/* One that others read while it is written, word by word: as many words as the world has ranks for. */
+/* One that others read while it is written, word by word: as many words as the world has ranks
+ * for. */
 typedef struct sherd__shared_ranks {
     sherd__word word[SHERD__RANK_WORDS];
 } sherd__shared_ranks;
@@ -49,8 +51,8 @@ static inline void sherd__ranks_clear(sherd__ranks *set)
 }
 
 /*
- * Let a set have so many words at least. One is what nearly all sets have, here and below: a loop over words would become a
- * call of memset or memcpy.
+ * Let a set have so many words at least. One is what nearly all sets have, here and below: a loop
+ * over words would become a call of memset or memcpy.
  */
 static inline void sherd__ranks_widen(sherd__ranks *set, int words)
 {
@@ -172,7 +174,7 @@ static inline bool sherd__ranks_equal(const sherd__ranks *a, const sherd__ranks 
     return true;
 }
 
-/* ---- shared ones -------------------------------------------------------------------------------- */
+/* ---- shared ones ----------------------------------------------------------------------------- */
 
 /* Of a world of so many ranks. */
 static inline void sherd__ranks_load(sherd__ranks *set, const sherd__shared_ranks *from, int ranks)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records: what ranks show each other of their calls. Waiting for a peer and making sure that it makes the
- * same call is one read of one cache line. The ring of the last 16 records is also what messages quote.
+ * Records: what ranks show each other of their calls. Waiting for a peer and making sure that it
+ * makes the same call is one read of one cache line. The ring of the last 16 records is also what
+ * messages quote.
  */
 #include "inside.h"
 
@@ -23,7 +24,7 @@ sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, ui
     return &sherd__lane_of(world, rank, lane)->ring[number % SHERD__DEPTH];
 }
 
-/* ---- labels ----------------------------------------------------------------------------------- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 static void put_text(sherd__word *words, int count, const char *text)
 {
@@ -68,9 +69,10 @@ void sherd__record_text(const sherd_world *world, int rank, int lane, uint64_t n
         snprintf(out, room, "a call");
 }
 
-/* ---- publishing ------------------------------------------------------------------------------- */
+/* ---- publishing ------------------------------------------------------------------------------ */
 
-/* The stores to the first line follow each other: a peer that waits takes the line away after each that it sees. */
+/* The stores to the first line follow each other: a peer that waits takes the line away after each
+ * that it sees. */
 void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__record *record,
                            const sherd__shown *shown)
 {
@@ -93,7 +95,7 @@ void sherd__record_publish(sherd_world *world, sherd__group *group, sherd__recor
     sherd__own_soon(&sherd__record_of(world, world->rank, group->lane, number + 1)->number);
 }
 
-/* ---- comparing -------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 /* What two ranks did differently in a lane, as far as their rings still tell. */
 void sherd__record_difference(const sherd_world *world, int lane, int a, int b, char *out,

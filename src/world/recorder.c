@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a flight record is taken and told. A rank that dies: before the others learn of it, while they still wait. What
- * ranks told themselves, a timeout or ranks that differ: as soon as the launcher sees it, from what the waits have left
- * that it cut short. Ranks that differ may go on after the check, so a record is told only if the job then fails. And
- * at once, whoever asks with SIGUSR1.
+ * When a flight record is taken and told. A rank that dies: before the others learn of it, while
+ * they still wait. What ranks told themselves, a timeout or ranks that differ: as soon as the
+ * launcher sees it, from what the waits have left that it cut short. Ranks that differ may go on
+ * after the check, so a record is told only if the job then fails. And at once, whoever asks with
+ * SIGUSR1.
  */
 #include "flight.h"
 #include "inside.h"
@@ -19,7 +20,8 @@ static void take(sherd__watch *w, const char *why, bool failed)
     w->differs = false;
 }
 
-/* Whether a rank leaves because a check has failed that all know of: there is nothing to find out. */
+/* Whether a rank leaves because a check has failed that all know of: there is nothing to find
+ * out. */
 static bool is_known(const sherd__watch *w, uint64_t word)
 {
     int rank = sherd__rank_in(word);

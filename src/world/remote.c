@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages between ranks that share no memory, and the memory for them: sheets of powers of two, which are used again and
- * again. Nothing here blocks for another rank but saying goodbye. What comes is looked at in each round of each wait.
+ * Messages between ranks that share no memory, and the memory for them: sheets of powers of two,
+ * which are used again and again. Nothing here blocks for another rank but saying goodbye. What
+ * comes is looked at in each round of each wait.
  */
 #include "remote.h"
 
@@ -22,7 +23,7 @@ enum {
 };
 static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000; /* in which nothing comes */
 
-/* ---- sheets ------------------------------------------------------------------------------------------ */
+/* ---- sheets ---------------------------------------------------------------------------------- */
 
 static int class_of(size_t bytes)
 {
@@ -81,7 +82,7 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
     }
 }
 
-/* ---- sending ------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* Give back what has been sent; what goes to one rank goes in its order. */
 static void look_at_flight(sherd__remote *remote)
@@ -173,7 +174,7 @@ void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes)
             sherd__tell(remote, q, head, bytes);
 }
 
-/* ---- receiving ------------------------------------------------------------------------------------------ */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
 {
@@ -252,7 +253,8 @@ static void refuse(sherd_world *world, int from, const sherd_message *m)
         sherd__sheet_give(world->remote, sherd__sheet_of(m->body));
 }
 
-/* One message: asking for another that is not there lets MPI yield the core, when this rank may have what it waits for. */
+/* One message: asking for another that is not there lets MPI yield the core, when this rank may
+ * have what it waits for. */
 bool sherd__remote_poll(sherd_world *world)
 {
     sherd__remote *remote = world->remote;
@@ -276,7 +278,8 @@ bool sherd__remote_poll(sherd_world *world)
     return come;
 }
 
-/* What there is of messages that are on their way out, as a number that changes when anything of them has gone. */
+/* What there is of messages that are on their way out, as a number that changes when anything of
+ * them has gone. */
 static uint64_t trace_of(const sherd__remote *remote)
 {
     uint64_t hash = 1;
@@ -323,7 +326,7 @@ static size_t part_bytes(void)
     return bytes ? bytes : (size_t)PART_BYTES - SHERD__RECORD_BYTES;
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
                                 size_t region_bytes, sherd__diag *diag)

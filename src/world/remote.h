@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that share no memory: the same protocol by messages. Each process has an arena of its own in which the posts and
- * lanes of the others are *mirrors*, written by it alone, from the messages that it receives whenever it waits. So all
- * that reads records, counters, arrivals and verdicts stays as it is, and finds in the mirrors what it would have found in
- * shared memory; messages of one rank come in their order, so a mirror is never ahead of itself.
+ * Ranks that share no memory: the same protocol by messages. Each process has an arena of its own
+ * in which the posts and lanes of the others are *mirrors*, written by it alone, from the messages
+ * that it receives whenever it waits. So all that reads records, counters, arrivals and verdicts
+ * stays as it is, and finds in the mirrors what it would have found in shared memory; messages of
+ * one rank come in their order, so a mirror is never ahead of itself.
  *
- * Where some ranks share a machine, they also share an arena: for their lanes and for tensors, which they read in place.
- * Posts, the alarm and verdicts are mirrors there, too: one rank alone writes each word.
+ * Where some ranks share a machine, they also share an arena: for their lanes and for tensors,
+ * which they read in place. Posts, the alarm and verdicts are mirrors there, too: one rank alone
+ * writes each word.
  */
 #ifndef SHERD__REMOTE_H
 #define SHERD__REMOTE_H
@@ -31,8 +33,8 @@ typedef struct sherd__sheet {
     int kind; /* SHERD__SENT_CALL, SLICE, PART */
     int lane, task;
     uint64_t number;
-    size_t at,
-        bytes; /* slice: where it goes in the result; part: in what its rank sends; the data's length */
+    /* slice: where it goes in the result; part: in what its rank sends; the data's length */
+    size_t at, bytes;
     size_t lacks; /* call, in parts: bytes that are not in the result yet */
     bool parts;   /* call: its data follows in parts */
     const unsigned char *data;
@@ -112,7 +114,7 @@ enum {
         (sizeof(sherd__sent_record) + SHERD__ALIGNED - 1) / SHERD__ALIGNED * SHERD__ALIGNED
 };
 
-/* ---- remote.c: messages and their memory ---------------------------------------------------------- */
+/* ---- remote.c: messages and their memory ----------------------------------------------------- */
 
 /* Makes *out of a carrier, which it closes from now on, with a private arena. ENOMEM, ENOTSUP. */
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
@@ -134,7 +136,8 @@ void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet);
 /* Send a short message; never fails for lack of memory. */
 void sherd__tell(sherd__remote *remote, int to, const void *head, size_t bytes);
 void sherd__tell_all(sherd__remote *remote, const void *head, size_t bytes);
-/* A message has no room, or is not what a call reads: the alarm, now or when this rank may raise it. */
+/* A message has no room, or is not what a call reads: the alarm, now or when this rank may raise
+ * it. */
 void sherd__remote_fail(sherd_world *world, sherd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -147,7 +150,7 @@ static inline int sherd__next_far(const sherd_world *world, const sherd__group *
     return rank;
 }
 
-/* ---- handlers: what a message does to the mirrors; false: it makes no sense, and the world ends -------- */
+/* ---- handlers: what a message does to the mirrors; false: it makes no sense, the world ends -- */
 
 bool sherd__take_call(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);
@@ -157,37 +160,43 @@ bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m);
 
 bool sherd__take_post(sherd_world *world, int from, const sherd_message *m);
 
-/* ---- remote_call.c, remote_parts.c, remote_slices.c: calls ------------------------------------------------ */
+/* ---- remote_call.c, remote_parts.c, remote_slices.c: calls ----------------------------------- */
 
 /* Bytes of a call for one rank; where they lie as one large piece, or NULL. */
 size_t sherd__bytes_for(const sherd__call_state *call, int to);
 const void *sherd__direct(const sherd__call_state *call, int to, size_t bytes);
 sherd__source sherd__own_source(const sherd__task *task);
-/* As if the packed box of a pull, which begins `at` elements behind `data`, lay where it does in the source of its rank. */
+/* As if the packed box of a pull, which begins `at` elements behind `data`, lay where it does in
+ * the source of its rank. */
 sherd__source sherd__packed_source(const sherd__task *task, const sherd__region *region,
                                    const sherd__pull *pull, const void *data, int64_t at);
 /* A sheet for a rank, of a record and `bytes` behind it. */
 void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes);
-/* The record at the head of a message, and its data in the inbox; *sheet NULL: no room, and that has been said. False: it makes no sense. */
+/* The record at the head of a message, and its data in the inbox; *sheet NULL: no room, and that
+ * has been said. False: it makes no sense. */
 bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
                     const sherd_message *m);
 
 /* Whether what lies in the inbox belongs to a call, and is of this kind. */
 bool sherd__sheet_is_of(const sherd__sheet *sheet, const sherd__call_state *call, int kind);
-/* Take the slices of a call, or all else, out of the inbox of a rank; whether there was anything. */
+/* Take the slices of a call, or all else, out of the inbox of a rank; whether there was
+ * anything. */
 bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices);
 
-/* A message for each slice that this rank will have reduced, and each rank that gets it. False: no memory. Then send them. */
+/* A message for each slice that this rank will have reduced, and each rank that gets it. False: no
+ * memory. Then send them. */
 bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call);
 void sherd__slices_send(sherd_world *world, sherd__call_state *call);
 
 /* Whether the data of a call may go in parts. */
 bool sherd__can_part(const sherd__call_state *call);
-/* Make room for the parts for some ranks, who are taken out of the set; false: no memory. Then pack and send them. */
+/* Make room for the parts for some ranks, who are taken out of the set; false: no memory. Then pack
+ * and send them. */
 bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call,
                           sherd__ranks *readers);
 void sherd__parts_send(sherd_world *world, const sherd__call_state *call);
-/* Bring parts that have come into the result; whether they were the last. `whole`: the call's own sheet in the inbox. */
+/* Bring parts that have come into the result; whether they were the last. `whole`: the call's own
+ * sheet in the inbox. */
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,
                          sherd__sheet *whole);
 

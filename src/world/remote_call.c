@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls between ranks that share no memory: the record travels with all that its reader pulls, packed in the order in which
- * the reader's schedule names it, or, where that is one large piece, from where it lies. What can fail for lack of memory
- * does so before anything is published. What comes lies in the inbox until the call has read it.
+ * Calls between ranks that share no memory: the record travels with all that its reader pulls,
+ * packed in the order in which the reader's schedule names it, or, where that is one large piece,
+ * from where it lies. What can fail for lack of memory does so before anything is published. What
+ * comes lies in the inbox until the call has read it.
  */
 #include "remote.h"
 #include "base/num.h"
@@ -11,14 +12,13 @@
 #include <string.h>
 
 enum {
-    DIRECT_BYTES =
-        32
-        << 10, /* from here on one piece is sent from where it lies: a copy costs more than a second message */
+    /* from here on one piece is sent from where it lies: a copy costs more than a second message */
+    DIRECT_BYTES = 32 << 10,
     ALIGNED = SHERD__ALIGNED,
     HEAD_BYTES = SHERD__RECORD_BYTES
 };
 
-/* ---- what goes out --------------------------------------------------------------------------------------- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
 static const sherd__sends *sends_of(const sherd__task *task)
 {
@@ -217,7 +217,7 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
     sherd__parts_send(world, call);
 }
 
-/* ---- what comes in --------------------------------------------------------------------------------------- */
+/* ---- what comes in --------------------------------------------------------------------------- */
 
 static bool comes_in_parts(const sherd__sent_record *sent)
 {
@@ -369,7 +369,7 @@ const void *sherd__remote_words(const sherd_world *world, const sherd__call_stat
     return find(world, call, rank)->data;
 }
 
-/* ---- the end of a call ------------------------------------------------------------------------------------ */
+/* ---- the end of a call ----------------------------------------------------------------------- */
 
 bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices)
 {

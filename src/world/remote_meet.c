@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meetings of ranks that share no memory. Each tells all that it has come, and rank 0 also what it brings: its lanes, and what
- * it has done on its meshes. Rank 0 decides, as the last to come does in an arena, and tells all the verdict; after a
- * failure also what each rank has done, so that all keep the same. Two messages for each rank where nothing failed.
+ * Meetings of ranks that share no memory. Each tells all that it has come, and rank 0 also what it
+ * brings: its lanes, and what it has done on its meshes. Rank 0 decides, as the last to come does
+ * in an arena, and tells all the verdict; after a failure also what each rank has done, so that all
+ * keep the same. Two messages for each rank where nothing failed.
  */
 #include "remote.h"
 
@@ -33,9 +34,10 @@ typedef struct sent_verdict {
     char text[SHERD_ERROR_BYTES];
 } sent_verdict;
 
-/* ---- meshes ------------------------------------------------------------------------------------------------ */
+/* ---- meshes ---------------------------------------------------------------------------------- */
 
-/* Of the ranks that differ from this one in some axes of a mesh only, the place of the first; -1: it is not in the mesh. */
+/* Of the ranks that differ from this one in some axes of a mesh only, the place of the first; -1:
+ * it is not in the mesh. */
 static int64_t first_place(const sherd_mesh *mesh, int rank, unsigned axes)
 {
     int64_t at[SHERD_MAX_AXES];
@@ -74,7 +76,7 @@ static int widest_lane(const sherd__member *member)
     return member->first + member->lanes - 1;
 }
 
-/* ---- arriving ------------------------------------------------------------------------------------------------ */
+/* ---- arriving -------------------------------------------------------------------------------- */
 
 void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group)
 {
@@ -157,7 +159,7 @@ bool sherd__remote_arrive(sherd_world *world, uint64_t round)
     return world->rank == 0 && sherd__wait_for(world, &(sherd__wait){all_have_come, NULL, &round});
 }
 
-/* ---- the verdict ------------------------------------------------------------------------------------------------ */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 /* What all have done on a mesh, to all. */
 static void tell_all_work(sherd_world *world, const sherd__member *member)
@@ -207,7 +209,7 @@ void sherd__remote_taken(sherd_world *world, uint64_t round)
         }
 }
 
-/* ---- what comes -------------------------------------------------------------------------------------------------- */
+/* ---- what comes ------------------------------------------------------------------------------ */
 
 static bool take_arrival(sherd_world *world, int from, const sherd_message *m)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks that share no memory tell each other besides data: records that nobody pulls from, how far they have left their
- * calls, the alarm, and the end. Records and `left` are told late: with the next call that goes to a rank anyhow, and
- * at the latest when this one sleeps or meets. Nobody needs them before.
+ * What ranks that share no memory tell each other besides data: records that nobody pulls from, how
+ * far they have left their calls, the alarm, and the end. Records and `left` are told late: with
+ * the next call that goes to a rank anyhow, and at the latest when this one sleeps or meets. Nobody
+ * needs them before.
  */
 #include "remote.h"
 
@@ -17,7 +18,7 @@ typedef struct sent_alarm {
 
 /* Also of the end: number is the word. */
 
-/* ---- records --------------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 void sherd__mirror_record(sherd_world *world, int from, const sherd__sent_record *sent)
 {
@@ -93,7 +94,7 @@ void sherd__remote_flush(sherd_world *world)
             flush_group(world, &world->mesh[i].group[g]);
 }
 
-/* ---- the alarm and the end ---------------------------------------------------------------------------------- */
+/* ---- the alarm and the end ------------------------------------------------------------------- */
 
 void sherd__remote_alarm(sherd_world *world, sherd_status status, const char *text)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Long data goes in parts, each a message of its own behind that of the record: the next part is packed while those before
- * it are on their way, and what comes is unpacked while it is in the cache. Between two parts this rank takes in what
- * others have sent it for the same call. Reductions, which need all addends at once, and calls of several tensors go as a whole.
+ * Long data goes in parts, each a message of its own behind that of the record: the next part is
+ * packed while those before it are on their way, and what comes is unpacked while it is in the
+ * cache. Between two parts this rank takes in what others have sent it for the same call.
+ * Reductions, which need all addends at once, and calls of several tensors go as a whole.
  */
 #include "remote.h"
 #include "base/num.h"
@@ -15,7 +16,7 @@ bool sherd__can_part(const sherd__call_state *call)
     return call->count == 1 && !call->numbers && !call->task[0].reduces;
 }
 
-/* ---- what goes out --------------------------------------------------------------------------------------- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
 static size_t bytes_of_part(const sherd__remote *remote, const sherd__task *task)
 {
@@ -113,9 +114,10 @@ void sherd__parts_send(sherd_world *world, const sherd__call_state *call)
     }
 }
 
-/* ---- what comes in --------------------------------------------------------------------------------------- */
+/* ---- what comes in --------------------------------------------------------------------------- */
 
-/* Elements [from, to) of the packed box of a region into the result; `source` is as if all of the box were there. */
+/* Elements [from, to) of the packed box of a region into the result; `source` is as if all of the
+ * box were there. */
 static void unpack_box(const sherd__task *task, const sherd__region *region,
                        const sherd__source *source, int64_t from, int64_t to)
 {

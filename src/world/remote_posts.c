@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank waits for, told to those that can not read it on its post: once it has slept for a while, with what it has made
- * in each group. Then stuck.c and ring.c find in the mirrors what can never end. That is exact, however old a post is: of
- * ranks that wait in a ring, as their posts say, the first to go on would have needed a call that the next has made after
- * its own post, so that one would have gone on before. What is left over of an epoch that has failed is not looked at.
+ * What a rank waits for, told to those that can not read it on its post: once it has slept for a
+ * while, with what it has made in each group. Then stuck.c and ring.c find in the mirrors what can
+ * never end. That is exact, however old a post is: of ranks that wait in a ring, as their posts
+ * say, the first to go on would have needed a call that the next has made after its own post, so
+ * that one would have gone on before. What is left over of an epoch that has failed is not looked
+ * at.
  */
 #include "remote.h"
 

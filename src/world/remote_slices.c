@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second half of an all-reduce between ranks that share no memory: a slice, once reduced, is a message to each of the
- * sharers, from where it lies in the result. Its room is found before the call is published.
+ * The second half of an all-reduce between ranks that share no memory: a slice, once reduced, is a
+ * message to each of the sharers, from where it lies in the result. Its room is found before the
+ * call is published.
  */
 #include "remote.h"
 
 #include <string.h>
 
-/* ---- what goes out --------------------------------------------------------------------------------------- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
 bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call)
 {
@@ -49,7 +50,7 @@ void sherd__slices_send(sherd_world *world, sherd__call_state *call)
     }
 }
 
-/* ---- what comes in --------------------------------------------------------------------------------------- */
+/* ---- what comes in --------------------------------------------------------------------------- */
 
 /* Slices use the record's `left` for where they begin. */
 bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring-of-waits test. A blocked rank makes no calls, so ranks that wait in a ring for calls which the next
- * has not made wait for ever: an error of the program, found without timers.
+ * The ring-of-waits test. A blocked rank makes no calls, so ranks that wait in a ring for calls
+ * which the next has not made wait for ever: an error of the program, found without timers.
  *
- * Edges. A rank depends on another if it waits for a call which that one has not made, or for it to leave a call
- * which it has made but cannot finish because the record of a third rank is missing (then it depends on the third).
- * Posts are read, then the counters, then the posts' versions again: if those of the whole ring are unchanged, every
- * rank of it was in that wait when its counter was read. Any ring counts, also one without this rank: the last to
- * announce may be the one that stands between two others. Costs a few microseconds for eight ranks, some milliseconds for
- * a thousand; in slow rounds only, and in worlds beyond 64 ranks not in all of them.
+ * Edges. A rank depends on another if it waits for a call which that one has not made, or for it to
+ * leave a call which it has made but cannot finish because the record of a third rank is missing
+ * (then it depends on the third). Posts are read, then the counters, then the posts' versions
+ * again: if those of the whole ring are unchanged, every rank of it was in that wait when its
+ * counter was read. Any ring counts, also one without this rank: the last to announce may be the
+ * one that stands between two others. Costs a few microseconds for eight ranks, some milliseconds
+ * for a thousand; in slow rounds only, and in worlds beyond 64 ranks not in all of them.
  */
 #include "inside.h"
 
@@ -20,7 +21,8 @@ typedef struct sherd__picture {
     uint64_t version; /* odd: asleep */
     uint32_t waits, needs;
     sherd__ranks next; /* ranks that it depends on */
-    /* Whose records its open calls in a lane lack, up to the one with this number; 0 = not looked for. */
+    /* Whose records its open calls in a lane lack, up to the one with this number; 0 = not looked
+     * for. */
     sherd__ranks lacks;
     int lane;
     uint64_t number;
@@ -30,7 +32,8 @@ typedef struct sherd__picture {
     int ring, need;
 } picture;
 
-/* Who has not made a call, and who has made it but not left. What many ranks wait for is looked at once. */
+/* Who has not made a call, and who has made it but not left. What many ranks wait for is looked at
+ * once. */
 typedef struct standing {
     int lane;
     uint64_t number; /* 0 = none */
@@ -43,7 +46,7 @@ bool sherd__picture_open(sherd_world *world)
     return world->picture != NULL;
 }
 
-/* ---- edges ------------------------------------------------------------------------------------ */
+/* ---- edges ----------------------------------------------------------------------------------- */
 
 static void look_at(const sherd_world *world, standing *s, int lane, uint64_t number)
 {
@@ -117,7 +120,7 @@ static void take_picture(const sherd_world *world)
         }
 }
 
-/* ---- rings ------------------------------------------------------------------------------------ */
+/* ---- rings ----------------------------------------------------------------------------------- */
 
 static bool depends_on_any(const picture *p, const sherd__ranks *ranks)
 {
@@ -127,7 +130,8 @@ static bool depends_on_any(const picture *p, const sherd__ranks *ranks)
     return false;
 }
 
-/* Take ranks that depend on none of the others out of a set, until none does: what remains depends on rings, if anything does. */
+/* Take ranks that depend on none of the others out of a set, until none does: what remains depends
+ * on rings, if anything does. */
 static void leave_rings(const sherd_world *world, sherd__ranks *ranks)
 {
     bool fewer = true;
@@ -197,7 +201,8 @@ static bool unchanged(const sherd_world *world, int rank)
     return version % 2 == 1 && sherd__look(&world->arena.control->post[rank].version) == version;
 }
 
-/* A rank depends on another because the need says so, or because of a third one, whose open call stands between. */
+/* A rank depends on another because the need says so, or because of a third one, whose open call
+ * stands between. */
 static bool says(const sherd_world *world, int from, int need, int to)
 {
     standing s = {.number = 0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The signals of a process that watches over ranks. For as long as it does so it reads those that end it, and those that
- * it passes on, from a descriptor, and must be told of its children's ends, whatever the program (or whoever started it)
- * does with SIGCHLD. Afterwards, and in each child, all is as it was. What was ignored stays ignored: `nohup` means it.
+ * The signals of a process that watches over ranks. For as long as it does so it reads those that
+ * end it, and those that it passes on, from a descriptor, and must be told of its children's ends,
+ * whatever the program (or whoever started it) does with SIGCHLD. Afterwards, and in each child,
+ * all is as it was. What was ignored stays ignored: `nohup` means it.
  */
 #include "inside.h"
 #include "watch.h"
@@ -17,7 +18,7 @@ enum { GRACE_SECONDS = 10 };
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP}, passed[] = {SIGUSR1, SIGUSR2};
 
-/* ---- taking them ------------------------------------------------------------------------------- */
+/* ---- taking them ----------------------------------------------------------------------------- */
 
 static bool does(int signal, void (*what)(int))
 {
@@ -56,7 +57,7 @@ void sherd__signals_give_back(const sherd__signals *signals)
     sigprocmask(SIG_SETMASK, &signals->mask, NULL);
 }
 
-/* ---- passing them on --------------------------------------------------------------------------- */
+/* ---- passing them on ------------------------------------------------------------------------- */
 
 void sherd__kill_rank(const sherd__child *child, int signal)
 {
@@ -72,7 +73,8 @@ void sherd__kill_all(const sherd__watch *w, int signal)
         sherd__kill_rank(&w->child[r], signal);
 }
 
-/* Whether a process has had a signal already, which a terminal has sent to its whole foreground group. */
+/* Whether a process has had a signal already, which a terminal has sent to its whole foreground
+ * group. */
 static bool has_had(const struct signalfd_siginfo *info, int pid)
 {
     return info->ssi_code == SI_KERNEL && getpgid(pid) == getpgrp();
@@ -104,8 +106,8 @@ static bool is_rank(const sherd__watch *w, int rank)
 }
 
 /*
- * SIGUSR2 goes to the ranks; SIGUSR1, which somebody may send who only wants to look, to those that handle it, because by
- * default it kills. A wrapper gets either only if it handles it.
+ * SIGUSR2 goes to the ranks; SIGUSR1, which somebody may send who only wants to look, to those that
+ * handle it, because by default it kills. A wrapper gets either only if it handles it.
  */
 static void pass_on(const sherd__watch *w, int signal)
 {
@@ -136,7 +138,7 @@ void sherd__read_signals(sherd__watch *w)
         }
 }
 
-/* ---- how long ranks have to end by themselves -------------------------------------------------- */
+/* ---- how long ranks have to end by themselves ------------------------------------------------ */
 
 sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag)
 {

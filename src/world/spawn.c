@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 typedef struct thread_rank {
     pthread_t thread;
@@ -98,7 +98,7 @@ static sherd_status spawn_threads(int *exit_status, const sherd__launch_plan *pl
     return status;
 }
 
-/* ---- any kind --------------------------------------------------------------------------------- */
+/* ---- any kind -------------------------------------------------------------------------------- */
 
 static sherd_status choose(sherd__launch_plan *plan, bool *threads, sherd__diag *diag)
 {

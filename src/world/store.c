@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of one rank's region. They lie in it one behind the other, each with its header before its data.
+ * Blocks of one rank's region. They lie in it one behind the other, each with its header before its
+ * data.
  *
- * What is given back stays as it is, *warm*, for the next that asks for about its size: some ten nanoseconds, the last
- * one first, so that caches stay warm too. It may carry tickets, and is passed over until they are settled. Sizes that
- * never come again would fill the region so. Therefore, where no warm block fits, a larger one is cut that is *joined*
- * already; else, while the region reaches less than a thirtieth beyond the most that was lent of late, new memory is
- * used; else all warm blocks that are settled are joined with what lies free beside them (each at most once for each time
- * that it is given back), and cut. New memory beyond that comes after it; where the limit lets no more
- * (held.c), pages that lie idle elsewhere are given back for it. Last comes waiting for peers that still read what is
- * warm.
+ * What is given back stays as it is, *warm*, for the next that asks for about its size: some ten
+ * nanoseconds, the last one first, so that caches stay warm too. It may carry tickets, and is
+ * passed over until they are settled. Sizes that never come again would fill the region so.
+ * Therefore, where no warm block fits, a larger one is cut that is *joined* already; else, while
+ * the region reaches less than a thirtieth beyond the most that was lent of late, new memory is
+ * used; else all warm blocks that are settled are joined with what lies free beside them (each at
+ * most once for each time that it is given back), and cut. New memory beyond that comes after it;
+ * where the limit lets no more (held.c), pages that lie idle elsewhere are given back for it. Last
+ * comes waiting for peers that still read what is warm.
  *
- * Pages that nobody needs go back to the kernel, but to touch a page anew costs 2.3 us. So time is counted in *spells*: a
- * spell ends when sixteen times what is held has been taken. If not half of what is held was lent at once in it, nor in
- * the one before, what is beyond five quarters of that goes back. If more was needed after all, later spells are longer.
+ * Pages that nobody needs go back to the kernel, but to touch a page anew costs 2.3 us. So time is
+ * counted in *spells*: a spell ends when sixteen times what is held has been taken. If not half of
+ * what is held was lent at once in it, nor in the one before, what is beyond five quarters of that
+ * goes back. If more was needed after all, later spells are longer.
  */
 #include "edge.h"
 #include "inside.h"
@@ -22,12 +25,13 @@
 #include <string.h>
 
 enum {
-    /* Bytes. Lines are fetched in pairs, and the next one with them: where a header lay that close to data which peers read, they
-     * took its lines away from the owner in each call, and a move of 64 bytes took half as long again. */
+    /* Bytes. Lines are fetched in pairs, and the next one with them: where a header lay that close
+     * to data which peers read, they took its lines away from the owner in each call, and a move of
+     * 64 bytes took half as long again. */
     GRAIN = 256,
     TRIES = 8, /* blocks of a list that are looked at */
-    /* Large blocks begin and end with a page: rows of a power of two then lie on as few pages as they can, and copies of parts of
-     * them are a tenth faster. */
+    /* Large blocks begin and end with a page: rows of a power of two then lie on as few pages as
+     * they can, and copies of parts of them are a tenth faster. */
     PAGE = 4096,
     LARGE = 1 << 20,
     SLACK = 1 << 18,  /* bytes */
@@ -39,7 +43,7 @@ enum {
     SHORTEST_SPELL = 64 << 20 /* bytes */
 };
 
-/* ---- sizes ------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static size_t header_bytes(int ranks)
 {
@@ -57,7 +61,8 @@ static size_t room_for(const sherd__store *store, size_t bytes)
     return room < LARGE ? room : (room + store->header + PAGE - 1) / PAGE * PAGE - store->header;
 }
 
-/* The class of a room: one to eight grains, then eight for each power of two, each up to where the next begins. */
+/* The class of a room: one to eight grains, then eight for each power of two, each up to where the
+ * next begins. */
 static int class_of(size_t room)
 {
     size_t grains = room / GRAIN;
@@ -68,7 +73,7 @@ static int class_of(size_t room)
     return 8 * (log2 - 3) + (int)(grains >> (log2 - 3)) - 1;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------ */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void put(sherd__shelf *shelf, sherd__block *block)
 {
@@ -105,7 +110,7 @@ static int next_class(const sherd__shelf *shelf, int class)
     return SHERD__CLASSES;
 }
 
-/* ---- cutting and joining ---------------------------------------------------------------------- */
+/* ---- cutting and joining --------------------------------------------------------------------- */
 
 static unsigned char *header_of(const sherd__store *store, sherd__block *block)
 {
@@ -132,7 +137,8 @@ static sherd__block *lay(sherd__store *store, unsigned char *at, size_t room, sh
     return block;
 }
 
-/* Put a free block with nothing free beside it where it can be cut. What lies last is no block any more. */
+/* Put a free block with nothing free beside it where it can be cut. What lies last is no block any
+ * more. */
 static void put_joined(sherd__store *store, sherd__block *block)
 {
     if (block == store->last) {
@@ -171,7 +177,8 @@ static void join(sherd__store *store, sherd__block *block)
     put_joined(store, block);
 }
 
-/* Join all warm blocks that are settled. Unless `must`, not again as long as there are hardly new ones among those that are not. */
+/* Join all warm blocks that are settled. Unless `must`, not again as long as there are hardly new
+ * ones among those that are not. */
 static void join_warm(sherd_world *world, bool must)
 {
     sherd__store *store = &world->store;
@@ -192,7 +199,8 @@ static void join_warm(sherd_world *world, bool must)
         }
 }
 
-/* Where a large block may begin in a free stretch at `data`: on a page, with nothing or a whole block before it. NULL: nowhere. */
+/* Where a large block may begin in a free stretch at `data`: on a page, with nothing or a whole
+ * block before it. NULL: nowhere. */
 static unsigned char *place_in(const sherd__store *store, unsigned char *data, size_t stretch,
                                size_t room)
 {
@@ -206,7 +214,8 @@ static unsigned char *place_in(const sherd__store *store, unsigned char *data, s
     return stretch >= skip && stretch - skip >= room ? data + skip : NULL;
 }
 
-/* Cut the bytes [at, at + room) out of a free block in no list; what remains of it before and behind stays free. */
+/* Cut the bytes [at, at + room) out of a free block in no list; what remains of it before and
+ * behind stays free. */
 static sherd__block *cut(sherd__store *store, sherd__block *block, unsigned char *at, size_t room)
 {
     size_t rest;
@@ -228,7 +237,7 @@ static sherd__block *cut(sherd__store *store, sherd__block *block, unsigned char
     return block;
 }
 
-/* ---- finding a block --------------------------------------------------------------------------- */
+/* ---- finding a block ------------------------------------------------------------------------- */
 
 static bool fits(sherd_world *world, sherd__block *block, size_t room)
 {
@@ -367,7 +376,7 @@ static sherd__block *find(sherd_world *world, size_t room, bool *stopped)
     return block ? block : wait_for_warm(world, room, stopped);
 }
 
-/* ---- spells ----------------------------------------------------------------------------------- */
+/* ---- spells ---------------------------------------------------------------------------------- */
 
 static void begin_spell(sherd__store *store)
 {
@@ -405,7 +414,7 @@ static void end_spell(sherd_world *world)
     begin_spell(store);
 }
 
-/* ---- the store -------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------- */
 
 bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room)
 {

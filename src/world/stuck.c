@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits that can never end because of a rank at a meeting. Such a rank makes no more calls, so whoever waits for one
- * that it has not made waits for ever. It may also have an open call that can never end, because a rank that it
- * awaits has come to the meeting without that call, has made another one in its place, or failed; it may not say so
- * itself any more, and its `left` never comes: who waits for that looks through its post. Slow rounds only.
+ * Waits that can never end because of a rank at a meeting. Such a rank makes no more calls, so
+ * whoever waits for one that it has not made waits for ever. It may also have an open call that can
+ * never end, because a rank that it awaits has come to the meeting without that call, has made
+ * another one in its place, or failed; it may not say so itself any more, and its `left` never
+ * comes: who waits for that looks through its post. Slow rounds only.
  */
 #include "inside.h"
 
@@ -123,7 +124,8 @@ static bool is_stuck(sherd_world *world)
     return false;
 }
 
-/* Looking for rings takes the longer the more ranks there are, and each that is woken looks: not again at once. */
+/* Looking for rings takes the longer the more ranks there are, and each that is woken looks: not
+ * again at once. */
 static bool may_look(sherd_world *world)
 {
     if (world->ranks <= MANY)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tickets: when a block may be read, written and recycled. A ticket is, for one group, the last call that
- * published the block and all ranks that have read it so far; it is settled when they have left that call.
- * A result in flight is readable when its call has ended. The owner looks; nobody waits inside a call.
+ * Tickets: when a block may be read, written and recycled. A ticket is, for one group, the last
+ * call that published the block and all ranks that have read it so far; it is settled when they
+ * have left that call. A result in flight is readable when its call has ended. The owner looks;
+ * nobody waits inside a call.
  */
 #include "inside.h"
 
@@ -91,7 +92,7 @@ bool sherd__settled(sherd_world *world, sherd__block *block)
     return block->reading == 0 && block->filling == 0 && tickets_settled(world, block);
 }
 
-/* ---- waiting for a block ---------------------------------------------------------------------- */
+/* ---- waiting for a block --------------------------------------------------------------------- */
 
 static bool is_settled(sherd_world *world, void *what)
 {
@@ -203,7 +204,8 @@ bool sherd__arena_writable(sherd_world *world, sherd__block *block)
     return not_spoiled(world, block);
 }
 
-/* A rank that has seen the alarm stores no `left` any more: it is quiet from then on, as in a wait. */
+/* A rank that has seen the alarm stores no `left` any more: it is quiet from then on, as in a
+ * wait. */
 bool sherd__arena_ready(sherd_world *world, sherd__block *block)
 {
     if (world->remote)

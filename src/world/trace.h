@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace inside of this room; rooms above see sherd__trace_start and sherd__trace_add in world.h. */
+/* The trace inside of this room; rooms above see sherd__trace_start and sherd__trace_add in
+ * world.h. */
 #ifndef SHERD__TRACE_H
 #define SHERD__TRACE_H
 
@@ -13,8 +14,8 @@ struct sherd__wait;
 bool sherd__trace_is_asked(void);
 
 /*
- * Where SHERD_TRACE asks for a trace: empty its file, unless this job has done so. For whoever starts ranks, before there
- * are any. EINVAL if it can not be written.
+ * Where SHERD_TRACE asks for a trace: empty its file, unless this job has done so. For whoever
+ * starts ranks, before there are any. EINVAL if it can not be written.
  */
 sherd_status sherd__trace_begin(sherd__diag *diag);
 /* This rank's part of it, if one is asked for; EINVAL, ENOMEM. */
@@ -24,8 +25,9 @@ void sherd__trace_flush(sherd_world *world);
 void sherd__trace_close(sherd_world *world);
 
 /*
- * A wait that takes longer than spinning does: what it is for, noted when it becomes slow, and put into the trace at its end.
- * Whom it is for is looked at in each slow round, and the ranks that it was for longest are told.
+ * A wait that takes longer than spinning does: what it is for, noted when it becomes slow, and put
+ * into the trace at its end. Whom it is for is looked at in each slow round, and the ranks that it
+ * was for longest are told.
  */
 typedef struct sherd__waiting {
     int64_t start, since, longest;

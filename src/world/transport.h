@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport: how ranks reach each other's data. One file, one table. Everything above this room goes
- * through the functions of world.h, which look here; a member that is NULL is answered there (ENOTSUP).
- * Failures raise the alarm; `false` and NULL mean that it is up.
+ * A transport: how ranks reach each other's data. One file, one table. Everything above this room
+ * goes through the functions of world.h, which look here; a member that is NULL is answered there
+ * (ENOTSUP). Failures raise the alarm; `false` and NULL mean that it is up.
  */
 #ifndef SHERD__TRANSPORT_H
 #define SHERD__TRANSPORT_H
@@ -26,18 +26,21 @@ typedef struct sherd__transport {
     /* Raise the alarm. Local, never blocks, allocates nothing. */
     void (*raise)(sherd_world *world, sherd_status status, const char *text);
 
-    /* Memory that peers can read; the contracts are those of sherd__block_take and so on in world.h. May block only where
-     * memory is short. NULL and !*stopped: no memory (nothing is raised). */
+    /* Memory that peers can read; the contracts are those of sherd__block_take and so on in
+     * world.h. May block only where memory is short. NULL and !*stopped: no memory (nothing is
+     * raised). */
     sherd__block *(*take)(sherd_world *world, int64_t bytes, bool *stopped);
     /* Local, never blocks. */
     void (*give)(sherd_world *world, sherd__block *block);
     /* Local; block until calls in flight allow it. */
     bool (*readable)(sherd_world *world, sherd__block *block);
     bool (*writable)(sherd_world *world, sherd__block *block);
-    /* Local, never blocks: goes on with calls in flight, then says whether `readable` would return at once. */
+    /* Local, never blocks: goes on with calls in flight, then says whether `readable` would return
+     * at once. */
     bool (*ready)(sherd_world *world, sherd__block *block);
 
-    /* One step each of `count` tensors on one group of more than one rank; collective on the group. */
+    /* One step each of `count` tensors on one group of more than one rank; collective on the
+     * group. */
     bool (*call)(sherd_world *world, struct sherd__group *group, const char *name,
                  const sherd__move *moves, int count, bool begin);
     /* Tell all members some numbers, and learn theirs. Collective on the group. */

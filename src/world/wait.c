@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one way of waiting. Every round of every wait progresses the calls that this rank has open, and looks
- * at the alarm and at the end of the world. Rounds spin first, then yield, then sleep on the rank's bell;
- * slow rounds also ask whether what is awaited can come at all: a peer at a meeting makes no more calls, and
- * a ring of waiting ranks never ends. Measured: a flag from another core takes 0.1 to 0.3 us, a wake-up
- * from sleep 22 us, a yield 0.4 us; with more ranks than cores a long spin costs milliseconds.
+ * The one way of waiting. Every round of every wait progresses the calls that this rank has open,
+ * and looks at the alarm and at the end of the world. Rounds spin first, then yield, then sleep on
+ * the rank's bell; slow rounds also ask whether what is awaited can come at all: a peer at a
+ * meeting makes no more calls, and a ring of waiting ranks never ends. Measured: a flag from
+ * another core takes 0.1 to 0.3 us, a wake-up from sleep 22 us, a yield 0.4 us; with more ranks
+ * than cores a long spin costs milliseconds.
  */
 #include "inside.h"
 
@@ -22,9 +23,8 @@ enum { MOST_SPINS = 2000, FEWEST_SPINS = 2, YIELDS = 64 };
 /* Rounds without a pause: on some CPUs it takes as long as half the way of a line. */
 enum { EAGER = 64 };
 enum {
-    ROBBED_NS =
-        1000 *
-        1000, /* a yield of this length went to a stranger: ranks that share a core pass it on sooner */
+    /* a yield of this length went to a stranger: ranks that share a core pass it on sooner */
+    ROBBED_NS = 1000 * 1000,
     CALM = 32 /* waits without such a one, before yielding is tried again, and doubled */
 };
 
@@ -45,7 +45,7 @@ static inline void pause_core(void)
 #endif
 }
 
-/* ---- rounds ----------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void sleep_until_rung(sherd_world *world, uint32_t bell)
 {
@@ -78,7 +78,8 @@ static bool is_over(sherd_world *world, const sherd__wait *wait, bool *good, boo
     return dead || (alarmed && !world->arrived);
 }
 
-/* One slow round: look at everything once more, then sleep if nothing has moved. True if the wait is over. */
+/* One slow round: look at everything once more, then sleep if nothing has moved. True if the wait
+ * is over. */
 static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
 {
     sherd__word *sleepers = &world->arena.control->sleepers.word[world->rank / 64];
@@ -87,9 +88,9 @@ static bool slow_round(sherd_world *world, const sherd__wait *wait, bool *good)
 
     if (world->remote)
         sherd__remote_flush(world);
-    /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a store that the look
-     * misses finds this rank asleep and rings. What is announced is such a look too: a record that misfits may never be told
-     * of otherwise. */
+    /* First asleep, then the bell, then the look at records, `left`, arrivals and the alarm: a
+     * store that the look misses finds this rank asleep and rings. What is announced is such a look
+     * too: a record that misfits may never be told of otherwise. */
     atomic_fetch_or(sleepers, self);
     uint32_t bell = atomic_load(&world->post->bell);
     sherd__post_announce(world, wait);
@@ -128,10 +129,11 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
 }
 
 /*
- * Spinning is right where the awaited rank runs on another core, and wrong where it waits for this one: a wait that ended
- * only when this rank began to yield halves the next one's spinning, one that ended before doubles it. The time
- * until a rank sleeps stays the same: what is not spun is yielded (a yield takes as long as some 16 pauses). But where
- * a stranger takes the core at a yield, for milliseconds, the next waits do not yield at all: a sleeper is woken at once.
+ * Spinning is right where the awaited rank runs on another core, and wrong where it waits for this
+ * one: a wait that ended only when this rank began to yield halves the next one's spinning, one
+ * that ended before doubles it. The time until a rank sleeps stays the same: what is not spun is
+ * yielded (a yield takes as long as some 16 pauses). But where a stranger takes the core at a
+ * yield, for milliseconds, the next waits do not yield at all: a sleeper is woken at once.
  */
 static void learn(sherd__patience *patience, int round, int yields, bool robbed)
 {
@@ -158,8 +160,8 @@ static int yields_of(const sherd__patience *patience)
 }
 
 /*
- * Time counts by rounds, none of which takes longer than a sleep does: if the whole job was stopped in one (Ctrl-Z, a
- * debugger), that is nothing that this rank has waited for another.
+ * Time counts by rounds, none of which takes longer than a sleep does: if the whole job was stopped
+ * in one (Ctrl-Z, a debugger), that is nothing that this rank has waited for another.
  */
 bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
 {

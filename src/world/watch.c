@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watching over ranks that are processes. The parent does nothing else: it sleeps on their pidfds, and ten
- * times a second asks whether one is stopped. A rank that dies ends the world for all, so that the next wait of
- * every other rank ends, within milliseconds. They have some time then (SHERD_GRACE), to save what they have, and so
- * they have after a signal that ends the parent; who is still there afterwards is killed. If the parent dies, the
- * kernel kills the ranks (PR_SET_PDEATHSIG, set by each of them; lifeline.c).
+ * Watching over ranks that are processes. The parent does nothing else: it sleeps on their pidfds,
+ * and ten times a second asks whether one is stopped. A rank that dies ends the world for all, so
+ * that the next wait of every other rank ends, within milliseconds. They have some time then
+ * (SHERD_GRACE), to save what they have, and so they have after a signal that ends the parent; who
+ * is still there afterwards is killed. If the parent dies, the kernel kills the ranks
+ * (PR_SET_PDEATHSIG, set by each of them; lifeline.c).
  */
 #include "inside.h"
 #include "watch.h"
@@ -42,7 +43,8 @@ static void lose(sherd__watch *w, sherd__end end, int rank, int value)
     uint64_t word = sherd__end_word(end, rank, with_cause(w, end, value), SHERD_EPEER);
     bool first = !sherd__look(&w->arena->control->death);
 
-    /* A terminal's signal has reached all: then it is the cause, and not the rank that died of it first. */
+    /* A terminal's signal has reached all: then it is the cause, and not the rank that died of it
+     * first. */
     sherd__read_signals(w);
     if (first)
         sherd__recorder_lose(w, word);
@@ -80,8 +82,9 @@ static void look_behind(sherd__watch *w, int rank)
 }
 
 /*
- * Somebody else in this program has taken the status of a child: the rank's own word counts. One that has closed its
- * world without leaving a value is a program, and has ended well as far as anybody knows.
+ * Somebody else in this program has taken the status of a child: the rank's own word counts. One
+ * that has closed its world without leaving a value is a program, and has ended well as far as
+ * anybody knows.
  */
 static void note_lost_end(sherd__watch *w, int rank)
 {
@@ -103,7 +106,7 @@ static void note_end(sherd__watch *w, int rank, const siginfo_t *info)
     child->ended = true;
     child->code = killed ? 128 + info->si_status : info->si_status;
     if (w->signal && child->inner.lives)
-        return; /* a wrapper that did not wait for its rank, which may still have to save something */
+        return; /* a wrapper that did not wait for its rank, which may have to save something */
     if (killed)
         lose(w, SHERD__END_KILLED, rank, info->si_status);
     else if (presence_of(w, rank) == SHERD__PRESENT && !child->inner.lives)
@@ -148,8 +151,8 @@ static void look_at(sherd__watch *w, int rank)
 }
 
 /*
- * A rank that ended without ever opening its world is lost only if others opened theirs; one that has closed it, if
- * others have come to a meeting since, of the next world.
+ * A rank that ended without ever opening its world is lost only if others opened theirs; one that
+ * has closed it, if others have come to a meeting since, of the next world.
  */
 static void look_for_missing(sherd__watch *w)
 {
@@ -242,7 +245,8 @@ void sherd__watch_all(sherd__watch *w)
             sherd__kill_all(w, SIGKILL);
         sleep_a_while(w);
     }
-    /* Whoever reads the output takes his time; who ended this process does not want to wait for that. */
+    /* Whoever reads the output takes his time; who ended this process does not want to wait for
+     * that. */
     while (w->output && sherd__output_remains(w->output) &&
            !(w->signal && sherd__now() > w->kill_at))
         sleep_a_while(w);

@@ -8,7 +8,7 @@
 #include "arena.h"
 #include "output.h"
 
-/* ---- signals.c ---------------------------------------------------------------------------------- */
+/* ---- signals.c ------------------------------------------------------------------------------- */
 
 /* What a process that watches does with signals, and what it did before. */
 typedef struct sherd__signals {
@@ -18,13 +18,14 @@ typedef struct sherd__signals {
     struct sigaction child, pipe;
 } sherd__signals;
 
-/* Before there are children; given back in each of them, and when none is left. `launcher`: this is `sherd run`. */
+/* Before there are children; given back in each of them, and when none is left. `launcher`: this is
+ * `sherd run`. */
 void sherd__signals_take(sherd__signals *out, bool launcher);
 void sherd__signals_give_back(const sherd__signals *signals);
 /* SHERD_GRACE in seconds, 10 if it is not set. EINVAL. */
 sherd_status sherd__grace_read(int64_t *nanoseconds, sherd__diag *diag);
 
-/* ---- process.c: children ------------------------------------------------------------------------ */
+/* ---- process.c: children --------------------------------------------------------------------- */
 
 /* The process that has joined as a rank, where it is not the child itself but was started by it. */
 typedef struct sherd__wrapped {
@@ -53,7 +54,7 @@ void sherd__end_children(const sherd__child *child, int count);
 
 struct sherd__flight; /* flight.h */
 
-/* ---- watch.c ------------------------------------------------------------------------------------ */
+/* ---- watch.c --------------------------------------------------------------------------------- */
 
 typedef struct sherd__watch {
     sherd__arena *arena;
@@ -80,8 +81,8 @@ typedef struct sherd__watch {
 } sherd__watch;
 
 /*
- * Watch until all ranks have ended. One that dies, or exits without closing its world, ends the world for all; those
- * still alive when the grace is over are killed. Signals are passed on.
+ * Watch until all ranks have ended. One that dies, or exits without closing its world, ends the
+ * world for all; those still alive when the grace is over are killed. Signals are passed on.
  */
 void sherd__watch_all(sherd__watch *w);
 
@@ -92,23 +93,25 @@ void sherd__kill_all(const sherd__watch *w, int signal);
 /* The time runs from now, unless it does already. */
 void sherd__set_grace(sherd__watch *w);
 
-/* recorder.c: its part. A rank is about to be lost, which the end word says; a look in each round; what was taken is told. */
+/* recorder.c: its part. A rank is about to be lost, which the end word says; a look in each round;
+ * what was taken is told. */
 void sherd__recorder_lose(sherd__watch *w, uint64_t word);
 void sherd__recorder_look(sherd__watch *w);
 void sherd__recorder_tell(const sherd__watch *w);
 /* Take and tell one now. */
 void sherd__recorder_asked(const sherd__watch *w);
 
-/* ---- wrapped.c ---------------------------------------------------------------------------------- */
+/* ---- wrapped.c ------------------------------------------------------------------------------- */
 
-/* Take up the process that a rank has left in its post; true if it is another one than before, and lives. */
+/* Take up the process that a rank has left in its post; true if it is another one than before, and
+ * lives. */
 bool sherd__wrapped_find(sherd__child *child, const sherd__post *post, uint64_t space);
 /* Bring up to date whether it lives, or is stopped. */
 void sherd__wrapped_look(sherd__child *child);
 void sherd__wrapped_kill(const sherd__child *child, int signal);
 void sherd__wrapped_drop(sherd__child *child);
 
-/* ---- ending.c: what came of all, once all have ended -------------------------------------------- */
+/* ---- ending.c: what came of all, once all have ended ----------------------------------------- */
 
 /* The first exit status that is not 0 of those that did not merely follow another's death. */
 int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int ranks);
@@ -116,7 +119,7 @@ int sherd__exit_status(const sherd__arena *arena, const sherd__child *child, int
 void sherd__cause_text(const sherd__arena *arena, const sherd__child *child, char *out,
                        size_t room);
 
-/* ---- notice.c: what a rank has left in its post; it may be half written ------------------------- */
+/* ---- notice.c: what a rank has left in its post; it may be half written ---------------------- */
 
 /* A text out of shared memory into out[room]: one line, whatever is there. */
 void sherd__read_text(char *out, size_t room, const char *shared, size_t shared_room);
@@ -125,7 +128,7 @@ void sherd__post_process(sherd__post *post);
 /* The failure that a rank learned of since its last good check; OK and "" if there is none. */
 sherd_status sherd__read_told(const sherd__post *post, char *out, size_t room);
 
-/* ---- proc.c ------------------------------------------------------------------------------------- */
+/* ---- proc.c ---------------------------------------------------------------------------------- */
 
 typedef struct sherd__process {
     int pid;
@@ -142,14 +145,16 @@ bool sherd__catches(int pid, int signal);
 /* A short file, zero-terminated and cut at the room. */
 bool sherd__read_file(const char *path, char *out, size_t room);
 
-/* oom.c: processes of this one's memory cgroup that were killed for lack of memory; -1 = not known. */
+/* oom.c: processes of this one's memory cgroup that were killed for lack of memory; -1 = not
+ * known. */
 int64_t sherd__oom_kills(void);
 
-/* ---- lifeline.c --------------------------------------------------------------------------------- */
+/* ---- lifeline.c ------------------------------------------------------------------------------ */
 
 /* Make the pipe of a launcher: line[0] is for the ranks, line[1] for the launcher alone. ENOMEM. */
 sherd_status sherd__lifeline_create(sherd__control *control, int line[2], sherd__diag *diag);
-/* From now on this process ends with its launcher. `held`: what this gave before, or -1. -1: it can not be had. */
+/* From now on this process ends with its launcher. `held`: what this gave before, or -1. -1: it can
+ * not be had. */
 int sherd__lifeline_hold(const sherd__control *control, int held);
 
 #endif

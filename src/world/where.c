@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where this rank is, and what it calls there. The rooms above hand down a number when they enter a module or go backward;
- * the path behind it is looked up once per module. In the table a row takes half of what it has on average, so what no
- * module does always has room; a module that makes calls of very many kinds may lose the last ones to that.
+ * Where this rank is, and what it calls there. The rooms above hand down a number when they enter a
+ * module or go backward; the path behind it is looked up once per module. In the table a row takes
+ * half of what it has on average, so what no module does always has room; a module that makes calls
+ * of very many kinds may lose the last ones to that.
  */
 #include "inside.h"
 

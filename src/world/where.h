@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose calls: the modules that have run, by number, and calls counted by module, direction, kind and axes. A call costs one
- * look into a table; room is made when a module or a mesh is new.
+ * Whose calls: the modules that have run, by number, and calls counted by module, direction, kind
+ * and axes. A call costs one look into a table; room is made when a module or a mesh is new.
  */
 #ifndef SHERD__WHERE_H
 #define SHERD__WHERE_H
@@ -30,7 +30,8 @@ typedef struct sherd__counts {
     size_t room, used;  /* room: a power of two, or 0 */
 } sherd__counts;
 
-/* Make room for the rows of a log of so many tallies, and of so many places. False for lack of memory. */
+/* Make room for the rows of a log of so many tallies, and of so many places. False for lack of
+ * memory. */
 bool sherd__counts_reserve(sherd_world *world, int tallies, int places);
 /* One more call of a row of the log, in the place where this rank is. */
 void sherd__counts_add(sherd_world *world, int row, int64_t bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world: opening and closing it, and the small questions. All state hangs here. What is shared with other
- * ranks is in the arena; all else is this rank's own, from its own heap.
+ * A world: opening and closing it, and the small questions. All state hangs here. What is shared
+ * with other ranks is in the arena; all else is this rank's own, from its own heap.
  */
 #include "inside.h"
 #include "carried.h"
@@ -18,7 +18,7 @@
 
 enum { TIMEOUT_SECONDS = 600, FEWEST_SOURCES = 64 };
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static sherd_status read_patience(sherd_world *world)
 {
@@ -38,8 +38,8 @@ static sherd_status read_patience(sherd_world *world)
 }
 
 /*
- * A name that no kernels have is allowed by none of them, which would leave the plain ones: right, but many times
- * slower, and nobody would know of the typing error.
+ * A name that no kernels have is allowed by none of them, which would leave the plain ones: right,
+ * but many times slower, and nobody would know of the typing error.
  */
 static sherd_status check_kernels(sherd_world *world)
 {
@@ -119,7 +119,8 @@ static void destroy(sherd_world *world)
         sherd__arena_unmap(&arena);
 }
 
-/* The group of all ranks has lane 0; lanes of a former world are given up. False for lack of memory. */
+/* The group of all ranks has lane 0; lanes of a former world are given up. False for lack of
+ * memory. */
 static bool start_lanes(sherd_world *world)
 {
     sherd__group *whole = &world->whole;
@@ -247,7 +248,7 @@ sherd_status sherd_world_alone(sherd_world **out, const sherd_world_options *opt
     return tell(options, &diag);
 }
 
-/* ---- closing ---------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 sherd_status sherd_world_close(sherd_world *world)
 {
@@ -277,7 +278,7 @@ sherd_status sherd__world_close(sherd_world *world)
     return status;
 }
 
-/* ---- a paper world ---------------------------------------------------------------------------- */
+/* ---- a paper world --------------------------------------------------------------------------- */
 
 static void paper_raise(sherd_world *world, sherd_status status, const char *text)
 {
@@ -304,7 +305,7 @@ sherd_status sherd_world_paper(sherd_world **out, int ranks)
     return SHERD_OK;
 }
 
-/* ---- questions -------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 int sherd_world_rank(const sherd_world *world)
 {
@@ -341,7 +342,7 @@ int64_t sherd_world_allocations(const sherd_world *world)
     return world ? world->heap.allocations : 0;
 }
 
-/* ---- what the rooms above see ----------------------------------------------------------------- */
+/* ---- what the rooms above see ---------------------------------------------------------------- */
 
 sherd__heap *sherd__world_heap(sherd_world *world)
 {

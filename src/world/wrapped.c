@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that a wrapper started: `sherd run -- sh -c 'program; true'` has the shell as its child, and the program as its
- * rank. A rank that joins leaves its process in its post; from then on the launcher watches both. It is no child, so
- * that its exit status stays unknown; that it ended or was stopped is read from /proc, when its pidfd says so or a tenth
- * of a second has passed.
+ * Ranks that a wrapper started: `sherd run -- sh -c 'program; true'` has the shell as its child,
+ * and the program as its rank. A rank that joins leaves its process in its post; from then on the
+ * launcher watches both. It is no child, so that its exit status stays unknown; that it ended or
+ * was stopped is read from /proc, when its pidfd says so or a tenth of a second has passed.
  */
 #include "inside.h"
 #include "watch.h"
@@ -20,7 +20,8 @@ static bool is_running(const sherd__wrapped *inner, sherd__process *now)
     return now->start == inner->start && now->state != 'Z' && now->state != 'X';
 }
 
-/* What a post says of its process: pid last in, so first and last out. False while it is being written. */
+/* What a post says of its process: pid last in, so first and last out. False while it is being
+ * written. */
 static bool read_post(const sherd__post *post, int *pid, uint64_t *start, uint64_t *space)
 {
     uint64_t before = sherd__look(&post->pid);
