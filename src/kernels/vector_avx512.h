@@ -21,7 +21,6 @@ typedef __m512i vi;
 typedef __m512d vd;
 typedef __mmask16 vm;
 
-/* The first n lanes, 0 <= n; all of them for n >= W. */
 /*
  * Before scalar code of another file is called in a loop: the upper halves of registers are left as
  * new. With something in them instructions of SSE wait for each other, and a logarithm takes
@@ -32,6 +31,7 @@ INLINE void v_leave(void)
     _mm256_zeroupper();
 }
 
+/* The first n lanes, 0 <= n; all of them for n >= W. */
 INLINE vm v_part(int64_t n)
 {
     return (vm)(n >= W ? 0xFFFFu : (1u << n) - 1);
