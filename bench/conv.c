@@ -17,6 +17,7 @@
 #include <sherd.h>
 
 #include "command_line.h"
+#include "processes.h"
 #include "timing.h"
 
 enum { MOST_ROUNDS = 101, KINDS = 6, OPERANDS = 3 };
@@ -179,13 +180,8 @@ int main(int argc, char **argv)
                                     {NULL, "CHANNELS", .number = &j.channels},
                                     {NULL, "KERNEL", .number = &j.kernel},
                                     {NULL, "ROUNDS", .number = &j.rounds, .most = MOST_ROUNDS}};
-    int exit_status = 1;
 
     if (!READ_COMMAND_LINE(argc, argv, options))
         return 2;
-    if (sherd_spawn(&exit_status,
-                    &(sherd_world_options){.ranks = (int)j.ranks, .as = SHERD_PROCESSES}, body,
-                    &j) != SHERD_OK)
-        return 1;
-    return exit_status;
+    return run_processes(j.ranks, body, &j);
 }

@@ -13,6 +13,7 @@
 #include <sherd.h>
 
 #include "command_line.h"
+#include "processes.h"
 #include "timing.h"
 
 enum { ROUNDS = 3, MOST_RANKS = 64, KINDS = 7 };
@@ -142,13 +143,8 @@ int main(int argc, char **argv)
                                     {NULL, "POSITIONS", .number = &j.positions},
                                     {NULL, "HEADS", .number = &j.heads},
                                     {NULL, "WIDTH", .number = &j.width}};
-    int exit_status = 1;
 
     if (!READ_COMMAND_LINE(argc, argv, options))
         return 2;
-    if (sherd_spawn(&exit_status,
-                    &(sherd_world_options){.ranks = (int)j.ranks, .as = SHERD_PROCESSES}, body,
-                    &j) != SHERD_OK)
-        return 1;
-    return exit_status;
+    return run_processes(j.ranks, body, &j);
 }
