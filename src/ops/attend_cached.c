@@ -213,9 +213,11 @@ static bool attend_many(cache *c)
 
 /* ---- what ranks exchange --------------------------------------------------------------------- */
 
-/* Parts, [shards * (width + 1),batch,positions,groups,repeat], each on its rank or all on all. */
-static sherd_status parts_layout(const sherd_layout **out, const cache *c, bool all)
+/* Parts, [shards * (width + 1),batch,positions,groups,repeat], each on its rank or all on all. NULL:
+ * failed. */
+static const sherd_layout *parts_layout(const cache *c, bool all)
 {
+    const sherd_layout *layout;
     const sherd__layout_spec *q = &c->call->in[Q]->layout->spec;
     const sherd__dim *keys = &c->call->in[K]->layout->spec.dim[POSITIONS];
     sherd__layout_spec spec = {.mesh = q->mesh, .ndim = 1 + WIDTH};
@@ -229,7 +231,10 @@ static sherd_status parts_layout(const sherd_layout **out, const cache *c, bool 
     spec.shape[0] = c->shards * (c->s.width + 1); /* as many equal shards */
     for (int i = 0; i < keys->axes && !all; i++)
         spec.dim[0].axis[spec.dim[0].axes++] = keys->axis[i];
-    return sherd__layout_intern(out, &spec);
+    if (sherd__layout_intern(&layout, &spec) == SHERD_OK)
+        return layout;
+    sherd__fail_diag(c->call->world, true);
+    return NULL;
 }
 
 /* Room for what is computed here. False: failed. */
@@ -237,7 +242,6 @@ static bool open_part(cache *c)
 {
     bool wide = c->dtype != c->call->out[0]->dtype;
     int64_t bytes = (int64_t)sherd_dtype_bytes(c->dtype), out = c->rows * c->s.width * bytes;
-    const sherd_layout *layout;
 
     if (c->shards == 1 && !c->few)
         return true;
@@ -247,10 +251,9 @@ static bool open_part(cache *c)
         return c->log_sum && (c->part || c->rows == 0);
     }
     sherd__open_in(c->call);
-    if (parts_layout(&layout, c, false) != SHERD_OK) {
-        sherd__fail_diag(c->call->world, true);
+    const sherd_layout *layout = parts_layout(c, false);
+    if (!layout)
         return false;
-    }
     c->mine = sherd__new_on(layout, c->dtype);
     c->part = sherd_tensor_failed(c->mine) ? NULL : sherd__fresh(c->mine);
     c->log_sum = c->part ? c->part + out : NULL;
@@ -264,12 +267,10 @@ static bool join(cache *c)
         sherd__kernels_of(sherd__world_kernels(c->call->world), c->dtype);
     size_t bytes = sherd_dtype_bytes(c->dtype), sums = (size_t)(c->rows * c->s.width) * bytes;
     size_t size = sums + (size_t)c->rows * bytes;
-    const sherd_layout *layout;
+    const sherd_layout *layout = parts_layout(c, true);
 
-    if (parts_layout(&layout, c, true) != SHERD_OK) {
-        sherd__fail_diag(c->call->world, true);
+    if (!layout)
         return false;
-    }
     sherd_tensor *all = sherd__move_to(c->mine, layout, false);
     const char *from = sherd_tensor_failed(all) ? NULL : sherd__data(all);
     if (!from || c->rows == 0)
