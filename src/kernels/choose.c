@@ -109,19 +109,24 @@ static bool is_amd(void)
  * With AVX512_BF16 alone (leaf 7, subleaf 1), CPUs of AMD multiply twice as many bf16 as f32 in a
  * time, those of Intel half as many: theirs are fast by AMX, which a virtual machine may hide.
  */
-bool sherd__has_fast_bf16(void)
+bool sherd__has_fast_pairs(void)
 {
     unsigned a = 0, b, c, d;
 
-    return sherd__has_amx() ||
-           (is_amd() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1));
+    return is_amd() && sherd__has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a >> 5 & 1);
 }
 #else
-bool sherd__has_fast_bf16(void)
+bool sherd__has_fast_pairs(void)
 {
     return false;
 }
 #endif
+
+bool sherd__has_fast_bf16(void)
+{
+    return sherd__has_amx() || sherd__has_fast_pairs();
+}
 
 static void install_tiles(sherd__kernel_set *set)
 {

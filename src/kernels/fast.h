@@ -24,8 +24,10 @@ extern const sherd__attention_tiles sherd__attention_amx;
 bool sherd__has_amx(void);
 bool sherd__may_use_amx(void);
 
-/* Whether the machine's own products of bf16 are faster than those of f32. */
+/* Whether the machine's own products of bf16 are faster than those of f32; by AVX512_BF16, which
+ * multiplies pairs of numbers (files *_bf16.c). */
 bool sherd__has_fast_bf16(void);
+bool sherd__has_fast_pairs(void);
 
 /* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that
  * was. */
