@@ -172,7 +172,8 @@ static int try_table(const char *set, sherd_dtype dtype, const sherd__kernels *k
 
 static void products_stay_within_what_they_are_given(void)
 {
-    static const char *const sets[] = {"avx2", "avx512"};
+    static const char *const sets[] = {"avx2", "avx512", "avx512_bf16"};
+    const bool has[] = {sherd__has_avx2(), sherd__has_avx512(), sherd__has_fast_pairs()};
     fence part[PARTS];
     struct sigaction was[FENCE_SIGNALS];
 
@@ -182,8 +183,7 @@ static void products_stay_within_what_they_are_given(void)
     fences_begin(was);
     for (int s = 0; s < LEN(sets); s++) {
         sherd__kernel_set set;
-        bool has = s ? sherd__has_avx512() : sherd__has_avx2();
-        if (!has)
+        if (!has[s])
             continue;
         setenv("SHERD_KERNELS", sets[s], 1);
         setenv("SHERD_GEMM", "tiles", 1);

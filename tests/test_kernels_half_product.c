@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of 16 bits that become f32 while they are packed, of both types and all instruction
- * sets, against sums in f64 written out: all transpositions, with a bias, added to what is there,
+ * Products of 16 bits that become f32 or pairs while they are packed, of both types and all
+ * instruction sets, against sums in f64 written out: all transpositions, with a bias, added to what is there,
  * rows with gaps, sizes around the edges of tiles and blocks, few rows, and sizes of zero. What
  * lies behind the operands and between their rows is NaN; gaps of c and what is behind the
  * workspace stay as they were. A result of 16 bits is that of f32, rounded once.
@@ -206,6 +206,12 @@ static void products_are_f32_sums_rounded_once(void)
         try_table(&bf16, SHERD_BF16);
         try_table(&f16, SHERD_F16);
     }
+    sherd__kernel_set pairs;
+    setenv("SHERD_GEMM", "tiles", 1);
+    sherd__kernels_choose(&pairs);
+    unsetenv("SHERD_GEMM");
+    if (sherd__has_fast_pairs() && pairs.bf16.product != bf16.product)
+        try_table(&pairs.bf16, SHERD_BF16);
 #else
     (void)bf16, (void)f16, (void)try_table;
 #endif

@@ -115,7 +115,8 @@ static void kernels_that_do_not_exist_are_refused(void)
     static const struct {
         const char *variable, *value, *reason;
     } wrong[] = {
-        {"SHERD_KERNELS", "AVX2", "SHERD_KERNELS=AVX2: expected reference, avx2, avx512 or amx"},
+        {"SHERD_KERNELS", "AVX2",
+         "SHERD_KERNELS=AVX2: expected reference, avx2, avx512, avx512_bf16 or amx"},
         {"SHERD_GEMM", "oneDNN", "SHERD_GEMM=oneDNN: expected reference, tiles or onednn"}};
     sherd_world *world = NULL;
     char text[SHERD_ERROR_BYTES] = "";

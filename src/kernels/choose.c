@@ -137,11 +137,27 @@ static void install_tiles(sherd__kernel_set *set)
 #endif
 }
 
+/* Products of bf16 by pairs, where the machine is fast at them: then they are not oneDNN's. */
+static void install_pairs(sherd__kernel_set *set)
+{
+#ifdef SHERD_HAVE_AVX512_BF16
+    bool any = wanted("SHERD_KERNELS", "avx512_bf16") || wanted("SHERD_KERNELS", "amx");
+
+    if (any && wanted("SHERD_GEMM", "tiles") && sherd__has_fast_pairs()) {
+        sherd__install_pairs(&set->bf16);
+        set->bf16_products = false;
+    }
+#else
+    (void)set;
+#endif
+}
+
 /* The widest instruction set that the machine and the environment allow. */
 static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
-    bool any512 = wanted("SHERD_KERNELS", "avx512") || wanted("SHERD_KERNELS", "amx");
+    bool any512 = wanted("SHERD_KERNELS", "avx512") || wanted("SHERD_KERNELS", "avx512_bf16") ||
+                  wanted("SHERD_KERNELS", "amx");
     bool any256 = any512 || wanted("SHERD_KERNELS", "avx2");
 
     if (any512 && sherd__has_avx512()) {
@@ -200,6 +216,7 @@ void sherd__kernels_choose(sherd__kernel_set *set)
     install_fast(set);
     install_tiles(set);
     install_gemm(set);
+    install_pairs(set);
     install_half_gemm(set);
 }
 

@@ -14,6 +14,18 @@ void sherd__install_avx512(sherd__kernels *table);
 void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 
+/*
+ * Products of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is
+ * left to them.
+ */
+typedef struct sherd__product_by {
+    void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
+                    const void *bias, void *workspace);
+    int64_t (*product_workspace)(const sherd__product *p);
+} sherd__product_by;
+extern const sherd__product_by sherd__bf16_by_f32;
+void sherd__install_pairs(sherd__kernels *bf16);
+
 /* Whether this machine has the instruction set (and FMA and F16C). */
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);

@@ -313,15 +313,15 @@ typedef struct sherd__attention_tiles {
                                   const void *out, const float *log_sum, void *workspace);
 } sherd__attention_tiles;
 
-/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512|amx` and
- * `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
+/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512|avx512_bf16|amx`
+ * and `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
     sherd__done (*product)(sherd__engine *engine, const sherd__product *p, void *c, const void *a,
                            const void *b, const void *bias);
-    /* bf16 is left to `product` first, because the machine multiplies it faster than f32: a
-     * function of the CPU, so that ranks of a machine compute the same bits. */
+    /* bf16 is left to `product` first, because the machine multiplies it faster than f32, and the
+     * table does not: a function of the CPU, so that ranks of a machine compute the same bits. */
     bool bf16_products;
     const sherd__attention_tiles *tiles; /* NULL: the machine has none */
 } sherd__kernel_set;
