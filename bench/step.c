@@ -166,8 +166,8 @@ typedef struct result {
     double moves; /* in calls, waiting included, without what reduce does there */
     double flops; /* of GEMM, one rank */
     sherd_info info;
-    double peak; /* of all ranks at once */
-    double had;  /* of it, what the cores did between the steps: the host took the rest */
+    double peak; /* of all ranks at once, of the dtype of products */
+    double had;  /* what the cores did between the steps, of that: the host took the rest */
     op_table operators;
     bool good;
 } result;
@@ -178,7 +178,7 @@ typedef struct job {
     corpus text;
     result *result;
     double *peaks; /* [SHERD_MAX_RANKS], shared */
-    double *had;   /* [SHERD_MAX_RANKS], shared: FLOP/s between the steps */
+    double *had;   /* [SHERD_MAX_RANKS], shared: what the core did between the steps, of its peak */
 } job;
 
 static void start_watch(sherd_world *world)
@@ -214,7 +214,9 @@ static int body(sherd_world *world, void *payload)
     trainer t;
 
     *had = 0;
-    j->peaks[sherd_world_rank(world)] = sherd_world_info(world).peak;
+    sherd_info info = sherd_world_info(world);
+    bool bf16 = train_dtype(&j->options) == SHERD_BF16 && info.bf16_peak > 0;
+    j->peaks[sherd_world_rank(world)] = bf16 ? info.bf16_peak : info.peak;
     status = trainer_create(&t, world, &j->options, &j->text);
     install(world, train_dtype(&j->options));
     for (int i = 0; !status && i < WARM; i++)
@@ -223,7 +225,7 @@ static int body(sherd_world *world, void *payload)
     for (int i = 0; !status && i < steps; i++) {
         status = train_step(&t, WARM + i, &one);
         seconds[i] = one.seconds;
-        *had += 1e9 * sherd__measure_now(PROBE) / steps;
+        *had += 1e9 * sherd__measure_now(PROBE) / info.peak / steps;
     }
     if (status)
         fprintf(stderr, "%s\n", sherd_world_error(world));
@@ -252,9 +254,8 @@ static bool run(job *j, int ranks, result *out)
     out->peak = out->had = 0;
     for (int r = 0; r < ranks; r++) {
         out->peak += j->peaks[r];
-        out->had += j->had[r];
+        out->had += j->had[r] / ranks;
     }
-    out->had /= out->peak;
     return exit_status == 0;
 }
 

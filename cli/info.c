@@ -39,6 +39,8 @@ static void print_compute(const sherd_info *info)
     printf("GEMM        %s\n", info->gemm);
     printf("peak        %.1f GFLOP/s a core (f32, multiply-adds in registers)\n",
            1e-9 * info->peak);
+    if (info->bf16_peak > 0)
+        printf("bf16 peak   %.1f GFLOP/s a core\n", 1e-9 * info->bf16_peak);
     printf("GEMM rate   %.1f GFLOP/s a core (f32, 1024^3), %.0f %% of the peak\n",
            1e-9 * info->gemm_rate, info->peak > 0 ? 100 * info->gemm_rate / info->peak : 0);
 }

@@ -13,6 +13,8 @@ typedef struct sherd_info {
     const char *gemm;    /* what multiplies f32 matrices: "onednn", "tiles", "reference" */
     double peak;         /* multiply-adds in registers: the most that the core can do */
     double gemm_rate;    /* a product of 1024 x 1024 matrices; 0 if there is no memory for it */
+    double bf16_peak;    /* the same as peak, of products of bf16, which are computed in f32 where
+                            that is faster; 0 with AMX, where it is not measured */
 } sherd_info;
 
 /**

@@ -45,5 +45,7 @@ bool sherd__has_fast_pairs(void);
  * was. */
 double sherd__spin_avx2(int64_t rounds);
 double sherd__spin_avx512(int64_t rounds);
+/* The same of bf16. */
+double sherd__spin_pairs(int64_t rounds);
 
 #endif

@@ -313,8 +313,9 @@ typedef struct sherd__attention_tiles {
                                   const void *out, const float *log_sum, void *workspace);
 } sherd__attention_tiles;
 
-/* What a machine can do, found once per world. `SHERD_KERNELS=reference|avx2|avx512|avx512_bf16|amx`
- * and `SHERD_GEMM=reference|tiles|onednn` in the environment choose less than what there is. */
+/* What a machine can do, found once per world. In the environment
+ * `SHERD_KERNELS=reference|avx2|avx512|avx512_bf16|amx` and `SHERD_GEMM=reference|tiles|onednn`
+ * choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */
@@ -369,9 +370,10 @@ void sherd__pick_box(size_t element_bytes, int ndim, const int64_t *size, void *
 void sherd__row_major(int ndim, const int64_t *size, int64_t *stride);
 
 /* Measured rates of this core, 1e9 FLOP/s: of f32 multiply-adds in registers, or of products where
- * those are faster; and of a product of 1024^3, 0 if there is no memory. */
+ * those are faster; of a product of 1024^3, 0 if there is no memory; and the peak of bf16: that of
+ * f32 where it has no faster instruction, 0 with AMX, which is not measured. */
 typedef struct sherd__rates {
-    double peak, gemm;
+    double peak, gemm, bf16;
 } sherd__rates;
 
 sherd__rates sherd__measure_rates(const sherd__kernel_set *set);

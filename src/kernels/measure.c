@@ -46,16 +46,24 @@ static spin_function *fastest_spin(void)
     return spin_plain;
 }
 
+/* That of bf16, NULL: there is none. */
+static spin_function *bf16_spin(void)
+{
+#ifdef SHERD_HAVE_AVX512_BF16
+    return sherd__has_fast_pairs() ? sherd__spin_pairs : NULL;
+#else
+    return NULL;
+#endif
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
 /* Spins of a quarter of a millisecond, until `end`. */
-static double spin_until(double end, double best)
+static double spin_until(double end, double best, spin_function *spin)
 {
-    spin_function *spin = fastest_spin();
-
     do {
         double start = seconds();
         best = larger(best, spin(20000) / (seconds() - start) * 1e-9);
@@ -96,7 +104,8 @@ static double multiply(const sherd__kernel_set *set, sherd__engine *engine, floa
 sherd__rates sherd__measure_rates(const sherd__kernel_set *set)
 {
     enum { COUNT = 3 * 1024 * 1024, TURNS = 4 };
-    sherd__rates best = {0, 0};
+    spin_function *f32 = fastest_spin(), *bf16 = bf16_spin();
+    sherd__rates best = {0, 0, 0};
     sherd__heap heap = {0};
     sherd__engine *engine = sherd__engine_create(&heap);
     float *a = malloc(COUNT * sizeof *a);
@@ -104,12 +113,16 @@ sherd__rates sherd__measure_rates(const sherd__kernel_set *set)
     if (a)
         set->f32.fill(a, COUNT, 0.5);
     for (int i = 0; i < TURNS; i++) {
-        best.peak = spin_until(seconds() + 0.005, best.peak);
+        best.peak = spin_until(seconds() + 0.005, best.peak, f32);
+        if (bf16)
+            best.bf16 = spin_until(seconds() + 0.002, best.bf16, bf16);
         double rate = a ? multiply(set, engine, a) : 0;
         best.gemm = i ? larger(best.gemm, rate) : 0; /* the first one warms up */
         best.peak = larger(best.peak, rate);
     }
     free(a);
     sherd__engine_destroy(engine);
+    if (!bf16 && !sherd__has_amx())
+        best.bf16 = best.peak;
     return best;
 }

@@ -69,6 +69,23 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
     (p->ta ? pairs_turned_product : pairs_block_product)(&x);
 }
 
+/* As spin in fast_body.inc; the latency is 6 cycles, one a cycle or two. */
+double sherd__spin_pairs(int64_t rounds)
+{
+    enum { CHAINS = 12 };
+    vf x[CHAINS], a = v_as_floats(_mm512_set1_epi16(0x3F80)), b = v_as_floats(v_int(0)),
+                  total = v_zero();
+
+    for (int i = 0; i < CHAINS; i++)
+        x[i] = v_set((float)i);
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = 0; i < CHAINS; i++)
+            x[i] = TILE_ADD(a, b, x[i]);
+    for (int i = 0; i < CHAINS; i++)
+        total = v_add(total, x[i]);
+    return 2.0 * TILE_STEP * CHAINS * W * (double)rounds + (v_sum(total) < 0 ? 1 : 0);
+}
+
 void sherd__install_pairs(sherd__kernels *bf16)
 {
     bf16->product = product;

@@ -213,8 +213,8 @@ static bool attend_many(cache *c)
 
 /* ---- what ranks exchange --------------------------------------------------------------------- */
 
-/* Parts, [shards * (width + 1),batch,positions,groups,repeat], each on its rank or all on all. NULL:
- * failed. */
+/* Parts, [shards * (width + 1),batch,positions,groups,repeat], each on its rank or all on all;
+ * NULL: failed. */
 static const sherd_layout *parts_layout(const cache *c, bool all)
 {
     const sherd_layout *layout;

@@ -16,5 +16,6 @@ sherd_info sherd_world_info(const sherd_world *world)
         .gemm = sherd__gemm_name(kernels),
         .peak = 1e9 * rates.peak,
         .gemm_rate = 1e9 * rates.gemm,
+        .bf16_peak = 1e9 * rates.bf16,
     };
 }

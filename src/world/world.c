@@ -54,9 +54,10 @@ static sherd_status check_kernels(sherd_world *world)
         for (; !known && *name; name++)
             known = strcmp(text, *name) == 0;
         if (!known)
-            return sherd__fail(
-                &world->diag, SHERD_EINVAL, "%s=%.40s: expected %s", choices[i].variable, text,
-                i == 0 ? "reference, avx2, avx512, avx512_bf16 or amx" : "reference, tiles or onednn");
+            return sherd__fail(&world->diag, SHERD_EINVAL, "%s=%.40s: expected %s",
+                               choices[i].variable, text,
+                               i == 0 ? "reference, avx2, avx512, avx512_bf16 or amx"
+                                      : "reference, tiles or onednn");
     }
     return SHERD_OK;
 }
