@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both directions of attention in tiles share. Scores are turned, a row for each key and 32
- * queries in it, so that maxima and sums of queries run down lanes, and two rows of probabilities
- * side by side are the right operand of the next product.
+ * What both directions of attention of bf16 in blocks share. Scores are turned, a row for each key
+ * and 32 queries in it, so that maxima and sums of queries run down lanes, and two rows of
+ * probabilities side by side are the right operand of the next product.
  */
-#ifndef SHERD__ATTENTION_AMX_H
-#define SHERD__ATTENTION_AMX_H
+#ifndef SHERD__ATTENTION_BLOCKS_H
+#define SHERD__ATTENTION_BLOCKS_H
 
-#include "amx.h"
+#include "blocks.h"
 #include "fast.h"
 #include "fetch.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Scores times this are powers of two: 1 / ln 2. */
 static const float powers = 1.4426950408889634f;
@@ -117,11 +118,5 @@ static inline void *take(char **space, int64_t bytes)
     *space = p + bytes;
     return p;
 }
-
-/* attention_grad_amx.c */
-int64_t sherd__attention_grad_amx_bytes(const sherd__attending *s);
-sherd__done sherd__attention_grad_amx(const sherd__attending *s, void *dq, void *dk, void *dv,
-                                      const void *dout, const void *q, const void *k, const void *v,
-                                      const void *out, const float *log_sum, void *workspace);
 
 #endif
