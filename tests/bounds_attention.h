@@ -5,6 +5,7 @@
 
 #include "bounds.h"
 #include "kernels/conv.h"
+#include "kernels/ref.h"
 
 #include <math.h>
 
@@ -133,6 +134,70 @@ static void try_attention_grad(trial *t)
     t->slack = 30;
     ready(t);
     k->attention_grad(&s, dq, dk, dv, dmask, dout, dsums, q, keys, values, made, sums, space);
+}
+
+/*
+ * Attention of bf16 whose table is sherd__attention_tiles: whole sequences, nothing between scores
+ * and products. Both tables ask for workspace in their own way, and so many bytes do for paper.
+ */
+static sherd__attending draw_whole(trial *t)
+{
+    return (sherd__attending){.batch = 1 + draw(t, "batch", 2),
+                              .groups = 1 + draw(t, "groups", 3),
+                              .repeat = 1 + draw(t, "repeat", 3),
+                              .queries = 1 + length(t, "queries"),
+                              .keys = 1 + length(t, "keys"),
+                              .width = 1 + draw(t, "width", 70),
+                              .scale = draw(t, "negative", 3) ? 0.25 : -0.25,
+                              .causal = draw(t, "causal", 2)};
+}
+
+static int64_t tiles_space(const trial *t, const sherd__attending *s)
+{
+    const sherd__attention_tiles *tiles = t->table;
+
+    return t->on_paper ? 8 * sherd__ref_f64.attention_workspace(s) : tiles->bytes(s);
+}
+
+static void try_tiles(trial *t)
+{
+    const sherd__attention_tiles *tiles = t->table;
+    sherd__attending s = draw_whole(t);
+
+    range(t, -1, 1, 0.125);
+    attending_sizes n = sizes_of(&sherd__ref_f64, &s);
+    const void *q = in(t, "q", n.q), *keys = in(t, "k", n.k), *values = in(t, "v", n.k);
+    void *sums = part_of(t, "log_sum", WRITTEN, STATISTIC, n.rows), *result = out(t, "out", n.q);
+    void *space = part_of(t, "workspace", SPACE, BYTES, tiles_space(t, &s));
+    t->slack = 8;
+    ready(t);
+    if (t->on_paper)
+        sherd__ref_f64.attention(&s, result, sums, q, keys, values, space);
+    else
+        CHECK_EQ(tiles->attention(&s, result, sums, q, keys, values, space), SHERD__DONE);
+}
+
+static void try_tiles_grad(trial *t)
+{
+    const sherd__attention_tiles *tiles = t->table;
+    sherd__attending s = draw_whole(t);
+
+    range(t, -1, 1, 0.125);
+    attending_sizes n = sizes_of(&sherd__ref_f64, &s);
+    const void *q = in(t, "q", n.q), *keys = in(t, "k", n.k), *values = in(t, "v", n.k);
+    const void *made = in(t, "out", n.q), *dout = in(t, "dout", n.q);
+    range(t, 3, 4, 0.125);
+    const void *sums = part_of(t, "log_sum", READ, STATISTIC, n.rows);
+    void *dq = out(t, "dq", n.q), *dk = out(t, "dk", n.k), *dv = out(t, "dv", n.k);
+    void *space = part_of(t, "workspace", SPACE, BYTES, tiles_space(t, &s));
+    t->slack = 30;
+    ready(t);
+    if (t->on_paper)
+        sherd__ref_f64.attention_grad(&s, dq, dk, dv, NULL, dout, NULL, q, keys, values, made, sums,
+                                      space);
+    else
+        CHECK_EQ(tiles->attention_grad(&s, dq, dk, dv, dout, q, keys, values, made, sums, space),
+                 SHERD__DONE);
 }
 
 static void try_attention_join(trial *t)

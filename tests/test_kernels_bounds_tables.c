@@ -83,6 +83,10 @@ static const subject subjects[] = {
     TRY(conv_weight),
 };
 
+/* Of sherd__attention_tiles, which is tried as a whole. */
+static const subject tiles_subjects[] = {{"attention in tiles", 0, try_tiles},
+                                         {"attention_grad in tiles", 0, try_tiles_grad}};
+
 typedef void (*any_function)(void);
 
 static any_function function_at_offset(const sherd__kernels *k, size_t offset)
@@ -155,6 +159,26 @@ static void try_fractions(trial *t)
     }
 }
 
+/* Of bf16, and of every instruction set that has some. */
+static void try_tables_of_tiles(trial *t)
+{
+    static const char *const sets[] = {"avx512_bf16", "amx"};
+    const sherd__attention_tiles *tried = NULL;
+    sherd__kernel_set set;
+
+    t->dtype = SHERD_BF16;
+    t->paper_dtype = SHERD_F64;
+    for (int i = 0; i < LEN(sets); i++) {
+        choose(&set, sets[i]);
+        if (!set.tiles || set.tiles == tried)
+            continue;
+        tried = set.tiles;
+        t->set = sets[i];
+        for (int j = 0; j < LEN(tiles_subjects); j++)
+            try_subject(t, &tiles_subjects[j], TRIES, set.tiles, NULL);
+    }
+}
+
 static void try_integers(trial *t)
 {
     try_table(t, "reference", SHERD_I32, &sherd__whole_i32, NULL);
@@ -185,9 +209,15 @@ static void kernels_of_integers_stay_within_bounds(void)
     in_trial(try_integers);
 }
 
+static void attention_in_tiles_stays_within_bounds(void)
+{
+    in_trial(try_tables_of_tiles);
+}
+
 static const check_test tests[] = {
     {TEST(every_kernel_has_a_subject)},
     {TEST(kernels_of_integers_stay_within_bounds)},
     {TEST(kernels_of_fractions_stay_within_bounds)},
+    {TEST(attention_in_tiles_stays_within_bounds)},
 };
 CHECK_MAIN(tests)

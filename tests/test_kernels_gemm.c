@@ -156,6 +156,10 @@ static void the_environment_chooses_less(void)
     setenv("SHERD_KERNELS", "avx512", 1);
     sherd__kernels_choose(&set);
     CHECK(set.tiles == NULL);
+    setenv("SHERD_KERNELS", "avx512_bf16", 1);
+    sherd__kernels_choose(&most);
+    CHECK(most.f32.unary == set.f32.unary);
+    CHECK((most.tiles != NULL) <= sherd__has_fast_pairs());
     unsetenv("SHERD_KERNELS");
     sherd__kernels_choose(&set);
     setenv("SHERD_KERNELS", "amx", 1); /* all there is */

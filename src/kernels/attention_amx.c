@@ -7,6 +7,9 @@
 #include "amx.h"
 #include "attention_blocks.h"
 
+/* Fetching ahead in backward takes 3 to 18 % longer here. */
+enum { FETCHES_BACK = false };
+
 static bool may_multiply(void)
 {
     return sherd__may_use_amx();

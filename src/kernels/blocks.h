@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words in which products of bf16 in blocks are written, whatever instruction multiplies (amx.h),
- * and the packing that they want. The left operand of a product is rows of 32 numbers; the right
- * one has two numbers of a column side by side, those of rows 2i and 2i+1; results are f32.
- * Everything packed is tiles of 1 KB, 16 rows of 64 bytes, one behind the other, zero beyond the
- * numbers there are, and counts are whole blocks of 32: a block of a result is four tiles.
+ * Words in which products of bf16 in blocks are written, whatever instruction multiplies (amx.h,
+ * pairs.h), and the packing that they want. The left operand of a product is rows of 32 numbers;
+ * the right one has two numbers of a column side by side, those of rows 2i and 2i+1; results are
+ * f32. Everything packed is tiles of 1 KB, 16 rows of 64 bytes, one behind the other, zero beyond
+ * the numbers there are, and counts are whole blocks of 32: a block of a result is four tiles.
  */
 #ifndef SHERD__BLOCKS_H
 #define SHERD__BLOCKS_H

@@ -128,9 +128,26 @@ bool sherd__has_fast_bf16(void)
     return sherd__has_amx() || sherd__has_fast_pairs();
 }
 
+#if defined(__x86_64__)
+/* Whether the environment allows AVX512_BF16, and AVX-512. */
+static bool wants_pairs(void)
+{
+    return wanted("SHERD_KERNELS", "avx512_bf16") || wanted("SHERD_KERNELS", "amx");
+}
+
+static bool wants_avx512(void)
+{
+    return wanted("SHERD_KERNELS", "avx512") || wants_pairs();
+}
+#endif
+
 static void install_tiles(sherd__kernel_set *set)
 {
     set->tiles = NULL;
+#ifdef SHERD_HAVE_AVX512_BF16
+    if (wants_pairs() && sherd__has_fast_pairs())
+        set->tiles = &sherd__attention_pairs;
+#endif
 #ifdef SHERD_HAVE_AMX
     if (wanted("SHERD_KERNELS", "amx") && sherd__has_amx())
         set->tiles = &sherd__attention_amx;
@@ -141,9 +158,7 @@ static void install_tiles(sherd__kernel_set *set)
 static void install_pairs(sherd__kernel_set *set)
 {
 #ifdef SHERD_HAVE_AVX512_BF16
-    bool any = wanted("SHERD_KERNELS", "avx512_bf16") || wanted("SHERD_KERNELS", "amx");
-
-    if (any && wanted("SHERD_GEMM", "tiles") && sherd__has_fast_pairs()) {
+    if (wants_pairs() && wanted("SHERD_GEMM", "tiles") && sherd__has_fast_pairs()) {
         sherd__install_pairs(&set->bf16);
         set->bf16_products = false;
     }
@@ -156,11 +171,9 @@ static void install_pairs(sherd__kernel_set *set)
 static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
-    bool any512 = wanted("SHERD_KERNELS", "avx512") || wanted("SHERD_KERNELS", "avx512_bf16") ||
-                  wanted("SHERD_KERNELS", "amx");
-    bool any256 = any512 || wanted("SHERD_KERNELS", "avx2");
+    bool any256 = wants_avx512() || wanted("SHERD_KERNELS", "avx2");
 
-    if (any512 && sherd__has_avx512()) {
+    if (wants_avx512() && sherd__has_avx512()) {
         sherd__install_avx512(&set->f32);
         sherd__install_half_avx512(&set->bf16, &set->f16);
     } else if (any256 && sherd__has_avx2()) {

@@ -300,9 +300,9 @@ typedef struct sherd__kernels {
 } sherd__kernels;
 
 /*
- * Attention of bf16 by a CPU that multiplies tiles: contract of `attention` and `attention_grad`,
- * where it does not say that it can not. That is so for pieces of sequences, masks and dropout.
- * workspace: so many bytes.
+ * Attention of bf16 by a CPU that multiplies it, in tiles or pairs: contract of `attention` and
+ * `attention_grad`, where it does not say that it can not. That is so for pieces of sequences,
+ * masks and dropout. workspace: so many bytes.
  */
 typedef struct sherd__attention_tiles {
     int64_t (*bytes)(const sherd__attending *s);
