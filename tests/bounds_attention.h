@@ -240,63 +240,6 @@ static void try_attention_cached(trial *t)
     k->attention_cached(&s, to, sums, q, keys, v, space);
 }
 
-/* Only the tables of 16 bits have the rows of attention: on paper they are made here, in f64. */
-static double row_on_paper(int64_t n, int64_t keys, double *p, const float *score, double scale)
-{
-    double total = 0;
-
-    for (int64_t j = 0; j < n; j++)
-        total += exp(scale * (double)score[j]);
-    for (int64_t j = 0; j < keys; j++)
-        p[j] = j < n ? exp(scale * (double)score[j]) / total : 0;
-    return n ? log(total) : -INFINITY;
-}
-
-static void try_attention_row(trial *t)
-{
-    const sherd__kernels *k = t->table;
-    int64_t n = long_length(t, "n"), keys = n + draw(t, "more", 40);
-    float *score = part_of(t, "score", CHANGED, F32S, n);
-    void *p = out(t, "p", keys);
-    double *sum = part_of(t, "sum", WRITTEN, F64S, 1);
-
-    t->slack = 4;
-    ready(t);
-    *sum = t->on_paper ? row_on_paper(n, keys, p, score, 0.5)
-                       : (double)k->attention_row(n, keys, p, score, 0.5f);
-    t->part[0].role = SPACE; /* used up */
-}
-
-static void grad_row_on_paper(int64_t n, int64_t keys, double *p, double *ds, const float *score,
-                              const float *dp, double scale, double log_sum)
-{
-    double total = 0;
-
-    for (int64_t j = 0; j < keys; j++) {
-        p[j] = j < n ? exp(scale * (double)score[j] - log_sum) : 0;
-        total += j < n ? p[j] * (double)dp[j] : 0;
-    }
-    for (int64_t j = 0; j < keys; j++)
-        ds[j] = j < n ? p[j] * ((double)dp[j] - total) * scale : 0;
-}
-
-static void try_attention_grad_row(trial *t)
-{
-    const sherd__kernels *k = t->table;
-    int64_t n = long_length(t, "n"), keys = n + draw(t, "more", 40);
-    float *score = part_of(t, "score", CHANGED, F32S, n);
-    const float *dp = part_of(t, "dp", READ, F32S, n);
-    void *p = out(t, "p", keys), *ds = out(t, "ds", keys);
-
-    t->slack = 16;
-    ready(t);
-    if (t->on_paper)
-        grad_row_on_paper(n, keys, p, ds, score, dp, 0.5, 3);
-    else
-        k->attention_grad_row(n, keys, p, ds, score, dp, 0.5f, 3);
-    t->part[0].role = SPACE; /* used up */
-}
-
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
 /*

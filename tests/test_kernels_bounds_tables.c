@@ -69,8 +69,6 @@ static const subject subjects[] = {
     TRY(normal),
     TRY(attention),
     TRY(attention_grad),
-    TRY(attention_row),
-    TRY(attention_grad_row),
     ASKED(attention_workspace),
     TRY(attention_cached),
     ASKED(attention_cached_workspace),

@@ -34,20 +34,6 @@ sherd__done sherd__product_onednn(sherd__engine *engine, const sherd__product *p
                                   const void *a, const void *b, const void *bias);
 
 /*
- * Attention of bf16 out of such products, some queries at a time: contract of `attention` and
- * `attention_grad` in kernels.h, of even queries, keys and width, whole sequences, and without
- * masks or dropout. workspace: so many bytes.
- */
-int64_t sherd__attention_products_bytes(const sherd__attending *s);
-sherd__done sherd__attention_products(sherd__engine *engine, const sherd__kernel_set *set,
-                                      const sherd__attending *s, void *out, float *log_sum,
-                                      const void *q, const void *k, const void *v, void *workspace);
-sherd__done sherd__attention_grad_products(sherd__engine *engine, const sherd__kernel_set *set,
-                                           const sherd__attending *s, void *dq, void *dk, void *dv,
-                                           const void *dout, const void *q, const void *k,
-                                           const void *v, const float *log_sum, void *workspace);
-
-/*
  * f32; one task of a geometry, or two, which share operands that they both read: those are laid out
  * once, as oneDNN wants them. All or none can be done. Convolutions of bf16 are not trusted: see
  * docs/decisions/037.

@@ -30,7 +30,7 @@ void sherd__install_pairs(sherd__kernels *bf16);
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);
 
-/* Attention of bf16 by AVX512_BF16, and by AMX. Machine and system must have it (AMX: both); each
+/* Attention of bf16 by AVX512_BF16, and by that and AMX. Machine and system must have it; each
  * process has to ask before it uses tiles, which is a system call. */
 extern const sherd__attention_tiles sherd__attention_pairs;
 extern const sherd__attention_tiles sherd__attention_amx;

@@ -245,16 +245,6 @@ typedef struct sherd__kernels {
     void (*attention_grad)(const sherd__attending *s, void *dq, void *dk, void *dv, double *dmask,
                            const void *dout, const void *dlog_sum, const void *q, const void *k,
                            const void *v, const void *out, const void *log_sum, void *workspace);
-    /*
-     * What lies between the products of attention, of 16-bit types only. Scores of one query, f32,
-     * to probabilities: p[j] = exp(scale score[j]) / their sum for j < n, 0 up to `keys`; returns
-     * the logarithm of the sum, -infinity of nothing. score is used up.
-     */
-    float (*attention_row)(int64_t n, int64_t keys, void *p, float *score, float scale);
-    /* p[j] = exp(scale score[j] - log_sum) and ds[j] = p (dp[j] - sum of p dp) scale, 0 from n up
-     * to `keys`. score is used up. */
-    void (*attention_grad_row)(int64_t n, int64_t keys, void *p, void *ds, float *score,
-                               const float *dp, float scale, float log_sum);
     /* Elements of workspace that attention and attention_grad need. */
     int64_t (*attention_workspace)(const sherd__attending *s);
     /*

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bf16 attention out of products, and in the CPU's tiles, against the plain f32 kernel on the same
- * numbers, forward and backward: shapes around blocks of queries and steps of keys, causal or not,
- * heads and batches; what lies around results and workspace stays as it was. The rows between
- * products, of both 16-bit types, fast against plain. Products with gaps between rows, added to
- * what is there.
+ * bf16 attention by the CPU's own products of it against the plain f32 kernel on the same numbers,
+ * forward and backward: shapes around blocks of queries and keys, causal or not, heads and batches,
+ * small and large scores; what lies around results and workspace stays as it was. Products with
+ * gaps between rows, added to what is there.
  */
 #define CHECK_PURE
 #include "check.h"
@@ -81,29 +80,23 @@ static void compare(const char *what, const sherd__attending *s, const uint16_t 
     CHECK_EQ(is[n], WATCHED);
 }
 
-static sherd__done forward(sherd__engine *engine, const sherd__attending *s)
+static sherd__done forward(const sherd__attending *s)
 {
-    return engine ? sherd__attention_products(engine, &set, s, got[0], log_sum, half[Q], half[K],
-                                              half[V], space)
-                  : set.tiles->attention(s, got[0], log_sum, half[Q], half[K], half[V], space);
+    return set.tiles->attention(s, got[0], log_sum, half[Q], half[K], half[V], space);
 }
 
-static sherd__done backward(sherd__engine *engine, const sherd__attending *s)
+static sherd__done backward(const sherd__attending *s)
 {
-    return engine
-               ? sherd__attention_grad_products(engine, &set, s, got[1], got[2], got[3], half[DOUT],
-                                                half[Q], half[K], half[V], log_sum, space)
-               : set.tiles->attention_grad(s, got[1], got[2], got[3], half[DOUT], half[Q], half[K],
-                                           half[V], got[0], log_sum, space);
+    return set.tiles->attention_grad(s, got[1], got[2], got[3], half[DOUT], half[Q], half[K],
+                                     half[V], got[0], log_sum, space);
 }
 
-/* By products, or, without an engine, in tiles. */
-static void try_attention(sherd__engine *engine, const sherd__attending *s)
+static void try_attention(const sherd__attending *s)
 {
     int64_t queries = s->batch * s->queries * sherd__query_stride(s);
     int64_t keys = s->batch * s->keys * sherd__key_stride(s);
     int64_t rows = s->batch * s->groups * s->repeat * s->queries;
-    int64_t bytes = engine ? sherd__attention_products_bytes(s) : set.tiles->bytes(s);
+    int64_t bytes = set.tiles->bytes(s);
     const int64_t count[RESULTS] = {queries, queries, keys, keys};
     static const char *const name[RESULTS] = {"out", "dq", "dk", "dv"};
 
@@ -115,50 +108,14 @@ static void try_attention(sherd__engine *engine, const sherd__attending *s)
                                   wide[K], wide[V], want[0], log_want, space);
     space[bytes] = 77;
     log_sum[rows] = 77;
-    CHECK_EQ(forward(engine, s), SHERD__DONE);
+    CHECK_EQ(forward(s), SHERD__DONE);
     for (int64_t i = 0; i < rows; i++)
-        CHECK_NEAR(log_sum[i], log_want[i], 1e-4);
+        CHECK_NEAR(log_sum[i], log_want[i], 1e-4 + 1e-6 * fabs((double)log_want[i]));
     CHECK_EQ(log_sum[rows], 77);
-    CHECK_EQ(backward(engine, s), SHERD__DONE);
+    CHECK_EQ(backward(s), SHERD__DONE);
     for (int i = 0; i < RESULTS; i++)
         compare(name[i], s, got[i], want[i], count[i]);
     CHECK_EQ(space[bytes], 77);
-}
-
-static bool multiplies_bf16(sherd__engine *engine)
-{
-    const sherd__product one = {.dtype = SHERD_BF16, .result = SHERD_BF16, .m = 1, .n = 1, .k = 1};
-
-    return set.product && set.product(engine, &one, got[0], half[0], half[1], NULL) == SHERD__DONE;
-}
-
-static void attention_of_products_is_attention(void)
-{
-    static const int64_t shapes[][3] = {/* queries, keys, width */
-                                        {2, 2, 2},     {8, 6, 4},      {64, 64, 32},
-                                        {66, 62, 34},  {128, 128, 16}, {130, 300, 64},
-                                        {300, 130, 8}, {258, 258, 24}, {6, 1100, 4}};
-    sherd__heap heap = {0};
-    sherd__engine *engine = sherd__engine_create(&heap);
-
-    open_all();
-    for (int i = 0; i < LEN(shapes) && multiplies_bf16(engine); i++)
-        for (int causal = 0; causal < 2; causal++)
-            for (int heads = 1; heads <= 3; heads++) {
-                const int64_t *n = shapes[i];
-                sherd__attending s = {.batch = heads % 2 + 1,
-                                      .groups = heads % 2 + 1,
-                                      .repeat = heads,
-                                      .queries = n[0],
-                                      .keys = n[1],
-                                      .width = n[2],
-                                      .scale = 0.7,
-                                      .causal = causal};
-                try_attention(engine, &s);
-            }
-    close_all();
-    sherd__engine_destroy(engine);
-    CHECK_EQ(heap.live, 0);
 }
 
 static void attention_in_tiles_is_attention(void)
@@ -183,8 +140,29 @@ static void attention_in_tiles_is_attention(void)
                                       .width = n[2],
                                       .scale = tried++ % 3 ? 0.3 : -0.6,
                                       .causal = causal};
-                try_attention(NULL, &s);
+                try_attention(&s);
             }
+    close_all();
+}
+
+/* Scores of many hundreds: most probabilities are 0, and maxima grow from block to block. */
+static void large_scores_leave_one_key(void)
+{
+    static const double scales[] = {-40, 12, 90};
+
+    open_all();
+    for (int i = 0; i < LEN(scales) && set.tiles; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            sherd__attending s = {.batch = 1,
+                                  .groups = 2,
+                                  .repeat = 1,
+                                  .queries = 300,
+                                  .keys = 300,
+                                  .width = 33,
+                                  .scale = scales[i],
+                                  .causal = causal};
+            try_attention(&s);
+        }
     close_all();
 }
 
@@ -213,14 +191,14 @@ static void tiles_keep_what_is_no_number(void)
     half[K][0] = half[K][1] = minus_infinity;
     half[V][4] = nan;
     if (set.tiles) {
-        CHECK_EQ(forward(NULL, &s), SHERD__DONE);
+        CHECK_EQ(forward(&s), SHERD__DONE);
         CHECK(isinf(log_sum[0]) && log_sum[0] < 0);
         CHECK_NEAR(log_sum[1], 2, 1e-4);
         CHECK_NEAR(log_sum[2], 2 + log(2), 1e-4);
         CHECK(isnan(sherd__from_bf16(got[0][4])));
         half[V][4] = half[Q][2] = half[Q][3] = one;
         half[Q][4] = nan;
-        CHECK_EQ(forward(NULL, &s), SHERD__DONE);
+        CHECK_EQ(forward(&s), SHERD__DONE);
         CHECK_EQ(got[0][0], 0);
         CHECK_EQ(got[0][2], half[V][2]);
         CHECK(isnan(sherd__from_bf16(got[0][4])) && isnan(log_sum[2]));
@@ -241,99 +219,20 @@ static void tiles_say_what_they_can_not(void)
     s[3].mask = half[V];
     s[4].scale = 0;
     for (int i = 0; i < LEN(s) && set.tiles; i++) {
-        CHECK_EQ(forward(NULL, &s[i]), SHERD__CANNOT);
-        CHECK_EQ(backward(NULL, &s[i]), SHERD__CANNOT);
+        CHECK_EQ(forward(&s[i]), SHERD__CANNOT);
+        CHECK_EQ(backward(&s[i]), SHERD__CANNOT);
     }
-    close_all();
-}
-
-/* Pieces of longer sequences, or nothing at all: for the table's kernel. */
-static void what_can_not_be_done_is_said(void)
-{
-    sherd__heap heap = {0};
-    sherd__engine *engine = sherd__engine_create(&heap);
-    sherd__attending s = {.batch = 1,
-                          .groups = 1,
-                          .repeat = 1,
-                          .queries = 4,
-                          .keys = 4,
-                          .width = 2,
-                          .scale = 1,
-                          .causal = true,
-                          .first_query = 3};
-
-    open_all();
-    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
-                                       space),
-             SHERD__CANNOT);
-    s.first_query = 0;
-    s.p = 0.5;
-    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
-                                       space),
-             SHERD__CANNOT);
-    s.p = 0;
-    s.keys = 3;
-    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
-                                       space),
-             SHERD__CANNOT);
-    s.keys = 0;
-    CHECK_EQ(sherd__attention_products(engine, &set, &s, got[0], log_sum, half[Q], half[K], half[V],
-                                       space),
-             SHERD__CANNOT);
-    close_all();
-    sherd__engine_destroy(engine);
-}
-
-/* ---- rows ----------------------------------------------------------------------------------- */
-
-static void try_row(const sherd__kernels *fast, const sherd__kernels *plain, double rounding, int n,
-                    int keys)
-{
-    float score[2][64], dp[64];
-    uint16_t p[2][65], ds[2][65];
-    const sherd__kernels *k[] = {fast, plain};
-    float sum[2];
-
-    for (int j = 0; j < 64; j++)
-        dp[j] = wide[1][j];
-    for (int grad = 0; grad < 2; grad++) {
-        for (int v = 0; v < 2; v++) {
-            memcpy(score[v], wide[0], sizeof score[v]);
-            p[v][keys] = ds[v][keys] = WATCHED;
-            if (grad)
-                k[v]->attention_grad_row(n, keys, p[v], ds[v], score[v], dp, 3, sum[1]);
-            else
-                sum[v] = k[v]->attention_row(n, keys, p[v], score[v], 3);
-            CHECK_EQ(p[v][keys], WATCHED);
-            CHECK_EQ(ds[v][keys], WATCHED);
-        }
-        for (int j = 0; j < keys; j++)
-            for (int which = 0; which <= grad; which++) {
-                float x, y;
-                fast->widen(1, &x, which ? &ds[0][j] : &p[0][j]);
-                fast->widen(1, &y, which ? &ds[1][j] : &p[1][j]);
-                CHECK_NEAR(x, y, rounding * fabs((double)y) + 1e-6);
-                CHECK(j < n || x == 0);
-            }
-    }
-    CHECK(n ? fabsf(sum[0] - sum[1]) < 1e-4f : isinf(sum[0]) && sum[0] < 0);
-}
-
-static void fast_rows_are_plain_ones(void)
-{
-    sherd__kernels bf16, f16;
-
-    open_all();
-    sherd__install_half_ref(&bf16, &f16);
-    for (int n = 0; n <= 60; n++)
-        for (int more = 0; more <= 4; more += 2) {
-            try_row(&set.bf16, &bf16, 1.0 / 128, n, n + more);
-            try_row(&set.f16, &f16, 1.0 / 1024, n, n + more);
-        }
     close_all();
 }
 
 /* ---- products ------------------------------------------------------------------------------- */
+
+static bool multiplies_bf16(sherd__engine *engine)
+{
+    const sherd__product one = {.dtype = SHERD_BF16, .result = SHERD_BF16, .m = 1, .n = 1, .k = 1};
+
+    return set.product && set.product(engine, &one, got[0], half[0], half[1], NULL) == SHERD__DONE;
+}
 
 /* c[2,3] += a[2,4] b[4,3] in arrays whose rows are longer. */
 static void rows_with_gaps_are_added_to(void)
@@ -370,9 +269,8 @@ static void rows_with_gaps_are_added_to(void)
 }
 
 static const check_test tests[] = {
-    {TEST(attention_of_products_is_attention)}, {TEST(what_can_not_be_done_is_said)},
-    {TEST(attention_in_tiles_is_attention)},    {TEST(tiles_keep_what_is_no_number)},
-    {TEST(tiles_say_what_they_can_not)},        {TEST(fast_rows_are_plain_ones)},
+    {TEST(attention_in_tiles_is_attention)}, {TEST(large_scores_leave_one_key)},
+    {TEST(tiles_keep_what_is_no_number)},    {TEST(tiles_say_what_they_can_not)},
     {TEST(rows_with_gaps_are_added_to)},
 };
 CHECK_MAIN(tests)
