@@ -256,6 +256,28 @@ static void regions_shrink_where_address_space_is_short(void)
     CHECK_EQ(in_a_child(with_no_files_for_good), 0);
 }
 
+/*
+ * Whatever the size of regions, the same place in any two of sixteen differs in the bits from 2 MB
+ * to 16 MB: with addresses that are equal there a first cache may take one for the other.
+ */
+static void regions_lie_at_odd_distances(void)
+{
+    static const size_t sizes[] = {4 * MB, 7 * MB, 22 * MB, 24 * MB, 1 << 30, (1 << 30) + 22 * MB};
+
+    for (int i = 0; i < LEN(sizes); i++) {
+        sherd__diag diag = {.rank = -1};
+        sherd__arena arena;
+        if (!CHECK_OK(sherd__arena_create(&arena, 2, sizes[i], NULL, &diag)))
+            continue;
+        size_t step = (size_t)arena.control->region_step;
+        CHECK(step >= arena.control->region_bytes && step < sizes[i] + 36 * MB);
+        CHECK(arena.bytes >= arena.control->regions + 2 * step);
+        for (size_t k = 1; k < 16; k++)
+            CHECK(k * step % (2 * MB) == 0 && k * step % (32 * MB) != 0);
+        sherd__arena_unmap(&arena);
+    }
+}
+
 /* ---- one rank, and paper --------------------------------------------------------------------- */
 
 static void a_world_of_one_rank_is_whole(void)
@@ -315,6 +337,7 @@ static const check_test tests[] = {
     {TEST(a_full_region_is_out_of_memory)},
     {TEST(a_full_region_waits_for_readers)},
     {TEST(regions_shrink_where_address_space_is_short)},
+    {TEST(regions_lie_at_odd_distances)},
     {TEST(a_world_of_one_rank_is_whole)},
     {TEST(a_paper_world_has_no_memory)},
 };

@@ -193,6 +193,7 @@ typedef struct sherd__control {
     uint64_t magic;
     int ranks;
     uint64_t region_bytes, regions; /* size of one; offset of the first */
+    uint64_t region_step;           /* from one to the next */
     uint64_t lanes;                 /* offset of lane[ranks][SHERD__LANES] */
     uint64_t needs;                 /* offset of need[ranks][SHERD__NEEDS] */
     _Alignas(64) sherd__word alarm; /* 0 = down; see sherd__alarm_word */

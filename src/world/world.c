@@ -168,7 +168,7 @@ static sherd_status attach(sherd_world *world, const sherd__arena *arena,
     const char *verify = getenv("SHERD_VERIFY");
     world->verify = verify && *verify && strcmp(verify, "0") != 0;
     unsigned char *region =
-        arena->base + control->regions + (size_t)world->rank * (size_t)control->region_bytes;
+        arena->base + control->regions + (size_t)world->rank * (size_t)control->region_step;
     sherd_status status = read_patience(world);
     if (!status)
         status = check_kernels(world);
