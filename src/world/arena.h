@@ -72,6 +72,17 @@ typedef struct sherd__record {
     sherd__word label[SHERD__LABEL_WORDS]; /* text for messages */
 } sherd__record;
 
+/*
+ * Where the record of a call lies in a ring: from call to call it moves by another distance (a Gray
+ * code). A peer's CPU reads ahead where it has read at equal distances, and would take the line of
+ * the next record away from the rank that is about to write it.
+ */
+static inline unsigned sherd__slot_of(uint64_t number)
+{
+    unsigned at = (unsigned)(number % SHERD__DEPTH);
+    return at ^ at / 2;
+}
+
 /* A thing that a rank did on a mesh. */
 typedef struct sherd__deed {
     uint64_t hash; /* of this and all before */

@@ -44,7 +44,7 @@ static void read_call(const sherd__watch *w, int rank, int lane, uint64_t number
     out->number = count_of(post_of(w, rank), number);
     read_group(w, rank, lane, &out->group);
     out->done = sherd__look(&own->left) > number;
-    if (sherd__label_text(&own->ring[number % SHERD__DEPTH], number, label, sizeof label))
+    if (sherd__label_text(&own->ring[sherd__slot_of(number)], number, label, sizeof label))
         sherd__read_text(out->label, sizeof out->label, label, sizeof label);
 }
 

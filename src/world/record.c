@@ -21,7 +21,7 @@ enum { NAME_WORDS = 4, NAME_BYTES = 32, WHAT_BYTES = 96 };
 
 sherd__record *sherd__record_of(const sherd_world *world, int rank, int lane, uint64_t number)
 {
-    return &sherd__lane_of(world, rank, lane)->ring[number % SHERD__DEPTH];
+    return &sherd__lane_of(world, rank, lane)->ring[sherd__slot_of(number)];
 }
 
 /* ---- labels ---------------------------------------------------------------------------------- */
