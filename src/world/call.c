@@ -336,7 +336,8 @@ static void call_needs(sherd_world *world, void *what, sherd__needs *needs)
 /* After an alarm the call stays among the open ones, until a check drops it. */
 static bool wait_end(sherd_world *world, sherd__call_state *call)
 {
-    bool good = sherd__wait_for(world, &(sherd__wait){has_ended, call_needs, call});
+    const sherd__wait wait = {has_ended, call_needs, call};
+    bool good = call->ended || sherd__wait_for(world, &wait);
 
     call->waited = false;
     if (world->remote)
@@ -374,7 +375,8 @@ static sherd__call_state *start_call(sherd_world *world, sherd__group *group, co
     call->own = true;
     slot_wait slot;
     look_at_slot(world, group, call->number, &slot);
-    if (!sherd__wait_for(world, &(sherd__wait){slot_is_free, slot_needs, &slot})) {
+    if (!slot_is_free(world, &slot) &&
+        !sherd__wait_for(world, &(sherd__wait){slot_is_free, slot_needs, &slot})) {
         sherd__call_give(world, call);
         return NULL;
     }

@@ -200,10 +200,11 @@ static void copy_those(sherd_world *world, const sherd__call_state *call, int i,
 {
     const sherd__task *task = &call->task[i];
     const sherd__schedule *schedule = task->schedule;
-    lately last = {.rank = -1};
+    const sherd__region *region = schedule->region, *end = region + schedule->regions;
+    lately last;
 
-    for (int k = 0; k < schedule->regions; k++) {
-        const sherd__region *region = &schedule->region[k];
+    last.rank = -1;
+    for (; region < end; region++) {
         int q = holder_of(world, schedule, region);
         if (lo <= q && q < hi && sherd__ranks_has(fresh, q) &&
             !(world->remote && sherd__remote_in_parts(world, call, q)))
@@ -213,13 +214,11 @@ static void copy_those(sherd_world *world, const sherd__call_state *call, int i,
 
 /* Those of ranks after this one first, so that not all pull from rank 0. */
 static void copy_fresh(sherd_world *world, const sherd__call_state *call, int i,
-                       const sherd__ranks *fresh)
+                       const sherd__ranks *fresh, int first)
 {
-    int first = sherd__ranks_next(fresh, 0);
-
-    if (sherd__ranks_next(fresh, world->rank) >= 0)
+    if (first >= world->rank || sherd__ranks_next(fresh, world->rank) >= 0)
         copy_those(world, call, i, fresh, world->rank, world->ranks);
-    if (first >= 0 && first < world->rank)
+    if (first < world->rank)
         copy_those(world, call, i, fresh, 0, world->rank);
 }
 
@@ -355,11 +354,15 @@ static bool take_records(sherd_world *world, sherd__call_state *call, sherd__ran
 /* What is copied, from these ranks. */
 static void copy_from(sherd_world *world, const sherd__call_state *call, const sherd__ranks *fresh)
 {
+    int first = sherd__ranks_next(fresh, 0);
+
+    if (first < 0)
+        return;
     if (call->numbers)
         copy_words(world, call, fresh);
     for (int i = 0; i < call->count; i++)
         if (!call->task[i].reduces)
-            copy_fresh(world, call, i, fresh);
+            copy_fresh(world, call, i, fresh, first);
 }
 
 /*

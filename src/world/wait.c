@@ -163,7 +163,7 @@ static int yields_of(const sherd__patience *patience)
  * Time counts by rounds, none of which takes longer than a sleep does: if the whole job was stopped
  * in one (Ctrl-Z, a debugger), that is nothing that this rank has waited for another.
  */
-bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
+static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
 {
     sherd__patience *patience = &world->patience;
     int64_t first = 0, last = 0, waited = 0;
@@ -171,8 +171,6 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
     int round = 0, longest = 0, yields = yields_of(patience);
     sherd__waiting slow;
 
-    if (wait->done(world, wait->what))
-        return true;
     while (!is_over(world, wait, &good, &moved)) {
         if (moved) {
             round = 0;
@@ -210,6 +208,11 @@ bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
         sherd__post_cut(world);
     sherd__post_be_silent(world);
     return good;
+}
+
+bool sherd__wait_for(sherd_world *world, const sherd__wait *wait)
+{
+    return wait->done(world, wait->what) || wait_in_rounds(world, wait);
 }
 
 void sherd__patience_init(sherd__patience *patience, bool crowded, int64_t deadline_ns)
