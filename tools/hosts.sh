@@ -73,10 +73,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 agent=$(cd "$(dirname "$self")" && pwd)/hosts.sh
 ranks=$((hosts * each))
 if [ "$kind" = openmpi ]; then
+    # All ranks in one session: where a kernel shares cores out among sessions, a yield does not reach the other ones.
     exports=
     for word in $(env | sed -n 's/^\(SHERD_[A-Z_]*\)=.*/\1/p'); do exports="$exports -x $word"; done
     ip netns exec "${SHERD_HOSTS_NAME}1" "$mpirun" -n $ranks --host "$list" $exports --oversubscribe --bind-to none \
-        --mca plm_rsh_agent "$agent --agent" --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp \
+        --mca plm_rsh_agent "$agent --agent" --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --mca btl self,tcp \
         --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 "$agent" --rank "$@"
 else
     printf '#!/bin/sh\nexec %s --agent "$@"\n' "$agent" >"$ssh" && chmod +x "$ssh"
