@@ -136,16 +136,9 @@ INLINE vf v_times_power(vf x, vf n)
     vi whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return v_mul(v_mul(x, v_power(half)), v_power(_mm256_sub_epi32(whole, half)));
 }
-/* x - floor(x), for finite x. */
-INLINE vf v_fraction(vf x)
+INLINE vf v_power_of_bits(vf x)
 {
-    return _mm256_sub_ps(x, _mm256_floor_ps(x));
-}
-/* x * 2^floor(y), for 2^floor(y) that is normal, or 0 where it is gone. */
-INLINE vf v_times_floor(vf x, vf y, vm gone)
-{
-    vf power = v_power(_mm256_cvtps_epi32(_mm256_floor_ps(y)));
-    return _mm256_andnot_ps(_mm256_castsi256_ps(gone), v_mul(x, power));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
 }
 /* The estimate here has 12 bits, too few for one Newton step. */
 INLINE vf v_inverse(vf x)
@@ -183,6 +176,20 @@ INLINE float v_most(vf x)
     __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     y = _mm_max_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+enum { TOGETHER = 2 };
+INLINE void v_sum_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_add(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    _mm_storel_pi((__m64 *)(void *)to, _mm_add_ps(half, _mm_movehl_ps(half, half)));
+}
+INLINE void v_most_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_max(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    _mm_storel_pi((__m64 *)(void *)to, _mm_max_ps(half, _mm_movehl_ps(half, half)));
 }
 
 INLINE vd v_wide_low(vf x)

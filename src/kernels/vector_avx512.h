@@ -114,6 +114,11 @@ INLINE vf v_times_power(vf x, vf n)
 {
     return _mm512_scalef_ps(x, n);
 }
+/* 2^(n - 127) of the n in the last 8 bits, for n < 255; 0 for n = 0. */
+INLINE vf v_power_of_bits(vf x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 23));
+}
 /* x - floor(x), for finite x. */
 INLINE vf v_fraction(vf x)
 {
@@ -159,6 +164,24 @@ INLINE float v_sum(vf x)
 INLINE float v_most(vf x)
 {
     return _mm512_reduce_max_ps(x);
+}
+/* Rows whose sums are made together; each its own, in the same order. */
+enum { TOGETHER = 4 };
+INLINE void v_sum_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_add(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    vf b = v_add(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf c = v_add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+INLINE void v_most_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_max(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    vf b = v_max(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf c = v_max(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    __m256 half = _mm256_max_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    _mm_storeu_ps(to, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 }
 
 /* The lower and the upper half of the lanes as doubles. */
