@@ -145,6 +145,10 @@ INLINE vf v_inverse(vf x)
 {
     return v_div(v_set(1), x);
 }
+INLINE vf v_inverse_or_0(vf x, vm gone)
+{
+    return _mm256_andnot_ps(_mm256_castsi256_ps(gone), v_inverse(x));
+}
 INLINE vm v_less(vf a, vf b)
 {
     return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
@@ -288,16 +292,46 @@ INLINE void v_load_two_bf16(const uint16_t *p, vf *y)
     y[0] = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
     y[1] = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000u)));
 }
+INLINE vi v_round_bf16(vf x)
+{
+    vi bits = _mm256_castps_si256(x);
+    vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+}
+INLINE vi v_quiet_bf16(vf x, vi rounded)
+{
+    vi quiet = _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_epi8(rounded, quiet, v_is_nan(x));
+}
 INLINE void v_store_bf16(uint16_t *p, vf x)
 {
-    vi bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
-    vi odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-    vi quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-    vi y = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), quiet, v_is_nan(x));
+    vi y = _mm256_srli_epi32(v_quiet_bf16(x, v_round_bf16(x)), 16);
     /* Packing works within halves of 128 bits: the numbers are in words 0 and 2 of 64 bits. */
     vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(packed));
+}
+INLINE void v_round_two_bf16(const vf *x, vi *y)
+{
+    y[0] = v_round_bf16(x[0]);
+    y[1] = v_round_bf16(x[1]);
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x[0], x[1], _CMP_UNORD_Q)) != 0, 0)) {
+        y[0] = v_quiet_bf16(x[0], y[0]);
+        y[1] = v_quiet_bf16(x[1], y[1]);
+    }
+}
+INLINE void v_store_two_bf16(uint16_t *p, const vf *x)
+{
+    vi y[2];
+    v_round_two_bf16(x, y);
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm256_blend_epi16(_mm256_srli_epi32(y[0], 16), y[1], 0xAA));
+}
+INLINE void v_store_row_bf16(uint16_t *p, const vf *x)
+{
+    vi y[2];
+    v_round_two_bf16(x, y);
+    vi packed = _mm256_packus_epi32(_mm256_srli_epi32(y[0], 16), _mm256_srli_epi32(y[1], 16));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(packed, 0xD8));
 }
 INLINE vf v_load_f16(const uint16_t *p)
 {
@@ -312,6 +346,11 @@ INLINE void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)(void *)p,
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE void v_store_two_f16(uint16_t *p, const vf *x)
+{
+    v_store_f16(p, x[0]);
+    v_store_f16(p + W, x[1]);
 }
 
 #endif
