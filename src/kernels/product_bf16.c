@@ -26,12 +26,13 @@
 #include "fast_few_rows.inc"
 #include "fast_product.inc"
 
-#define NAME(x)       pairs_##x
-#define GET(x)        sherd__from_bf16(x)
-#define PUT(x)        sherd__to_bf16(x)
-#define V_LOAD(p)     v_load_bf16(p)
-#define V_STORE(p, x) v_store_bf16(p, x)
-#define ELEMENT       uint16_t
+#define NAME(x)         pairs_##x
+#define GET(x)          sherd__from_bf16(x)
+#define PUT(x)          sherd__to_bf16(x)
+#define V_LOAD(p)       v_load_bf16(p)
+#define V_STORE(p, x)   v_store_bf16(p, x)
+#define STORE_ROW(p, y) v_store_row_bf16(p, y)
+#define ELEMENT         uint16_t
 #include "fast_half_numbers.inc"
 #include "fast_pairs.inc"
 #include "fast_tiles.inc"

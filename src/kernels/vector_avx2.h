@@ -136,21 +136,18 @@ INLINE vf v_times_power(vf x, vf n)
     vi whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return v_mul(v_mul(x, v_power(half)), v_power(_mm256_sub_epi32(whole, half)));
 }
-/* x - floor(x), for finite x. */
-INLINE vf v_fraction(vf x)
+INLINE vf v_power_of_bits(vf x)
 {
-    return _mm256_sub_ps(x, _mm256_floor_ps(x));
-}
-/* x * 2^floor(y), for 2^floor(y) that is normal, or 0 where it is gone. */
-INLINE vf v_times_floor(vf x, vf y, vm gone)
-{
-    vf power = v_power(_mm256_cvtps_epi32(_mm256_floor_ps(y)));
-    return _mm256_andnot_ps(_mm256_castsi256_ps(gone), v_mul(x, power));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
 }
 /* The estimate here has 12 bits, too few for one Newton step. */
 INLINE vf v_inverse(vf x)
 {
     return v_div(v_set(1), x);
+}
+INLINE vf v_inverse_or_0(vf x, vm gone)
+{
+    return _mm256_andnot_ps(_mm256_castsi256_ps(gone), v_inverse(x));
 }
 INLINE vm v_less(vf a, vf b)
 {
@@ -183,6 +180,20 @@ INLINE float v_most(vf x)
     __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     y = _mm_max_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+enum { TOGETHER = 2 };
+INLINE void v_sum_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_add(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    _mm_storel_pi((__m64 *)(void *)to, _mm_add_ps(half, _mm_movehl_ps(half, half)));
+}
+INLINE void v_most_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_max(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    _mm_storel_pi((__m64 *)(void *)to, _mm_max_ps(half, _mm_movehl_ps(half, half)));
 }
 
 INLINE vd v_wide_low(vf x)
@@ -281,16 +292,46 @@ INLINE void v_load_two_bf16(const uint16_t *p, vf *y)
     y[0] = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
     y[1] = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000u)));
 }
+INLINE vi v_round_bf16(vf x)
+{
+    vi bits = _mm256_castps_si256(x);
+    vi odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+}
+INLINE vi v_quiet_bf16(vf x, vi rounded)
+{
+    vi quiet = _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_epi8(rounded, quiet, v_is_nan(x));
+}
 INLINE void v_store_bf16(uint16_t *p, vf x)
 {
-    vi bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
-    vi odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    vi rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-    vi quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-    vi y = _mm256_blendv_epi8(_mm256_srli_epi32(rounded, 16), quiet, v_is_nan(x));
+    vi y = _mm256_srli_epi32(v_quiet_bf16(x, v_round_bf16(x)), 16);
     /* Packing works within halves of 128 bits: the numbers are in words 0 and 2 of 64 bits. */
     vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(packed));
+}
+INLINE void v_round_two_bf16(const vf *x, vi *y)
+{
+    y[0] = v_round_bf16(x[0]);
+    y[1] = v_round_bf16(x[1]);
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x[0], x[1], _CMP_UNORD_Q)) != 0, 0)) {
+        y[0] = v_quiet_bf16(x[0], y[0]);
+        y[1] = v_quiet_bf16(x[1], y[1]);
+    }
+}
+INLINE void v_store_two_bf16(uint16_t *p, const vf *x)
+{
+    vi y[2];
+    v_round_two_bf16(x, y);
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm256_blend_epi16(_mm256_srli_epi32(y[0], 16), y[1], 0xAA));
+}
+INLINE void v_store_row_bf16(uint16_t *p, const vf *x)
+{
+    vi y[2];
+    v_round_two_bf16(x, y);
+    vi packed = _mm256_packus_epi32(_mm256_srli_epi32(y[0], 16), _mm256_srli_epi32(y[1], 16));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(packed, 0xD8));
 }
 INLINE vf v_load_f16(const uint16_t *p)
 {
@@ -305,6 +346,11 @@ INLINE void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)(void *)p,
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE void v_store_two_f16(uint16_t *p, const vf *x)
+{
+    v_store_f16(p, x[0]);
+    v_store_f16(p + W, x[1]);
 }
 
 #endif

@@ -114,6 +114,11 @@ INLINE vf v_times_power(vf x, vf n)
 {
     return _mm512_scalef_ps(x, n);
 }
+/* 2^(n - 127) of the n in the last 8 bits, for n < 255; 0 for n = 0. */
+INLINE vf v_power_of_bits(vf x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 23));
+}
 /* x - floor(x), for finite x. */
 INLINE vf v_fraction(vf x)
 {
@@ -130,6 +135,12 @@ INLINE vf v_inverse(vf x)
 {
     vf y = _mm512_rcp14_ps(x);
     return v_fma(y, v_fnma(x, y, v_set(1)), y);
+}
+/* The same, or 0. */
+INLINE vf v_inverse_or_0(vf x, vm gone)
+{
+    vf y = _mm512_rcp14_ps(x);
+    return _mm512_maskz_fmadd_ps((vm)~gone, y, v_fnma(x, y, v_set(1)), y);
 }
 INLINE vm v_less(vf a, vf b)
 {
@@ -159,6 +170,24 @@ INLINE float v_sum(vf x)
 INLINE float v_most(vf x)
 {
     return _mm512_reduce_max_ps(x);
+}
+/* Rows whose sums are made together; each its own, in the same order. */
+enum { TOGETHER = 4 };
+INLINE void v_sum_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_add(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    vf b = v_add(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf c = v_add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+INLINE void v_most_rows(const vf x[TOGETHER], float to[TOGETHER])
+{
+    vf a = v_max(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    vf b = v_max(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf c = v_max(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    __m256 half = _mm256_max_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    _mm_storeu_ps(to, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 }
 
 /* The lower and the upper half of the lanes as doubles. */
@@ -266,15 +295,50 @@ INLINE void v_load_two_bf16(const uint16_t *p, vf *y)
     y[0] = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
     y[1] = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xFFFF0000u)));
 }
-/* vcvtneps2bf16 would lose subnormal numbers. */
+/* Rounded in the upper half; vcvtneps2bf16 would lose subnormal numbers. Not for NaN. */
+INLINE vi v_round_bf16(vf x)
+{
+    vi bits = _mm512_castps_si512(x);
+    vi odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+}
+/* NaN becomes quiet; others as they are. */
+INLINE vi v_quiet_bf16(vf x, vi rounded)
+{
+    return _mm512_mask_or_epi32(rounded, v_is_nan(x), _mm512_castps_si512(x),
+                                _mm512_set1_epi32(0x400000));
+}
 INLINE void v_store_bf16(uint16_t *p, vf x)
 {
-    vi bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
-    vi odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    vi rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-    vi quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-    vi y = _mm512_mask_blend_epi32(v_is_nan(x), _mm512_srli_epi32(rounded, 16), quiet);
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(y));
+    vi y = v_quiet_bf16(x, v_round_bf16(x));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(y, 16)));
+}
+/* Two vectors rounded: NaN, which is rare, is looked for in both at once. */
+INLINE void v_round_two_bf16(const vf *x, vi *y)
+{
+    y[0] = v_round_bf16(x[0]);
+    y[1] = v_round_bf16(x[1]);
+    if (__builtin_expect(_mm512_cmp_ps_mask(x[0], x[1], _CMP_UNORD_Q) != 0, 0)) {
+        y[0] = v_quiet_bf16(x[0], y[0]);
+        y[1] = v_quiet_bf16(x[1], y[1]);
+    }
+}
+/* 32 of them: those for even places, and those for odd ones. */
+INLINE void v_store_two_bf16(uint16_t *p, const vf *x)
+{
+    vi y[2];
+    v_round_two_bf16(x, y);
+    _mm512_storeu_si512(p, _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(y[0], 16), y[1]));
+}
+/* 32 of them, in order. */
+INLINE void v_store_row_bf16(uint16_t *p, const vf *x)
+{
+    const vi upper = _mm512_set_epi32(0x3F003D, 0x3B0039, 0x370035, 0x330031, 0x2F002D, 0x2B0029,
+                                      0x270025, 0x230021, 0x1F001D, 0x1B0019, 0x170015, 0x130011,
+                                      0x0F000D, 0x0B0009, 0x070005, 0x030001);
+    vi y[2];
+    v_round_two_bf16(x, y);
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(y[0], upper, y[1]));
 }
 INLINE vf v_load_f16(const uint16_t *p)
 {
@@ -290,6 +354,11 @@ INLINE void v_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)(void *)p,
                         _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE void v_store_two_f16(uint16_t *p, const vf *x)
+{
+    v_store_f16(p, x[0]);
+    v_store_f16(p + W, x[1]);
 }
 
 #endif
