@@ -10,11 +10,11 @@
 #include "kernels/fast.h"
 #include "base/num.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attending.h"
 #include "command_line.h"
 #include "timing.h"
 
@@ -118,14 +118,7 @@ static bool try_shape(bench *b, int64_t width, int64_t positions, int64_t heads)
 {
     int64_t batch = sherd__max(1, 2048 / positions); /* as many rows as a step of the GPT example */
 
-    b->s = (sherd__attending){.batch = batch,
-                              .groups = heads,
-                              .repeat = 1,
-                              .queries = positions,
-                              .keys = positions,
-                              .width = width,
-                              .scale = 1 / sqrt((double)width),
-                              .causal = b->s.causal};
+    b->s = self_attention(batch, heads, positions, width, b->s.causal);
     bool good = make_tensors(b);
     if (good) {
         run(b, false, true);

@@ -11,11 +11,11 @@
 #include "kernels/ref.h"
 #include "base/num.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attending.h"
 #include "command_line.h"
 #include "timing.h"
 
@@ -288,18 +288,6 @@ static double median_time(bench *b, const job *j, const sherd__kernels *k)
     return time[RUNS / 2];
 }
 
-static sherd__attending causal(int64_t batch, int64_t heads, int64_t positions, int64_t width)
-{
-    return (sherd__attending){.batch = batch,
-                              .groups = heads,
-                              .repeat = 1,
-                              .queries = positions,
-                              .keys = positions,
-                              .width = width,
-                              .scale = 1 / sqrt((double)width),
-                              .causal = true};
-}
-
 static bool open_bench(bench *b, sherd__heap *heap)
 {
     memset(b, 0, sizeof *b);
@@ -307,8 +295,8 @@ static bool open_bench(bench *b, sherd__heap *heap)
     b->engine = sherd__engine_create(heap);
     if (!b->engine)
         return false;
-    b->attention = causal(BATCH, HEADS, CONTEXT, WIDTH);
-    b->sequence = causal(1, LONG_HEADS, LONG_CONTEXT, LONG_WIDTH);
+    b->attention = self_attention(BATCH, HEADS, CONTEXT, WIDTH, true);
+    b->sequence = self_attention(1, LONG_HEADS, LONG_CONTEXT, LONG_WIDTH, true);
     for (int i = 0; i < OPERANDS; i++) {
         b->x[i] = aligned_alloc(64, sizeof(float) * ROOM);
         if (!b->x[i])

@@ -167,7 +167,7 @@ typedef struct result {
     double flops; /* of GEMM, one rank */
     sherd_info info;
     double peak; /* of all ranks at once, of the dtype of products */
-    double had;  /* what the cores did between the steps, of that: the host took the rest */
+    double had;  /* of their peak, what the cores did between the steps: the host took the rest */
     op_table operators;
     bool good;
 } result;
