@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 #include "base/num.h"
-#include "vector_avx512.h"
+#include "words.h"
 
 enum {
     SIDE = 16,              /* rows of a tile, and columns of a result */
@@ -36,37 +36,11 @@ typedef struct tiles {
 
 /* ---- 32 numbers of bf16 ---- */
 
-INLINE __mmask32 words_part(int64_t n)
-{
-    return n >= BLOCK ? ~0u : n <= 0 ? 0 : (1u << n) - 1;
-}
-
-INLINE vi load_words(const uint16_t *p)
-{
-    return _mm512_loadu_si512(p);
-}
-
-INLINE void store_words(uint16_t *p, vi x)
-{
-    _mm512_storeu_si512(p, x);
-}
-
 /* Two vectors rounded, the first one in front. What is subnormal becomes 0, as tiles take it
  * anyhow. */
 INLINE vi round_words(vf first, vf second)
 {
     return (vi)_mm512_cvtne2ps_pbh(second, first);
-}
-
-/* Words of two rows side by side: columns 0 to 15, and those from 16 on. */
-INLINE void pair_rows(vi a, vi b, vi *low, vi *high)
-{
-    const vi first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-    const vi second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    vi x = _mm512_unpacklo_epi16(a, b), y = _mm512_unpackhi_epi16(a, b);
-
-    *low = _mm512_permutex2var_epi64(x, first, y);
-    *high = _mm512_permutex2var_epi64(x, second, y);
 }
 
 /* 16 rows of 16 pairs transposed. */
@@ -107,9 +81,8 @@ typedef struct lying_rows {
 /* Columns from `column` on of row i, 0 where there are none. */
 INLINE vi load_row(const lying_rows *m, int64_t i, int64_t column)
 {
-    return i < m->rows ? _mm512_maskz_loadu_epi16(words_part(m->width - column),
-                                                  m->at + i * m->stride + column)
-                       : _mm512_setzero_si512();
+    return i < m->rows ? load_words_part(m->at + i * m->stride + column, m->width - column)
+                       : v_int(0);
 }
 
 /* Rows as they are, for the left of a sum over columns: tiles [rows / 16][width / 32]. */

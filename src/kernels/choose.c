@@ -154,11 +154,12 @@ static void install_tiles(sherd__kernel_set *set)
 #endif
 }
 
-/* Products of bf16 by pairs, where the machine is fast at them: then they are not oneDNN's. */
+/* Products of bf16 by pairs, where attention is: then they are not oneDNN's. To ask the CPU once
+ * more takes a while on a virtual one. */
 static void install_pairs(sherd__kernel_set *set)
 {
 #ifdef SHERD_HAVE_AVX512_BF16
-    if (wants_pairs() && wanted("SHERD_GEMM", "tiles") && sherd__has_fast_pairs()) {
+    if (set->tiles == &sherd__attention_pairs && wanted("SHERD_GEMM", "tiles")) {
         sherd__install_pairs(&set->bf16);
         set->bf16_products = false;
     }

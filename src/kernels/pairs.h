@@ -23,11 +23,6 @@ INLINE vi spread_pair(const uint16_t *p)
     return _mm512_set1_epi32(pair);
 }
 
-INLINE vf add_pairs(vf sum, vi a, vi b)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-
 /* c[32,32] = a b, or c += a b, where the sum is over `depth` tiles of 32 numbers. c_row floats lie
  * between rows of c. */
 INLINE void multiply_tiles(bool add, float *c, int64_t c_row, int64_t depth, tiles a, tiles b)

@@ -8,7 +8,7 @@
  */
 #include "fast.h"
 
-#ifdef __AVX512BF16__
+#ifdef SHERD_HAVE_AVX512_BF16
 
 /* Of what these files share not all is used here. */
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -16,15 +16,16 @@
 #include <string.h>
 
 #include "half.h"
-#include "vector_avx512.h"
+#include "words.h"
 
 #define TILE_STEP           2
-#define TILE_ADD(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)(x), (__m512bh)(b))
+#define TILE_ADD(x, b, sum) add_pairs(sum, _mm512_castps_si512(x), _mm512_castps_si512(b))
 
 #include "fast_line.inc"
 #include "fast_tile.inc"
 #include "fast_few_rows.inc"
 #include "fast_product.inc"
+#include "fast_spin.inc"
 
 #define NAME(x)         pairs_##x
 #define GET(x)          sherd__from_bf16(x)
@@ -46,8 +47,7 @@ static bool is_slim(const sherd__product *p)
 
 static int64_t workspace_of(const sherd__product *p)
 {
-    return is_slim(p) ? sherd__bf16_by_f32.product_workspace(p)
-                      : (LINE + product_room_of(p, NULL).elements) * (int64_t)sizeof(float);
+    return is_slim(p) ? sherd__bf16_by_f32.product_workspace(p) : product_workspace(p);
 }
 
 static void product(const sherd__product *p, void *c, const void *a, const void *b,
@@ -58,33 +58,15 @@ static void product(const sherd__product *p, void *c, const void *a, const void 
         return;
     }
     product_room r = product_room_of(p, next_line(workspace));
-    product_part x = {.p = p,
-                      .r = &r,
-                      .c = {c, product_c_row(p), p->result == SHERD_F32},
-                      .a = p->k ? a : workspace, /* may be NULL without any depth */
-                      .b = p->k ? b : workspace,
-                      .bias = p->bias ? r.bias : NULL};
 
     if (p->bias)
         pairs_widen(p->n, r.bias, bias);
-    (p->ta ? pairs_turned_product : pairs_block_product)(&x);
+    pairs_tiles_product(p, &r, c, a, b, p->bias ? r.bias : NULL);
 }
 
-/* As spin in fast_body.inc; the latency is 6 cycles, one a cycle or two. */
 double sherd__spin_pairs(int64_t rounds)
 {
-    enum { CHAINS = 12 };
-    vf x[CHAINS], a = v_as_floats(_mm512_set1_epi16(0x3F80)), b = v_as_floats(v_int(0)),
-                  total = v_zero();
-
-    for (int i = 0; i < CHAINS; i++)
-        x[i] = v_set((float)i);
-    for (int64_t r = 0; r < rounds; r++)
-        for (int i = 0; i < CHAINS; i++)
-            x[i] = TILE_ADD(a, b, x[i]);
-    for (int i = 0; i < CHAINS; i++)
-        total = v_add(total, x[i]);
-    return 2.0 * TILE_STEP * CHAINS * W * (double)rounds + (v_sum(total) < 0 ? 1 : 0);
+    return spin(rounds);
 }
 
 void sherd__install_pairs(sherd__kernels *bf16)

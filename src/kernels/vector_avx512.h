@@ -269,13 +269,19 @@ INLINE void v_turn4(vi x[4])
     x[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-/* Four floats each of p, p + step, ...: 128 bits behind each other. */
+/* 128 bits each of p, and what is `step` bytes further, ...: behind each other. */
+INLINE vi v_load_quarters(const void *p, int64_t step)
+{
+    const char *at = p;
+    vi x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));
+    x = _mm512_mask_broadcast_i32x4(x, 0x00F0, _mm_loadu_si128((const void *)(at + step)));
+    x = _mm512_mask_broadcast_i32x4(x, 0x0F00, _mm_loadu_si128((const void *)(at + 2 * step)));
+    return _mm512_mask_broadcast_i32x4(x, 0xF000, _mm_loadu_si128((const void *)(at + 3 * step)));
+}
+/* Four floats each of p, p + step, ... */
 INLINE vi v_load_lanes(const float *p, int64_t step)
 {
-    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps(p));
-    x = _mm512_mask_broadcast_f32x4(x, 0x00F0, _mm_loadu_ps(p + step));
-    x = _mm512_mask_broadcast_f32x4(x, 0x0F00, _mm_loadu_ps(p + 2 * step));
-    return _mm512_castps_si512(_mm512_mask_broadcast_f32x4(x, 0xF000, _mm_loadu_ps(p + 3 * step)));
+    return v_load_quarters(p, step * (int64_t)sizeof *p);
 }
 INLINE vf v_as_floats(vi x)
 {
