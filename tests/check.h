@@ -243,11 +243,15 @@ static int check_main(const check_test *tests, int count, const char *only)
         for (int j = 0; j < LEN(tests[i].ranks) && tests[i].ranks[j]; j++) {
             if (there && there != tests[i].ranks[j])
                 continue;
-            sherd_world_options options = {.ranks = tests[i].ranks[j], .no_pin = true, .seed = 1};
+            char why[SHERD_ERROR_BYTES] = "";
+            sherd_world_options options = {
+                .ranks = tests[i].ranks[j], .no_pin = true, .seed = 1, .error = why};
             int before = atomic_load(&check_state->failures), exit_status = -1;
             options.as = as && strcmp(as, "processes") == 0 ? SHERD_PROCESSES : SHERD_THREADS;
             check_rank = 0;
             CHECK_OK(sherd_spawn(&exit_status, &options, check_body, (void *)(uintptr_t)&tests[i]));
+            if (*why)
+                printf("%s\n", why);
             check_rank = 0;
             CHECK_EQ(exit_status, 0);
             for (int r = 0; r < CHECK_RANKS; r++)
