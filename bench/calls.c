@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long calls take: calls [-n RANKS] [--threads] [--size BYTES]. Ranks run moves at several
- * sizes, interleaved with a plain copy of the same bytes, and check every result. The bytes are
- * what a rank holds in the end (all-gather), or before and after (all-reduce, by one call and by a
- * reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians over rounds of
- * the slowest rank's time. Three sets of buffers take turns; sources are rewritten before each
- * sample. Virtual machines move their cores about: the flag's one-way time says where they were
- * (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare within one
- * run only.
+ * How long calls take: calls [-n RANKS] [--threads] [--size BYTES] [--turns N]. Ranks run moves
+ * at several sizes, interleaved with a plain copy of the same bytes, and check every result. The
+ * bytes are what a rank holds in the end (all-gather), or before and after (all-reduce, by one call
+ * and by a reduce-scatter and an all-gather; all-to-all), or before (reduce-scatter). Medians over
+ * rounds of the slowest rank's time. Three sets of buffers take turns; sources are rewritten before
+ * each sample. Virtual machines move their cores about: the flag's one-way time says where they
+ * were (about 60 ns: one cache, 270 ns: two chips, 25 ns: one core's two threads), so compare
+ * within one run only.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,13 +38,14 @@ typedef struct meeting {
 /* What the command line asks for. */
 typedef struct asked {
     meeting *meet;
-    int64_t size; /* 0 = all */
+    int64_t size;  /* 0 = all */
+    int64_t turns; /* of a sample; 0 = by size */
 } asked;
 
 typedef struct bench {
     sherd_world *world;
     meeting *meet;
-    int ranks, me, crowded;
+    int ranks, me, crowded, turns;
     const sherd_plan *plan[MOVES];
     sherd__block *source[SETS], *part[SETS], *result[SETS];
     int64_t shape;          /* elements of the vector */
@@ -205,10 +206,11 @@ static void run_once(bench *b, int kind, int set)
 }
 
 /* Seconds of one turn of a sample: small ones have many, since a timer takes 20 ns and the
- * barrier's last rank is late. */
+ * barrier's last rank is late. The first turns also bring what was just written into the caches. */
 static double sample(bench *b, int kind, int64_t bytes, int round)
 {
-    int turns = bytes <= 65536 ? 34 * SETS : bytes <= 1 << 20 ? 4 * SETS : SETS;
+    int by_size = bytes <= 65536 ? 34 * SETS : bytes <= 1 << 20 ? 4 * SETS : SETS;
+    int turns = b->turns ? b->turns : by_size;
 
     for (int set = 0; set < SETS; set++) {
         rewrite(b, kind, set, round);
@@ -259,7 +261,7 @@ static void run_size(bench *b, const sherd_mesh *mesh, int64_t bytes)
 static int body(sherd_world *world, void *payload)
 {
     const asked *wanted_sizes = payload;
-    bench b = {.world = world, .meet = wanted_sizes->meet};
+    bench b = {.world = world, .meet = wanted_sizes->meet, .turns = (int)wanted_sizes->turns};
     const sherd_mesh *mesh;
 
     b.ranks = sherd_world_ranks(world);
@@ -281,7 +283,8 @@ int main(int argc, char **argv)
     bool threads = false;
     const bench_option table[] = {{"-n", "RANKS", .number = &ranks, .most = SHERD_MAX_RANKS},
                                   {"--threads", .flag = &threads},
-                                  {"--size", "BYTES", .number = &wanted.size}};
+                                  {"--size", "BYTES", .number = &wanted.size},
+                                  {"--turns", "N", .number = &wanted.turns, .most = 1000000}};
     int exit_status = 0;
 
     if (!READ_COMMAND_LINE(argc, argv, table))
