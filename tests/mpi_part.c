@@ -12,6 +12,49 @@
 
 #include "carrier/carrier.h"
 
+/* ---- an MPI that fails ----------------------------------------------------------------------- */
+
+static const char *broken = ""; /* the function that fails next, and then works again */
+
+static int fails(const char *function)
+{
+    if (strcmp(broken, function) != 0)
+        return MPI_SUCCESS;
+    broken = "";
+    return MPI_ERR_INTERN;
+}
+
+/* A program's own come before MPI's, which has each under a second name. */
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *out)
+{
+    int error = fails("MPI_Isend");
+    return error ? error : PMPI_Isend(data, count, type, to, tag, comm, out);
+}
+
+int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *out)
+{
+    int error = fails("MPI_Irecv");
+    return error ? error : PMPI_Irecv(data, count, type, from, tag, comm, out);
+}
+
+int MPI_Iallgather(const void *data, int count, MPI_Datatype type, void *out, int out_count,
+                   MPI_Datatype out_type, MPI_Comm comm, MPI_Request *request)
+{
+    int error = fails("MPI_Iallgather");
+    return error ? error
+                 : PMPI_Iallgather(data, count, type, out, out_count, out_type, comm, request);
+}
+
+int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
+{
+    int error = fails("MPI_Test");
+    return error ? error : PMPI_Test(request, done, status);
+}
+
+/* ---- worlds ---------------------------------------------------------------------------------- */
+
 /* The sum over the world of 1 + rank; 0 on failure. */
 static float sum_of(sherd_world *world)
 {
@@ -113,6 +156,31 @@ static int miss_one(int rank)
     return 1;
 }
 
+/* Rank 1's MPI fails once: while the world is opened, or later. */
+static int break_one(const char *function, int rank)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+
+    if (rank == 1 && strcmp(function, "MPI_Iallgather") == 0)
+        broken = function;
+    if (sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text})) {
+        printf("not opened: %s\n", text);
+        fflush(stdout);
+        sleep(3);
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    }
+    for (int turn = 0; sum_of(world) > 0 && turn < 10; turn++)
+        if (sherd_world_rank(world) == 1 && turn == 3)
+            broken = function;
+    sherd_status status = sherd_world_check(world);
+    printf("%s: %s\n", sherd_status_name(status), sherd_world_error(world));
+    bool bad = sherd_world_close(world) != SHERD_EPEER;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
     int given, rank, got = -1, bad;
@@ -126,6 +194,8 @@ int main(int argc, char **argv)
           !strstr(text, "MPI is not running");
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (argc > 2)
+        return break_one(argv[2], rank);
     if (argc > 1)
         return miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);

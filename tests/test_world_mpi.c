@@ -177,8 +177,27 @@ static int play_late(void)
     return sherd_world_close(world) == SHERD_ETIMEDOUT ? 0 : 1;
 }
 
+/* Rank 1 does not open a second world. */
+static int play_missing(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = open_world();
+    int rank = sherd_world_rank(world);
+
+    MUST(!sherd_world_close(world));
+    if (rank != 1) {
+        sherd_status status = sherd_world_open(&world, &(sherd_world_options){.error = text});
+        printf("%s: %s\n", sherd_status_name(status), text);
+        fflush(stdout);
+    }
+    usleep(rank == 1 ? 3000 * 1000 : 600 * 1000); /* the launcher ends the job with the first */
+    return 0;
+}
+
 static int play_rank(const char *mode)
 {
+    if (strcmp(mode, "missing") == 0)
+        return play_missing();
     if (strcmp(mode, "threads") == 0)
         return play_threads();
     if (strcmp(mode, "late") == 0)
@@ -358,6 +377,59 @@ static void a_rank_that_does_not_open_it_ends_in_a_time_out(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
+/* What ends a start in the module of an MPI keeps its status. */
+static void a_rank_that_opens_no_second_world_ends_in_a_time_out(void)
+{
+    setenv("SHERD_TIMEOUT", "1", 1);
+    FOR_EACH_MPI(kind)
+    {
+        const program_end *end = mpi_run(kind, 3, "missing");
+        CHECK_EQ(times(end->out, "ETIMEDOUT: "), 2);
+        CHECK_EQ(times(end->out, "waited 1 s (SHERD_TIMEOUT) for all ranks of the communicator"),
+                 2);
+        CHECK(end->seconds < 15);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
+/* There is no world yet in which the others could be told. */
+static void what_mpi_says_is_wrong_ends_an_opening(void)
+{
+    setenv("SHERD_TIMEOUT", "1", 1);
+    FOR_EACH_MPI(kind)
+    {
+        char line[256];
+        snprintf(line, sizeof line, "%s/mpi_part_%s broken MPI_Iallgather", SHERD_BUILD_DIR, kind);
+        program p = mpi_start(kind, 3, line);
+        const program_end *end = program_wait(&p);
+        CHECK_EQ(times(end->out, "not opened: rank 1: "), 1);
+        CHECK_EQ(times(end->out, ": MPI_Iallgather: "), 1);
+        CHECK_EQ(times(end->out, "ranks do not reach each other"), 2);
+    }
+    unsetenv("SHERD_TIMEOUT");
+}
+
+static void what_mpi_says_is_wrong_all_ranks_learn(void)
+{
+    static const char *const functions[] = {"MPI_Isend", "MPI_Irecv", "MPI_Test"};
+
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    FOR_EACH_MPI(kind)
+    {
+        for (int i = 0; i < LEN(functions); i++) {
+            char line[256];
+            snprintf(line, sizeof line, "%s/mpi_part_%s broken %s", SHERD_BUILD_DIR, kind,
+                     functions[i]);
+            program p = mpi_start(kind, 3, line);
+            const program_end *end = program_wait(&p);
+            CHECK_EQ(end->status, 0);
+            CHECK_EQ(times(end->out, "EPEER: rank 1: "), 3);
+            CHECK_EQ(times(end->out, functions[i]), 3);
+        }
+    }
+    unsetenv("SHERD_TRANSPORT");
+}
+
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
@@ -369,5 +441,8 @@ static const check_test tests[] = {
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_part_of_a_communicator_is_a_world)},
     {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
+    {TEST(a_rank_that_opens_no_second_world_ends_in_a_time_out)},
+    {TEST(what_mpi_says_is_wrong_ends_an_opening)},
+    {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -13,7 +13,7 @@
 SHERD_BEGIN
 
 enum {
-    SHERD_CARRIER_VERSION = 2,
+    SHERD_CARRIER_VERSION = 3,
     SHERD_HEAD_BYTES = 8192 /* maximum size of the head of a message */
 };
 
@@ -75,6 +75,12 @@ typedef struct sherd_carrier {
      * other. Local. May be NULL.
      */
     void (*near)(void *self, const bool *here);
+    /*
+     * Whether the carrier has failed for good, so that what is waited for may never come; text[room]
+     * then gets a line that says why. Asked by ranks that wait or could not send or gather. From
+     * then on `receive` returns false. Local; never blocks. May be NULL: it never fails.
+     */
+    bool (*has_failed)(void *self, char *text, size_t room);
     /*
      * The world is over. `well`: all ranks close it now; otherwise some are lost, and close must
      * not wait for any rank. Frees `self`.

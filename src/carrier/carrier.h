@@ -18,9 +18,9 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
 
 /*
  * The door of a module that libsherd loads (world/module.c): MPI is started if nobody has, and all
- * its ranks are brought together. Once for each world of the process. False: the text says why.
+ * its ranks are brought together. Once for each world of the process. The text says why it failed.
  */
-SHERD_API bool sherd_carrier_load(sherd_carrier *out, char *text, size_t room);
+SHERD_API sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room);
 
 /*
  * hydra.c: end this rank of a job of MPICH without MPI_Finalize, where that would hang; collective.

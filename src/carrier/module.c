@@ -59,12 +59,16 @@ static bool start(char *text, size_t room)
     return true;
 }
 
-bool sherd_carrier_load(sherd_carrier *out, char *text, size_t room)
+sherd_status sherd_carrier_open(sherd_carrier *out, char *text, size_t room)
 {
-    if (!start(text, room) || sherd__mpi_carrier(out, MPI_COMM_WORLD, text, room))
-        return false;
+    if (!start(text, room))
+        return SHERD_EINVAL;
+    sherd_status status = sherd__mpi_carrier(out, MPI_COMM_WORLD, text, room);
+    mpi.lost |= status == SHERD_ETIMEDOUT; /* MPI would wait for that rank */
+    if (status)
+        return status;
     mpi.close = out->close;
     out->close = close_counted;
     mpi.open++;
-    return true;
+    return SHERD_OK;
 }

@@ -19,6 +19,7 @@
 #include <time.h>
 
 enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
+enum { LATE = -1 }; /* no error of MPI's, which are positive */
 /* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
 enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
 
@@ -55,6 +56,8 @@ typedef struct carrier {
     _Alignas(16) unsigned char head[SHERD_HEAD_BYTES];
     peer *peer;             /* [ranks] */
     unsigned char *nowhere; /* [PIECE_HERE]: where pieces go that nobody has room for */
+    int error;              /* the first that MPI has said; then nothing that comes is trusted */
+    const char *function;   /* that has said it */
 } carrier;
 
 /* The first bytes of a head. */
@@ -81,12 +84,41 @@ static void near(void *self, const bool *here)
         c->peer[r].piece = here && here[r] ? PIECE_HERE : there;
 }
 
-/* Whether it is over; one that has failed is. */
-static bool is_free(MPI_Request *request)
+/* Whether MPI has done it; the first error is kept. */
+static bool works(carrier *c, int error, const char *function)
 {
-    int done = 1;
+    if (error != MPI_SUCCESS && !c->error) {
+        c->error = error;
+        c->function = function;
+    }
+    return error == MPI_SUCCESS;
+}
 
-    return MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
+static sherd_status say(char *text, size_t room, int error, const char *what)
+{
+    char reason[MPI_MAX_ERROR_STRING] = "?";
+    int length;
+
+    MPI_Error_string(error, reason, &length);
+    snprintf(text, room, "%s: %s: %s", own_name(), what, reason);
+    return SHERD_EINVAL;
+}
+
+static bool has_failed(void *self, char *text, size_t room)
+{
+    carrier *c = self;
+
+    if (c->error)
+        say(text, room, c->error, c->function);
+    return c->error != MPI_SUCCESS;
+}
+
+/* Whether it is over; what has failed is not, as MPI may still use its memory. */
+static bool is_free(carrier *c, MPI_Request *request)
+{
+    int done = 0;
+
+    return works(c, MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test") && done;
 }
 
 /* ---- what all ranks do together -------------------------------------------------------------- */
@@ -101,22 +133,24 @@ static double most_seconds(void)
 }
 
 /*
- * Whether it is done before the time is over. MPI itself would wait for ever for a rank that does
- * not come, and what it has begun can not be taken back: the memory of it is not to be freed then.
+ * Until it is done: MPI_SUCCESS, what MPI says, or LATE when the time is over. MPI itself would
+ * wait for ever for a rank that does not come, and what it has begun can not be taken back: unless
+ * it has succeeded, the memory of it is not to be freed.
  */
-static bool is_done_in_time(MPI_Request *request)
+static int await(MPI_Request *request)
 {
     const struct timespec nap = {0, 50000};
     double begin = MPI_Wtime(), waited = 0, most = most_seconds();
+    int done = 0, error;
 
-    while (!is_free(request)) {
+    while (!(error = MPI_Test(request, &done, MPI_STATUS_IGNORE)) && !done) {
         waited = MPI_Wtime() - begin;
         if (waited > most)
-            return false;
+            return LATE;
         if (waited > 0.01)
             nanosleep(&nap, NULL);
     }
-    return true;
+    return error;
 }
 
 static bool gather(void *self, const void *mine, size_t bytes, void *all)
@@ -129,12 +163,15 @@ static bool gather(void *self, const void *mine, size_t bytes, void *all)
     if (!room)
         return false;
     memcpy(room, mine, bytes);
-    if (MPI_Iallgather(room, (int)bytes, MPI_BYTE, room + bytes, (int)bytes, MPI_BYTE, c->comm,
-                       &request) != MPI_SUCCESS) {
+    if (!works(c,
+               MPI_Iallgather(room, (int)bytes, MPI_BYTE, room + bytes, (int)bytes, MPI_BYTE,
+                              c->comm, &request),
+               "MPI_Iallgather")) {
         free(room);
         return false;
     }
-    if (!is_done_in_time(&request))
+    int error = await(&request);
+    if (error == LATE || !works(c, error, "MPI_Iallgather"))
         return false;
     memcpy(all, room + bytes, total);
     free(room);
@@ -167,9 +204,9 @@ static int length_of(const pieces *p, size_t bytes, int piece)
 }
 
 /* Whether all pieces have gone; they do so in their order. */
-static bool have_gone(pieces *p)
+static bool have_gone(carrier *c, pieces *p)
 {
-    while (p->done < p->count && is_free(&p->request[p->done]))
+    while (p->done < p->count && is_free(c, &p->request[p->done]))
         p->done++;
     if (p->done < p->count)
         return false;
@@ -180,6 +217,15 @@ static bool have_gone(pieces *p)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
+/* One that has failed is over: there is nothing to wait for. */
+static bool send_one(carrier *c, int to, int tag, const void *data, int bytes, MPI_Request *out)
+{
+    if (works(c, MPI_Isend(data, bytes, MPI_BYTE, to, tag, c->comm, out), "MPI_Isend"))
+        return true;
+    *out = MPI_REQUEST_NULL;
+    return false;
+}
+
 static bool send(void *self, int to, const sherd_message *message, sherd_sending *sending)
 {
     carrier *c = self;
@@ -187,27 +233,27 @@ static bool send(void *self, int to, const sherd_message *message, sherd_sending
     outgoing o = {.head = MPI_REQUEST_NULL};
 
     memcpy(message->head, &length, sizeof length);
-    bool good = begin_pieces(&o.body, message->body_bytes, c->peer[to].piece) &&
-                MPI_Isend(message->head, (int)message->head_bytes, MPI_BYTE, to, HEAD_TAG, c->comm,
-                          &o.head) == MPI_SUCCESS;
-    for (int i = 0; i < o.body.count && o.body.request; i++)
-        good = MPI_Isend((char *)message->body + start_of(&o.body, i),
-                         length_of(&o.body, message->body_bytes, i), MPI_BYTE, to, BODY_TAG,
-                         c->comm, &o.body.request[i]) == MPI_SUCCESS &&
-               good;
-    if (!o.body.request)
-        o.body.count = 0;
+    bool announced = begin_pieces(&o.body, message->body_bytes, c->peer[to].piece) &&
+                     send_one(c, to, HEAD_TAG, message->head, (int)message->head_bytes, &o.head);
+    bool good = announced;
+    for (int i = 0; announced && i < o.body.count; i++)
+        good &= send_one(c, to, BODY_TAG, (char *)message->body + start_of(&o.body, i),
+                         length_of(&o.body, message->body_bytes, i), &o.body.request[i]);
+    if (!announced) {
+        free(o.body.request);
+        o.body = (pieces){.count = 0};
+    }
     memcpy(sending, &o, sizeof o);
     return good;
 }
 
 static bool sent(void *self, sherd_sending *sending)
 {
+    carrier *c = self;
     outgoing o;
 
-    (void)self;
     memcpy(&o, sending, sizeof o);
-    bool done = is_free(&o.head) && have_gone(&o.body);
+    bool done = is_free(c, &o.head) && have_gone(c, &o.body);
     memcpy(sending, &o, sizeof o);
     return done;
 }
@@ -218,7 +264,7 @@ static bool sent(void *self, sherd_sending *sending)
 static bool finish_body(carrier *c, int *from, sherd_message *out)
 {
     for (int r = 0; r < c->ranks; r++) {
-        if (!c->peer[r].coming || !have_gone(&c->peer[r].body))
+        if (!c->peer[r].coming || !have_gone(c, &c->peer[r].body))
             continue;
         c->peer[r].coming = false;
         *from = r;
@@ -245,9 +291,12 @@ static void await_body(carrier *c, int from, size_t head_bytes, size_t bytes,
     for (int i = 0; i < p->body.count; i++) {
         char *to = p->message.body ? (char *)p->message.body + start_of(&p->body, i) : NULL;
         MPI_Request none, *request = p->body.request ? &p->body.request[i] : &none;
-        MPI_Irecv(to ? to : (char *)c->nowhere, length_of(&p->body, bytes, i), MPI_BYTE, from,
-                  BODY_TAG, c->comm, request);
-        if (!p->body.request)
+        if (!works(c,
+                   MPI_Irecv(to ? to : (char *)c->nowhere, length_of(&p->body, bytes, i), MPI_BYTE,
+                             from, BODY_TAG, c->comm, request),
+                   "MPI_Irecv"))
+            *request = MPI_REQUEST_NULL;
+        else if (!p->body.request)
             MPI_Request_free(request);
     }
     if (!p->body.request)
@@ -260,12 +309,15 @@ static bool has_head(carrier *c)
     int done = 0;
 
     if (!c->posted)
-        c->posted = MPI_Irecv(c->head, SHERD_HEAD_BYTES, MPI_BYTE, MPI_ANY_SOURCE, HEAD_TAG,
-                              c->comm, &c->request) == MPI_SUCCESS;
-    if (!c->posted || MPI_Test(&c->request, &done, &c->status) != MPI_SUCCESS || !done)
+        c->posted = works(c,
+                          MPI_Irecv(c->head, SHERD_HEAD_BYTES, MPI_BYTE, MPI_ANY_SOURCE, HEAD_TAG,
+                                    c->comm, &c->request),
+                          "MPI_Irecv");
+    if (!c->posted)
         return false;
-    c->posted = false;
-    return true;
+    bool good = works(c, MPI_Test(&c->request, &done, &c->status), "MPI_Test");
+    c->posted = !good || !done; /* what has failed may still be there */
+    return !c->posted;
 }
 
 /*
@@ -278,7 +330,7 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
     uint64_t length;
     int count;
 
-    for (;;) {
+    while (!c->error) {
         if (finish_body(c, from, out))
             return true;
         if (c->held ? c->peer[c->status.MPI_SOURCE].coming : !has_head(c))
@@ -294,6 +346,8 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
             break;
         await_body(c, c->status.MPI_SOURCE, (size_t)count, (size_t)length, room);
     }
+    if (c->error)
+        return false;
     *from = c->status.MPI_SOURCE;
     *out = (sherd_message){c->head, (size_t)count, NULL, 0};
     return true;
@@ -307,7 +361,7 @@ static void close_carrier(void *self, bool well)
     int over = 1;
 
     MPI_Finalized(&over);
-    if (c->posted && !over) {
+    if (c->posted && !over && c->request != MPI_REQUEST_NULL) {
         MPI_Cancel(&c->request);
         MPI_Wait(&c->request, MPI_STATUS_IGNORE);
     }
@@ -317,16 +371,6 @@ static void close_carrier(void *self, bool well)
     free(c->peer);
     free(c->nowhere);
     free(c);
-}
-
-static sherd_status say(char *text, size_t room, int error, const char *what)
-{
-    char reason[MPI_MAX_ERROR_STRING] = "?";
-    int length;
-
-    MPI_Error_string(error, reason, &length);
-    snprintf(text, room, "%s: %s: %s", own_name(), what, reason);
-    return SHERD_EINVAL;
 }
 
 static sherd_status no_memory(char *text, size_t room)
@@ -347,7 +391,10 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
         free(c);
         return say(text, room, error, "no duplicate of the communicator");
     }
-    if (!is_done_in_time(&request)) {
+    error = await(&request);
+    if (error && error != LATE)
+        return say(text, room, error, "no duplicate of the communicator");
+    if (error) {
         snprintf(text, room,
                  "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "
                  "world: end the job with MPI_Abort",
@@ -363,6 +410,7 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
                            .sent = sent,
                            .receive = receive,
                            .near = near,
+                           .has_failed = has_failed,
                            .close = close_carrier};
     MPI_Comm_rank(c->comm, &out->rank);
     MPI_Comm_size(c->comm, &out->ranks);

@@ -50,6 +50,10 @@ sherd__hello sherd__introduce(const sherd_world_options *options)
 
 sherd_status sherd__unreached(const sherd_carrier *carrier, sherd__diag *diag)
 {
+    char why[SHERD_ERROR_BYTES / 2];
+
+    if (carrier->has_failed && carrier->has_failed(carrier->self, why, sizeof why))
+        return sherd__fail(diag, SHERD_EPEER, "rank %d: %s", carrier->rank, why);
     return sherd__fail(
         diag, SHERD_EPEER,
         "rank %d: %s: ranks do not reach each other, or one did not come within SHERD_TIMEOUT",

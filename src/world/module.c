@@ -165,10 +165,10 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
 {
     const struct mark *mark = find_mark();
     char text[SHERD_ERROR_BYTES] = "";
-    bool (*open)(sherd_carrier * out, char *text, size_t room);
+    sherd_status (*open)(sherd_carrier * out, char *text, size_t room);
 
     void *handle = load(mark, text, sizeof text);
-    void *door = handle ? dlsym(handle, "sherd_carrier_load") : NULL;
+    void *door = handle ? dlsym(handle, "sherd_carrier_open") : NULL;
     if (handle && !door)
         snprintf(text, sizeof text, "it is not a module of sherd");
     if (!door)
@@ -179,8 +179,9 @@ sherd_status sherd__carrier_find(sherd_carrier *out, sherd__diag *diag)
             "SHERD_MPI_MODULE): %.200s",
             mark->rank, getenv(mark->rank), text);
     memcpy(&open, &door, sizeof open);
-    if (!open(out, text, sizeof text))
-        return sherd__fail(diag, SHERD_EINVAL, "%.400s", text);
+    sherd_status status = open(out, text, sizeof text);
+    if (status)
+        return sherd__fail(diag, status, "%.400s", text);
     if (!ranks_said(mark) || out->ranks == ranks_said(mark))
         return SHERD_OK;
     sherd__fail(diag, SHERD_EINVAL,

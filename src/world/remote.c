@@ -109,18 +109,24 @@ static void look_at_flight(sherd__remote *remote)
     }
 }
 
+/* The world ends; the others are told as far as that goes. to: who was not reached; -1: unknown. */
 static void carrier_fails(sherd__remote *remote, int to)
 {
-    int me = remote->carrier.rank;
-    sherd__post *post = &remote->arena.control->post[me];
+    const sherd_carrier *carrier = &remote->carrier;
+    sherd__post *post = &remote->arena.control->post[carrier->rank];
+    char why[SHERD_ERROR_BYTES / 2] = "";
 
     if (sherd__look(&remote->arena.control->death))
         return;
-    snprintf(post->ending, sizeof post->ending, "rank %d: %s does not send to rank %d", me,
-             remote->carrier.name, to);
-    sherd__arena quiet = remote->arena;
-    quiet.remote = NULL; /* nobody can be told */
-    sherd__end_world(&quiet, sherd__end_word(SHERD__END_TOLD, me, 0, SHERD_EPEER));
+    if (!carrier->has_failed || !carrier->has_failed(carrier->self, why, sizeof why))
+        snprintf(why, sizeof why, "%s", carrier->name);
+    if (to < 0)
+        snprintf(post->ending, sizeof post->ending, "rank %d: %s", carrier->rank, why);
+    else
+        snprintf(post->ending, sizeof post->ending, "rank %d: does not send to rank %d: %s",
+                 carrier->rank, to, why);
+    sherd__end_world(&remote->arena,
+                     sherd__end_word(SHERD__END_TOLD, carrier->rank, 0, SHERD_EPEER));
 }
 
 void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
@@ -307,7 +313,11 @@ void sherd__remote_linger(sherd_world *world)
 void sherd__remote_nap(sherd_world *world)
 {
     int64_t *nap = &world->remote->nap_ns;
+    const sherd_carrier *carrier = &world->remote->carrier;
+    char why[SHERD_ERROR_BYTES];
 
+    if (carrier->has_failed && carrier->has_failed(carrier->self, why, sizeof why))
+        carrier_fails(world->remote, -1);
     *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
     if (world->remote->flight || world->remote->bodies) {
         sched_yield(); /* MPI brings on what is on its way only while it is asked */
