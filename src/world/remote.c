@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages between ranks that share no memory, and the memory for them: sheets of powers of two,
- * which are used again and again. Nothing here blocks for another rank but saying goodbye. What
- * comes is looked at in each round of each wait.
+ * Messages between ranks that share no memory, and the memory for them: sheets for a record and a
+ * power of two of data, which are used again and again. Nothing here blocks for another rank but
+ * saying goodbye. What comes is looked at in each round of each wait.
  */
 #include "remote.h"
 
@@ -25,18 +25,24 @@ static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000; /* in which n
 
 /* ---- sheets ---------------------------------------------------------------------------------- */
 
+/* Data is often a power of two long, and a record lies before it. */
+static size_t room_of(int class)
+{
+    return ((size_t)1 << (SMALLEST_LOG2 + class)) + SHERD__RECORD_BYTES;
+}
+
 static int class_of(size_t bytes)
 {
     int class = 0;
 
-    while (class < SHERD__SHEET_CLASSES && ((size_t)1 << (SMALLEST_LOG2 + class)) < bytes)
+    while (class < SHERD__SHEET_CLASSES && room_of(class) < bytes)
         class ++;
     return class;
 }
 
 static sherd__sheet *make(sherd__remote *remote, int class)
 {
-    size_t room = (size_t)1 << (SMALLEST_LOG2 + class);
+    size_t room = room_of(class);
     sherd__sheet *sheet;
 
     if (remote->counts && !sherd__may_allocate(remote->counts))
@@ -333,7 +339,7 @@ static size_t part_bytes(void)
     const char *text = getenv("SHERD_PART");
     size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
 
-    return bytes ? bytes : (size_t)PART_BYTES - SHERD__RECORD_BYTES;
+    return bytes ? bytes : (size_t)PART_BYTES;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
