@@ -2,11 +2,12 @@
 /*
  * A redistribution beside what one writes by hand with MPI, in one run, in turns: MPI_Alltoallw on
  * the boxes as subarrays, and boxes packed by hand for MPI_Alltoallv. mpirun -n 2 or 4 exchange_mpi
- * [most bytes]; SHERD_TRANSPORT=mpi lets sherd send messages, too. Each way's result is checked, when
- * the time is over on all ranks. Prints medians in microseconds, the slowest rank's, the ratio to
- * the best, and the Gbit/s of the rank that sends the most to others by sherd. Ranks leave the
- * barrier before each time one after the other, by a few context switches where they share cores;
- * --row lets them make so many moves for each time, without a barrier in between.
+ * [most bytes]; SHERD_TRANSPORT=mpi lets sherd send messages, too. Each way's result is checked,
+ * when the time is over on all ranks. Prints medians in microseconds, the slowest rank's, the ratio
+ * to the best, and the Gbit/s of the rank that sends the most to others by sherd. Before each time
+ * ranks leave a barrier one after the other, by context switches where they share cores, and what
+ * the next barrier costs is in the time of who waits for the core; --row lets them make so many
+ * moves for each time, with nothing in between.
  */
 #include <mpi.h>
 #include <stdint.h>

@@ -76,9 +76,9 @@ typedef struct sherd_carrier {
      */
     void (*near)(void *self, const bool *here);
     /*
-     * Whether the carrier has failed for good, so that what is waited for may never come; text[room]
-     * then gets a line that says why. Asked by ranks that wait or could not send or gather. From
-     * then on `receive` returns false. Local; never blocks. May be NULL: it never fails.
+     * Whether the carrier has failed for good, so that what is waited for may never come; then
+     * text[room] gets a line that says why. Asked by ranks that wait, or could not send or gather.
+     * From then on `receive` returns false. Local; never blocks. May be NULL: it never fails.
      */
     bool (*has_failed)(void *self, char *text, size_t room);
     /*
