@@ -167,7 +167,7 @@ static int break_one(const char *function, int rank)
     if (sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text})) {
         printf("not opened: %s\n", text);
         fflush(stdout);
-        sleep(3);
+        sleep(rank == 1 ? 7 : 3);
         MPI_Abort(MPI_COMM_WORLD, 7);
     }
     for (int turn = 0; sum_of(world) > 0 && turn < 10; turn++)
