@@ -154,12 +154,20 @@ void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
     *last = sheet;
 }
 
-/* There is a reserve, and what is short is soon on its way. */
+static bool has_failed(const sherd__remote *remote)
+{
+    char why[SHERD_ERROR_BYTES];
+
+    return remote->carrier.has_failed &&
+           remote->carrier.has_failed(remote->carrier.self, why, sizeof why);
+}
+
+/* There is a reserve, and what is short is soon on its way. NULL: nothing is any more. */
 static sherd__sheet *take_for_telling(sherd__remote *remote)
 {
     sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(sherd__work) + sizeof(sherd__head));
 
-    while (!sheet) {
+    while (!sheet && !has_failed(remote)) {
         look_at_flight(remote);
         sheet = remote->idle[class_of(sizeof(sherd__work) + sizeof(sherd__head))];
         if (sheet)
@@ -172,6 +180,8 @@ void sherd__tell(sherd__remote *remote, int to, const void *head, size_t bytes)
 {
     sherd__sheet *sheet = take_for_telling(remote);
 
+    if (!sheet)
+        return;
     sherd__assert(remote->carrier.rank, bytes <= sheet->room);
     memcpy(sheet->memory, head, bytes);
     sheet->to = to;
@@ -319,10 +329,8 @@ void sherd__remote_linger(sherd_world *world)
 void sherd__remote_nap(sherd_world *world)
 {
     int64_t *nap = &world->remote->nap_ns;
-    const sherd_carrier *carrier = &world->remote->carrier;
-    char why[SHERD_ERROR_BYTES];
 
-    if (carrier->has_failed && carrier->has_failed(carrier->self, why, sizeof why))
+    if (has_failed(world->remote))
         carrier_fails(world->remote, -1);
     *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
     if (world->remote->flight || world->remote->bodies) {
