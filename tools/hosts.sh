@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs a program under mpirun over 2 to 4 "hosts" that are made for it on this machine: network namespaces, joined by a bridge,
-# each with a link of a given delay and rate. Ranks of one believe to be on a machine of their own (SHERD_HOST), so those
-# of different ones send messages, over TCP. Wants root; nothing stays behind. Says "skipped: ..." where it can not.
+# each with a link of a given delay and rate, and cores of its own where there are as many. Ranks of one believe to be on a machine
+# of their own (SHERD_HOST): those of different ones send messages, over TCP. Wants root; leaves nothing. "skipped: ..." if it can not.
 # Usage: tools/hosts.sh openmpi|mpich HOSTS RANKS-OF-EACH [DELAY|-] [RATE|-] -- PROGRAM [ARGUMENTS]
 #        tools/hosts.sh openmpi 2 2 50us 1gbit -- build/examples/gpt --mesh dp=2,tp=2 --steps 3
 set -u
@@ -16,10 +16,15 @@ if [ "${1:-}" = --agent ]; then
     shift
     exec ip netns exec "$SHERD_HOSTS_NAME${address##*.}" sh -c "$*"
 fi
-# What they start: a rank that knows its host.
+# What they start: a rank that knows its host, on that host's cores: one that believes to have those of others spins where it
+# should let them run.
 if [ "${1:-}" = --rank ]; then
     shift
-    SHERD_HOST=$(ip netns identify $$) exec "$@"
+    SHERD_HOST=$(ip netns identify $$)
+    export SHERD_HOST
+    first=$(((${SHERD_HOST##*n} - 1) * SHERD_HOSTS_CORES))
+    [ "$SHERD_HOSTS_CORES" -eq 0 ] || set -- taskset -c $first-$((first + SHERD_HOSTS_CORES - 1)) "$@"
+    exec "$@"
 fi
 
 [ $# -ge 4 ] || { sed -n '5,7s/^# //p' "$0"; exit 2; }
@@ -33,7 +38,7 @@ mpirun=$(command -v "mpirun.$kind") || { echo "skipped: there is no mpirun.$kind
 [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null && ip netns list >/dev/null 2>&1 ||
     { echo "skipped: hosts want root and ip netns"; exit 0; }
 
-export SHERD_HOSTS_NAME="sherd$$n"
+export SHERD_HOSTS_NAME="sherd$$n" SHERD_HOSTS_CORES=$(($(nproc) / hosts))
 bridge=sh$$b
 names= ssh=$(mktemp)
 clean() {
