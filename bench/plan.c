@@ -237,7 +237,8 @@ static const sherd_price cluster_links = {
     {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
     0,
     false,
-    false};
+    false,
+    {0}};
 
 /* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's
  * model. */
@@ -248,7 +249,8 @@ static void time_clusters(void)
                                  {cluster_links.link[0], cluster_links.link[1]},
                                  0,
                                  true,
-                                 false};
+                                 false,
+                                 {0}};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH, .per_host = 8};
     const sherd_price *const prices[] = {NULL, &cluster_links, &overlap, &torch};
     static const char *const names[] = {"arena", "links", "overlap", "torch"};
@@ -318,7 +320,7 @@ static void time_cold(void)
 {
     static const int64_t large[] = {1024, 768, 512}, small[] = {16, 12, 8}, prime[] = {67, 31, 13};
     const sherd_price links = {
-        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000}}, 0, false, false};
+        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000}}, 0, false, false, {0}};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH};
     const sherd_plan_options by_links = {.price = &links}, by_torch = {.price = &torch};
 

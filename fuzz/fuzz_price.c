@@ -10,15 +10,18 @@
 
 static void check_again(sherd__diag *diag, const sherd_price *price)
 {
-    char text[(SHERD_MAX_AXES + 1) * 128];
+    char text[SHERD_MAX_LINKS * 160];
     sherd__writer w = {text, sizeof text, 0};
     sherd_price again;
 
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = &price->link[i];
-        sherd__write(&w, "%s %llde-12 %llde-15 %llde-15\n", link->axis,
+        sherd__write(&w, "%s %llde-12 %llde-15 %llde-15", link->axis,
                      (long long)link->alpha_picoseconds, (long long)link->beta_femtoseconds,
                      (long long)link->gamma_femtoseconds);
+        if (price->upto_bytes[i])
+            sherd__write(&w, " upto %lld", (long long)price->upto_bytes[i]);
+        sherd__write(&w, "\n");
     }
     sherd__write(&w, "%s%s", price->straight ? "straight\n" : "", price->overlap ? "overlap" : "");
     MUST_SAY(sherd__price_read(&again, diag, text) == SHERD_OK, diag->text);
@@ -29,6 +32,7 @@ static void check_again(sherd__diag *diag, const sherd_price *price)
         MUST(strcmp(a->axis, b->axis) == 0 && a->alpha_picoseconds == b->alpha_picoseconds &&
              a->beta_femtoseconds == b->beta_femtoseconds &&
              a->gamma_femtoseconds == b->gamma_femtoseconds);
+        MUST(price->upto_bytes[i] == again.upto_bytes[i]);
     }
 }
 

@@ -404,11 +404,86 @@ static void links_are_priced_by_their_definition(void)
     move_paper_close(&s.p);
 }
 
+/* The lines of `few` for tensors of up to so many bytes, those of `many` for others. */
+static sherd_price join_prices(const sherd_price *few, const sherd_price *many, int64_t bytes)
+{
+    sherd_price both = *many;
+
+    for (int i = 0; i < few->links; i++) {
+        both.upto_bytes[both.links] = bytes;
+        both.link[both.links++] = few->link[i];
+    }
+    return both;
+}
+
+/* A tensor has the price of the lines for its size: as if there were no others. */
+static void the_lines_for_the_tensors_size_count(void)
+{
+    scene s = {.dice = 23};
+    int counts[2] = {0, 0};
+
+    paper_open(&s.p, RANKS);
+    for (int k = 0; k < 2000; k++) {
+        sherd__priced step, alone;
+        scene_draw(&s, k);
+        sherd__request few = {.price = draw_price(&s)}, many = few, both = few;
+        const sherd_layout *from = draw_layout(&s, (unsigned)k % 2), *to = draw_layout(&s, 0);
+        int64_t bytes = 4;
+        for (int d = 0; d < s.ndim; d++)
+            bytes *= s.shape[d];
+        int64_t limit = bytes + roll(&s.dice, 3) - 1;
+        if (limit < 1)
+            continue;
+        for (int i = 0; i < many.price.links; i++)
+            many.price.link[i].beta_femtoseconds = roll(&s.dice, 5000);
+        both.price = k % 4 < 2 ? join_prices(&few.price, &many.price, limit)
+                               : join_prices(&many.price, &many.price, limit + 5);
+        if (k % 4 >= 2) /* without a line for all sizes the highest limit counts beyond it */
+            for (int i = 0; i < few.price.links; i++) {
+                both.price.link[i] = few.price.link[i];
+                both.price.upto_bytes[i] = limit;
+            }
+        const sherd__problem problem = {&s.p.space, from, to, 4, &both};
+        const sherd__problem by_few = {&s.p.space, from, to, 4, &few};
+        const sherd__problem by_many = {&s.p.space, from, to, 4, &many};
+        const sherd__problem *by = bytes <= limit ? &by_few : &by_many;
+        CHECK_OK(sherd__step_price(&step, &problem, from, to));
+        CHECK_OK(sherd__step_price(&alone, by, from, to));
+        CHECK_EQ(step.step.picoseconds, alone.step.picoseconds);
+        CHECK_EQ(step.step.sliced, alone.step.sliced);
+        CHECK_EQ(sherd__price_links.floor(&problem, 9, 2), sherd__price_links.floor(by, 9, 2));
+        counts[bytes <= limit] += alone.step.picoseconds > 0;
+    }
+    CHECK(counts[0] > 100 && counts[1] > 100);
+    move_paper_close(&s.p);
+}
+
+/* Plans by prices that differ in a size are not the same ones. */
+static void a_size_is_part_of_a_price(void)
+{
+    sherd__request a = {.price = {.kind = SHERD_PRICE_LINKS, .links = 1, .upto_bytes = {4096}}};
+    sherd__request b = a;
+    const sherd_plan *plan;
+    paper p;
+
+    CHECK(sherd__request_equal(&a, &b) && sherd__request_hash(&a) == sherd__request_hash(&b));
+    b.price.upto_bytes[0]++;
+    CHECK(!sherd__request_equal(&a, &b) && sherd__request_hash(&a) != sherd__request_hash(&b));
+    b.price.upto_bytes[0] = -1;
+    paper_open(&p, 2);
+    const sherd_layout *from = paper_layout(&p, "[8(x)] on (x=2)");
+    const sherd_layout *to = paper_layout(&p, "[8] on (x=2)");
+    const sherd_plan_options options = {.price = &b.price};
+    CHECK_EQ(sherd_plan_create(&plan, from, to, SHERD_F32, &options), SHERD_EINVAL);
+    CHECK(strstr(p.diag.text, "this is not a price"));
+    move_paper_close(&p);
+}
+
 /* The figure that all of this is for: a sum of one number on 1,024 ranks. */
 static void small_reductions_take_few_rounds(void)
 {
     static const sherd__request request = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000}}, 0, false, false}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000}}, 0, false, false, {0}}};
     paper p;
 
     paper_open(&p, 1024);
@@ -426,7 +501,7 @@ static void small_reductions_take_few_rounds(void)
 static void windows_take_a_message_an_axis(void)
 {
     const sherd_price price = {
-        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9}, {"*", 700, 30000, 9}}, 0, false, true};
+        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9}, {"*", 700, 30000, 9}}, 0, false, true, {0}};
     paper p;
 
     paper_open(&p, 12);
@@ -442,9 +517,13 @@ static void windows_take_a_message_an_axis(void)
 /* Searches compare floors of larger boxes and more addends. */
 static void floors_do_not_fall(void)
 {
-    static const sherd__request request = {
-        .price = {
-            SHERD_PRICE_LINKS, 2, {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}}, 0, false, false}};
+    static const sherd__request request = {.price = {SHERD_PRICE_LINKS,
+                                                     2,
+                                                     {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}},
+                                                     0,
+                                                     false,
+                                                     false,
+                                                     {0}}};
     paper p;
 
     paper_open(&p, 12);
@@ -472,9 +551,10 @@ static void times_at_the_limit_do_not_overflow(void)
          "[2147483648(y),2147483647(x)] on (x=1024,y=1024)"},
     };
     static const sherd__request steep = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0, false, false}};
+        .price = {
+            SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0, false, false, {0}}};
     static const sherd__request flat = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0, false, false}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0, false, false, {0}}};
     const int64_t limit = ((int64_t)1 << 62) - 1;
     paper p;
 
@@ -495,8 +575,12 @@ static void times_at_the_limit_do_not_overflow(void)
 }
 
 static const check_test tests[] = {
-    {TEST(links_are_priced_by_their_definition)}, {TEST(small_reductions_take_few_rounds)},
-    {TEST(windows_take_a_message_an_axis)},       {TEST(floors_do_not_fall)},
+    {TEST(links_are_priced_by_their_definition)},
+    {TEST(the_lines_for_the_tensors_size_count)},
+    {TEST(a_size_is_part_of_a_price)},
+    {TEST(small_reductions_take_few_rounds)},
+    {TEST(windows_take_a_message_an_axis)},
+    {TEST(floors_do_not_fall)},
     {TEST(times_at_the_limit_do_not_overflow)},
 };
 CHECK_MAIN(tests)

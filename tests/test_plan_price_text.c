@@ -65,6 +65,23 @@ static void words_are_lines_of_their_own(void)
     CHECK(!price.straight && price.overlap && price.links == 2);
 }
 
+static void an_axis_may_have_lines_for_sizes(void)
+{
+    sherd_price price;
+    sherd__diag diag;
+
+    CHECK_OK(read_price(&price, &diag,
+                        "x 1 1 1 upto 4096 # small\nx 2 1 1\n* 3 1 1 upto 1e6\n* 4 1 1 upto "
+                        "9000000000\nupto 5 1 1 upto 1"));
+    CHECK_EQ(price.links, 5);
+    CHECK_EQ(price.upto_bytes[0], 4096);
+    CHECK_EQ(price.upto_bytes[1], 0);
+    CHECK_EQ(price.upto_bytes[2], 1000000);
+    CHECK_EQ(price.upto_bytes[3], 9000000000);
+    CHECK_EQ(price.upto_bytes[4], 1);
+    CHECK_TEXT(price.link[4].axis, "upto");
+}
+
 /* Alpha of a file with this number, in picoseconds; -1 if it was refused. */
 static int64_t alpha(const char *number)
 {
@@ -153,6 +170,14 @@ static void what_is_wrong_names_line_and_column(void)
         {"x 1", 1, 4, "beta"},
         {"x 1 1", 1, 6, "gamma"},
         {"x 1 1 1 1", 1, 9, "end of the line"},
+        {"x 1 1 1 upto", 1, 13, "bytes of a tensor"},
+        {"x 1 1 1 upto fish", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto 0", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto 0.25", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto 1e19", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto4", 1, 13, "bytes of a tensor"},
+        {"x 1 1 1 upto 4 4", 1, 16, "end of the line"},
+        {"x 1 1 1 upto 4\nx 2 2 2\nx 1 1 1 upto 4", 3, 1, "new axis, or size"},
         {"x 1 1\n1", 1, 6, "gamma"}, /* a line ends where it ends */
         {"y 1 1 1\nx 1 1 -1", 2, 7, "gamma"},
         {"x -1 1 1", 1, 3, "alpha"},
@@ -177,8 +202,6 @@ static void what_is_wrong_names_line_and_column(void)
         {"abcdefghijklmnopqrstuvwxyzabcdef 1 1 1", 1, 1, "at most 31"},
         {"x 1 1 1\ny 1 1 1\n x 1 1 1", 3, 2, "new axis"},
         {"* 1 1 1\n* 1 1 1", 2, 1, "new axis"},
-        {"a 1 1 1\nb 1 1 1\nc 1 1 1\nd 1 1 1\ne 1 1 1\nf 1 1 1\ng 1 1 1\nh 1 1 1\n* 1 1 1\n#\ni 1",
-         11, 1, "no more lines"},
     };
     sherd__diag diag;
 
@@ -195,6 +218,21 @@ static void what_is_wrong_names_line_and_column(void)
             !CHECK(strstr(diag.text, cases[i].expected)) || !CHECK(!strchr(diag.text, '\n')))
             fprintf(stderr, "%s: %s\n", cases[i].text, diag.text);
     }
+}
+
+static void there_is_room_for_so_many_lines(void)
+{
+    char text[SHERD_MAX_LINKS * 32 + 32] = "";
+    sherd_price price;
+    sherd__diag diag;
+
+    for (int i = 0; i < SHERD_MAX_LINKS; i++)
+        snprintf(text + strlen(text), 32, "%c 1 1 1 upto %d\n", "abcdefgh*"[i % 9], i + 1);
+    CHECK_OK(read_price(&price, &diag, text));
+    CHECK_EQ(price.links, SHERD_MAX_LINKS);
+    strcat(text, "#\ni 1");
+    CHECK_EQ(read_price(&price, &diag, text), SHERD_EINVAL);
+    CHECK(strstr(diag.text, "line 38, column 1") && strstr(diag.text, "no more lines"));
 }
 
 static void a_long_line_is_cut_in_the_message(void)
@@ -240,6 +278,7 @@ static const check_test tests[] = {
     {TEST(a_file_is_one_line_an_axis)},          {TEST(words_are_lines_of_their_own)},
     {TEST(numbers_are_rounded_once_to_nearest)}, {TEST(the_point_may_stand_anywhere)},
     {TEST(what_is_wrong_names_line_and_column)}, {TEST(a_long_line_is_cut_in_the_message)},
-    {TEST(the_file_of_the_manual_is_good)},
+    {TEST(the_file_of_the_manual_is_good)},      {TEST(an_axis_may_have_lines_for_sizes)},
+    {TEST(there_is_room_for_so_many_lines)},
 };
 CHECK_MAIN(tests)

@@ -50,16 +50,18 @@ static sherd_price price_of(int k)
                                  {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
                                  0,
                                  false,
-                                 false};
+                                 false,
+                                 {0}};
     const sherd_price tiers = {
         SHERD_PRICE_LINKS,
         3,
         {{"tp", 600000, 10620, 1000}, {"pp", 2700000, 20000, 1000}, {"*", 5000000, 48270, 2000}},
         0,
         false,
-        false};
+        false,
+        {0}};
     const sherd_price alike = {
-        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 1000}}, 0, false, false};
+        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 1000}}, 0, false, false, {0}};
 
     return k % 3 == 0 ? cluster : k % 3 == 1 ? tiers : alike;
 }
@@ -239,7 +241,8 @@ static void known_steps_take_what_is_known(void)
         {"[1(x)] on (x=8)", "[1] on (x=8)", 3, 3 * 4, 0},
         {"[8] on (x=4)", "[8(x)] on (x=4)", 0, 0, 0},
     };
-    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000000, 1000, 500}}, 0, false, false};
+    const sherd_price price = {
+        SHERD_PRICE_LINKS, 1, {{"*", 1000000, 1000, 500}}, 0, false, false, {0}};
     paper p;
 
     paper_open(&p, 16);
@@ -254,8 +257,13 @@ static void known_steps_take_what_is_known(void)
 /* On a slow and a fast axis: one after the other, or side by side. */
 static void classes_follow_one_another_or_overlap(void)
 {
-    sherd_price price = {
-        SHERD_PRICE_LINKS, 2, {{"x", 1000000, 1000, 0}, {"y", 2000000, 3000, 0}}, 0, false, false};
+    sherd_price price = {SHERD_PRICE_LINKS,
+                         2,
+                         {{"x", 1000000, 1000, 0}, {"y", 2000000, 3000, 0}},
+                         0,
+                         false,
+                         false,
+                         {0}};
     const char *from = "[8(x,y),8] on (x=2,y=2)", *to = "[8,8(x,y)] on (x=2,y=2)";
     paper p;
 
@@ -283,7 +291,7 @@ static void ranks_that_go_straight_take_what_is_known(void)
         {"[1024] P(sum:x) P(sum:y) on (x=2,y=2)", "[1024] on (x=2,y=2)", 6, 6 * 1024, 3 * 1024},
         {"[16(x)] on (y=4,x=4)", "[16(y)] on (y=4,x=4)", 3, 3 * 16, 0},
     };
-    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 1000, 500}}, 0, false, true};
+    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 1000, 500}}, 0, false, true, {0}};
     paper p;
 
     paper_open(&p, 16);
@@ -303,7 +311,8 @@ static void no_port_that_has_most_to_do_waits(void)
         {"[131(tp),3,12288] on (dp=16,tp=16)", "[131,3(dp),12288(tp)] on (dp=16,tp=16)"},
         {"[3(dp,pp),17] P(sum:tp) on (dp=2,pp=2,tp=4)", "[3(tp),17(dp)] on (dp=2,pp=2,tp=4)"},
     };
-    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 0}}, 0, false, true};
+    const sherd_price price = {
+        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 0}}, 0, false, true, {0}};
     paper p;
 
     paper_open(&p, 256);
@@ -339,7 +348,8 @@ static void the_busiest_rank_is_found(void)
                                {{"tp", 600000, 10620, 0}, {"*", 2700000, 48270, 0}},
                                0,
                                false,
-                               false};
+                               false,
+                               {0}};
     paper p;
 
     paper_open(&p, 120);

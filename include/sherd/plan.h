@@ -126,11 +126,13 @@ typedef struct sherd_link {
     int64_t beta_femtoseconds, gamma_femtoseconds; /* per byte */
 } sherd_link;
 
+enum { SHERD_MAX_LINKS = 4 * (SHERD_MAX_AXES + 1) };
+
 /* How plans are priced. A plain value; all zero = the arena. */
 typedef struct sherd_price {
     sherd_price_kind kind;
     int links; /* LINKS: how many entries `link` has */
-    sherd_link link[SHERD_MAX_AXES + 1];
+    sherd_link link[SHERD_MAX_LINKS];
     int64_t per_host; /* TORCH: devices per host; 0 = 1 */
     /*
      * LINKS: in a direct step, messages over different axes are under way at the same time, so the
@@ -143,6 +145,12 @@ typedef struct sherd_price {
      * replicas do not share what is sent.
      */
     bool straight;
+    /*
+     * LINKS: entry i is for tensors of up to so many bytes, over all ranks; 0 = of any size. Of the
+     * entries of an axis that with the lowest limit counts that the tensor keeps, else that with
+     * the highest: what a cache or the burst of a link changes is told by a few sizes.
+     */
+    int64_t upto_bytes[SHERD_MAX_LINKS];
 } sherd_price;
 
 /* All zero = the exact planner, the world's price, no limits. */

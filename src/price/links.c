@@ -26,30 +26,57 @@ static bool slower(const sherd_link *a, const sherd_link *b)
     return a->alpha_picoseconds > b->alpha_picoseconds;
 }
 
+/* Whether line i is closer to a tensor of so many bytes than line k: the next limit above, or the
+ * highest. */
+static bool is_closer(const sherd_price *price, int i, int k, int64_t bytes)
+{
+    int64_t x = price->upto_bytes[i] ? price->upto_bytes[i] : INT64_MAX;
+    int64_t y = price->upto_bytes[k] ? price->upto_bytes[k] : INT64_MAX;
+
+    return x >= bytes && y >= bytes ? x < y : x > y;
+}
+
+/* The number of an axis's line for such a tensor; -1: it has none. */
+static int find_line(const sherd_price *price, const char *axis, int64_t bytes)
+{
+    int found = -1;
+
+    for (int i = 0; i < price->links; i++)
+        if (strcmp(price->link[i].axis, axis) == 0 &&
+            (found < 0 || is_closer(price, i, found, bytes)))
+            found = i;
+    return found;
+}
+
 /*
  * The line of an axis, else that of "*", else the slowest there is; nothing costs where there are
  * none.
  */
-static sherd_link line_of(const sherd_price *price, const char *axis)
+static sherd_link line_of(const sherd_price *price, const char *axis, int64_t bytes)
 {
     sherd_link other = {"", 0, 0, 0};
-    bool starred = false;
+    int found = find_line(price, axis, bytes);
 
+    if (found < 0)
+        found = find_line(price, "*", bytes);
+    if (found >= 0)
+        return price->link[found];
     for (int i = 0; i < price->links; i++) {
-        const sherd_link *link = &price->link[i];
-        bool star = strcmp(link->axis, "*") == 0;
-        if (strcmp(link->axis, axis) == 0)
-            return *link;
-        if (star || (!starred && (i == 0 || slower(link, &other))))
+        const sherd_link *link = &price->link[find_line(price, price->link[i].axis, bytes)];
+        if (i == 0 || slower(link, &other))
             other = *link;
-        starred = starred || star;
     }
     return other;
 }
 
 static sherd_link link_of(const sherd__problem *problem, const char *axis)
 {
-    return line_of(&problem->request->price, axis);
+    const sherd_layout *layout = problem->from;
+    int64_t bytes = (int64_t)problem->element_bytes;
+
+    for (int d = 0; d < layout->spec.ndim; d++)
+        bytes = sherd__mul_cut(bytes, layout->spec.shape[d]);
+    return line_of(&problem->request->price, axis, bytes);
 }
 
 void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
@@ -191,7 +218,7 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
     for (int a = 0; a < mesh->axes; a++) {
         if (!(axes >> a & 1))
             continue;
-        const sherd_link link = line_of(price, mesh->name[a]);
+        const sherd_link link = line_of(price, mesh->name[a], bytes);
         sum += sherd__span_sent(&link, 1, 0);
         slowest = slower(&link, &slowest) ? link : slowest;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading price files: one line per axis, "tp 1e-6 2.5e-12 0", "*" for the others, "overlap" alone
- * if classes of messages are under way at the same time, "straight" if collectives do not go by
- * stages, # for comments. Prices must be the same integers on all ranks and machines, so numbers
- * are not read through a floating-point type (nor by the locale's rules): the decimal digits are
- * scaled to picoseconds, or to femtoseconds per byte, by moving the point, and rounded once, to
- * nearest, ties to even. Costs one pass over the text.
+ * Reading price files: one line per axis, "tp 1e-6 2.5e-12 0", "*" for the others, or several, each
+ * for tensors "upto 1048576" bytes; "overlap" alone if classes of messages are under way at the
+ * same time, "straight" if collectives do not go by stages, # for comments. Prices must be the same
+ * integers on all ranks and machines, so numbers are not read through a floating-point type (nor by
+ * the locale's rules): the decimal digits are scaled to picoseconds, or to femtoseconds per byte,
+ * by moving the point, and rounded once, to nearest, ties to even. Costs one pass over the text.
  */
 #include "price_text.h"
 #include "base/num.h"
@@ -167,9 +167,36 @@ static sherd_status scan_axis(reader *r, char *out, size_t room)
     }
     if (!is_blank(*r->s.at) && !at_end(r))
         return expected(r, r->s.at, "a blank and alpha in seconds");
-    for (int i = 0; i < r->price.links; i++)
-        if (strcmp(r->price.link[i].axis, out) == 0)
-            return expected(r, start, "a new axis: this one has a line already");
+    return SHERD_OK;
+}
+
+/* "upto BYTES", if it stands here. */
+static sherd_status scan_limit(reader *r, int64_t *out)
+{
+    static const char word[] = "upto";
+    decimal number;
+
+    skip_blanks(r);
+    if (strncmp(r->s.at, word, sizeof word - 1) != 0)
+        return SHERD_OK;
+    r->s.at += sizeof word - 1;
+    skip_blanks(r);
+    const char *start = r->s.at;
+    if (!is_blank(start[-1]) || !take_decimal(&r->s, &number) ||
+        !(is_blank(*r->s.at) || at_end(r)) || !to_integer(&number, 0, out) || *out == 0)
+        return expected(r, start, "bytes of a tensor, like 1048576, after upto");
+    return SHERD_OK;
+}
+
+/* Of the line that was read, which began at `start`. */
+static sherd_status check_new(const reader *r, const char *start)
+{
+    const sherd_price *p = &r->price;
+
+    for (int i = 0; i < p->links; i++)
+        if (strcmp(p->link[i].axis, p->link[p->links].axis) == 0 &&
+            p->upto_bytes[i] == p->upto_bytes[p->links])
+            return expected(r, start, "a new axis, or size: this one has a line already");
     return SHERD_OK;
 }
 
@@ -199,7 +226,8 @@ static sherd_status scan_line(reader *r)
         take_word(r, "straight", &r->price.straight))
         return SHERD_OK;
     if (r->price.links == ROOM)
-        return expected(r, r->s.at, "no more lines: a mesh has at most 8 axes");
+        return expected(r, r->s.at, "no more lines: a price has at most 36 of axes");
+    const char *start = r->s.at;
     sherd_status status = scan_axis(r, link->axis, sizeof link->axis);
     if (status == SHERD_OK)
         status =
@@ -209,9 +237,14 @@ static sherd_status scan_line(reader *r)
     if (status == SHERD_OK)
         status = scan_seconds(r, 15, "gamma: seconds a byte added, like 1e-11",
                               &link->gamma_femtoseconds);
+    if (status == SHERD_OK)
+        status = scan_limit(r, &r->price.upto_bytes[r->price.links]);
     skip_blanks(r);
     if (status == SHERD_OK && !at_end(r))
-        status = expected(r, r->s.at, "the end of the line after alpha, beta and gamma");
+        status = expected(r, r->s.at,
+                          "the end of the line after alpha, beta and gamma, or upto and bytes");
+    if (status == SHERD_OK)
+        status = check_new(r, start);
     r->price.links++;
     return status;
 }

@@ -43,12 +43,13 @@ static sherd_status check_ranges(const sherd_layout *from, const sherd_plan_opti
 static sherd_status check_price(const sherd_layout *from, const sherd_price *price)
 {
     bool good = (unsigned)price->kind <= SHERD_PRICE_TORCH && price->links >= 0 &&
-                price->links <= SHERD_MAX_AXES + 1 && price->per_host >= 0;
+                price->links <= SHERD_MAX_LINKS && price->per_host >= 0;
 
     for (int i = 0; good && i < price->links; i++) {
         const sherd_link *link = &price->link[i];
         good = link->alpha_picoseconds >= 0 && link->beta_femtoseconds >= 0 &&
-               link->gamma_femtoseconds >= 0 && memchr(link->axis, '\0', sizeof link->axis) != NULL;
+               link->gamma_femtoseconds >= 0 && price->upto_bytes[i] >= 0 &&
+               memchr(link->axis, '\0', sizeof link->axis) != NULL;
     }
     if (!good)
         return sherd__fail(from->space->diag, SHERD_EINVAL,
@@ -100,6 +101,7 @@ static uint64_t price_hash(uint64_t hash, const sherd_price *price)
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].beta_femtoseconds);
         hash = sherd__hash_word(hash, (uint64_t)price->link[i].gamma_femtoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)price->upto_bytes[i]);
     }
     return hash;
 }
@@ -147,7 +149,8 @@ static bool same_price(const sherd_price *a, const sherd_price *b)
         const sherd_link *x = &a->link[i], *y = &b->link[i];
         same = strcmp(x->axis, y->axis) == 0 && x->alpha_picoseconds == y->alpha_picoseconds &&
                x->beta_femtoseconds == y->beta_femtoseconds &&
-               x->gamma_femtoseconds == y->gamma_femtoseconds;
+               x->gamma_femtoseconds == y->gamma_femtoseconds &&
+               a->upto_bytes[i] == b->upto_bytes[i];
     }
     return same;
 }
