@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measuring links, see calibrate.h. Three source tensors take turns and are written before each
- * run; the result is the median of the slowest rank.
+ * Measuring links, see calibrate.h. Each move is one step along the axis, whatever a planner would
+ * make of it. Source tensors take turns and are written before each run, and results are read, as
+ * in a program; what counts is the median of the slowest rank.
  */
 #include "calibrate.h"
 
@@ -14,30 +15,33 @@
 #include "tensor/tensor.h"
 #include "world/world.h"
 
-enum { SOURCES = 3, RUNS = 5, COPIES = 2, LINE = 64 };
+enum { SOURCES = 3, RUNS = 25, FEWER_RUNS = 9, COPIES = 2, LINE = 64 };
 
 /*
- * Of the whole tensor, in bytes; and how many moves are timed as one: between small ones no rank
- * waits for a meeting.
+ * Of the whole tensor, in bytes; how many moves are timed as one (between small ones no rank waits
+ * for a meeting; a larger one begins where all ranks wait for it, as a step of a plan does, and
+ * finds a link that has rested); how many sources take turns; and how often all of it is done.
  */
 static const struct {
     int64_t bytes;
-    int moves;
-} sizes[CLI_SIZES] = {{1 << 10, 32}, {16 << 10, 32}, {256 << 10, 8},
-                      {1 << 20, 2},  {4 << 20, 1},   {16 << 20, 1}};
+    int moves, sources, runs;
+} sizes[CLI_SIZES] = {{1 << 10, 32, SOURCES, RUNS},       {16 << 10, 32, SOURCES, RUNS},
+                      {64 << 10, 1, SOURCES, RUNS},       {256 << 10, 1, SOURCES, RUNS},
+                      {1 << 20, 1, SOURCES, RUNS},        {4 << 20, 1, SOURCES, FEWER_RUNS},
+                      {16 << 20, 1, SOURCES, FEWER_RUNS}, {64 << 20, 1, 1, FEWER_RUNS}};
 
 static const struct {
     const char *from, *to; /* on the axis; replicated on the others */
-} moves[CLI_MOVES] = {{"S(0)", "R"}, {"S(0)", "S(1)"}, {"P", "S(0)"}, {"P", "R"}};
+} moves[CLI_MOVES] = {{"S(0)", "R"}, {"S(0)", "S(1)"}, {"P", "S(0)"}};
 
 /* ---- one move -------------------------------------------------------------------------------- */
 
 typedef struct work {
     sherd_world *world;
     const sherd_mesh *mesh, *all; /* ranks in a line */
-    int axis;
+    int axis, sources;
     const sherd_layout *from, *to;
-    sherd_plan_options options; /* as the arena plans, whatever file there is */
+    sherd_plan_options options; /* one step along the axis, whatever file there is */
     sherd_tensor *source[SOURCES];
 } work;
 
@@ -50,10 +54,13 @@ static bool place(const sherd_layout **out, const work *w, const int64_t *shape,
     return sherd_layout_parse_placements(out, w->mesh, 2, shape, text, NULL) == SHERD_OK;
 }
 
-/* Rows and columns that the axis divides, of about so many bytes. */
+/* About as many rows as columns, which the axis divides, of about so many bytes. */
 static bool place_both(work *w, int move, int64_t bytes)
 {
     int64_t p = sherd_mesh_extent(w->mesh, w->axis), columns = 16 * p;
+
+    while (columns * columns < bytes / 4)
+        columns *= 2;
     const int64_t shape[2] = {(bytes / 4 / columns + p) / p * p, columns};
 
     return place(&w->from, w, shape, moves[move].from) && place(&w->to, w, shape, moves[move].to);
@@ -65,8 +72,8 @@ static bool write_sources(const work *w, int first, int count)
     sherd_box box = sherd_layout_box(w->from, sherd_world_rank(w->world), 0);
     int64_t elements = sherd__box_count(&box);
 
-    for (int i = first; i < first + count && i < first + SOURCES; i++) {
-        float *data = sherd_tensor_write(w->source[i % SOURCES]);
+    for (int i = first; i < first + count && i < first + w->sources; i++) {
+        float *data = sherd_tensor_write(w->source[i % w->sources]);
         if (!data)
             return false;
         for (int64_t k = 0; k < elements; k += LINE / 4)
@@ -75,44 +82,58 @@ static bool write_sources(const work *w, int first, int count)
     return true;
 }
 
+/* Reads a move's result as whoever asked for it would; whether it is there. */
+static bool read_result(const work *w, const float *data)
+{
+    sherd_box box = sherd_layout_box(w->to, sherd_world_rank(w->world), 0);
+    int64_t elements = data ? sherd__box_count(&box) : 0;
+    bool good = data != NULL;
+
+    for (int64_t k = 0; k < elements; k++)
+        good = good && data[k] >= 0;
+    return good;
+}
+
 /* Nanoseconds of `count` moves, from a meeting of all ranks on; -1 if the world has failed. */
 static int64_t time_once(const work *w, int first, int count)
 {
     const sherd_redistribute_options how = {.plan = &w->options};
+    const float *data = NULL;
 
     if (!write_sources(w, first, count) || sherd_world_check(w->world) != SHERD_OK)
         return -1;
     int64_t begin = sherd__now();
     for (int i = first; i < first + count; i++) {
         sherd_scope_begin(w->world);
-        const void *data =
-            sherd_tensor_read(sherd_redistribute(w->source[i % SOURCES], w->to, &how));
-        sherd_scope_end(w->world);
-        if (!data)
-            return -1;
+        data = sherd_tensor_read(sherd_redistribute(w->source[i % w->sources], w->to, &how));
+        if (i + 1 < first + count)
+            sherd_scope_end(w->world);
     }
-    return sherd__now() - begin;
+    int64_t time = sherd__now() - begin;
+    bool good = read_result(w, data);
+    sherd_scope_end(w->world);
+    return good ? time : -1;
 }
 
 /* Of the runs, each as long as its slowest rank. */
-static bool time_moves(double *out, const work *w, int count)
+static bool time_moves(double *out, const work *w, int count, int runs)
 {
-    int64_t mine[RUNS], all[SHERD_MAX_RANKS][RUNS];
+    int64_t mine[RUNS] = {0}, all[SHERD_MAX_RANKS][RUNS];
     double longest[RUNS] = {0};
 
     if (time_once(w, 0, count) < 0)
         return false;
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < runs; i++)
         if ((mine[i] = time_once(w, i + 1, count)) < 0)
             return false;
     if (!sherd__share(w->world, w->all, "sherd check", mine, RUNS, all[0]))
         return false;
     for (int r = 0; r < sherd_world_ranks(w->world); r++)
-        for (int i = 0; i < RUNS; i++) {
+        for (int i = 0; i < runs; i++) {
             double seconds = 1e-9 * (double)all[r][i] / count;
             longest[i] = seconds > longest[i] ? seconds : longest[i];
         }
-    *out = cli_median(longest, RUNS);
+    *out = cli_median(longest, runs);
     return true;
 }
 
@@ -125,10 +146,12 @@ static bool count_work(cli_timed *out, const work *w, int move)
 
     if (sherd_plan_create(&plan, w->from, w->to, SHERD_F32, &w->options))
         return false;
+    if (sherd_plan_steps(plan) != 1)
+        return false;
     const sherd_step *step = sherd_plan_step(plan, 0);
-    out->messages = (sherd_mesh_extent(w->mesh, w->axis) - 1) * (step->sliced ? 2 : 1);
+    out->messages = sherd_mesh_extent(w->mesh, w->axis) - 1;
     out->bytes = step->recv_max_bytes;
-    out->added = move < COPIES ? 0 : step->sliced ? step->recv_max_bytes / 2 : step->recv_max_bytes;
+    out->added = move < COPIES ? 0 : step->recv_max_bytes;
     return true;
 }
 
@@ -136,11 +159,12 @@ static bool measure_move(cli_timed *out, work *w, int move, int size)
 {
     bool good;
 
+    w->sources = sizes[size].sources;
     sherd_scope_begin(w->world);
     good = place_both(w, move, sizes[size].bytes) && count_work(out, w, move);
-    for (int i = 0; i < SOURCES && good; i++)
+    for (int i = 0; i < w->sources && good; i++)
         w->source[i] = sherd_constant_on(w->from, SHERD_F32, 1);
-    good = good && time_moves(&out->seconds, w, sizes[size].moves);
+    good = good && time_moves(&out->seconds, w, sizes[size].moves, sizes[size].runs);
     sherd_scope_end(w->world);
     return good;
 }
@@ -150,11 +174,12 @@ static bool measure_move(cli_timed *out, work *w, int move, int size)
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis)
 {
     static const sherd_price arena;
-    work w = {.world = world, .mesh = mesh, .axis = axis, .options = {.price = &arena}};
+    work w = {.world = world, .mesh = mesh, .axis = axis};
     const int64_t ranks = sherd_world_ranks(world);
-    const double long_time = 0.5;
+    const double long_time = 0.1;
     double longest = 0;
 
+    w.options = (sherd_plan_options){.planner = SHERD_PLANNER_GREEDY, .price = &arena};
     out->sizes = 0;
     if (sherd_mesh_create(&w.all, world, 1, &ranks, NULL, NULL))
         return false;
@@ -165,6 +190,7 @@ bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mes
                 return false;
             longest = timed->seconds > longest ? timed->seconds : longest;
         }
+        out->bytes[out->sizes] = sizes[out->sizes].bytes;
         out->sizes++;
     }
     return true;
@@ -172,38 +198,105 @@ bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mes
 
 /* ---- what they say --------------------------------------------------------------------------- */
 
-/* Seconds a byte received between two sizes. */
-static double slope(const cli_timed *small, const cli_timed *large)
+enum { NEAR = 3, MOST_SEEN = NEAR * CLI_MOVES };
+
+/* Alpha and beta in seconds, and how far copies are from them. */
+typedef struct fit {
+    double alpha, beta, off;
+} fit;
+
+/* Some moves at a size and the ones beside it; at either end itself once more. */
+static int look_near(const cli_timed **out, const cli_times *times, int size, int first, int end)
 {
-    return (large->seconds - small->seconds) / (double)(large->bytes - small->bytes);
+    int count = 0;
+
+    for (int i = first; i < end; i++)
+        for (int k = size - 1; k <= size + 1; k++) {
+            int near = k < 0 ? 0 : k < times->sizes ? k : times->sizes - 1;
+            out[count++] = &times->move[i][near];
+        }
+    return count;
 }
 
-void cli_times_fit(sherd_link *out, const cli_times *times)
+/* Takes alpha and beta if neither is negative and they are closer than the best so far. */
+static void try_fit(fit *best, double alpha, double beta, const cli_timed *const *seen, int count)
 {
-    double copy[2 * COPIES], sum[2 * (CLI_MOVES - COPIES)], first[CLI_MOVES];
-    int last = times->sizes - 1;
+    double off = 0;
 
-    for (int i = 0; i < 2 * COPIES; i++)
-        copy[i] = slope(&times->move[i / 2][last - 1 - i % 2], &times->move[i / 2][last]);
-    double beta = fmax(cli_median(copy, 2 * COPIES), 0);
-    for (int i = 0; i < 2 * (CLI_MOVES - COPIES); i++) {
-        const cli_timed *large = &times->move[COPIES + i / 2][last];
-        sum[i] =
-            (slope(large - 1 - i % 2, large) - beta) * (double)large->bytes / (double)large->added;
-    }
-    double gamma = fmax(cli_median(sum, 2 * (CLI_MOVES - COPIES)), 0);
-    for (int i = 0; i < CLI_MOVES; i++) {
-        const cli_timed *small = &times->move[i][0];
-        double rest = small->seconds - beta * (double)small->bytes - gamma * (double)small->added;
-        first[i] = fmax(rest, 0.5 * small->seconds) / (double)small->messages;
-    }
-    out->alpha_picoseconds = (int64_t)(1e12 * cli_median(first, CLI_MOVES));
-    out->beta_femtoseconds = (int64_t)(1e15 * beta);
-    out->gamma_femtoseconds = (int64_t)(1e15 * gamma);
+    if (!(alpha >= 0 && beta >= 0))
+        return;
+    for (int i = 0; i < count; i++)
+        off += fabs((alpha * (double)seen[i]->messages + beta * (double)seen[i]->bytes) /
+                        seen[i]->seconds -
+                    1);
+    if (off < best->off)
+        *best = (fit){alpha, beta, off};
 }
 
-void cli_link_write(char *out, size_t room, const sherd_link *link)
+/*
+ * The alpha and beta of copies whose relative errors have the least sum. They meet two of the times
+ * exactly, or one where either is nothing, so these are tried.
+ */
+static fit fit_copies(const cli_times *times, int size)
 {
-    snprintf(out, room, "%s %.4g %.4g %.4g\n", link->axis, 1e-12 * (double)link->alpha_picoseconds,
-             1e-15 * (double)link->beta_femtoseconds, 1e-15 * (double)link->gamma_femtoseconds);
+    const cli_timed *seen[MOST_SEEN];
+    int count = look_near(seen, times, size, 0, COPIES);
+    fit best = {.off = HUGE_VAL};
+
+    for (int i = 0; i < count; i++) {
+        double m = (double)seen[i]->messages, n = (double)seen[i]->bytes, t = seen[i]->seconds;
+        try_fit(&best, t / m, 0, seen, count);
+        try_fit(&best, 0, t / n, seen, count);
+        for (int k = 0; k < i; k++) {
+            double other = (double)seen[k]->messages, bytes = (double)seen[k]->bytes;
+            double area = m * bytes - other * n;
+            try_fit(&best, (t * bytes - seen[k]->seconds * n) / area,
+                    (m * seen[k]->seconds - other * t) / area, seen, count);
+        }
+    }
+    return best;
+}
+
+/* The median of what sums take beyond copies, for each byte added. */
+static double fit_sums(const cli_times *times, int size, const fit *copies)
+{
+    const cli_timed *seen[MOST_SEEN];
+    double rest[MOST_SEEN];
+    int count = look_near(seen, times, size, COPIES, CLI_MOVES);
+
+    for (int i = 0; i < count; i++)
+        rest[i] = (seen[i]->seconds - copies->alpha * (double)seen[i]->messages -
+                   copies->beta * (double)seen[i]->bytes) /
+                  (double)seen[i]->added;
+    return fmax(cli_median(rest, count), 0);
+}
+
+int cli_times_fit(cli_line *out, int most, const cli_times *times)
+{
+    int lines = 0;
+
+    for (int k = times->sizes > most ? times->sizes - most : 0; k < times->sizes; k++) {
+        bool last = k + 1 == times->sizes;
+        fit copies = fit_copies(times, k);
+        double gamma = fit_sums(times, k, &copies);
+        out[lines++] = (cli_line){
+            .link = {.alpha_picoseconds = (int64_t)(1e12 * copies.alpha),
+                     .beta_femtoseconds = (int64_t)(1e15 * copies.beta),
+                     .gamma_femtoseconds = (int64_t)(1e15 * gamma)},
+            .upto_bytes =
+                last ? 0 : (int64_t)sqrt((double)times->bytes[k] * (double)times->bytes[k + 1])};
+    }
+    return lines;
+}
+
+void cli_line_write(char *out, size_t room, const cli_line *line)
+{
+    const sherd_link *link = &line->link;
+    char limit[32] = "";
+
+    if (line->upto_bytes)
+        snprintf(limit, sizeof limit, " upto %lld", (long long)line->upto_bytes);
+    snprintf(out, room, "%s %.4g %.4g %.4g%s\n", link->axis,
+             1e-12 * (double)link->alpha_picoseconds, 1e-15 * (double)link->beta_femtoseconds,
+             1e-15 * (double)link->gamma_femtoseconds, limit);
 }

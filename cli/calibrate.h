@@ -9,7 +9,7 @@
 
 #include "sherd/plan.h"
 
-enum { CLI_MOVES = 4, CLI_SIZES = 6 };
+enum { CLI_MOVES = 3, CLI_SIZES = 8 };
 
 /* A move: how long it took, and what the busiest rank has to do for it. */
 typedef struct cli_timed {
@@ -19,7 +19,8 @@ typedef struct cli_timed {
 
 /* Moves that only copy come first, then those that add; each in sizes that grow. */
 typedef struct cli_times {
-    int sizes; /* that were measured; at least 3 */
+    int sizes;                /* that were measured; at least 3 */
+    int64_t bytes[CLI_SIZES]; /* of the whole tensor */
     cli_timed move[CLI_MOVES][CLI_SIZES];
 } cli_times;
 
@@ -29,15 +30,22 @@ typedef struct cli_times {
  */
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis);
 
+/* What a line of a price file says. */
+typedef struct cli_line {
+    sherd_link link;
+    int64_t upto_bytes; /* of a tensor; 0 = any */
+} cli_line;
+
 /*
- * What these times say of the axis. Beta is how the time of copies grows with their bytes, between
- * the largest size and the two before it: what a link takes once at a start, or gives, is not in
- * it. Gamma is what sums take beyond that, alpha what remains of the smallest size, half of it at
- * least. Medians over the moves. Pure.
+ * What these times say of the axis, in lines for tensors that grow; how many, `most` at most.
+ * Between two sizes the line of the closer one counts (by their ratio), and the last one has no
+ * limit. Alpha is a message of the smallest size, in all lines. Beta is what copies take beyond it
+ * for each byte, at this size and the two beside it; gamma what sums take beyond that. Medians over
+ * moves and sizes. Axes are named by the caller. Pure.
  */
-void cli_times_fit(sherd_link *out, const cli_times *times);
+int cli_times_fit(cli_line *out, int most, const cli_times *times);
 
 /* The line of a price file, with its end. */
-void cli_link_write(char *out, size_t room, const sherd_link *link);
+void cli_line_write(char *out, size_t room, const cli_line *line);
 
 #endif

@@ -12,71 +12,132 @@
 
 /* ---- what times say -------------------------------------------------------------------------- */
 
-/* Moves of a link on p ranks, and what it takes or gives once for large ones. */
-static cli_times times_of(double alpha, double beta, double gamma, int p, double once)
+/*
+ * Moves of a link on p ranks. Bytes beyond a knee take `slower` times as long: as a cache or a
+ * burst make it.
+ */
+static cli_times times_of(double alpha, double beta, double gamma, int p, double slower)
 {
+    const int64_t knee = 100000;
     cli_times t = {.sizes = CLI_SIZES};
 
+    for (int k = 0; k < CLI_SIZES; k++)
+        t.bytes[k] = (int64_t)4000 << 2 * k;
     for (int i = 0; i < CLI_MOVES; i++)
         for (int k = 0; k < CLI_SIZES; k++) {
             cli_timed *m = &t.move[i][k];
-            m->messages = (p - 1) * (i == 3 ? 2 : 1);
+            m->messages = p - 1;
             m->bytes = (int64_t)(i + 1) * 1000 << 2 * k;
-            m->added = i < 2 ? 0 : i == 3 ? m->bytes / 2 : m->bytes;
-            m->seconds = alpha * (double)m->messages + beta * (double)m->bytes +
-                         gamma * (double)m->added + (k > 2 ? once : 0);
+            m->added = i < 2 ? 0 : m->bytes;
+            double beyond = m->bytes > knee ? (double)(m->bytes - knee) : 0;
+            m->seconds = alpha * (double)m->messages + gamma * (double)m->added +
+                         beta * ((double)m->bytes + (slower - 1) * beyond);
         }
     return t;
 }
 
+static double time_by(const sherd_link *link, const cli_timed *m)
+{
+    return 1e-12 * (double)link->alpha_picoseconds * (double)m->messages +
+           1e-15 * (double)link->beta_femtoseconds * (double)m->bytes +
+           1e-15 * (double)link->gamma_femtoseconds * (double)m->added;
+}
+
+/* Lines are for sizes that grow, and the last one for all beyond. */
+static void check_limits(const cli_line *line, int lines, const cli_times *t)
+{
+    for (int k = 0; k + 1 < lines; k++)
+        CHECK(line[k].upto_bytes > t->bytes[t->sizes - lines + k] &&
+              line[k].upto_bytes < t->bytes[t->sizes - lines + k + 1]);
+    CHECK_EQ(line[lines - 1].upto_bytes, 0);
+}
+
 static void links_are_found_again_in_their_times(void)
 {
-    static const double cases[][4] = {{1e-6, 2e-10, 1e-10, 0},
-                                      {5e-5, 1.6e-8, 0, 0},
-                                      {5e-4, 1.6e-8, 3e-10, -1e-3},
-                                      {1e-7, 0, 0, 0}};
+    static const double cases[][3] = {
+        {1e-6, 2e-10, 1e-10}, {5e-5, 1.6e-8, 0}, {5e-4, 1.6e-8, 3e-10}, {1e-7, 0, 0}};
 
     for (int i = 0; i < LEN(cases); i++)
         for (int p = 2; p < 9; p++) {
             const double *c = cases[i];
-            cli_times t = times_of(c[0], c[1], c[2], p, c[3]);
-            sherd_link link = {"x", 0, 0, 0};
-            cli_times_fit(&link, &t);
-            CHECK_NEAR((double)link.alpha_picoseconds, 1e12 * c[0], 1e9 * c[0] + 2);
-            CHECK_NEAR((double)link.beta_femtoseconds, 1e15 * c[1], 1e12 * c[1] + 2);
-            CHECK_NEAR((double)link.gamma_femtoseconds, 1e15 * c[2], 1e12 * c[2] + 2);
+            cli_times t = times_of(c[0], c[1], c[2], p, 1);
+            cli_line line[CLI_SIZES];
+            int lines = cli_times_fit(line, CLI_SIZES, &t);
+            CHECK_EQ(lines, CLI_SIZES);
+            check_limits(line, lines, &t);
+            for (int k = 0; k < lines; k++)
+                for (int m = 0; m < CLI_MOVES; m++)
+                    CHECK_NEAR(time_by(&line[k].link, &t.move[m][k]) / t.move[m][k].seconds, 1,
+                               1e-3);
+            CHECK_NEAR((double)line[0].link.alpha_picoseconds, 1e12 * c[0], 1e9 * c[0] + 2);
+            CHECK_NEAR((double)line[lines - 1].link.beta_femtoseconds, 1e15 * c[1],
+                       1e12 * c[1] + 2);
         }
+}
+
+/* No alpha and beta say this for all sizes; the lines do, each for its own. */
+static void a_link_that_changes_with_the_size_is_found_at_each(void)
+{
+    for (int p = 2; p < 6; p++) {
+        cli_times t = times_of(2e-5, 1e-9, 1e-10, p, 2.5);
+        cli_line line[CLI_SIZES];
+        int lines = cli_times_fit(line, CLI_SIZES, &t);
+        for (int k = 0; k < lines; k++)
+            for (int m = 0; m < CLI_MOVES; m++) {
+                double part = time_by(&line[k].link, &t.move[m][k]) / t.move[m][k].seconds;
+                CHECK(part > 0.8 && part < 1.25);
+            }
+    }
+}
+
+/* With little room the smallest sizes share the first line. */
+static void lines_are_at_most_as_many_as_there_is_room(void)
+{
+    cli_times t = times_of(2e-5, 1e-9, 1e-10, 2, 5);
+    cli_line line[CLI_SIZES], few[CLI_SIZES];
+    int lines = cli_times_fit(line, CLI_SIZES, &t);
+
+    CHECK_EQ(cli_times_fit(few, 3, &t), 3);
+    check_limits(few, 3, &t);
+    CHECK_EQ(few[0].link.beta_femtoseconds, line[lines - 3].link.beta_femtoseconds);
 }
 
 /* One move that was disturbed, of each kind, is not what is written; nor is less than nothing. */
 static void what_was_disturbed_does_not_count(void)
 {
-    cli_times t = times_of(1e-5, 1e-9, 1e-10, 2, 0);
-    sherd_link link = {"x", 0, 0, 0};
+    cli_times t = times_of(1e-5, 1e-9, 1e-10, 2, 1);
+    cli_line line[CLI_SIZES];
 
     t.move[0][3].seconds *= 3;
-    t.move[3][4].seconds *= 3;
+    t.move[2][4].seconds *= 3;
     t.move[1][0].seconds *= 3;
-    cli_times_fit(&link, &t);
-    CHECK_NEAR((double)link.alpha_picoseconds, 1e7, 1e6);
-    CHECK_NEAR((double)link.beta_femtoseconds, 1e6, 1e5);
-    CHECK_NEAR((double)link.gamma_femtoseconds, 1e5, 1e5);
+    int lines = cli_times_fit(line, CLI_SIZES, &t);
+    for (int k = 0; k < lines; k++) {
+        CHECK_NEAR((double)line[k].link.alpha_picoseconds, 1e7, 1e6);
+        CHECK_NEAR((double)line[k].link.beta_femtoseconds, 1e6, 1e5);
+        CHECK_NEAR((double)line[k].link.gamma_femtoseconds, 1e5, 1e5);
+    }
     for (int i = 0; i < CLI_MOVES; i++)
         for (int k = 0; k < CLI_SIZES; k++)
             t.move[i][k].seconds = 1e-6 * (CLI_SIZES - k);
     t.sizes = 3;
-    cli_times_fit(&link, &t);
-    CHECK(link.alpha_picoseconds > 0 && link.beta_femtoseconds == 0 &&
-          link.gamma_femtoseconds == 0);
+    lines = cli_times_fit(line, CLI_SIZES, &t);
+    CHECK_EQ(lines, 3);
+    for (int k = 0; k < lines; k++)
+        CHECK(line[k].link.alpha_picoseconds > 0 && line[k].link.beta_femtoseconds == 0 &&
+              line[k].link.gamma_femtoseconds == 0);
 }
 
 static void a_line_is_what_a_price_file_has(void)
 {
-    const sherd_link link = {"host", 24123456, 16012345, 0};
-    char line[160];
+    cli_line line = {{"host", 24123456, 16012345, 0}, 0};
+    char text[160];
 
-    cli_link_write(line, sizeof line, &link);
-    CHECK_TEXT(line, "host 2.412e-05 1.601e-08 0\n");
+    cli_line_write(text, sizeof text, &line);
+    CHECK_TEXT(text, "host 2.412e-05 1.601e-08 0\n");
+    line.upto_bytes = 524288;
+    cli_line_write(text, sizeof text, &line);
+    CHECK_TEXT(text, "host 2.412e-05 1.601e-08 0 upto 524288\n");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -120,6 +181,18 @@ static void ranks_of_its_own_measure(void)
     snprintf(line, sizeof line, "check --calibrate %s --mesh x=2,one=1", path);
     check_end(sherd(line));
     check_file("x=2,one=1", "arena");
+}
+
+/* Each move stays on its axis: a planner for one machine would split large sums over both. */
+static void axes_are_measured_one_by_one(void)
+{
+    char line[256];
+
+    snprintf(line, sizeof line, "check --calibrate %s --mesh x=2,y=2 --ranks-as threads", path);
+    const program_end *end = sherd(line);
+    CHECK_EQ(end->status, 0);
+    CHECK_EQ(times(end->out, " a message, "), 2);
+    check_file("x=2,y=2", "threads");
 }
 
 static void ranks_of_the_job_measure(void)
@@ -214,9 +287,12 @@ static void what_is_predicted_is_the_worlds_price(void)
 
 static const check_test tests[] = {
     {TEST(links_are_found_again_in_their_times)},
+    {TEST(a_link_that_changes_with_the_size_is_found_at_each)},
+    {TEST(lines_are_at_most_as_many_as_there_is_room)},
     {TEST(what_was_disturbed_does_not_count)},
     {TEST(a_line_is_what_a_price_file_has)},
     {TEST(ranks_of_its_own_measure)},
+    {TEST(axes_are_measured_one_by_one)},
     {TEST(ranks_of_the_job_measure)},
     {TEST(ranks_under_mpirun_measure)},
     {TEST(refusals)},
