@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans for the links that are there beside those for one machine: hierarchy [MESH [MiB]]. For
- * moves over both axes of a mesh such as host=2,local=2, the plan that the world's price chooses
- * and the direct step, taking turns in one run: what each was to take by that price, what it takes,
- * and whether the result is right. Wants SHERD_PRICE; bench/hierarchy.sh measures one before, and
- * starts all of it on hosts that it makes.
+ * Plans for the links that are there beside those for one machine: hierarchy [MESH [MiB]]
+ * [--steps]. For moves over both axes of a mesh such as host=2,local=2, the plan that the world's
+ * price chooses and the direct step, taking turns in one run: what each was to take by that price,
+ * what it takes, and whether the result is right; with --steps also each step of the plan alone.
+ * Wants SHERD_PRICE; bench/hierarchy.sh measures one before, and starts all of it on hosts that it
+ * makes.
  *
  * Medians of the slowest rank, from a meeting of all; sources are written to before each move.
  */
@@ -41,14 +42,18 @@ static void must(const bench *b, bool good)
     exit(1);
 }
 
-/* Ones on each rank: what is pending adds up to as many as there are ranks. */
+/* Ones on each rank: what is pending and is added up makes as many as there are ranks on its axes.
+ */
 static bool is_right(const bench *b, const float *data)
 {
     sherd_box box = sherd_layout_box(b->to, sherd_world_rank(b->world), 0);
-    float one = sherd_layout_placement(b->from, 0).kind == SHERD_PARTIAL
-                    ? (float)sherd_mesh_ranks(b->mesh)
-                    : 1;
+    float one = 1;
     bool right = true;
+
+    for (int i = 0; i < sherd_mesh_axes(b->mesh); i++)
+        if (sherd_layout_placement(b->from, i).kind == SHERD_PARTIAL &&
+            sherd_layout_placement(b->to, i).kind != SHERD_PARTIAL)
+            one *= (float)sherd_mesh_extent(b->mesh, i);
 
     for (int64_t i = 0; i < box.size[0] * box.size[1]; i++)
         right = right && data[i] == one;
@@ -110,24 +115,47 @@ static double direct_price(const bench *b)
     return 1e-12 * (double)step.step.picoseconds;
 }
 
-static void run_move(bench *b, int64_t mib, const char *const *move)
+/* Times these ways, from `first` on, of the move that b->from and b->to say. */
+static void time_ways(bench *b, int first)
 {
-    const int64_t shape[2] = {mib << 8, 1024};
-    const sherd_plan *chosen, *direct;
-    double seconds[WAYS];
     int64_t warm;
 
-    must(b, !sherd_layout_parse_placements(&b->from, b->mesh, 2, shape, move[0], NULL));
-    must(b, !sherd_layout_parse_placements(&b->to, b->mesh, 2, shape, move[1], NULL));
     sherd_scope_begin(b->world);
     sherd_tensor *source[2] = {sherd_constant_on(b->from, SHERD_F32, 1),
                                sherd_constant_on(b->from, SHERD_F32, 1)};
     write_ones(b, source[0], 1);
     write_ones(b, source[1], 1);
     for (int i = -1; i < ROUNDS; i++)
-        for (int way = 0; way < WAYS; way++)
+        for (int way = first; way < WAYS; way++)
             move_once(b, source[(i + 1) % 2], way, i < 0 ? &warm : &b->time[way][i]);
     sherd_scope_end(b->world);
+}
+
+/* Each step of a plan alone, from a meeting on. */
+static void run_steps(bench *b, const sherd_plan *plan)
+{
+    for (int i = 0; i < sherd_plan_steps(plan); i++) {
+        const sherd_step *step = sherd_plan_step(plan, i);
+        b->from = step->from;
+        b->to = step->to;
+        time_ways(b, 1);
+        double seconds = median_of(b, 1);
+        if (sherd_world_rank(b->world) == 0)
+            printf("           step %d %8.2f ms, predicted x%.2f  %s\n", i + 1, 1e3 * seconds,
+                   1e-12 * (double)step->picoseconds / seconds, sherd_step_kind_name(step->kind));
+        fflush(stdout);
+    }
+}
+
+static void run_move(bench *b, int64_t kib, const char *const *move, bool steps_too)
+{
+    const int64_t shape[2] = {kib >> 2, 1024};
+    const sherd_plan *chosen, *direct;
+    double seconds[WAYS];
+
+    must(b, !sherd_layout_parse_placements(&b->from, b->mesh, 2, shape, move[0], NULL));
+    must(b, !sherd_layout_parse_placements(&b->to, b->mesh, 2, shape, move[1], NULL));
+    time_ways(b, 0);
     for (int way = 0; way < WAYS; way++)
         seconds[way] = median_of(b, way);
     must(b, !sherd_plan_create(&direct, b->from, b->to, SHERD_F32, &b->options[1]));
@@ -136,19 +164,24 @@ static void run_move(bench *b, int64_t mib, const char *const *move)
     double guess[WAYS] = {1e-12 * (double)sherd_plan_price_of(chosen)->picoseconds,
                           direct_price(b)};
     if (sherd_world_rank(b->world) == 0)
-        printf("%3lld MiB  chosen %8.2f ms, predicted x%.2f;  direct%s %8.2f ms, predicted x%.2f;  "
+        printf("%5lld KiB  chosen %8.2f ms, predicted x%.2f;  direct%s %8.2f ms, predicted x%.2f;  "
                "%.2f times as fast  %s\n",
-               (long long)mib, 1e3 * seconds[0], guess[0] / seconds[0], steps > 1 ? " (not)" : "",
+               (long long)kib, 1e3 * seconds[0], guess[0] / seconds[0], steps > 1 ? " (not)" : "",
                1e3 * seconds[1], guess[1] / seconds[1], seconds[1] / seconds[0],
                sherd_plan_trace(chosen));
     fflush(stdout);
+    if (steps_too)
+        run_steps(b, chosen);
 }
 
 int main(int argc, char **argv)
 {
     const char *mesh = "host=2,local=2";
     int64_t most = 64;
-    const bench_option options[] = {{NULL, "MESH", .text = &mesh}, {NULL, "MIB", .number = &most}};
+    bool steps = false;
+    const bench_option options[] = {{NULL, "MESH", .text = &mesh},
+                                    {NULL, "MIB", .number = &most},
+                                    {"--steps", NULL, .flag = &steps}};
     char text[SHERD_ERROR_BYTES] = "";
     static const sherd_price arena;
     bench b = {.options = {{.price = NULL}, {.price = &arena}}};
@@ -171,8 +204,8 @@ int main(int argc, char **argv)
                 (long long)ranks);
         return 2;
     }
-    for (int64_t mib = 4; mib <= most; mib *= 4)
+    for (int64_t kib = 256; kib <= most << 10; kib *= 4)
         for (int i = 0; i < (int)(sizeof moves / sizeof moves[0]); i++)
-            run_move(&b, mib, moves[i]);
+            run_move(&b, kib, moves[i], steps);
     return sherd_world_close(b.world) != SHERD_OK;
 }
