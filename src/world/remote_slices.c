@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The second half of an all-reduce between ranks that share no memory: a slice, once reduced, is a
- * message to each of the sharers, from where it lies in the result. Its room is found before the
- * call is published.
+ * message to each of the sharers that are far, from where it lies in the result. Its room is found
+ * before the call is published.
  */
 #include "remote.h"
 
@@ -15,6 +15,8 @@ bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call)
     for (int i = 0; i < call->count; i++) {
         const sherd__schedule *schedule = call->task[i].schedule;
         for (int k = 0; call->task[i].sliced && k < schedule->sharers; k++) {
+            if (sherd__ranks_has(&remote->near, schedule->sharer[k]))
+                continue; /* it is written to where it lies */
             sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(sherd__sent_record));
             if (!sheet)
                 return false;
