@@ -33,12 +33,14 @@ INLINE void end_products(void)
 }
 
 /* c[32,32] = a b, or c += a b, where the sum is over `depth` tiles of 32 numbers. c_row floats lie
- * between rows of c. */
-INLINE void multiply_tiles(bool add, float *c, int64_t c_row, int64_t depth, tiles a, tiles b)
+ * between rows of c. Corners are not left out: of operands they are half of a tile. */
+INLINE void multiply_tiles(corner gone, bool add, float *c, int64_t c_row, int64_t depth, tiles a,
+                           tiles b)
 {
     enum { STRIDE = BLOCK * sizeof(uint16_t) };
     int64_t row = c_row * (int64_t)sizeof *c;
 
+    (void)gone;
     __asm__ volatile("" ::: "memory"); /* loads of tiles are not seen to read memory */
     if (add) {
         _tile_loadd(0, c, row);

@@ -53,6 +53,13 @@ static inline int64_t keys_seen(const sherd__attending *s, int64_t i)
     return sherd__visible(s, sherd__min(i + BLOCK, s->queries) - 1);
 }
 
+/* Whether the block of keys from j on and queries from i on is on the diagonal, where a quarter is
+ * seen by nobody. */
+static inline bool on_diagonal(const sherd__attending *s, int64_t i, int64_t j)
+{
+    return s->causal && i == j;
+}
+
 /* Scores [32,32] of keys from j on and queries from i on: those that are not seen become -inf. */
 static inline void hide_block(const sherd__attending *s, int64_t i, int64_t j, float *score)
 {

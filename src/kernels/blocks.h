@@ -34,6 +34,13 @@ typedef struct tiles {
     int64_t second, next;
 } tiles;
 
+/*
+ * Of a block on the diagonal of causal attention nobody sees the quarter of the last 16 rows and
+ * the first 16 columns. A product may leave it out: of the result, which then holds there what it
+ * held; of the first block of the left operand, or of the last one of the right, where it is zero.
+ */
+typedef enum corner { NO_CORNER, CORNER_OF_RESULT, CORNER_OF_LEFT, CORNER_OF_RIGHT } corner;
+
 /* ---- 32 numbers of bf16 ---- */
 
 /* Two vectors rounded, the first one in front. What is subnormal becomes 0, as tiles take it
