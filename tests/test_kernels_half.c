@@ -46,6 +46,51 @@ static void elements_are_those_of_f32_rounded_once(void)
     for_all(pointwise);
 }
 
+/* The distance of numbers of bf16 around y, subnormal ones included. */
+static double step_of(double y)
+{
+    int exponent = 0;
+
+    frexp(y, &exponent);
+    return ldexp(1, (exponent < -125 ? -125 : exponent) - 8);
+}
+
+/* Of each number of bf16: a little more than half a step off. The slope is a difference, and so is
+ * the tail of the plain version. */
+static void every_gelu(const sherd__kernels *k, int type)
+{
+    enum { PART = 4096, ALL = 1 << 16 };
+
+    for (int first = 0; first < ALL && type == 0; first += PART) {
+        for (int i = 0; i < PART; i++) {
+            a->in[0][i] = (uint16_t)(first + i);
+            a->in[1][i] = 0x3F80; /* 1 */
+        }
+        k->unary(SHERD__GELU, PART, a->out[0], a->in[0], NULL);
+        k->unary_grad(SHERD__GELU, PART, a->out[1], a->in[0], a->in[1], NULL);
+        k->widen(PART, a->wide_in[0], a->in[0]);
+        for (int j = 0; j < 2; j++)
+            k->widen(PART, a->wide_out[j], a->out[j]);
+        for (int i = 0; i < PART; i++) {
+            double x = (double)a->wide_in[0][i], y = (double)a->wide_out[0][i];
+            double u = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x), s = 1 / (1 + exp(-u));
+            double slope =
+                s + x * s * (1 - s) * 2 * sqrt(2 / acos(-1)) * (1 + 3 * 0.044715 * x * x);
+            if (isnan(x) || fabs(x) > 1e3) {
+                CHECK(isnan(x) ? isnan(y) : x > 0 ? y == x : y == 0 || isinf(x));
+                continue;
+            }
+            CHECK_NEAR(y, x * s, 0.52 * step_of(x * s) + 1e-15 * (x < -3));
+            CHECK_NEAR((double)a->wide_out[1][i], slope, 0.52 * step_of(slope) + 4e-5);
+        }
+    }
+}
+
+static void gelu_is_right_of_every_number(void)
+{
+    for_all(every_gelu);
+}
+
 /* Broadcast, transposed, of one element, and with an empty dim; long enough for several blocks. */
 static void strided(const sherd__kernels *k, int type)
 {
@@ -258,6 +303,7 @@ static void every_dtype_has_its_table_or_none(void)
 
 static const check_test tests[] = {
     {TEST(elements_are_those_of_f32_rounded_once)},
+    {TEST(gelu_is_right_of_every_number)},
     {TEST(strides_are_followed)},
     {TEST(reductions_round_once)},
     {TEST(small_addends_are_not_lost)},

@@ -45,7 +45,8 @@ void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16)
     install_halves(bf16, f16, "avx512");
 }
 
-const sherd__product_by sherd__bf16_by_f32 = {bf16_product, product_workspace};
+const sherd__bf16_by sherd__bf16_by_f32 = {bf16_product, product_workspace, bf16_fast_unary,
+                                           bf16_fast_unary_grad};
 
 double sherd__spin_avx512(int64_t rounds)
 {

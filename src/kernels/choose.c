@@ -154,12 +154,15 @@ static void install_tiles(sherd__kernel_set *set)
 #endif
 }
 
-/* Products of bf16 by pairs, where attention is: then they are not oneDNN's. To ask the CPU once
- * more takes a while on a virtual one. */
+/* What AVX512_BF16 has besides attention, where that is; products are not oneDNN's then. To ask the
+ * CPU once more takes a while on a virtual one. */
 static void install_pairs(sherd__kernel_set *set)
 {
 #ifdef SHERD_HAVE_AVX512_BF16
-    if (set->tiles == &sherd__attention_pairs && wanted("SHERD_GEMM", "tiles")) {
+    if (set->tiles != &sherd__attention_pairs)
+        return;
+    sherd__install_elements_bf16(&set->bf16);
+    if (wanted("SHERD_GEMM", "tiles")) {
         sherd__install_pairs(&set->bf16);
         set->bf16_products = false;
     }

@@ -15,16 +15,21 @@ void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 
 /*
- * Products of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is
+ * Kernels of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is
  * left to them.
  */
-typedef struct sherd__product_by {
+typedef struct sherd__bf16_by {
     void (*product)(const sherd__product *p, void *c, const void *a, const void *b,
                     const void *bias, void *workspace);
     int64_t (*product_workspace)(const sherd__product *p);
-} sherd__product_by;
-extern const sherd__product_by sherd__bf16_by_f32;
+    void (*unary)(sherd__unary_kind kind, int64_t n, void *dst, const void *src,
+                  const double *parameter);
+    void (*unary_grad)(sherd__unary_kind kind, int64_t n, void *dx, const void *at, const void *dy,
+                       const double *parameter);
+} sherd__bf16_by;
+extern const sherd__bf16_by sherd__bf16_by_f32;
 void sherd__install_pairs(sherd__kernels *bf16);
+void sherd__install_elements_bf16(sherd__kernels *bf16);
 
 /* Whether this machine has the instruction set (and FMA and F16C). */
 bool sherd__has_avx2(void);
