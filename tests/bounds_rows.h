@@ -29,6 +29,49 @@ static void try_layer_norm(trial *t)
     k->layer_norm(rows, cols, y, mean, rstd, x, weight, bias, 1e-3);
 }
 
+/* In f64, which has no such kernel: the sum stays f32. */
+static void add_norm_on_paper(int64_t rows, int64_t cols, const sherd__added_norm *p)
+{
+    const double *delta = p->delta;
+    double *mean = (double *)(void *)p->mean, *rstd = (double *)(void *)p->rstd, *norm = p->norm;
+
+    for (int64_t r = 0; r < rows; r++) {
+        double m = 0, squares = 0;
+        for (int64_t i = r * cols; i < (r + 1) * cols; i++) {
+            p->sum[i] = p->x[i] + (float)delta[i];
+            m += mean ? (double)p->sum[i] / (double)cols : 0;
+        }
+        for (int64_t i = r * cols; i < (r + 1) * cols; i++)
+            squares += ((double)p->sum[i] - m) * ((double)p->sum[i] - m);
+        rstd[r] = 1 / sqrt(squares / (double)(cols ? cols : 1) + p->eps);
+        for (int64_t c = 0; c < cols; c++)
+            norm[r * cols + c] = ((double)p->sum[r * cols + c] - m) * rstd[r] *
+                                     (p->weight ? (double)p->weight[c] : 1) +
+                                 (p->bias ? (double)p->bias[c] : 0);
+        if (mean)
+            mean[r] = m;
+    }
+}
+
+static void try_add_norm(trial *t)
+{
+    const sherd__kernels *k = t->table;
+    int64_t rows = short_length(t, "rows"), cols = long_length(t, "cols");
+    bool centred = draw(t, "centred", 2);
+    sherd__added_norm p = {.delta = in(t, "delta", rows * cols), .eps = 1e-3};
+
+    p.x = part_of(t, "x", READ, F32S, rows * cols);
+    p.weight = draw(t, "weight", 2) ? part_of(t, "weight", READ, F32S, cols) : NULL;
+    p.bias = centred && draw(t, "bias", 2) ? part_of(t, "bias", READ, F32S, cols) : NULL;
+    p.sum = part_of(t, "sum", WRITTEN, F32S, rows * cols);
+    p.norm = out(t, "norm", rows * cols);
+    p.mean = centred ? part_of(t, "mean", WRITTEN, STATISTIC, rows) : NULL;
+    p.rstd = part_of(t, "rstd", WRITTEN, STATISTIC, rows);
+    t->slack = 8;
+    ready(t);
+    (k->add_norm ? k->add_norm : add_norm_on_paper)(rows, cols, &p);
+}
+
 static void try_layer_norm_grad(trial *t)
 {
     const sherd__kernels *k = t->table;

@@ -60,6 +60,7 @@ static const subject subjects[] = {
     TRY(sum_squares),
     TRY(layer_norm),
     TRY(layer_norm_grad),
+    TRY(add_norm),
     TRY(rms_norm),
     TRY(rms_norm_grad),
     TRY(embedding),

@@ -112,6 +112,40 @@ static void rows(const sherd__kernels *k, int type)
     }
 }
 
+/* A sum of f32 and 16 bits, and its norm in 16 bits: an RMS norm where it is odd. */
+static void added_rows(const sherd__kernels *k, int type)
+{
+    static const int64_t shapes[][2] = {{1, 1}, {3, 50}, {2, 700}, {0, 5}, {40, 3}, {7, 32}};
+
+    for (int s = 0; s < LEN(shapes); s++) {
+        int64_t n = shapes[s][0], cols = shapes[s][1], all = n * cols;
+        bool rms = s % 2;
+        float *sum = a->wide_out[1], *want = a->wide_out[2];
+        start(k, -2, 2);
+        const sherd__added_norm p = {.x = a->wide_in[0],
+                                     .delta = a->in[1],
+                                     .weight = a->wide_in[2],
+                                     .bias = rms ? NULL : a->wide_in[3],
+                                     .sum = sum,
+                                     .mean = rms ? NULL : a->stats[0],
+                                     .rstd = a->more[0],
+                                     .norm = a->out[0],
+                                     .eps = 1e-5};
+        k->add_norm(n, cols, &p);
+        f32->binary(SHERD__ADD, 1, &all, want, a->wide_in[0], (int64_t[]){1}, a->wide_in[1],
+                    (int64_t[]){1});
+        CHECK_EQ(memcmp(sum, want, sizeof a->wide_out[1]), 0);
+        if (rms)
+            f32->rms_norm(n, cols, a->wide_out[0], a->more[1], want, p.weight, p.eps);
+        else
+            f32->layer_norm(n, cols, a->wide_out[0], a->stats[1], a->more[1], want, p.weight,
+                            p.bias, p.eps);
+        compare(k, type, 0, all, 1e-5, "add_norm");
+        compare_stats(a->stats, n, 1e-6);
+        compare_stats(a->more, n, 1e-6);
+    }
+}
+
 /* Without a weight where it is odd; gradients of weights are added to those that are there in every
  * other shape. */
 static void rms_rows(const sherd__kernels *k, int type)
@@ -141,6 +175,7 @@ static void rms_rows(const sherd__kernels *k, int type)
 static void rows_are_normed_as_in_f32(void)
 {
     for_all(rows);
+    for_all(added_rows);
     for_all(rms_rows);
 }
 

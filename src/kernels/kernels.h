@@ -103,6 +103,18 @@ typedef struct sherd__reduction {
 
 struct sherd__conv;
 
+/*
+ * Rows of f32 and what is added to them, delta, of 16 bits: their sum, and its norm of 16 bits.
+ * mean NULL: an RMS norm. weight, bias [cols] or NULL; mean, rstd [rows].
+ */
+typedef struct sherd__added_norm {
+    const float *x, *weight, *bias;
+    const void *delta;
+    float *sum, *mean, *rstd;
+    void *norm;
+    double eps;
+} sherd__added_norm;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
@@ -216,6 +228,9 @@ typedef struct sherd__kernels {
     /* dx [rows,cols]; dweight [cols] (NULL = not wanted) is overwritten, or added to. */
     void (*rms_norm_grad)(int64_t rows, int64_t cols, void *dx, void *dweight, const void *dy,
                           const void *x, const void *weight, const void *rstd, bool add);
+
+    /* Of 16 bits: what f32's addition and norm of what is widened give, rounded. */
+    void (*add_norm)(int64_t rows, int64_t cols, const sherd__added_norm *p);
 
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,

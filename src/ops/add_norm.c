@@ -2,7 +2,8 @@
 /*
  * A residual sum and its norm: sum = x + dropout(delta), norm of sum. The kernels of the single
  * operators process the rows in blocks that fit the first-level cache, so memory is read and
- * written once, and the bits are those of the single operators. If rows themselves are sharded,
+ * written once, and the bits are those of the single operators. Where x is f32, and delta and norm
+ * have the same 16 bits, one kernel has both, with the same bits. If rows themselves are sharded,
  * norm_rows.c continues after the sum. Backward: add_norm_back.c.
  */
 #include "add_norm.h"
@@ -51,6 +52,41 @@ static void norm_block(sherd__blocks *w, int64_t row, int64_t rows)
             (char *)call->to[NORM] + (size_t)first * sherd_dtype_bytes(call->out[NORM]->dtype), y);
 }
 
+/* Both at once: what is added and the norm have the same 16 bits, beside rows of f32. */
+static bool is_mixed(const sherd_call *call, const sherd__blocks *w)
+{
+    sherd_dtype delta = call->in[DELTA]->dtype;
+
+    return !w->p.apart && w->p.inner > 0 && call->in[X]->dtype == SHERD_F32 &&
+           sherd__is_half(delta) && call->out[NORM]->dtype == delta;
+}
+
+static void mixed_block(sherd__blocks *w, int64_t row, int64_t rows)
+{
+    sherd_call *call = w->call;
+    const sherd__kernels *kernels = sherd__kernels_of(w->set, call->in[DELTA]->dtype);
+    size_t half = sherd_dtype_bytes(call->in[DELTA]->dtype);
+    int64_t cols = w->p.inner, first = row * cols;
+    const void *delta = sherd__block_from(w, DELTA, first, half);
+
+    if (w->dropped) {
+        sherd__block_drop(w, kernels, half, rows * cols, w->dropped, delta);
+        delta = w->dropped;
+    }
+    const sherd__added_norm p = {
+        .x = sherd__block_from(w, X, first, w->element),
+        .weight = call->from[WEIGHT],
+        .bias = w->of->bias >= 0 ? call->from[w->of->bias] : NULL,
+        .delta = delta,
+        .sum = sherd__block_at(w, call->to[SUM], first),
+        .mean = w->of->mean >= 0 ? (float *)call->to[w->of->mean] + row : NULL,
+        .rstd = (float *)call->to[w->of->scale] + row,
+        .norm = (char *)call->to[NORM] + (size_t)first * half,
+        .eps = w->how->norm.eps,
+    };
+    kernels->add_norm(rows, cols, &p);
+}
+
 /* Where rows are apart: the norm of what stands in the sum. */
 static bool norm_apart(sherd__blocks *w)
 {
@@ -73,14 +109,19 @@ static bool compute(sherd_call *call, const sherd__row_norm *of)
     const sherd_tensor *x = call->in[X], *delta = call->in[DELTA];
     sherd__blocks w = sherd__blocks_begin(call, of, x, call->out[of->scale], delta);
     int64_t block = sherd__min(w.step, w.p.rows) * w.p.inner;
+    bool mixed = is_mixed(call, &w);
 
     if (!sherd__block_room(&w, &w.dropped, w.how->p > 0, block) ||
-        !sherd__block_room(&w, &w.wide, delta->dtype != x->dtype, block) ||
-        !sherd__block_room(&w, &w.norm, call->out[NORM]->dtype != x->dtype,
+        !sherd__block_room(&w, &w.wide, !mixed && delta->dtype != x->dtype, block) ||
+        !sherd__block_room(&w, &w.norm, !mixed && call->out[NORM]->dtype != x->dtype,
                            w.p.apart ? x->count : block))
         return false;
     for (int64_t r = 0; r < w.p.rows; r += w.step) {
         int64_t rows = sherd__min(w.step, w.p.rows - r);
+        if (mixed) {
+            mixed_block(&w, r, rows);
+            continue;
+        }
         if (w.p.inner > 0)
             add_block(&w, r * w.p.inner, rows * w.p.inner);
         if (!w.p.apart)
