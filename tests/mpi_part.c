@@ -137,6 +137,24 @@ static int send_nonsense(void)
     return !good;
 }
 
+/* The job ends here, once all have said what they have learnt, and the launcher has read it. */
+static int end_together(int rank)
+{
+    int ranks, other;
+
+    fflush(stdout);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank != 0) {
+        MPI_Send(&rank, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        sleep(60);
+    }
+    for (int i = 1; i < ranks; i++)
+        MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    usleep(300 * 1000);
+    MPI_Abort(MPI_COMM_WORLD, 7);
+    return 1;
+}
+
 /* The last rank does not open the world; the others do not wait for ever. */
 static int miss_one(int rank)
 {
@@ -149,11 +167,8 @@ static int miss_one(int rank)
         int bad = sherd_world_open_mpi(&world, MPI_COMM_WORLD,
                                        &(sherd_world_options){.error = text}) != SHERD_ETIMEDOUT;
         printf("%s%s\n", bad ? "not told: " : "told: ", text);
-        fflush(stdout);
     }
-    sleep(5);
-    MPI_Abort(MPI_COMM_WORLD, 7);
-    return 1;
+    return end_together(rank);
 }
 
 /* Rank 1's MPI fails once: while the world is opened, or later. */
@@ -166,9 +181,7 @@ static int break_one(const char *function, int rank)
         broken = function;
     if (sherd_world_open_mpi(&world, MPI_COMM_WORLD, &(sherd_world_options){.error = text})) {
         printf("not opened: %s\n", text);
-        fflush(stdout);
-        sleep(rank == 1 ? 7 : 3);
-        MPI_Abort(MPI_COMM_WORLD, 7);
+        return end_together(rank);
     }
     for (int turn = 0; sum_of(world) > 0 && turn < 10; turn++)
         if (sherd_world_rank(world) == 1 && turn == 3)

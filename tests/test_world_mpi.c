@@ -162,47 +162,10 @@ static int play_death(void)
     return sherd_world_close(world) == SHERD_EPEER ? 4 : 9;
 }
 
-/* Rank 1 comes too late, by messages. */
-static int play_late(void)
-{
-    sherd_world *world = open_world();
-
-    if (sherd_world_rank(world) == 1)
-        usleep(1300 * 1000);
-    MUST(sherd_world_check(world) == SHERD_ETIMEDOUT);
-    printf("told: %s\n", sherd_world_error(world));
-    fflush(stdout);
-    if (sherd_world_rank(world) != 1)
-        usleep(600 * 1000); /* the launcher ends the job when the first has gone */
-    return sherd_world_close(world) == SHERD_ETIMEDOUT ? 0 : 1;
-}
-
-/* Rank 1 does not open a second world. */
-static int play_missing(void)
-{
-    char text[SHERD_ERROR_BYTES] = "";
-    sherd_world *world = open_world();
-    int rank = sherd_world_rank(world);
-
-    MUST(!sherd_world_close(world));
-    setenv("SHERD_TIMEOUT", "1", 1);
-    if (rank != 1) {
-        sherd_status status = sherd_world_open(&world, &(sherd_world_options){.error = text});
-        printf("%s: %s\n", sherd_status_name(status), text);
-        fflush(stdout);
-    }
-    sleep(rank == 1 ? 6 : 3);
-    _exit(7); /* the launcher ends the job with the first */
-}
-
 static int play_rank(const char *mode)
 {
-    if (strcmp(mode, "missing") == 0)
-        return play_missing();
     if (strcmp(mode, "threads") == 0)
         return play_threads();
-    if (strcmp(mode, "late") == 0)
-        return play_late();
     if (strcmp(mode, "twice") == 0)
         return play_twice();
     if (strcmp(mode, "alone") == 0)
@@ -330,21 +293,6 @@ static void ranks_of_two_hosts_are_one_world(void)
     }
 }
 
-static void a_rank_that_does_not_come_ends_in_a_time_out(void)
-{
-    setenv("SHERD_TRANSPORT", "mpi", 1);
-    setenv("SHERD_TIMEOUT", "1", 1);
-    FOR_EACH_MPI(kind)
-    {
-        const program_end *end = mpi_run(kind, 3, "late");
-        CHECK_EQ(times(end->out, "told: rank 0: waited 1 s (SHERD_TIMEOUT) for rank 1") +
-                     times(end->out, "told: rank 2: waited 1 s (SHERD_TIMEOUT) for rank 1"),
-                 3);
-    }
-    unsetenv("SHERD_TIMEOUT");
-    unsetenv("SHERD_TRANSPORT");
-}
-
 /* Half of the ranks of a program with a communicator; its own messages go on meanwhile. */
 static void a_part_of_a_communicator_is_a_world(void)
 {
@@ -360,74 +308,6 @@ static void a_part_of_a_communicator_is_a_world(void)
     }
 }
 
-static void a_rank_that_does_not_open_it_ends_in_a_time_out(void)
-{
-    setenv("SHERD_TIMEOUT", "1", 1);
-    FOR_EACH_MPI(kind)
-    {
-        char line[256];
-        snprintf(line, sizeof line, "%s/mpi_part_%s missing", SHERD_BUILD_DIR, kind);
-        program p = mpi_start(kind, 3, line);
-        const program_end *end = program_wait(&p);
-        CHECK(end->status != 0);
-        CHECK_EQ(times(end->out, "told: sherd_world_open_mpi: "), 2);
-        CHECK_EQ(times(end->out, "not told: "), 0);
-        CHECK_EQ(times(end->out, "waited 1 s (SHERD_TIMEOUT) for all ranks of the communicator"),
-                 2);
-    }
-    unsetenv("SHERD_TIMEOUT");
-}
-
-/* What ends a start in the module of an MPI keeps its status. */
-static void a_rank_that_opens_no_second_world_ends_in_a_time_out(void)
-{
-    FOR_EACH_MPI(kind)
-    {
-        const program_end *end = mpi_run(kind, 3, "missing");
-        CHECK_EQ(times(end->out, "ETIMEDOUT: "), 2);
-        CHECK_EQ(times(end->out, "waited 1 s (SHERD_TIMEOUT) for all ranks of the communicator"),
-                 2);
-    }
-}
-
-/* There is no world yet in which the others could be told. */
-static void what_mpi_says_is_wrong_ends_an_opening(void)
-{
-    setenv("SHERD_TIMEOUT", "2", 1);
-    FOR_EACH_MPI(kind)
-    {
-        char line[256];
-        snprintf(line, sizeof line, "%s/mpi_part_%s broken MPI_Iallgather", SHERD_BUILD_DIR, kind);
-        program p = mpi_start(kind, 3, line);
-        const program_end *end = program_wait(&p);
-        CHECK_EQ(times(end->out, "not opened: rank 1: "), 1);
-        CHECK_EQ(times(end->out, ": MPI_Iallgather: "), 1);
-        CHECK_EQ(times(end->out, "ranks do not reach each other"), 2);
-    }
-    unsetenv("SHERD_TIMEOUT");
-}
-
-static void what_mpi_says_is_wrong_all_ranks_learn(void)
-{
-    static const char *const functions[] = {"MPI_Isend", "MPI_Irecv", "MPI_Test"};
-
-    setenv("SHERD_TRANSPORT", "mpi", 1);
-    FOR_EACH_MPI(kind)
-    {
-        for (int i = 0; i < LEN(functions); i++) {
-            char line[256];
-            snprintf(line, sizeof line, "%s/mpi_part_%s broken %s", SHERD_BUILD_DIR, kind,
-                     functions[i]);
-            program p = mpi_start(kind, 3, line);
-            const program_end *end = program_wait(&p);
-            CHECK_EQ(end->status, 0);
-            CHECK_EQ(times(end->out, "EPEER: rank 1: "), 3);
-            CHECK_EQ(times(end->out, functions[i]), 3);
-        }
-    }
-    unsetenv("SHERD_TRANSPORT");
-}
-
 static const check_test tests[] = {
     {TEST(ranks_join_again_and_again_and_what_they_start_is_none)},
     {TEST(a_wrong_call_is_the_same_error_on_all_ranks)},
@@ -436,11 +316,6 @@ static const check_test tests[] = {
     {TEST(who_dies_is_named_also_where_ranks_share_nothing)},
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
     {TEST(ranks_of_two_hosts_are_one_world)},
-    {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_part_of_a_communicator_is_a_world)},
-    {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
-    {TEST(a_rank_that_opens_no_second_world_ends_in_a_time_out)},
-    {TEST(what_mpi_says_is_wrong_ends_an_opening)},
-    {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };
 MPIRUN_MAIN(tests, play_rank)
