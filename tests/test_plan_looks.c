@@ -102,7 +102,8 @@ static void looks_are_at_most_the_price(void)
                       {{"a1", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
                       0,
                       k % 5 == 4,
-                      k % 3 == 1}};
+                      k % 3 == 1,
+                      {0}}};
         const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
         const sherd_layout *to = draw_layout(&s, 0);
         const sherd__problem problem = {&s.p.space, from, to, 4, &request};
@@ -124,7 +125,8 @@ static void looks_are_near_where_classes_overlap(void)
                                         {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
                                         0,
                                         true,
-                                        false}};
+                                        false,
+                                        {0}}};
     uint64_t dice = 22;
     tally t = {0, 0};
     paper p;
