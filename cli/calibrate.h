@@ -39,9 +39,9 @@ typedef struct cli_line {
 /*
  * What these times say of the axis, in lines for tensors that grow; how many, `most` at most.
  * Between two sizes the line of the closer one counts (by their ratio), and the last one has no
- * limit. Alpha is a message of the smallest size, in all lines. Beta is what copies take beyond it
- * for each byte, at this size and the two beside it; gamma what sums take beyond that. Medians over
- * moves and sizes. Axes are named by the caller. Pure.
+ * limit. Alpha and beta are those of copies of this size and the two beside it, with the least sum
+ * of relative errors; gamma is the median of what sums of these sizes take beyond that. Axes are
+ * named by the caller. Pure.
  */
 int cli_times_fit(cli_line *out, int most, const cli_times *times);
 

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "program.h"
+#include "sherd/world.h"
 
 static const char *self; /* this program */
 static const char *const mpi_kinds[] = {"openmpi", "mpich"};
@@ -71,6 +72,18 @@ static inline const program_end *mpi_run(const char *kind, int ranks, const char
     return end;
 }
 
+/* The same with mpi_part.c, which is linked to this MPI, and what its ranks are to do. */
+static inline const program_end *mpi_run_part(const char *kind, int ranks, const char *what)
+{
+    char line[256];
+
+    /* a space behind the program would be an argument of its own */
+    snprintf(line, sizeof line, "%s/mpi_part_%s%s%s", SHERD_BUILD_DIR, kind, *what ? " " : "",
+             what);
+    program p = mpi_start(kind, ranks, line);
+    return program_wait(&p);
+}
+
 /* How often a text stands in another. */
 static inline int times(const char *text, const char *what)
 {
@@ -87,6 +100,18 @@ static inline int times(const char *text, const char *what)
     ((condition)        \
          ? (void)0      \
          : (fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition), exit(9)))
+
+/* What a rank opens: it ends where that fails. */
+static inline sherd_world *open_world(void)
+{
+    char text[SHERD_ERROR_BYTES] = "";
+    sherd_world *world = NULL;
+
+    if (sherd_world_open(&world, &(sherd_world_options){.seed = 4, .error = text}))
+        fprintf(stderr, "%s\n", text);
+    MUST(world);
+    return world;
+}
 
 /* A test runs once for each MPI. */
 #define FOR_EACH_MPI(kind)                                                                \

@@ -31,17 +31,6 @@ static bool share(sherd_world *world, const sherd_mesh *mesh)
     return good;
 }
 
-static sherd_world *open_world(void)
-{
-    char text[SHERD_ERROR_BYTES] = "";
-    sherd_world *world = NULL;
-
-    if (sherd_world_open(&world, &(sherd_world_options){.seed = 4, .error = text}))
-        fprintf(stderr, "%s\n", text);
-    MUST(world);
-    return world;
-}
-
 static int body(sherd_world *world, void *payload)
 {
     MUST(share(world, line_of_ranks(world)));
@@ -298,10 +287,7 @@ static void a_part_of_a_communicator_is_a_world(void)
 {
     FOR_EACH_MPI(kind)
     {
-        char line[256];
-        snprintf(line, sizeof line, "%s/mpi_part_%s", SHERD_BUILD_DIR, kind);
-        program p = mpi_start(kind, 4, line);
-        const program_end *end = program_wait(&p);
+        const program_end *end = mpi_run_part(kind, 4, "");
         CHECK_EQ(end->status, 0);
         CHECK_TEXT(end->err, "");
         CHECK_EQ(times(end->out, "of 2 in world"), 8);

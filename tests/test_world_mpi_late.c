@@ -9,17 +9,6 @@
 
 /* ---- what ranks do --------------------------------------------------------------------------- */
 
-static sherd_world *open_world(void)
-{
-    char text[SHERD_ERROR_BYTES] = "";
-    sherd_world *world = NULL;
-
-    if (sherd_world_open(&world, &(sherd_world_options){.seed = 4, .error = text}))
-        fprintf(stderr, "%s\n", text);
-    MUST(world);
-    return world;
-}
-
 /* Rank 1 comes too late, by messages. */
 static int play_late(void)
 {
@@ -80,10 +69,7 @@ static void a_rank_that_does_not_open_it_ends_in_a_time_out(void)
     setenv("SHERD_TIMEOUT", "1", 1);
     FOR_EACH_MPI(kind)
     {
-        char line[256];
-        snprintf(line, sizeof line, "%s/mpi_part_%s missing", SHERD_BUILD_DIR, kind);
-        program p = mpi_start(kind, 3, line);
-        const program_end *end = program_wait(&p);
+        const program_end *end = mpi_run_part(kind, 3, "missing");
         CHECK(end->status != 0);
         CHECK_EQ(times(end->out, "told: sherd_world_open_mpi: "), 2);
         CHECK_EQ(times(end->out, "not told: "), 0);
@@ -111,10 +97,7 @@ static void what_mpi_says_is_wrong_ends_an_opening(void)
     setenv("SHERD_TIMEOUT", "1", 1);
     FOR_EACH_MPI(kind)
     {
-        char line[256];
-        snprintf(line, sizeof line, "%s/mpi_part_%s broken MPI_Iallgather", SHERD_BUILD_DIR, kind);
-        program p = mpi_start(kind, 3, line);
-        const program_end *end = program_wait(&p);
+        const program_end *end = mpi_run_part(kind, 3, "broken MPI_Iallgather");
         CHECK_EQ(times(end->out, "not opened: rank 1: "), 1);
         CHECK_EQ(times(end->out, ": MPI_Iallgather: "), 1);
         CHECK_EQ(times(end->out, "ranks do not reach each other"), 2);
@@ -130,11 +113,9 @@ static void what_mpi_says_is_wrong_all_ranks_learn(void)
     FOR_EACH_MPI(kind)
     {
         for (int i = 0; i < LEN(functions); i++) {
-            char line[256];
-            snprintf(line, sizeof line, "%s/mpi_part_%s broken %s", SHERD_BUILD_DIR, kind,
-                     functions[i]);
-            program p = mpi_start(kind, 3, line);
-            const program_end *end = program_wait(&p);
+            char what[64];
+            snprintf(what, sizeof what, "broken %s", functions[i]);
+            const program_end *end = mpi_run_part(kind, 3, what);
             CHECK_EQ(end->status, 0);
             CHECK_EQ(times(end->out, "EPEER: rank 1: "), 3);
             CHECK_EQ(times(end->out, functions[i]), 3);
