@@ -8,7 +8,7 @@ hosts=$(cd "$(dirname "$0")/../tools" && pwd)/hosts.sh
 cd "$1" || exit 2
 long=$2 only=" ${SHERD_CONFORMANCE:-openmpi mpich mpi parts arena mixed hosts} "
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export ASAN_OPTIONS=detect_leaks=0 SHERD_TEST_AS=mpi SHERD_TIMEOUT=${SHERD_TIMEOUT:-60}
+export ASAN_OPTIONS=detect_leaks=0 SHERD_TEST_AS=mpi SHERD_TIMEOUT=${SHERD_TIMEOUT:-60} SHERD_TEST_RUN=$$
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 bad=0 ran=0
@@ -74,6 +74,9 @@ if [ "$long" = long ]; then
     run mpi ops_points 2 3
     run mpi ops_stencils 2 3
     run mpi nn_sharded 2 3
+    run mpi nn_verify 2 3
+    run mpi io_files 2 3
+    run mpi io_state 3
     run mpi parallel_divergence 2 3
     run mpi parallel_graphs 2 3
     run mpi parallel_mlp 2 3 4
@@ -96,6 +99,8 @@ if [ "$long" = long ]; then
     run mixed tensor_links 4
     run hosts tensor_links 4
     run mixed tensor_move 4
+    run mixed nn_verify 4
+    run mixed io_files 4
     run mixed parallel_mlp 4
     without=
     for test in world_programs world_failures world_random tensor_move parallel_divergence parallel_graphs; do

@@ -8,13 +8,16 @@
 
 #include <unistd.h>
 
-/* "name" in that folder; two calls may be used at once. check_start has made the run a group of its
- * own. */
+/*
+ * "name" in that folder; two calls may be used at once. check_start has made the run a group of its
+ * own. The ranks of mpirun are in different ones: whoever starts it gives them a number.
+ */
 static inline const char *scratch(char room[256], const char *name)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *folder = getenv("TMPDIR"), *run = getenv("SHERD_TEST_RUN");
 
-    snprintf(room, 256, "%s/sherd_%d_%s", folder ? folder : "/tmp", (int)getpgrp(), name);
+    snprintf(room, 256, "%s/sherd_%d_%s", folder ? folder : "/tmp",
+             run ? atoi(run) : (int)getpgrp(), name);
     return room;
 }
 

@@ -180,7 +180,7 @@ static void for_all(sherd_world *world,
     source all[SOURCES];
 
     list_sources(all);
-    if (!CHECK_OK(sherd_world_open(&alone, &options)))
+    if (!CHECK_OK(sherd_world_alone(&alone, &options)))
         return;
     CHECK_EQ(sherd_world_ranks(alone), 1);
     for (int i = 0; i < SOURCES; i++)

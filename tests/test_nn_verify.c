@@ -88,14 +88,15 @@ static void pieces_are_compared_with_their_replicas(sherd_world *world)
 static void no_memory_for_it_fails_on_all(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
+    int last = sherd_world_ranks(world) - 1;
 
-    for (int n = 1; n < 6; n++) {
+    for (int n = 1; n < 12; n++) {
         sherd_scope_begin(world);
         spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 3, 1, 0), mesh, "R");
         CHECK_OK(sherd_world_check(world));
         spread(wave(world, SHERD_F64, 2, SHAPE(4, 4), 4, 1, 0), mesh, "R");
-        if (sherd_world_rank(world) == 0)
-            sherd_world_fail_allocation(world, n);
+        if (sherd_world_rank(world) == (n % 2 ? 0 : last))
+            sherd_world_fail_allocation(world, (n + 1) / 2);
         sherd_status status = sherd_world_check(world);
         CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
         sherd_world_fail_allocation(world, 0);

@@ -99,8 +99,6 @@ typedef struct sherd__work {
     /* Deeds whose results are in flight; more than there is room for: all from the first one on. */
     int flights;
     uint64_t flight[SHERD__FLIGHTS];
-    uint64_t claims; /* offset of sherd__claim[claimed] in the mapping; SHERD_VERIFY */
-    int64_t claimed;
 } sherd__work;
 
 /*
@@ -113,11 +111,15 @@ typedef struct sherd__lane {
     sherd__word history;            /* of the calls made */
     _Atomic int32_t leader;         /* 1 + the lowest rank of its group; 0 = not in this group */
     _Alignas(256) sherd__record ring[SHERD__DEPTH];
-    sherd__work work; /* plain: written before a meeting, read in it */
+    /* Plain: written before a meeting, read in it. */
+    sherd__work work;
+    uint64_t claims; /* offset of sherd__claim[claimed] in the mapping; SHERD_VERIFY */
+    int64_t claimed;
     /* Of the mirror of a rank that shares no memory (remote.h): what that rank has been told of
      * this one's lane. */
     uint64_t told, told_left, told_work;
-    bool owed; /* it waits for `left` */
+    bool owed;         /* it waits for `left` */
+    const void *claim; /* rank 0's: sherd__claim[claimed], in the place of `claims` */
 } sherd__lane;
 
 /* What a rank lacks of a call of a lane. */

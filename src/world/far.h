@@ -59,6 +59,9 @@ bool sherd__remote_slices(sherd_world *world, const sherd__call_state *call, int
 /* Tell all of this rank's alarm; of the end of the world. */
 void sherd__remote_alarm(sherd_world *world, sherd_status status, const char *text);
 void sherd__remote_end(sherd__arena *arena, uint64_t word);
+/* SHERD_VERIFY, before a check: tell rank 0, which is far, what is claimed in a group. False: no
+ * memory. */
+bool sherd__remote_claims(sherd_world *world, const sherd__group *group);
 /* Tell of this rank's arrival. True on the rank that decides, when all have come. */
 bool sherd__remote_arrive(sherd_world *world, uint64_t round);
 /* Hand out the verdict of a round; say that it has been acted upon. */

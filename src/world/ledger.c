@@ -145,14 +145,15 @@ bool sherd__claim_equal(sherd_world *world, const sherd_mesh *mesh, unsigned axe
     return true;
 }
 
-/* Show what is claimed to the group. The block of the check before is free again: all have left
+/* Show what is claimed to who decides. The block of the check before is free again: all have left
  * that one. */
 static bool tell_claims(sherd_world *world, sherd__group *group)
 {
-    sherd__work *work = &group->own->work;
     size_t bytes = (size_t)group->claims * sizeof *group->claim;
 
-    work->claimed = 0;
+    if (!sherd__is_near(world, 0))
+        return sherd__remote_claims(world, group);
+    group->own->claimed = 0;
     if (group->claimed)
         sherd__give_quietly(world, group->claimed);
     group->claimed = NULL;
@@ -161,8 +162,8 @@ static bool tell_claims(sherd_world *world, sherd__group *group)
     if (!(group->claimed = sherd__take_quietly(world, (int64_t)bytes)))
         return false;
     memcpy(group->claimed->data, group->claim, bytes);
-    work->claims = (uint64_t)(group->claimed->data - world->arena.base);
-    work->claimed = group->claims;
+    group->own->claims = (uint64_t)(group->claimed->data - world->arena.base);
+    group->own->claimed = group->claims;
     return true;
 }
 
@@ -231,18 +232,27 @@ static void describe(const sherd_world *world, int lane, int a, int b, char *tex
                  number, p, a, b);
 }
 
+static int64_t claims_of(const sherd_world *world, int rank, int lane, const sherd__claim **claim)
+{
+    const sherd__lane *theirs = sherd__lane_of(world, rank, lane);
+
+    *claim = sherd__is_near(world, rank)
+                 ? (const sherd__claim *)(const void *)(world->arena.base + theirs->claims)
+                 : theirs->claim;
+    return theirs->claimed;
+}
+
 /* A tensor that two ranks claim to be equal, and that is not. Claims are in the order of their
  * numbers, the newest first. */
 static const sherd__claim *find_unequal(const sherd_world *world, int lane, int a, int b)
 {
-    const sherd__work *x = work_of(world, a, lane), *y = work_of(world, b, lane);
-    const sherd__claim *p = (const sherd__claim *)(const void *)(world->arena.base + x->claims);
-    const sherd__claim *q = (const sherd__claim *)(const void *)(world->arena.base + y->claims);
+    const sherd__claim *p, *q;
+    int64_t x = claims_of(world, a, lane, &p), y = claims_of(world, b, lane, &q);
 
-    for (int64_t i = 0, j = 0; i < x->claimed; i++) {
-        while (j < y->claimed && q[j].made > p[i].made)
+    for (int64_t i = 0, j = 0; i < x; i++) {
+        while (j < y && q[j].made > p[i].made)
             j++;
-        for (int64_t k = j; k < y->claimed && q[k].made == p[i].made; k++)
+        for (int64_t k = j; k < y && q[k].made == p[i].made; k++)
             if (q[k].identity == p[i].identity && q[k].content != p[i].content)
                 return &p[i];
     }
@@ -304,11 +314,10 @@ bool sherd__ledgers_differ(const sherd_world *world, bool other, char *text, siz
     for (int lane = 1; lane < world->lanes; lane++)
         for (int q = 1; q < world->ranks; q++) {
             int leader = leader_of(world, q, lane);
-            const sherd__work *leads;
             if (leader < 0 || leader == q)
                 continue;
-            leads = work_of(world, leader, lane);
-            if ((is_unlike(leads, work_of(world, q, lane), false) || leads->claimed) &&
+            const sherd__lane *leads = sherd__lane_of(world, leader, lane);
+            if ((is_unlike(&leads->work, work_of(world, q, lane), false) || leads->claimed) &&
                 any_differ(world, lane, leader, other, text, room))
                 return true;
         }

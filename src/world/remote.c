@@ -252,6 +252,8 @@ static bool handle(sherd_world *world, int from, const sherd_message *m)
     case SHERD__SENT_VERDICT:
     case SHERD__SENT_TAKEN:
         return m->body_bytes == 0 && sherd__take_meeting(world, from, m);
+    case SHERD__SENT_CLAIMS:
+        return sherd__take_claims(world, from, m);
     case SHERD__SENT_POST:
         return m->body_bytes == 0 && sherd__take_post(world, from, m);
     case SHERD__SENT_BYE:
@@ -464,6 +466,7 @@ void sherd__remote_close(sherd__remote *remote, bool well)
     well = remote->arena.control && say_goodbye(remote, well);
     remote->carrier.close(remote->carrier.self, well);
     sherd__sheets_give(remote, &remote->ready);
+    sherd__sheets_give(remote, &remote->claims);
     for (int q = 0; q < remote->carrier.ranks; q++)
         sherd__sheets_give(remote, &remote->inbox[q]);
     if (well)

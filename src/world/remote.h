@@ -53,6 +53,7 @@ typedef struct sherd__remote {
     sherd__sheet *parts;  /* behind them, in their order; not packed yet */
     size_t part_bytes;
     sherd__sheet **inbox; /* [ranks]: of calls that this rank has not finished */
+    sherd__sheet *claims; /* rank 0's: what far ranks claim at this meeting */
     sherd__sheet *idle[SHERD__SHEET_CLASSES];
     size_t idle_bytes;
     uint64_t lowered; /* how often a meeting has lowered the alarm */
@@ -93,7 +94,8 @@ typedef enum sherd__message_kind {
     SHERD__SENT_WORK,
     SHERD__SENT_VERDICT,
     SHERD__SENT_TAKEN,
-    SHERD__SENT_POST, /* remote_posts.c */
+    SHERD__SENT_CLAIMS, /* remote_claims.c */
+    SHERD__SENT_POST,   /* remote_posts.c */
     SHERD__SENT_BYE
 } sherd__message_kind;
 
@@ -157,7 +159,7 @@ bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_part(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_news(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_meeting(sherd_world *world, int from, const sherd_message *m);
-
+bool sherd__take_claims(sherd_world *world, int from, const sherd_message *m);
 bool sherd__take_post(sherd_world *world, int from, const sherd_message *m);
 
 /* ---- remote_call.c, remote_parts.c, remote_slices.c: calls ----------------------------------- */
@@ -200,6 +202,8 @@ void sherd__parts_send(sherd_world *world, const sherd__call_state *call);
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,
                          sherd__sheet *whole);
 
+/* Rank 0 has compared what was claimed. */
+void sherd__claims_drop(sherd_world *world);
 /* Tell a rank what this one has made in a group. */
 void sherd__tell_lane(sherd_world *world, int to, const sherd__group *group);
 /* An epoch is over: what was waited for in it is not. */

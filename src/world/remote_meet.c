@@ -98,7 +98,6 @@ static void tell_work(sherd_world *world, int to, int owner, int lane)
         .head = {.kind = SHERD__SENT_WORK, .lane = (uint32_t)lane, .number = (uint64_t)owner}};
 
     sent.work = sherd__lane_of(world, owner, lane)->work;
-    sent.work.claimed = 0; /* they lie where only their rank can read them */
     sherd__tell(world->remote, to, &sent, sizeof sent);
 }
 
@@ -187,6 +186,7 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
     if (lower)
         sherd__remote_lowered(world);
     sent.lowered = world->remote->lowered;
+    sherd__claims_drop(world);
     sherd__tell_all(world->remote, &sent, sizeof sent);
 }
 
@@ -254,7 +254,6 @@ static bool take_work(sherd_world *world, const sherd_message *m)
     memcpy(&sent, m->head, sizeof sent);
     if (sent.head.number >= (uint64_t)world->ranks || (int)sent.head.number == world->rank)
         return false;
-    sent.work.claimed = 0;
     for (int i = 0; i < SHERD__DEEDS; i++)
         sent.work.last[i].name[SHERD__DEED_NAME - 1] = '\0';
     if (!sherd__is_near(world, (int)sent.head.number))
