@@ -253,7 +253,7 @@ static void leave(sherd__pass *p, int k, bool good, bool done)
     sherd__replay_empty(node);
     node->later = 0;
     node->pass = NULL;
-    sherd__record_release(&node->record);
+    sherd__refcounted_release(&node->head);
 }
 
 /* ---- gradients that are put off ------------------------------------------------------------- */
@@ -386,7 +386,7 @@ void sherd__pass_run(sherd__pass *p)
 
     for (int i = 0; i < p->waiting; i++) { /* listing them has failed */
         p->heap[i]->pass = NULL;
-        sherd__record_release(&p->heap[i]->record);
+        sherd__refcounted_release(&p->heap[i]->head);
     }
     for (int k = 0; k < p->nodes; k++) {
         good = good && !sherd__alarmed(p->world);
@@ -402,7 +402,7 @@ void sherd__pass_run(sherd__pass *p)
         sherd_tensor_release(watch->sum);
         watch->sum = watch->leaf = NULL;
         watch->pass = NULL;
-        sherd__record_release(&watch->record);
+        sherd__refcounted_release(&watch->head);
     }
     sherd__free(sherd__world_heap(p->world), p->heap);
     sherd__free(sherd__world_heap(p->world), p->node);

@@ -46,7 +46,7 @@ static bool add_node(sherd__pass *p, sherd_node *node)
     node->pass = p;
     node->needed = true;
     node->idle = 0;
-    node->record.refs++;
+    node->head.refs++;
     return true;
 }
 
@@ -90,7 +90,7 @@ static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
     watch->pass = p;
     watch->leaf = leaf;
     watch->awaited = 0;
-    watch->record.refs++;
+    watch->head.refs++;
     return true;
 }
 

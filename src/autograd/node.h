@@ -40,7 +40,7 @@ typedef struct sherd__grad_hook {
  * sherd_gradients. Made on first use.
  */
 typedef struct sherd__watch {
-    sherd__record record; /* counts the leaf or the node, a running backward, running hooks */
+    sherd__refcounted head; /* counts the leaf or the node, a running backward, running hooks */
     sherd_world *world;
     sherd__grad_hook *hook; /* in order of running */
     int next_hook, running;
@@ -70,7 +70,7 @@ typedef struct sherd__result {
  * is held.
  */
 typedef struct sherd__kept {
-    sherd__record record; /* counts slots, and records that are moved from here */
+    sherd__refcounted head; /* counts slots, and those that are moved from here */
     sherd_world *world;
     sherd_tensor *owner;   /* whose `saved` this is; not counted, NULL once it is gone */
     int64_t owner_version; /* of its storage when it was saved */
@@ -91,7 +91,7 @@ typedef struct sherd__kept {
 } sherd__kept;
 
 struct sherd_node {
-    sherd__record record; /* counts tensors, later nodes, and a running backward */
+    sherd__refcounted head; /* counts tensors, later nodes, and a running backward */
     sherd_world *world;
     const sherd_op *op;
     int place;      /* the module that recorded it, for the comm log */

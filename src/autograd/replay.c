@@ -18,7 +18,7 @@
 typedef enum state { RECORDS, WAITS, AGAIN } state;
 
 struct sherd__replay {
-    sherd__record record; /* counts its nodes, and its run */
+    sherd__refcounted head; /* counts its nodes, and its run */
     sherd_world *world;
     sherd__replayed what;
     state state;
@@ -40,12 +40,12 @@ static const char *name_of(const sherd__replay *r)
     return r->what.name(r->what.self);
 }
 
-static void replay_destroy(sherd__record *record)
+static void replay_destroy(sherd__refcounted *head)
 {
-    sherd__replay *r = (sherd__replay *)record;
+    sherd__replay *r = (sherd__replay *)head;
 
     if (r->keeper)
-        sherd__record_release(&r->keeper->record);
+        sherd__refcounted_release(&r->keeper->head);
     r->what.destroy(r->what.self);
     sherd__draws_clear(&r->draws);
     sherd__free(sherd__world_heap(r->world), r->node);
@@ -89,8 +89,8 @@ sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__r
         return NULL;
     }
     keeper->op = &keeper_op;
-    r->record.refs = 1;
-    r->record.destroy = replay_destroy;
+    r->head.refs = 1;
+    r->head.destroy = replay_destroy;
     r->world = world;
     r->what = *what;
     r->keeper = keeper;
@@ -121,7 +121,7 @@ void sherd__replay_end(sherd__replay *r)
     r->outer = NULL;
     r->state = WAITS;
     let_go(r);
-    sherd__record_release(&r->record);
+    sherd__refcounted_release(&r->head);
 }
 
 /* ---- again ---------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ void sherd__replay_join(sherd_node *node)
             (void)is_same(r, r->node[node->member], node);
     }
     node->replay = r;
-    r->record.refs++;
+    r->head.refs++;
 }
 
 void sherd__replay_part(sherd_node *node)
@@ -223,7 +223,7 @@ void sherd__replay_part(sherd_node *node)
         r->undone -= !node->done;
         let_go(r);
     }
-    sherd__record_release(&r->record);
+    sherd__refcounted_release(&r->head);
 }
 
 /* The old node that corresponds to a recomputed one, if it can still need something. */
@@ -260,7 +260,7 @@ void sherd__replay_empty(sherd_node *node)
             continue;
         node->slot[i] = NULL;
         if (kept)
-            sherd__record_release(&kept->record);
+            sherd__refcounted_release(&kept->head);
     }
     node->lacks |= node->filled != 0;
     node->filled = 0;
@@ -313,7 +313,7 @@ static void fill(sherd__replay *r)
     int floor = sherd__scope_enter(world), hooked = tape->hooked, unpushed = tape->unpushed;
 
     sherd_saved_hooks_push(world, &none);
-    r->record.refs++;
+    r->head.refs++;
     r->outer = tape->replay;
     r->state = AGAIN;
     r->at = 0;
@@ -337,7 +337,7 @@ static void fill(sherd__replay *r)
     if (!sherd__alarmed(world))
         have_all(r);
     let_go(r);
-    sherd__record_release(&r->record);
+    sherd__refcounted_release(&r->head);
 }
 
 bool sherd__replay_fill(sherd_node *node)

@@ -88,9 +88,9 @@ static void let_go(sherd__kept *k)
     sherd_tensor_release(kept);
 }
 
-static void kept_destroy(sherd__record *record)
+static void kept_destroy(sherd__refcounted *head)
 {
-    sherd__kept *k = (sherd__kept *)record;
+    sherd__kept *k = (sherd__kept *)head;
 
     if (k->owner) {
         k->owner->saved = NULL;
@@ -100,11 +100,11 @@ static void kept_destroy(sherd__record *record)
     sherd_tensor_release(k->restored);
     sherd__layout_set(&k->layout, NULL);
     if (k->base)
-        sherd__record_release(&k->base->record);
+        sherd__refcounted_release(&k->base->head);
     sherd__free(sherd__world_heap(k->world), k);
 }
 
-/* The tensor is freed before its record. */
+/* The tensor is freed before what is kept of it. */
 static void forget(sherd_tensor *t)
 {
     ((sherd__kept *)t->saved)->owner = NULL;
@@ -206,7 +206,7 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     sherd__kept *k = (sherd__kept *)t->saved;
 
     if (k && k->owner_version == t->storage->version) {
-        k->record.refs++;
+        k->head.refs++;
         return k;
     }
     k = sherd__alloc(sherd__world_heap(t->world), 1, sizeof *k);
@@ -214,8 +214,8 @@ sherd__kept *sherd__keep(sherd_tensor *t)
         sherd__raise(t->world, SHERD_ENOMEM, "out of memory for a saved tensor");
         return NULL;
     }
-    k->record.refs = 1;
-    k->record.destroy = kept_destroy;
+    k->head.refs = 1;
+    k->head.destroy = kept_destroy;
     k->world = t->world;
     k->owner_version = t->storage->version;
     sherd__layout_set(&k->layout, t->layout);
@@ -223,13 +223,13 @@ sherd__kept *sherd__keep(sherd_tensor *t)
     k->ndim = t->ndim;
     memcpy(k->shape, t->shape, sizeof k->shape);
     if (!fill(k, t)) {
-        sherd__record_release(&k->record);
+        sherd__refcounted_release(&k->head);
         return NULL;
     }
-    /* A record of what the tensor held before it was written stays with those who have it. */
+    /* What was kept of it before it was written stays with those who have it. */
     if (t->saved)
         forget(t);
-    t->saved = &k->record;
+    t->saved = &k->head;
     t->forget = forget;
     k->owner = t;
     return k;
@@ -247,7 +247,7 @@ void sherd__save(sherd_node *node, int slot, sherd_tensor *t)
     if (!node->slot[slot])
         node->broken = true;
     if (before)
-        sherd__record_release(&before->record);
+        sherd__refcounted_release(&before->head);
 }
 
 /* ---- restoring ------------------------------------------------------------------------------ */

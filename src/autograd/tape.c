@@ -131,14 +131,14 @@ void sherd__node_clear(sherd_node *node)
         sherd__kept *kept = node->slot[i];
         node->slot[i] = NULL;
         if (kept)
-            sherd__record_release(&kept->record);
+            sherd__refcounted_release(&kept->head);
     }
     for (int i = 0; i < node->ins; i++) {
         sherd__edge edge = node->in[i];
         node->in[i].node = NULL;
         node->in[i].leaf = NULL;
         if (edge.node)
-            sherd__record_release(&edge.node->record);
+            sherd__refcounted_release(&edge.node->head);
         sherd_tensor_release(edge.leaf);
     }
 }
@@ -147,9 +147,9 @@ void sherd__node_clear(sherd_node *node)
  * The last reference is gone. Clearing a node may bring further nodes here: they are listed, and
  * freed by the outermost call.
  */
-static void node_destroy(sherd__record *record)
+static void node_destroy(sherd__refcounted *head)
 {
-    sherd_node *node = (sherd_node *)record;
+    sherd_node *node = (sherd_node *)head;
     sherd__tape *tape = sherd__tape_of(node->world);
 
     node->dying = tape->dying;
@@ -166,7 +166,7 @@ static void node_destroy(sherd__record *record)
             sherd__layout_set(&node->in[i].layout, NULL);
         for (int j = 0; j < node->outs; j++) {
             sherd_tensor_release(node->out[j].grad);
-            sherd__record_release((sherd__record *)node->out[j].watch);
+            sherd__refcounted_release((sherd__refcounted *)node->out[j].watch);
             sherd__layout_set(&node->out[j].layout, NULL);
         }
         sherd__free(sherd__world_heap(tape->world), node);
@@ -190,8 +190,8 @@ sherd_node *sherd__node_create(sherd_world *world, int ins, int outs, size_t att
 
     if (!node)
         return NULL;
-    node->record.refs = 1;
-    node->record.destroy = node_destroy;
+    node->head.refs = 1;
+    node->head.destroy = node_destroy;
     node->world = world;
     node->order = ++sherd__tape_of(world)->order;
     node->ins = ins;
@@ -216,7 +216,7 @@ static void link_input(sherd__edge *edge, sherd_tensor *t)
     edge->node = (sherd_node *)t->node;
     edge->output = t->output;
     if (edge->node)
-        edge->node->record.refs++;
+        edge->node->head.refs++;
     else
         edge->leaf = sherd_tensor_retain(t);
     edge->version = t->storage ? t->storage->version : 0;
@@ -231,10 +231,10 @@ static void link_output(sherd_node *node, int j, sherd_tensor *t)
     out->ndim = t->ndim;
     if (!sherd__has_fractions(t->dtype))
         return;
-    t->node = &node->record;
+    t->node = &node->head;
     t->output = j;
     t->requires_grad = true;
-    node->record.refs++;
+    node->head.refs++;
 }
 
 sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_tensor *const *in,
@@ -267,8 +267,8 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
             link_output(node, j, out[j]);
     sherd__replay_join(node);
     /* The outputs hold it now; without one there is nobody to run it for. */
-    if (--node->record.refs == 0) {
-        node_destroy(&node->record);
+    if (--node->head.refs == 0) {
+        node_destroy(&node->head);
         return NULL;
     }
     return node;

@@ -26,9 +26,9 @@ static void sweep(sherd__watch *watch, bool all)
     }
 }
 
-static void watch_destroy(sherd__record *record)
+static void watch_destroy(sherd__refcounted *head)
 {
-    sherd__watch *watch = (sherd__watch *)record;
+    sherd__watch *watch = (sherd__watch *)head;
 
     sweep(watch, true);
     sherd_tensor_release(watch->retained);
@@ -37,11 +37,11 @@ static void watch_destroy(sherd__record *record)
 }
 
 /* Where the watch of a tensor is stored. */
-static sherd__record **place_of(sherd_tensor *t)
+static sherd__refcounted **place_of(sherd_tensor *t)
 {
     sherd_node *node = (sherd_node *)t->node;
 
-    return node ? (sherd__record **)(void *)&node->out[t->output].watch : &t->watch;
+    return node ? (sherd__refcounted **)(void *)&node->out[t->output].watch : &t->watch;
 }
 
 sherd__watch *sherd__watch_of(const sherd_tensor *t)
@@ -62,11 +62,11 @@ sherd__watch *sherd__watch_make(sherd_tensor *t, const char *function)
         sherd__raise(t->world, SHERD_ENOMEM, "%s: out of memory", function);
         return NULL;
     }
-    watch->record.refs = 1;
-    watch->record.destroy = watch_destroy;
+    watch->head.refs = 1;
+    watch->head.destroy = watch_destroy;
     watch->world = t->world;
     watch->next_hook = 1;
-    *place_of(t) = &watch->record;
+    *place_of(t) = &watch->head;
     return watch;
 }
 
@@ -184,14 +184,14 @@ bool sherd__watch_run(sherd__watch *watch, sherd_tensor **grad, const sherd_layo
 
     if (!watch->hook)
         return true;
-    watch->record.refs++;
+    watch->head.refs++;
     watch->running++;
     for (sherd__grad_hook *hook = watch->hook; hook && good; hook = hook->next)
         if (hook->id)
             good = run_hook(watch, hook, grad, layout);
     if (--watch->running == 0)
         sweep(watch, false);
-    sherd__record_release(&watch->record);
+    sherd__refcounted_release(&watch->head);
     return good;
 }
 

@@ -37,10 +37,10 @@ static void storage_release(sherd__tensors *s, sherd__storage *storage)
     sherd__stock_give(heap, &s->storages, storage);
 }
 
-void sherd__record_release(sherd__record *record)
+void sherd__refcounted_release(sherd__refcounted *object)
 {
-    if (record && --record->refs == 0)
-        record->destroy(record);
+    if (object && --object->refs == 0)
+        object->destroy(object);
 }
 
 /* An empty struct with one reference, in the list of all tensors. */
@@ -63,7 +63,7 @@ static sherd_tensor *create(sherd__tensors *s)
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
-    sherd__record *node = t->node, *watch = t->watch;
+    sherd__refcounted *node = t->node, *watch = t->watch;
     sherd_tensor *grad = t->grad, *compact = t->compact, *moved_from = t->moved_from;
     sherd__storage *storage = t->storage;
 
@@ -76,8 +76,8 @@ void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t)
     t->storage = NULL;
     sherd__layout_set(&t->layout, NULL);
     sherd__layout_set(&t->was, NULL);
-    sherd__record_release(node);
-    sherd__record_release(watch);
+    sherd__refcounted_release(node);
+    sherd__refcounted_release(watch);
     if (grad)
         sherd_tensor_release(grad);
     if (compact)

@@ -53,15 +53,15 @@ typedef struct sherd__storage {
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
-    int saved; /* how often the tape holds it; records of a leaf's storage do not count */
+    int saved; /* how often the tape holds it; not counted of the storage of a leaf */
     bool leaf; /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
 } sherd__storage;
 
-/* Autograd's data on a tensor; this room only counts references to it. */
-typedef struct sherd__record {
+/* The head of a reference-counted object of autograd's; this room only counts references to it. */
+typedef struct sherd__refcounted {
     int refs;
-    void (*destroy)(struct sherd__record *record); /* called when refs gets 0 */
-} sherd__record;
+    void (*destroy)(struct sherd__refcounted *object); /* called when refs gets 0 */
+} sherd__refcounted;
 
 enum { SHERD__VARIES = ~0 }; /* all axes: origin unknown */
 
@@ -96,10 +96,10 @@ struct sherd_tensor {
      */
     bool of_leaf;
     int output;               /* which output of the node this is */
-    sherd__record *node;      /* the operator that made it; counted; NULL of a leaf */
-    sherd__record *saved;     /* how the tape saved it; not counted, cleared by the record */
+    sherd__refcounted *node;  /* the operator that made it; counted; NULL of a leaf */
+    sherd__refcounted *saved; /* how the tape saved it; not counted, NULL once that is gone */
     sherd_tensor *grad;       /* of a leaf; counted */
-    sherd__record *watch;     /* of a leaf: hooks on its gradient; counted */
+    sherd__refcounted *watch; /* of a leaf: hooks on its gradient; counted */
     sherd_tensor *moved_from; /* result of a move: its source; counted, or NULL */
     /* versions at the time of the move, also if moved_from is not set: of the source's storage, */
     int64_t moved_version;
@@ -384,8 +384,8 @@ sherd_tensor *sherd__whole_at(sherd_tensor *t, int rank);
 
 /* ---- for autograd/ -------------------------------------------------------------------------- */
 
-/* Release one reference of a record; NULL is a no-op. */
-void sherd__record_release(sherd__record *record);
+/* Release one reference; NULL is a no-op. */
+void sherd__refcounted_release(sherd__refcounted *object);
 /* SHERD__SPARE_BYTES of zeros, 64-byte aligned, allocated with the world: for the tape's state. */
 enum { SHERD__SPARE_BYTES = 256 };
 void *sherd__spare(sherd_world *world);
