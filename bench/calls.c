@@ -231,7 +231,7 @@ static void report(const bench *b, int64_t bytes, double times[KINDS][ROUNDS])
 
     for (int k = 0; b->me == 0 && k < KINDS; k++) {
         double t = median(times[k], ROUNDS);
-        printf("%-15s %9lld B %12.2f us %8.1f GB/s %8.2f of copy\n", kind_names[k],
+        printf("%-15s %9lld B %12.3f us %8.1f GB/s %8.3f of copy\n", kind_names[k],
                (long long)bytes, 1e6 * t, 1e-9 * (double)bytes / t, t / copy);
     }
 }
