@@ -50,6 +50,7 @@ run() {
 
 run mpi world_programs 3
 run mixed world_failures 3
+run mpi world_moves 4
 run mixed world_moves 3
 run parts tensor_move 2
 if [ "$long" = long ]; then

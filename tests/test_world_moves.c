@@ -201,6 +201,41 @@ static void many_tensors_go_in_one_call(sherd_world *world)
     many_of(world, 2401, true);
 }
 
+/* All-reduces by slices in one call, of two tensors, of which some ranks have parts of one only. */
+static void a_call_reduces_what_some_ranks_have_nothing_of(sherd_world *world)
+{
+    static const int64_t shapes[2][2] = {{4, 3000}, {1, 6000}};
+    const int64_t extents[2] = {sherd_world_ranks(world) / 2, 2};
+    sherd_placement sum[2] = {sherd_partial(SHERD_SUM), sherd_shard(0)};
+    sherd_placement all[2] = {sherd_replicate(), sherd_shard(0)};
+    const sherd_mesh *mesh = NULL;
+    const sherd_plan *plan = NULL;
+    sherd__move moves[2];
+    tensor from[2], to[2];
+    pair p[2];
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 2, extents, NULL, NULL));
+    for (int i = 0; i < 2; i++) {
+        p[i].op = SHERD_SUM;
+        CHECK_OK(sherd_layout_create(&p[i].from, mesh, 2, shapes[i], sum, NULL));
+        CHECK_OK(sherd_layout_create(&p[i].to, mesh, 2, shapes[i], all, NULL));
+        CHECK_OK(sherd_plan_create(&plan, p[i].from, p[i].to, SHERD_F64, NULL));
+        CHECK(plan->step[0].sliced);
+        from[i] = make(world, p[i].from);
+        to[i] = make(world, p[i].to);
+        fill(world, &p[i], &from[i]);
+        moves[i] = move_of(plan, &from[i], &to[i]);
+    }
+    CHECK(sherd__call(world, "test", moves, 2, false));
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(count_wrong(world, &p[i], &to[i]), 0);
+        sherd__block_give(world, from[i].block);
+        sherd__block_give(world, to[i].block);
+    }
+    CHECK_OK(sherd_world_check(world));
+    CHECK_EQ(left_over(world), 0);
+}
+
 /* A strided source: the transposed view of what lies in memory. */
 static void a_strided_source_is_read_where_it_lies(sherd_world *world)
 {
@@ -233,6 +268,7 @@ static const check_test tests[] = {
     {TEST(every_element_lands_at_its_index), {1, 2, 3, 4, 8}},
     {TEST(begun_calls_fill_their_results), {1, 2, 3, 4, 8}},
     {TEST(many_tensors_go_in_one_call), {2, 3, 4, 8}},
+    {TEST(a_call_reduces_what_some_ranks_have_nothing_of), {4, 8}},
     {TEST(a_strided_source_is_read_where_it_lies), {2, 3, 4, 8}},
 };
 CHECK_MAIN(tests)

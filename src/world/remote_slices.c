@@ -69,12 +69,16 @@ bool sherd__take_slice(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
-static int slices_of(const sherd__call_state *call)
+/* Slices that a rank sends in a call: none of a tensor of which the two have no part. */
+static int slices_from(const sherd__call_state *call, int rank)
 {
     int count = 0;
 
-    for (int i = 0; i < call->count; i++)
-        count += call->task[i].sliced;
+    for (int i = 0; i < call->count; i++) {
+        const sherd__schedule *schedule = call->task[i].schedule;
+        for (int k = 0; call->task[i].sliced && k < schedule->sharers; k++)
+            count += schedule->sharer[k] == rank;
+    }
     return count;
 }
 
@@ -85,7 +89,7 @@ bool sherd__remote_slices(sherd_world *world, const sherd__call_state *call, int
 
     for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next)
         count += sherd__sheet_is_of(sheet, call, SHERD__SENT_SLICE);
-    if (count < slices_of(call))
+    if (count < slices_from(call, rank))
         return false;
     for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next) {
         if (!sherd__sheet_is_of(sheet, call, SHERD__SENT_SLICE))
