@@ -7,58 +7,39 @@
  */
 #define CHECK_PURE
 #include "tensors.h"
-#include "sherd/carrier.h"
+#include "post_office.h"
 
-#include <pthread.h>
+enum { REGION = 4 << 20 };
 
-enum { RANKS = 3, REGION = 4 << 20, MOST_BODY = 1 << 16 };
-
-/* ---- a carrier of threads -------------------------------------------------------------------- */
-
-typedef struct letter {
-    struct letter *next;
-    int from;
-    size_t head_bytes, body_bytes;
-    unsigned char *body;
-    unsigned char head[SHERD_HEAD_BYTES];
-} letter;
+/* ---- letters that are spoiled ---------------------------------------------------------------- */
 
 /* How a letter is spoiled. */
 enum harm { NONE, CUT, LONGER, NO_KIND, NO_LANE, NOISE, WORD, BODY_CUT, BODY_MORE, HARMS };
 
-typedef struct post_office {
-    pthread_mutex_t mutex;
-    pthread_barrier_t barrier;
-    letter *first[RANKS], *last[RANKS];
-    unsigned char gathered[RANKS][4096];
+typedef struct bad_office {
+    post_office post;
     /* What is spoiled: the letter with this number (from 0) of a rank; gather: what rank 1 brings
      * first. */
-    int sender, number, sent[RANKS];
+    int sender, number;
     enum harm harm;
     uint64_t dice;
     bool spoil_gather, spoiled;
-} post_office;
+} bad_office;
 
-typedef struct seat {
-    post_office *office;
-    int rank, gathers;
-    letter *held; /* whose head is in use */
-} seat;
-
-static uint64_t draw(post_office *o)
+static uint64_t draw(bad_office *o)
 {
     o->dice = o->dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return o->dice >> 33;
 }
 
 /* All words but the first, which is the carrier's. */
-static void make_noise(post_office *o, letter *l)
+static void make_noise(bad_office *o, letter *l)
 {
     for (size_t i = 8; i < l->head_bytes; i++)
         l->head[i] = (unsigned char)draw(o);
 }
 
-static void spoil(post_office *o, letter *l)
+static void spoil(bad_office *o, letter *l)
 {
     uint64_t word = draw(o);
     size_t at = 8 + 8 * (draw(o) % (l->head_bytes / 8 - 1));
@@ -83,88 +64,19 @@ static void spoil(post_office *o, letter *l)
         l->body_bytes += 64;
 }
 
-static bool put_letter(void *self, int to, const sherd_message *m, sherd_sending *sending)
+static void spoil_one(post_office *post, int from, int to, letter *l)
 {
-    seat *s = self;
-    post_office *o = s->office;
-    letter *l = calloc(1, sizeof *l);
+    bad_office *o = (bad_office *)post;
 
-    (void)sending;
-    l->from = s->rank;
-    l->head_bytes = m->head_bytes;
-    l->body_bytes = m->body_bytes;
-    l->body = calloc(1, m->body_bytes + 64);
-    memcpy(l->head, m->head, m->head_bytes);
-    if (m->body_bytes)
-        memcpy(l->body, m->body, m->body_bytes);
-    pthread_mutex_lock(&o->mutex);
-    if (o->harm && s->rank == o->sender && o->sent[s->rank] == o->number)
+    (void)to;
+    if (o->harm && from == o->sender && post->sent[from] == o->number)
         spoil(o, l);
-    o->sent[s->rank]++;
-    *(o->first[to] ? &o->last[to]->next : &o->first[to]) = l;
-    o->last[to] = l;
-    pthread_mutex_unlock(&o->mutex);
-    return true;
 }
 
-static bool is_sent(void *self, sherd_sending *sending)
+static void spoil_first(post_office *post, int rank, int gathering)
 {
-    (void)self;
-    (void)sending;
-    return true;
-}
-
-static void drop_letter(letter *l)
-{
-    if (l)
-        free(l->body);
-    free(l);
-}
-
-static bool take_letter(void *self, int *from, sherd_message *out, const sherd_room *room)
-{
-    seat *s = self;
-    post_office *o = s->office;
-
-    pthread_mutex_lock(&o->mutex);
-    letter *l = o->first[s->rank];
-    if (l)
-        o->first[s->rank] = l->next;
-    pthread_mutex_unlock(&o->mutex);
-    if (!l)
-        return false;
-    drop_letter(s->held);
-    s->held = l;
-    *from = l->from;
-    *out = (sherd_message){l->head, l->head_bytes, NULL, l->body_bytes};
-    if (l->body_bytes && (out->body = room->give(room->owner, l->from, l->body_bytes)))
-        memcpy(out->body, l->body, l->body_bytes);
-    return true;
-}
-
-static bool gather(void *self, const void *mine, size_t bytes, void *all)
-{
-    seat *s = self;
-    post_office *o = s->office;
-
-    memcpy(o->gathered[s->rank], mine, bytes);
-    if (o->spoil_gather && s->rank == 1 && s->gathers == 0)
-        o->gathered[1][3] ^= 1;
-    s->gathers++;
-    pthread_barrier_wait(&o->barrier);
-    for (int r = 0; r < RANKS; r++)
-        memcpy((char *)all + (size_t)r * bytes, o->gathered[r], bytes);
-    pthread_barrier_wait(&o->barrier);
-    return true;
-}
-
-static void leave(void *self, bool well)
-{
-    seat *s = self;
-
-    (void)well;
-    drop_letter(s->held);
-    s->held = NULL;
+    if (((bad_office *)post)->spoil_gather && rank == 1 && gathering == 0)
+        post->gathered[1][3] ^= 1;
 }
 
 /* ---- what ranks do --------------------------------------------------------------------------- */
@@ -211,16 +123,7 @@ static int64_t move_all(sherd_world *world)
 static void *play(void *memory)
 {
     rank_end *end = memory;
-    sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
-                             .name = "threads of a test",
-                             .rank = end->seat.rank,
-                             .ranks = RANKS,
-                             .self = &end->seat,
-                             .gather = gather,
-                             .send = put_letter,
-                             .sent = is_sent,
-                             .receive = take_letter,
-                             .close = leave};
+    sherd_carrier carrier = carrier_of(&end->seat);
     sherd_world *world = NULL;
     sherd_world_options options = {.region_bytes = REGION, .no_pin = true, .error = end->error};
 
@@ -235,32 +138,20 @@ static void *play(void *memory)
 }
 
 /* One world; what becomes of it. */
-static void play_all(post_office *o, rank_end *end)
+static void play_all(bad_office *o, rank_end *end)
 {
-    pthread_t thread[RANKS];
-
-    pthread_mutex_init(&o->mutex, NULL);
-    pthread_barrier_init(&o->barrier, NULL, RANKS);
-    for (int r = 0; r < RANKS; r++) {
-        end[r] = (rank_end){.seat = {.office = o, .rank = r}};
-        pthread_create(&thread[r], NULL, play, &end[r]);
-    }
+    o->post.sends = spoil_one;
+    o->post.brings = spoil_first;
     for (int r = 0; r < RANKS; r++)
-        pthread_join(thread[r], NULL);
-    for (int r = 0; r < RANKS; r++)
-        for (letter *l = o->first[r], *next; l; l = next) {
-            next = l->next;
-            drop_letter(l);
-        }
-    pthread_barrier_destroy(&o->barrier);
-    pthread_mutex_destroy(&o->mutex);
+        end[r] = (rank_end){.seat = {.office = &o->post, .rank = r}};
+    play_at(&o->post, play, end, sizeof *end);
 }
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 static void what_is_not_spoiled_goes_well(void)
 {
-    post_office office = {.harm = NONE};
+    bad_office office = {.harm = NONE};
     rank_end end[RANKS];
 
     play_all(&office, end);
@@ -268,13 +159,13 @@ static void what_is_not_spoiled_goes_well(void)
         CHECK_EQ(end[r].opened, SHERD_OK);
         CHECK_EQ(end[r].checked, SHERD_OK);
         CHECK_EQ(end[r].wrong, 0);
-        CHECK(office.sent[r] > 40); /* so there is something to spoil */
+        CHECK(office.post.sent[r] > 40); /* so there is something to spoil */
     }
 }
 
 static void a_peer_of_another_version_is_refused_by_all(void)
 {
-    post_office office = {.spoil_gather = true};
+    bad_office office = {.spoil_gather = true};
     rank_end end[RANKS];
 
     play_all(&office, end);
@@ -294,7 +185,7 @@ static sherd_status learnt(const rank_end *end)
  * All learn the same, and who fails has one line. But who has closed its world well can learn no
  * more: that the others did not hear of it.
  */
-static void check_ends(const post_office *o, const rank_end *end)
+static void check_ends(const bad_office *o, const rank_end *end)
 {
     sherd_status first = SHERD_OK;
     bool same = true, said = true;
@@ -320,16 +211,16 @@ static void check_ends(const post_office *o, const rank_end *end)
 /* Each letter of a rank in turn, or those that a number of steps leads to. */
 static void spoil_all(int sender, int step, uint64_t seed)
 {
-    post_office untouched = {.harm = NONE};
+    bad_office untouched = {.harm = NONE};
     rank_end end[RANKS];
 
     play_all(&untouched, end);
-    for (int number = 0; number < untouched.sent[sender]; number += step)
+    for (int number = 0; number < untouched.post.sent[sender]; number += step)
         for (int harm = CUT; harm < HARMS; harm++) {
-            post_office office = {.harm = (enum harm)harm,
-                                  .sender = sender,
-                                  .number = number,
-                                  .dice = seed + (uint64_t)(number * HARMS + harm)};
+            bad_office office = {.harm = (enum harm)harm,
+                                 .sender = sender,
+                                 .number = number,
+                                 .dice = seed + (uint64_t)(number * HARMS + harm)};
             play_all(&office, end);
             check_ends(&office, end);
         }

@@ -174,8 +174,8 @@ sherd__source sherd__packed_source(const sherd__task *task, const sherd__region 
                                    const sherd__pull *pull, const void *data, int64_t at);
 /* A sheet for a rank, of a record and `bytes` behind it. */
 void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes);
-/* The record at the head of a message, and its data in the inbox; *sheet NULL: no room, and that
- * has been said. False: it makes no sense. */
+/* The record at the head of a message, and its data in the inbox; *sheet NULL: it is of an epoch
+ * that is over, or there is no room, and that has been said. False: it makes no sense. */
 bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
                     const sherd_message *m);
 

@@ -171,13 +171,8 @@ bool sherd__take_part(sherd_world *world, int from, const sherd_message *m)
 
     if (!sherd__take_in(&sheet, &sent, world, from, m))
         return false;
-    if (!sheet)
-        return true;
-    sheet->at = sent.left;
-    if (sheet->number <= world->base) { /* of an epoch that is over */
-        world->remote->inbox[from] = sheet->next;
-        sherd__sheet_give(world->remote, sheet);
-    }
+    if (sheet)
+        sheet->at = sent.left;
     return true;
 }
 
