@@ -49,6 +49,9 @@ typedef struct round_plan {
     int64_t delay_us, pause_us;
     char mpi[16]; /* "": ranks are ours to start */
     meeting_by by;
+    char host[RANKS + 1]; /* BY_BOTH: which host a rank believes to be on, a letter */
+    int part_bytes;       /* SHERD_PART; 0 = as it is */
+    int times;            /* that the programs of a world are run */
 } round_plan;
 
 typedef struct tally {
@@ -91,6 +94,8 @@ typedef struct round_options {
     bool threads;    /* ranks are threads only */
     int kind;        /* -1 = any */
     int ranks;       /* 0 = any */
+    int hosts;       /* that ranks under mpirun believe to be on; 0 = any */
+    int times;       /* that each world runs its programs */
     const char *mpi; /* ranks are started by mpirun.<this>; NULL = by us */
 } round_options;
 

@@ -243,7 +243,7 @@ static void count_work(job *j)
     if (round_loops(j->r))
         t->programs += j->b->rank[0].turn + 1;
     else
-        t->programs += j->turns;
+        t->programs += j->turns * j->r->times;
 }
 
 void judge(job *j)

@@ -24,6 +24,8 @@ static const char usage[] =
     "  --seed N       where the seeds of the rounds begin (the time)\n"
     "  --round SEED   run this round alone; with --print show its programs\n"
     "  --mpi KIND     ranks are processes that mpirun.KIND starts: openmpi or mpich\n"
+    "  --hosts N      there ranks believe to be on N hosts, 1 to 4\n"
+    "  --times N      each world runs its programs N times, and memory must not grow\n"
     "  --threads      ranks are threads, never processes\n"
     "  --kind NAME    only rounds that are legal, wrong, starved, small, killed, stopped, paused, "
     "orphaned\n"
@@ -59,6 +61,10 @@ static bool read_value(settings *s, const char *name, const char *value)
         return (s->rounds = atoll(value)) > 0;
     if (strcmp(name, "--ranks") == 0)
         return (s->options.ranks = atoi(value)) >= 2 && s->options.ranks <= RANKS;
+    if (strcmp(name, "--hosts") == 0)
+        return (s->options.hosts = atoi(value)) >= 1 && s->options.hosts <= 4;
+    if (strcmp(name, "--times") == 0)
+        return (s->options.times = atoi(value)) >= 1;
     if (strcmp(name, "--kind") == 0)
         return (s->options.kind = kind_named(value)) >= 0;
     if (strcmp(name, "--mpi") == 0)
@@ -116,6 +122,10 @@ static void report(const settings *s, const round_plan *r, const outcome *o, int
         fprintf(stderr, " --ranks %d", s->options.ranks);
     if (s->options.mpi)
         fprintf(stderr, " --mpi %s", s->options.mpi);
+    if (s->options.hosts)
+        fprintf(stderr, " --hosts %d", s->options.hosts);
+    if (s->options.times)
+        fprintf(stderr, " --times %d", s->options.times);
     fprintf(stderr, " --print\n");
 }
 

@@ -110,11 +110,12 @@ static void world_alone(runner *u)
 
 void make_noise(runner *u)
 {
-    static void (*const kinds[])(runner *) = {linger,     linger,       linger,       compute_alone,
-                                              plan_alone, look_at_slot, look_at_slot, ask};
+    static void (*const kinds[])(runner *) = {linger, look_at_slot, look_at_slot, compute_alone,
+                                              linger, linger,       plan_alone,   ask};
 
     if (u->pace != HASTY && one_in(&u->noise, u->pace == SLOW ? 2 : 6))
-        kinds[roll(&u->noise, 8)](u);
+        /* The others keep plans that nobody else has made: memory would not stay what it is. */
+        kinds[roll(&u->noise, u->again ? 4 : 8)](u);
     else if (one_in(&u->noise, 2000))
         world_alone(u);
 }

@@ -72,17 +72,32 @@ static void draw_blow(round_plan *r, dice *d)
     r->pause_us = 1000 * (1 << roll(d, 11));
 }
 
-/* Who starts the ranks is not ours to stop or to kill there. */
-static void draw_mpi(round_plan *r, const char *mpi, dice *d)
+/* One after the other, as a launcher puts ranks, or each anywhere. */
+static void draw_hosts(round_plan *r, int hosts, dice *d)
 {
-    snprintf(r->mpi, sizeof r->mpi, "%s", mpi);
+    bool mixed = one_in(d, 3);
+
+    for (int q = 0; q < r->ranks; q++)
+        r->host[q] = (char)('a' + (mixed ? roll(d, hosts) : q * hosts / r->ranks));
+}
+
+/* Who starts the ranks is not ours to stop or to kill there. */
+static void draw_mpi(round_plan *r, const round_options *o, dice *d)
+{
+    snprintf(r->mpi, sizeof r->mpi, "%s", o->mpi);
     r->by = one_in(d, 5) ? BY_ARENA : one_in(d, 2) ? BY_MESSAGES : BY_BOTH;
+    if (o->hosts)
+        r->by = o->hosts == 1 ? BY_ARENA : BY_BOTH;
     r->threads = false;
     r->worlds = 1;
     if (r->kind == ROUND_PAUSED || r->kind == ROUND_ORPHANED)
         r->kind = ROUND_LEGAL;
     if (r->ranks > 8)
         r->ranks = 2 + r->ranks % 7;
+    if (r->by == BY_BOTH)
+        draw_hosts(r, o->hosts ? o->hosts : 2 + one_in(d, 3), d);
+    if (one_in(d, 4))
+        r->part_bytes = 192 << roll(d, 9);
 }
 
 void round_draw(round_plan *r, uint64_t seed, const round_options *o)
@@ -96,6 +111,7 @@ void round_draw(round_plan *r, uint64_t seed, const round_options *o)
     r->ranks = draw_ranks(&d);
     r->worlds = one_in(&d, 8) ? 2 : 1;
     r->verified = one_in(&d, 4);
+    r->times = o->times > 1 ? o->times : 1;
     if (o->kind >= 0)
         r->kind = (round_kind)o->kind;
     if (o->threads && needs_processes(r->kind))
@@ -110,7 +126,7 @@ void round_draw(round_plan *r, uint64_t seed, const round_options *o)
     if (round_loops(r))
         r->worlds = 1;
     if (o->mpi)
-        draw_mpi(r, o->mpi, &d);
+        draw_mpi(r, o, &d);
     draw_blow(r, &d);
 }
 
@@ -141,7 +157,8 @@ static bool add_turn(job *j, dice *d, bool wrong)
 
     const program_options options = {.ops = 10 + roll(d, r->ranks > 8 ? 30 : 60),
                                      .verified = r->verified,
-                                     .large = r->region_bytes && !r->by_environment};
+                                     .large = (r->region_bytes && !r->by_environment) ||
+                                              (r->mpi[0] && one_in(d, 2))};
 
     *t = (turn){.p = p, .starved = -1};
     if (!program_draw(p, &j->s, dice_next(d), &options))
@@ -236,6 +253,22 @@ static void run_loop(runner *u, const job *j)
         say_wrong(u, "the world is closed, and opens again");
 }
 
+/* The log keeps what they said the last time. */
+static void run_times(runner *u, const job *j)
+{
+    u->again = j->r->times > 1;
+    for (int time = 0; time < j->r->times; time++) {
+        u->me->logged = 0;
+        for (int i = 0; i < j->turns; i++) {
+            sherd_status status = run_turn(u, &j->turn[i]);
+            if (u->left || is_closed(status) || (status && j->r->kind == ROUND_LEGAL))
+                return;
+        }
+        if (j->r->kind != ROUND_STARVED && j->r->kind != ROUND_SMALL) /* they come far by chance */
+            watch_memory(u, time, j->r->times);
+    }
+}
+
 int run_rank(sherd_world *world, void *payload)
 {
     const job *j = payload;
@@ -244,9 +277,8 @@ int run_rank(sherd_world *world, void *payload)
     runner_open(&u, world, &j->s, j->b, j->r->seed);
     if (round_loops(j->r))
         run_loop(&u, j);
-    for (int i = 0; i < j->turns && !u.left && !round_loops(j->r); i++)
-        if (is_closed(run_turn(&u, &j->turn[i])))
-            break;
+    else
+        run_times(&u, j);
     return u.rank == j->rank_with_value ? j->value : 0;
 }
 

@@ -178,5 +178,7 @@ sherd_status run_turn(runner *u, const turn *t)
                   (long long)after, (long long)before);
     if (sherd_saved_bytes(u->world) != 0)
         say_wrong(u, "the tape still holds %lld bytes", (long long)sherd_saved_bytes(u->world));
+    if (!is_closed(u->verdict))
+        look_inside(u);
     return is_closed(u->verdict) ? u->verdict : verdict;
 }

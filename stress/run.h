@@ -17,6 +17,11 @@ typedef struct turn {
     bool verified;
 } turn;
 
+/* What a rank has of memory, of all kinds. */
+typedef struct memory_use {
+    int64_t allocations, sheets, bytes;
+} memory_use;
+
 typedef struct runner {
     sherd_world *world;
     int rank;
@@ -38,6 +43,8 @@ typedef struct runner {
     bool blind;     /* from the first fault on: values say nothing */
     bool must_fail; /* something failed here: the next check can not be good */
     bool left;
+    bool again;           /* programs run again and again, and memory is watched */
+    memory_use before;    /* in the middle of a world whose programs run again and again */
     sherd_status verdict; /* of the meeting that ended the program */
 } runner;
 
@@ -64,6 +71,11 @@ void say_wrong(runner *u, const char *format, ...);
 
 /* noise.c: what this rank does on its own, and nobody else needs to know. */
 void make_noise(runner *u);
+
+/* inside.c: a program is over: nothing of its messages is left. */
+void look_inside(runner *u);
+/* All programs have been run for the `time`-th time of `times`, from 0: memory grows no more. */
+void watch_memory(runner *u, int time, int times);
 
 /* survey.c: what a failed check has left is the same on all ranks, and can be used. */
 void survey(runner *u);

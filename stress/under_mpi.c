@@ -30,7 +30,7 @@ board *board_create(void)
 
 /* ---- who starts them ------------------------------------------------------------------------- */
 
-enum { ARGUMENTS = 40 };
+enum { ARGUMENTS = 8 * RANKS };
 
 typedef struct command {
     const char *word[ARGUMENTS];
@@ -44,11 +44,12 @@ static void add(command *c, const char *word)
 }
 
 /* `ranks` ranks that believe to be on a host; NULL: where they are. */
-static void add_ranks(command *c, const char *ranks, const char *host, const char *self,
-                      const char *path)
+static void add_ranks(command *c, int ranks, const char *host, const char *self, const char *path)
 {
+    static const char *const digits[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
+                                         "9", "10", "11", "12", "13", "14", "15", "16"};
     add(c, "-n");
-    add(c, ranks);
+    add(c, digits[ranks]);
     if (host) {
         add(c, "env");
         add(c, host);
@@ -58,14 +59,28 @@ static void add_ranks(command *c, const char *ranks, const char *host, const cha
     add(c, path);
 }
 
+/* Neighbours on one host together. */
+static void add_hosts(command *c, const round_plan *r, const char *self, const char *path)
+{
+    static const char *const hosts[] = {"SHERD_HOST=a", "SHERD_HOST=b", "SHERD_HOST=c",
+                                        "SHERD_HOST=d"};
+
+    for (int first = 0, last; first < r->ranks; first = last) {
+        for (last = first + 1; last < r->ranks && r->host[last] == r->host[first]; last++)
+            ;
+        if (first)
+            add(c, ":");
+        add_ranks(c, last - first, hosts[r->host[first] - 'a'], self, path);
+    }
+}
+
 static _Noreturn void become_launcher(const round_plan *r, int fd, int output)
 {
-    char path[64], self[4096], most[16], all[16], launcher[32];
+    char path[64], self[4096], part[16], launcher[32];
     command c = {.count = 0};
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), fd);
-    snprintf(most, sizeof most, "%d", r->ranks - 1);
-    snprintf(all, sizeof all, "%d", r->ranks);
+    snprintf(part, sizeof part, "%d", r->part_bytes);
     snprintf(launcher, sizeof launcher, "mpirun.%s", r->mpi);
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length < 0 ? 0 : length] = 0;
@@ -75,14 +90,13 @@ static _Noreturn void become_launcher(const round_plan *r, int fd, int output)
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
     if (r->by == BY_MESSAGES)
         setenv("SHERD_TRANSPORT", "mpi", 1);
+    if (r->part_bytes)
+        setenv("SHERD_PART", part, 1);
     add(&c, launcher);
-    if (r->by == BY_BOTH) {
-        add_ranks(&c, most, "SHERD_HOST=a", self, path);
-        add(&c, ":");
-        add_ranks(&c, "1", "SHERD_HOST=b", self, path);
-    } else {
-        add_ranks(&c, all, NULL, self, path);
-    }
+    if (r->by == BY_BOTH)
+        add_hosts(&c, r, self, path);
+    else
+        add_ranks(&c, r->ranks, NULL, self, path);
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);

@@ -35,6 +35,7 @@ typedef struct watch {
     double start, moved; /* when something last went on */
     unsigned steps;
     double starved; /* what the round's threads had waited for a core by then; -1 = not known */
+    double lost;    /* the most that one of them has waited since: who ends takes it along */
     double robbed, before; /* the same since the blow, and at the blow */
     bool struck;
 } watch;
@@ -142,13 +143,15 @@ static bool hangs(watch *w)
         w->steps = steps;
         w->moved = now;
         w->starved = -1;
+        w->lost = 0;
         return false;
     }
     if (now - w->moved < 0.5)
         return false;
     if (w->starved < 0)
         w->starved = starved(w);
-    pause = now - w->moved - (starved(w) - w->starved);
+    w->lost = fmax(w->lost, starved(w) - w->starved);
+    pause = now - w->moved - w->lost;
     w->out->pause = pause > w->out->pause ? pause : w->out->pause;
     if (pause < HANG_SECONDS)
         return false;
