@@ -15,6 +15,7 @@
 /* ---- an MPI that fails ----------------------------------------------------------------------- */
 
 static const char *broken = ""; /* the function that fails next, and then works again */
+static int sends;               /* how often MPI_Isend was called */
 
 static int fails(const char *function)
 {
@@ -29,6 +30,7 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
               MPI_Request *out)
 {
     int error = fails("MPI_Isend");
+    sends++;
     return error ? error : PMPI_Isend(data, count, type, to, tag, comm, out);
 }
 
@@ -137,6 +139,63 @@ static int send_nonsense(void)
     return !good;
 }
 
+static unsigned char arrived[1 << 17];
+
+static void *room_there(void *owner, int from, size_t bytes)
+{
+    (void)from;
+    (void)bytes;
+    return *(const bool *)owner ? arrived : NULL;
+}
+
+/* One message with a body there and back; `apart`: it does not lie behind its head. False: what
+ * comes is not what was sent. */
+static bool send_body(const sherd_carrier *carrier, size_t bytes, bool apart, bool room)
+{
+    static unsigned char memory[1 << 17];
+    unsigned char *body = memory + 192 + (apart ? 64 : 0);
+    const sherd_room where = {room_there, &room};
+    sherd_message m = {memory, 192, body, bytes};
+    sherd_sending sending;
+    int from = -1, before = sends;
+    bool good = true;
+
+    for (size_t i = 8; i < sizeof memory; i++)
+        memory[i] = (unsigned char)(i * 31 + bytes);
+    if (carrier->rank == 1) {
+        good = carrier->send(carrier->self, 0, &m, &sending);
+        while (!carrier->sent(carrier->self, &sending))
+            ;
+        /* A little is one message. */
+        return good && (apart || bytes > 32 << 10 || sends == before + 1);
+    }
+    memset(arrived, 0, sizeof arrived);
+    while (!carrier->receive(carrier->self, &from, &m, &where))
+        ;
+    good = from == 1 && m.head_bytes == 192 && m.body_bytes == bytes &&
+           memcmp((char *)m.head + 8, memory + 8, 184) == 0;
+    return good && (room ? m.body == arrived && memcmp(arrived, body, bytes) == 0 : !m.body);
+}
+
+/* Bodies of each length, in the message of their head or behind it, with and without room. */
+static int send_bodies(void)
+{
+    static const size_t most = 60 << 10;
+    const size_t bytes[] = {1,          8000,       8192, 16384,    most - 193,
+                            most - 192, most - 191, most, most + 1, 100000};
+    char text[SHERD_ERROR_BYTES];
+    sherd_carrier carrier;
+    bool good = true;
+
+    if (sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text))
+        return 1;
+    for (size_t i = 0; carrier.rank < 2 && i < sizeof bytes / sizeof *bytes; i++)
+        for (int k = 0; k < 4; k++)
+            good = send_body(&carrier, bytes[i], k % 2, k < 2) && good;
+    carrier.close(carrier.self, true);
+    return !good;
+}
+
 /* The job ends here, once all have said what they have learnt, and the launcher has read it. */
 static int end_together(int rank)
 {
@@ -215,7 +274,7 @@ int main(int argc, char **argv)
     bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
     bad |= use(part, rank % 2);
-    bad |= send_nonsense();
+    bad |= send_nonsense() | send_bodies();
     MPI_Send(&rank, 1, MPI_INT, rank ^ 1, 5, MPI_COMM_WORLD);
     bad |= use(part, rank % 2 + 2) == 1;
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -3,12 +3,14 @@
  * MPI as a carrier. The duplicate of the communicator keeps what is sent here apart from what the
  * program sends; errors come back instead of ending the job.
  *
- * A head is one message, received from anybody into one buffer. It announces a body, which comes
- * with a tag of its own: to a rank of this machine in one piece, which MPI copies straight from
- * there to here; to others in pieces so small that MPI sends them over TCP without asking first:
- * that question would be answered on the same connection, behind all that goes the other way
- * (measured at 1 Gbit/s: each direction after the other). All pieces are given to MPI at once, so
- * that it can bring them on in any of its functions, also those that the program calls.
+ * A head is one message, received from anybody into one buffer. A short body that lies behind it in
+ * memory is in the same message, and copied out of that buffer: 16 KiB take a quarter less time so.
+ * Otherwise the head announces the body, which comes with a tag of its own: to a rank of this
+ * machine in one piece, which MPI copies straight from there to here; to others in pieces so small
+ * that MPI sends them over TCP without asking first: that question would be answered on the same
+ * connection, behind all that goes the other way (measured at 1 Gbit/s: each direction after the
+ * other). All pieces are given to MPI at once, so that it can bring them on in any of its
+ * functions, also those that the program calls.
  */
 #include "carrier.h"
 
@@ -22,6 +24,10 @@ enum { HEAD_TAG = 1, BODY_TAG = 2, LEAST = 8 };
 enum { LATE = -1 }; /* no error of MPI's, which are positive */
 /* Bytes of a piece: to a rank of this machine; to others, by Open MPI and by MPICH. */
 enum { PIECE_HERE = 4 << 20, PIECE_THERE = 60 << 10, PIECE_THERE_MPICH = 16 << 10 };
+/* The longest message of a head and its body. */
+enum { ONCE = 60 << 10 };
+/* In the length of the body: it is in the message of its head. */
+static const uint64_t joined = UINT64_C(1) << 63;
 
 /* The pieces of a body that are on their way. */
 typedef struct pieces {
@@ -53,7 +59,7 @@ typedef struct carrier {
     bool held;   /* one is there, and waits until the body before it has been received */
     MPI_Request request;
     MPI_Status status;
-    _Alignas(16) unsigned char head[SHERD_HEAD_BYTES];
+    unsigned char *head;    /* [ONCE] */
     peer *peer;             /* [ranks] */
     unsigned char *nowhere; /* [PIECE_HERE]: where pieces go that nobody has room for */
     int error;              /* the first that MPI has said; then nothing that comes is trusted */
@@ -226,15 +232,25 @@ static bool send_one(carrier *c, int to, int tag, const void *data, int bytes, M
     return false;
 }
 
+/* Whether head and body follow each other and go in one message. */
+static bool is_short(const sherd_message *message)
+{
+    return message->body_bytes &&
+           message->body == (unsigned char *)message->head + message->head_bytes &&
+           message->head_bytes + message->body_bytes <= ONCE;
+}
+
 static bool send(void *self, int to, const sherd_message *message, sherd_sending *sending)
 {
     carrier *c = self;
-    uint64_t length = message->body_bytes;
+    bool whole = is_short(message);
+    uint64_t length = message->body_bytes | (whole ? joined : 0);
+    size_t first = message->head_bytes + (whole ? message->body_bytes : 0);
     outgoing o = {.head = MPI_REQUEST_NULL};
 
     memcpy(message->head, &length, sizeof length);
-    bool announced = begin_pieces(&o.body, message->body_bytes, c->peer[to].piece) &&
-                     send_one(c, to, HEAD_TAG, message->head, (int)message->head_bytes, &o.head);
+    bool announced = begin_pieces(&o.body, whole ? 0 : message->body_bytes, c->peer[to].piece) &&
+                     send_one(c, to, HEAD_TAG, message->head, (int)first, &o.head);
     bool good = announced;
     for (int i = 0; announced && i < o.body.count; i++)
         good &= send_one(c, to, BODY_TAG, (char *)message->body + start_of(&o.body, i),
@@ -309,15 +325,27 @@ static bool has_head(carrier *c)
     int done = 0;
 
     if (!c->posted)
-        c->posted = works(c,
-                          MPI_Irecv(c->head, SHERD_HEAD_BYTES, MPI_BYTE, MPI_ANY_SOURCE, HEAD_TAG,
-                                    c->comm, &c->request),
-                          "MPI_Irecv");
+        c->posted = works(
+            c, MPI_Irecv(c->head, ONCE, MPI_BYTE, MPI_ANY_SOURCE, HEAD_TAG, c->comm, &c->request),
+            "MPI_Irecv");
     if (!c->posted)
         return false;
     bool good = works(c, MPI_Test(&c->request, &done, &c->status), "MPI_Test");
     c->posted = !good || !done; /* what has failed may still be there */
     return !c->posted;
+}
+
+/* A message of so many bytes that is a head and its body. False: none of ours. */
+static bool take_whole(const carrier *c, size_t bytes, size_t body, const sherd_room *room,
+                       sherd_message *out)
+{
+    if (body > bytes - LEAST || bytes - body > SHERD_HEAD_BYTES)
+        return false;
+    *out = (sherd_message){c->head, bytes - body,
+                           room->give(room->owner, c->status.MPI_SOURCE, body), body};
+    if (out->body)
+        memcpy(out->body, c->head + out->head_bytes, body);
+    return true;
 }
 
 /*
@@ -342,7 +370,11 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
         if (count < LEAST)
             break; /* none of ours: whoever asks is to say so */
         memcpy(&length, c->head, sizeof length);
-        if (!length)
+        *from = c->status.MPI_SOURCE;
+        if ((length & joined) &&
+            take_whole(c, (size_t)count, (size_t)(length & ~joined), room, out))
+            return true;
+        if (!length || (length & joined))
             break;
         await_body(c, c->status.MPI_SOURCE, (size_t)count, (size_t)length, room);
     }
@@ -370,6 +402,7 @@ static void close_carrier(void *self, bool well)
         MPI_Comm_free(&c->comm);
     free(c->peer);
     free(c->nowhere);
+    free(c->head);
     free(c);
 }
 
@@ -417,7 +450,8 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
     c->ranks = out->ranks;
     c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
     c->nowhere = malloc(PIECE_HERE);
-    if (c->peer && c->nowhere) {
+    c->head = malloc(ONCE);
+    if (c->peer && c->nowhere && c->head) {
         near(c, NULL);
         return SHERD_OK;
     }
