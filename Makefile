@@ -86,7 +86,7 @@ proof: ready ## the long tests: more meshes, many more pairs of layouts, the sui
 	@tests/conformance.sh $(BUILD) long
 	@cmake --build $(BUILD) --parallel $(JOBS) --target stress
 	@for kind in openmpi mpich; do [ ! -e $(BUILD)/sherd_mpi_$$kind.so ] || \
-	    $(BUILD)/stress/stress --mpi $$kind --rounds 500 --keep-going || exit 1; done
+	    $(BUILD)/stress/stress --mpi $$kind --times 8 --rounds 500 --keep-going || exit 1; done
 
 fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
 	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)
