@@ -22,6 +22,12 @@
 enum { MOST_SPINS = 2000, FEWEST_SPINS = 2, YIELDS = 64 };
 /* Rounds without a pause: on some CPUs it takes as long as half the way of a line. */
 enum { EAGER = 64 };
+/*
+ * Where each round asks MPI it takes up to microseconds, and 2,000 of them milliseconds: ranks that
+ * share a core and do not know it (hosts that see all cores of one machine) waited for their end.
+ * There the clock is looked at each so many rounds, and what is left of them is yielded.
+ */
+enum { ASKS = 16, SPIN_NS = 50 * 1000 };
 enum {
     /* a yield of this length went to a stranger: ranks that share a core pass it on sooner */
     ROBBED_NS = 1000 * 1000,
@@ -135,14 +141,14 @@ static void time_out(sherd_world *world, const sherd__wait *wait)
  * yielded (a yield takes as long as some 16 pauses). But where a stranger takes the core at a
  * yield, for milliseconds, the next waits do not yield at all: a sleeper is woken at once.
  */
-static void learn(sherd__patience *patience, int round, int yields, bool robbed)
+static void learn(sherd__patience *patience, int round, int spins, int yields, bool robbed)
 {
     if (round == 0)
         return; /* it had come already */
-    if (round <= patience->spins)
+    if (round <= spins)
         patience->spins =
             patience->spins < patience->most_spins / 2 ? patience->spins * 2 : patience->most_spins;
-    else if (round <= patience->spins + yields && patience->spins >= 2 * FEWEST_SPINS)
+    else if (round <= spins + yields && patience->spins >= 2 * FEWEST_SPINS)
         patience->spins /= 2;
     if (robbed) {
         patience->yields = patience->calm = 0;
@@ -152,11 +158,22 @@ static void learn(sherd__patience *patience, int round, int yields, bool robbed)
     }
 }
 
-/* How many yields this wait may take. */
-static int yields_of(const sherd__patience *patience)
+/* How many yields a wait may take that has spun so often; a round that asks MPI takes as long. */
+static int yields_of(const sherd_world *world, int spins)
 {
-    int unspun = (patience->most_spins - patience->spins) / 16;
+    const sherd__patience *patience = &world->patience;
+    int unspun = (patience->most_spins - spins) / (world->remote ? 1 : 16);
     return patience->yields == patience->most_yields ? patience->yields + unspun : patience->yields;
+}
+
+/* Whether it has spun for long enough; *since: when that was first asked, 0 = not yet. */
+static bool has_spun(const sherd_world *world, int round, int64_t *since)
+{
+    if (!world->remote || round % ASKS)
+        return false;
+    int64_t now = sherd__now();
+    *since = *since ? *since : now;
+    return now - *since > SPIN_NS;
 }
 
 /*
@@ -166,21 +183,24 @@ static int yields_of(const sherd__patience *patience)
 static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
 {
     sherd__patience *patience = &world->patience;
-    int64_t first = 0, last = 0, waited = 0;
+    int64_t first = 0, last = 0, waited = 0, since = 0;
     bool good = true, moved, robbed = false;
-    int round = 0, longest = 0, yields = yields_of(patience);
+    int round = 0, longest = 0, spins = patience->spins, yields = yields_of(world, spins);
     sherd__waiting slow;
 
     while (!is_over(world, wait, &good, &moved)) {
         if (moved) {
             round = 0;
+            since = 0;
             continue;
         }
         if (++round > longest)
             longest = round;
-        if (round <= patience->spins) {
+        if (round <= spins) {
             if (round > EAGER)
                 pause_core();
+            if (has_spun(world, round, &since))
+                yields = yields_of(world, spins = round);
             continue;
         }
         int64_t now = sherd__now();
@@ -189,7 +209,7 @@ static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
         first = first ? first : now;
         waited += last ? sherd__min(now - last, patience->sleep_ns) : 0;
         last = now;
-        if (round <= patience->spins + yields && !robbed) {
+        if (round <= spins + yields && !robbed) {
             sched_yield();
             robbed = sherd__now() - now > ROBBED_NS;
             continue;
@@ -203,7 +223,7 @@ static bool wait_in_rounds(sherd_world *world, const sherd__wait *wait)
         world->waited += sherd__now() - first;
     if (first && world->trace)
         sherd__trace_waited(world, &slow);
-    learn(patience, longest, yields, robbed);
+    learn(patience, longest, spins, yields, robbed);
     if (!good)
         sherd__post_cut(world);
     sherd__post_be_silent(world);
