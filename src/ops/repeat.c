@@ -171,7 +171,8 @@ static sherd_status lie_repeated(const sherd_call *call, sherd_ways *ways)
     unsigned repeated = 0;
 
     for (int d = 0; d < call->in[0]->ndim; d++)
-        repeated |= (unsigned)(t->time[d] != 1) << d;
+        if (t->time[d] != 1)
+            repeated |= 1u << d;
     return sherd__whole_ways(call, ways, repeated, SHERD__PASS_ALL);
 }
 
