@@ -123,6 +123,33 @@ static void try_rms_norm_grad(trial *t)
     k->rms_norm_grad(rows, cols, dx, dweight, dy, x, weight, rstd, add);
 }
 
+/* In f64, which stands for 16 bits too, that of delta is a copy. */
+static void try_add_norm_grad(trial *t)
+{
+    const sherd__kernels *k = t->table;
+    int64_t rows = length(t, "rows"), cols = length(t, "cols"), n = rows * cols;
+    bool centred = draw(t, "centred", 2), wanted = draw(t, "wanted", 2);
+    sherd__added_grad p = {.add = draw(t, "add", 2)};
+    part_role role = p.add ? CHANGED : WRITTEN;
+
+    p.dy = part_of(t, "dy", READ, STATISTIC, n);
+    p.sum = part_of(t, "sum", READ, STATISTIC, n);
+    p.dsum = draw(t, "dsum", 2) ? part_of(t, "dsum", READ, STATISTIC, n) : NULL;
+    p.weight = draw(t, "weight", 2) ? part_of(t, "weight", READ, STATISTIC, cols) : NULL;
+    p.mean = centred ? part_of(t, "mean", READ, STATISTIC, rows) : NULL;
+    p.dx = part_of(t, "dx", WRITTEN, STATISTIC, n);
+    p.ddelta = sherd__is_half(t->dtype) ? out(t, "ddelta", n) : NULL;
+    p.dweight = wanted ? part_of(t, "dweight", role, STATISTIC, cols) : NULL;
+    p.dbias = wanted && centred ? part_of(t, "dbias", role, STATISTIC, cols) : NULL;
+    range(t, 0.5, 2, 0.125);
+    p.rstd = part_of(t, "rstd", READ, STATISTIC, rows);
+    t->slack = 16;
+    ready(t);
+    k->add_norm_grad(rows, cols, &p);
+    if (p.ddelta && t->on_paper)
+        memcpy(p.ddelta, p.dx, (size_t)n * sherd_dtype_bytes(t->paper_dtype));
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Indices of entries, and of some that are not here. */

@@ -61,6 +61,7 @@ static const subject subjects[] = {
     TRY(layer_norm),
     TRY(layer_norm_grad),
     TRY(add_norm),
+    TRY(add_norm_grad),
     TRY(rms_norm),
     TRY(rms_norm_grad),
     TRY(embedding),

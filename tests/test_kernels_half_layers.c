@@ -146,6 +146,45 @@ static void added_rows(const sherd__kernels *k, int type)
     }
 }
 
+/*
+ * The gradient of both: that of f32's norm, and what comes to the sum (nothing in every third
+ * shape). An RMS norm where it is odd.
+ */
+static void added_grads(const sherd__kernels *k, int type)
+{
+    static const int64_t shapes[][2] = {{1, 1}, {3, 50}, {2, 700}, {0, 5}, {40, 3}, {7, 32}};
+
+    for (int s = 0; s < LEN(shapes); s++) {
+        int64_t n = shapes[s][0], cols = shapes[s][1], all = n * cols;
+        bool rms = s % 2;
+        float *dx = a->wide_out[1], *dweight = a->wide_out[2], *want = a->more[0];
+        start(k, 0.5, 2);
+        const sherd__added_grad p = {.dy = a->wide_in[0],
+                                     .sum = a->wide_in[1],
+                                     .dsum = s % 3 ? a->wide_in[2] : NULL,
+                                     .weight = a->wide_in[3],
+                                     .mean = rms ? NULL : a->wide_in[2],
+                                     .rstd = a->wide_in[3] + cols,
+                                     .dx = dx,
+                                     .ddelta = a->out[0],
+                                     .dweight = dweight,
+                                     .dbias = rms ? NULL : dweight + cols};
+        k->add_norm_grad(n, cols, &p);
+        if (rms)
+            f32->rms_norm_grad(n, cols, a->wide_out[0], want, p.dy, p.sum, p.weight, p.rstd, false);
+        else
+            f32->layer_norm_grad(n, cols, a->wide_out[0], want, want + cols, p.dy, p.sum, p.weight,
+                                 p.mean, p.rstd, false);
+        for (int64_t i = 0; p.dsum && i < all; i++)
+            a->wide_out[0][i] += a->wide_in[2][i];
+        for (int64_t i = 0; i < (rms ? 1 : 2) * cols; i++)
+            CHECK_NEAR((double)dweight[i], (double)want[i], 1e-4 * (1 + fabs((double)want[i])));
+        for (int64_t i = 0; i < all; i++)
+            CHECK_NEAR((double)dx[i], (double)a->wide_out[0][i], 1e-4);
+        compare(k, type, 0, all, 1e-4, "add_norm_grad");
+    }
+}
+
 /* Without a weight where it is odd; gradients of weights are added to those that are there in every
  * other shape. */
 static void rms_rows(const sherd__kernels *k, int type)
@@ -176,6 +215,7 @@ static void rows_are_normed_as_in_f32(void)
 {
     for_all(rows);
     for_all(added_rows);
+    for_all(added_grads);
     for_all(rms_rows);
 }
 

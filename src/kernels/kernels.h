@@ -115,6 +115,18 @@ typedef struct sherd__added_norm {
     double eps;
 } sherd__added_norm;
 
+/*
+ * The gradient of rows that were added up and normed. dx [rows,cols] is what the norm's gradient dy
+ * gives, and dsum (NULL: zeroes), that of the sum itself. ddelta is dx in 16 bits, in the tables of
+ * these; the rest is f32 there. mean and dbias NULL: of an RMS norm. dweight, dbias [cols] (NULL =
+ * not wanted) are overwritten, or if `add` added to.
+ */
+typedef struct sherd__added_grad {
+    const void *dy, *sum, *dsum, *weight, *mean, *rstd;
+    void *dx, *ddelta, *dweight, *dbias;
+    bool add;
+} sherd__added_grad;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
@@ -231,6 +243,8 @@ typedef struct sherd__kernels {
 
     /* Of 16 bits: what f32's addition and norm of what is widened give, rounded. */
     void (*add_norm)(int64_t rows, int64_t cols, const sherd__added_norm *p);
+    /* Same bits as by the gradient of a norm, an addition, and a conversion. */
+    void (*add_norm_grad)(int64_t rows, int64_t cols, const sherd__added_grad *p);
 
     /* y[n,width] = weight[ids[i]-first] where 0 <= ids[i]-first < entries, else zeroes. */
     void (*embedding)(int64_t n, int64_t width, void *y, const void *weight, const int32_t *ids,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backward of a residual sum and its norm: from the gradients of both, those of x, delta, weight
- * and bias, in blocks of rows as in forward (add_norm.c). Either gradient may be absent.
+ * and bias, by one kernel, in blocks of rows as in forward (add_norm.c). Either gradient may be
+ * absent.
  */
 #include "add_norm.h"
 
@@ -16,30 +17,35 @@ static int delta_at(const sherd__row_norm *of)
     return of->mean < 0 ? G_DBIAS : G_DBIAS + 1;
 }
 
-/*
- * dx has what the norm gives: what comes to the sum itself is added, and what goes to delta is
- * made.
- */
-static void pass_on(sherd__blocks *w, int64_t first, int64_t n)
+/* What goes to delta, if that is not dx: of 16 bits, or with dropout. `made`: it has dx already. */
+static void pass_to_delta(sherd__blocks *w, int64_t first, int64_t n, bool made)
 {
     sherd_call *call = w->call;
-    int j = delta_at(w->of), dsum = w->of->weight + 1;
-    const int64_t one = 1;
-    void *dx = sherd__block_at(w, call->to[G_DX], first);
+    int j = delta_at(w->of);
+    const void *dx = sherd__block_at(w, call->to[G_DX], first);
 
-    if (call->from[dsum])
-        w->kernels->binary(SHERD__ADD, 1, &n, dx, dx, &one,
-                           sherd__block_from(w, dsum, first, w->element), &one);
     if (call->results <= j)
         return;
     sherd_dtype dtype = call->out[j]->dtype;
     size_t element = sherd_dtype_bytes(dtype);
     char *ddelta = (char *)call->to[j] + (size_t)first * element;
-    if (dtype != call->out[G_DX]->dtype)
+    if (!made && dtype != call->out[G_DX]->dtype)
         sherd__convert(w->set, dtype, call->out[G_DX]->dtype, n, ddelta, dx);
     if (w->how->p > 0)
         sherd__block_drop(w, sherd__kernels_of(w->set, dtype), element, n, ddelta,
                           dtype != call->out[G_DX]->dtype ? ddelta : dx);
+}
+
+/* dx has what the norm gives: what comes to the sum itself is added, and delta has its own. */
+static void pass_on(sherd__blocks *w, int64_t first, int64_t n)
+{
+    const void *dsum = sherd__block_from(w, w->of->weight + 1, first, w->element);
+    void *dx = sherd__block_at(w, w->call->to[G_DX], first);
+    const int64_t one = 1;
+
+    if (dsum)
+        w->kernels->binary(SHERD__ADD, 1, &n, dx, dx, &one, dsum, &one);
+    pass_to_delta(w, first, n, false);
 }
 
 static const void *widened(sherd__blocks *w, int64_t first, int64_t n)
@@ -53,25 +59,50 @@ static const void *widened(sherd__blocks *w, int64_t first, int64_t n)
     return w->wide;
 }
 
-static void norm_grad_block(sherd__blocks *w, int64_t row, int64_t rows)
+/* Of 16 bits all through: no kernel has it all. */
+static void half_grad(const sherd__blocks *w, int64_t rows, const sherd__added_grad *p)
+{
+    if (w->of->mean >= 0)
+        w->kernels->layer_norm_grad(rows, w->p.inner, p->dx, p->dweight, p->dbias, p->dy, p->sum,
+                                    p->weight, p->mean, p->rstd, p->add);
+    else
+        w->kernels->rms_norm_grad(rows, w->p.inner, p->dx, p->dweight, p->dy, p->sum, p->weight,
+                                  p->rstd, p->add);
+}
+
+static void grad_block(sherd__blocks *w, int64_t row, int64_t rows)
 {
     sherd_call *call = w->call;
     const sherd__row_norm *of = w->of;
+    const sherd__kernels *kernels = w->kernels;
     size_t stat = sherd_dtype_bytes(call->in[of->scale]->dtype);
-    int64_t cols = w->p.inner, first = row * cols;
-    const void *rstd = sherd__block_from(w, of->scale, row, stat),
-               *dy = widened(w, first, rows * cols);
-    const void *sum = sherd__block_from(w, G_SUM, first, w->element),
-               *weight = call->from[of->weight];
-    void *dx = sherd__block_at(w, call->to[G_DX], first);
+    int64_t first = row * w->p.inner, n = rows * w->p.inner;
+    int j = delta_at(of);
+    bool low = call->results > j && sherd__is_half(call->out[j]->dtype);
+    sherd__added_grad p = {.dy = widened(w, first, n),
+                           .sum = sherd__block_from(w, G_SUM, first, w->element),
+                           .dsum = sherd__block_from(w, of->weight + 1, first, w->element),
+                           .weight = call->from[of->weight],
+                           .mean = of->mean >= 0 ? sherd__block_from(w, of->mean, row, stat) : NULL,
+                           .rstd = sherd__block_from(w, of->scale, row, stat),
+                           .dx = sherd__block_at(w, call->to[G_DX], first),
+                           .dweight = call->to[G_DWEIGHT],
+                           .dbias = of->mean >= 0 ? call->to[G_DBIAS] : NULL,
+                           .add = row > 0};
 
-    if (of->mean >= 0)
-        w->kernels->layer_norm_grad(rows, cols, dx, call->to[G_DWEIGHT], call->to[G_DBIAS], dy, sum,
-                                    weight, sherd__block_from(w, of->mean, row, stat), rstd,
-                                    row > 0);
-    else
-        w->kernels->rms_norm_grad(rows, cols, dx, call->to[G_DWEIGHT], dy, sum, weight, rstd,
-                                  row > 0);
+    if (sherd__is_half(call->in[G_SUM]->dtype)) {
+        half_grad(w, rows, &p);
+        if (n > 0)
+            pass_on(w, first, n);
+        return;
+    }
+    if (low) {
+        kernels = sherd__kernels_of(w->set, call->out[j]->dtype);
+        p.ddelta = (char *)call->to[j] + (size_t)first * sherd_dtype_bytes(call->out[j]->dtype);
+    }
+    kernels->add_norm_grad(rows, w->p.inner, &p);
+    if (n > 0)
+        pass_to_delta(w, first, n, low);
 }
 
 static bool grad_apart(sherd__blocks *w)
@@ -102,9 +133,7 @@ static bool compute_grad(sherd_call *call, const sherd__row_norm *of)
         return grad_apart(&w);
     for (int64_t r = 0; r == 0 || r < w.p.rows; r += w.step) {
         int64_t rows = sherd__min(w.step, w.p.rows - r);
-        norm_grad_block(&w, r, rows);
-        if (rows * w.p.inner > 0)
-            pass_on(&w, r * w.p.inner, rows * w.p.inner);
+        grad_block(&w, r, rows);
     }
     return true;
 }
