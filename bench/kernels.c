@@ -77,6 +77,20 @@ static void layer_norm_grad(bench *b)
                           b->x[3], b->x[4], false);
 }
 
+static void add_norm_grad(bench *b)
+{
+    const sherd__added_grad p = {.dy = b->x[1],
+                                 .sum = b->x[7],
+                                 .dsum = b->x[6],
+                                 .weight = b->x[5],
+                                 .mean = b->x[3],
+                                 .rstd = b->x[4],
+                                 .dx = b->x[0],
+                                 .dweight = b->x[2] + DIM,
+                                 .dbias = b->x[2]};
+    b->k->add_norm_grad(ROWS, DIM, &p);
+}
+
 static void add(bench *b)
 {
     const int64_t n = ROWS * DIM;
@@ -244,6 +258,7 @@ static const job jobs[] = {
     {"gelu_grad", gelu_grad, 12.0 * ROWS *MLP, 0},
     {"layer_norm", layer_norm, 8.0 * ROWS *DIM, 0},
     {"layer_norm_grad", layer_norm_grad, 12.0 * ROWS *DIM, 0},
+    {"add_norm_grad", add_norm_grad, 16.0 * ROWS *DIM, 0},
     {"add", add, 12.0 * ROWS *DIM, 0},
     {"add of a bias", add_bias, 8.0 * ROWS *MLP, 0},
     {"sum to a bias", sum_bias, 4.0 * ROWS *MLP, 0},
