@@ -5,7 +5,8 @@
  * how time grows with axes, dims and ranks, and meshes of clusters under all prices; for links also
  * plans played message by message (tests/simulator.h) beside their price and beside the other
  * planners'. One figure a line: a name, a number, a unit. Nothing is asserted. `plan WORD` runs
- * only the parts whose name begins so: cold, cached, million, growth, cluster, played.
+ * only the parts whose name begins so: cold, cached, million, growth, cluster, played. With --price
+ * clusters are planned, and played, by a price file alone; --pairs says how many pairs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "price/price_text.h"
 #include "simulator.h"
 #include "command_line.h"
 #include "timing.h"
@@ -24,6 +26,17 @@ typedef struct place {
     sherd__diag diag;
     sherd__space space;
 } place;
+
+/* What the command line asks for. */
+typedef struct asked {
+    const sherd_price *price; /* NULL: those of clusters, and others */
+    int pairs;                /* 0: as many as each part has */
+} asked;
+
+static int pairs_of(const asked *a, int usual)
+{
+    return a->pairs ? a->pairs : usual;
+}
 
 static uint64_t draw(uint64_t *state)
 {
@@ -155,8 +168,9 @@ static void time_pairs(const char *name, const char *mesh_text, int ndim, const 
     free(times);
 }
 
-static void time_cached(void)
+static void time_cached(const asked *a)
 {
+    (void)a;
     enum { FINDS = 100000 };
     static const int64_t shape[] = {1024, 768, 512};
     const sherd_plan *plan;
@@ -174,8 +188,9 @@ static void time_cached(void)
     place_close(&p);
 }
 
-static void time_million(void)
+static void time_million(const asked *a)
 {
+    (void)a;
     static const int64_t shapes[][3] = {{65536, 65536, 4096}, {65537, 65537, 4099}};
     static const char *const moves[][2] = {{"S(0)S(1)S(2)", "S(2)S(1)S(0)"},
                                            {"S(0)S(0)S(0)", "S(1)S(1)S(1)"},
@@ -200,7 +215,7 @@ static void time_million(void)
     }
 }
 
-static void time_growth(void)
+static void time_growth(const asked *a)
 {
     static const int64_t shape[] = {2048, 3000, 1031, 64};
     static const char *const meshes[] = {
@@ -212,15 +227,15 @@ static void time_growth(void)
 
     for (int i = 0; i < 8; i++) {
         snprintf(name, sizeof name, "growth axes %d", i + 1);
-        time_pairs(name, meshes[i], 3, shape, true, NULL, GROWTH_PAIRS);
+        time_pairs(name, meshes[i], 3, shape, true, NULL, pairs_of(a, GROWTH_PAIRS));
     }
     for (int ndim = 1; ndim <= 4; ndim++) {
         snprintf(name, sizeof name, "growth dims %d", ndim);
-        time_pairs(name, "4x2x2", ndim, shape, true, NULL, GROWTH_PAIRS);
+        time_pairs(name, "4x2x2", ndim, shape, true, NULL, pairs_of(a, GROWTH_PAIRS));
     }
     for (int i = 0; i < 6; i++) {
         snprintf(name, sizeof name, "growth ranks %s", ranks[i]);
-        time_pairs(name, ranks[i], 3, shape, false, NULL, GROWTH_PAIRS);
+        time_pairs(name, ranks[i], 3, shape, false, NULL, pairs_of(a, GROWTH_PAIRS));
     }
 }
 
@@ -241,8 +256,8 @@ static const sherd_price cluster_links = {
     {0}};
 
 /* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's
- * model. */
-static void time_clusters(void)
+ * model; or under the one that was asked for. */
+static void time_clusters(const asked *a)
 {
     const sherd_price overlap = {SHERD_PRICE_LINKS,
                                  cluster_links.links,
@@ -252,23 +267,24 @@ static void time_clusters(void)
                                  false,
                                  {0}};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH, .per_host = 8};
-    const sherd_price *const prices[] = {NULL, &cluster_links, &overlap, &torch};
-    static const char *const names[] = {"arena", "links", "overlap", "torch"};
+    const sherd_price *const prices[] = {NULL, &cluster_links, &overlap, &torch, a->price};
+    static const char *const names[] = {"arena", "links", "overlap", "torch", "file"};
+    int first = a->price ? 4 : 0, end = a->price ? 5 : 4;
     char name[64];
 
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 4; k++)
+        for (int k = first; k < end; k++)
             for (int ndim = 1; ndim <= 3; ndim++) {
                 const sherd_plan_options options = {.price = prices[k]};
                 snprintf(name, sizeof name, "cluster %s %s dims %d", clusters[i][0], names[k],
                          ndim);
                 time_pairs(name, clusters[i][1], ndim, cluster_shape, false, &options,
-                           CLUSTER_PAIRS);
+                           pairs_of(a, CLUSTER_PAIRS));
             }
 }
 
 /* What plans take message by message, over their price, and exact over the other planners. */
-static void play_clusters(int which, int pairs)
+static void play_clusters(int which, int pairs, const sherd_price *price)
 {
     double *ratio = calloc((size_t)pairs, sizeof *ratio), behind = 0;
     uint64_t state = 11;
@@ -278,7 +294,6 @@ static void play_clusters(int which, int pairs)
 
     place_open(&p);
     const sherd_mesh *mesh = mesh_of(&p, clusters[which][1]);
-    sim_open(&s, mesh, &cluster_links);
     for (int i = 0; i < pairs;) {
         int ndim = 1 + i % 3;
         const sherd_layout *from = draw_layout(&p, mesh, ndim, cluster_shape, true, &state);
@@ -286,9 +301,9 @@ static void play_clusters(int which, int pairs)
         double time[3] = {0};
         if (from == to)
             continue;
+        sim_open(&s, mesh, price, sim_bytes(from, sizeof(float)));
         for (int k = 0; k < 3; k++) {
-            const sherd_plan_options options = {.planner = (sherd_planner)k,
-                                                .price = &cluster_links};
+            const sherd_plan_options options = {.planner = (sherd_planner)k, .price = price};
             const sherd_plan *plan;
             if (sherd_plan_create(&plan, from, to, SHERD_F32, &options) != SHERD_OK)
                 fail(&p);
@@ -296,6 +311,7 @@ static void play_clusters(int which, int pairs)
             if (k == 0)
                 ratio[i] = time[k] > 0 ? 1000 * (double)plan->price.picoseconds / time[k] : 1;
         }
+        sim_close(&s);
         near += ratio[i] > 0.9 && ratio[i] < 1.1;
         double other = time[1] < time[2] ? time[1] : time[2];
         slower += time[0] > 1.02 * other;
@@ -309,14 +325,13 @@ static void play_clusters(int which, int pairs)
     printf("played %s within_a_tenth %d of %d\n", clusters[which][0], near, pairs);
     printf("played %s slower_than_others %d of %d\n", clusters[which][0], slower, pairs);
     printf("played %s worst_over_others %.3f\n", clusters[which][0], behind);
-    sim_close(&s);
     place_close(&p);
     free(ratio);
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static void time_cold(void)
+static void time_cold(const asked *a)
 {
     static const int64_t large[] = {1024, 768, 512}, small[] = {16, 12, 8}, prime[] = {67, 31, 13};
     const sherd_price links = {
@@ -324,37 +339,62 @@ static void time_cold(void)
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH};
     const sherd_plan_options by_links = {.price = &links}, by_torch = {.price = &torch};
 
-    time_pairs("cold 2x2x2", "2x2x2", 3, large, false, NULL, PAIRS);
-    time_pairs("cold 2x2x2 pending", "2x2x2", 3, large, true, NULL, PAIRS);
-    time_pairs("cold 2x2x2 small", "2x2x2", 3, small, false, NULL, PAIRS);
-    time_pairs("cold 2x3x2", "2x3x2", 3, large, false, NULL, PAIRS);
-    time_pairs("cold 2x3x2 prime", "2x3x2", 3, prime, false, NULL, PAIRS);
-    time_pairs("cold 8x4x8 pending", "8x4x8", 3, large, true, NULL, PAIRS);
-    time_pairs("cold links 2x2x2", "2x2x2", 3, large, false, &by_links, GROWTH_PAIRS);
-    time_pairs("cold torch 2x2x2", "2x2x2", 3, large, false, &by_torch, GROWTH_PAIRS);
+    time_pairs("cold 2x2x2", "2x2x2", 3, large, false, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold 2x2x2 pending", "2x2x2", 3, large, true, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold 2x2x2 small", "2x2x2", 3, small, false, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold 2x3x2", "2x3x2", 3, large, false, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold 2x3x2 prime", "2x3x2", 3, prime, false, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold 8x4x8 pending", "8x4x8", 3, large, true, NULL, pairs_of(a, PAIRS));
+    time_pairs("cold links 2x2x2", "2x2x2", 3, large, false, &by_links, pairs_of(a, GROWTH_PAIRS));
+    time_pairs("cold torch 2x2x2", "2x2x2", 3, large, false, &by_torch, pairs_of(a, GROWTH_PAIRS));
 }
 
-static void play_all(void)
+static void play_all(const asked *a)
 {
-    play_clusters(0, PLAYED);
-    play_clusters(2, PLAYED / 4);
+    const sherd_price *price = a->price ? a->price : &cluster_links;
+    int pairs = pairs_of(a, PLAYED);
+
+    play_clusters(0, pairs, price);
+    play_clusters(2, pairs / 4, price);
+}
+
+/* Exits where the file is none. */
+static void read_price(sherd_price *out, const char *path)
+{
+    char text[1 << 16] = "";
+    sherd__diag diag = {.rank = -1};
+    FILE *file = fopen(path, "re");
+    size_t read = file ? fread(text, 1, sizeof text - 1, file) : 0;
+
+    if (read == 0 || sherd__price_read(out, &diag, text) != SHERD_OK) {
+        fprintf(stderr, "plan: %s: %s\n", path, read ? diag.text : "can not be read");
+        exit(2);
+    }
+    fclose(file);
 }
 
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        void (*run)(void);
+        void (*run)(const asked *);
     } parts[] = {{"cold", time_cold},     {"cached", time_cached},    {"million", time_million},
                  {"growth", time_growth}, {"cluster", time_clusters}, {"played", play_all}};
 
-    const char *part = "";
-    const bench_option options[] = {{NULL, "PART", .text = &part}};
+    const char *part = "", *path = NULL;
+    int64_t pairs = 0;
+    const bench_option options[] = {{NULL, "PART", .text = &part},
+                                    {"--price", "FILE", .text = &path},
+                                    {"--pairs", "N", .number = &pairs, .most = 1 << 20}};
+    sherd_price price;
 
     if (!READ_COMMAND_LINE(argc, argv, options))
         return 2;
+    if (path)
+        read_price(&price, path);
+    const asked a = {path ? &price : NULL, (int)pairs};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strncmp(parts[i].name, part, strlen(part)) == 0)
-            parts[i].run();
+            parts[i].run(&a);
     return 0;
 }

@@ -55,13 +55,43 @@ static inline bool sim_slower(const sherd_link *a, const sherd_link *b)
     return a->alpha_picoseconds > b->alpha_picoseconds;
 }
 
-/* An axis has its own line, else "*", else the slowest. */
-static inline sherd_link sim_link(const sherd_price *price, const char *axis)
+/* Bytes of the whole tensor of a layout. */
+static inline int64_t sim_bytes(const sherd_layout *layout, int64_t element_bytes)
+{
+    for (int d = 0; d < layout->spec.ndim; d++)
+        element_bytes *= layout->spec.shape[d];
+    return element_bytes;
+}
+
+/*
+ * Whether another line of this line's axis is for such tensors instead: one with a lower limit that
+ * is high enough, or, beyond all limits, one with a higher limit.
+ */
+static inline bool sim_yields(const sherd_price *price, int line, int64_t bytes)
+{
+    int64_t mine = price->upto_bytes[line];
+
+    for (int i = 0; i < price->links; i++) {
+        int64_t other = price->upto_bytes[i];
+        if (i == line || strcmp(price->link[i].axis, price->link[line].axis) != 0)
+            continue;
+        if (other && bytes <= other && (!mine || other < mine))
+            return true;
+        if (mine && bytes > mine && (!other || other > mine))
+            return true;
+    }
+    return false;
+}
+
+/* For tensors of so many bytes an axis has its own line, else "*", else the slowest. */
+static inline sherd_link sim_link(const sherd_price *price, const char *axis, int64_t bytes)
 {
     const sherd_link none = {"", 0, 0, 0}, *star = NULL, *slowest = NULL;
 
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = &price->link[i];
+        if (sim_yields(price, i, bytes))
+            continue;
         if (strcmp(link->axis, axis) == 0)
             return *link;
         if (strcmp(link->axis, "*") == 0)
@@ -72,7 +102,9 @@ static inline sherd_link sim_link(const sherd_price *price, const char *axis)
     return star ? *star : slowest ? *slowest : none;
 }
 
-static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_price *price)
+/* For a tensor of so many bytes. */
+static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_price *price,
+                            int64_t bytes)
 {
     memset(s, 0, sizeof *s);
     s->mesh = mesh;
@@ -81,7 +113,7 @@ static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_pr
     s->straight = price->straight;
     for (int i = 0; i < mesh->axes; i++) {
         int k = i;
-        s->link[i] = sim_link(price, mesh->name[i]);
+        s->link[i] = sim_link(price, mesh->name[i], bytes);
         for (; k > 0 && !sim_slower(&s->link[s->axis[k - 1]], &s->link[i]); k--)
             s->axis[k] = s->axis[k - 1];
         s->axis[k] = i;

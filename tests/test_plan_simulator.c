@@ -118,7 +118,7 @@ static void play_move(tally *t, const sample *drawn, int k, bool straight)
     const sherd_mesh *mesh = paper_mesh(&p, drawn->mesh);
     const sherd_layout *from = any_layout(mesh, ndim, shape, true, &state);
     const sherd_layout *to = any_layout(mesh, ndim, shape, false, &state);
-    sim_open(&s, mesh, &price);
+    sim_open(&s, mesh, &price, sim_bytes(from, 4));
     if (from != to) {
         t->moves++;
         play(t, &s, from, to, &price);
@@ -187,7 +187,7 @@ static int64_t step_time(paper *p, const char *from, const char *to, const sherd
     simulator s;
 
     CHECK_OK(sherd__step_price(&step, &problem, a, b));
-    sim_open(&s, a->spec.mesh, price);
+    sim_open(&s, a->spec.mesh, price, sim_bytes(a, 4));
     int64_t time = sim_step(&s, &step.step, 4);
     sim_close(&s);
     return time;
@@ -202,7 +202,7 @@ static int64_t busiest_port(paper *p, const char *from, const char *to, const sh
     int64_t most = 0;
     simulator s;
 
-    sim_open(&s, a->spec.mesh, price);
+    sim_open(&s, a->spec.mesh, price, sim_bytes(a, 4));
     sim_step(&s, &step, 4);
     sim_address(&s);
     int64_t *in = calloc((size_t)s.ranks, sizeof *in);
