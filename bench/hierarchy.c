@@ -108,7 +108,8 @@ static double direct_price(const bench *b)
 {
     sherd__space *space = sherd__world_space(b->world);
     const sherd__request request = {.per_host = 1, .price = *space->price};
-    const sherd__problem problem = {space, b->from, b->to, sizeof(float), &request};
+    const sherd__problem problem =
+        sherd__problem_of(space, b->from, b->to, sizeof(float), &request);
     sherd__priced step;
 
     must(b, !sherd__step_price(&step, &problem, b->from, b->to));

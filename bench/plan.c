@@ -249,11 +249,10 @@ static const int64_t cluster_shape[] = {4096, 12288, 768};
 static const sherd_price cluster_links = {
     SHERD_PRICE_LINKS,
     2,
-    {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
+    {{"tp", 600000, 10620, 1000, 0}, {"*", 2700000, 48270, 1000, 0}},
     0,
     false,
-    false,
-    {0}};
+    false};
 
 /* One to three dims of a model's sizes, under the price of the machine, of links, and of PyTorch's
  * model; or under the one that was asked for. */
@@ -264,8 +263,7 @@ static void time_clusters(const asked *a)
                                  {cluster_links.link[0], cluster_links.link[1]},
                                  0,
                                  true,
-                                 false,
-                                 {0}};
+                                 false};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH, .per_host = 8};
     const sherd_price *const prices[] = {NULL, &cluster_links, &overlap, &torch, a->price};
     static const char *const names[] = {"arena", "links", "overlap", "torch", "file"};
@@ -335,7 +333,7 @@ static void time_cold(const asked *a)
 {
     static const int64_t large[] = {1024, 768, 512}, small[] = {16, 12, 8}, prime[] = {67, 31, 13};
     const sherd_price links = {
-        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000}}, 0, false, false, {0}};
+        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 10000, 0}}, 0, false, false};
     const sherd_price torch = {.kind = SHERD_PRICE_TORCH};
     const sherd_plan_options by_links = {.price = &links}, by_torch = {.price = &torch};
 

@@ -271,7 +271,7 @@ static double fit_sums(const cli_times *times, int size, const fit *copies)
     return fmax(cli_median(rest, count), 0);
 }
 
-int cli_times_fit(cli_line *out, int most, const cli_times *times)
+int cli_times_fit(sherd_link *out, int most, const cli_times *times)
 {
     int lines = 0;
 
@@ -279,24 +279,23 @@ int cli_times_fit(cli_line *out, int most, const cli_times *times)
         bool last = k + 1 == times->sizes;
         fit copies = fit_copies(times, k);
         double gamma = fit_sums(times, k, &copies);
-        out[lines++] = (cli_line){
-            .link = {.alpha_picoseconds = (int64_t)(1e12 * copies.alpha),
-                     .beta_femtoseconds = (int64_t)(1e15 * copies.beta),
-                     .gamma_femtoseconds = (int64_t)(1e15 * gamma)},
+        out[lines++] = (sherd_link){
+            .alpha_picoseconds = (int64_t)(1e12 * copies.alpha),
+            .beta_femtoseconds = (int64_t)(1e15 * copies.beta),
+            .gamma_femtoseconds = (int64_t)(1e15 * gamma),
             .upto_bytes =
                 last ? 0 : (int64_t)sqrt((double)times->bytes[k] * (double)times->bytes[k + 1])};
     }
     return lines;
 }
 
-void cli_line_write(char *out, size_t room, const cli_line *line)
+void cli_line_write(char *out, size_t room, const sherd_link *line)
 {
-    const sherd_link *link = &line->link;
     char limit[32] = "";
 
     if (line->upto_bytes)
         snprintf(limit, sizeof limit, " upto %lld", (long long)line->upto_bytes);
-    snprintf(out, room, "%s %.4g %.4g %.4g%s\n", link->axis,
-             1e-12 * (double)link->alpha_picoseconds, 1e-15 * (double)link->beta_femtoseconds,
-             1e-15 * (double)link->gamma_femtoseconds, limit);
+    snprintf(out, room, "%s %.4g %.4g %.4g%s\n", line->axis,
+             1e-12 * (double)line->alpha_picoseconds, 1e-15 * (double)line->beta_femtoseconds,
+             1e-15 * (double)line->gamma_femtoseconds, limit);
 }

@@ -30,12 +30,6 @@ typedef struct cli_times {
  */
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis);
 
-/* What a line of a price file says. */
-typedef struct cli_line {
-    sherd_link link;
-    int64_t upto_bytes; /* of a tensor; 0 = any */
-} cli_line;
-
 /*
  * What these times say of the axis, in lines for tensors that grow; how many, `most` at most.
  * Between two sizes the line of the closer one counts (by their ratio), and the last one has no
@@ -43,9 +37,9 @@ typedef struct cli_line {
  * of relative errors; gamma is the median of what sums of these sizes take beyond that. Axes are
  * named by the caller. Pure.
  */
-int cli_times_fit(cli_line *out, int most, const cli_times *times);
+int cli_times_fit(sherd_link *out, int most, const cli_times *times);
 
 /* The line of a price file, with its end. */
-void cli_line_write(char *out, size_t room, const cli_line *line);
+void cli_line_write(char *out, size_t room, const sherd_link *line);
 
 #endif

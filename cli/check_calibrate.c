@@ -90,7 +90,7 @@ static bool calibrate(target *t, sherd_world *world, const sherd_mesh *mesh)
                 "a byte added, upto bytes of a tensor\nstraight\n",
                 sherd_mesh_text(mesh), sherd_world_transport(world));
     for (int axis = 0; axis < sherd_mesh_axes(mesh); axis++) {
-        cli_line lines[CLI_SIZES];
+        sherd_link lines[CLI_SIZES];
         char text[160];
         if (sherd_mesh_extent(mesh, axis) == 1)
             continue;
@@ -98,13 +98,12 @@ static bool calibrate(target *t, sherd_world *world, const sherd_mesh *mesh)
             return false;
         int count = cli_times_fit(lines, SHERD_MAX_LINKS / sherd_mesh_axes(mesh), &times);
         for (int i = 0; i < count && t->to; i++) {
-            snprintf(lines[i].link.axis, sizeof lines[i].link.axis, "%s",
-                     sherd_mesh_axis_name(mesh, axis));
+            snprintf(lines[i].axis, sizeof lines[i].axis, "%s", sherd_mesh_axis_name(mesh, axis));
             cli_line_write(text, sizeof text, &lines[i]);
             fputs(text, t->to);
         }
         if (t->to)
-            say(&lines[0].link, &lines[count - 1].link);
+            say(&lines[0], &lines[count - 1]);
     }
     return true;
 }

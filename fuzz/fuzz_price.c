@@ -19,8 +19,8 @@ static void check_again(sherd__diag *diag, const sherd_price *price)
         sherd__write(&w, "%s %llde-12 %llde-15 %llde-15", link->axis,
                      (long long)link->alpha_picoseconds, (long long)link->beta_femtoseconds,
                      (long long)link->gamma_femtoseconds);
-        if (price->upto_bytes[i])
-            sherd__write(&w, " upto %lld", (long long)price->upto_bytes[i]);
+        if (price->link[i].upto_bytes)
+            sherd__write(&w, " upto %lld", (long long)price->link[i].upto_bytes);
         sherd__write(&w, "\n");
     }
     sherd__write(&w, "%s%s", price->straight ? "straight\n" : "", price->overlap ? "overlap" : "");
@@ -32,7 +32,7 @@ static void check_again(sherd__diag *diag, const sherd_price *price)
         MUST(strcmp(a->axis, b->axis) == 0 && a->alpha_picoseconds == b->alpha_picoseconds &&
              a->beta_femtoseconds == b->beta_femtoseconds &&
              a->gamma_femtoseconds == b->gamma_femtoseconds);
-        MUST(price->upto_bytes[i] == again.upto_bytes[i]);
+        MUST(price->link[i].upto_bytes == again.link[i].upto_bytes);
     }
 }
 

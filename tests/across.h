@@ -308,7 +308,7 @@ static inline bool prove(paper *p, const sherd_layout *from, const sherd_layout 
     int before = atomic_load(&check_state->failures);
     const sherd_plan *plan = NULL;
     const sherd__request request = {.per_host = 1};
-    const sherd__problem problem = {&p->space, from, to, sizeof(double), &request};
+    const sherd__problem problem = sherd__problem_of(&p->space, from, to, sizeof(double), &request);
     sherd__priced priced;
     scene s;
 

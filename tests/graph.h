@@ -113,7 +113,7 @@ static inline int64_t peak(const sherd_layout *source, const sherd__priced *step
 /* Price every step; with limits, as seen from one source. */
 static inline void price_all(graph *g, const sherd_layout *source)
 {
-    const sherd__problem problem = {&g->p->space, g->from, g->to, 8, &g->request};
+    const sherd__problem problem = sherd__problem_of(&g->p->space, g->from, g->to, 8, &g->request);
 
     for (int i = 0; i < g->count; i++)
         for (int j = 0; j < g->count; j++) {
@@ -271,9 +271,10 @@ static inline void compare_all(graph *g, int stride, tally *t)
 
 static inline sherd_price slow_messages(void)
 {
-    return (sherd_price){.kind = SHERD_PRICE_LINKS,
-                         .links = 2,
-                         .link = {{"a0", 5000000, 100000, 20000}, {"*", 400000, 10000, 20000}}};
+    return (sherd_price){
+        .kind = SHERD_PRICE_LINKS,
+        .links = 2,
+        .link = {{"a0", 5000000, 100000, 20000, 0}, {"*", 400000, 10000, 20000, 0}}};
 }
 
 /* Any placements in any order; half of the dims have cuts of their own, a third of their shards

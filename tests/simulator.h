@@ -69,10 +69,10 @@ static inline int64_t sim_bytes(const sherd_layout *layout, int64_t element_byte
  */
 static inline bool sim_yields(const sherd_price *price, int line, int64_t bytes)
 {
-    int64_t mine = price->upto_bytes[line];
+    int64_t mine = price->link[line].upto_bytes;
 
     for (int i = 0; i < price->links; i++) {
-        int64_t other = price->upto_bytes[i];
+        int64_t other = price->link[i].upto_bytes;
         if (i == line || strcmp(price->link[i].axis, price->link[line].axis) != 0)
             continue;
         if (other && bytes <= other && (!mine || other < mine))
@@ -86,7 +86,7 @@ static inline bool sim_yields(const sherd_price *price, int line, int64_t bytes)
 /* For tensors of so many bytes an axis has its own line, else "*", else the slowest. */
 static inline sherd_link sim_link(const sherd_price *price, const char *axis, int64_t bytes)
 {
-    const sherd_link none = {"", 0, 0, 0}, *star = NULL, *slowest = NULL;
+    const sherd_link none = {"", 0, 0, 0, 0}, *star = NULL, *slowest = NULL;
 
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = &price->link[i];

@@ -44,7 +44,7 @@ static double time_by(const sherd_link *link, const cli_timed *m)
 }
 
 /* Lines are for sizes that grow, and the last one for all beyond. */
-static void check_limits(const cli_line *line, int lines, const cli_times *t)
+static void check_limits(const sherd_link *line, int lines, const cli_times *t)
 {
     for (int k = 0; k + 1 < lines; k++)
         CHECK(line[k].upto_bytes > t->bytes[t->sizes - lines + k] &&
@@ -61,17 +61,15 @@ static void links_are_found_again_in_their_times(void)
         for (int p = 2; p < 9; p++) {
             const double *c = cases[i];
             cli_times t = times_of(c[0], c[1], c[2], p, 1);
-            cli_line line[CLI_SIZES];
+            sherd_link line[CLI_SIZES];
             int lines = cli_times_fit(line, CLI_SIZES, &t);
             CHECK_EQ(lines, CLI_SIZES);
             check_limits(line, lines, &t);
             for (int k = 0; k < lines; k++)
                 for (int m = 0; m < CLI_MOVES; m++)
-                    CHECK_NEAR(time_by(&line[k].link, &t.move[m][k]) / t.move[m][k].seconds, 1,
-                               1e-3);
-            CHECK_NEAR((double)line[0].link.alpha_picoseconds, 1e12 * c[0], 1e9 * c[0] + 2);
-            CHECK_NEAR((double)line[lines - 1].link.beta_femtoseconds, 1e15 * c[1],
-                       1e12 * c[1] + 2);
+                    CHECK_NEAR(time_by(&line[k], &t.move[m][k]) / t.move[m][k].seconds, 1, 1e-3);
+            CHECK_NEAR((double)line[0].alpha_picoseconds, 1e12 * c[0], 1e9 * c[0] + 2);
+            CHECK_NEAR((double)line[lines - 1].beta_femtoseconds, 1e15 * c[1], 1e12 * c[1] + 2);
         }
 }
 
@@ -80,11 +78,11 @@ static void a_link_that_changes_with_the_size_is_found_at_each(void)
 {
     for (int p = 2; p < 6; p++) {
         cli_times t = times_of(2e-5, 1e-9, 1e-10, p, 2.5);
-        cli_line line[CLI_SIZES];
+        sherd_link line[CLI_SIZES];
         int lines = cli_times_fit(line, CLI_SIZES, &t);
         for (int k = 0; k < lines; k++)
             for (int m = 0; m < CLI_MOVES; m++) {
-                double part = time_by(&line[k].link, &t.move[m][k]) / t.move[m][k].seconds;
+                double part = time_by(&line[k], &t.move[m][k]) / t.move[m][k].seconds;
                 CHECK(part > 0.8 && part < 1.25);
             }
     }
@@ -94,28 +92,28 @@ static void a_link_that_changes_with_the_size_is_found_at_each(void)
 static void lines_are_at_most_as_many_as_there_is_room(void)
 {
     cli_times t = times_of(2e-5, 1e-9, 1e-10, 2, 5);
-    cli_line line[CLI_SIZES], few[CLI_SIZES];
+    sherd_link line[CLI_SIZES], few[CLI_SIZES];
     int lines = cli_times_fit(line, CLI_SIZES, &t);
 
     CHECK_EQ(cli_times_fit(few, 3, &t), 3);
     check_limits(few, 3, &t);
-    CHECK_EQ(few[0].link.beta_femtoseconds, line[lines - 3].link.beta_femtoseconds);
+    CHECK_EQ(few[0].beta_femtoseconds, line[lines - 3].beta_femtoseconds);
 }
 
 /* One move that was disturbed, of each kind, is not what is written; nor is less than nothing. */
 static void what_was_disturbed_does_not_count(void)
 {
     cli_times t = times_of(1e-5, 1e-9, 1e-10, 2, 1);
-    cli_line line[CLI_SIZES];
+    sherd_link line[CLI_SIZES];
 
     t.move[0][3].seconds *= 3;
     t.move[2][4].seconds *= 3;
     t.move[1][0].seconds *= 3;
     int lines = cli_times_fit(line, CLI_SIZES, &t);
     for (int k = 0; k < lines; k++) {
-        CHECK_NEAR((double)line[k].link.alpha_picoseconds, 1e7, 1e6);
-        CHECK_NEAR((double)line[k].link.beta_femtoseconds, 1e6, 1e5);
-        CHECK_NEAR((double)line[k].link.gamma_femtoseconds, 1e5, 1e5);
+        CHECK_NEAR((double)line[k].alpha_picoseconds, 1e7, 1e6);
+        CHECK_NEAR((double)line[k].beta_femtoseconds, 1e6, 1e5);
+        CHECK_NEAR((double)line[k].gamma_femtoseconds, 1e5, 1e5);
     }
     for (int i = 0; i < CLI_MOVES; i++)
         for (int k = 0; k < CLI_SIZES; k++)
@@ -124,13 +122,13 @@ static void what_was_disturbed_does_not_count(void)
     lines = cli_times_fit(line, CLI_SIZES, &t);
     CHECK_EQ(lines, 3);
     for (int k = 0; k < lines; k++)
-        CHECK(line[k].link.alpha_picoseconds > 0 && line[k].link.beta_femtoseconds == 0 &&
-              line[k].link.gamma_femtoseconds == 0);
+        CHECK(line[k].alpha_picoseconds > 0 && line[k].beta_femtoseconds == 0 &&
+              line[k].gamma_femtoseconds == 0);
 }
 
 static void a_line_is_what_a_price_file_has(void)
 {
-    cli_line line = {{"host", 24123456, 16012345, 0}, 0};
+    sherd_link line = {"host", 24123456, 16012345, 0, 0};
     char text[160];
 
     cli_line_write(text, sizeof text, &line);

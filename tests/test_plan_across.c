@@ -159,7 +159,8 @@ static void check_chain(paper *p, const char *from, const char *middle, const ch
     const sherd_layout *at[3] = {paper_layout(p, from), paper_layout(p, middle),
                                  paper_layout(p, to)};
     const sherd__request request = {.per_host = 1};
-    const sherd__problem problem = {&p->space, at[0], at[2], sizeof(double), &request};
+    const sherd__problem problem =
+        sherd__problem_of(&p->space, at[0], at[2], sizeof(double), &request);
     int64_t received[RANKS] = {0}, sent[RANKS] = {0}, most[3] = {0};
     sherd__priced steps[2];
     sherd__chain chain;

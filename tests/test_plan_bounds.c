@@ -74,14 +74,13 @@ static void no_way_takes_less_than_its_bound(void)
         sherd__request request = {
             .price = {SHERD_PRICE_LINKS,
                       2,
-                      {{"a1", 600000, 10620, 1000}, {"*", k % 2 ? 2700000 : 0, 48270, 1000}},
+                      {{"a1", 600000, 10620, 1000, 0}, {"*", k % 2 ? 2700000 : 0, 48270, 1000, 0}},
                       0,
                       k % 5 == 4,
-                      k % 3 == 1,
-                      {0}}};
+                      k % 3 == 1}};
         const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
         const sherd_layout *to = draw_layout(&s, 0);
-        const sherd__problem problem = {&s.p.space, from, to, 4, &request};
+        const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
         if (from != to)
             compare(&t, &problem);
     }

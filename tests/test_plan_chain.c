@@ -66,7 +66,7 @@ static void chains_are_those_of_their_schedules(void)
         scene_draw(&s, k);
         unsigned sums = roll(&s.dice, 2) ? 0 : (unsigned)roll(&s.dice, 1 << s.mesh->axes);
         at[0] = draw_layout(&s, sums);
-        sherd__problem problem = {&s.p.space, at[0], at[0], 4, &request};
+        sherd__problem problem = sherd__problem_of(&s.p.space, at[0], at[0], 4, &request);
         for (int i = 1; i <= count; i++) {
             sums &= (unsigned)roll(&s.dice, 1 << s.mesh->axes);
             at[i] = roll(&s.dice, 2) ? draw_layout(&s, sums) : draw_near(&s, at[i - 1]);
@@ -105,7 +105,7 @@ static void no_memory_for_a_chain_is_survived(void)
     paper_open(&p, 8);
     for (int i = 0; i < LEN(texts); i++)
         at[i] = paper_layout(&p, texts[i]);
-    const sherd__problem problem = {&p.space, at[0], at[2], 4, &request};
+    const sherd__problem problem = sherd__problem_of(&p.space, at[0], at[2], 4, &request);
     for (int i = 0; i + 1 < LEN(texts); i++)
         CHECK_OK(sherd__step_price(&steps[i], &problem, at[i], at[i + 1]));
     int64_t live = p.heap.live;

@@ -73,7 +73,8 @@ static bool plan(golden *g, const char *trace, double cost)
     sherd__answer answer = {.cost = 0};
 
     CHECK_OK(sherd__request_make(&request, g->from, g->to, &g->options));
-    const sherd__problem problem = {&g->p->space, g->from, g->to, g->bytes, &request};
+    const sherd__problem problem =
+        sherd__problem_of(&g->p->space, g->from, g->to, g->bytes, &request);
     if (g->options.planner == SHERD_PLANNER_GREEDY)
         sherd__greedy_series(&g->series, &problem);
     else

@@ -35,7 +35,7 @@ static bool is_slower(const sherd_link *a, const sherd_link *b)
 /* The link of each axis: its own line, else "*", else the slowest line. */
 static sherd_link line_of(const sherd_price *price, const char *axis)
 {
-    const sherd_link none = {"", 0, 0, 0}, *star = NULL, *slowest = NULL;
+    const sherd_link none = {"", 0, 0, 0, 0}, *star = NULL, *slowest = NULL;
 
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = &price->link[i];
@@ -385,7 +385,7 @@ static void links_are_priced_by_their_definition(void)
             from = draw_near(&s, to);
         else if (sums && roll(&s.dice, 2))
             CHECK_OK(sherd__layout_settle(&to, from));
-        const sherd__problem problem = {&s.p.space, from, to, 4, &request};
+        const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
         for (int i = 0; i < s.mesh->axes; i++)
             link[i] = line_of(&request.price, s.mesh->name[i]);
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
@@ -410,8 +410,8 @@ static sherd_price join_prices(const sherd_price *few, const sherd_price *many, 
     sherd_price both = *many;
 
     for (int i = 0; i < few->links; i++) {
-        both.upto_bytes[both.links] = bytes;
-        both.link[both.links++] = few->link[i];
+        both.link[both.links] = few->link[i];
+        both.link[both.links++].upto_bytes = bytes;
     }
     return both;
 }
@@ -441,11 +441,11 @@ static void the_lines_for_the_tensors_size_count(void)
         if (k % 4 >= 2) /* without a line for all sizes the highest limit counts beyond it */
             for (int i = 0; i < few.price.links; i++) {
                 both.price.link[i] = few.price.link[i];
-                both.price.upto_bytes[i] = limit;
+                both.price.link[i].upto_bytes = limit;
             }
-        const sherd__problem problem = {&s.p.space, from, to, 4, &both};
-        const sherd__problem by_few = {&s.p.space, from, to, 4, &few};
-        const sherd__problem by_many = {&s.p.space, from, to, 4, &many};
+        const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &both);
+        const sherd__problem by_few = sherd__problem_of(&s.p.space, from, to, 4, &few);
+        const sherd__problem by_many = sherd__problem_of(&s.p.space, from, to, 4, &many);
         const sherd__problem *by = bytes <= limit ? &by_few : &by_many;
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
         CHECK_OK(sherd__step_price(&alone, by, from, to));
@@ -461,15 +461,16 @@ static void the_lines_for_the_tensors_size_count(void)
 /* Plans by prices that differ in a size are not the same ones. */
 static void a_size_is_part_of_a_price(void)
 {
-    sherd__request a = {.price = {.kind = SHERD_PRICE_LINKS, .links = 1, .upto_bytes = {4096}}};
+    sherd__request a = {
+        .price = {.kind = SHERD_PRICE_LINKS, .links = 1, .link = {{.upto_bytes = 4096}}}};
     sherd__request b = a;
     const sherd_plan *plan;
     paper p;
 
     CHECK(sherd__request_equal(&a, &b) && sherd__request_hash(&a) == sherd__request_hash(&b));
-    b.price.upto_bytes[0]++;
+    b.price.link[0].upto_bytes++;
     CHECK(!sherd__request_equal(&a, &b) && sherd__request_hash(&a) != sherd__request_hash(&b));
-    b.price.upto_bytes[0] = -1;
+    b.price.link[0].upto_bytes = -1;
     paper_open(&p, 2);
     const sherd_layout *from = paper_layout(&p, "[8(x)] on (x=2)");
     const sherd_layout *to = paper_layout(&p, "[8] on (x=2)");
@@ -483,13 +484,13 @@ static void a_size_is_part_of_a_price(void)
 static void small_reductions_take_few_rounds(void)
 {
     static const sherd__request request = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000}}, 0, false, false, {0}}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 2700000, 48270, 1000, 0}}, 0, false, false}};
     paper p;
 
     paper_open(&p, 1024);
     const sherd_layout *from = paper_layout(&p, "[1] P(sum:dp) on (dp=1024)");
     const sherd_layout *to = paper_layout(&p, "[1] on (dp=1024)");
-    const sherd__problem problem = {&p.space, from, to, 8, &request};
+    const sherd__problem problem = sherd__problem_of(&p.space, from, to, 8, &request);
     sherd__priced step;
     CHECK_OK(sherd__step_price(&step, &problem, from, to));
     CHECK(step.step.sliced);
@@ -501,7 +502,7 @@ static void small_reductions_take_few_rounds(void)
 static void windows_take_a_message_an_axis(void)
 {
     const sherd_price price = {
-        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9}, {"*", 700, 30000, 9}}, 0, false, true, {0}};
+        SHERD_PRICE_LINKS, 2, {{"x", 5000, 20000, 9, 0}, {"*", 700, 30000, 9, 0}}, 0, false, true};
     paper p;
 
     paper_open(&p, 12);
@@ -517,18 +518,18 @@ static void windows_take_a_message_an_axis(void)
 /* Searches compare floors of larger boxes and more addends. */
 static void floors_do_not_fall(void)
 {
-    static const sherd__request request = {.price = {SHERD_PRICE_LINKS,
-                                                     2,
-                                                     {{"a0", 1000, 333, 77}, {"*", 500, 400, 0}},
-                                                     0,
-                                                     false,
-                                                     false,
-                                                     {0}}};
+    static const sherd__request request = {
+        .price = {SHERD_PRICE_LINKS,
+                  2,
+                  {{"a0", 1000, 333, 77, 0}, {"*", 500, 400, 0, 0}},
+                  0,
+                  false,
+                  false}};
     paper p;
 
     paper_open(&p, 12);
     const sherd_layout *layout = paper_layout(&p, "[8] on (a0=3,a1=4)");
-    const sherd__problem problem = {&p.space, layout, layout, 4, &request};
+    const sherd__problem problem = sherd__problem_of(&p.space, layout, layout, 4, &request);
     for (int64_t n = 1; n < 200; n++)
         for (int64_t k = 1; k < 12; k++) {
             int64_t least = sherd__price_links.floor(&problem, n, k);
@@ -552,9 +553,9 @@ static void times_at_the_limit_do_not_overflow(void)
     };
     static const sherd__request steep = {
         .price = {
-            SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX}}, 0, false, false, {0}}};
+            SHERD_PRICE_LINKS, 1, {{"*", INT64_MAX, INT64_MAX, INT64_MAX, 0}}, 0, false, false}};
     static const sherd__request flat = {
-        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1}}, 0, false, false, {0}}};
+        .price = {SHERD_PRICE_LINKS, 1, {{"*", 1, 1, 1, 0}}, 0, false, false}};
     const int64_t limit = ((int64_t)1 << 62) - 1;
     paper p;
 
@@ -562,7 +563,8 @@ static void times_at_the_limit_do_not_overflow(void)
     for (int i = 0; i < LEN(texts) * 2; i++) {
         const sherd_layout *from = paper_layout(&p, texts[i / 2][0]);
         const sherd_layout *to = paper_layout(&p, texts[i / 2][1]);
-        const sherd__problem problem = {&p.space, from, to, 8, i % 2 ? &steep : &flat};
+        const sherd__problem problem =
+            sherd__problem_of(&p.space, from, to, 8, i % 2 ? &steep : &flat);
         sherd__priced step;
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
         CHECK(step.step.picoseconds > 0 && step.step.picoseconds <= limit);

@@ -99,14 +99,13 @@ static void looks_are_at_most_the_price(void)
         sherd__request request = {
             .price = {SHERD_PRICE_LINKS,
                       2,
-                      {{"a1", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
+                      {{"a1", 600000, 10620, 1000, 0}, {"*", 2700000, 48270, 1000, 0}},
                       0,
                       k % 5 == 4,
-                      k % 3 == 1,
-                      {0}}};
+                      k % 3 == 1}};
         const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
         const sherd_layout *to = draw_layout(&s, 0);
-        const sherd__problem problem = {&s.p.space, from, to, 4, &request};
+        const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
         if (from != to)
             compare(&t, &problem, &s.dice);
     }
@@ -120,13 +119,13 @@ static void looks_are_at_most_the_price(void)
 static void looks_are_near_where_classes_overlap(void)
 {
     static const char *const on = "[4096(tp),12288,768] P(sum:dp) on (dp=16,pp=4,cp=2,tp=8)";
-    sherd__request request = {.price = {SHERD_PRICE_LINKS,
-                                        2,
-                                        {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
-                                        0,
-                                        true,
-                                        false,
-                                        {0}}};
+    sherd__request request = {
+        .price = {SHERD_PRICE_LINKS,
+                  2,
+                  {{"tp", 600000, 10620, 1000, 0}, {"*", 2700000, 48270, 1000, 0}},
+                  0,
+                  true,
+                  false}};
     uint64_t dice = 22;
     tally t = {0, 0};
     paper p;
@@ -135,7 +134,7 @@ static void looks_are_near_where_classes_overlap(void)
     const sherd_layout *from = paper_layout(&p, on);
     const sherd_layout *to =
         paper_layout(&p, "[4096(dp),12288,768(cp,tp)] on (dp=16,pp=4,cp=2,tp=8)");
-    const sherd__problem problem = {&p.space, from, to, 4, &request};
+    const sherd__problem problem = sherd__problem_of(&p.space, from, to, 4, &request);
     for (int k = 0; k < 4; k++)
         compare(&t, &problem, &dice);
     printf("       %lld steps, %lld with at least 0.9 of the price\n", (long long)t.steps,

@@ -180,8 +180,8 @@ static void exact_is_never_behind_under_other_prices(void)
     static const sherd_price prices[] = {
         {.kind = SHERD_PRICE_LINKS,
          .links = 2,
-         .link = {{"a0", 2700000, 48270, 1000}, {"*", 600000, 10620, 1000}}},
-        {.kind = SHERD_PRICE_LINKS, .links = 1, .link = {{"*", 50000000, 10, 0}}},
+         .link = {{"a0", 2700000, 48270, 1000, 0}, {"*", 600000, 10620, 1000, 0}}},
+        {.kind = SHERD_PRICE_LINKS, .links = 1, .link = {{"*", 50000000, 10, 0, 0}}},
         {.kind = SHERD_PRICE_TORCH, .per_host = 2},
     };
     static const shape sizes[] = {{2, {13, 7}}, {2, {4096, 4099}}, {3, {64, 65, 66}}};

@@ -74,11 +74,11 @@ static void an_axis_may_have_lines_for_sizes(void)
                         "x 1 1 1 upto 4096 # small\nx 2 1 1\n* 3 1 1 upto 1e6\n* 4 1 1 upto "
                         "9000000000\nupto 5 1 1 upto 1"));
     CHECK_EQ(price.links, 5);
-    CHECK_EQ(price.upto_bytes[0], 4096);
-    CHECK_EQ(price.upto_bytes[1], 0);
-    CHECK_EQ(price.upto_bytes[2], 1000000);
-    CHECK_EQ(price.upto_bytes[3], 9000000000);
-    CHECK_EQ(price.upto_bytes[4], 1);
+    CHECK_EQ(price.link[0].upto_bytes, 4096);
+    CHECK_EQ(price.link[1].upto_bytes, 0);
+    CHECK_EQ(price.link[2].upto_bytes, 1000000);
+    CHECK_EQ(price.link[3].upto_bytes, 9000000000);
+    CHECK_EQ(price.link[4].upto_bytes, 1);
     CHECK_TEXT(price.link[4].axis, "upto");
 }
 

@@ -58,7 +58,7 @@ static void even_shards_of_a_million_ranks_add_up(void)
         sherd__priced step;
         const sherd_layout *from = paper_placed(&p, mesh, DIMS, shape, known[i].from);
         const sherd_layout *to = paper_placed(&p, mesh, DIMS, shape, known[i].to);
-        const sherd__problem problem = {&p.space, from, to, 1, &request};
+        const sherd__problem problem = sherd__problem_of(&p.space, from, to, 1, &request);
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
         if (!CHECK_EQ(step.step.recv_total_bytes, known[i].total))
             fprintf(stderr, "%s -> %s\n", known[i].from, known[i].to);
@@ -81,9 +81,10 @@ static int64_t resident_kib(void)
 static int64_t price_all(paper *p, const sherd_mesh *mesh, const int64_t *shape)
 {
     static const sherd__request arena;
-    const sherd__request links = {.price = {.kind = SHERD_PRICE_LINKS,
-                                            .links = 2,
-                                            .link = {{"a2", 1000, 10, 1}, {"*", 2000, 20, 2}}}};
+    const sherd__request links = {
+        .price = {.kind = SHERD_PRICE_LINKS,
+                  .links = 2,
+                  .link = {{"a2", 1000, 10, 1, 0}, {"*", 2000, 20, 2, 0}}}};
     int64_t allocations = 0;
 
     for (int i = 0; i < CASES; i++) {
@@ -91,7 +92,8 @@ static int64_t price_all(paper *p, const sherd_mesh *mesh, const int64_t *shape)
                                      paper_placed(p, mesh, DIMS, shape, cases[i][1])};
         CHECK_OK(sherd_layout_with(&at[1], at[0], mesh, 2, sherd_replicate()));
         for (int k = 0; k < 2; k++) {
-            const sherd__problem problem = {&p->space, at[0], at[2], 4, k ? &links : &arena};
+            const sherd__problem problem =
+                sherd__problem_of(&p->space, at[0], at[2], 4, k ? &links : &arena);
             sherd__priced steps[2];
             sherd__chain chain;
             int64_t before = p->heap.allocations;
@@ -187,9 +189,9 @@ static void what_divides_badly_is_not_searched_for_ever(void)
     enum { MOST = 1000 };
     static const sherd_price price = {.kind = SHERD_PRICE_LINKS,
                                       .links = 3,
-                                      .link = {{"a0", 10000000, 1000000, 10000},
-                                               {"a1", 1000000, 200000, 10000},
-                                               {"*", 2000000, 50000, 10000}}};
+                                      .link = {{"a0", 10000000, 1000000, 10000, 0},
+                                               {"a1", 1000000, 200000, 10000, 0},
+                                               {"*", 2000000, 50000, 10000, 0}}};
     static const int64_t shape[] = {2, 67, 12345, 3};
     const sherd_plan_options options = {.price = &price};
     const sherd_plan *plan = NULL;

@@ -47,21 +47,20 @@ static sherd_price price_of(int k)
 {
     const sherd_price cluster = {SHERD_PRICE_LINKS,
                                  2,
-                                 {{"tp", 600000, 10620, 1000}, {"*", 2700000, 48270, 1000}},
+                                 {{"tp", 600000, 10620, 1000, 0}, {"*", 2700000, 48270, 1000, 0}},
                                  0,
                                  false,
-                                 false,
-                                 {0}};
-    const sherd_price tiers = {
-        SHERD_PRICE_LINKS,
-        3,
-        {{"tp", 600000, 10620, 1000}, {"pp", 2700000, 20000, 1000}, {"*", 5000000, 48270, 2000}},
-        0,
-        false,
-        false,
-        {0}};
+                                 false};
+    const sherd_price tiers = {SHERD_PRICE_LINKS,
+                               3,
+                               {{"tp", 600000, 10620, 1000, 0},
+                                {"pp", 2700000, 20000, 1000, 0},
+                                {"*", 5000000, 48270, 2000, 0}},
+                               0,
+                               false,
+                               false};
     const sherd_price alike = {
-        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 1000}}, 0, false, false, {0}};
+        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 1000, 0}}, 0, false, false};
 
     return k % 3 == 0 ? cluster : k % 3 == 1 ? tiers : alike;
 }
@@ -182,7 +181,7 @@ static int64_t step_time(paper *p, const char *from, const char *to, const sherd
 {
     const sherd_layout *a = paper_layout(p, from), *b = paper_layout(p, to);
     sherd__request request = {.price = *price};
-    const sherd__problem problem = {&p->space, a, b, 4, &request};
+    const sherd__problem problem = sherd__problem_of(&p->space, a, b, 4, &request);
     sherd__priced step;
     simulator s;
 
@@ -242,7 +241,7 @@ static void known_steps_take_what_is_known(void)
         {"[8] on (x=4)", "[8(x)] on (x=4)", 0, 0, 0},
     };
     const sherd_price price = {
-        SHERD_PRICE_LINKS, 1, {{"*", 1000000, 1000, 500}}, 0, false, false, {0}};
+        SHERD_PRICE_LINKS, 1, {{"*", 1000000, 1000, 500, 0}}, 0, false, false};
     paper p;
 
     paper_open(&p, 16);
@@ -259,11 +258,10 @@ static void classes_follow_one_another_or_overlap(void)
 {
     sherd_price price = {SHERD_PRICE_LINKS,
                          2,
-                         {{"x", 1000000, 1000, 0}, {"y", 2000000, 3000, 0}},
+                         {{"x", 1000000, 1000, 0, 0}, {"y", 2000000, 3000, 0, 0}},
                          0,
                          false,
-                         false,
-                         {0}};
+                         false};
     const char *from = "[8(x,y),8] on (x=2,y=2)", *to = "[8,8(x,y)] on (x=2,y=2)";
     paper p;
 
@@ -291,7 +289,7 @@ static void ranks_that_go_straight_take_what_is_known(void)
         {"[1024] P(sum:x) P(sum:y) on (x=2,y=2)", "[1024] on (x=2,y=2)", 6, 6 * 1024, 3 * 1024},
         {"[16(x)] on (y=4,x=4)", "[16(y)] on (y=4,x=4)", 3, 3 * 16, 0},
     };
-    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 1000, 500}}, 0, false, true, {0}};
+    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 1000, 500, 0}}, 0, false, true};
     paper p;
 
     paper_open(&p, 16);
@@ -311,8 +309,7 @@ static void no_port_that_has_most_to_do_waits(void)
         {"[131(tp),3,12288] on (dp=16,tp=16)", "[131,3(dp),12288(tp)] on (dp=16,tp=16)"},
         {"[3(dp,pp),17] P(sum:tp) on (dp=2,pp=2,tp=4)", "[3(tp),17(dp)] on (dp=2,pp=2,tp=4)"},
     };
-    const sherd_price price = {
-        SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 0}}, 0, false, true, {0}};
+    const sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 2000000, 50000, 0, 0}}, 0, false, true};
     paper p;
 
     paper_open(&p, 256);
@@ -345,18 +342,17 @@ static void the_busiest_rank_is_found(void)
     };
     const sherd_price price = {SHERD_PRICE_LINKS,
                                2,
-                               {{"tp", 600000, 10620, 0}, {"*", 2700000, 48270, 0}},
+                               {{"tp", 600000, 10620, 0, 0}, {"*", 2700000, 48270, 0, 0}},
                                0,
                                false,
-                               false,
-                               {0}};
+                               false};
     paper p;
 
     paper_open(&p, 120);
     for (int i = 0; i < LEN(cases); i++) {
         const sherd_layout *a = paper_layout(&p, cases[i][0]), *b = paper_layout(&p, cases[i][1]);
         sherd__request request = {.price = price};
-        const sherd__problem problem = {&p.space, a, b, 4, &request};
+        const sherd__problem problem = sherd__problem_of(&p.space, a, b, 4, &request);
         sherd__priced step;
         CHECK_OK(sherd__step_price(&step, &problem, a, b));
         int64_t time = step_time(&p, cases[i][0], cases[i][1], &price);

@@ -374,7 +374,7 @@ static void no_step_is_below_the_floor(void)
         for (int i = 0; i < count * count; i++) {
             sherd__request request = {.price = {.kind = SHERD_PRICE_TORCH, .per_host = per_host}};
             const sherd_layout *from = list[i / count], *to = list[i % count];
-            const sherd__problem problem = {&p.space, from, to, 4, &request};
+            const sherd__problem problem = sherd__problem_of(&p.space, from, to, 4, &request);
             sherd__priced step;
             if (to->pending_axes & ~from->pending_axes)
                 continue;

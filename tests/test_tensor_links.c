@@ -63,7 +63,7 @@ static void what_crosses_a_slow_link_is_little_and_right(sherd_world *world)
 static void ranks_with_different_prices_are_told(sherd_world *world)
 {
     const int64_t shape[] = {16, 4};
-    sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 20, 3}}, 0, false, true, {0}};
+    sherd_price price = {SHERD_PRICE_LINKS, 1, {{"*", 1000, 20, 3, 0}}, 0, false, true};
     const sherd_plan_options options = {.price = &price};
     char text[32];
 

@@ -19,7 +19,8 @@ static void plan_through(sherd_world *world, const sherd_layout *const *stop, in
     const sherd_plan *found = NULL;
     sherd__space *space = sherd__world_space(world);
     const sherd__request request = {.per_host = 1};
-    const sherd__problem problem = {space, stop[0], stop[stops - 1], element_bytes, &request};
+    const sherd__problem problem =
+        sherd__problem_of(space, stop[0], stop[stops - 1], element_bytes, &request);
 
     if (!CHECK_OK(sherd__plan_find(&found, stop[0], stop[stops - 1], element_bytes, NULL)))
         return;

@@ -46,7 +46,7 @@ static const char *write_file(const char *text)
  * in between. */
 static int plan_by_file(sherd_world *world, void *payload)
 {
-    const sherd_price dear = {SHERD_PRICE_LINKS, 1, {{"x", 5000000, 0, 0}}, 0, false, true, {0}};
+    const sherd_price dear = {SHERD_PRICE_LINKS, 1, {{"x", 5000000, 0, 0, 0}}, 0, false, true};
     const sherd_plan_options by_arena = {.price = &arena}, by_dear = {.price = &dear}, none = {0};
     int64_t others = sherd_world_ranks(world) - 1, call = others ? 1000000 : 0;
     int64_t own = others * *(const int64_t *)payload;

@@ -124,6 +124,13 @@ typedef struct sherd_link {
     char axis[32]; /* name; "*" = all axes without an entry of their own */
     int64_t alpha_picoseconds;
     int64_t beta_femtoseconds, gamma_femtoseconds; /* per byte */
+    /*
+     * For tensors of up to so many bytes, over all ranks; 0 = of any size. Of the entries of an
+     * axis that with the lowest limit counts that the tensor keeps, else that with the highest:
+     * what a cache or the burst of a link changes is told by a few sizes. A halo counts as a tensor
+     * of what its busiest rank sends or receives.
+     */
+    int64_t upto_bytes;
 } sherd_link;
 
 enum { SHERD_MAX_LINKS = 4 * (SHERD_MAX_AXES + 1) };
@@ -145,12 +152,6 @@ typedef struct sherd_price {
      * replicas do not share what is sent.
      */
     bool straight;
-    /*
-     * LINKS: entry i is for tensors of up to so many bytes, over all ranks; 0 = of any size. Of the
-     * entries of an axis that with the lowest limit counts that the tensor keeps, else that with
-     * the highest: what a cache or the burst of a link changes is told by a few sizes.
-     */
-    int64_t upto_bytes[SHERD_MAX_LINKS];
 } sherd_price;
 
 /* All zero = the exact planner, the world's price, no limits. */

@@ -11,6 +11,9 @@
  * all-reduce is the cheaper of its two variants; for the sliced one the group with the largest
  * boxes counts. If the price says `straight`, these are direct, too. Local steps are free. Between
  * two meshes all messages count as one, over the link "*".
+ *
+ * A price may have several lines of an axis, for tensors of several sizes. All steps of a plan move
+ * the same tensor: which line counts is found once, when a problem is made.
  */
 #include "links.h"
 #include "base/num.h"
@@ -26,25 +29,25 @@ static bool slower(const sherd_link *a, const sherd_link *b)
     return a->alpha_picoseconds > b->alpha_picoseconds;
 }
 
-/* Whether line i is closer to a tensor of so many bytes than line k: the next limit above, or the
+/* Whether line a is closer to a tensor of so many bytes than line b: the next limit above, or the
  * highest. */
-static bool is_closer(const sherd_price *price, int i, int k, int64_t bytes)
+static bool is_closer(const sherd_link *a, const sherd_link *b, int64_t bytes)
 {
-    int64_t x = price->upto_bytes[i] ? price->upto_bytes[i] : INT64_MAX;
-    int64_t y = price->upto_bytes[k] ? price->upto_bytes[k] : INT64_MAX;
+    int64_t x = a->upto_bytes ? a->upto_bytes : INT64_MAX;
+    int64_t y = b->upto_bytes ? b->upto_bytes : INT64_MAX;
 
     return x >= bytes && y >= bytes ? x < y : x > y;
 }
 
-/* The number of an axis's line for such a tensor; -1: it has none. */
-static int find_line(const sherd_price *price, const char *axis, int64_t bytes)
+/* An axis's line for such a tensor; NULL: it has none. */
+static const sherd_link *find_line(const sherd_price *price, const char *axis, int64_t bytes)
 {
-    int found = -1;
+    const sherd_link *found = NULL;
 
     for (int i = 0; i < price->links; i++)
         if (strcmp(price->link[i].axis, axis) == 0 &&
-            (found < 0 || is_closer(price, i, found, bytes)))
-            found = i;
+            (!found || is_closer(&price->link[i], found, bytes)))
+            found = &price->link[i];
     return found;
 }
 
@@ -54,47 +57,64 @@ static int find_line(const sherd_price *price, const char *axis, int64_t bytes)
  */
 static sherd_link line_of(const sherd_price *price, const char *axis, int64_t bytes)
 {
-    sherd_link other = {"", 0, 0, 0};
-    int found = find_line(price, axis, bytes);
+    sherd_link other = {"", 0, 0, 0, 0};
+    const sherd_link *found = find_line(price, axis, bytes);
 
-    if (found < 0)
+    if (!found)
         found = find_line(price, "*", bytes);
-    if (found >= 0)
-        return price->link[found];
+    if (found)
+        return *found;
     for (int i = 0; i < price->links; i++) {
-        const sherd_link *link = &price->link[find_line(price, price->link[i].axis, bytes)];
+        const sherd_link *link = find_line(price, price->link[i].axis, bytes);
         if (i == 0 || slower(link, &other))
             other = *link;
     }
     return other;
 }
 
-static sherd_link link_of(const sherd__problem *problem, const char *axis)
+/* Puts an axis behind the faster ones. */
+static void add_lane(sherd__lanes *r, int axis, const sherd_link *link)
 {
-    const sherd_layout *layout = problem->from;
-    int64_t bytes = (int64_t)problem->element_bytes;
+    int i = r->axes++;
 
-    for (int d = 0; d < layout->spec.ndim; d++)
-        bytes = sherd__mul_cut(bytes, layout->spec.shape[d]);
-    return line_of(&problem->request->price, axis, bytes);
+    for (; i > 0 && slower(&r->link[i - 1], link); i--) {
+        r->axis[i] = r->axis[i - 1];
+        r->link[i] = r->link[i - 1];
+    }
+    r->axis[i] = axis;
+    r->link[i] = *link;
 }
 
-void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, const sherd_mesh *mesh,
-                       unsigned axes)
+sherd__problem sherd__problem_of(sherd__space *space, const sherd_layout *from,
+                                 const sherd_layout *to, size_t element_bytes,
+                                 const sherd__request *request)
 {
-    r->axes = 0;
-    for (int a = 0; a < mesh->axes; a++) {
-        if (!(axes >> a & 1))
-            continue;
-        sherd_link link = link_of(problem, mesh->name[a]);
-        int i = r->axes++;
-        for (; i > 0 && slower(&r->link[i - 1], &link); i--) {
-            r->axis[i] = r->axis[i - 1];
-            r->link[i] = r->link[i - 1];
-        }
-        r->axis[i] = a;
-        r->link[i] = link;
+    sherd__problem problem = {space, from, to, element_bytes, request, {.axes = 0}, {.axis = ""}};
+    const sherd__layout_spec *spec = &from->spec;
+    int64_t bytes = (int64_t)element_bytes;
+
+    if (request->price.kind != SHERD_PRICE_LINKS)
+        return problem;
+    for (int d = 0; d < spec->ndim; d++)
+        bytes = sherd__mul_cut(bytes, spec->shape[d]);
+    for (int a = 0; a < spec->mesh->axes; a++) {
+        const sherd_link link = line_of(&request->price, spec->mesh->name[a], bytes);
+        add_lane(&problem.lanes, a, &link);
     }
+    problem.across = line_of(&request->price, "*", bytes);
+    return problem;
+}
+
+void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, unsigned axes)
+{
+    const sherd__lanes *all = &problem->lanes;
+
+    r->axes = 0;
+    for (int j = 0; j < all->axes; j++)
+        if (axes >> all->axis[j] & 1) {
+            r->axis[r->axes] = all->axis[j];
+            r->link[r->axes++] = all->link[j];
+        }
 }
 
 /* ---- steps that pull straight --------------------------------------------------------------- */
@@ -118,7 +138,7 @@ static sherd__span time_straight(const sherd__priced *p, const sherd__problem *p
     int64_t element_bytes = (int64_t)problem->element_bytes;
     sherd__lanes all;
 
-    sherd__lanes_find(&all, problem, change->mesh, p->step.axes | change->cut);
+    sherd__lanes_find(&all, problem, p->step.axes | change->cut);
     return sherd__straight_time(p, element_bytes, &all, &problem->request->price) +
            time_added(crossed, change, p->amounts.target_max, element_bytes);
 }
@@ -128,12 +148,12 @@ static sherd__span time_straight(const sherd__priced *p, const sherd__problem *p
 static sherd__span time_across(const sherd__priced *p, const sherd__problem *problem)
 {
     int64_t element_bytes = (int64_t)problem->element_bytes;
-    const sherd_link link = link_of(problem, "*");
+    const sherd_link *link = &problem->across;
     int64_t elements = sherd__max(p->amounts.receive_max, p->amounts.send_max);
     int64_t added = sherd__mul_cut(p->amounts.target_max, p->change.addends - 1);
 
-    return sherd__span_sent(&link, 1, sherd__mul_cut(elements, element_bytes)) +
-           sherd__span_added(&link, sherd__mul_cut(added, element_bytes));
+    return sherd__span_sent(link, 1, sherd__mul_cut(elements, element_bytes)) +
+           sherd__span_added(link, sherd__mul_cut(added, element_bytes));
 }
 
 static bool has_cuts(const sherd__dim *dim, int ndim)
@@ -200,7 +220,7 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
         p->step.picoseconds = sherd__span_time(time_across(p, problem));
         return;
     }
-    sherd__lanes_find(&r, problem, p->change.mesh, p->step.axes);
+    sherd__lanes_find(&r, problem, p->step.axes);
     if (p->step.kind == SHERD_STEP_ALL_REDUCE)
         price_all_reduce(p, problem, &r);
     else if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER)
@@ -212,7 +232,7 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
 int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
                                  int64_t bytes)
 {
-    sherd_link slowest = {"", 0, 0, 0};
+    sherd_link slowest = {"", 0, 0, 0, 0};
     sherd__span sum = 0;
 
     for (int a = 0; a < mesh->axes; a++) {
@@ -228,6 +248,13 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
 
 /* ---- bounds --------------------------------------------------------------------------------- */
 
+static void take_best(sherd_link *best, const sherd_link *link)
+{
+    best->alpha_picoseconds = sherd__min(best->alpha_picoseconds, link->alpha_picoseconds);
+    best->beta_femtoseconds = sherd__min(best->beta_femtoseconds, link->beta_femtoseconds);
+    best->gamma_femtoseconds = sherd__min(best->gamma_femtoseconds, link->gamma_femtoseconds);
+}
+
 /*
  * The best of all links that a step may use, each constant for itself; side by side they share the
  * bytes.
@@ -235,18 +262,18 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
 static sherd_link best_link(const sherd__problem *problem)
 {
     const sherd_mesh *mesh = problem->from->spec.mesh;
-    sherd_link best = {"", SHERD__MOST, SHERD__MOST, SHERD__MOST};
+    const sherd__lanes *lanes = &problem->lanes;
+    sherd_link best = {"", SHERD__MOST, SHERD__MOST, SHERD__MOST, 0};
     int64_t used_links = 0;
 
-    for (int a = 0; a <= mesh->axes; a++) {
-        bool used = a < mesh->axes ? mesh->extent[a] > 1 : problem->to->spec.mesh != mesh;
-        const sherd_link link = link_of(problem, a < mesh->axes ? mesh->name[a] : "*");
-        if (!used)
-            continue;
+    for (int j = 0; j < lanes->axes; j++)
+        if (mesh->extent[lanes->axis[j]] > 1) {
+            take_best(&best, &lanes->link[j]);
+            used_links++;
+        }
+    if (problem->to->spec.mesh != mesh) {
+        take_best(&best, &problem->across);
         used_links++;
-        best.alpha_picoseconds = sherd__min(best.alpha_picoseconds, link.alpha_picoseconds);
-        best.beta_femtoseconds = sherd__min(best.beta_femtoseconds, link.beta_femtoseconds);
-        best.gamma_femtoseconds = sherd__min(best.gamma_femtoseconds, link.gamma_femtoseconds);
     }
     if (problem->request->price.overlap && used_links)
         best.beta_femtoseconds /= used_links;

@@ -10,15 +10,8 @@
 #include "price.h"
 #include "base/num.h"
 
-/* Some axes and their links, fastest first. Each is a class of messages. */
-typedef struct sherd__lanes {
-    int axes;
-    int axis[SHERD_MAX_AXES];
-    sherd_link link[SHERD_MAX_AXES];
-} sherd__lanes;
-
-void sherd__lanes_find(sherd__lanes *lanes, const sherd__problem *problem, const sherd_mesh *mesh,
-                       unsigned axes);
+/* Some of the problem's lanes. */
+void sherd__lanes_find(sherd__lanes *lanes, const sherd__problem *problem, unsigned axes);
 
 /* Femtoseconds. Each term is cut, so that some thousands of them fit. */
 typedef sherd__wide sherd__span;

@@ -5,13 +5,31 @@
 
 #include "plan/inside.h"
 
-/* What a planner is asked. */
+/* Some axes of a mesh and their links, fastest first. Each is a class of messages. */
+typedef struct sherd__lanes {
+    int axes;
+    int axis[SHERD_MAX_AXES];
+    sherd_link link[SHERD_MAX_AXES];
+} sherd__lanes;
+
+/* What a planner is asked; sherd__problem_of makes one. */
 typedef struct sherd__problem {
     sherd__space *space;
     const sherd_layout *from, *to;
     size_t element_bytes;
     const sherd__request *request;
+    /*
+     * Under the price of links, as they are for a tensor of this size: all axes of the mesh of
+     * `from`, on which all steps are but one to another mesh; and what that one goes over.
+     */
+    sherd__lanes lanes;
+    sherd_link across;
 } sherd__problem;
+
+/* Costs a look at all lines of a price for each axis of the mesh. */
+sherd__problem sherd__problem_of(sherd__space *space, const sherd_layout *from,
+                                 const sherd_layout *to, size_t element_bytes,
+                                 const sherd__request *request);
 
 /* A step with everything that its price depends on, in bytes. */
 typedef struct sherd__priced {
@@ -75,7 +93,8 @@ int64_t sherd__arena_time(bool *sliced, sherd_step_kind kind, bool boxes_stay, i
 
 /*
  * The price of a window under links, in picoseconds: a message along each axis that it reaches
- * over, and all bytes of the busiest rank over the slowest of these axes.
+ * over, and all bytes of the busiest rank over the slowest of these axes. Lines count as for a
+ * tensor of these bytes.
  */
 int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
                                  int64_t bytes);

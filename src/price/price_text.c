@@ -192,10 +192,10 @@ static sherd_status scan_limit(reader *r, int64_t *out)
 static sherd_status check_new(const reader *r, const char *start)
 {
     const sherd_price *p = &r->price;
+    const sherd_link *last = &p->link[p->links];
 
     for (int i = 0; i < p->links; i++)
-        if (strcmp(p->link[i].axis, p->link[p->links].axis) == 0 &&
-            p->upto_bytes[i] == p->upto_bytes[p->links])
+        if (strcmp(p->link[i].axis, last->axis) == 0 && p->link[i].upto_bytes == last->upto_bytes)
             return expected(r, start, "a new axis, or size: this one has a line already");
     return SHERD_OK;
 }
@@ -238,7 +238,7 @@ static sherd_status scan_line(reader *r)
         status = scan_seconds(r, 15, "gamma: seconds a byte added, like 1e-11",
                               &link->gamma_femtoseconds);
     if (status == SHERD_OK)
-        status = scan_limit(r, &r->price.upto_bytes[r->price.links]);
+        status = scan_limit(r, &link->upto_bytes);
     skip_blanks(r);
     if (status == SHERD_OK && !at_end(r))
         status = expected(r, r->s.at,

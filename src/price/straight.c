@@ -378,7 +378,7 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
 static sherd__span most_of(const walk *w, int near)
 {
     place p = {.near = near};
-    sherd_link slowest = {"", 0, 0, 0};
+    sherd_link slowest = {"", 0, 0, 0, 0};
 
     for (int d = 0; d < w->change->ndim; d++)
         if (!w->unit[d])

@@ -214,8 +214,8 @@ static sherd_status search(sherd__answer *answer, sherd_planner planner,
 
 static sherd_status fill(sherd_plan *plan)
 {
-    const sherd__problem problem = {plan->space, plan->from, plan->to, plan->element_bytes,
-                                    &plan->request};
+    const sherd__problem problem =
+        sherd__problem_of(plan->space, plan->from, plan->to, plan->element_bytes, &plan->request);
     sherd__answer answer = {.cost = 0};
 
     plan->planner = chosen(&problem);

@@ -48,7 +48,7 @@ static sherd_status check_price(const sherd_layout *from, const sherd_price *pri
     for (int i = 0; good && i < price->links; i++) {
         const sherd_link *link = &price->link[i];
         good = link->alpha_picoseconds >= 0 && link->beta_femtoseconds >= 0 &&
-               link->gamma_femtoseconds >= 0 && price->upto_bytes[i] >= 0 &&
+               link->gamma_femtoseconds >= 0 && link->upto_bytes >= 0 &&
                memchr(link->axis, '\0', sizeof link->axis) != NULL;
     }
     if (!good)
@@ -97,11 +97,12 @@ static uint64_t price_hash(uint64_t hash, const sherd_price *price)
     hash = sherd__hash_word(hash, (uint64_t)price->per_host);
     hash = sherd__hash_word(hash, (uint64_t)price->straight << 1 | price->overlap);
     for (int i = 0; i < price->links; i++) {
-        hash = sherd__hash_text(hash, price->link[i].axis);
-        hash = sherd__hash_word(hash, (uint64_t)price->link[i].alpha_picoseconds);
-        hash = sherd__hash_word(hash, (uint64_t)price->link[i].beta_femtoseconds);
-        hash = sherd__hash_word(hash, (uint64_t)price->link[i].gamma_femtoseconds);
-        hash = sherd__hash_word(hash, (uint64_t)price->upto_bytes[i]);
+        const sherd_link *link = &price->link[i];
+        hash = sherd__hash_text(hash, link->axis);
+        hash = sherd__hash_word(hash, (uint64_t)link->alpha_picoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)link->beta_femtoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)link->gamma_femtoseconds);
+        hash = sherd__hash_word(hash, (uint64_t)link->upto_bytes);
     }
     return hash;
 }
@@ -149,8 +150,7 @@ static bool same_price(const sherd_price *a, const sherd_price *b)
         const sherd_link *x = &a->link[i], *y = &b->link[i];
         same = strcmp(x->axis, y->axis) == 0 && x->alpha_picoseconds == y->alpha_picoseconds &&
                x->beta_femtoseconds == y->beta_femtoseconds &&
-               x->gamma_femtoseconds == y->gamma_femtoseconds &&
-               a->upto_bytes[i] == b->upto_bytes[i];
+               x->gamma_femtoseconds == y->gamma_femtoseconds && x->upto_bytes == y->upto_bytes;
     }
     return same;
 }

@@ -43,7 +43,7 @@ void sherd__links_start(sherd__field *field)
 {
     int64_t least = SHERD__MOST;
 
-    sherd__lanes_find(&field->lanes, field->problem, field->mesh, field->movable | field->frozen);
+    sherd__lanes_find(&field->lanes, field->problem, field->movable | field->frozen);
     for (int j = field->lanes.axes - 1; j >= 0; j--) {
         least = sherd__min(least, field->lanes.link[j].alpha_picoseconds);
         field->alpha[j] = least;
