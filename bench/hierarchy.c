@@ -7,8 +7,11 @@
  * Wants SHERD_PRICE; bench/hierarchy.sh measures one before, and starts all of it on hosts that it
  * makes.
  *
- * Medians of the slowest rank, from a meeting of all; sources are written to before each move.
+ * Medians of the slowest rank, from a meeting of all; sources are written to before each move. All
+ * moves of a size are timed in several passes, so that what disturbs a moment does not decide one of
+ * them; how far the passes' own medians are apart (the greatest over the least) is said beside each.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +21,7 @@
 #include "timing.h"
 #include "world/world.h"
 
-enum { ROUNDS = 7, WAYS = 2 };
+enum { ROUNDS = 7, PASSES = 5, RUNS = ROUNDS * PASSES, WAYS = 2 };
 
 static const char *const moves[][2] = {{"P(sum)P(sum)", "RR"},
                                        {"S(0)S(0)", "RR"},
@@ -26,13 +29,24 @@ static const char *const moves[][2] = {{"P(sum)P(sum)", "RR"},
                                        {"P(sum)P(sum)", "S(0)S(0)"},
                                        {"S(0)S(0)", "S(1)S(1)"}};
 
+enum { MOVES = sizeof moves / sizeof moves[0] };
+
 typedef struct bench {
     sherd_world *world;
-    const sherd_mesh *mesh, *all; /* ranks in a line */
-    const sherd_layout *from, *to;
+    const sherd_mesh *mesh, *all;     /* ranks in a line */
     sherd_plan_options options[WAYS]; /* chosen, direct */
-    int64_t time[WAYS][ROUNDS];       /* ns */
 } bench;
+
+/* A move, and what it took. */
+typedef struct course {
+    const sherd_layout *from, *to;
+    int64_t time[WAYS][RUNS]; /* ns */
+} course;
+
+/* Of all runs, in seconds, and how far the passes are apart. */
+typedef struct taken {
+    double median, apart;
+} taken;
 
 static void must(const bench *b, bool good)
 {
@@ -44,15 +58,15 @@ static void must(const bench *b, bool good)
 
 /* Ones on each rank: what is pending and is added up makes as many as there are ranks on its axes.
  */
-static bool is_right(const bench *b, const float *data)
+static bool is_right(const bench *b, const course *c, const float *data)
 {
-    sherd_box box = sherd_layout_box(b->to, sherd_world_rank(b->world), 0);
+    sherd_box box = sherd_layout_box(c->to, sherd_world_rank(b->world), 0);
     float one = 1;
     bool right = true;
 
     for (int i = 0; i < sherd_mesh_axes(b->mesh); i++)
-        if (sherd_layout_placement(b->from, i).kind == SHERD_PARTIAL &&
-            sherd_layout_placement(b->to, i).kind != SHERD_PARTIAL)
+        if (sherd_layout_placement(c->from, i).kind == SHERD_PARTIAL &&
+            sherd_layout_placement(c->to, i).kind != SHERD_PARTIAL)
             one *= (float)sherd_mesh_extent(b->mesh, i);
 
     for (int64_t i = 0; i < box.size[0] * box.size[1]; i++)
@@ -61,9 +75,9 @@ static bool is_right(const bench *b, const float *data)
 }
 
 /* Every stride-th element. */
-static void write_ones(const bench *b, sherd_tensor *source, int64_t stride)
+static void write_ones(const bench *b, const course *c, sherd_tensor *source, int64_t stride)
 {
-    sherd_box box = sherd_layout_box(b->from, sherd_world_rank(b->world), 0);
+    sherd_box box = sherd_layout_box(c->from, sherd_world_rank(b->world), 0);
     float *own = sherd_tensor_write(source);
 
     must(b, own != NULL);
@@ -71,108 +85,127 @@ static void write_ones(const bench *b, sherd_tensor *source, int64_t stride)
         own[i] = 1;
 }
 
-static void move_once(bench *b, sherd_tensor *source, int way, int64_t *time)
+static void move_once(const bench *b, const course *c, sherd_tensor *source, int way, int64_t *time)
 {
     const sherd_redistribute_options how = {.plan = &b->options[way]};
 
     sherd_scope_begin(b->world);
-    write_ones(b, source, 16);
+    write_ones(b, c, source, 16);
     must(b, !sherd_world_check(b->world));
     int64_t begin = sherd__now();
-    const float *data = sherd_tensor_read(sherd_redistribute(source, b->to, &how));
+    const float *data = sherd_tensor_read(sherd_redistribute(source, c->to, &how));
     *time = sherd__now() - begin;
     must(b, data != NULL);
-    if (!is_right(b, data)) {
+    if (!is_right(b, c, data)) {
         fprintf(stderr, "hierarchy: rank %d has wrong elements\n", sherd_world_rank(b->world));
         exit(1);
     }
     sherd_scope_end(b->world);
 }
 
-/* Seconds, of the slowest rank each time. */
-static double median_of(const bench *b, int way)
+/* Of the slowest rank each time. */
+static taken taken_of(const bench *b, const course *c, int way)
 {
-    int64_t all[SHERD_MAX_RANKS][ROUNDS];
-    double longest[ROUNDS] = {0};
+    int64_t all[SHERD_MAX_RANKS][RUNS];
+    double longest[RUNS] = {0}, least = HUGE_VAL, most = 0;
 
-    must(b, sherd__share(b->world, b->all, "hierarchy", b->time[way], ROUNDS, all[0]));
+    must(b, sherd__share(b->world, b->all, "hierarchy", c->time[way], RUNS, all[0]));
     for (int r = 0; r < sherd_world_ranks(b->world); r++)
-        for (int i = 0; i < ROUNDS; i++)
-            longest[i] =
-                1e-9 * (double)all[r][i] > longest[i] ? 1e-9 * (double)all[r][i] : longest[i];
-    return median(longest, ROUNDS);
+        for (int i = 0; i < RUNS; i++)
+            longest[i] = fmax(longest[i], 1e-9 * (double)all[r][i]);
+    for (int i = 0; i < PASSES; i++) {
+        double here = median(longest + (ptrdiff_t)i * ROUNDS, ROUNDS);
+        least = fmin(least, here);
+        most = fmax(most, here);
+    }
+    return (taken){median(longest, RUNS), most / least};
 }
 
 /* What the direct step is to take by the world's price. */
-static double direct_price(const bench *b)
+static double direct_price(const bench *b, const course *c)
 {
     sherd__space *space = sherd__world_space(b->world);
     const sherd__request request = {.per_host = 1, .price = *space->price};
     const sherd__problem problem =
-        sherd__problem_of(space, b->from, b->to, sizeof(float), &request);
+        sherd__problem_of(space, c->from, c->to, sizeof(float), &request);
     sherd__priced step;
 
-    must(b, !sherd__step_price(&step, &problem, b->from, b->to));
+    must(b, !sherd__step_price(&step, &problem, c->from, c->to));
     return 1e-12 * (double)step.step.picoseconds;
 }
 
-/* Times these ways, from `first` on, of the move that b->from and b->to say. */
-static void time_ways(bench *b, int first)
+/* One pass of a move by these ways, from `first` on. */
+static void time_ways(const bench *b, course *c, int first, int pass)
 {
     int64_t warm;
 
     sherd_scope_begin(b->world);
-    sherd_tensor *source[2] = {sherd_constant_on(b->from, SHERD_F32, 1),
-                               sherd_constant_on(b->from, SHERD_F32, 1)};
-    write_ones(b, source[0], 1);
-    write_ones(b, source[1], 1);
+    sherd_tensor *source[2] = {sherd_constant_on(c->from, SHERD_F32, 1),
+                               sherd_constant_on(c->from, SHERD_F32, 1)};
+    write_ones(b, c, source[0], 1);
+    write_ones(b, c, source[1], 1);
     for (int i = -1; i < ROUNDS; i++)
         for (int way = first; way < WAYS; way++)
-            move_once(b, source[(i + 1) % 2], way, i < 0 ? &warm : &b->time[way][i]);
+            move_once(b, c, source[(i + 1) % 2], way,
+                      i < 0 ? &warm : &c->time[way][pass * ROUNDS + i]);
     sherd_scope_end(b->world);
 }
 
 /* Each step of a plan alone, from a meeting on. */
-static void run_steps(bench *b, const sherd_plan *plan)
+static void run_steps(const bench *b, const sherd_plan *plan)
 {
     for (int i = 0; i < sherd_plan_steps(plan); i++) {
         const sherd_step *step = sherd_plan_step(plan, i);
-        b->from = step->from;
-        b->to = step->to;
-        time_ways(b, 1);
-        double seconds = median_of(b, 1);
+        course c = {.from = step->from, .to = step->to};
+        for (int pass = 0; pass < PASSES; pass++)
+            time_ways(b, &c, 1, pass);
+        taken t = taken_of(b, &c, 1);
         if (sherd_world_rank(b->world) == 0)
-            printf("           step %d %8.2f ms, predicted x%.2f  %s\n", i + 1, 1e3 * seconds,
-                   1e-12 * (double)step->picoseconds / seconds, sherd_step_kind_name(step->kind));
+            printf("           step %d %8.2f ms, predicted x%.2f, passes x%.2f  %s\n", i + 1,
+                   1e3 * t.median, 1e-12 * (double)step->picoseconds / t.median, t.apart,
+                   sherd_step_kind_name(step->kind));
         fflush(stdout);
     }
 }
 
-static void run_move(bench *b, int64_t kib, const char *const *move, bool steps_too)
+static void say_course(const bench *b, int64_t kib, const course *c, bool steps_too)
 {
-    const int64_t shape[2] = {kib >> 2, 1024};
     const sherd_plan *chosen, *direct;
-    double seconds[WAYS];
+    taken t[WAYS];
 
-    must(b, !sherd_layout_parse_placements(&b->from, b->mesh, 2, shape, move[0], NULL));
-    must(b, !sherd_layout_parse_placements(&b->to, b->mesh, 2, shape, move[1], NULL));
-    time_ways(b, 0);
     for (int way = 0; way < WAYS; way++)
-        seconds[way] = median_of(b, way);
-    must(b, !sherd_plan_create(&direct, b->from, b->to, SHERD_F32, &b->options[1]));
+        t[way] = taken_of(b, c, way);
+    must(b, !sherd_plan_create(&direct, c->from, c->to, SHERD_F32, &b->options[1]));
     int steps = sherd_plan_steps(direct);
-    must(b, !sherd_plan_create(&chosen, b->from, b->to, SHERD_F32, &b->options[0]));
+    must(b, !sherd_plan_create(&chosen, c->from, c->to, SHERD_F32, &b->options[0]));
     double guess[WAYS] = {1e-12 * (double)sherd_plan_price_of(chosen)->picoseconds,
-                          direct_price(b)};
+                          direct_price(b, c)};
     if (sherd_world_rank(b->world) == 0)
-        printf("%5lld KiB  chosen %8.2f ms, predicted x%.2f;  direct%s %8.2f ms, predicted x%.2f;  "
-               "%.2f times as fast  %s\n",
-               (long long)kib, 1e3 * seconds[0], guess[0] / seconds[0], steps > 1 ? " (not)" : "",
-               1e3 * seconds[1], guess[1] / seconds[1], seconds[1] / seconds[0],
-               sherd_plan_trace(chosen));
+        printf("%5lld KiB  chosen %8.2f ms, predicted x%.2f, passes x%.2f;  direct%s %8.2f ms, "
+               "predicted x%.2f, passes x%.2f;  %.2f times as fast  %s\n",
+               (long long)kib, 1e3 * t[0].median, guess[0] / t[0].median, t[0].apart,
+               steps > 1 ? " (not)" : "", 1e3 * t[1].median, guess[1] / t[1].median, t[1].apart,
+               t[1].median / t[0].median, sherd_plan_trace(chosen));
     fflush(stdout);
     if (steps_too)
         run_steps(b, chosen);
+}
+
+static void run_size(const bench *b, int64_t kib, bool steps_too)
+{
+    const int64_t shape[2] = {kib >> 2, 1024};
+    course c[MOVES];
+
+    for (int i = 0; i < MOVES; i++) {
+        const char *const *move = moves[i];
+        must(b, !sherd_layout_parse_placements(&c[i].from, b->mesh, 2, shape, move[0], NULL));
+        must(b, !sherd_layout_parse_placements(&c[i].to, b->mesh, 2, shape, move[1], NULL));
+    }
+    for (int pass = 0; pass < PASSES; pass++)
+        for (int i = 0; i < MOVES; i++)
+            time_ways(b, &c[i], 0, pass);
+    for (int i = 0; i < MOVES; i++)
+        say_course(b, kib, &c[i], steps_too);
 }
 
 int main(int argc, char **argv)
@@ -206,7 +239,6 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int64_t kib = 256; kib <= most << 10; kib *= 4)
-        for (int i = 0; i < (int)(sizeof moves / sizeof moves[0]); i++)
-            run_move(&b, kib, moves[i], steps);
+        run_size(&b, kib, steps);
     return sherd_world_close(b.world) != SHERD_OK;
 }
