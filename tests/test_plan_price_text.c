@@ -176,6 +176,11 @@ static void what_is_wrong_names_line_and_column(void)
         {"x 1 1 1 upto 0.25", 1, 14, "bytes of a tensor"},
         {"x 1 1 1 upto 1e19", 1, 14, "bytes of a tensor"},
         {"x 1 1 1 upto4", 1, 13, "bytes of a tensor"},
+        {"x 1 1 1 upto -4", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto nan", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto 4611686018427387904", 1, 14, "bytes of a tensor"},
+        {"x 1 1 1 upto 4 upto 5", 1, 16, "end of the line"},
+        {"x 1 1 1 upto 4\nx 2 2 2 upto 4.25", 2, 1, "new axis, or size"},
         {"x 1 1 1 upto 4 4", 1, 16, "end of the line"},
         {"x 1 1 1 upto 4\nx 2 2 2\nx 1 1 1 upto 4", 3, 1, "new axis, or size"},
         {"x 1 1\n1", 1, 6, "gamma"}, /* a line ends where it ends */

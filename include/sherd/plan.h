@@ -223,11 +223,12 @@ SHERD_API const char *sherd_plan_trace(const sherd_plan *plan);
 /**
  * Read a price from the text of a price file, as `sherd check --calibrate` writes it. Each line is
  * one axis, `NAME alpha_seconds beta_seconds_per_byte gamma_seconds_per_byte`, with the name `*`
- * for all other axes; the lines `overlap` and `straight` set these options; `#` begins a comment.
+ * for all other axes, and may end with `upto BYTES`, its limit; the lines `overlap` and `straight`
+ * set these options; `#` begins a comment.
  *
  * @local
- * @errors EINVAL with line, column and what was expected: a malformed line, the same axis twice, a
- *         number that is negative or too large
+ * @errors EINVAL with line, column and what was expected: a malformed line, the same axis and limit
+ *         twice, a number that is negative or too large, more than SHERD_MAX_LINKS lines of axes
  */
 SHERD_CALL sherd_status sherd_price_parse(sherd_price *out, sherd_world *world, const char *text);
 
