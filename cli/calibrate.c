@@ -3,6 +3,9 @@
  * Measuring links, see calibrate.h. Each move is one step along the axis, whatever a planner would
  * make of it. Source tensors take turns and are written before each run, and results are read, as
  * in a program; what counts is the median of the slowest rank.
+ *
+ * All moves and sizes of an axis are timed in several passes. The runs of a small move are over in
+ * a few milliseconds: in one go, whatever happens to the machine then would be taken for the link.
  */
 #include "calibrate.h"
 
@@ -15,12 +18,13 @@
 #include "tensor/tensor.h"
 #include "world/world.h"
 
-enum { SOURCES = 3, RUNS = 25, FEWER_RUNS = 9, COPIES = 2, LINE = 64 };
+enum { PASSES = 3, SOURCES = 3, RUNS = 25, FEWER_RUNS = 3, COPIES = 2, LINE = 64 };
 
 /*
  * Of the whole tensor, in bytes; how many moves are timed as one (between small ones no rank waits
  * for a meeting; a larger one begins where all ranks wait for it, as a step of a plan does, and
- * finds a link that has rested); how many sources take turns; and how often all of it is done.
+ * finds a link that has rested); how many sources take turns; and how often all of it is done in
+ * each pass.
  */
 static const struct {
     int64_t bytes;
@@ -115,25 +119,32 @@ static int64_t time_once(const work *w, int first, int count)
     return good ? time : -1;
 }
 
-/* Of the runs, each as long as its slowest rank. */
-static bool time_moves(double *out, const work *w, int count, int runs)
+/* Seconds of the runs of a move so far, each as long as its slowest rank. */
+typedef struct runs {
+    int count;
+    double seconds[PASSES * RUNS];
+} runs;
+
+/* Adds one pass. */
+static bool time_moves(runs *out, const work *w, int count, int more)
 {
     int64_t mine[RUNS] = {0}, all[SHERD_MAX_RANKS][RUNS];
     double longest[RUNS] = {0};
 
     if (time_once(w, 0, count) < 0)
         return false;
-    for (int i = 0; i < runs; i++)
+    for (int i = 0; i < more; i++)
         if ((mine[i] = time_once(w, i + 1, count)) < 0)
             return false;
     if (!sherd__share(w->world, w->all, "sherd check", mine, RUNS, all[0]))
         return false;
     for (int r = 0; r < sherd_world_ranks(w->world); r++)
-        for (int i = 0; i < runs; i++) {
+        for (int i = 0; i < more; i++) {
             double seconds = 1e-9 * (double)all[r][i] / count;
             longest[i] = seconds > longest[i] ? seconds : longest[i];
         }
-    *out = cli_median(longest, runs);
+    for (int i = 0; i < more; i++)
+        out->seconds[out->count++] = longest[i];
     return true;
 }
 
@@ -155,7 +166,8 @@ static bool count_work(cli_timed *out, const work *w, int move)
     return true;
 }
 
-static bool measure_move(cli_timed *out, work *w, int move, int size)
+/* One pass; `out` has the median of all so far. */
+static bool measure_move(cli_timed *out, runs *times, work *w, int move, int size)
 {
     bool good;
 
@@ -164,16 +176,32 @@ static bool measure_move(cli_timed *out, work *w, int move, int size)
     good = place_both(w, move, sizes[size].bytes) && count_work(out, w, move);
     for (int i = 0; i < w->sources && good; i++)
         w->source[i] = sherd_constant_on(w->from, SHERD_F32, 1);
-    good = good && time_moves(&out->seconds, w, sizes[size].moves, sizes[size].runs);
+    good = good && time_moves(times, w, sizes[size].moves, sizes[size].runs);
     sherd_scope_end(w->world);
+    if (good)
+        out->seconds = cli_median(times->seconds, times->count);
     return good;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* One pass of a size; *longest: of its moves and those before. */
+static bool measure_size(cli_times *out, runs *times, work *w, int size, double *longest)
+{
+    out->bytes[size] = sizes[size].bytes;
+    for (int i = 0; i < CLI_MOVES; i++) {
+        cli_timed *timed = &out->move[i][size];
+        if (!measure_move(timed, &times[i], w, i, size))
+            return false;
+        *longest = fmax(*longest, timed->seconds);
+    }
+    return true;
+}
+
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis)
 {
     static const sherd_price arena;
+    runs times[CLI_SIZES][CLI_MOVES] = {{{.count = 0}}};
     work w = {.world = world, .mesh = mesh, .axis = axis};
     const int64_t ranks = sherd_world_ranks(world);
     const double long_time = 0.1;
@@ -183,16 +211,13 @@ bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mes
     out->sizes = 0;
     if (sherd_mesh_create(&w.all, world, 1, &ranks, NULL, NULL))
         return false;
-    while (out->sizes < CLI_SIZES && (longest < long_time || out->sizes < 3)) {
-        for (int i = 0; i < CLI_MOVES; i++) {
-            cli_timed *timed = &out->move[i][out->sizes];
-            if (!measure_move(timed, &w, i, out->sizes))
+    for (; out->sizes < CLI_SIZES && (longest < long_time || out->sizes < 3); out->sizes++)
+        if (!measure_size(out, times[out->sizes], &w, out->sizes, &longest))
+            return false;
+    for (int pass = 1; pass < PASSES; pass++)
+        for (int size = 0; size < out->sizes; size++)
+            if (!measure_size(out, times[size], &w, size, &longest))
                 return false;
-            longest = timed->seconds > longest ? timed->seconds : longest;
-        }
-        out->bytes[out->sizes] = sizes[out->sizes].bytes;
-        out->sizes++;
-    }
     return true;
 }
 

@@ -49,13 +49,29 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 
-# The delay is netem's, which not every kernel has; a rate alone is tbf's.
+# What a link carries in some 0.1 ms, at most a largest packet, at least a smallest: what may go at once after a pause (htb's
+# burst), and how long a packet is. A bucket of half a MiB, which tbf had here, let through 4 ms of 1 Gbit/s at once.
+unit_of() {
+    case $1 in
+    *gbit) unit=$((${1%gbit} * 1000000000 / 65536)) ;;
+    *mbit) unit=$((${1%mbit} * 1000000 / 65536)) ;;
+    *) unit=65536 ;;
+    esac
+    [ "$unit" -le 65536 ] || unit=65536
+    [ "$unit" -ge 2048 ] || unit=2048
+}
+
+# The delay is netem's, which not every kernel has; a rate alone is htb's.
 shape() {
     if [ "$delay" != - ]; then
         [ "$rate" = - ] && limit= || limit="rate $rate"
         ip netns exec "$1" tc qdisc add dev eth0 root netem delay "$delay" $limit limit 100000
     elif [ "$rate" != - ]; then
-        ip netns exec "$1" tc qdisc add dev eth0 root tbf rate "$rate" burst 512k latency 100ms
+        unit_of "$rate"
+        ip -n "$1" link set eth0 gso_max_size "$unit" &&
+            ip netns exec "$1" tc qdisc add dev eth0 root handle 1: htb default 1 &&
+            ip netns exec "$1" tc class add dev eth0 parent 1: classid 1:1 htb \
+                rate "$rate" burst "$unit" cburst "$unit" quantum 60000
     fi
 }
 
