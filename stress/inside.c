@@ -2,9 +2,9 @@
 /*
  * What a rank whose peers are far has left of its messages when a program is over: the only part of
  * this program that looks inside of a world. Each sheet that was made lies somewhere: idle, on its
- * way, or as data of a call that this rank has not finished. What lies there for a call that is
- * over was sent to a rank that never reads it, and stays for as long as the world does. And where
- * the same programs are run again and again, memory stays what it is. Microseconds a program.
+ * way, as a claim, or as data of a call that this rank has not finished. What lies there for a call
+ * that is over was sent to a rank that never reads it, and stays for as long as the world does. And
+ * where the same programs are run again and again, memory stays what it is. Microseconds a program.
  */
 #include "run.h"
 
@@ -77,8 +77,8 @@ static void find_strays(runner *u, const sherd__remote *remote)
 
 static void count_sheets(runner *u, const sherd__remote *remote)
 {
-    int64_t found =
-        count_list(remote->flight) + count_list(remote->ready) + count_list(remote->parts);
+    int64_t found = count_list(remote->flight) + count_list(remote->ready) +
+                    count_list(remote->parts) + count_list(remote->claims);
 
     for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
         found += count_list(remote->idle[c]);
