@@ -366,21 +366,22 @@ static bool receive(void *self, int *from, sherd_message *out, const sherd_room 
         c->held = c->peer[c->status.MPI_SOURCE].coming;
         if (c->held)
             return false;
+        *from = c->status.MPI_SOURCE;
         MPI_Get_count(&c->status, MPI_BYTE, &count);
         if (count < LEAST)
             break; /* none of ours: whoever asks is to say so */
         memcpy(&length, c->head, sizeof length);
-        *from = c->status.MPI_SOURCE;
-        if ((length & joined) &&
-            take_whole(c, (size_t)count, (size_t)(length & ~joined), room, out))
-            return true;
-        if (!length || (length & joined))
+        if (length & joined) {
+            if (take_whole(c, (size_t)count, (size_t)(length & ~joined), room, out))
+                return true;
+            break;
+        }
+        if (!length)
             break;
         await_body(c, c->status.MPI_SOURCE, (size_t)count, (size_t)length, room);
     }
     if (c->error)
         return false;
-    *from = c->status.MPI_SOURCE;
     *out = (sherd_message){c->head, (size_t)count, NULL, 0};
     return true;
 }

@@ -24,8 +24,8 @@ enum { SHERD__SHEET_CLASSES = 48 };
 typedef struct sherd__sheet {
     struct sherd__sheet *next;
     size_t room; /* of data */
+    int to;      /* of claims that have come: whose they are */
     /* Out: */
-    int to;
     sherd_message message;
     sherd_sending sending;
     sherd__block *held; /* what is sent from where it lies; NULL: nothing */
