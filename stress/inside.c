@@ -23,7 +23,7 @@ static int64_t count_list(const sherd__sheet *sheet)
     int64_t count = 0;
 
     for (; sheet; sheet = sheet->next)
-        count++;
+        count += 1 + count_list(sheet->more);
     return count;
 }
 
@@ -77,13 +77,13 @@ static void find_strays(runner *u, const sherd__remote *remote)
 
 static void count_sheets(runner *u, const sherd__remote *remote)
 {
-    int64_t found = count_list(remote->flight) + count_list(remote->ready) +
-                    count_list(remote->parts) + count_list(remote->claims);
+    int64_t found =
+        count_list(remote->ready) + count_list(remote->parts) + count_list(remote->claims);
 
     for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
         found += count_list(remote->idle[c]);
     for (int q = 0; q < u->s->ranks; q++)
-        found += count_list(remote->inbox[q]);
+        found += count_list(remote->inbox[q]) + count_list(remote->flight[q].first);
     for (const sherd__call_state *call = u->world->open; call; call = call->next)
         found += count_list(call->slices);
     /* A body that is on its way here may have found no memory. */

@@ -84,6 +84,11 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
     while (*list) {
         sherd__sheet *sheet = *list;
         *list = sheet->next;
+        while (sheet->more) {
+            sherd__sheet *more = sheet->more;
+            sheet->more = more->next;
+            sherd__sheet_give(remote, more);
+        }
         sherd__sheet_give(remote, sheet);
     }
 }
@@ -93,25 +98,19 @@ void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list)
 /* Give back what has been sent; what goes to one rank goes in its order. */
 static void look_at_flight(sherd__remote *remote)
 {
-    sherd__sheet **at = &remote->flight;
-    sherd__ranks slow;
-
-    if (!*at)
-        return;
-    sherd__ranks_clear(&slow);
-
-    while (*at) {
-        sherd__sheet *sheet = *at;
-        if (sherd__ranks_has(&slow, sheet->to) ||
-            !remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
-            sherd__ranks_add(&slow, sheet->to);
-            at = &sheet->next;
-            continue;
+    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;) {
+        sherd__queue *queue = &remote->flight[q];
+        sherd__sheet *sheet;
+        while ((sheet = queue->first) &&
+               remote->carrier.sent(remote->carrier.self, &sheet->sending)) {
+            queue->first = sheet->next;
+            remote->gone++;
+            if (sheet->held)
+                sheet->held->reading--;
+            sherd__sheet_give(remote, sheet);
         }
-        *at = sheet->next;
-        if (sheet->held)
-            sheet->held->reading--;
-        sherd__sheet_give(remote, sheet);
+        if (!queue->first)
+            sherd__ranks_drop(&remote->busy, q);
     }
 }
 
@@ -137,7 +136,7 @@ static void carrier_fails(sherd__remote *remote, int to)
 
 void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
 {
-    sherd__sheet **last = &remote->flight;
+    sherd__queue *queue = &remote->flight[sheet->to];
 
     if (!remote->carrier.send(remote->carrier.self, sheet->to, &sheet->message, &sheet->sending))
         carrier_fails(remote, sheet->to);
@@ -148,10 +147,10 @@ void sherd__sheet_send(sherd__remote *remote, sherd__sheet *sheet)
     }
     if (sheet->held)
         sheet->held->reading++;
-    while (*last)
-        last = &(*last)->next;
     sheet->next = NULL;
-    *last = sheet;
+    *(queue->first ? &queue->last->next : &queue->first) = sheet;
+    queue->last = sheet;
+    sherd__ranks_add(&remote->busy, sheet->to);
 }
 
 static bool has_failed(const sherd__remote *remote)
@@ -303,23 +302,26 @@ bool sherd__remote_poll(sherd_world *world)
 }
 
 /* What there is of messages that are on their way out, as a number that changes when anything of
- * them has gone. */
+ * them has gone: each rank's first does before the others. */
 static uint64_t trace_of(const sherd__remote *remote)
 {
-    uint64_t hash = 1;
+    uint64_t hash = remote->gone;
 
-    for (const sherd__sheet *sheet = remote->flight; sheet; sheet = sheet->next)
-        for (size_t i = 0; i < sizeof sheet->sending.note / sizeof *sheet->sending.note; i++)
-            hash = sherd__hash_word(hash, sheet->sending.note[i]);
+    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;) {
+        const sherd_sending *sending = &remote->flight[q].first->sending;
+        for (size_t i = 0; i < sizeof sending->note / sizeof *sending->note; i++)
+            hash = sherd__hash_word(hash, sending->note[i]);
+    }
     return hash;
 }
 
 void sherd__remote_linger(sherd_world *world)
 {
-    int64_t since = world->remote->flight ? sherd__now() : 0;
+    const sherd__ranks *busy = &world->remote->busy;
+    int64_t since = sherd__ranks_none(busy) ? 0 : sherd__now();
     uint64_t before = 0;
 
-    while (world->remote->flight && sherd__now() - since < LINGER_NS) {
+    while (!sherd__ranks_none(busy) && sherd__now() - since < LINGER_NS) {
         uint64_t now = trace_of(world->remote);
         if (now != before)
             since = sherd__now();
@@ -335,7 +337,7 @@ void sherd__remote_nap(sherd_world *world)
     if (has_failed(world->remote))
         carrier_fails(world->remote, -1);
     *nap = *nap < LEAST_NAP_NS ? LEAST_NAP_NS : *nap < MOST_NAP_NS ? 2 * *nap : MOST_NAP_NS;
-    if (world->remote->flight || world->remote->bodies) {
+    if (!sherd__ranks_none(&world->remote->busy) || world->remote->bodies) {
         sched_yield(); /* MPI brings on what is on its way only while it is asked */
         return;
     }
@@ -366,11 +368,13 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
     remote->carrier = *carrier;
     remote->part_bytes = part_bytes();
     remote->inbox = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__sheet *));
-    if (!remote->inbox)
+    remote->flight = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__queue));
+    bool room = remote->inbox && remote->flight;
+    if (!room)
         sherd__no_memory(diag, "sherd_world_open");
-    if (!remote->inbox ||
-        sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
+    if (!room || sherd__arena_create(&remote->arena, carrier->ranks, region_bytes, NULL, diag)) {
         sherd__free(&heap, remote->inbox);
+        sherd__free(&heap, remote->flight);
         sherd__free(&heap, remote);
         return diag->status;
     }
@@ -411,8 +415,9 @@ void sherd__remote_leave(sherd_world *world)
     sherd__remote *remote = world->remote;
 
     remote->counts = NULL;
-    for (sherd__sheet *sheet = remote->flight; sheet; sheet = sheet->next)
-        sheet->held = NULL; /* the block goes with its world */
+    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;)
+        for (sherd__sheet *sheet = remote->flight[q].first; sheet; sheet = sheet->next)
+            sheet->held = NULL; /* the block goes with its world */
     world->remote = NULL;
 }
 
@@ -452,7 +457,7 @@ static bool say_goodbye(sherd__remote *remote, bool well)
     do {
         if (drain(remote))
             end = sherd__now() + goodbye_ns;
-        if (sherd__ranks_equal(&remote->byes, &all) && !remote->flight)
+        if (sherd__ranks_equal(&remote->byes, &all) && sherd__ranks_none(&remote->busy))
             return true;
         nanosleep(&(struct timespec){0, LEAST_NAP_NS}, NULL);
     } while (well && sherd__now() < end);
@@ -461,16 +466,17 @@ static bool say_goodbye(sherd__remote *remote, bool well)
 
 void sherd__remote_close(sherd__remote *remote, bool well)
 {
-    sherd__heap heap = {.live = 2};
+    sherd__heap heap = {.live = 3};
 
     well = remote->arena.control && say_goodbye(remote, well);
     remote->carrier.close(remote->carrier.self, well);
     sherd__sheets_give(remote, &remote->ready);
     sherd__sheets_give(remote, &remote->claims);
-    for (int q = 0; q < remote->carrier.ranks; q++)
+    for (int q = 0; q < remote->carrier.ranks; q++) {
         sherd__sheets_give(remote, &remote->inbox[q]);
-    if (well)
-        sherd__sheets_give(remote, &remote->flight);
+        if (well)
+            sherd__sheets_give(remote, &remote->flight[q].first);
+    }
     for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
         while (remote->idle[c]) {
             sherd__sheet *sheet = remote->idle[c];
@@ -478,6 +484,7 @@ void sherd__remote_close(sherd__remote *remote, bool well)
             sherd__free(&remote->heap, sheet);
         }
     sherd__free(&heap, remote->inbox);
+    sherd__free(&heap, remote->flight);
     sherd__free(&heap, remote);
 }
 

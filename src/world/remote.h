@@ -23,8 +23,11 @@ enum { SHERD__SHEET_CLASSES = 48 };
 /* Memory of one message, on its way out or in. */
 typedef struct sherd__sheet {
     struct sherd__sheet *next;
-    size_t room; /* of data */
-    int to;      /* of claims that have come: whose they are */
+    struct sherd__sheet *more; /* first of a pile: the others of it */
+    int count, awaited;        /* sheets of the pile; of slices: how many there must be, 0 = not
+                                  asked yet */
+    size_t room;               /* of data */
+    int to;                    /* of claims that have come: whose they are */
     /* Out: */
     sherd_message message;
     sherd_sending sending;
@@ -41,6 +44,11 @@ typedef struct sherd__sheet {
     _Alignas(64) unsigned char memory[];
 } sherd__sheet;
 
+/* What goes to one rank, the first sent first: by thousands, where a call is of many tensors. */
+typedef struct sherd__queue {
+    sherd__sheet *first, *last;
+} sherd__queue;
+
 typedef struct sherd__remote {
     sherd_carrier carrier;
     sherd__heap heap;
@@ -48,11 +56,14 @@ typedef struct sherd__remote {
     sherd__ranks near;   /* those that share the arena with this one, itself included */
     sherd__heap *counts; /* the world's, while it is open: told of each sheet that is made */
     sherd__arena arena;
-    sherd__sheet *flight; /* being sent, the first sent first */
+    sherd__queue *flight; /* [ranks]: being sent */
+    sherd__ranks busy;    /* those to whom something is */
+    uint64_t gone;        /* sheets that have been in flight */
     sherd__sheet *ready;  /* packed for the call that is about to be published */
     sherd__sheet *parts;  /* behind them, in their order; not packed yet */
     size_t part_bytes;
-    sherd__sheet **inbox; /* [ranks]: of calls that this rank has not finished */
+    /* [ranks]: of calls that this rank has not finished; what is of one kind and call is a pile. */
+    sherd__sheet **inbox;
     sherd__sheet *claims; /* rank 0's: what far ranks claim at this meeting */
     sherd__sheet *idle[SHERD__SHEET_CLASSES];
     size_t idle_bytes;
@@ -127,6 +138,7 @@ void sherd__remote_close(sherd__remote *remote, bool well);
 /* NULL: no memory. */
 sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes);
 void sherd__sheet_give(sherd__remote *remote, sherd__sheet *sheet);
+/* All of a list, with what is piled up in it. */
 void sherd__sheets_give(sherd__remote *remote, sherd__sheet **list);
 /* The one whose memory a body was received into. */
 static inline sherd__sheet *sherd__sheet_of(void *body)
@@ -179,8 +191,10 @@ void sherd__sheet_fill(sherd__sheet *sheet, int to, size_t bytes);
 bool sherd__take_in(sherd__sheet **sheet, sherd__sent_record *sent, sherd_world *world, int from,
                     const sherd_message *m);
 
-/* Whether what lies in the inbox belongs to a call, and is of this kind. */
-bool sherd__sheet_is_of(const sherd__sheet *sheet, const sherd__call_state *call, int kind);
+/* Where in the inbox of a rank the pile of this kind for a call hangs; *it NULL: nothing has
+ * come. */
+sherd__sheet **sherd__pile_of(const sherd_world *world, const sherd__call_state *call, int rank,
+                              int kind);
 /* Take the slices of a call, or all else, out of the inbox of a rank; whether there was
  * anything. */
 bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int rank, bool slices);

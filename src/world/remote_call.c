@@ -224,6 +224,36 @@ static bool comes_in_parts(const sherd__sent_record *sent)
     return sent->head.kind == SHERD__SENT_CALL && sent->task == 1;
 }
 
+static sherd__sheet **find_pile(sherd__sheet **at, int kind, int lane, uint64_t number)
+{
+    while (*at && ((*at)->kind != kind || (*at)->lane != lane || (*at)->number != number))
+        at = &(*at)->next;
+    return at;
+}
+
+sherd__sheet **sherd__pile_of(const sherd_world *world, const sherd__call_state *call, int rank,
+                              int kind)
+{
+    return find_pile(&world->remote->inbox[rank], kind, call->group->lane, call->number);
+}
+
+/*
+ * Slices and parts come by thousands for one call, and are looked for each time that one has come:
+ * those of a call are a pile, so that a list is no longer than there are calls.
+ */
+static void put_on_pile(sherd__sheet **inbox, sherd__sheet *sheet)
+{
+    sherd__sheet *pile = *find_pile(inbox, sheet->kind, sheet->lane, sheet->number);
+    sherd__sheet **list = pile ? &pile->more : inbox;
+
+    sheet->count = 1;
+    sheet->awaited = 0;
+    sheet->next = *list;
+    *list = sheet;
+    if (pile)
+        pile->count++;
+}
+
 /* Put the data of a message into the inbox; NULL: there is no room, and that has been said. */
 static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
                           const sherd__sent_record *sent)
@@ -247,8 +277,7 @@ static sherd__sheet *keep(sherd_world *world, int from, const sherd_message *m,
     sheet->kind = (int)sent->head.kind;
     sheet->lane = (int)sent->head.lane;
     sheet->number = sent->head.number;
-    sheet->next = remote->inbox[from];
-    remote->inbox[from] = sheet;
+    put_on_pile(&remote->inbox[from], sheet);
     return sheet;
 }
 
@@ -281,18 +310,9 @@ bool sherd__take_call(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
-bool sherd__sheet_is_of(const sherd__sheet *sheet, const sherd__call_state *call, int kind)
-{
-    return sheet->kind == kind && sheet->lane == call->group->lane && sheet->number == call->number;
-}
-
 static sherd__sheet *find(const sherd_world *world, const sherd__call_state *call, int rank)
 {
-    sherd__sheet *sheet = world->remote->inbox[rank];
-
-    while (sheet && !sherd__sheet_is_of(sheet, call, SHERD__SENT_CALL))
-        sheet = sheet->next;
-    return sheet;
+    return *sherd__pile_of(world, call, rank, SHERD__SENT_CALL);
 }
 
 /* Where the data of the i-th tensor begins. */
@@ -388,7 +408,8 @@ bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int 
             continue;
         }
         *at = sheet->next;
-        sherd__sheet_give(world->remote, sheet);
+        sheet->next = NULL;
+        sherd__sheets_give(world->remote, &sheet);
         any = true;
     }
     return any;

@@ -205,7 +205,8 @@ void sherd__remote_taken(sherd_world *world, uint64_t round)
                 continue;
             }
             *at = sheet->next;
-            sherd__sheet_give(remote, sheet);
+            sheet->next = NULL;
+            sherd__sheets_give(remote, &sheet);
         }
 }
 

@@ -176,29 +176,36 @@ bool sherd__take_part(sherd_world *world, int from, const sherd_message *m)
     return true;
 }
 
+/* One part; false: it makes no sense, and that has been said. */
+static bool take_out(sherd_world *world, const sherd__call_state *call, int rank,
+                     sherd__sheet *whole, const sherd__sheet *sheet)
+{
+    size_t element = call->task[0].element_bytes;
+
+    if (sheet->bytes > whole->lacks || sheet->at > whole->bytes - sheet->bytes ||
+        sheet->at % element || sheet->bytes % element) {
+        sherd__remote_fail(world, SHERD_EINVAL, "a part of rank %d lies beyond what it sends",
+                           rank);
+        return false;
+    }
+    unpack(call, rank, sheet);
+    whole->lacks -= sheet->bytes;
+    return true;
+}
+
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,
                          sherd__sheet *whole)
 {
-    sherd__sheet **at = &world->remote->inbox[rank];
+    sherd__sheet **at = sherd__pile_of(world, call, rank, SHERD__SENT_PART), *pile = *at;
+    bool good = true;
 
-    while (*at) {
-        sherd__sheet *sheet = *at;
-        if (sheet->kind != SHERD__SENT_PART || sheet->lane != whole->lane ||
-            sheet->number != whole->number) {
-            at = &sheet->next;
-            continue;
-        }
-        size_t element = call->task[0].element_bytes;
-        if (sheet->bytes > whole->lacks || sheet->at > whole->bytes - sheet->bytes ||
-            sheet->at % element || sheet->bytes % element) {
-            sherd__remote_fail(world, SHERD_EINVAL, "a part of rank %d lies beyond what it sends",
-                               rank);
-            return false;
-        }
-        unpack(call, rank, sheet);
-        whole->lacks -= sheet->bytes;
-        *at = sheet->next;
-        sherd__sheet_give(world->remote, sheet);
-    }
-    return whole->lacks == 0;
+    if (!pile)
+        return whole->lacks == 0;
+    *at = pile->next;
+    pile->next = pile->more;
+    pile->more = NULL;
+    for (const sherd__sheet *sheet = pile; sheet && good; sheet = sheet->next)
+        good = take_out(world, call, rank, whole, sheet);
+    sherd__sheets_give(world->remote, &pile);
+    return good && whole->lacks == 0;
 }

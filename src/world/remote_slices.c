@@ -82,31 +82,38 @@ static int slices_from(const sherd__call_state *call, int rank)
     return count;
 }
 
+/* Into the result; false: it makes no sense, and that has been said. */
+static bool place(sherd_world *world, const sherd__call_state *call, int rank,
+                  const sherd__sheet *sheet)
+{
+    const sherd__task *task =
+        sheet->task >= 0 && sheet->task < call->count ? &call->task[sheet->task] : NULL;
+    size_t room =
+        task && task->sliced ? (size_t)task->schedule->target_size[0] * task->element_bytes : 0;
+
+    if (room == 0 ? sheet->at || sheet->bytes
+                  : sheet->at > room || sheet->bytes > room - sheet->at) {
+        sherd__remote_fail(world, SHERD_EINVAL, "a slice of rank %d lies beyond its tensor", rank);
+        return false;
+    }
+    if (sheet->bytes)
+        memcpy(task->result_data + sheet->at, sheet->data, sheet->bytes);
+    return true;
+}
+
 bool sherd__remote_slices(sherd_world *world, const sherd__call_state *call, int rank)
 {
-    const sherd__sheet *sheet;
-    int count = 0;
+    sherd__sheet *pile = *sherd__pile_of(world, call, rank, SHERD__SENT_SLICE);
 
-    for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next)
-        count += sherd__sheet_is_of(sheet, call, SHERD__SENT_SLICE);
-    if (count < slices_from(call, rank))
+    if (!pile)
+        return false; /* a sharer has one at least */
+    if (!pile->awaited)
+        pile->awaited = slices_from(call, rank);
+    if (pile->count < pile->awaited || !place(world, call, rank, pile))
         return false;
-    for (sheet = world->remote->inbox[rank]; sheet; sheet = sheet->next) {
-        if (!sherd__sheet_is_of(sheet, call, SHERD__SENT_SLICE))
-            continue;
-        const sherd__task *task =
-            sheet->task >= 0 && sheet->task < call->count ? &call->task[sheet->task] : NULL;
-        size_t room =
-            task && task->sliced ? (size_t)task->schedule->target_size[0] * task->element_bytes : 0;
-        if (room == 0 ? sheet->at || sheet->bytes
-                      : sheet->at > room || sheet->bytes > room - sheet->at) {
-            sherd__remote_fail(world, SHERD_EINVAL, "a slice of rank %d lies beyond its tensor",
-                               rank);
+    for (const sherd__sheet *sheet = pile->more; sheet; sheet = sheet->next)
+        if (!place(world, call, rank, sheet))
             return false;
-        }
-        if (sheet->bytes)
-            memcpy(task->result_data + sheet->at, sheet->data, sheet->bytes);
-    }
     (void)sherd__inbox_let_go(world, call, rank, true);
     return true;
 }

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call of many tensors is as many messages, and each costs what one costs: those on their way are
+ * a queue for each rank, and those that have come for a call are a pile.
+ */
+#define CHECK_PURE
+#include "world_moves.h"
+#include "post_office.h"
+#include "world/remote.h"
+
+#include <math.h>
+#include <time.h>
+
+enum { REGION = 64 << 20, MANY = 40, ROWS = 2401 };
+
+/* ---- on their way ---------------------------------------------------------------------------- */
+
+/* A carrier with which nothing is sent until it may be. */
+typedef struct slow_carrier {
+    bool may_go, good;
+    int asked, next[RANKS]; /* the number of what goes next to a rank */
+} slow_carrier;
+
+/* What a test writes into a head: whose it is, and its number among those. */
+typedef struct numbered_head {
+    sherd__head head;
+    int to, number;
+} numbered_head;
+
+static bool begin_sending(void *self, int to, const sherd_message *m, sherd_sending *sending)
+{
+    numbered_head head = {.number = -1};
+
+    (void)self;
+    if (m->head_bytes == sizeof head) /* else it is a goodbye */
+        memcpy(&head, m->head, sizeof head);
+    sending->note[0] = (uint64_t)to;
+    sending->note[1] = (uint64_t)(int64_t)head.number;
+    return true;
+}
+
+/* Those to one rank are asked for in their order, and none again once it has gone. */
+static bool has_gone(void *self, sherd_sending *sending)
+{
+    slow_carrier *c = self;
+
+    c->asked++;
+    if (c->may_go && sending->note[1] != UINT64_MAX)
+        c->good &= sending->note[1] == (uint64_t)c->next[sending->note[0]]++;
+    return c->may_go;
+}
+
+static bool has_nothing(void *self, int *from, sherd_message *out, const sherd_room *room)
+{
+    (void)self;
+    (void)from;
+    (void)out;
+    (void)room;
+    return false;
+}
+
+static void close_slow(void *self, bool well)
+{
+    (void)self;
+    (void)well;
+}
+
+static double own_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Send so many messages to the two other ranks, of which none goes until all have been sent; the
+ * CPU time of sending one. */
+static double send_slowly(int count)
+{
+    slow_carrier c = {.good = true};
+    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                                   .name = "a slow one",
+                                   .ranks = RANKS,
+                                   .self = &c,
+                                   .send = begin_sending,
+                                   .sent = has_gone,
+                                   .receive = has_nothing,
+                                   .close = close_slow};
+    sherd__sheet *list = NULL;
+    sherd__remote *remote = NULL;
+    sherd__diag diag = {.status = SHERD_OK};
+
+    CHECK_OK(sherd__remote_open(&remote, &carrier, REGION, &diag));
+    for (int i = count - 1; i >= 0; i--) {
+        sherd__sheet *sheet = sherd__sheet_take(remote, sizeof(numbered_head));
+        numbered_head head = {.to = 1 + i % 2, .number = i / 2};
+        memcpy(sheet->memory, &head, sizeof head);
+        sheet->to = head.to;
+        sheet->message = (sherd_message){sheet->memory, sizeof head, NULL, 0};
+        sheet->next = list;
+        list = sheet;
+    }
+    double begin = own_seconds();
+    while (list) {
+        sherd__sheet *sheet = list;
+        list = sheet->next;
+        sherd__sheet_send(remote, sheet);
+    }
+    double time = own_seconds() - begin;
+    CHECK_EQ(c.asked, count); /* once, when it was sent */
+    c.may_go = true;
+    sherd__arena arena = remote->arena;
+    sherd__remote_close(remote, false);
+    sherd__arena_unmap(&arena);
+    CHECK(c.good);
+    CHECK_EQ(c.next[1] + c.next[2], count);
+    CHECK_EQ(c.asked, 2 * count + RANKS - 1);
+    return time / count;
+}
+
+/* Sixteen times as many: a list that is walked takes sixteen times as long for each. */
+static void a_message_costs_the_same_behind_thousands(void)
+{
+    double few = 1, many = 1;
+
+    for (int turn = 0; turn < 5; turn++) {
+        few = fmin(few, send_slowly(1000));
+        many = fmin(many, send_slowly(16000));
+    }
+    if (!CHECK(many < 6 * few))
+        fprintf(stderr, "%.0f and %.0f ns\n", 1e9 * few, 1e9 * many);
+}
+
+/* ---- what has come --------------------------------------------------------------------------- */
+
+typedef struct counting_office {
+    post_office post;
+    sherd_world *world[RANKS]; /* NULL: not looked at */
+    int longest[RANKS];        /* list of messages of one rank, of what has come to this one */
+    int slices[RANKS];         /* the most that lay there at once */
+} counting_office;
+
+/* It is asked by the receiver's own thread. Nothing is kept. */
+static bool look_at_inbox(const post_office *o, int to, const letter *l)
+{
+    counting_office *c = (counting_office *)(uintptr_t)o;
+    const sherd_world *world = c->world[to];
+
+    (void)l;
+    for (int q = 0; world && q < RANKS; q++) {
+        int length = 0;
+        for (const sherd__sheet *sheet = world->remote->inbox[q]; sheet; sheet = sheet->next) {
+            length++;
+            if (sheet->kind == SHERD__SENT_SLICE && sheet->count > c->slices[to])
+                c->slices[to] = sheet->count;
+        }
+        c->longest[to] = length > c->longest[to] ? length : c->longest[to];
+    }
+    return false;
+}
+
+/* Twice a sum of many tensors by slices. */
+static void sum_many(sherd_world *world)
+{
+    static const int64_t shape[2] = {ROWS, 5};
+    const sherd_mesh *mesh = NULL;
+    const sherd_plan *plan = NULL;
+    pair p = {.op = SHERD_SUM};
+    tensor from[MANY], to[MANY];
+    sherd__move moves[MANY];
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){RANKS}, NULL, NULL));
+    sherd_placement sum = sherd_partial(SHERD_SUM), all = sherd_replicate();
+    CHECK_OK(sherd_layout_create(&p.from, mesh, 2, shape, &sum, NULL));
+    CHECK_OK(sherd_layout_create(&p.to, mesh, 2, shape, &all, NULL));
+    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64, NULL));
+    CHECK(plan->step[0].sliced);
+    for (int i = 0; i < MANY; i++) {
+        from[i] = make(world, p.from);
+        to[i] = make(world, p.to);
+        fill(world, &p, &from[i]);
+        moves[i] = move_of(plan, &from[i], &to[i]);
+    }
+    for (int turn = 0; turn < 2; turn++)
+        CHECK(sherd__call(world, "test", moves, MANY, false));
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(count_wrong(world, &p, &to[i]), 0);
+        sherd__block_give(world, from[i].block);
+        sherd__block_give(world, to[i].block);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void *play(void *memory)
+{
+    seat *s = memory;
+    counting_office *o = (counting_office *)s->office;
+    sherd_carrier carrier = carrier_of(s);
+    sherd_world_options options = {.region_bytes = REGION, .no_pin = true};
+    sherd_world *world = NULL;
+
+    CHECK_OK(sherd_world_open_with(&world, &carrier, &options));
+    o->world[s->rank] = world;
+    sum_many(world);
+    for (int q = 0; q < RANKS; q++)
+        CHECK(!world->remote->inbox[q]);
+    o->world[s->rank] = NULL;
+    CHECK_OK(sherd_world_close(world));
+    return NULL;
+}
+
+/* A call and its slices, and those of the one before it or after. */
+static void slices_of_a_call_are_one_pile(void)
+{
+    counting_office office = {.post = {.keeps = look_at_inbox}};
+    seat seats[RANKS];
+
+    for (int r = 0; r < RANKS; r++)
+        seats[r] = (seat){.office = &office.post, .rank = r};
+    play_at(&office.post, play, seats, sizeof *seats);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK(office.slices[r] > MANY / 2);
+        CHECK(office.longest[r] <= 4);
+    }
+}
+
+static const check_test tests[] = {
+    {TEST(a_message_costs_the_same_behind_thousands)},
+    {TEST(slices_of_a_call_are_one_pile)},
+};
+
+int main(int argc, char **argv)
+{
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    setenv("SHERD_TIMEOUT", "20", 1);
+    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+}
