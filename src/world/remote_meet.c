@@ -139,6 +139,21 @@ static bool all_have_come(sherd_world *world, void *what)
     return true;
 }
 
+/*
+ * A rank that has heard an alarm makes no more calls and comes to the meeting without them. Who
+ * waits for one of those, and has not heard it yet, would take that for what went wrong first: it
+ * hears the alarm from this rank, before the arrival. One message more to each where something
+ * failed.
+ */
+static void pass_alarm_on(sherd_world *world)
+{
+    uint64_t word = sherd__look(world->alarm);
+    char text[SHERD_ERROR_BYTES];
+
+    if (word && sherd__rank_in(word) != world->rank)
+        sherd__remote_alarm(world, sherd__alarm_read(world, text, sizeof text), text);
+}
+
 bool sherd__remote_arrive(sherd_world *world, uint64_t round)
 {
     const sherd__post *post = world->post;
@@ -151,6 +166,7 @@ bool sherd__remote_arrive(sherd_world *world, uint64_t round)
         return false;
     memcpy(sent.name, post->name, sizeof sent.name);
     memcpy(sent.text, post->text, sizeof sent.text);
+    pass_alarm_on(world);
     sherd__remote_flush(world); /* who arrives without a call must not seem to have made it late */
     if (world->rank != 0)
         bring(world);
