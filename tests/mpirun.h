@@ -59,29 +59,49 @@ static inline program mpi_start(const char *kind, int ranks, const char *line)
     return program_start(all);
 }
 
-/* The same with this program and a word that says what its ranks do; what it leaves behind has some
- * seconds to go. */
-static inline const program_end *mpi_run(const char *kind, int ranks, const char *mode)
+/*
+ * The same for each MPI that is here, at once: launchers are asleep most of the time. `%s` in the
+ * line, if it is there, is the MPI's kind. The ends, in the order of mpi_kinds, are valid until the
+ * next call; what the programs leave behind has some seconds to go.
+ */
+static inline const program_end *mpi_run_each(int ranks, const char *line)
+{
+    static program_end end[LEN(mpi_kinds)];
+    program p[LEN(mpi_kinds)];
+    char all[3072];
+
+    for (int i = 0; i < LEN(mpi_kinds); i++) {
+        const char *place = strstr(line, "%s");
+        int before = place ? (int)(place - line) : (int)strlen(line);
+        snprintf(all, sizeof all, "%.*s%s%s", before, line, place ? mpi_kinds[i] : "",
+                 place ? place + 2 : "");
+        if (mpirun_of(mpi_kinds[i]))
+            p[i] = mpi_start(mpi_kinds[i], ranks, all);
+    }
+    for (int i = 0; i < LEN(mpi_kinds); i++)
+        if (mpirun_of(mpi_kinds[i]))
+            program_join(&p[i], &end[i]);
+    CHECK_EQ(program_orphans(8), 0);
+    return end;
+}
+
+/* The same with this program and a word that says what its ranks do. */
+static inline const program_end *mpi_run(int ranks, const char *mode)
 {
     char line[512];
 
     snprintf(line, sizeof line, "%s %s", self, mode);
-    program p = mpi_start(kind, ranks, line);
-    const program_end *end = program_wait(&p);
-    CHECK_EQ(program_orphans(4), 0);
-    return end;
+    return mpi_run_each(ranks, line);
 }
 
-/* The same with mpi_part.c, which is linked to this MPI, and what its ranks are to do. */
-static inline const program_end *mpi_run_part(const char *kind, int ranks, const char *what)
+/* The same with mpi_part.c, which is linked to each MPI, and what its ranks are to do. */
+static inline const program_end *mpi_run_part(int ranks, const char *what)
 {
     char line[256];
 
     /* a space behind the program would be an argument of its own */
-    snprintf(line, sizeof line, "%s/mpi_part_%s%s%s", SHERD_BUILD_DIR, kind, *what ? " " : "",
-             what);
-    program p = mpi_start(kind, ranks, line);
-    return program_wait(&p);
+    snprintf(line, sizeof line, "%s/mpi_part_%%s%s%s", SHERD_BUILD_DIR, *what ? " " : "", what);
+    return mpi_run_each(ranks, line);
 }
 
 /* How often a text stands in another. */
@@ -113,7 +133,7 @@ static inline sherd_world *open_world(void)
     return world;
 }
 
-/* A test runs once for each MPI. */
+/* Once for each MPI; kind_i is its place in mpi_kinds. */
 #define FOR_EACH_MPI(kind)                                                                \
     for (int kind##_i = 0; kind##_i < LEN(mpi_kinds); kind##_i++)                         \
         for (const char *kind = mpi_kinds[kind##_i];                                      \

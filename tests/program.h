@@ -134,21 +134,29 @@ static inline int program_orphans(double seconds)
     return pid < 0 ? 0 : 1;
 }
 
+/* Wait for its end, while others go on: what it leaves behind is not counted. */
+static inline void program_join(program *p, program_end *end)
+{
+    int status = 0;
+
+    end->status = -1;
+    end->left = 0;
+    if (p->pid > 0 && waitpid(p->pid, &status, 0) == p->pid)
+        end->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    end->seconds = program_clock() - p->begin;
+    program_read(p->out, end->out);
+    program_read(p->err, end->err);
+    close(p->out);
+    close(p->err);
+}
+
 /* Wait for its end. The result is valid until the next call. */
 static inline const program_end *program_wait(program *p)
 {
     static program_end end;
-    int status = 0;
 
-    end.status = -1;
-    if (p->pid > 0 && waitpid(p->pid, &status, 0) == p->pid)
-        end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    end.seconds = program_clock() - p->begin;
+    program_join(p, &end);
     end.left = program_orphans(0);
-    program_read(p->out, end.out);
-    program_read(p->err, end.err);
-    close(p->out);
-    close(p->err);
     return &end;
 }
 

@@ -176,9 +176,10 @@ static int play_rank(const char *mode)
 
 static void ranks_join_again_and_again_and_what_they_start_is_none(void)
 {
+    const program_end *ends = mpi_run(3, "twice");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run(kind, 3, "twice");
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "was there"), 3);
         CHECK_TEXT(end->err, "");
@@ -187,9 +188,10 @@ static void ranks_join_again_and_again_and_what_they_start_is_none(void)
 
 static void a_wrong_call_is_the_same_error_on_all_ranks(void)
 {
+    const program_end *ends = mpi_run(3, "wrong");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run(kind, 3, "wrong");
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
                                  "arguments"),
@@ -200,9 +202,10 @@ static void a_wrong_call_is_the_same_error_on_all_ranks(void)
 /* Nobody takes the end of a thread for that of a rank. */
 static void a_world_may_go_to_another_thread(void)
 {
+    const program_end *ends = mpi_run(3, "threads");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run(kind, 3, "threads");
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "went on"), 3);
         CHECK_TEXT(end->err, "");
@@ -218,11 +221,12 @@ static void who_dies_is_named_with_its_host_and_nothing_is_left(void)
     gethostname(host, sizeof host - 1);
     snprintf(ours, sizeof ours, "sherd: host %s: rank 1 ended before closing its world", host);
     snprintf(theirs, sizeof theirs, "RUNNING AT %s", host);
+    const program_end *ends = mpi_run(3, "killed");
     FOR_EACH_MPI(kind)
     {
         bool kills = strcmp(kind, "mpich") == 0;
-        const program_end *end = mpi_run(kind, 3, "killed");
-        CHECK(end->status != 0 && end->seconds < 15);
+        const program_end *end = &ends[kind_i];
+        CHECK(end->status != 0 && end->seconds < 30);
         CHECK(strstr(end->err, ours) || (kills && strstr(end->out, theirs)));
         CHECK(kills || times(end->out, "told: rank 1 ended before closing its world") == 2);
     }
@@ -237,10 +241,11 @@ static void who_dies_is_named_also_where_ranks_share_nothing(void)
     gethostname(host, sizeof host - 1);
     snprintf(ours, sizeof ours, "sherd: host %s: rank ", host);
     setenv("SHERD_TRANSPORT", "mpi", 1);
+    const program_end *ends = mpi_run(3, "killed");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run(kind, 3, "killed");
-        CHECK(end->seconds < 15);
+        const program_end *end = &ends[kind_i];
+        CHECK(end->seconds < 30);
         CHECK(strstr(end->err, ours) || strstr(end->out, ours));
         CHECK(strstr(end->err, "rank 1 ended before") || strstr(end->err, "so did rank 1") ||
               strcmp(kind, "mpich") == 0);
@@ -251,9 +256,10 @@ static void who_dies_is_named_also_where_ranks_share_nothing(void)
 static void a_module_that_does_not_load_is_one_clear_line(void)
 {
     setenv("SHERD_MPI_MODULE", "/nowhere/module.so", 1);
+    const program_end *ends = mpi_run(2, "refused");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run(kind, 2, "refused");
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_EQ(times(end->out, "EINVAL: "), 2);
         CHECK_EQ(times(end->out, "of a job of MPI, but sherd's module for it can not be loaded"),
@@ -267,13 +273,14 @@ static void a_module_that_does_not_load_is_one_clear_line(void)
 /* Ranks 0 and 1 believe to be on one host, and rank 2 on another. */
 static void ranks_of_two_hosts_are_one_world(void)
 {
+    char line[2048];
+
+    snprintf(line, sizeof line,
+             "env SHERD_HOST=north %s hosts : -n 1 env SHERD_HOST=south %s hosts", self, self);
+    const program_end *ends = mpi_run_each(2, line);
     FOR_EACH_MPI(kind)
     {
-        char line[2048];
-        snprintf(line, sizeof line,
-                 "env SHERD_HOST=north %s hosts : -n 1 env SHERD_HOST=south %s hosts", self, self);
-        program p = mpi_start(kind, 2, line);
-        const program_end *end = program_wait(&p);
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_TEXT(end->err, "");
         CHECK_EQ(times(end->out, "rank 0: sherd_mesh_create: rank 0 and rank 1 passed different "
@@ -285,9 +292,10 @@ static void ranks_of_two_hosts_are_one_world(void)
 /* Half of the ranks of a program with a communicator; its own messages go on meanwhile. */
 static void a_part_of_a_communicator_is_a_world(void)
 {
+    const program_end *ends = mpi_run_part(4, "");
     FOR_EACH_MPI(kind)
     {
-        const program_end *end = mpi_run_part(kind, 4, "");
+        const program_end *end = &ends[kind_i];
         CHECK_EQ(end->status, 0);
         CHECK_TEXT(end->err, "");
         CHECK_EQ(times(end->out, "of 2 in world"), 8);

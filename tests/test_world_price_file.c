@@ -188,16 +188,19 @@ static void under_mpirun_as_well(void)
     for (int by_messages = 0; by_messages < 2; by_messages++) {
         if (by_messages)
             setenv("SHERD_TRANSPORT", "mpi", 1);
+        const program_end *ends = mpi_run(3, mode);
         FOR_EACH_MPI(kind)
         {
-            const program_end *end = mpi_run(kind, 3, mode);
+            const program_end *end = &ends[kind_i];
             CHECK_EQ(end->status, 0);
             CHECK_EQ(times(end->out, by_messages ? "mpi: 8000000\n" : "arena: 8000000\n"), 3);
             CHECK_EQ(times(end->out, "\n"), 6);
-            end = mpi_run(kind, 3, "own:/nowhere/prices.txt");
-            CHECK_EQ(times(end->out, "told: rank 0: SHERD_PRICE: \"/nowhere/prices.txt\" can not"),
-                     3);
         }
+        ends = mpi_run(3, "own:/nowhere/prices.txt");
+        FOR_EACH_MPI(kind)
+        CHECK_EQ(
+            times(ends[kind_i].out, "told: rank 0: SHERD_PRICE: \"/nowhere/prices.txt\" can not"),
+            3);
     }
     unsetenv("SHERD_TRANSPORT");
 }
