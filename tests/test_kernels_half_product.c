@@ -161,7 +161,9 @@ static void try_blocks(const sherd__kernels *k, sherd_dtype dtype)
     } large[] = {{{2050, 33, 1030}, {TB | BIAS, ADDS, TB | BIAS | ADDS | GAPS}},
                  {{60, 300, 1050}, {0, BIAS | ADDS, TB | GAPS}},
                  {{530, 520, 140}, {TA, TA | BIAS | ADDS | GAPS, TA | TB | ADDS}},
-                 {{70, 1100, 20}, {TA | ADDS, TB, TA | TB | BIAS}}};
+                 {{70, 1100, 20}, {TA | ADDS, TB, TA | TB | BIAS}},
+                 {{26, 40, 2048}, {0, TB | BIAS, TB | ADDS}},
+                 {{1300, 40, 300}, {TA, TA | BIAS | ADDS | GAPS, TA | TB}}};
 
     for (int i = 0; i < LEN(large); i++)
         if (getenv("SHERD_PROOF"))
