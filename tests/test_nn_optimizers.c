@@ -296,6 +296,38 @@ static void a_gradient_that_is_held_is_not_changed(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * The gradient of what was transposed is a view: where a rank has one column of it, or none, that
+ * is contiguous and changed in place, elsewhere it is copied. What ranks note must not differ.
+ */
+static void a_gradient_that_is_a_view_is_clipped(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int how = 1; how <= 2; how++) {
+        sherd_module *m = matrix(world, SHERD_F64, mesh, "S(1)");
+        sherd_tensor *p = sherd_module_parameter(m, "p");
+        sherd_optimizer *o = NULL;
+        double after[COUNT], norm;
+        CHECK_OK(sherd_sgd_create(&o, m, NULL));
+        sherd_scope_begin(world);
+        sherd_tensor *c = wave(world, SHERD_F64, 2, SHAPE(COLS, ROWS), 3, 2, 0);
+        c = spread(c, mesh, "S(0)");
+        sherd_backward(sherd_sum(sherd_mul(sherd_transpose(p, 0, 1), c)));
+        norm = sherd_optimizer_grad_norm(o);
+        whole(sherd_transpose(c, 0, 1), after);
+        sherd_scope_end(world);
+        clip(o, how);
+        CHECK_OK(sherd_world_check(world));
+        for (int i = 0; i < COUNT; i++)
+            after[i] = how == 1 ? after[i] * fmin(1.5 / norm, 1) : fmax(fmin(after[i], 0.7), -0.7);
+        CHECK_NEAR(distance_to(sherd_grad(p), after, COUNT), 0, 1e-12);
+        sherd_optimizer_destroy(o);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_norm_that_is_no_number_changes_nothing(sherd_world *world)
 {
     const sherd_mesh *mesh = line_of_ranks(world);
@@ -409,6 +441,7 @@ static const check_test tests[] = {
     {TEST(vectors_decay_where_it_is_said), {1, 2}},
     {TEST(the_norm_is_clipped_in_one_round), {1, 2, 3, 4, 8}},
     {TEST(a_gradient_that_is_held_is_not_changed), {1, 2, 3}},
+    {TEST(a_gradient_that_is_a_view_is_clipped), {1, 2, 3, 4, 8}},
     {TEST(a_norm_that_is_no_number_changes_nothing), {1, 2, 3}},
     {TEST(ranks_that_clip_otherwise_differ), {2, 3}},
     {TEST(no_memory_fails_on_all), {1, 2, 3}},

@@ -73,8 +73,8 @@ static bool clip_one(const clip *c, sherd_tensor *p)
         return false;
     if (g->count > 0)
         apply(c, g, dst, src);
-    if (out != sherd__raw_grad(p))
-        sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
+    /* In place too: whether it is may differ between ranks, and what they note must not. */
+    sherd__note_one(c->function, g, sherd__attribute_double(1, c->value), out);
     sherd__set_grad(p, out);
     return true;
 }
