@@ -138,7 +138,89 @@ static void losses_of_sharded_classes_are_those_of_the_whole(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- classes that are masked ----------------------------------------------------------------- */
+
+enum { ROWS = 3, CLASSES = 600, FEW = 7 };
+
+/*
+ * Logits of which the last ones are -inf in all rows, as where a vocabulary is padded, and in one
+ * row all but the last that are not. So some rank, and some block of 16-bit numbers, has nothing
+ * but -inf.
+ */
+static sherd_tensor *masked(sherd_world *world, int64_t classes, sherd_dtype dtype)
+{
+    static _Thread_local double data[ROWS * CLASSES];
+    int64_t real = classes - classes / 2;
+
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < classes; c++)
+            data[r * classes + c] =
+                c >= real || (r == 1 && c < real - 2) ? -INFINITY : sin((double)(r + 2 * c));
+    sherd_tensor *t = sherd_from_data(world, SHERD_F64, (int64_t[]){ROWS, classes}, 2, data);
+    return sherd_require_grad(sherd_detach(sherd_cast(sherd_mark_equal(t), dtype)), true);
+}
+
+static sherd_tensor *loss_of(sherd_tensor *logits, sherd_tensor *targets, int kind)
+{
+    const sherd_cross_entropy_options sum = {.reduction = SHERD_LOSS_SUM};
+
+    return kind == 0   ? sherd_cross_entropy(logits, targets)
+           : kind == 1 ? sherd_cross_entropy_with(logits, targets, NULL)
+                       : sherd_cross_entropy_with(logits, targets, &sum);
+}
+
+/* log(sum of exp) - logit of the target, added up, and its gradients, by plain loops. */
+static double by_hand(const double *x, const int32_t *target, int64_t classes, double *slope)
+{
+    double loss = 0;
+
+    for (int64_t r = 0; r < ROWS; r++, x += classes, slope += classes) {
+        double sum = 0;
+        for (int64_t c = 0; c < classes; c++)
+            sum += exp(x[c]);
+        for (int64_t c = 0; c < classes; c++)
+            slope[c] = exp(x[c]) / sum - (c == target[r]);
+        loss += log(sum) - x[target[r]];
+    }
+    return loss;
+}
+
+static void a_rank_may_have_only_masked_classes(sherd_world *world)
+{
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16, SHERD_F16};
+    static const double near[] = {1e-12, 1e-5, 0.04, 0.01};
+    static const int64_t sizes[] = {CLASSES, FEW};
+    static _Thread_local double x[ROWS * CLASSES], wanted[ROWS * CLASSES], slope[ROWS * CLASSES];
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < LEN(dtypes) * LEN(sizes) * 3 * 2; i++) {
+        int kind = i % 3, t = i / 6 % LEN(dtypes);
+        int64_t n = sizes[i / 6 / LEN(dtypes)];
+        const int32_t target[ROWS] = {0, (int32_t)(n - n / 2 - 1), 1};
+        double loss = 0, by = kind == 2 ? 1 : ROWS;
+        sherd_scope_begin(world);
+        sherd_tensor *a = masked(world, n, dtypes[t]);
+        if (i / 3 % 2)
+            a = sherd_require_grad(sherd_distribute_as(sherd_detach(a), mesh, "S(1)", -1), true);
+        sherd_tensor *b = sherd_from_data(world, SHERD_I32, (int64_t[]){ROWS}, 1, target);
+        sherd_tensor *y = loss_of(a, sherd_mark_equal(b), kind);
+        sherd_backward(y);
+        CHECK(sherd_full_read(x, sizeof x, sherd_detach(a), SHERD_F64, -1));
+        CHECK(sherd_full_read(slope, sizeof slope, sherd_grad(a), SHERD_F64, -1));
+        CHECK(sherd_full_read(&loss, sizeof loss, sherd_detach(y), SHERD_F64, -1));
+        CHECK_NEAR(loss * by, by_hand(x, target, n, wanted), near[t] * 2);
+        double worst = 0;
+        for (int64_t k = 0; k < ROWS * n; k++)
+            if (!(fabs(slope[k] * by - wanted[k]) <= worst))
+                worst = fabs(slope[k] * by - wanted[k]);
+        CHECK_NEAR(worst, 0, near[t]);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(a_rank_may_have_only_masked_classes), {1, 2, 3, 4, 8}},
     {TEST(losses_of_sharded_classes_are_those_of_the_whole), {4}},
 };
 CHECK_MAIN(tests)

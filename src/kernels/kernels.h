@@ -291,7 +291,8 @@ typedef struct sherd__kernels {
                            const void *more_log_sum);
 
     /* Of logits[rows,cols], the classes first..first+cols: stats[3,rows] = max, sum of exp(l -
-     * max), logit of the target (0 if it is not here). An empty range: -inf, 0, 0. */
+     * max), logit of the target (0 if it is not here). The sum is 0 of an empty range, and where
+     * all are -inf: classes elsewhere may be finite. */
     void (*cross_entropy)(int64_t rows, int64_t cols, void *stats, const void *logits,
                           const int32_t *targets, int64_t first);
     /* Join stats[parts,3,rows]: log_sum[rows] = log sum exp over all classes; returns the sum over
