@@ -212,7 +212,38 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, 1, scene);
 }
 
+/*
+ * Data of unknown origin, written through one view of plain storage, is seen through the others: so
+ * these no longer pass for equal on all ranks. Views that share no element with it do.
+ */
+static void all_views_vary_with_what_is_written(sherd_world *world)
+{
+    const double here[] = {sherd_world_rank(world), 1};
+    const int32_t row[] = {0};
+
+    for (int how = 0; how < 4; how++) {
+        sherd_tensor *t = sherd_constant(world, SHERD_F64, SIZES(2, 3), 2, 0);
+        sherd_tensor *apart = sherd_narrow(t, 0, 1, 1), *alias = sherd_detach(t);
+        sherd_tensor *part = sherd_view(sherd_narrow(t, 0, 0, 1), SIZES(1, 3, 1), 3);
+        sherd_tensor *new = sherd_from_data(world, SHERD_F64, SIZES(1, 1, 1), 3, here);
+        sherd_tensor *written = sherd_narrow(part, 1, 1, 1);
+        sherd_tensor *index = sherd_from_data(world, SHERD_I32, SIZES(1, 1), 2, row);
+        if (how == 3)
+            CHECK(sherd_tensor_write(written) != NULL);
+        else
+            CHECK(!sherd_tensor_failed(how == 0   ? sherd_copy_from(written, new)
+                                       : how == 1 ? sherd_add_to(written, new)
+                                                  : sherd_write_rows(written, index, new)));
+        CHECK(written->varies && part->varies && t->varies && alias->varies);
+        CHECK(!apart->varies);
+        sherd_fill(t, 1); /* t is equal again; of the others nobody knows */
+        CHECK(!t->varies && alias->varies);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(all_views_vary_with_what_is_written), {1, 2}},
     {TEST(writes_are_those_of_plain_tensors), {1, 2, 3, 4}},
     {TEST(a_write_is_seen_through_all_views), {1}},
     {TEST(saved_tensors_notice), {1}},

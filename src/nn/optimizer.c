@@ -246,7 +246,7 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
     if (!u.steps)
         return false;
     /* A plain parameter varies as far as it did, or its gradient does. */
-    p->varies |= g->varies;
+    sherd__set_varies(p, p->varies | g->varies);
     u.kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
     o->kind->update(o, &u);
     return !item->tensor[SHERD__OPTIMIZER_EXACT] || round_parameter(item, u.p);

@@ -155,7 +155,7 @@ static bool overwrite(sherd_tensor *to, sherd_tensor *from)
         sherd__copy_box(sherd_dtype_bytes(to->dtype), to->ndim, to->local, dst, to->stride, data,
                         from->stride);
     if (!to->layout)
-        to->varies = from->varies;
+        sherd__set_varies(to, from->varies);
     return true;
 }
 

@@ -271,7 +271,7 @@ static sherd_tensor *run(write *w)
         w->b = bring(w);
     bool good = !(w->b && sherd_tensor_failed(w->b)) && write_piece(w);
     if (good) {
-        a->varies = w->kind == FILL || w->kind == COPY ? varies : a->varies | varies;
+        sherd__set_varies(a, w->kind == FILL || w->kind == COPY ? varies : a->varies | varies);
         if (a->layout)
             sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
                         sherd__attribute_double(0, w->value), &a, 1);

@@ -155,7 +155,7 @@ static sherd_tensor *run(filling *f)
     f->rows = good ? bring(f, f->rows) : NULL;
     good = f->rows && write_piece(f);
     if (good) {
-        a->varies |= f->index->varies | f->rows->varies;
+        sherd__set_varies(a, a->varies | f->index->varies | f->rows->varies);
         if (a->layout)
             sherd__note(name, (sherd_tensor *[]){a, f->index, f->rows}, 3, 0, &a, 1);
     }

@@ -148,12 +148,38 @@ void *sherd__mutable_view(sherd_tensor *t)
     return awaiting_deed(t, writable(t, true));
 }
 
+/* The last local element, in the storage. */
+static int64_t last_of(const sherd_tensor *t)
+{
+    int64_t at = t->offset;
+
+    for (int d = 0; d < t->ndim; d++)
+        at += (t->local[d] - 1) * t->stride[d];
+    return at;
+}
+
+/* Whether views of one storage may share elements. */
+static bool may_meet(const sherd_tensor *a, const sherd_tensor *b)
+{
+    return a->count > 0 && b->count > 0 && a->offset <= last_of(b) && b->offset <= last_of(a);
+}
+
+void sherd__set_varies(sherd_tensor *t, unsigned axes)
+{
+    t->varies = axes;
+    if (axes == 0 || t->storage->refs == 1)
+        return;
+    for (sherd_tensor *v = sherd__tensors_of(t->world)->all; v; v = v->next)
+        if (v->storage == t->storage && !v->layout && may_meet(t, v))
+            v->varies |= axes;
+}
+
 void *sherd_tensor_write(sherd_tensor *t)
 {
     void *data = writable(t, false);
 
     if (data && !t->layout)
-        t->varies = (unsigned)SHERD__VARIES;
+        sherd__set_varies(t, (unsigned)SHERD__VARIES);
     return data;
 }
 

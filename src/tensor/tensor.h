@@ -273,6 +273,11 @@ void *sherd__fresh(sherd_tensor *t);
 void *sherd__mutable(sherd_tensor *t);
 /* The same for a view with any strides; returns its first element. */
 void *sherd__mutable_view(sherd_tensor *t);
+/*
+ * Set the axes over which a plain tensor varies, after a write. Its views vary over these too, if
+ * they share elements with it: they cost a look at all tensors, if there are views.
+ */
+void sherd__set_varies(sherd_tensor *t, unsigned axes);
 bool sherd__is_contiguous(const sherd_tensor *t);
 /* t itself if contiguous, otherwise a compact copy in the current scope. Not recorded. */
 sherd_tensor *sherd__contiguous(sherd_tensor *t);
