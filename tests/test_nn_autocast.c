@@ -8,7 +8,9 @@
 
 #include "sherd/optimizer.h"
 #include "sherd/autocast.h"
+#include "sherd/ops_elements.h"
 #include "sherd/scaler.h"
+#include "sherd/values.h"
 
 enum { ROWS = 8, WIDTH = 12 };
 
@@ -264,7 +266,48 @@ static void the_factor_is_as_torchs(sherd_world *world)
     scene_end(&s);
 }
 
+/* ---- hooks ----------------------------------------------------------------------------------- */
+
+/* A product, which autocast would compute in 16 bits. */
+static sherd_tensor *turned(sherd_tensor *grad, void *payload)
+{
+    sherd_world *world = sherd_tensor_world(grad);
+
+    sherd_tensor *same = sherd_matmul(grad, sherd_eye(world, SHERD_F32, WIDTH, WIDTH));
+
+    CHECK_EQ(sherd_autocast(world), SHERD_DTYPE_NONE);
+    if (payload)
+        sherd_set_autocast(world, SHERD_F16); /* what a hook sets ends with it */
+    return same;
+}
+
+static void autocast_is_off_in_backward(sherd_world *world)
+{
+    int misdeed = 1;
+
+    for (int i = 0; i < 2; i++) {
+        sherd_scope_begin(world);
+        sherd_tensor *w = wave(world, SHERD_F32, 2, SHAPE(WIDTH, WIDTH), 1, 1, 0), *y;
+        sherd_require_grad(w, true);
+        CHECK_OK(sherd_tensor_hook(NULL, w, turned, NULL, NULL));
+        sherd_set_autocast(world, SHERD_BF16);
+        y = sherd_square(w);
+        CHECK_OK(sherd_tensor_hook(NULL, y, turned, i ? &misdeed : NULL, NULL));
+        sherd_backward(sherd_sum(y));
+        CHECK_EQ(sherd_autocast(world), SHERD_BF16);
+        sherd_set_autocast(world, SHERD_DTYPE_NONE);
+        double wide[MOST], grad[MOST];
+        int64_t n = whole(sherd_detach(w), wide);
+        CHECK_EQ(whole(sherd_grad(w), grad), n);
+        for (int64_t k = 0; k < n; k++)
+            CHECK_EQ(grad[k], 2 * wide[k]);
+        sherd_scope_end(world);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(autocast_is_off_in_backward), {1, 2}},
     {TEST(every_mesh_learns_as_f32_does), {1, 2, 3, 4}},
     {TEST(what_is_run_again_computes_as_it_did), {1}},
     {TEST(a_step_is_as_without_scaling), {1, 2, 3}},

@@ -229,9 +229,7 @@ static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
     memset(grad_in, 0, (size_t)node->ins * sizeof *grad_in);
     node->fresh = 0;
     node->idle = idle | without;
-    sherd_dtype low = sherd__set_low(p->world, SHERD_DTYPE_NONE);
     node->op->backward(node, grad_out, grad_in);
-    sherd__set_low(p->world, low);
     bool good = !sherd__alarmed(p->world) && deliver(p, node, grad_in);
     node->idle = idle;
     return good;

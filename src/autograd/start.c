@@ -113,8 +113,8 @@ static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *con
 }
 
 /*
- * Run a backward whose outputs are checked. Nothing is recorded, and the comm log counts all of it
- * as backward.
+ * Run a backward whose outputs are checked. Nothing is recorded or cast by autocast, hooks
+ * included, and the comm log counts all of it as backward.
  */
 static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
                 int count)
@@ -122,12 +122,14 @@ static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *cons
     sherd_world *world = p->world;
     bool recording = sherd_set_recording(world, false);
     sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
+    sherd_dtype low = sherd__set_low(world, SHERD_DTYPE_NONE);
 
     sherd_scope_begin(world);
     if (sherd__pass_collect(p, outputs, count))
         (void)seed(p, outputs, gradients, count);
     sherd_scope_end(world);
     sherd__pass_run(p);
+    sherd__set_low(world, low);
     sherd__where_set(world, before);
     sherd_set_recording(world, recording);
 }

@@ -158,6 +158,7 @@ static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_te
 
     sherd__scope_leave(world, floor);
     sherd_set_recording(world, false);
+    sherd__set_low(world, SHERD_DTYPE_NONE);
     if (after && after != before) {
         if (after->world == world && sherd__is_failed(after)) {
             sherd__raise_failed(world, "a hook on a gradient");
