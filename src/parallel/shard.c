@@ -94,6 +94,24 @@ static void drop(unit *u)
     }
 }
 
+/*
+ * Whether a parameter was written or replaced since its gather was begun, as by a forward that
+ * moves the parameters of another module before it calls that.
+ */
+static bool is_stale(const unit *u)
+{
+    bool stale = false;
+
+    for (int i = 0; i < u->count; i++) {
+        const sherd_tensor *now = u->module->parameter[u->slot[i].parameter].tensor;
+        const sherd_tensor *whole = u->whole[i];
+        stale |= now != u->pieces[i];
+        if (!stale && whole != now && now->storage && whole->storage)
+            stale = whole->moved_version != now->storage->version;
+    }
+    return stale;
+}
+
 /* Drop what was gathered ahead for a call that did not come. */
 static void drop_ahead(sharding *all)
 {
@@ -158,6 +176,8 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     if (all->ahead != u)
         drop_ahead(all);
     all->ahead = NULL;
+    if (u->gathered && is_stale(u))
+        drop(u);
     if (!u->gathered)
         gather(u, false);
     put_in(u);
