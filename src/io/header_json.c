@@ -166,7 +166,8 @@ static sherd_status read_all(const reader *r, json_t *root)
     sherd_status status = SHERD_OK;
     const char *key;
 
-    if (!json_is_object(root) || (notes && !json_is_object(notes)))
+    /* A null is what some writers make of no notes; the format's own reader takes it too. */
+    if (!json_is_object(root) || (notes && !json_is_object(notes) && !json_is_null(notes)))
         return bad(r, NULL, "has no header that is an object of JSON");
     h->entry = sherd__alloc(h->heap, json_object_size(root) + 1, sizeof *h->entry);
     h->note = sherd__alloc(h->heap, json_object_size(notes) + 1, sizeof *h->note);
