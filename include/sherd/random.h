@@ -83,8 +83,9 @@ static inline sherd_distribution sherd_bernoulli(double p)
  * @local
  * @shapes   shape: int64_t[ndim]
  * @numerics the same 24 or 32 random bits for every dtype; normal numbers by Box-Muller, truncated
- *           ones by the inverse of the distribution function; rounded to nearest, so in 16 bits a
- *           uniform number may equal the upper end of its range
+ *           ones by the inverse of the distribution function; rounded to nearest, so a uniform
+ *           number may equal the upper end of its range: in 16 bits, and in f32 if the lower end is
+ *           not 0
  * @owns     the result belongs to the scope
  * @errors   EINVAL a dtype that cannot hold what is drawn (only integers and bernoulli fit dtypes
  *           that are not floating-point), an invalid distribution, a negative size, no generator;
