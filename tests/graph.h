@@ -277,6 +277,16 @@ static inline sherd_price slow_messages(void)
         .link = {{"a0", 5000000, 100000, 20000, 0}, {"*", 400000, 10000, 20000, 0}}};
 }
 
+/* What is slow by its messages is not what is slow by its bytes. */
+static inline sherd_price slow_in_two_ways(void)
+{
+    return (sherd_price){.kind = SHERD_PRICE_LINKS,
+                         .links = 3,
+                         .link = {{"a0", 5000000, 10000, 20000, 0},
+                                  {"a1", 0, 100000, 5000, 0},
+                                  {"*", 400000, 40000, 1000, 0}}};
+}
+
 /* Any placements in any order; half of the dims have cuts of their own, a third of their shards
  * empty. */
 static const sherd_layout *any_layout(const sherd_mesh *mesh, int ndim, const int64_t *shape,

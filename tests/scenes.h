@@ -85,6 +85,21 @@ static inline const sherd_layout *draw_near(scene *s, const sherd_layout *from)
     return to;
 }
 
+/* Which of four axes is slow has nothing to do with whether its messages are or its bytes. */
+static inline void draw_links(scene *s, sherd_price *price)
+{
+    static const char *const axes[] = {"a0", "a1", "a2", "*"};
+
+    price->links = LEN(axes);
+    for (int i = 0; i < LEN(axes); i++) {
+        sherd_link *link = &price->link[i];
+        *link = (sherd_link){.alpha_picoseconds = (int64_t)roll(&s->dice, 8) * 700000,
+                             .beta_femtoseconds = ((int64_t)10000 << roll(&s->dice, 8)),
+                             .gamma_femtoseconds = (int64_t)roll(&s->dice, 3) * 1000};
+        snprintf(link->axis, sizeof link->axis, "%s", axes[i]);
+    }
+}
+
 /* ---- all ranks of a step -------------------------------------------------------------------- */
 
 typedef struct table {

@@ -3,7 +3,8 @@
  * Plays plans message by message, to compare prices with. A machine of links: each rank has, for
  * each axis of the mesh, one port out and one port in, and in and out work at once. A message keeps
  * a port of its sender and one of its receiver busy for alpha + beta * bytes, and for gamma * bytes
- * more if it is added. It goes over the slowest axis on which the two ranks differ. A rank uses the
+ * more if it is added. It goes over the slowest axis on which the two ranks differ, by what all bytes
+ * of the tensor take. A rank uses the
  * ports of one axis at a time, or, if the price lets classes overlap, all. Nothing here knows how
  * steps are priced: what travels is found from the boxes of all ranks.
  *
@@ -48,11 +49,18 @@ typedef struct simulator {
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-static inline bool sim_slower(const sherd_link *a, const sherd_link *b)
+static inline int64_t sim_time(const sherd_link *link, int64_t bytes, bool adds)
 {
-    if (a->beta_femtoseconds != b->beta_femtoseconds)
-        return a->beta_femtoseconds > b->beta_femtoseconds;
-    return a->alpha_picoseconds > b->alpha_picoseconds;
+    return link->alpha_picoseconds * 1000 +
+           bytes * (link->beta_femtoseconds + (adds ? link->gamma_femtoseconds : 0));
+}
+
+/* A message of so many bytes takes longer, or as long and its bytes take longer. */
+static inline bool sim_slower(const sherd_link *a, const sherd_link *b, int64_t bytes)
+{
+    int64_t x = sim_time(a, bytes, false), y = sim_time(b, bytes, false);
+
+    return x != y ? x > y : a->beta_femtoseconds > b->beta_femtoseconds;
 }
 
 /* Bytes of the whole tensor of a layout. */
@@ -96,7 +104,7 @@ static inline sherd_link sim_link(const sherd_price *price, const char *axis, in
             return *link;
         if (strcmp(link->axis, "*") == 0)
             star = link;
-        if (!slowest || sim_slower(link, slowest))
+        if (!slowest || sim_slower(link, slowest, bytes))
             slowest = link;
     }
     return star ? *star : slowest ? *slowest : none;
@@ -114,7 +122,7 @@ static inline void sim_open(simulator *s, const sherd_mesh *mesh, const sherd_pr
     for (int i = 0; i < mesh->axes; i++) {
         int k = i;
         s->link[i] = sim_link(price, mesh->name[i], bytes);
-        for (; k > 0 && !sim_slower(&s->link[s->axis[k - 1]], &s->link[i]); k--)
+        for (; k > 0 && !sim_slower(&s->link[s->axis[k - 1]], &s->link[i], bytes); k--)
             s->axis[k] = s->axis[k - 1];
         s->axis[k] = i;
     }
@@ -165,12 +173,6 @@ static inline bool sim_next(const simulator *s, unsigned axes, int64_t *at)
         at[i] = 0;
     }
     return false;
-}
-
-static inline int64_t sim_time(const sherd_link *link, int64_t bytes, bool adds)
-{
-    return link->alpha_picoseconds * 1000 +
-           bytes * (link->beta_femtoseconds + (adds ? link->gamma_femtoseconds : 0));
 }
 
 /* ---- ports ----------------------------------------------------------------------------------- */

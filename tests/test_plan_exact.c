@@ -88,6 +88,17 @@ static void nothing_is_cheaper_on_links(void)
     nothing_is_cheaper(&price, 5, 100);
 }
 
+static void nothing_is_cheaper_where_axes_are_slow_in_two_ways(void)
+{
+    sherd_price price = slow_in_two_ways();
+
+    nothing_is_cheaper(&price, 9, 100);
+    price.straight = true;
+    nothing_is_cheaper(&price, 9, 100);
+    price.overlap = true;
+    nothing_is_cheaper(&price, 31, 10);
+}
+
 static void nothing_is_cheaper_on_torchs_model(void)
 {
     const sherd_price price = {.kind = SHERD_PRICE_TORCH, .per_host = 4};
@@ -226,9 +237,14 @@ static void nothing_is_cheaper_within_limits(void)
 }
 
 static const check_test tests[] = {
-    {TEST(nothing_is_cheaper_on_the_arena)},  {TEST(nothing_is_cheaper_where_all_goes_straight)},
-    {TEST(nothing_is_cheaper_on_links)},      {TEST(nothing_is_cheaper_on_torchs_model)},
-    {TEST(nothing_is_cheaper_with_cuts)},     {TEST(nothing_is_cheaper_across_meshes)},
-    {TEST(nothing_is_cheaper_within_limits)}, {TEST(nothing_is_cheaper_where_states_are_many)},
+    {TEST(nothing_is_cheaper_on_the_arena)},
+    {TEST(nothing_is_cheaper_where_all_goes_straight)},
+    {TEST(nothing_is_cheaper_on_links)},
+    {TEST(nothing_is_cheaper_where_axes_are_slow_in_two_ways)},
+    {TEST(nothing_is_cheaper_on_torchs_model)},
+    {TEST(nothing_is_cheaper_with_cuts)},
+    {TEST(nothing_is_cheaper_across_meshes)},
+    {TEST(nothing_is_cheaper_within_limits)},
+    {TEST(nothing_is_cheaper_where_states_are_many)},
 };
 CHECK_MAIN(tests)

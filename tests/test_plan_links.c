@@ -25,28 +25,35 @@ static sherd_price draw_price(scene *s)
     return price;
 }
 
-static bool is_slower(const sherd_link *a, const sherd_link *b)
+/* For a tensor of so many bytes: by what a message of all of it takes, then by bytes alone. */
+static bool is_slower(const sherd_link *a, const sherd_link *b, int64_t bytes)
 {
-    return a->beta_femtoseconds > b->beta_femtoseconds ||
-           (a->beta_femtoseconds == b->beta_femtoseconds &&
-            a->alpha_picoseconds > b->alpha_picoseconds);
+    int64_t x = 1000 * a->alpha_picoseconds + bytes * a->beta_femtoseconds;
+    int64_t y = 1000 * b->alpha_picoseconds + bytes * b->beta_femtoseconds;
+
+    return x > y || (x == y && a->beta_femtoseconds > b->beta_femtoseconds);
 }
 
-/* The link of each axis: its own line, else "*", else the slowest line. */
-static sherd_link line_of(const sherd_price *price, const char *axis)
+/*
+ * The link of each axis: its own line, else "*", else the slowest line. `upto_bytes` then says how
+ * many the tensor has.
+ */
+static sherd_link line_of(const sherd_price *price, const char *axis, int64_t bytes)
 {
-    const sherd_link none = {"", 0, 0, 0, 0}, *star = NULL, *slowest = NULL;
+    const sherd_link none = {"", 0, 0, 0, 0}, *own = NULL, *star = NULL, *slowest = NULL;
 
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = &price->link[i];
         if (strcmp(link->axis, axis) == 0)
-            return *link;
+            own = link;
         if (strcmp(link->axis, "*") == 0)
             star = link;
-        if (!slowest || is_slower(link, slowest))
+        if (!slowest || is_slower(link, slowest, bytes))
             slowest = link;
     }
-    return star ? *star : slowest ? *slowest : none;
+    sherd_link link = own ? *own : star ? *star : slowest ? *slowest : none;
+    link.upto_bytes = bytes;
+    return link;
 }
 
 /* The slowest of some axes; -1 = none. */
@@ -55,7 +62,7 @@ static int slowest_of(const sherd_mesh *mesh, const sherd_link *link, unsigned a
     int found = -1;
 
     for (int i = 0; i < mesh->axes; i++)
-        if (axes >> i & 1 && (found < 0 || !is_slower(&link[found], &link[i])))
+        if (axes >> i & 1 && (found < 0 || !is_slower(&link[found], &link[i], link[i].upto_bytes)))
             found = i;
     return found;
 }
@@ -139,8 +146,23 @@ static int64_t add_class(int64_t sum, int64_t femto, bool overlap)
     return femto > sum ? femto : sum;
 }
 
+/* The class whose messages take longest, of such the slowest; bytes are those of a mean one. */
+static int dearest_of(const group *g, const sherd_mesh *mesh, const sherd_link *link, unsigned left)
+{
+    int64_t most = -1;
+    int found = -1;
+
+    for (; left; left &= ~(1u << slowest_of(mesh, link, left))) {
+        int i = slowest_of(mesh, link, left);
+        int64_t each = g->messages[i] ? over(&link[i], 1, g->elements[i] / g->messages[i]) : 0;
+        found = each > most ? i : found;
+        most = each > most ? each : most;
+    }
+    return found;
+}
+
 /*
- * Replicas send the same share, but for messages that go whole: dealt round, slowest class first,
+ * Replicas send the same share, but for messages that go whole: dealt round, dearest class first,
  * those who have got one less than others begin the next.
  */
 static int64_t time_shared(const group *g, const sherd_mesh *mesh, const sherd_link *link,
@@ -150,7 +172,7 @@ static int64_t time_shared(const group *g, const sherd_mesh *mesh, const sherd_l
     int64_t even = 0, whole = 0, less = 0, before = 1;
 
     while (left) {
-        int i = slowest_of(mesh, link, left);
+        int i = dearest_of(g, mesh, link, left);
         int64_t n = g->messages[i], count = g->count[i];
         left &= ~(1u << i);
         if (n == 0)
@@ -177,15 +199,20 @@ static int64_t time_alone(const sherd_mesh *mesh, const sherd_link *link, const 
 }
 
 /* By the definition in plan.h, of all ranks. */
-static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sherd_link *link,
+static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sherd_link *slow,
                                 const sherd_price *price)
 {
     static traffic of[RANKS];
-    int64_t most = 0, added = 0;
+    sherd_link link[SHERD_MAX_AXES];
     sherd_step step = p->step;
+    int64_t most = 0;
 
     step.sliced = false;
-    count_traffic(of, t, &step, link);
+    count_traffic(of, t, &step, slow);
+    for (int i = 0; i < p->change.mesh->axes; i++) {
+        link[i] = slow[i];
+        link[i].beta_femtoseconds += p->change.reduced ? slow[i].gamma_femtoseconds : 0;
+    }
     for (int r = 0; r < t->ranks; r++) {
         const sherd_mesh *mesh = p->change.mesh;
         group g;
@@ -194,13 +221,10 @@ static int64_t straight_by_hand(const table *t, const sherd__priced *p, const sh
             at_least(&most, time_alone(mesh, link, of[r].sends, of[r].sent, price->overlap));
             continue;
         }
-        find_group(&g, t, p, link, r, of);
+        find_group(&g, t, p, slow, r, of);
         at_least(&most, time_shared(&g, mesh, link, price->overlap));
     }
-    if (p->change.addends > 1)
-        added = 4 * (p->change.addends - 1) * p->amounts.target_max *
-                link[slowest_of(p->change.mesh, link, p->change.reduced)].gamma_femtoseconds;
-    return most + added;
+    return most;
 }
 
 /*
@@ -211,7 +235,7 @@ static int64_t sliced_by_hand(const table *t, const sherd__priced *p, const sher
                               bool overlap)
 {
     const sherd_mesh *mesh = p->change.mesh;
-    int64_t sum = 0, most = 0, lo, slice;
+    int64_t sum = 0, most = 0, most_added = 0, lo, slice;
 
     sherd__slice_of(p->amounts.target_max, p->change.addends, 0, &lo, &slice);
     for (int i = 0; i < mesh->axes; i++) {
@@ -222,12 +246,12 @@ static int64_t sliced_by_hand(const table *t, const sherd__priced *p, const sher
         }
         int64_t each =
             peers * (link[i].alpha_picoseconds * 1000 + 4 * slice * link[i].beta_femtoseconds);
-        sum += each;
+        int64_t added = peers * 4 * slice * link[i].gamma_femtoseconds;
+        sum += 2 * each + added;
         at_least(&most, each);
+        at_least(&most_added, each + added);
     }
-    return 2 * (overlap ? most : sum) +
-           4 * (p->change.addends - 1) * slice *
-               link[slowest_of(mesh, link, p->change.reduced)].gamma_femtoseconds;
+    return overlap ? most + most_added : sum;
 }
 
 /* The rank `by` places further along an axis, around. */
@@ -375,6 +399,7 @@ static void links_are_priced_by_their_definition(void)
     for (int k = 0; k < 3000; k++) {
         sherd_link link[SHERD_MAX_AXES];
         sherd__priced step;
+        int64_t bytes = 4;
         scene_draw(&s, k);
         unsigned sums = roll(&s.dice, 2) ? 0 : (unsigned)roll(&s.dice, 1 << s.mesh->axes);
         sherd__request request = {.price = draw_price(&s)};
@@ -386,8 +411,10 @@ static void links_are_priced_by_their_definition(void)
         else if (sums && roll(&s.dice, 2))
             CHECK_OK(sherd__layout_settle(&to, from));
         const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
+        for (int d = 0; d < s.ndim; d++)
+            bytes *= s.shape[d];
         for (int i = 0; i < s.mesh->axes; i++)
-            link[i] = line_of(&request.price, s.mesh->name[i]);
+            link[i] = line_of(&request.price, s.mesh->name[i], bytes);
         CHECK_OK(sherd__step_price(&step, &problem, from, to));
         bool good = check_step(&step, link, &request.price, &n);
         if (step.step.axes)

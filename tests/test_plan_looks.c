@@ -103,6 +103,8 @@ static void looks_are_at_most_the_price(void)
                       0,
                       k % 5 == 4,
                       k % 3 == 1}};
+        if (k % 2)
+            draw_links(&s, &request.price);
         const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
         const sherd_layout *to = draw_layout(&s, 0);
         const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);

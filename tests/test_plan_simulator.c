@@ -43,7 +43,7 @@ static const sherd_layout *any_layout(const sherd_mesh *mesh, int ndim, const in
 }
 
 /* Links of a cluster, with tp inside a node; or all alike. */
-static sherd_price price_of(int k)
+static sherd_price of_a_cluster(int k)
 {
     const sherd_price cluster = {SHERD_PRICE_LINKS,
                                  2,
@@ -65,9 +65,18 @@ static sherd_price price_of(int k)
     return k % 3 == 0 ? cluster : k % 3 == 1 ? tiers : alike;
 }
 
-/* As a cluster, but small tensors are slow, and large ones slower than those between. */
-static sherd_price price_by_sizes(void)
+static sherd_price all_straight(int k)
 {
+    sherd_price price = of_a_cluster(k);
+
+    price.straight = true;
+    return price;
+}
+
+/* As a cluster, but small tensors are slow, and large ones slower than those between. */
+static sherd_price by_sizes(int k)
+{
+    (void)k;
     return (sherd_price){SHERD_PRICE_LINKS,
                          5,
                          {{"tp", 900000, 12000, 1000, 65536},
@@ -78,6 +87,38 @@ static sherd_price price_by_sizes(void)
                          0,
                          false,
                          false};
+}
+
+/* From `least` on, up to 2^doublings as much. */
+static int64_t drawn(int64_t least, int doublings, uint64_t *state)
+{
+    int64_t whole = least << paper_random(state) % (uint64_t)doublings;
+
+    return whole + (int64_t)(paper_random(state) % (uint64_t)whole);
+}
+
+/*
+ * As calibrations say: what a message costs has little to do with what a byte does, so one axis may
+ * be slower by either; some lines have no alpha. Every other price has lines for sizes.
+ */
+static sherd_price of_any_order(int k)
+{
+    static const char *const axes[] = {"dp", "pp", "cp", "tp"};
+    static const int64_t upto[] = {32768, 1048576, 0};
+    sherd_price price = {.kind = SHERD_PRICE_LINKS};
+    uint64_t state = (uint64_t)k * 31 + 7;
+
+    for (int i = 0; i < LEN(axes); i++)
+        for (int j = k % 2 ? 0 : 2; j < LEN(upto); j++) {
+            sherd_link *link = &price.link[price.links++];
+            snprintf(link->axis, sizeof link->axis, "%s", axes[i]);
+            link->alpha_picoseconds = k % 5 && k % 4 == i ? 0 : drawn(500000, 8, &state);
+            link->beta_femtoseconds = drawn(10000, 8, &state);
+            link->gamma_femtoseconds = drawn(500, 3, &state);
+            link->upto_bytes = upto[j];
+        }
+    price.straight = k % 3 == 2;
+    return price;
 }
 
 typedef struct tally {
@@ -116,17 +157,16 @@ static void play(tally *t, simulator *s, const sherd_layout *from, const sherd_l
     t->slower += slower;
 }
 
-static void play_move(tally *t, const sample *drawn, int k, bool straight, bool sized)
+static void play_move(tally *t, const sample *drawn, int k, sherd_price (*price_of)(int k))
 {
     const int64_t most = (int64_t)1 << 44; /* elements of all ranks: their time fits in 2^62 fs */
     uint64_t state = (uint64_t)k * 977 + 5;
     int ndim = 1 + (int)(paper_random(&state) % 3);
-    sherd_price price = sized ? price_by_sizes() : price_of(k);
+    const sherd_price price = price_of(k);
     int64_t shape[3], elements = 1;
     simulator s;
     paper p;
 
-    price.straight = straight;
     for (int d = 0; d < ndim; d++) {
         shape[d] = sizes[paper_random(&state) % LEN(sizes)];
         elements *= shape[d];
@@ -156,7 +196,7 @@ static void what_is_not_proven_is_no_dearer_than_the_others(void)
         paper_layout(&p, "[1(dp,tp),12288,1(cp)] P(sum:pp) on (dp=4,pp=2,cp=2,tp=2)");
     const sherd_layout *to = paper_layout(&p, "[1,12288(tp,cp,dp),1] on (dp=4,pp=2,cp=2,tp=2)");
     for (int k = 0; k < 3; k++) {
-        const sherd_price price = price_of(k);
+        const sherd_price price = of_a_cluster(k);
         int64_t exact = 0;
         for (int i = 0; i < 3; i++) {
             const sherd_plan_options options = {.planner = (sherd_planner)i, .price = &price};
@@ -169,35 +209,44 @@ static void what_is_not_proven_is_no_dearer_than_the_others(void)
     move_paper_close(&p);
 }
 
-static void play_moves(int rounds, bool straight, bool sized)
+static void play_moves(int rounds, sherd_price (*price_of)(int k), int spared)
 {
     tally t = {0, 0, 0, 0};
 
     for (int k = 0; k < rounds; k++)
         for (int i = 0; i < LEN(samples); i++)
             if (k % samples[i].every == 0)
-                play_move(&t, &samples[i], k * LEN(samples) + i, straight, sized);
+                play_move(&t, &samples[i], k * LEN(samples) + i, price_of);
     printf("       %d moves; the price is within 10 %% for %d of %d plans; %d are slower by 2 %%\n",
            t.moves, t.near, t.plans, t.slower);
     CHECK(t.near >= t.plans * 95 / 100);
-    CHECK_EQ(t.slower, 0);
+    CHECK(t.slower <= spared);
 }
 
 static void exact_plans_take_what_they_cost_and_not_more_than_others(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 2100 : 48, false, false);
+    play_moves(getenv("SHERD_PROOF") ? 2100 : 48, of_a_cluster, 0);
 }
 
 /* The same for links as sherd's own ranks use them. */
 static void so_do_plans_where_all_goes_straight(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 24, true, false);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 24, all_straight, 0);
 }
 
 /* The same where an axis has several lines. */
 static void so_do_plans_by_prices_of_sizes(void)
 {
-    play_moves(getenv("SHERD_PROOF") ? 480 : 24, false, true);
+    play_moves(getenv("SHERD_PROOF") ? 480 : 24, by_sizes, 0);
+}
+
+/*
+ * The same where of two axes one may be slower by messages and the other by bytes: but for one of
+ * the 4,628 of the proof, a step whose replicas share it less evenly than its price says.
+ */
+static void so_do_plans_where_axes_are_slow_in_two_ways(void)
+{
+    play_moves(getenv("SHERD_PROOF") ? 960 : 48, of_any_order, getenv("SHERD_PROOF") ? 1 : 0);
 }
 
 /* ---- the simulator itself -------------------------------------------------------------------- */
@@ -389,15 +438,60 @@ static void the_busiest_rank_is_found(void)
     move_paper_close(&p);
 }
 
+/*
+ * A message of a faster axis takes longer than one of a slower axis, which all bytes are slower on:
+ * the busiest rank, or who shares with others, has few messages of the slowest axis. And who sends
+ * addends is as busy with them as who adds them.
+ */
+static void so_is_the_busiest_on_axes_that_are_slow_in_two_ways(void)
+{
+    static const char *const cases[][2] = {
+        {"[64(cp,tp,pp),1,64(dp)] on (dp=4,pp=2,cp=2,tp=2)",
+         "[64(cp,dp),1,64(pp,tp)] on (dp=4,pp=2,cp=2,tp=2)"},
+        {"[64(pp,tp),64(dp)] on (dp=4,pp=2,cp=2,tp=2)",
+         "[64(pp,dp),64(cp,tp)] on (dp=4,pp=2,cp=2,tp=2)"},
+        {"[40(dp,pp),64] on (tp=3,pp=5,dp=8)", "[40(tp),64] on (tp=3,pp=5,dp=8)"},
+        {"[12288,131(cp,tp),12288] P(sum:pp) on (cp=2,pp=2,tp=4)",
+         "[12288(pp),131(cp),12288(tp)] on (cp=2,pp=2,tp=4)"},
+    };
+    const sherd_price price = {SHERD_PRICE_LINKS,
+                               4,
+                               {{"tp", 200000, 14805, 2000, 0},
+                                {"cp", 500000, 29981, 2000, 0},
+                                {"pp", 5000000, 71074, 2000, 0},
+                                {"dp", 0, 987575, 2000, 0}},
+                               0,
+                               false,
+                               false};
+    paper p;
+
+    paper_open(&p, 120);
+    for (int i = 0; i < LEN(cases); i++) {
+        const sherd_layout *a = paper_layout(&p, cases[i][0]), *b = paper_layout(&p, cases[i][1]);
+        sherd__request request = {.price = price};
+        const sherd__problem problem = sherd__problem_of(&p.space, a, b, 4, &request);
+        sherd__priced step;
+        CHECK_OK(sherd__step_price(&step, &problem, a, b));
+        int64_t said = 1000 * step.step.picoseconds;
+        int64_t time = step_time(&p, cases[i][0], cases[i][1], &price);
+        if (!CHECK(100 * said >= 99 * time && 100 * said <= 101 * time))
+            fprintf(stderr, "%s -> %s: %lld, but %lld\n", cases[i][0], cases[i][1], (long long)said,
+                    (long long)time);
+    }
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(exact_plans_take_what_they_cost_and_not_more_than_others)},
     {TEST(so_do_plans_where_all_goes_straight)},
     {TEST(so_do_plans_by_prices_of_sizes)},
+    {TEST(so_do_plans_where_axes_are_slow_in_two_ways)},
     {TEST(what_is_not_proven_is_no_dearer_than_the_others)},
     {TEST(known_steps_take_what_is_known)},
     {TEST(classes_follow_one_another_or_overlap)},
     {TEST(ranks_that_go_straight_take_what_is_known)},
     {TEST(no_port_that_has_most_to_do_waits)},
     {TEST(the_busiest_rank_is_found)},
+    {TEST(so_is_the_busiest_on_axes_that_are_slow_in_two_ways)},
 };
 CHECK_MAIN(tests)

@@ -111,10 +111,11 @@ typedef enum sherd_price_kind {
  * The link cost of one mesh axis: a message costs alpha, each byte of it beta, each byte that is
  * added gamma.
  *
- * A message uses the slowest axis (largest beta, then alpha, then axis number) on which its two
- * ranks differ. A direct step takes as long as the rank with the most to receive or to send, one
- * message after the other; replicas connected by faster links share what must be sent. Added bytes
- * cost gamma of the slowest axis that is reduced. All-gathers, reduce-scatters and sliced
+ * A message uses the slowest axis on which its two ranks differ: that on which one message with all
+ * bytes of the tensor takes longest; then that of the larger beta, then of the larger number. A
+ * direct step takes as long as the rank with the most to receive or to send, one message after the
+ * other; replicas connected by faster links share what must be sent. If a step adds what it brings,
+ * each of these bytes costs gamma of its axis, too. All-gathers, reduce-scatters and sliced
  * all-reduces proceed axis by axis instead (but see `straight`), in ceil(log2 p) rounds each;
  * gathering begins with the slowest axis, reducing ends with it. Between two meshes everything is
  * one message over "*". An axis that has no entry, if there is no "*" either, costs what the

@@ -3,9 +3,10 @@
  * The price of links: latency alpha per message, beta per byte, gamma per byte added, each per mesh
  * axis.
  *
- * A message between ranks whose coordinates differ on several axes uses the slowest of them (larger
- * beta, then alpha, then number): so messages fall into classes. Direct steps take as long as the
- * busiest rank (straight.c), plus gamma of the slowest axis reduced for what it adds.
+ * A message between ranks whose coordinates differ on several axes uses the slowest of them (on
+ * which all bytes of the tensor take longest, then larger beta, then number): so messages fall into
+ * classes. By the tensor's bytes because a line tells of tensors of about that size: its beta alone
+ * may be 0 where alpha holds all. Direct steps take as long as the busiest rank (straight.c).
  *
  * All-gathers and reduce-scatters go axis by axis (stages.c), which takes no longer than that. An
  * all-reduce is the cheaper of its two variants; for the sliced one the group with the largest
@@ -22,11 +23,12 @@
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-static bool slower(const sherd_link *a, const sherd_link *b)
+/* By what a message of so many bytes takes, which is what a line was measured for; then by beta. */
+static bool slower(const sherd_link *a, const sherd_link *b, int64_t bytes)
 {
-    if (a->beta_femtoseconds != b->beta_femtoseconds)
-        return a->beta_femtoseconds > b->beta_femtoseconds;
-    return a->alpha_picoseconds > b->alpha_picoseconds;
+    sherd__span x = sherd__span_sent(a, 1, bytes), y = sherd__span_sent(b, 1, bytes);
+
+    return x != y ? x > y : a->beta_femtoseconds > b->beta_femtoseconds;
 }
 
 /* Whether line a is closer to a tensor of so many bytes than line b: the next limit above, or the
@@ -66,18 +68,18 @@ static sherd_link line_of(const sherd_price *price, const char *axis, int64_t by
         return *found;
     for (int i = 0; i < price->links; i++) {
         const sherd_link *link = find_line(price, price->link[i].axis, bytes);
-        if (i == 0 || slower(link, &other))
+        if (i == 0 || slower(link, &other, bytes))
             other = *link;
     }
     return other;
 }
 
 /* Puts an axis behind the faster ones. */
-static void add_lane(sherd__lanes *r, int axis, const sherd_link *link)
+static void add_lane(sherd__lanes *r, int axis, const sherd_link *link, int64_t bytes)
 {
     int i = r->axes++;
 
-    for (; i > 0 && slower(&r->link[i - 1], link); i--) {
+    for (; i > 0 && slower(&r->link[i - 1], link, bytes); i--) {
         r->axis[i] = r->axis[i - 1];
         r->link[i] = r->link[i - 1];
     }
@@ -99,7 +101,7 @@ sherd__problem sherd__problem_of(sherd__space *space, const sherd_layout *from,
         bytes = sherd__mul_cut(bytes, spec->shape[d]);
     for (int a = 0; a < spec->mesh->axes; a++) {
         const sherd_link link = line_of(&request->price, spec->mesh->name[a], bytes);
-        add_lane(&problem.lanes, a, &link);
+        add_lane(&problem.lanes, a, &link, bytes);
     }
     problem.across = line_of(&request->price, "*", bytes);
     return problem;
@@ -119,28 +121,39 @@ void sherd__lanes_find(sherd__lanes *r, const sherd__problem *problem, unsigned 
 
 /* ---- steps that pull straight --------------------------------------------------------------- */
 
-/* Of the slowest axis reduced. */
-static sherd__span time_added(const sherd__lanes *r, const sherd__change *change,
-                              int64_t target_max, int64_t element_bytes)
+static sherd__span time_straight(const sherd__priced *p, const sherd__problem *problem)
 {
-    int64_t added = sherd__mul_cut(target_max, change->addends - 1);
-
-    for (int j = r->axes - 1; j >= 0; j--)
-        if (change->reduced >> r->axis[j] & 1)
-            return sherd__span_added(&r->link[j], sherd__mul_cut(added, element_bytes));
-    return 0;
-}
-
-static sherd__span time_straight(const sherd__priced *p, const sherd__problem *problem,
-                                 const sherd__lanes *crossed)
-{
-    const sherd__change *change = &p->change;
-    int64_t element_bytes = (int64_t)problem->element_bytes;
     sherd__lanes all;
 
-    sherd__lanes_find(&all, problem, p->step.axes | change->cut);
-    return sherd__straight_time(p, element_bytes, &all, &problem->request->price) +
-           time_added(crossed, change, p->amounts.target_max, element_bytes);
+    sherd__lanes_find(&all, problem, p->step.axes | p->change.cut);
+    return sherd__straight_time(p, (int64_t)problem->element_bytes, &all, &problem->request->price);
+}
+
+/*
+ * Each rank gets an addend of its slice from each other one, and then from each the slice that this
+ * one has added up: no slice is longer than the first one.
+ */
+sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
+                                        int64_t element_bytes, const sherd__lanes *lanes,
+                                        bool overlap)
+{
+    int64_t ranks = 1, lo, slice;
+    sherd__span sum = 0, to_add = 0, to_get = 0;
+
+    sherd__slice_of(n, sherd__extent_of(mesh, reduced), 0, &lo, &slice);
+    for (int j = 0; j < lanes->axes; j++) {
+        if (!(reduced >> lanes->axis[j] & 1))
+            continue;
+        int64_t peers = ranks * (mesh->extent[lanes->axis[j]] - 1);
+        int64_t bytes = sherd__mul_cut(sherd__mul_cut(peers, slice), element_bytes);
+        sherd__span get = sherd__span_sent(&lanes->link[j], peers, bytes);
+        sherd__span add = get + sherd__span_added(&lanes->link[j], bytes);
+        sum += get + add;
+        to_add = add > to_add ? add : to_add;
+        to_get = get > to_get ? get : to_get;
+        ranks += peers;
+    }
+    return overlap ? to_add + to_get : sum;
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -174,14 +187,14 @@ static sherd__span time_collective(const sherd__priced *p, const sherd__problem 
     const sherd__change *change = &p->change;
 
     if (problem->request->price.straight)
-        return time_straight(p, problem, r);
+        return time_straight(p, problem);
     sherd__span staged =
         sherd__stages_time(change, p->step.from->spec.shape, (int64_t)problem->element_bytes, r);
 
     if (!problem->request->price.overlap &&
         !has_cuts(change->reduced ? change->target : change->source, change->ndim))
         return staged;
-    sherd__span straight = time_straight(p, problem, r);
+    sherd__span straight = time_straight(p, problem);
     return straight < staged ? straight : staged;
 }
 
@@ -198,7 +211,7 @@ static sherd__span time_sliced(const sherd__priced *p, const sherd__problem *pro
 
 static void price_all_reduce(sherd__priced *p, const sherd__problem *problem, const sherd__lanes *r)
 {
-    sherd__span straight = time_straight(p, problem, r);
+    sherd__span straight = time_straight(p, problem);
     sherd__span sliced = time_sliced(p, problem, r);
 
     p->step.sliced = sliced < straight;
@@ -226,13 +239,13 @@ static void price_links(sherd__priced *p, const sherd__problem *problem)
     else if (p->step.kind == SHERD_STEP_ALL_GATHER || p->step.kind == SHERD_STEP_REDUCE_SCATTER)
         p->step.picoseconds = sherd__span_time(time_collective(p, problem, &r));
     else
-        p->step.picoseconds = sherd__span_time(time_straight(p, problem, &r));
+        p->step.picoseconds = sherd__span_time(time_straight(p, problem));
 }
 
 int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mesh, unsigned axes,
                                  int64_t bytes)
 {
-    sherd_link slowest = {"", 0, 0, 0, 0};
+    int64_t beta = 0;
     sherd__span sum = 0;
 
     for (int a = 0; a < mesh->axes; a++) {
@@ -240,10 +253,9 @@ int64_t sherd__links_time_window(const sherd_price *price, const sherd_mesh *mes
             continue;
         const sherd_link link = line_of(price, mesh->name[a], bytes);
         sum += sherd__span_sent(&link, 1, 0);
-        slowest = slower(&link, &slowest) ? link : slowest;
+        beta = sherd__max(beta, link.beta_femtoseconds);
     }
-    slowest.alpha_picoseconds = 0;
-    return sherd__span_time(sum + sherd__span_sent(&slowest, 0, bytes));
+    return sherd__span_time(sum + sherd__span_of(0, beta, 0, bytes));
 }
 
 /* ---- bounds --------------------------------------------------------------------------------- */

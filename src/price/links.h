@@ -51,7 +51,7 @@ static inline int64_t sherd__span_time(sherd__span span)
 /* ---- straight.c: each from each -------------------------------------------------------------- */
 
 /*
- * A direct step, without additions. The lanes are of the axes crossed and those that cut the
+ * A direct step, with additions. The lanes are of the axes crossed and those that cut the
  * target. Over some ranks if step->some, otherwise over all; a result above step->enough
  * (picoseconds, 0 = none) may be less than the true time.
  */
@@ -59,8 +59,8 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
                                  const sherd__lanes *lanes, const sherd_price *price);
 
 /*
- * A sliced all-reduce of boxes of n elements, with additions. The lanes may be of more axes than
- * those reduced.
+ * In links.c: a sliced all-reduce of boxes of n elements, with additions. The lanes may be of more
+ * axes than those reduced.
  */
 sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
                                         int64_t element_bytes, const sherd__lanes *lanes,

@@ -4,19 +4,20 @@
  * that has it: the time of the busiest rank.
  *
  * A message uses the slowest axis that it crosses. A rank sends one message after the other, and
- * receives likewise: its time is the sum over its messages of alpha, and of beta for each byte, in
- * the slower of both directions. If classes of messages overlap, it is the time of the slowest
- * class. Ranks that hold the same part, at equal distance from its reader, take turns at sending
- * it, message by message, unless the price says that they do not.
+ * receives likewise: its time is the sum over its messages of alpha, and for each byte of beta, and
+ * of gamma if it is added, in the slower of both directions. If classes of messages overlap, it is
+ * the time of the slowest class. Ranks that hold the same part, at equal distance from its reader,
+ * take turns at sending it, message by message, unless the price says that they do not.
  *
  * First some ranks are priced, up to 64 for each direction. Where intervals of the two sides nest,
  * only whether they meet matters: mostly they do at the first coordinate of an axis, and do not at
- * the last. Otherwise some coordinates in between are priced too. That is enough for a search. For
- * the final price all coordinates follow that may matter (of axes along which shards are not alike,
- * do not nest, or move to another place of a list), unless some rank already has as much to do as
- * any can have. Of steps with more than 4,096 such ranks only a selection is priced. Costs some
- * tens of nanoseconds for each class, dim and rank: 22 us for 64 ranks of four axes, 3 ms for
- * 4,096.
+ * the last. Otherwise, or where a message of a faster axis takes longer than one of a slower (who
+ * has few of the latter may be the busiest), some coordinates in between are priced too. That is
+ * enough for a search. For the final price all coordinates follow that may matter (in that case,
+ * and of axes along which shards are not alike, do not nest, or move to another place), unless some
+ * rank already has as much to do as any can have. Of steps with more than 4,096 such ranks only a
+ * selection is priced. Costs some tens of nanoseconds for each class, dim and rank: 22 us for 64
+ * ranks of four axes, 3 ms for 4,096.
  */
 #include "links.h"
 #include "plan/pieces.h"
@@ -28,7 +29,7 @@ enum { RANKS = 64, MIDDLES = 9, ALL = 4096 };
 
 typedef struct walk {
     const sherd__change *change;
-    const sherd__lanes *lanes; /* of the axes crossed and of the sharers */
+    sherd__lanes lanes; /* of the axes crossed and of the sharers; bytes may be added, too */
     const int64_t *shape;
     int64_t element_bytes;
     unsigned crossed, sharers;
@@ -159,7 +160,7 @@ static load cross_class(const walk *w, place *p, int j)
 {
     load less = load_of(w, p);
 
-    cross(w, p, w->lanes->axis[j]);
+    cross(w, p, w->lanes.axis[j]);
     load all = load_of(w, p);
     return (load){all.elements - less.elements, all.messages - less.messages};
 }
@@ -168,7 +169,7 @@ static load cross_class(const walk *w, place *p, int j)
 static sherd__span time_class(const walk *w, const load *l, int64_t shares, int j)
 {
     int64_t messages = l->elements ? sherd__cut(l->messages) : 0;
-    sherd__span all = sherd__span_sent(&w->lanes->link[j], messages,
+    sherd__span all = sherd__span_sent(&w->lanes.link[j], messages,
                                        sherd__mul_cut(sherd__cut(l->elements), w->element_bytes));
 
     return shares == 1 ? all : (all + shares - 1) / shares;
@@ -185,34 +186,54 @@ static sherd__span add_class(const walk *w, sherd__span time, sherd__span each)
     return !w->overlap ? time + each : each > time ? each : time;
 }
 
+/* The class not yet done whose messages are the dearest, of such the slowest; -1 = none. */
+static int dearest(const walk *w, const turns *t, unsigned done)
+{
+    sherd__span most = -1;
+    int found = -1;
+
+    for (int j = w->lanes.axes - 1; j >= 0; j--) {
+        const load *l = &t->load[j];
+        if (done >> j & 1 || l->elements == 0)
+            continue;
+        int64_t bytes = sherd__mul_cut(sherd__cut(l->elements / l->messages), w->element_bytes);
+        sherd__span each = sherd__span_sent(&w->lanes.link[j], 1, bytes);
+        if (each > most) {
+            most = each;
+            found = j;
+        }
+    }
+    return found;
+}
+
 /*
  * Messages go whole: of n that p replicas take turns with one sends n / p, rounded up. Those who
- * are left over when the slowest have gone round begin with the next class.
+ * are left over when the dearest have gone round begin with the next class.
  */
 static sherd__span time_turns(const walk *w, const turns *t)
 {
     int64_t idle = 0, of = 1;
     sherd__span time = 0;
+    unsigned done = 0;
 
-    for (int j = w->lanes->axes - 1; j >= 0; j--) {
+    for (int j = dearest(w, t, 0); j >= 0; j = dearest(w, t, done)) {
         const load *l = &t->load[j];
-        if (l->elements == 0)
-            continue;
         int64_t p = t->shares[j], begun = w->overlap ? 0 : idle * p / of;
         int64_t n = sherd__cut(l->messages), left = sherd__max(n - begun, 0);
         int64_t each = sherd__ceil_div(left, p), elements = share_of(l->elements * each, n);
         idle = left ? each * p - left : begun - n;
         of = p;
+        done |= 1u << j;
         time = add_class(
             w, time,
-            sherd__span_sent(&w->lanes->link[j], each, sherd__mul_cut(elements, w->element_bytes)));
+            sherd__span_sent(&w->lanes.link[j], each, sherd__mul_cut(elements, w->element_bytes)));
     }
     return time;
 }
 
 static void look_at(walk *w, place *p)
 {
-    const sherd__lanes *lanes = w->lanes;
+    const sherd__lanes *lanes = &w->lanes;
     bool shared = p->near == SHERD__SOURCE && w->sharers;
     sherd__span time = 0, whole = 0;
     turns t;
@@ -327,6 +348,28 @@ static void find_positions(walk *w)
 }
 
 /*
+ * Whether a message over some link is dearer, so many times, than one over a slower one. No message
+ * is shorter than an element, or than what nested intervals have in common.
+ */
+static bool is_mixed(const walk *w, int times)
+{
+    int64_t bytes = w->element_bytes;
+    sherd__span most = 0;
+
+    for (int d = 0; d < w->change->ndim; d++)
+        bytes = sherd__mul_cut(bytes, sherd__max(w->unit[d], 1));
+    for (int j = 0; j < w->lanes.axes; j++) {
+        sherd__span each = sherd__span_sent(&w->lanes.link[j], 1, bytes);
+        if (!(w->crossed >> w->lanes.axis[j] & 1))
+            continue;
+        if (each < most / times)
+            return true;
+        most = each > most ? each : most;
+    }
+    return false;
+}
+
+/*
  * Coordinates of an axis to look at: the longest shard; where positions count the last; if
  * intervals do not nest also some between. Of an axis that both lists of a dim have, ranks at
  * either end may keep what others are asked for: the second.
@@ -390,12 +433,12 @@ static sherd__span most_of(const walk *w, int near)
     p.times = sherd__extent_of(w->change->mesh, w->copied[near]);
     for (int d = 0; d < w->change->ndim; d++)
         find_in(w, &p, d);
-    for (int j = 0; j < w->lanes->axes; j++) {
-        const sherd_link *link = &w->lanes->link[j];
-        if (!(w->crossed >> w->lanes->axis[j] & 1))
+    for (int j = 0; j < w->lanes.axes; j++) {
+        const sherd_link *link = &w->lanes.link[j];
+        if (!(w->crossed >> w->lanes.axis[j] & 1))
             continue;
         slowest.alpha_picoseconds = sherd__max(slowest.alpha_picoseconds, link->alpha_picoseconds);
-        slowest.beta_femtoseconds = link->beta_femtoseconds;
+        slowest.beta_femtoseconds = sherd__max(slowest.beta_femtoseconds, link->beta_femtoseconds);
     }
     load all = load_of(w, &p);
     return sherd__span_sent(&slowest, sherd__cut(all.messages),
@@ -406,8 +449,11 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
                                  const sherd__lanes *lanes, const sherd_price *price)
 {
     const sherd__change *change = &step->change;
-    walk w = {.change = change, .lanes = lanes, .element_bytes = element_bytes};
+    walk w = {.change = change, .lanes = *lanes, .element_bytes = element_bytes};
 
+    for (int j = 0; change->reduced && j < lanes->axes; j++)
+        w.lanes.link[j].beta_femtoseconds =
+            sherd__add_cut(lanes->link[j].beta_femtoseconds, lanes->link[j].gamma_femtoseconds);
     w.shape = step->step.from->spec.shape;
     w.overlap = price->overlap;
     const sherd__span enough =
@@ -419,6 +465,9 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
     w.copied[SHERD__TARGET] = change->reduced;
     make_lists(&w);
     find_positions(&w);
+    /* A search is content with less: what it finds is priced over all ranks. */
+    w.odd |= is_mixed(&w, 2) ? w.placed : 0;
+    w.uneven |= is_mixed(&w, 1) ? w.placed : 0;
     for (int near = 0; near < 2; near++)
         look_around(&w, &(place){.near = near}, 0, RANKS);
     w.all = !step->some && sherd__extent_of(change->mesh, w.uneven) <= ALL;
@@ -428,32 +477,4 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
         look_around(&w, &(place){.near = near}, 0, 0);
     }
     return w.most;
-}
-
-/*
- * Each rank gets an addend of its slice from each other one, and then from each the slice that this
- * one has added up: no slice is longer than the first one.
- */
-sherd__span sherd__straight_time_sliced(const sherd_mesh *mesh, unsigned reduced, int64_t n,
-                                        int64_t element_bytes, const sherd__lanes *lanes,
-                                        bool overlap)
-{
-    int64_t ranks = 1, lo, slice, all = sherd__extent_of(mesh, reduced);
-    sherd__span sum = 0, longest = 0, added = 0;
-
-    sherd__slice_of(n, all, 0, &lo, &slice);
-    for (int j = 0; j < lanes->axes; j++) {
-        if (!(reduced >> lanes->axis[j] & 1))
-            continue;
-        int64_t peers = ranks * (mesh->extent[lanes->axis[j]] - 1);
-        int64_t elements = sherd__mul_cut(peers, slice);
-        sherd__span each =
-            sherd__span_sent(&lanes->link[j], peers, sherd__mul_cut(elements, element_bytes));
-        sum += each;
-        longest = each > longest ? each : longest;
-        elements = sherd__mul_cut(all - 1, slice);
-        added = sherd__span_added(&lanes->link[j], sherd__mul_cut(elements, element_bytes));
-        ranks += peers;
-    }
-    return 2 * (overlap ? longest : sum) + added;
 }

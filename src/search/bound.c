@@ -48,10 +48,8 @@ void sherd__bound_start(sherd__field *field)
     for (unsigned axes = 0; axes < 1u << field->mesh->axes; axes++)
         field->extent[axes] = sherd__extent_of(field->mesh, axes);
     for (int j = lanes->axes - 1; j >= 0; j--) {
-        int64_t beta = lanes->link[j].beta_femtoseconds;
-        shared = rate_of(shared, beta);
-        if (j > 0 && !overlap)
-            beta -= lanes->link[j - 1].beta_femtoseconds;
+        int64_t beta = field->beta[j] - (j > 0 ? field->beta[j - 1] : 0);
+        shared = rate_of(shared, lanes->link[j].beta_femtoseconds);
         weight[j] = (sherd__wide)(overlap ? shared : beta) * field->tensor / field->mesh->count;
     }
     cut_weights(field, weight);

@@ -35,6 +35,7 @@ typedef struct step {
     int64_t one;
     int64_t addends, copies; /* how many want the same of a rank */
     int64_t sharers;         /* replicas that may share what is sent */
+    int64_t gamma;           /* the least of the links crossed, if there are addends */
     sherd__span enough;      /* what is above may be less than it is */
 } step;
 
@@ -88,6 +89,10 @@ static void compare(step *s, sherd__pair *rooms)
     s->copies = s->field->extent[crossed & ~s->cut];
     unsigned share = s->field->problem->request->price.straight ? 0 : s->cut & ~crossed;
     s->sharers = s->field->extent[share];
+    s->gamma = s->reduced ? SHERD__MOST : 0;
+    for (int j = 0; j < s->field->lanes.axes; j++)
+        if (crossed >> s->field->lanes.axis[j] & 1)
+            s->gamma = sherd__min(s->gamma, s->field->lanes.link[j].gamma_femtoseconds);
 }
 
 /* ---- by stages ------------------------------------------------------------------------------ */
@@ -177,19 +182,6 @@ static void find_asked(needs *out, const step *s)
     }
 }
 
-static sherd__span added(const step *s)
-{
-    const sherd__lanes *lanes = &s->field->lanes;
-    int64_t elements = sherd__mul_cut(s->b->longest, s->addends - 1);
-
-    if (!s->reduced)
-        return 0;
-    for (int j = lanes->axes - 1; j >= 0; j--)
-        if (s->reduced >> lanes->axis[j] & 1)
-            return sherd__span_added(&lanes->link[j], sherd__mul_cut(elements, s->field->bytes));
-    return 0;
-}
-
 static sherd__span sent(const step *s, int64_t alpha, int64_t beta, int64_t n)
 {
     int64_t bytes = sherd__mul_cut(n, s->field->bytes);
@@ -202,7 +194,7 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
 {
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced;
-    int64_t alpha = 0, beta = 0;
+    int64_t alpha = 0, beta = 0, gamma = s->gamma;
     sherd__span sum = 0;
 
     for (int i = 0; i < field->levels; i++) {
@@ -211,7 +203,8 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
             continue;
         if (rank->over[i] <= 0)
             break;
-        sum += sent(s, l->alpha - alpha, l->beta - beta, rank->over[i]);
+        sum += sent(s, l->alpha - alpha, sherd__add_cut(l->beta - beta, gamma), rank->over[i]);
+        gamma = 0; /* the first of them has all bytes */
         alpha = l->alpha;
         beta = l->beta;
     }
@@ -233,16 +226,17 @@ static sherd__span time_side_by_side(const step *s, const needs *rank)
         classes += (crossed & field->level[i].axes) != 0;
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
+        const sherd_link *link = &field->lanes.link[l->lane];
         int64_t later = i + 1 < field->levels ? rank->over[i + 1] : 0;
         if (!(crossed & l->axes))
             continue;
         if (rank->over[i] <= 0)
             break;
         if (rank->exact)
-            each = sent(s, field->lanes.link[l->lane].alpha_picoseconds, l->beta,
-                        rank->over[i] - later);
+            each = sent(s, link->alpha_picoseconds,
+                        sherd__add_cut(link->beta_femtoseconds, s->gamma), rank->over[i] - later);
         else
-            each = sent(s, l->alpha, l->beta, rank->over[i]) / classes--;
+            each = sent(s, l->alpha, sherd__add_cut(l->beta, s->gamma), rank->over[i]) / classes--;
         most = each > most ? each : most;
     }
     return most;
@@ -260,17 +254,17 @@ static sherd__span time_of_rank(const step *s, void (*find)(needs *out, const st
 /* The busiest of those ranks, or the first that is busy beyond what is enough. */
 static sherd__span straight(const step *s)
 {
-    sherd__span add = added(s), best = time_of_rank(s, find_lacked), other;
+    sherd__span best = time_of_rank(s, find_lacked), other;
 
-    if (best + add <= s->enough) {
+    if (best <= s->enough) {
         other = time_of_rank(s, find_asked);
         best = other > best ? other : best;
     }
-    if (s->apart >= 0 && best + add <= s->enough) {
+    if (s->apart >= 0 && best <= s->enough) {
         other = time_of_rank(s, find_lacked_apart);
         best = other > best ? other : best;
     }
-    return best + add;
+    return best;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */

@@ -70,7 +70,7 @@ typedef struct sherd__pair {
 typedef struct sherd__level {
     int lane;              /* the first */
     unsigned axes, faster; /* those of the classes, and of all before */
-    int64_t alpha, beta;   /* the least alpha of these and slower ones */
+    int64_t alpha, beta;   /* the least of these and slower ones */
 } sherd__level;
 
 enum { SHERD__KNOWN = 1024, SHERD__SURE = 64 };
@@ -139,12 +139,13 @@ typedef struct sherd__field {
     int nodes, room; /* of a search */
     int all;         /* all nodes; those after the first `nodes` are left out */
     sherd__node *node;
-    int64_t least[SHERD__MASKS];   /* picoseconds to the goal at least, by what is pending */
-    int64_t arrival;               /* picoseconds of any step that brings something */
-    sherd_link link;               /* the price's least link; 0 if it has none */
-    sherd__lanes lanes;            /* of the price of links: all axes */
-    int64_t alpha[SHERD_MAX_AXES]; /* the least of a class and slower ones */
-    int pace[SHERD_MAX_AXES];      /* the class of an axis */
+    int64_t least[SHERD__MASKS]; /* picoseconds to the goal at least, by what is pending */
+    int64_t arrival;             /* picoseconds of any step that brings something */
+    sherd_link link;             /* the price's least link; 0 if it has none */
+    sherd__lanes lanes;          /* of the price of links: all axes */
+    /* the least of a class and slower ones */
+    int64_t alpha[SHERD_MAX_AXES], beta[SHERD_MAX_AXES];
+    int pace[SHERD_MAX_AXES]; /* the class of an axis */
     int levels;
     sherd__level level[SHERD_MAX_AXES];
     /*

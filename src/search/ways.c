@@ -30,7 +30,7 @@ static void find_levels(sherd__field *field)
     unsigned faster = 0;
 
     for (int j = 0; j < field->lanes.axes; j++) {
-        int64_t alpha = field->alpha[j], beta = field->lanes.link[j].beta_femtoseconds;
+        int64_t alpha = field->alpha[j], beta = field->beta[j];
         const sherd__level *last = &field->level[j > 0 ? field->levels - 1 : 0];
         if (overlap || j == 0 || alpha != last->alpha || beta != last->beta)
             field->level[field->levels++] = (sherd__level){j, 0, faster, alpha, beta};
@@ -41,12 +41,15 @@ static void find_levels(sherd__field *field)
 
 void sherd__links_start(sherd__field *field)
 {
-    int64_t least = SHERD__MOST;
+    sherd_link least = {"", SHERD__MOST, SHERD__MOST, 0, 0};
 
     sherd__lanes_find(&field->lanes, field->problem, field->movable | field->frozen);
     for (int j = field->lanes.axes - 1; j >= 0; j--) {
-        least = sherd__min(least, field->lanes.link[j].alpha_picoseconds);
-        field->alpha[j] = least;
+        const sherd_link *link = &field->lanes.link[j];
+        least.alpha_picoseconds = sherd__min(least.alpha_picoseconds, link->alpha_picoseconds);
+        least.beta_femtoseconds = sherd__min(least.beta_femtoseconds, link->beta_femtoseconds);
+        field->alpha[j] = least.alpha_picoseconds;
+        field->beta[j] = least.beta_femtoseconds;
         field->pace[field->lanes.axis[j]] = j;
     }
     find_levels(field);
