@@ -3,6 +3,7 @@
 #include "check.h"
 #include "world/inside.h"
 
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -91,6 +92,53 @@ static void a_table_that_grows_keeps_its_counts(sherd_world *world)
     }
 }
 
+/* A pattern fits names of any length. */
+static void a_long_name_is_counted_too(sherd_world *world)
+{
+    char path[600] = "blocks.";
+
+    memset(path + strlen(path), 'm', 500);
+    strcat(path, ".mlp");
+    sherd__where_set(world, sherd__where_at(sherd__place_find(world, path), false));
+    sherd__counts_add(world, 0, 1);
+    sherd__where_set(world, 0);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.module = "blocks.*.mlp"}), 1);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.module = "*.m*m.*"}), 1);
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.module = "*.n*"}), -1);
+}
+
+/* However long the names of axes are, each set of them has rows of its own. */
+static void axes_with_long_names_are_counted_apart(sherd_world *world)
+{
+    enum { AXES = 3, LONGEST = 31 };
+    int64_t extent[AXES], mine = 1;
+    char letters[AXES][LONGEST + 1], all[AXES * (LONGEST + 1)];
+    const char *name[AXES];
+    int64_t shared[SHERD_MAX_RANKS];
+    const sherd_mesh *mesh, *part;
+
+    for (int i = 0; i < AXES; i++) {
+        memset(letters[i], 'a' + i, LONGEST);
+        letters[i][LONGEST] = '\0';
+        name[i] = letters[i];
+        extent[i] = 2;
+    }
+    snprintf(all, sizeof all, "%s,%s,%s", name[0], name[1], name[2]);
+    CHECK_OK(sherd_mesh_create(&mesh, world, AXES, extent, name, NULL));
+    CHECK_OK(sherd_mesh_slice(&part, mesh, AXES - 1, name));
+    CHECK(sherd__share(world, mesh, "numbers", &mine, 1, shared));
+    CHECK(sherd__share(world, mesh, "numbers", &mine, 1, shared));
+    CHECK(sherd__share(world, part, "numbers", &mine, 1, shared));
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.axes = all}), 2);
+    CHECK_EQ(sherd_comm_count(world), 2);
+    CHECK_TEXT(sherd_comm_get(world, 1).axes, all);
+    CHECK(!sherd_comm_get(world, INT_MIN).op);
+    all[(AXES - 1) * (LONGEST + 1) - 1] = '\0';
+    CHECK_EQ(sherd_comm_calls(world, &(sherd_comm_filter){.axes = all}), 1);
+    CHECK_TEXT(sherd_comm_get(world, 0).axes, all);
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Nanoseconds of all that was shared. */
 static int64_t sharing_time(const sherd_world *world)
 {
@@ -132,5 +180,7 @@ static const check_test tests[] = {
     {TEST(long_waits_are_in_the_log), {2}},
     {TEST(no_call_is_lost_where_rows_are_short), {2, 3}},
     {TEST(a_table_that_grows_keeps_its_counts), {1}},
+    {TEST(a_long_name_is_counted_too), {1}},
+    {TEST(axes_with_long_names_are_counted_apart), {8}},
 };
 CHECK_MAIN(tests)

@@ -22,7 +22,7 @@ typedef struct sherd_comm_entry {
     const char *axes; /* "tp", "dp,tp"; "world" if a tensor goes to another mesh */
     int64_t calls;
     int64_t bytes_received;
-    /* spent in the calls, waiting included; calls under 16 KiB are sampled, one in 16 */
+    /* spent in the calls, waiting included; calls under 128 KiB are sampled, one in 16 */
     int64_t nanoseconds;
 } sherd_comm_entry;
 

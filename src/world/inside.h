@@ -60,7 +60,7 @@ typedef struct sherd__group {
     int leader; /* its lowest rank */
     int count;
     sherd__ranks members;
-    char name[64]; /* "dp,tp" */
+    char name[SHERD_MAX_AXES * SHERD__NAME_BYTES]; /* "dp,tp" */
     uint64_t base; /* what follows counts in the epoch of this base */
     uint64_t sequence, history;
     sherd__lane *own;

@@ -103,7 +103,7 @@ int sherd_comm_count(const sherd_world *world)
 
 sherd_comm_entry sherd_comm_get(const sherd_world *world, int i)
 {
-    for (int k = 0; world && k < world->tallies; k++) {
+    for (int k = 0; world && i >= 0 && k < world->tallies; k++) {
         const sherd__tally *row = &world->tally[k];
         if (row->calls > 0 && i-- == 0)
             return (sherd_comm_entry){row->op, row->axes, row->calls, row->bytes, row->nanoseconds};

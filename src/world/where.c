@@ -10,7 +10,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
-enum { ROWS_A_PLACE = 8, FEWEST_ROWS = 64, NAME_BYTES = 128 };
+enum { ROWS_A_PLACE = 8, FEWEST_ROWS = 64, FEW_BYTES = 256 };
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -145,19 +145,24 @@ int sherd__place_find(sherd_world *world, const char *path)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Whether the first name of a path, up to the dot, fits that of a pattern. */
+/* Whether the first name of a path, up to the dot, fits that of a pattern; names of any length. */
 static bool name_fits(const char *pattern, size_t long_pattern, const char *name, size_t long_name)
 {
-    char a[NAME_BYTES], b[NAME_BYTES];
+    sherd__heap heap = {0};
+    size_t bytes = long_pattern + long_name + 2;
+    char few[FEW_BYTES], *both = few;
 
     if (long_pattern == long_name && memcmp(pattern, name, long_name) == 0)
         return true;
-    if (long_pattern >= sizeof a || long_name >= sizeof b)
+    if (bytes > sizeof few && !(both = sherd__alloc(&heap, bytes, 1)))
         return false;
-    memcpy(a, pattern, long_pattern);
-    memcpy(b, name, long_name);
-    a[long_pattern] = b[long_name] = '\0';
-    return fnmatch(a, b, 0) == 0;
+    memcpy(both, pattern, long_pattern);
+    memcpy(both + long_pattern + 1, name, long_name);
+    both[long_pattern] = both[bytes - 1] = '\0';
+    bool fits = fnmatch(both, both + long_pattern + 1, 0) == 0;
+    if (both != few)
+        sherd__free(&heap, both);
+    return fits;
 }
 
 /* Whether a path is one that the pattern means, or below one. */
