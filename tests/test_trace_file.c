@@ -7,6 +7,8 @@
 #define CHECK_PURE
 #include <jansson.h>
 #include <sherd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "check.h"
 #include "program.h"
@@ -308,6 +310,91 @@ static void a_limit_on_files_ends_the_trace_only(void)
     end_trace();
 }
 
+static int64_t written(void)
+{
+    struct stat file;
+
+    return stat(path, &file) ? -1 : (int64_t)file.st_size;
+}
+
+/* Writes a little, much up to a limit, and a little again without one. */
+static int write_in_vain(sherd_world *world, void *payload)
+{
+    const int64_t shape[] = {3};
+    int64_t size[3];
+
+    (void)payload;
+    close(STDERR_FILENO);
+    for (int i = 0; i < LEN(size); i++) {
+        struct rlimit limit = {i == 1 ? (rlim_t)size[0] + 100 : RLIM_INFINITY, RLIM_INFINITY};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        for (int k = 0; k < 20; k++)
+            sherd_add(sherd_constant(world, SHERD_F32, shape, 1, 1),
+                      sherd_constant(world, SHERD_F32, shape, 1, 2));
+        if (sherd_world_check(world))
+            return 2;
+        size[i] = written();
+    }
+    return size[0] > 0 && size[1] == size[0] + 100 && size[2] == size[1] ? 0 : 3;
+}
+
+/* Lines of which the first was cut are no trace. */
+static void it_ends_also_where_nobody_can_be_told(void)
+{
+    int exit_status = 0;
+
+    begin_trace();
+    CHECK_OK(sherd_spawn(&exit_status, NULL, write_in_vain, NULL));
+    CHECK_EQ(exit_status, 0);
+    end_trace();
+}
+
+static void add_ones(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    (void)self;
+    out->value[0] = sherd_add(in->value[0], in->value[0]);
+    out->count = 1;
+}
+
+/* Calls modules with names that JSON can not have as they are. */
+static int call_strange_names(sherd_world *world, void *payload)
+{
+    const int64_t shape[] = {3};
+    sherd_module *top = NULL, *m = NULL;
+    char name[2048];
+
+    (void)payload;
+    if (sherd_module_create(&top, world, add_ones, NULL))
+        return 2;
+    for (int odd = 0; odd < 4; odd++) {
+        name[0] = '\0';
+        for (int i = 0; i < 400; i++)
+            strcat(name, odd == 3 ? "\xff\"\x01" : i < odd ? "x" : "\u00e9");
+        if (sherd_module_create(&m, world, add_ones, NULL) || sherd_module_add(top, name, m))
+            return 3;
+        sherd_module_call(m, sherd_constant(world, SHERD_F32, shape, 1, 1));
+    }
+    sherd_module_destroy(top);
+    return sherd_world_check(world) ? 4 : 0;
+}
+
+static void whatever_names_are_it_can_be_read(void)
+{
+    int exit_status = 0, named = 0;
+
+    begin_trace();
+    CHECK_OK(sherd_spawn(&exit_status, NULL, call_strange_names, NULL));
+    CHECK_EQ(exit_status, 0);
+    json_t *events = read_trace();
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const json_t *args = json_object_get(json_array_get(events, i), "args");
+        named += strlen(text_of(args, "module")) > 500;
+    }
+    CHECK_EQ(named, 4);
+    json_decref(events);
+    end_trace();
+}
+
 static void sherd_run_writes_it(void)
 {
     char line[256];
@@ -374,6 +461,8 @@ static const check_test tests[] = {
     {TEST(a_rank_that_dies_leaves_its_trace)},
     {TEST(a_file_that_can_not_be_written_is_an_error)},
     {TEST(a_limit_on_files_ends_the_trace_only)},
+    {TEST(it_ends_also_where_nobody_can_be_told)},
+    {TEST(whatever_names_are_it_can_be_read)},
     {TEST(sherd_run_writes_it)},
     {TEST(what_is_printed_to_a_closed_output_is_not_in_it)},
 };

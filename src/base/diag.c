@@ -37,7 +37,7 @@ static int character(const unsigned char *at)
     return code < least[length - 2] || code > 0x10ffff || surrogate ? 0 : length;
 }
 
-static void one_line(char *text)
+void sherd__one_line(char *text)
 {
     while (*text) {
         unsigned char c = (unsigned char)*text;
@@ -62,7 +62,7 @@ sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *for
     va_start(arguments, format);
     vsnprintf(diag->text + start, sizeof diag->text - start, format, arguments);
     va_end(arguments);
-    one_line(diag->text);
+    sherd__one_line(diag->text);
     return status;
 }
 

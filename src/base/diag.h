@@ -27,6 +27,10 @@ sherd_status sherd__fail(sherd__diag *diag, sherd_status status, const char *for
 /* The same for lack of memory in `function`. */
 sherd_status sherd__no_memory(sherd__diag *diag, const char *function);
 
+/* What makes a text one line of valid UTF-8: control characters become blanks, and what is invalid
+ * question marks. */
+void sherd__one_line(char *text);
+
 /* An argument that must not be NULL; a NULL name ends a list of them. */
 typedef struct sherd__argument {
     const char *name;

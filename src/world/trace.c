@@ -16,6 +16,7 @@
 
 #include "base/file_limit.h"
 #include "base/open.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER = 64 << 10, LONGEST = 4 << 10 /* of an event */, WHOM = 1 << 10 };
+enum { BUFFER = 64 << 10, LONGEST = 8 << 10 /* of an event */, WHOM = 1 << 10 };
 static const int64_t most_bytes = INT64_C(1) << 30; /* that a rank writes */
 
 static const char asked_name[] = "SHERD_TRACE", begun_name[] = "SHERD_TRACE_BEGUN";
@@ -85,8 +86,8 @@ static void end_trace(sherd_world *world, const char *why)
     int n = snprintf(line, sizeof line, "sherd: rank %d: the trace ends here: %.60s\n", world->rank,
                      why);
 
-    if (n > 0 && write(2, line, (size_t)n) < 0)
-        return;
+    ssize_t said = write(2, line, (size_t)n);
+    (void)said; /* it ends also where nobody can be told */
     close(world->trace->file);
     world->trace->file = -1;
 }
@@ -152,21 +153,18 @@ void sherd__trace_close(sherd_world *world)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* A text as JSON has it, cut where it is long. */
+/* A text as JSON has it, in which names are whatever a program gives; a long one loses its
+ * middle. */
 static void write_text(sherd__writer *w, const char *text)
 {
     enum { MOST = 512 };
+    char line[MOST + 1];
 
+    sherd__fit_text(line, sizeof line, text);
+    sherd__one_line(line);
     sherd__write(w, "\"");
-    for (int i = 0; text[i] && i < MOST; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            sherd__write(w, "\\%c", c);
-        else if (c < ' ' || c == 0x7F)
-            sherd__write(w, "\\u%04x", c);
-        else
-            sherd__write(w, "%c", c);
-    }
+    for (const char *at = line; *at; at++)
+        sherd__write(w, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
     sherd__write(w, "\"");
 }
 
