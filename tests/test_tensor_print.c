@@ -4,6 +4,7 @@
 #include "tensors.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "sherd/comm.h"
 #include "sherd/print.h"
@@ -239,6 +240,23 @@ static void a_file_gets_what_a_text_gets(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What was printed is there for whoever reads the file, also of a tensor without elements. */
+static void a_file_has_it_at_once(sherd_world *world)
+{
+    const int64_t sizes[] = {0, 3};
+    FILE *file = tmpfile();
+    struct stat before, after = {.st_size = 0};
+
+    for (int i = 0; i < LEN(sizes); i++) {
+        before = after;
+        sherd_print(file, sherd_constant(world, SHERD_F32, &sizes[i], 1, 0), NULL);
+        CHECK_EQ(fstat(fileno(file), &after), 0);
+        CHECK(after.st_size > before.st_size);
+    }
+    fclose(file);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_text_is_cut_at_its_room(sherd_world *world)
 {
     const sherd_layout *rows = layout_of(mesh_for(world, false), 2, shapes[1], "RS(0)", NULL);
@@ -307,6 +325,7 @@ static const check_test tests[] = {
     {TEST(elided_lines_say_where_they_go_on), {1, 2, 3, 4, 8}},
     {TEST(the_threshold_is_the_callers), {1, 2, 3, 4}},
     {TEST(a_file_gets_what_a_text_gets), {1, 2, 3}},
+    {TEST(a_file_has_it_at_once), {1}},
     {TEST(a_text_is_cut_at_its_room), {1, 2, 3}},
     {TEST(a_rank_of_the_mesh_writes), {3, 4}},
     {TEST(no_memory_on_one_rank_fails_on_all), {2}},

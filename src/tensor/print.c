@@ -226,10 +226,10 @@ static void show(printer *p, sherd_tensor *t)
     put_title(p, t);
     if (count == 0) {
         put(p, "no elements\n");
-        return;
+    } else {
+        find_widths(p);
+        put_rows(p, t->ndim);
     }
-    find_widths(p);
-    put_rows(p, t->ndim);
     if (p->file)
         fflush(p->file);
 }
