@@ -2,6 +2,8 @@
 /* Programs as ranks: `sherd run` starts this test again, with what it shall do as its argument. */
 #include "world_scene.h"
 
+#include <sys/stat.h>
+
 /* ---- sherd run ------------------------------------------------------------------------------- */
 
 static int joined(sherd_world *world, void *payload)
@@ -32,6 +34,33 @@ static int run_twice(void)
     return 0;
 }
 
+/* Uses much memory, and looks at what of it is there when the world is closed. */
+static int leave_nothing(void)
+{
+    enum { BYTES = 32 << 20 };
+    int fd = atoi(getenv("SHERD_ARENA_FD"));
+    sherd_world *world = NULL;
+    struct stat there;
+
+    if (sherd_world_open(&world, NULL))
+        return 21;
+    sherd__block *block = sherd__block_take(world, BYTES, false);
+    if (!block)
+        return 22;
+    memset(sherd__block_data(block), 1, BYTES);
+    if (sherd_world_check(world) || fstat(fd, &there) || there.st_blocks * 512 < BYTES)
+        return 23;
+    if (sherd_world_close(world))
+        return 24;
+    /* Until the slowest rank has closed it too. */
+    for (int turn = 0; turn < 1000 && there.st_blocks * 512 >= BYTES / 2; turn++) {
+        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+        if (fstat(fd, &there))
+            return 25;
+    }
+    return there.st_blocks * 512 < BYTES / 2 ? 0 : 26;
+}
+
 /* What this program does as a rank of `sherd run`. */
 static int play_rank(const char *mode)
 {
@@ -41,6 +70,8 @@ static int play_rank(const char *mode)
 
     if (strcmp(mode, "twice") == 0)
         return run_twice();
+    if (strcmp(mode, "leaves") == 0)
+        return leave_nothing();
     if (strcmp(mode, "never") == 0)
         return 0;
     if (strcmp(mode, "usage") == 0)
@@ -67,6 +98,8 @@ static void programs_are_run_as_ranks(void)
     e = play(RANKS, NULL, "never");
     CHECK_EQ(e.status, 0);
     CHECK_TEXT(e.err, "");
+    e = play(RANKS, NULL, "leaves");
+    CHECK_EQ(e.status, 0);
     e = play(RANKS, NULL, "usage");
     CHECK_EQ(e.status, 2);
     CHECK_TEXT(e.err, "sherd: rank 0 exited with status 2\n");

@@ -18,6 +18,14 @@ static void count_back(sherd_world *world, size_t bytes)
     world->post->held -= bytes;
 }
 
+void sherd__give_region(sherd_world *world)
+{
+    sherd__store *store = &world->store;
+
+    if (world->post->held && !madvise(store->base, store->room, MADV_REMOVE))
+        count_back(world, (size_t)world->post->held);
+}
+
 bool sherd__chunks_open(sherd_world *world)
 {
     sherd__store *store = &world->store;
@@ -26,8 +34,7 @@ bool sherd__chunks_open(sherd_world *world)
     store->chunk = sherd__alloc(&world->heap, words, sizeof *store->chunk);
     if (!store->chunk)
         return false;
-    if (world->post->held && !madvise(store->base, store->room, MADV_REMOVE))
-        count_back(world, (size_t)world->post->held);
+    sherd__give_region(world);
     return true;
 }
 

@@ -244,7 +244,8 @@ sherd_status sherd__alarm_read(const sherd_world *world, char *text, size_t room
 
 /* A region of `room` bytes at `base`; false for lack of memory. */
 bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room);
-void sherd__store_close(sherd_world *world);
+/* `done`: no other rank reads the region any more, so that its pages go back at once. */
+void sherd__store_close(sherd_world *world, bool done);
 /* A settled block of at least `bytes`. NULL: no memory, or (`*stopped`) the alarm ended a wait;
  * then nothing has changed. */
 sherd__block *sherd__store_take(sherd_world *world, int64_t bytes, bool *stopped);
@@ -258,6 +259,8 @@ void sherd__store_scarce(sherd_world *world, bool scarce);
 /* Begin with a region that takes no memory, whatever a former world left there; false for lack of
  * memory. */
 bool sherd__chunks_open(sherd_world *world);
+/* Give the kernel the pages of the whole region. */
+void sherd__give_region(sherd_world *world);
 /* The bytes from `at` on are about to be written: hold the chunks that they are in. False: that
  * would go beyond the limit. */
 bool sherd__hold(sherd_world *world, const unsigned char *at, size_t bytes);

@@ -429,9 +429,11 @@ bool sherd__store_open(sherd_world *world, unsigned char *base, size_t room)
     return sherd__chunks_open(world);
 }
 
-void sherd__store_close(sherd_world *world)
+void sherd__store_close(sherd_world *world, bool done)
 {
     sherd__edge_forget(world->store.base, world->store.used); /* of blocks that nobody gave back */
+    if (done)
+        sherd__give_region(world);
     sherd__free(&world->heap, world->store.chunk);
     world->store.chunk = NULL;
 }

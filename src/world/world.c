@@ -86,7 +86,8 @@ static sherd_world *create(int ranks, int rank, const sherd_world_options *optio
     return world;
 }
 
-static void destroy(sherd_world *world)
+/* `done`: it has an arena, and all ranks have come to its end. */
+static void destroy(sherd_world *world, bool done)
 {
     sherd__arena arena = world->arena;
     bool owns = world->owns_arena;
@@ -106,7 +107,7 @@ static void destroy(sherd_world *world)
     sherd__free(&world->heap, world->seen);
     sherd__free(&world->heap, world->sources);
     sherd__free(&world->heap, world->picture);
-    sherd__store_close(world);
+    sherd__store_close(world, done);
     while (world->spare) {
         sherd__call_state *call = world->spare;
         world->spare = call->next;
@@ -209,7 +210,7 @@ sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, boo
             return SHERD_OK;
         }
         *diag = world->diag;
-        destroy(world);
+        destroy(world, false);
     } else {
         diag->rank = rank;
         status = sherd__no_memory(diag, "sherd_world_open");
@@ -275,7 +276,9 @@ sherd_status sherd__world_close(sherd_world *world)
         atomic_store(&world->post->presence, SHERD__GONE);
     }
     sherd__carried_close(world, !sherd__is_lost(status));
-    destroy(world);
+    /* The launcher's mapping keeps what is left in a region, until the whole job ends. Where a rank
+     * was lost others may still read in it, to save what they have. */
+    destroy(world, world->post && !sherd__is_lost(status));
     return status;
 }
 
