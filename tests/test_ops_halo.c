@@ -5,6 +5,7 @@
  */
 #include "halos.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "sherd/autograd.h"
@@ -230,6 +231,44 @@ static void halos_asked_for_again_are_the_same(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Beyond the ends there may be NaN: it is one value, and the plan is made once. */
+static void a_border_may_be_no_number(sherd_world *world)
+{
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, (int64_t[]){15}, "S(0)", NULL);
+    sherd_halo_options o = {.before[0] = {2, SHERD_BORDER_CONSTANT}, .value = (double)NAN};
+
+    for (int turn = 0; turn < 4; turn++) {
+        sherd_scope_begin(world);
+        sherd_tensor *t = indices_on(layout, SHERD_F64);
+        sherd_world_fail_allocation(world, 0);
+        const double *x = sherd_tensor_read(sherd_halo(t, &o));
+        CHECK(turn == 0 || sherd_world_allocations(world) <= 4);
+        int64_t first = sherd_tensor_offset(t, 0);
+        for (int i = 0; x && i < sherd_tensor_size(t, 0) + 2; i++)
+            CHECK(first + i < 2 ? isnan(x[i]) != 0 : x[i] == (double)(first + i - 2));
+        sherd_scope_end(world);
+        o.value = -o.value;
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Not for ever: a schedule has a region for each stretch that is repeated. */
+static void a_border_that_repeats_too_often_is_refused(sherd_world *world)
+{
+    static const sherd_halo_options wide[] = {
+        {.before[0] = {INT64_C(1) << 40, SHERD_BORDER_REPLICATE}},
+        {.after[0] = {INT64_C(1) << 40, SHERD_BORDER_PERIODIC}},
+        {.before = {{1 << 12, SHERD_BORDER_REPLICATE}, {1 << 12, SHERD_BORDER_REPLICATE}}},
+    };
+    const sherd_layout *layout =
+        layout_of(line_of_ranks(world), 2, (int64_t[]){6, 5}, "S(0)", NULL);
+
+    for (int i = 0; i < LEN(wide); i++) {
+        CHECK(sherd_tensor_failed(sherd_halo(indices_on(layout, SHERD_F32), &wide[i])));
+        CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+    }
+}
+
 /* ---- cases that have a name ------------------------------------------------------------------ */
 
 /* 0 to 9 in shards of these sizes, and on each rank what its halo reads; backward gives how often
@@ -371,6 +410,8 @@ static const check_test tests[] = {
     {TEST(any_halo_is_exact), {1, 2, 3, 4, 8}},
     {TEST(many_halos_are_one_call), {1, 2, 3, 4, 8}},
     {TEST(halos_asked_for_again_are_the_same), {1, 2, 3}},
+    {TEST(a_border_may_be_no_number), {1, 2, 5}},
+    {TEST(a_border_that_repeats_too_often_is_refused), {1, 3}},
     {TEST(halos_of_ten), {3}},
     {TEST(a_plain_tensor_is_its_own_neighbour), {1, 2}},
     {TEST(what_is_pending_is_settled_first), {4}},

@@ -55,8 +55,9 @@ typedef struct sherd_halo_options {
  * @owns       the result belongs to the scope; options are copied
  * @errors     EINVAL a negative width, a width for a dim that `t` does not have, an unknown border,
  *             REFLECT as wide as the dim, REPLICATE, REFLECT or PERIODIC in a dim of size 0, a
- *             value that the dtype cannot hold; ELIMIT; ENOMEM; EDIFFER; EPEER; by the alarm. A
- *             pending reduction is settled first
+ *             value that the dtype cannot hold; ELIMIT borders that repeat elements (REPLICATE,
+ *             REFLECT) or the dim (PERIODIC) more than 2^22 times; ENOMEM; EDIFFER; EPEER; by the
+ *             alarm. A pending reduction is settled first
  */
 SHERD_API sherd_tensor *sherd_halo(sherd_tensor *t, const sherd_halo_options *options);
 

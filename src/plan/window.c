@@ -6,6 +6,7 @@
  */
 #include "window_schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -91,6 +92,8 @@ static void fill(sherd__window *window, const sherd__asking *asking)
     int64_t *spans = window->spans;
 
     window->value = borders ? borders->value + 0.0 : 0; /* one zero */
+    if (isnan(window->value))
+        window->value = (double)NAN; /* and one NaN */
     for (int d = 0; d < spec->ndim; d++) {
         sherd__reach *reach = &window->reach[d];
         reach->n = spec->shape[d];
@@ -148,11 +151,17 @@ void sherd__window_release(sherd__window *window)
     sherd__free(heap, window);
 }
 
+/* Beyond a border there may be NaN, which is as good as another. */
+static bool same_value(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
 bool sherd__window_equal(const sherd__window *a, const sherd__window *b)
 {
     if (a == b)
         return true;
-    bool same = a->hash == b->hash && a->layout == b->layout && a->value == b->value;
+    bool same = a->hash == b->hash && a->layout == b->layout && same_value(a->value, b->value);
     for (int d = 0; same && d < a->layout->spec.ndim; d++) {
         const sherd__reach *x = &a->reach[d], *y = &b->reach[d];
         same = x->before == y->before && x->after == y->after &&
@@ -223,10 +232,21 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
                : NULL;
 }
 
+enum { MOST_REGIONS = 1 << 22 }; /* of a halo, beyond the ends of the dims */
+
+/* How many stretches of neighbours lie beyond the end of a dim: a region each. */
+static int64_t stretches_of(const sherd_halo_side *side, int64_t n)
+{
+    if (side->border == SHERD_BORDER_PERIODIC)
+        return n ? side->width / n : 0;
+    return side->border > SHERD_BORDER_CONSTANT ? side->width : 0;
+}
+
 static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_options *options,
                                const char *function, const char *text)
 {
     static const char *const side_names[] = {"before", "after"};
+    int64_t regions = 1;
 
     if (layout->pending_axes)
         return sherd__fail(layout->space->diag, SHERD_EINVAL,
@@ -242,7 +262,14 @@ static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_opti
                                    side_names[i], d, (long long)sides[i]->width,
                                    (int)sides[i]->border, text, fault);
         }
+        if (exists)
+            regions = sherd__mul_cut(regions, 1 + stretches_of(sides[0], layout->spec.shape[d]) +
+                                                  stretches_of(sides[1], layout->spec.shape[d]));
     }
+    if (regions > MOST_REGIONS)
+        return sherd__fail(layout->space->diag, SHERD_ELIMIT,
+                           "%s: %s: its borders repeat elements %lld times, at most %d", function,
+                           text, (long long)regions, MOST_REGIONS);
     return SHERD_OK;
 }
 
@@ -268,7 +295,7 @@ static bool same_side(const sherd_halo_side *a, const sherd_halo_side *b)
 /* Also in dims that a layout does not have: there only a width of 0 is right. */
 static bool same_halo(const sherd_halo_options *a, const sherd_halo_options *b)
 {
-    bool same = a->value == b->value;
+    bool same = same_value(a->value, b->value);
 
     for (int d = 0; same && d < SHERD_MAX_DIMS; d++)
         same = same_side(&a->before[d], &b->before[d]) && same_side(&a->after[d], &b->after[d]);
