@@ -12,6 +12,7 @@
 #include "run.h"
 #include "sherd/status.h"
 #include "world/launch.h"
+#include "world/limit.h"
 
 static const char usage[] = "sherd run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]";
 
@@ -42,31 +43,17 @@ static bool read_options(cli_values *out, int argc, char **argv, int *at)
     return true;
 }
 
-/* Bytes of "512M"; -1 if the text is no size. */
-static int64_t read_size(const char *text)
-{
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    long long n = strtoll(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-
-    if (end == text || n < 1 || n > INT64_MAX >> shift || (*end && (!unit || end[1])))
-        return -1;
-    return (int64_t)n << shift;
-}
-
 /* What the launcher finds in the environment, and leaves there for worlds inside of worlds. */
 static bool set_environment(const cli_values *values)
 {
     const char *grace = values->of[CLI_RUN_GRACE], *memory = values->of[CLI_RUN_MEMORY];
     const char *trace = values->of[CLI_RUN_TRACE];
-    int64_t bytes = memory ? read_size(memory) : 0;
+    uint64_t bytes = 0;
     char text[32];
 
-    if (bytes < 0)
+    if (memory && !sherd__bytes_read(&bytes, memory))
         return cli_refuse("run", "--memory: \"%.100s\" is no size, for example 8G", memory) == 0;
-    snprintf(text, sizeof text, "%lld", (long long)bytes);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
     if (grace && read_number(grace, 0, 1000000) < 0)
         return cli_refuse("run", "--grace: \"%.100s\" is no number of seconds", grace) == 0;
     if (trace && (setenv("SHERD_TRACE", trace, 1) || unsetenv("SHERD_TRACE_BEGUN")))

@@ -118,7 +118,8 @@ static void the_limit_is_passed_on(void)
     static const struct {
         const char *size, *bytes;
     } sizes[] = {{"12345", "12345\n"}, {"8G", "8589934592\n"}, {"3K", "3072\n"}};
-    static const char *const bad[] = {"", "0", "-1", "8GB", "G", "9999999999T", "1.5G"};
+    static const char *const bad[] = {"",    "0",           "-1",       "8GB", "G",
+                                      "+8G", "9999999999T", "5000000T", "1.5G"};
     char options[64];
 
     for (int i = 0; i < LEN(sizes); i++) {
