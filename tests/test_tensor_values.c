@@ -169,6 +169,10 @@ static void counting_is_that_of_pytorch(sherd_world *world)
     check_numbers(sherd_eye(world, d, 3, 0), 0, NULL);
     sherd_tensor *far = sherd_arange(world, SHERD_I64, 0x1p53, 0x1p53 + 8, 2);
     CHECK_EQ(((const int64_t *)sherd_tensor_read(far))[1], ((int64_t)1 << 53) + 2);
+    /* All that the dtype holds: seven steps are more than that, their sum with the start is not. */
+    sherd_tensor *wide = sherd_arange(world, SHERD_I64, -0x1p63, 0x1p63, 0x1p61);
+    CHECK_EQ(sherd_tensor_count(wide), 8);
+    CHECK_EQ(((const int64_t *)sherd_tensor_read(wide))[7], (int64_t)3 << 61);
     CHECK_OK(sherd_world_check(world));
 }
 

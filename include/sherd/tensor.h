@@ -80,7 +80,7 @@ SHERD_API sherd_tensor *sherd_from_data(sherd_world *world, sherd_dtype dtype, c
  * A plain tensor filled with one value; it does not vary.
  *
  * @local   @shapes shape: int64_t[ndim]   @owns the result belongs to the scope
- * @errors EINVAL a negative size; ELIMIT; ENOMEM
+ * @errors EINVAL a negative size, an unknown dtype, a value that it cannot hold; ELIMIT; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, const int64_t *shape,
                                        int ndim, double value);
@@ -92,7 +92,8 @@ SHERD_API sherd_tensor *sherd_constant(sherd_world *world, sherd_dtype dtype, co
  * @local
  * @shapes shape: int64_t[ndim]
  * @owns   the result belongs to the scope
- * @errors EINVAL a negative size; ELIMIT; ENOMEM. NULL for a NULL world
+ * @errors EINVAL a negative size, an unknown dtype, a value that it cannot hold; ELIMIT; ENOMEM.
+ *         NULL for a NULL world
  */
 SHERD_API sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dtype,
                                              const int64_t *shape, int ndim, double value);
@@ -103,7 +104,8 @@ SHERD_API sherd_tensor *sherd_constant_later(sherd_world *world, sherd_dtype dty
  *
  * @local
  * @owns   the result belongs to the scope
- * @errors EINVAL an unknown dtype; ENOTSUP a pending reduction other than sum; ENOMEM
+ * @errors EINVAL an unknown dtype, a value that it cannot hold; ENOTSUP a pending reduction other
+ *         than sum; ENOMEM
  */
 SHERD_API sherd_tensor *sherd_constant_on(const sherd_layout *layout, sherd_dtype dtype,
                                           double value);

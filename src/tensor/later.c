@@ -54,7 +54,9 @@ static void make_run(const sherd__values *v, int64_t n, char *dst, int64_t first
     for (int64_t done = 0; done < n; done += BLOCK) {
         int64_t some = sherd__min(n - done, BLOCK), k = first + done;
         for (int64_t i = 0; i < some && whole; i++)
-            counted[i] = (int64_t)v->start + (k + i) * (int64_t)v->step;
+            /* The steps alone may go beyond what the sum does not. */
+            counted[i] = (int64_t)((uint64_t)(int64_t)v->start +
+                                   (uint64_t)(k + i) * (uint64_t)(int64_t)v->step);
         if (!whole)
             (v->kind == SHERD__DRAWN ? draw_block : count_block)(v, some, block, k);
         sherd__cast(v->dtype, whole ? SHERD_I64 : SHERD_F64, some, dst + (size_t)done * element,
