@@ -366,11 +366,57 @@ static void nothing_seen_is_nothing(void)
     open_inputs();
 }
 
+/* The values of the first query, and all gradients of values, with this number added to all scores.
+ */
+static void all_alike(side *s, sherd__attending *shape, float added)
+{
+    float mask[20];
+
+    for (int j = 0; j < 20; j++)
+        mask[j] = added;
+    shape->mask = mask;
+    shape->mask_dtype = SHERD_F32;
+    shape->mask_stride[4] = 1;
+    run(s, shape, NULL);
+    for (int j = 0; j < 4; j++) {
+        float sum = 0, most = 0;
+        for (int key = 0; key < 20; key++)
+            sum += input[2][key * 4 + j];
+        for (int query = 0; query < 3; query++)
+            most += fabsf(input[3][query * 4 + j]);
+        /* equal shares, where a score is nothing beside the mask */
+        CHECK(added > -1e30f || fabsf(s->result[0][j] - sum / 20) <= 1e-5f);
+        for (int key = 0; key < 20; key++)
+            CHECK(fabsf(s->result[4][key * 4 + j]) <= most);
+    }
+    for (int j = 0; j < 20 * 4; j++)
+        CHECK(isfinite(s->result[3][j]) && (j >= 3 * 4 || isfinite(s->result[2][j])));
+}
+
+/* Only -inf hides: who has the least numbers added everywhere sees all keys. A share is at most 1,
+ * also where the last bits of scores are worth more than all of them. */
+static void large_masks_hide_nothing(void)
+{
+    static const float added[] = {-1e9f, -3e9f, -1e20f, -3e38f, -3.4028235e38f};
+    sherd__attending shape = problem(1, 1, 1, 3, 20, 4, 40);
+    sherd__kernels fast[3] = {sherd__ref_f32};
+    int n = 1 + versions(fast + 1);
+
+    for (int v = 0; v < n; v++)
+        for (int m = 0; m < LEN(added); m++) {
+            side s = open_side();
+            s.kernels = fast[v];
+            all_alike(&s, &shape, added[m]);
+            close_side(&s);
+        }
+}
+
 static const check_test tests[] = {
     {TEST(fast_is_plain_at_every_edge)}, {TEST(fast_is_plain_with_heads_and_batches)},
     {TEST(fast_is_plain_of_pieces)},     {TEST(fast_is_plain_in_general)},
     {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
     {TEST(later_keys_do_not_matter)},    {TEST(nothing_seen_is_nothing)},
+    {TEST(large_masks_hide_nothing)},
 };
 
 int main(int argc, char **argv)
