@@ -124,13 +124,14 @@ static void curves_are_accurate(void)
     }
 }
 
-/* Of both forms of GELU far out, where powers leave the range: as the plain one in 1e-23, and NaN
- * stays NaN. */
+/* Of both forms of GELU far out, where powers leave the range, and of their slopes: as the plain one
+ * in 1e-23, and NaN stays NaN. */
 static void gelu_is_right_far_out(void)
 {
     static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__GELU_ERF};
-    static const float far[] = {-INFINITY, -3e38f, -1e10f, -1000, -61, -20, -3,    -0.0f,    0,
-                                1e-30f,    7,      20,     61,    1e3, 1e6, 1e10f, INFINITY, NAN};
+    static const float far[] = {-INFINITY, -3e38f, -1e13f, -1e10f, -1000, -61,   -20,
+                                -3,        -0.0f,  0,      1e-30f, 7,     20,    61,
+                                1e3,       1e6,    1e10f,  1e14f,  3e38f, INFINITY, NAN};
     const int64_t n = LEN(far);
 
     EACH_VERSION(k)
@@ -139,8 +140,12 @@ static void gelu_is_right_far_out(void)
         memcpy(a->in[0], far, sizeof far);
         sherd__ref_f32.unary(kinds[kind], n, a->plain[0], a->in[0], NULL);
         k->unary(kinds[kind], n, a->fast[0], a->in[0], NULL);
-        for (int64_t i = 0; i < n; i++) {
-            float x = a->plain[0][i], y = a->fast[0][i];
+        for (int64_t i = 0; i < n; i++)
+            a->in[1][i] = 1;
+        sherd__ref_f32.unary_grad(kinds[kind], n, a->plain[1], a->in[0], a->in[1], NULL);
+        k->unary_grad(kinds[kind], n, a->fast[1], a->in[0], a->in[1], NULL);
+        for (int64_t i = 0; i < 2 * n; i++) {
+            float x = a->plain[i / n][i % n], y = a->fast[i / n][i % n];
             CHECK(isnan(x) ? isnan(y) : x == y || fabsf(x - y) <= 1e-23f + 1e-6f * fabsf(x));
         }
     }

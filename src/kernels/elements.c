@@ -20,8 +20,10 @@ static double gelu(double x)
     return 0.5 * x * (1 + tanh(slope_at_0 * (x + cubic * x * x * x)));
 }
 
+/* Beyond 30 it is 0 or 1, and the square may overflow. */
 static double gelu_slope(double x)
 {
+    x = x > 30 ? 30 : x < -30 ? -30 : x;
     double t = tanh(slope_at_0 * (x + cubic * x * x * x));
     double inner = slope_at_0 * (1 + 3 * cubic * x * x);
 

@@ -41,8 +41,9 @@ INLINE vf gelu_of(vf x)
 
 INLINE vf slope_of(vf x)
 {
+    x = v_min(v_set(9.6f), v_max(v_set(-9.6f), x));
     vf square = v_mul(x, x);
-    vf power = power_of(v_min(v_set(115.0f), v_gelu_power(x, square)));
+    vf power = power_of(v_gelu_power(x, square));
     vf s = _mm512_rcp14_ps(v_add(v_set(1), power));
     vf inner = v_fma(square, v_set(3 * gelu_cubic * gelu_twice_slope), v_set(gelu_twice_slope));
     return v_fma(v_mul(v_mul(x, inner), v_mul(power, s)), s, s);
