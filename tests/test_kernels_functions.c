@@ -120,6 +120,22 @@ static void slopes_at_ends_are_pytorchs(void)
     CHECK(got[0] == 0 && got[1] == 1.5 && got[2] == 1.5);
 }
 
+/* Between bounds that are not numbers nothing is. */
+static void a_clamp_hides_no_bound_that_is_nan(void)
+{
+    static const double x[] = {-2, 0.5, 2, NAN}, bounds[][2] = {{NAN, 1}, {0, NAN}, {NAN, NAN}};
+    double got[4];
+
+    for (int b = 0; b < LEN(bounds); b++) {
+        sherd__unary_f64(SHERD__CLAMP, 4, got, x, bounds[b]);
+        for (int i = 0; i < 4; i++)
+            CHECK(isnan(got[i]));
+        sherd__unary_grad_f64(SHERD__CLAMP, 4, got, x, x, bounds[b]);
+        for (int i = 0; i < 4; i++)
+            CHECK_EQ(got[i], 0);
+    }
+}
+
 /* [2,3,2], folded over the outer dims: the first of equals, and a NaN before all. */
 static void an_extreme_is_the_first_of_equals(void)
 {
@@ -186,6 +202,7 @@ static const check_test tests[] = {
     {TEST(slopes_of_two_are_those_of_the_values)},
     {TEST(ties_share)},
     {TEST(slopes_at_ends_are_pytorchs)},
+    {TEST(a_clamp_hides_no_bound_that_is_nan)},
     {TEST(an_extreme_is_the_first_of_equals)},
     {TEST(parts_join_to_the_first_of_equals)},
     {TEST(integers_wrap_and_clamp)},
