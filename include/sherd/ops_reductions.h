@@ -121,7 +121,8 @@ SHERD_API sherd_tensor *sherd_softmax(sherd_tensor *a, int dim);
 SHERD_API sherd_tensor *sherd_log_softmax(sherd_tensor *a, int dim);
 
 /**
- * The logarithm of the sum of e^a over one dim, which may be sharded.
+ * The logarithm of the sum of e^a over one dim, which may be sharded. The gradient of an element
+ * that is -inf is 0, also where all are (PyTorch: NaN).
  *
  * @collective see above   @owns scope   @errors see above
  */
