@@ -366,6 +366,30 @@ static void nothing_seen_is_nothing(void)
     open_inputs();
 }
 
+/* A query that is no number has no result, though it is hidden from later keys; others have one. */
+static void a_nan_is_not_hidden_by_hidden_keys(void)
+{
+    sherd__attending shape = problem(1, 1, 1, 40, 40, 8, 0.4);
+    sherd__kernels all[3] = {sherd__ref_f32};
+    int n = 1 + versions(all + 1);
+
+    shape.causal = true;
+    input[0][17 * 8 + 3] = NAN;
+    for (int v = 0; v < n; v++) {
+        side s = open_side();
+        s.kernels = all[v];
+        run(&s, &shape, NULL);
+        for (int i = 0; i < 40; i++) {
+            CHECK_EQ((bool)isnan(s.result[1][i]), i == 17);
+            for (int j = 0; j < 8; j++)
+                CHECK_EQ((bool)isnan(s.result[0][i * 8 + j]), i == 17);
+        }
+        close_side(&s);
+    }
+    close_inputs();
+    open_inputs();
+}
+
 /* The values of the first query, and all gradients of values, with this number added to all scores.
  */
 static void all_alike(side *s, sherd__attending *shape, float added)
@@ -416,7 +440,7 @@ static const check_test tests[] = {
     {TEST(fast_is_plain_of_pieces)},     {TEST(fast_is_plain_in_general)},
     {TEST(empty_tensors_may_be_null)},   {TEST(equal_values_pass_unchanged)},
     {TEST(later_keys_do_not_matter)},    {TEST(nothing_seen_is_nothing)},
-    {TEST(large_masks_hide_nothing)},
+    {TEST(large_masks_hide_nothing)},    {TEST(a_nan_is_not_hidden_by_hidden_keys)},
 };
 
 int main(int argc, char **argv)

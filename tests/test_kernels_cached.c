@@ -252,6 +252,11 @@ static void what_is_no_number_spreads_as_it_must(void)
         run(&all[x], &s, out, sums);
         for (int64_t i = 0; i < 4 * WIDTH; i++)
             CHECK(out[i] == 0 && sums[i / WIDTH] == -INFINITY);
+        wide_k[0] = NAN; /* and behind it only what is hidden */
+        sherd__cast(all[x].dtype, SHERD_F64, KEYS * WIDTH, k, wide_k);
+        run(&all[x], &s, out, sums);
+        for (int64_t i = 0; i < 4 * WIDTH; i++)
+            CHECK(isnan(out[i]) && isnan(sums[i / WIDTH]));
     }
 }
 

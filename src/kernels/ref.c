@@ -81,7 +81,7 @@ static double softmax(int64_t n, double *score)
     double most = -INFINITY, total = 0;
 
     for (int64_t j = 0; j < n; j++)
-        most = score[j] <= most ? most : score[j]; /* a NaN stays */
+        most = score[j] > most || isnan(score[j]) ? score[j] : most; /* a NaN stays */
     if (most == -INFINITY) {
         memset(score, 0, (size_t)n * sizeof *score);
         return most;
