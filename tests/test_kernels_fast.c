@@ -129,8 +129,8 @@ static void curves_are_accurate(void)
 static void gelu_is_right_far_out(void)
 {
     static const sherd__unary_kind kinds[] = {SHERD__GELU, SHERD__GELU_ERF};
-    static const float far[] = {-INFINITY, -3e38f, -1e13f, -1e10f, -1000, -61,   -20,
-                                -3,        -0.0f,  0,      1e-30f, 7,     20,    61,
+    static const float far[] = {-INFINITY, -3e38f, -1e13f, -1e10f, -1000, -61,      -20,
+                                -3,        -0.0f,  0,      1e-30f, 7,     20,       61,
                                 1e3,       1e6,    1e10f,  1e14f,  3e38f, INFINITY, NAN};
     const int64_t n = LEN(far);
 

@@ -19,11 +19,11 @@
 #include "fast_line.inc"
 #include "fast_math.inc"
 
-/* v_exp2, to 3e-6: a polynomial of degree 4 (minimax of the relative error, 1 at 0). */
+/* v_exp2_within, to 3e-6: a polynomial of degree 4 (minimax of the relative error, 1 at 0). */
 INLINE vf power_of(vf x)
 {
     const vf whole = v_set(0x1.8p23f + 126);
-    vf y = v_max(v_set(-126), x), n = v_add(y, whole), r = v_sub(y, v_sub(n, whole));
+    vf n = v_add(x, whole), r = v_sub(x, v_sub(n, whole));
     vf p = v_fma(v_set(1.916570641e-2f), r, v_set(1.118128506e-1f));
     p = v_fma(p, r, v_set(4.804819722e-1f));
     p = v_fma(p, r, v_set(1.386248387f));
@@ -34,7 +34,7 @@ INLINE vf power_of(vf x)
 /* v_gelu and v_gelu_slope, with inverses as they are estimated: to 2^-14. */
 INLINE vf gelu_of(vf x)
 {
-    vf power = power_of(v_gelu_power(x, v_mul(x, x)));
+    vf power = power_of(v_max(v_set(-126), v_gelu_power(x, v_mul(x, x))));
     vm gone = v_less(x, v_set(-9));
     return v_mul(x, _mm512_maskz_rcp14_ps((vm)~gone, v_add(v_set(1), power)));
 }
