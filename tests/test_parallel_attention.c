@@ -107,6 +107,26 @@ static void what_does_not_fit_is_refused(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* A rank whose argument has failed draws as many keys: the next call is the same on all. */
+static void generators_stay_in_step_where_one_rank_fails(sherd_world *world)
+{
+    sherd_generator generator = sherd_generator_named("drop");
+    sherd_module *m =
+        make(world, &(sherd_attention_options){.dropout = 0.5, .generator = &generator});
+
+    CHECK_OK(split(m, line_of_ranks(world), false));
+    for (int step = 0; step < 2; step++) {
+        bool fails = step == 0 && sherd_world_rank(world) == 0;
+        sherd_scope_begin(world);
+        sherd_tensor *x = wave(world, SHERD_F64, 3, SHAPE(2, 5, WIDTH), 1, 1, 0);
+        sherd_module_call(m, fails ? sherd_view(x, SHAPE(1), 1) : x);
+        CHECK_EQ(sherd_world_check(world), step ? SHERD_OK : SHERD_EINVAL);
+        CHECK_EQ(generator.calls, step + 1);
+        sherd_scope_end(world);
+    }
+    sherd_module_destroy(m);
+}
+
 /* First values depend on the name alone, and creating one while memory fails leaves nothing. */
 static void its_first_values_are_those_of_its_layers(sherd_world *world)
 {
@@ -139,6 +159,7 @@ static const check_test tests[] = {
     {TEST(it_is_its_four_layers_and_the_operator), {1, 2}},
     {TEST(split_by_heads_it_is_the_same), {1, 2, 3, 4}},
     {TEST(what_does_not_fit_is_refused), {1, 2}},
+    {TEST(generators_stay_in_step_where_one_rank_fails), {1, 2, 3, 4}},
     {TEST(its_first_values_are_those_of_its_layers), {1}},
 };
 CHECK_MAIN(tests)

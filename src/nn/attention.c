@@ -45,9 +45,9 @@ static sherd_tensor *attend(sherd_module *m, sherd_tensor *x, sherd_tensor *memo
     const int64_t whole[] = {-1, x->ndim > 1 ? x->shape[1] : 0, a->width};
     sherd_tensor *y;
 
-    if (sherd_tensor_failed(x) || sherd_tensor_failed(memory))
-        return sherd_tensor_failed(x) ? x : memory;
-    if (x->ndim != 3 || memory->ndim != 3)
+    /* What has failed, on this rank perhaps alone, goes on: the generator must stay in step. */
+    bool good = !sherd_tensor_failed(x) && !sherd_tensor_failed(memory);
+    if (good && (x->ndim != 3 || memory->ndim != 3))
         return refuse(m, "it takes tensors [batch, positions, width]");
     y = sherd_attention(heads_of(m, WQ, x), heads_of(m, WK, memory), heads_of(m, WV, memory),
                         &a->how);
