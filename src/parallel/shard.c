@@ -9,7 +9,8 @@
  * gradients are reduce-scattered as they arrive.
  *
  * While a module computes, the gather for the module that came next in the last call is begun: at
- * most one is ahead.
+ * most one is ahead. The order is learned anew after a failed check, because in a call that fails
+ * some ranks call modules that others, which have seen the failure, do not call.
  */
 #include "base/hash.h"
 #include "base/num.h"
@@ -20,6 +21,7 @@ typedef struct sharding {
     sherd_world *world;
     int refs;
     bool no_prefetch;
+    uint64_t failed;    /* checks that had failed when the order below was learned */
     int running;        /* calls of the root under way */
     struct unit *last;  /* the unit that was called last in this forward */
     struct unit *ahead; /* gathered before its call */
@@ -39,6 +41,7 @@ typedef struct unit {
     sharding *all;
     sherd_module *module;
     struct unit *next; /* the one that was called after this one, the last time */
+    uint64_t failed;   /* of `next`, as in sharding */
     int refs, depth;   /* depth: calls of the module under way */
     bool gathered;
     int count;
@@ -157,12 +160,24 @@ static void take_out(unit *u)
 
 static void begin_next(sharding *all, unit *u)
 {
-    unit *next = u->next;
+    unit *next = u->failed == all->failed ? u->next : NULL;
 
     if (all->no_prefetch || !all->running || !next || next->gathered || next->depth > 0)
         return;
     gather(next, true);
     all->ahead = next;
+}
+
+/* Forget the order of calls, if a check has failed since. */
+static void renew(sharding *all)
+{
+    uint64_t failed = sherd__failed_checks(all->world);
+
+    if (all->failed == failed)
+        return;
+    drop_ahead(all);
+    all->last = NULL;
+    all->failed = failed;
 }
 
 static void arrive(sherd_module *self, sherd_args *in, void *payload)
@@ -173,6 +188,7 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     (void)self, (void)in;
     if (u->depth++ > 0)
         return;
+    renew(all);
     if (all->ahead != u)
         drop_ahead(all);
     all->ahead = NULL;
@@ -181,8 +197,10 @@ static void arrive(sherd_module *self, sherd_args *in, void *payload)
     if (!u->gathered)
         gather(u, false);
     put_in(u);
-    if (all->running && all->last)
+    if (all->running && all->last) {
         all->last->next = u;
+        all->last->failed = all->failed;
+    }
     all->last = u;
     begin_next(all, u);
 }

@@ -163,6 +163,7 @@ struct sherd_world {
     sherd__ranks near;            /* those that read this one's memory themselves */
     const sherd__arena *mirrors;  /* where the lanes of the others are; NULL: all are near */
     uint64_t base, round;         /* of this epoch's numbers; of the last meeting */
+    uint64_t failed;              /* checks that have failed; equal on all ranks */
     bool arrived;                 /* at a meeting: raises nothing, makes no calls */
     /* has seen the alarm: publishes nothing, stores no `left`, until a check lowers it */
     bool quiet;

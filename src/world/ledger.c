@@ -397,9 +397,15 @@ sherd__loss sherd__deed_loss(const sherd_world *world, const sherd_mesh *mesh, u
     return SHERD__KEPT;
 }
 
+uint64_t sherd__failed_checks(const sherd_world *world)
+{
+    return world->failed;
+}
+
 /* All count on from the highest number that any of them had reached. */
 void sherd__ledgers_failed(sherd_world *world, bool dropped)
 {
+    world->failed++;
     for (int i = 0; i < world->meshes; i++) {
         const sherd__group *group = world->mesh[i].widest;
         sherd__ledger *ledger = world->mesh[i].mesh->ledger;

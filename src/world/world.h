@@ -76,6 +76,12 @@ bool sherd__has_failed_locally(const sherd_world *world);
  */
 bool sherd__alarmed(const sherd_world *world);
 
+/*
+ * How many checks have failed. What a rank has learned from the order of calls is void from one to
+ * the next: ranks see the alarm at different places.
+ */
+uint64_t sherd__failed_checks(const sherd_world *world);
+
 /* ---- what is done on a mesh ------------------------------------------------------------------ */
 
 enum { SHERD__DEEDS = 64, SHERD__DEED_NAMES = 64 };
