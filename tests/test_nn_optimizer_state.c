@@ -5,6 +5,7 @@
  * tensors by name; gradients are given, so that bits can be asked for.
  */
 #include "modules.h"
+#include "sherd/ops_shape.h"
 #include "sherd/optimizer.h"
 
 enum { ENTRIES = 24, NAME = 64, BYTES = 512 };
@@ -255,11 +256,91 @@ static void state_is_found_where_its_parameter_has_another_name(sherd_world *wor
     sherd_module_destroy(m);
 }
 
+static void scaled(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    out->value[0] = sherd_mul(in->value[0], sherd_module_parameter(self, "w"));
+    out->count = 1;
+}
+
+/*
+ * Ranks that have trained apart go on together from the values of one, whose exact copy is not that
+ * of the others: it is forgotten on that one too. Steps are smaller than the bits of the parameter.
+ */
+static void exact_copies_are_equal_where_parameters_were_made_equal(sherd_world *world)
+{
+    enum { N = 5, APART = 3, STEPS = 8 };
+    sherd_module *m = NULL;
+    sherd_optimizer *o = NULL;
+    double mine[N], first[N];
+
+    CHECK_OK(sherd_module_create(&m, world, scaled, NULL));
+    CHECK_OK(sherd_module_add_parameter(m, "w", wave(world, SHERD_BF16, 1, SHAPE(N), 2, 1, 2)));
+    CHECK_OK(sherd_sgd_create(&o, m, NULL));
+    for (int step = 0; step < STEPS; step++) {
+        int apart = step < APART ? sherd_world_rank(world) : 0;
+        sherd_scope_begin(world);
+        sherd_tensor *x = wave(world, SHERD_BF16, 1, SHAPE(N), 5 + apart, 1, 0);
+        if (step < APART)
+            sherd_tensor_write(x); /* from now on it varies */
+        if (step == APART)
+            CHECK_OK(
+                sherd_module_equalize(m, line_of_ranks(world), NULL, sherd_world_ranks(world) - 1));
+        sherd_backward(sherd_sum(sherd_module_call(m, x)));
+        sherd_optimizer_step(o, 0.003, 1);
+        sherd_optimizer_clear(o);
+        sherd_scope_end(world);
+    }
+    sherd_scope_begin(world);
+    sherd_tensor *w = sherd_detach(sherd_module_parameter(m, "w"));
+    CHECK_EQ(whole(w, mine), N);
+    CHECK_EQ(
+        whole(sherd_distribute(w, sherd_tensor_layout(spread(w, line_of_ranks(world), "R")), 0),
+              first),
+        N);
+    CHECK(memcmp(mine, first, sizeof mine) == 0);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(m);
+}
+
+/* Parameters that are views, whose pieces lie in one row on some ranks only. */
+static void views_of_any_strides_are_loaded_and_made_equal(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    double want[6];
+
+    for (int way = 0; way < 3; way++) { /* plain, distributed, made equal */
+        sherd_module *m = NULL;
+        sherd_scope_begin(world);
+        sherd_tensor *t = wave(world, SHERD_F64, 2, SHAPE(2, 3), 1, 1, 0);
+        CHECK_OK(sherd_module_create(&m, world, scaled, NULL));
+        if (way == 2)
+            sherd_tensor_write(t);
+        sherd_tensor *w = sherd_transpose(way == 1 ? spread(t, mesh, "S(0)") : t, 0, 1);
+        CHECK_OK(sherd_module_add_parameter(m, "w", w));
+        if (way == 2) {
+            CHECK_EQ(whole(w, want), 6);
+            CHECK_OK(sherd_module_equalize(m, mesh, NULL, 0));
+        } else {
+            sherd_tensor *from = wave(world, SHERD_F64, 2, SHAPE(3, 2), 4, 1, 0);
+            CHECK_EQ(whole(from, want), 6);
+            CHECK_OK(sherd_module_load(m, "w", from, -1));
+        }
+        CHECK_EQ(distance_to(sherd_detach(w), want, 6), 0);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+        sherd_module_destroy(m);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(a_run_taken_up_again_is_the_run_that_went_on), {1, 2, 3, 4}},
     {TEST(what_has_not_begun_can_be_saved), {1, 2, 3}},
     {TEST(state_is_named_after_parameters), {1, 2}},
     {TEST(state_is_found_where_its_parameter_has_another_name), {1, 2}},
     {TEST(no_memory_leaves_what_was_there), {1, 2, 3}},
+    {TEST(exact_copies_are_equal_where_parameters_were_made_equal), {1, 2, 3, 4}},
+    {TEST(views_of_any_strides_are_loaded_and_made_equal), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)

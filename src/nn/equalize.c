@@ -135,23 +135,22 @@ static unsigned axes_with_ranks(const sherd_mesh *mesh)
     return bits;
 }
 
-/* Store a received tensor; the source has it already. False: ended by the alarm. */
+/*
+ * Store a received tensor. The source has it already, but counts it as written too: what is kept
+ * beside it, as an optimizer's exact copy, is made anew on all ranks. False: ended by the alarm.
+ */
 static bool take(const job *j, sherd_tensor *t, sherd_tensor *row)
 {
     int64_t stride[SHERD_MAX_DIMS];
     const void *data = sherd_tensor_failed(row) ? NULL : sherd__data(row);
-    void *dst;
+    void *dst = data ? sherd__mutable_view(t) : NULL;
 
-    if (!data)
+    if (!dst)
         return false;
     sherd__row_major(t->ndim, t->local, stride);
-    if (!j->source) {
-        dst = sherd__mutable(t);
-        if (!dst)
-            return false;
+    if (!j->source)
         sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, dst, t->stride, data,
                         stride);
-    }
     return true;
 }
 

@@ -142,14 +142,15 @@ sherd__load_kind sherd__load_kind_of(const sherd_module *module)
 
 /*
  * Copy the local elements of `from`, row-major, to `to`, which has the same layout. False: ended by
- * the alarm.
+ * the alarm. An empty piece is written too: that a tensor was written decides what is moved again,
+ * and must on all ranks.
  */
 static bool overwrite(sherd_tensor *to, sherd_tensor *from)
 {
     const void *data = from->count ? sherd__data(from) : "";
-    char *dst = to->count ? sherd__mutable(to) : NULL;
+    char *dst = sherd__mutable_view(to);
 
-    if (!data || (to->count && !dst))
+    if (!data || !dst)
         return false;
     if (to->count)
         sherd__copy_box(sherd_dtype_bytes(to->dtype), to->ndim, to->local, dst, to->stride, data,
