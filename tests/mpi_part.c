@@ -3,6 +3,7 @@
  * A program that uses MPI itself, for test_world_mpi.c: its ranks make two worlds, the even and the
  * odd ones, and send each other messages of their own that sherd's must not meet.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -253,6 +254,58 @@ static int break_one(const char *function, int rank)
     return bad;
 }
 
+/*
+ * Rank 0 waits in vain for rank 1, which makes the call only when rank 0 has closed its world: MPI
+ * may still read there then what it has been given to send, and the program goes on.
+ */
+static int come_late(int rank)
+{
+    const sherd_placement rows = sherd_shard(0);
+    static float data[4 << 20];
+    int64_t part = 4 << 20, shape = 2 * part, two = 2;
+    const sherd_mesh *mesh = NULL;
+    sherd_world *world = NULL;
+    char word = 0;
+
+    if (sherd_world_open_mpi(&world, MPI_COMM_WORLD, NULL) ||
+        sherd_mesh_create(&mesh, world, 1, &two, NULL, NULL))
+        return 1;
+    sherd_tensor *mine = sherd_from_data(world, SHERD_F32, &part, 1, data);
+    sherd_tensor *all =
+        sherd_from_local(mine, mesh, &rows, &(sherd_from_local_options){.shape = &shape});
+    int bad = sherd_world_check(world) != SHERD_OK;
+    if (rank == 1)
+        MPI_Recv(&word, 1, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    bad |= sherd_tensor_read(sherd_full(all)) != NULL;
+    bad |= sherd_world_close(world) != SHERD_ETIMEDOUT;
+    if (rank == 0)
+        MPI_Send(&word, 1, MPI_CHAR, 1, 7, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("rank %d goes on\n", rank);
+    MPI_Finalize();
+    return bad;
+}
+
+/* Rank 1 dies while it has two worlds open; in each of them the others learn it. */
+static int die_in_two(int rank)
+{
+    sherd_world *world[2] = {NULL, NULL};
+
+    for (int i = 0; i < 2; i++)
+        if (sherd_world_open_mpi(&world[i], MPI_COMM_WORLD, NULL))
+            return 1;
+    signal(SIGTERM, SIG_IGN); /* as who saves what it has */
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1)
+        kill(getpid(), SIGKILL);
+    for (int i = 0; i < 2; i++) {
+        sherd_status status = sherd_world_check(world[i]);
+        printf("%s in world %d: %s\n", sherd_status_name(status), i, sherd_world_error(world[i]));
+        fflush(stdout);
+    }
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     int given, rank, got = -1, bad;
@@ -269,7 +322,9 @@ int main(int argc, char **argv)
     if (argc > 2)
         return break_one(argv[2], rank);
     if (argc > 1)
-        return miss_one(rank);
+        return strcmp(argv[1], "late") == 0   ? come_late(rank)
+               : strcmp(argv[1], "dies") == 0 ? die_in_two(rank)
+                                              : miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
     bad |= sherd_world_open_mpi(&world, MPI_COMM_NULL, NULL) != SHERD_EINVAL;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);

@@ -253,6 +253,19 @@ static void who_dies_is_named_also_where_ranks_share_nothing(void)
     unsetenv("SHERD_TRANSPORT");
 }
 
+static void who_dies_is_told_in_each_of_its_worlds(void)
+{
+    const program_end *ends = mpi_run_part(3, "dies");
+    FOR_EACH_MPI(kind)
+    {
+        bool kills = strcmp(kind, "mpich") == 0;
+        const program_end *end = &ends[kind_i];
+        CHECK(end->status != 0 && end->seconds < 30);
+        CHECK(kills || times(end->out, "EPEER in world 0: rank 1 ended before") == 2);
+        CHECK(kills || times(end->out, "EPEER in world 1: rank 1 ended before") == 2);
+    }
+}
+
 static void a_module_that_does_not_load_is_one_clear_line(void)
 {
     setenv("SHERD_MPI_MODULE", "/nowhere/module.so", 1);
@@ -308,6 +321,7 @@ static const check_test tests[] = {
     {TEST(a_world_may_go_to_another_thread)},
     {TEST(who_dies_is_named_with_its_host_and_nothing_is_left)},
     {TEST(who_dies_is_named_also_where_ranks_share_nothing)},
+    {TEST(who_dies_is_told_in_each_of_its_worlds)},
     {TEST(a_module_that_does_not_load_is_one_clear_line)},
     {TEST(ranks_of_two_hosts_are_one_world)},
     {TEST(a_part_of_a_communicator_is_a_world)},

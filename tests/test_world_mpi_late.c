@@ -128,11 +128,27 @@ static void what_mpi_says_is_wrong_all_ranks_learn(void)
     unsetenv("SHERD_TRANSPORT");
 }
 
+/* What MPI still sends from there lies in a world that is closed. */
+static void who_has_given_up_is_read_by_who_comes_late(void)
+{
+    setenv("SHERD_TIMEOUT", "1", 1);
+    setenv("SHERD_TRANSPORT", "mpi", 1);
+    const program_end *ends = mpi_run_part(2, "late");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_EQ(times(ends[kind_i].out, "goes on"), 2);
+    }
+    unsetenv("SHERD_TRANSPORT");
+    unsetenv("SHERD_TIMEOUT");
+}
+
 static const check_test tests[] = {
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
     {TEST(a_rank_that_opens_no_second_world_ends_in_a_time_out)},
     {TEST(what_mpi_says_is_wrong_ends_an_opening)},
+    {TEST(who_has_given_up_is_read_by_who_comes_late)},
     {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -9,6 +9,7 @@
 #include "world/remote.h"
 
 #include <math.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { REGION = 64 << 20, MANY = 40, ROWS = 2401 };
@@ -18,7 +19,7 @@ enum { REGION = 64 << 20, MANY = 40, ROWS = 2401 };
 /* A carrier with which nothing is sent until it may be. */
 typedef struct slow_carrier {
     bool may_go, good;
-    int asked, next[RANKS]; /* the number of what goes next to a rank */
+    int asked, closed, next[RANKS]; /* the number of what goes next to a rank */
 } slow_carrier;
 
 /* What a test writes into a head: whose it is, and its number among those. */
@@ -61,7 +62,7 @@ static bool has_nothing(void *self, int *from, sherd_message *out, const sherd_r
 
 static void close_slow(void *self, bool well)
 {
-    (void)self;
+    ((slow_carrier *)self)->closed++;
     (void)well;
 }
 
@@ -117,6 +118,49 @@ static double send_slowly(int count)
     CHECK_EQ(c.asked, 2 * count + RANKS - 1);
     return time / count;
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Bytes of private memory that this process has. */
+static size_t private_bytes(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    unsigned long kilobytes = 0;
+    char line[256];
+
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "VmData: %lu", &kilobytes) != 1)
+        ;
+    if (file)
+        fclose(file);
+    return (size_t)kilobytes << 10;
+}
+
+/* Who asked for it tells the others by its carrier why nothing is opened, and closes it then. */
+static void where_there_is_no_memory_the_carrier_stays_open(void)
+{
+    slow_carrier c = {.good = true};
+    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
+                                   .name = "a slow one",
+                                   .ranks = SHERD_MAX_RANKS,
+                                   .self = &c,
+                                   .send = begin_sending,
+                                   .sent = has_gone,
+                                   .receive = has_nothing,
+                                   .close = close_slow};
+    sherd__remote *remote = NULL;
+    sherd__diag diag = {.status = SHERD_OK};
+    struct rlimit before, least;
+
+    CHECK_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+    least = before;
+    least.rlim_cur = private_bytes() + (512 << 10); /* less than the sheets of so many ranks */
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &least), 0);
+    sherd_status status = sherd__remote_open(&remote, &carrier, REGION, &diag);
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &before), 0);
+    CHECK_EQ(status, SHERD_ENOMEM);
+    CHECK(!remote);
+    CHECK_EQ(c.closed, 0);
+}
+#endif
 
 /* Sixteen times as many: a list that is walked takes sixteen times as long for each. */
 static void a_message_costs_the_same_behind_thousands(void)
@@ -225,6 +269,9 @@ static void slices_of_a_call_are_one_pile(void)
 }
 
 static const check_test tests[] = {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    {TEST(where_there_is_no_memory_the_carrier_stays_open)},
+#endif
     {TEST(a_message_costs_the_same_behind_thousands)},
     {TEST(slices_of_a_call_are_one_pile)},
 };

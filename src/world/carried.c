@@ -283,7 +283,7 @@ static sherd_status meet(sherd_world **out, sherd__carried *carried, sherd__aren
 
     sherd_status status = find_arena(arena, carried, mine, all, prices, diag);
     if (!status)
-        status = join(out, carried, all[0].machine ^ (uint64_t)all[0].pid, arena, options, diag);
+        status = join(out, carried, sherd__job_of(&all[0]), arena, options, diag);
     sherd__free(&heap, prices);
     sherd__free(&heap, all);
     return status;
@@ -304,16 +304,18 @@ static sherd_status refuse(const sherd_carrier *carrier, sherd__diag *diag)
     return SHERD_OK;
 }
 
-static void close_carried(sherd__carried *carried, bool well)
+/* False: memory of the world's arena is still read. */
+static bool close_carried(sherd__carried *carried, bool well)
 {
     sherd__guard_dismiss(carried->guard);
     sherd__cores_give(&carried->cores);
     if (carried->launched)
         (void)sherd__say_joined(false);
     if (carried->remote)
-        sherd__remote_close(carried->remote, well);
-    else if (carried->carrier.version == SHERD_CARRIER_VERSION && carried->carrier.close)
+        return sherd__remote_close(carried->remote, well);
+    if (carried->carrier.version == SHERD_CARRIER_VERSION && carried->carrier.close)
         carried->carrier.close(carried->carrier.self, well);
+    return true;
 }
 
 static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, bool launched,
@@ -344,7 +346,7 @@ static sherd_status open_with(sherd_world **out, const sherd_carrier *carrier, b
     }
     if (!status)
         return SHERD_OK;
-    close_carried(carried ? carried : &unkept, !sherd__is_lost(status));
+    (void)close_carried(carried ? carried : &unkept, !sherd__is_lost(status));
     sherd__arena_unmap(&arena);
     sherd__free(&heap, carried);
     return status;
@@ -391,7 +393,7 @@ void sherd__carried_close(sherd_world *world, bool well)
     sherd__drop_calls(world);
     if (world->remote)
         sherd__remote_leave(world);
-    close_carried(carried, well);
+    world->owns_arena &= close_carried(carried, well);
     sherd__free(&heap, carried);
 }
 
@@ -408,11 +410,6 @@ sherd_status sherd__spawn_carried(bool *here, int *exit_status, const sherd__lau
         return status;
     world->lent = true;
     *exit_status = plan->body(world, plan->payload);
-    sherd__arena arena = world->arena;
-    world->owns_arena = false; /* what the close says is read from it */
-    int rank = world->rank;
-    diag->status = sherd__world_close(world);
-    memcpy(diag->text, arena.control->post[rank].last_text, sizeof diag->text);
-    sherd__arena_unmap(&arena);
+    diag->status = sherd__world_close(world, diag->text);
     return diag->status;
 }

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t build =
-    UINT64_C(0x7368657264303430) ^ sizeof(sherd__control) << 16 ^ sizeof(sherd__lane);
+static const uint64_t build = UINT64_C(0x7368657264303430) ^ sizeof(sherd__control) << 16 ^
+                              sizeof(sherd__lane) ^ sizeof(sherd__hello) << 40;
 
 /* The machine's name for this start of it; what its hosts file says may be the same everywhere. */
 static void name_machine(sherd__hello *out)
@@ -36,6 +36,7 @@ static void name_machine(sherd__hello *out)
 sherd__hello sherd__introduce(const sherd_world_options *options)
 {
     sherd__hello mine = {.region_bytes = options->region_bytes,
+                         .since = (uint64_t)sherd__now(),
                          .pid = (int)getpid(),
                          .fd = -1,
                          .no_pin = options->no_pin};
@@ -114,6 +115,11 @@ bool sherd__by_messages(const sherd_carrier *carrier, const sherd__hello *all)
     for (int r = 0; r < carrier->ranks; r++)
         messages |= all[r].messages || !sherd__is_here(&all[0], &all[r]);
     return messages;
+}
+
+uint64_t sherd__job_of(const sherd__hello *first)
+{
+    return sherd__hash_word(sherd__hash_word(first->machine, (uint64_t)first->pid), first->since);
 }
 
 void sherd__note_failure(sherd__hello *mine, const sherd__diag *diag, int rank)

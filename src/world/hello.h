@@ -12,6 +12,7 @@
 typedef struct sherd__hello {
     uint64_t region_bytes;
     uint64_t machine, space; /* hash of what names the machine; its pid namespace */
+    uint64_t since;          /* when it came, by its clock: its worlds differ in that */
     char host[64];
     int pid, fd;
     bool no_pin;
@@ -39,6 +40,9 @@ sherd_status sherd__builds_compare(const sherd_carrier *carrier, bool room, sher
 bool sherd__is_here(const sherd__hello *a, const sherd__hello *b);
 /* Whether ranks of this world must send each other messages, because some share no memory. */
 bool sherd__by_messages(const sherd_carrier *carrier, const sherd__hello *all);
+/* What names a world on the machines that it is on, also where its processes have others open; of
+ * its rank 0. */
+uint64_t sherd__job_of(const sherd__hello *first);
 /* Bring what went wrong here, if anything, to the next exchange. */
 void sherd__note_failure(sherd__hello *mine, const sherd__diag *diag, int rank);
 

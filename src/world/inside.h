@@ -488,8 +488,9 @@ void sherd__moves_clear(sherd_world *world);
 /* This rank's part of an arena. The world takes the mapping over if `owns`. */
 sherd_status sherd__world_join(sherd_world **out, const sherd__arena *arena, bool owns, int rank,
                                const sherd_world_options *options, sherd__diag *diag);
-/* As sherd_world_close, also of a world that is lent. */
-sherd_status sherd__world_close(sherd_world *world);
+/* As sherd_world_close, also of a world that is lent; text[SHERD_ERROR_BYTES] or NULL: why it is
+ * not well. */
+sherd_status sherd__world_close(sherd_world *world, char *text);
 
 /* What is called of remote*.c. */
 #include "far.h"

@@ -266,7 +266,7 @@ sherd_status sherd__spawn_here(bool *here, int *exit_status, const sherd__launch
     if (*here && !status) {
         world->lent = true;
         *exit_status = plan->body(world, plan->payload);
-        status = sherd__world_close(world);
+        status = sherd__world_close(world, NULL);
         diag->status = status;
         memcpy(diag->text, arena.control->post[in.rank].last_text, sizeof diag->text);
     }

@@ -14,12 +14,10 @@
 
 enum {
     SMALLEST_LOG2 = 10,
-    IDLE_MOST = 256 << 20,  /* bytes of idle sheets; what is beyond goes back */
-    RESERVE = 8,            /* sheets for short messages, beyond one for each rank */
-    PART_BYTES = 256 << 10, /* packed and unpacked in the cache, and long enough for MPI */
+    IDLE_MOST = 256 << 20, /* bytes of idle sheets; what is beyond goes back */
+    RESERVE = 8,           /* sheets for short messages, beyond one for each rank */
     LEAST_NAP_NS = 20 * 1000,
-    MOST_NAP_NS = 500 * 1000,
-    LINGER_NS = 300 * 1000
+    MOST_NAP_NS = 500 * 1000
 };
 static const int64_t goodbye_ns = INT64_C(5) * 1000 * 1000 * 1000; /* in which nothing comes */
 
@@ -301,35 +299,6 @@ bool sherd__remote_poll(sherd_world *world)
     return come;
 }
 
-/* What there is of messages that are on their way out, as a number that changes when anything of
- * them has gone: each rank's first does before the others. */
-static uint64_t trace_of(const sherd__remote *remote)
-{
-    uint64_t hash = remote->gone;
-
-    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;) {
-        const sherd_sending *sending = &remote->flight[q].first->sending;
-        for (size_t i = 0; i < sizeof sending->note / sizeof *sending->note; i++)
-            hash = sherd__hash_word(hash, sending->note[i]);
-    }
-    return hash;
-}
-
-void sherd__remote_linger(sherd_world *world)
-{
-    const sherd__ranks *busy = &world->remote->busy;
-    int64_t since = sherd__ranks_none(busy) ? 0 : sherd__now();
-    uint64_t before = 0;
-
-    while (!sherd__ranks_none(busy) && sherd__now() - since < LINGER_NS) {
-        uint64_t now = trace_of(world->remote);
-        if (now != before)
-            since = sherd__now();
-        before = now;
-        sherd__remote_poll(world);
-    }
-}
-
 void sherd__remote_nap(sherd_world *world)
 {
     int64_t *nap = &world->remote->nap_ns;
@@ -345,16 +314,30 @@ void sherd__remote_nap(sherd_world *world)
     nanosleep(&(struct timespec){0, *nap}, NULL);
 }
 
-/* SHERD_PART is for tests: tensors that are small then go in parts, too. */
-static size_t part_bytes(void)
-{
-    const char *text = getenv("SHERD_PART");
-    size_t bytes = text ? (size_t)strtoul(text, NULL, 10) : 0;
-
-    return bytes ? bytes : (size_t)PART_BYTES;
-}
-
 /* ---- opening and closing --------------------------------------------------------------------- */
+
+/* `sent`: also what is on its way; MPI may still read that otherwise. */
+static void give_all(sherd__remote *remote, bool sent)
+{
+    sherd__heap heap = {.live = 3};
+
+    sherd__sheets_give(remote, &remote->ready);
+    sherd__sheets_give(remote, &remote->claims);
+    for (int q = 0; q < remote->carrier.ranks; q++) {
+        sherd__sheets_give(remote, &remote->inbox[q]);
+        if (sent)
+            sherd__sheets_give(remote, &remote->flight[q].first);
+    }
+    for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
+        while (remote->idle[c]) {
+            sherd__sheet *sheet = remote->idle[c];
+            remote->idle[c] = sheet->next;
+            sherd__free(&remote->heap, sheet);
+        }
+    sherd__free(&heap, remote->inbox);
+    sherd__free(&heap, remote->flight);
+    sherd__free(&heap, remote);
+}
 
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
                                 size_t region_bytes, sherd__diag *diag)
@@ -366,7 +349,7 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
     if (!remote)
         return sherd__no_memory(diag, "sherd_world_open");
     remote->carrier = *carrier;
-    remote->part_bytes = part_bytes();
+    remote->part_bytes = sherd__part_bytes();
     remote->inbox = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__sheet *));
     remote->flight = sherd__alloc(&heap, (size_t)carrier->ranks, sizeof(sherd__queue));
     bool room = remote->inbox && remote->flight;
@@ -385,7 +368,7 @@ sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrie
         sherd__sheet *sheet = make(remote, class_of(sizeof(sherd__work) + sizeof(sherd__head)));
         if (!sheet) {
             sherd__arena_unmap(&remote->arena);
-            sherd__remote_close(remote, false);
+            give_all(remote, true);
             return sherd__no_memory(diag, "sherd_world_open");
         }
         sherd__sheet_give(remote, sheet);
@@ -464,28 +447,25 @@ static bool say_goodbye(sherd__remote *remote, bool well)
     return false;
 }
 
-void sherd__remote_close(sherd__remote *remote, bool well)
+/* Whether something is being sent from where it lies. */
+static bool is_read(const sherd__remote *remote)
 {
-    sherd__heap heap = {.live = 3};
+    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;)
+        for (const sherd__sheet *sheet = remote->flight[q].first; sheet; sheet = sheet->next) {
+            uintptr_t body = (uintptr_t)sheet->message.body, own = (uintptr_t)sheet->memory;
+            if (body && (body < own || body - own > sheet->room))
+                return true;
+        }
+    return false;
+}
 
+bool sherd__remote_close(sherd__remote *remote, bool well)
+{
     well = remote->arena.control && say_goodbye(remote, well);
     remote->carrier.close(remote->carrier.self, well);
-    sherd__sheets_give(remote, &remote->ready);
-    sherd__sheets_give(remote, &remote->claims);
-    for (int q = 0; q < remote->carrier.ranks; q++) {
-        sherd__sheets_give(remote, &remote->inbox[q]);
-        if (well)
-            sherd__sheets_give(remote, &remote->flight[q].first);
-    }
-    for (int c = 0; c < SHERD__SHEET_CLASSES; c++)
-        while (remote->idle[c]) {
-            sherd__sheet *sheet = remote->idle[c];
-            remote->idle[c] = sheet->next;
-            sherd__free(&remote->heap, sheet);
-        }
-    sherd__free(&heap, remote->inbox);
-    sherd__free(&heap, remote->flight);
-    sherd__free(&heap, remote);
+    bool quiet = !is_read(remote);
+    give_all(remote, well);
+    return quiet;
 }
 
 const sherd__transport sherd__mpi_transport = {

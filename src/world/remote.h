@@ -132,8 +132,9 @@ enum {
 /* Makes *out of a carrier, which it closes from now on, with a private arena. ENOMEM, ENOTSUP. */
 sherd_status sherd__remote_open(sherd__remote **out, const sherd_carrier *carrier,
                                 size_t region_bytes, sherd__diag *diag);
-/* Say goodbye, and wait for the others' if `well`. The arena stays. */
-void sherd__remote_close(sherd__remote *remote, bool well);
+/* Say goodbye, and wait for the others' if `well`. The arena stays; false: it must stay mapped, as
+ * the carrier may still read there what a lost rank has not received. */
+bool sherd__remote_close(sherd__remote *remote, bool well);
 
 /* NULL: no memory. */
 sherd__sheet *sherd__sheet_take(sherd__remote *remote, size_t bytes);
@@ -204,6 +205,8 @@ bool sherd__inbox_let_go(sherd_world *world, const sherd__call_state *call, int 
 bool sherd__slices_prepare(sherd__remote *remote, sherd__call_state *call);
 void sherd__slices_send(sherd_world *world, sherd__call_state *call);
 
+/* What is longer goes in parts of this length. */
+size_t sherd__part_bytes(void);
 /* Whether the data of a call may go in parts. */
 bool sherd__can_part(const sherd__call_state *call);
 /* Make room for the parts for some ranks, who are taken out of the set; false: no memory. Then pack

@@ -15,7 +15,8 @@ enum {
     /* from here on one piece is sent from where it lies: a copy costs more than a second message */
     DIRECT_BYTES = 32 << 10,
     ALIGNED = SHERD__ALIGNED,
-    HEAD_BYTES = SHERD__RECORD_BYTES
+    HEAD_BYTES = SHERD__RECORD_BYTES,
+    LINGER_NS = 300 * 1000
 };
 
 /* ---- what goes out --------------------------------------------------------------------------- */
@@ -434,4 +435,33 @@ void sherd__remote_finish(sherd_world *world, sherd__call_state *call)
 void sherd__remote_drop(sherd_world *world, sherd__call_state *call)
 {
     sherd__sheets_give(world->remote, &call->slices);
+}
+
+/* What there is of messages that are on their way out, as a number that changes when anything of
+ * them has gone: each rank's first does before the others. */
+static uint64_t trace_of(const sherd__remote *remote)
+{
+    uint64_t hash = remote->gone;
+
+    for (int q = -1; (q = sherd__ranks_next(&remote->busy, q + 1)) >= 0;) {
+        const sherd_sending *sending = &remote->flight[q].first->sending;
+        for (size_t i = 0; i < sizeof sending->note / sizeof *sending->note; i++)
+            hash = sherd__hash_word(hash, sending->note[i]);
+    }
+    return hash;
+}
+
+void sherd__remote_linger(sherd_world *world)
+{
+    const sherd__ranks *busy = &world->remote->busy;
+    int64_t since = sherd__ranks_none(busy) ? 0 : sherd__now();
+    uint64_t before = 0;
+
+    while (!sherd__ranks_none(busy) && sherd__now() - since < LINGER_NS) {
+        uint64_t now = trace_of(world->remote);
+        if (now != before)
+            since = sherd__now();
+        before = now;
+        sherd__remote_poll(world);
+    }
 }

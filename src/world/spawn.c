@@ -46,7 +46,7 @@ int sherd__run_rank(const sherd__launch_plan *plan, int rank, sherd_status *open
     world->lent = true;
     int value = plan->body(world, plan->payload);
     atomic_store(&plan->arena.control->post[rank].value, 1 + (uint64_t)sherd__exit_code(value));
-    *closed = sherd__world_close(world);
+    *closed = sherd__world_close(world, NULL);
     return value;
 }
 

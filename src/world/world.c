@@ -262,10 +262,10 @@ sherd_status sherd_world_close(sherd_world *world)
         return sherd__fail(
             &world->diag, SHERD_EINVAL,
             "sherd_world_close: sherd_spawn closes this world when its body returns");
-    return sherd__world_close(world);
+    return sherd__world_close(world, NULL);
 }
 
-sherd_status sherd__world_close(sherd_world *world)
+sherd_status sherd__world_close(sherd_world *world, char *text)
 {
     sherd_status status = sherd__check(world, SHERD__CLOSE, "sherd_world_close");
     if (world->post) {
@@ -275,6 +275,8 @@ sherd_status sherd__world_close(sherd_world *world)
         world->post->last_status = status;
         atomic_store(&world->post->presence, SHERD__GONE);
     }
+    if (text)
+        snprintf(text, SHERD_ERROR_BYTES, "%s", status ? world->diag.text : "");
     sherd__carried_close(world, !sherd__is_lost(status));
     /* The launcher's mapping keeps what is left in a region, until the whole job ends. Where a rank
      * was lost others may still read in it, to save what they have. */
