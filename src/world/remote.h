@@ -213,7 +213,7 @@ bool sherd__can_part(const sherd__call_state *call);
  * and send them. */
 bool sherd__parts_prepare(sherd__remote *remote, const sherd__call_state *call,
                           sherd__ranks *readers);
-void sherd__parts_send(sherd_world *world, const sherd__call_state *call);
+void sherd__parts_send(sherd__remote *remote, const sherd__call_state *call);
 /* Bring parts that have come into the result; whether they were the last. `whole`: the call's own
  * sheet in the inbox. */
 bool sherd__parts_unpack(sherd_world *world, const sherd__call_state *call, int rank,

@@ -215,7 +215,7 @@ void sherd__remote_publish(sherd_world *world, const sherd__call_state *call)
         theirs->told_left = sent->left;
         sherd__sheet_send(remote, sheet);
     }
-    sherd__parts_send(world, call);
+    sherd__parts_send(remote, call);
 }
 
 /* ---- what comes in --------------------------------------------------------------------------- */

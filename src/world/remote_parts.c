@@ -2,8 +2,7 @@
 /*
  * Long data goes in parts, each a message of its own behind that of the record: the next part is
  * packed while those before it are on their way, and what comes is unpacked while it is in the
- * cache. Between two parts this rank takes in what others have sent it for the same call.
- * Reductions, which need all addends at once, and calls of several tensors go as a whole.
+ * cache. Reductions, which need all addends at once, and calls of several tensors go as a whole.
  */
 #include "remote.h"
 #include "base/num.h"
@@ -91,23 +90,8 @@ static void pack_part(const sherd__call_state *call, sherd__sheet *sheet)
                       sheet->memory + SHERD__RECORD_BYTES);
 }
 
-/* What others have sent for this call, as far as it has come. */
-static void take_in_between(sherd_world *world, const sherd__call_state *call)
+void sherd__parts_send(sherd__remote *remote, const sherd__call_state *call)
 {
-    for (int i = 0; i < world->ranks && sherd__remote_poll(world); i++)
-        ;
-    for (int q = -1; (q = sherd__ranks_next(&call->awaited, q + 1)) >= 0;) {
-        if (sherd__look(world->alarm) || sherd__look(world->death))
-            return;
-        if (!sherd__is_near(world, q))
-            (void)sherd__record_there(world, call, q);
-    }
-}
-
-void sherd__parts_send(sherd_world *world, const sherd__call_state *call)
-{
-    sherd__remote *remote = world->remote;
-
     while (remote->parts) {
         sherd__sheet *sheet = remote->parts;
         const sherd__sent_record sent = {.head = {.kind = SHERD__SENT_PART,
@@ -122,8 +106,6 @@ void sherd__parts_send(sherd_world *world, const sherd__call_state *call)
         else
             pack_part(call, sheet);
         sherd__sheet_send(remote, sheet);
-        if (call->waited)
-            take_in_between(world, call);
     }
 }
 
