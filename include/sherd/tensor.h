@@ -178,7 +178,8 @@ SHERD_API const void *sherd_tensor_read(sherd_tensor *t);
 
 /**
  * The local elements for writing, row-major and contiguous. Waits until all peers have finished
- * reading this storage, and counts as an in-place write.
+ * reading this storage, and counts as an in-place write: of a distributed tensor all ranks call it,
+ * also those whose piece is empty or stays as it is.
  *
  * @local  blocks until the readers of earlier calls have finished
  * @shapes as many elements as this rank's box has (sherd_tensor_box)
