@@ -465,9 +465,11 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
     w.copied[SHERD__TARGET] = change->reduced;
     make_lists(&w);
     find_positions(&w);
-    /* A search is content with less: what it finds is priced over all ranks. */
-    w.odd |= is_mixed(&w, 2) ? w.placed : 0;
-    w.uneven |= is_mixed(&w, 1) ? w.placed : 0;
+    if (is_mixed(&w, 1)) {
+        w.uneven |= w.placed;
+        /* A search is content with less: what it finds is priced over all ranks. */
+        w.odd |= is_mixed(&w, 2) ? w.placed : 0;
+    }
     for (int near = 0; near < 2; near++)
         look_around(&w, &(place){.near = near}, 0, RANKS);
     w.all = !step->some && sherd__extent_of(change->mesh, w.uneven) <= ALL;
