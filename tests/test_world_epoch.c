@@ -3,14 +3,9 @@
  * What one rank has sent in an epoch that has failed comes to another when that has left it: the
  * meeting needs nothing of the two for each other. It is for nobody then, and does not stay.
  */
-#define CHECK_PURE
-#include "world_moves.h"
-#include "post_office.h"
-#include "world/remote.h"
+#include "post_world.h"
 
 #include <sched.h>
-
-enum { REGION = 16 << 20 };
 
 /* All letters of rank 1 to rank 2 are late. */
 typedef struct slow_office {
@@ -53,27 +48,17 @@ static void be_slow(slow_office *o)
 }
 
 /* Ranks 0 and 1 make a call that rank 2 does not make: it fails. */
-static void fail_alone(sherd_world *world, slow_office *office)
+static void fail_alone(sherd_world *world, post_office *office)
 {
-    const sherd_mesh *mesh = NULL;
-    const sherd_plan *plan = NULL;
-    int64_t shape[2] = {7, office->columns};
+    slow_office *slow = (slow_office *)office;
     int rank = sherd_world_rank(world);
-    pair p = {.op = SHERD_SUM};
+    crossing c;
 
-    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){RANKS}, NULL, NULL));
-    sherd_placement rows = sherd_shard(0), columns = sherd_shard(1);
-    CHECK_OK(sherd_layout_create(&p.from, mesh, 2, shape, &rows, NULL));
-    CHECK_OK(sherd_layout_create(&p.to, mesh, 2, shape, &columns, NULL));
-    CHECK_OK(sherd_plan_create(&plan, p.from, p.to, SHERD_F64, NULL));
-    tensor from = make(world, p.from), to = make(world, p.to);
-    fill(world, &p, &from);
-    sherd__move move = move_of(plan, &from, &to);
-    CHECK_OK(sherd_world_check(world));
-    be_slow(office);
+    crossing_open(&c, world, slow->columns);
+    be_slow(slow);
     if (rank < 2)
-        CHECK(!sherd__call(world, "test", &move, 1, false));
-    while (rank == 2 && calls_on_their_way(office) == 0)
+        CHECK(!crossing_run(world, &c));
+    while (rank == 2 && calls_on_their_way(slow) == 0)
         sched_yield();
     if (rank == 2)
         sherd_world_fail(world, SHERD_ENOTSUP, "told to fail");
@@ -81,24 +66,7 @@ static void fail_alone(sherd_world *world, slow_office *office)
     for (int q = 0; q < RANKS; q++)
         for (const sherd__sheet *sheet = world->remote->inbox[q]; sheet; sheet = sheet->next)
             CHECK(sheet->number > world->base);
-    CHECK(sherd__call(world, "test", &move, 1, false));
-    CHECK_EQ(count_wrong(world, &p, &to), 0);
-    sherd__block_give(world, from.block);
-    sherd__block_give(world, to.block);
-    CHECK_OK(sherd_world_check(world));
-}
-
-static void *play(void *memory)
-{
-    seat *s = memory;
-    sherd_carrier carrier = carrier_of(s);
-    sherd_world_options options = {.region_bytes = REGION, .no_pin = true};
-    sherd_world *world = NULL;
-
-    CHECK_OK(sherd_world_open_with(&world, &carrier, &options));
-    fail_alone(world, (slow_office *)s->office);
-    CHECK_OK(sherd_world_close(world));
-    return NULL;
+    crossing_close(world, &c);
 }
 
 static void what_comes_of_an_epoch_that_is_over_does_not_stay(void)
@@ -108,10 +76,7 @@ static void what_comes_of_an_epoch_that_is_over_does_not_stay(void)
     for (int i = 0; i < LEN(columns); i++) {
         slow_office office = {.post = {.sends = note_kind, .keeps = is_late},
                               .columns = columns[i]};
-        seat seats[RANKS];
-        for (int r = 0; r < RANKS; r++)
-            seats[r] = (seat){.office = &office.post, .rank = r};
-        play_at(&office.post, play, seats, sizeof *seats);
+        play_world(&office.post, fail_alone);
         CHECK(office.calls > 0);
     }
 }
@@ -122,7 +87,5 @@ static const check_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    setenv("SHERD_TRANSPORT", "mpi", 1);
-    setenv("SHERD_TIMEOUT", "20", 1);
-    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+    return play_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
 }

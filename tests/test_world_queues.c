@@ -3,16 +3,13 @@
  * A call of many tensors is as many messages, and each costs what one costs: those on their way are
  * a queue for each rank, and those that have come for a call are a pile.
  */
-#define CHECK_PURE
-#include "world_moves.h"
-#include "post_office.h"
-#include "world/remote.h"
+#include "post_world.h"
 
 #include <math.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { REGION = 64 << 20, MANY = 40, ROWS = 2401 };
+enum { MANY = 40, ROWS = 2401 };
 
 /* ---- on their way ---------------------------------------------------------------------------- */
 
@@ -66,6 +63,18 @@ static void close_slow(void *self, bool well)
     (void)well;
 }
 
+static sherd_carrier carrier_slow(slow_carrier *c, int ranks)
+{
+    return (sherd_carrier){.version = SHERD_CARRIER_VERSION,
+                           .name = "a slow one",
+                           .ranks = ranks,
+                           .self = c,
+                           .send = begin_sending,
+                           .sent = has_gone,
+                           .receive = has_nothing,
+                           .close = close_slow};
+}
+
 static double own_seconds(void)
 {
     struct timespec t;
@@ -79,14 +88,7 @@ static double own_seconds(void)
 static double send_slowly(int count)
 {
     slow_carrier c = {.good = true};
-    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
-                                   .name = "a slow one",
-                                   .ranks = RANKS,
-                                   .self = &c,
-                                   .send = begin_sending,
-                                   .sent = has_gone,
-                                   .receive = has_nothing,
-                                   .close = close_slow};
+    const sherd_carrier carrier = carrier_slow(&c, RANKS);
     sherd__sheet *list = NULL;
     sherd__remote *remote = NULL;
     sherd__diag diag = {.status = SHERD_OK};
@@ -138,14 +140,7 @@ static size_t private_bytes(void)
 static void where_there_is_no_memory_the_carrier_stays_open(void)
 {
     slow_carrier c = {.good = true};
-    const sherd_carrier carrier = {.version = SHERD_CARRIER_VERSION,
-                                   .name = "a slow one",
-                                   .ranks = SHERD_MAX_RANKS,
-                                   .self = &c,
-                                   .send = begin_sending,
-                                   .sent = has_gone,
-                                   .receive = has_nothing,
-                                   .close = close_slow};
+    const sherd_carrier carrier = carrier_slow(&c, SHERD_MAX_RANKS);
     sherd__remote *remote = NULL;
     sherd__diag diag = {.status = SHERD_OK};
     struct rlimit before, least;
@@ -235,33 +230,23 @@ static void sum_many(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-static void *play(void *memory)
+static void watch_sums(sherd_world *world, post_office *office)
 {
-    seat *s = memory;
-    counting_office *o = (counting_office *)s->office;
-    sherd_carrier carrier = carrier_of(s);
-    sherd_world_options options = {.region_bytes = REGION, .no_pin = true};
-    sherd_world *world = NULL;
+    sherd_world **watched = &((counting_office *)office)->world[sherd_world_rank(world)];
 
-    CHECK_OK(sherd_world_open_with(&world, &carrier, &options));
-    o->world[s->rank] = world;
+    *watched = world;
     sum_many(world);
     for (int q = 0; q < RANKS; q++)
         CHECK(!world->remote->inbox[q]);
-    o->world[s->rank] = NULL;
-    CHECK_OK(sherd_world_close(world));
-    return NULL;
+    *watched = NULL;
 }
 
 /* A call and its slices, and those of the one before it or after. */
 static void slices_of_a_call_are_one_pile(void)
 {
     counting_office office = {.post = {.keeps = look_at_inbox}};
-    seat seats[RANKS];
 
-    for (int r = 0; r < RANKS; r++)
-        seats[r] = (seat){.office = &office.post, .rank = r};
-    play_at(&office.post, play, seats, sizeof *seats);
+    play_world(&office.post, watch_sums);
     for (int r = 0; r < RANKS; r++) {
         CHECK(office.slices[r] > MANY / 2);
         CHECK(office.longest[r] <= 4);
@@ -278,7 +263,5 @@ static const check_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    setenv("SHERD_TRANSPORT", "mpi", 1);
-    setenv("SHERD_TIMEOUT", "20", 1);
-    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+    return play_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
 }
