@@ -6,6 +6,7 @@
 #ifdef __AVX2__
 
 #include "vector_avx2.h"
+#include "tile_avx2.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
 
