@@ -203,6 +203,41 @@ static void nothing_is_cheaper_across_meshes(void)
     CHECK(t.longer > 5);
 }
 
+/* A pair under a price in which messages are slow on one axis, and bytes on another. */
+typedef struct asked {
+    const char *from, *to;
+    bool straight, overlap;
+} asked;
+
+static void nothing_is_cheaper_of(const asked *list, int count)
+{
+    tally t = {0, 0, 0};
+
+    for (int i = 0; i < count; i++) {
+        sherd_price price = slow_in_two_ways();
+        const sherd_plan_options options = {.price = &price};
+        price.straight = list[i].straight;
+        price.overlap = list[i].overlap;
+        paper p;
+        paper_open(&p, 18);
+        const sherd_layout *from = paper_layout(&p, list[i].from);
+        compare_one(&p, from, paper_layout(&p, list[i].to), SHERD_SUM, &options, &t);
+        move_paper_close(&p);
+    }
+    CHECK_EQ(t.longer, count);
+}
+
+/* A dim that shares no axis with the source's has the default cuts, and costs what these do. */
+static void nothing_is_cheaper_where_cuts_come_out_as_the_default(void)
+{
+    static const asked list[] = {
+        {"[1713(a1:53,1135,525,0,0),16] on (a0=2,a1=5)", "[1713,16] on (a0=2,a1=5)", false, false},
+        {"[2098(a1:1938,0,160),13(a0)] on (a0=2,a1=3)", "[2098,13] on (a0=2,a1=3)", false, true},
+    };
+
+    nothing_is_cheaper_of(list, LEN(list));
+}
+
 /* Bytes between half and twice what the direct step holds; kinds at random. */
 static void nothing_is_cheaper_within_limits(void)
 {
@@ -244,6 +279,7 @@ static const check_test tests[] = {
     {TEST(nothing_is_cheaper_on_torchs_model)},
     {TEST(nothing_is_cheaper_with_cuts)},
     {TEST(nothing_is_cheaper_across_meshes)},
+    {TEST(nothing_is_cheaper_where_cuts_come_out_as_the_default)},
     {TEST(nothing_is_cheaper_within_limits)},
     {TEST(nothing_is_cheaper_where_states_are_many)},
 };

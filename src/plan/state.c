@@ -63,6 +63,19 @@ void sherd__dim_strip(const sherd_mesh *mesh, sherd__dim *dim)
     dim->axes = left;
 }
 
+/* Cuts that are the default: as explicit ones they would be priced otherwise. */
+static void drop_default(int64_t **cuts, const sherd_layout *from, const sherd__dim *dim, int d)
+{
+    sherd__dim plain = *dim, listed = *dim;
+
+    plain.cuts = NULL;
+    listed.cuts = *cuts;
+    if (!sherd__dim_equal(from->spec.mesh, &listed, &plain, from->spec.shape[d]))
+        return;
+    sherd__free(from->space->heap, *cuts);
+    *cuts = NULL;
+}
+
 sherd_status sherd__state_cuts(int64_t **out, const sherd__dim *dim, const sherd_layout *from,
                                const sherd_layout *to, int d)
 {
@@ -80,12 +93,13 @@ sherd_status sherd__state_cuts(int64_t **out, const sherd__dim *dim, const sherd
         model = other;
         keep = own.axes;
     }
-    if (!model.cuts || own.axes == 0)
+    if (!model.cuts || keep == 0)
         return SHERD_OK;
     *out = sherd__alloc(from->space->heap, (size_t)sherd__dim_parts(mesh, &own) + 1, sizeof **out);
     if (!*out)
         return sherd__no_memory(from->space->diag, "sherd_plan_create");
     sherd__dim_refine(mesh, &model, keep, &own, from->spec.shape[d], *out);
+    drop_default(out, from, &own, d);
     return SHERD_OK;
 }
 
