@@ -238,6 +238,19 @@ static void nothing_is_cheaper_where_cuts_come_out_as_the_default(void)
     nothing_is_cheaper_of(list, LEN(list));
 }
 
+/* Some rank that no search looks at is the busiest of a step before the one between the meshes. */
+static void nothing_is_cheaper_across_meshes_over_all_ranks(void)
+{
+    static const asked list[] = {
+        {"[11,3(a1:0,0,0,1,1,0,1,0,0)] P(sum:a0) on (a0=2,a1=9)", "[11,3] on (a0=9)", true, false},
+        {"[10(a1:8,1,0,0,0,1,0,0,0),4(a0)] on (a0=2,a1=9)", "[10,4] on (a0=9)", true, false},
+        {"[27(a1:19,0,5,3,0,0,0,0,0),2] on (a0=2,a1=9)", "[27,2(a0)] on (a0=9)", true, false},
+        {"[17(a1:16,0,1),2] on (a0=5,a1=3)", "[17(a0),2] on (a0=4)", false, true},
+    };
+
+    nothing_is_cheaper_of(list, LEN(list));
+}
+
 /* Bytes between half and twice what the direct step holds; kinds at random. */
 static void nothing_is_cheaper_within_limits(void)
 {
@@ -280,6 +293,7 @@ static const check_test tests[] = {
     {TEST(nothing_is_cheaper_with_cuts)},
     {TEST(nothing_is_cheaper_across_meshes)},
     {TEST(nothing_is_cheaper_where_cuts_come_out_as_the_default)},
+    {TEST(nothing_is_cheaper_across_meshes_over_all_ranks)},
     {TEST(nothing_is_cheaper_within_limits)},
     {TEST(nothing_is_cheaper_where_states_are_many)},
 };

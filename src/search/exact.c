@@ -357,12 +357,14 @@ static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field
     int64_t pairs = 0;
 
     sherd__links_pairs(field);
-    sherd__bound_fill(field);
+    if (!field->across)
+        sherd__bound_fill(field);
     if (b->known) /* the direct step */
         sherd__edge_note(field, SHERD__SOURCE, SHERD__GOAL, true, b->cost);
     while (status == SHERD_OK && !sure && kept) {
         best found = *b;
-        status = find_route_of_links(&found, complete, field);
+        status = field->across ? find_route(&found, complete, field, false)
+                               : find_route_of_links(&found, complete, field);
         sherd__cost cost = found.cost;
         if (status == SHERD_OK && found.searched)
             status = price_all(&found, &kept, field);
@@ -381,7 +383,7 @@ static sherd_status find_sure_route(best *b, bool *complete, sherd__field *field
 
 static sherd_status search(best *b, bool *proven, sherd__field *field)
 {
-    bool links = field->price == &sherd__price_links && !field->across;
+    bool links = field->price == &sherd__price_links;
     int64_t bound = field->plain ? sherd__least_beside_direct(field) : 0; /* direct is in b */
 
     sherd_status status = sherd__field_fill(field);
@@ -392,7 +394,7 @@ static sherd_status search(best *b, bool *proven, sherd__field *field)
     if (status == SHERD_OK && !*proven) {
         if (!field->across)
             status = try_other(b, field->problem, field->goal, sherd__greedy_find);
-        if (links && field->whole && status == SHERD_OK)
+        if (links && field->whole && !field->across && status == SHERD_OK)
             status = try_other(b, field->problem, field->goal, sherd__graph_find);
         *proven = b->known && field->plain && b->cost.picoseconds <= bound;
     }

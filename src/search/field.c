@@ -227,6 +227,7 @@ static sherd_status add_node(sherd__field *field, sherd__node *node, bool may_be
     }
     node->total = sherd__mul_cut(field->elements, copies);
     node->waste = waste_of(field, node, field->mesh->count / copies);
+    node->number = field->nodes;
     field->node[field->nodes++] = *node;
     return SHERD_OK;
 }

@@ -97,7 +97,7 @@ typedef struct sherd__node {
     unsigned pending;            /* axes that are still to be reduced */
     bool hollow;                 /* some rank holds nothing */
     bool open;                   /* of a search: reached, and not expanded since */
-    int number;                  /* under links: as it was listed first */
+    int number;                  /* as it was listed first */
     int64_t longest, total;      /* elements of the largest box, and of all ranks' boxes */
     int64_t waste; /* the longest box over the mean one, in 1/SHERD__EVEN, rounded up */
     /* under links: lower bounds of any path from the source to here, and from here to the goal */
