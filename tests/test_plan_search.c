@@ -61,6 +61,41 @@ static void a_partition_comes_last(void)
     move_paper_close(&p);
 }
 
+/*
+ * A reduction on an axis of extent 1 is none: it may not be pending beside another one, so on the
+ * way it is not there yet.
+ */
+static void a_single_rank_waits_for_the_reductions_of_others(void)
+{
+    static const char *const moves[][2] = {
+        {"[4096,4096] P(sum:x) P(sum:y) on (x=2,y=8,one=1)",
+         "[4096,4096] P(max:one) on (x=2,y=8,one=1)"},
+        {"[4096(z),64] P(min:x) P(min:y) on (one=1,x=2,y=8,z=4)",
+         "[4096,64(z)] P(avg:one) on (one=1,x=2,y=8,z=4)"},
+        {"[4096,4096] P(sum:x) P(avg:y) on (x=2,y=8,one=1)",
+         "[4096,4096] P(avg:one) on (x=2,y=8,one=1)"},
+    };
+    const sherd_price price = {
+        .kind = SHERD_PRICE_LINKS,
+        .links = 2,
+        .link = {{"x", 5000000, 1000000, 20000, 0}, {"*", 4000, 1000, 200, 0}},
+        .straight = true};
+    const sherd_plan_options options = {.price = &price};
+
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_plan *plan = NULL;
+        paper p;
+        paper_open(&p, 64);
+        const sherd_layout *from = paper_layout(&p, moves[i][0]);
+        const sherd_layout *to = paper_layout(&p, moves[i][1]);
+        if (!CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options)))
+            fprintf(stderr, "%s\n", p.diag.text);
+        CHECK(sherd_plan_steps(plan) > 2); /* x and y one after the other */
+        CHECK(!plan || plan->price.proven);
+        move_paper_close(&p);
+    }
+}
+
 /* ---- no history, no memory, many axes -------------------------------------------------------- */
 
 enum { ASKED = 60 };
@@ -169,6 +204,7 @@ static void many_axes_end(void)
 static const check_test tests[] = {
     {TEST(what_limits_rule_out_is_said)},
     {TEST(a_partition_comes_last)},
+    {TEST(a_single_rank_waits_for_the_reductions_of_others)},
     {TEST(plans_have_no_history)},
     {TEST(every_failed_allocation_is_survived)},
     {TEST(many_axes_end)},

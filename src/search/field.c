@@ -394,13 +394,21 @@ static void append_ones(const sherd__field *field, sherd__dim *dim, int d)
             dim->axis[dim->axes++] = other->axis[i];
 }
 
+/*
+ * Axes of extent 1 are as the target has them, unless its reduction may not be pending beside one
+ * that still is.
+ */
 static int pending_op(const sherd__field *field, const sherd__node *node, int axis)
 {
-    if (field->mesh->extent[axis] == 1)
-        return field->other->spec.pending[axis];
-    if ((node->pending | field->frozen) >> axis & 1)
-        return field->problem->from->spec.pending[axis];
-    return -1;
+    const int *ops = field->problem->from->spec.pending;
+    int there = field->other->spec.pending[axis];
+
+    if (field->mesh->extent[axis] > 1)
+        return (node->pending | field->frozen) >> axis & 1 ? ops[axis] : -1;
+    if (there < 0 || node->pending == 0)
+        return there;
+    int here = ops[__builtin_ctz(node->pending)];
+    return sherd__reduce_ops_mix((sherd_reduce_op)here, (sherd_reduce_op)there) ? there : -1;
 }
 
 const sherd_layout *sherd__field_layout(const sherd__field *field, int number, sherd_layout *room)
