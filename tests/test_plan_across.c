@@ -307,6 +307,23 @@ static void figures_stop_below_the_limit(void)
     close_paper(&p);
 }
 
+/* What a sender is spared is taken off all that it would send, not off where figures stop. */
+static void what_is_spared_is_taken_off_the_whole(void)
+{
+    static const sherd__request arena;
+    sherd__priced step;
+    paper p;
+
+    paper_open(&p, 8);
+    const sherd_layout *from = paper_layout(&p, "[2305843009213693952] P(sum:x) on (x=2,y=2)");
+    const sherd_layout *to = paper_layout(&p, "[2305843009213693952] on (u=4)");
+    const sherd__problem problem = sherd__problem_of(&p.space, from, to, 1, &arena);
+    CHECK_OK(sherd__step_price(&step, &problem, from, to));
+    /* two ranks take a replica, and one of them has that addend itself */
+    CHECK_EQ(step.send_max_bytes, (int64_t)1 << 61);
+    close_paper(&p);
+}
+
 static const check_test tests[] = {
     {TEST(every_pair_of_layouts_on_two_meshes_is_exact)},
     {TEST(cuts_and_all_reductions_are_exact)},
@@ -317,5 +334,6 @@ static const check_test tests[] = {
     {TEST(every_failed_allocation_is_survived)},
     {TEST(ten_thousand_ranks_are_counted)},
     {TEST(figures_stop_below_the_limit)},
+    {TEST(what_is_spared_is_taken_off_the_whole)},
 };
 CHECK_MAIN(tests)

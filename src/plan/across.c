@@ -241,7 +241,7 @@ static int64_t give(sherd__load *load, int64_t count, int64_t elements)
     sherd__load top = load[0];
     int64_t copy = top.copy, at = 0;
 
-    top.elements = sherd__add_cut(top.elements, elements);
+    top.elements += elements;
     for (;;) {
         int64_t child = 2 * at + 1;
         if (child + 1 < count && less(&load[child + 1], &load[child]))

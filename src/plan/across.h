@@ -42,7 +42,8 @@ bool sherd__stand_of(sherd__stand *out, const sherd__side *side, int rank);
 int64_t sherd__number_on(const sherd_mesh *mesh, unsigned axes, const int64_t *at);
 
 typedef struct sherd__load {
-    int64_t elements, copy;
+    sherd__wide elements;
+    int64_t copy;
 } sherd__load;
 
 /*

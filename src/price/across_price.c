@@ -33,7 +33,7 @@ typedef struct tally {
     int64_t cells;
     cell *cell; /* [ranks of the target] */
     sherd__load *load;
-    int64_t *saved; /* [addends * copies of the source] */
+    sherd__wide *saved; /* [addends * copies of the source] */
 } tally;
 
 /* ---- what is held --------------------------------------------------------------------------- */
@@ -170,8 +170,9 @@ static void deal_shard(tally *t, const int64_t *shard)
                      deal.copy] += deal.elements;
     for (int64_t i = 0; i < copies; i++)
         for (int64_t k = 0; k < addends; k++)
-            t->out->send_max = sherd__max(
-                t->out->send_max, t->load[i].elements - t->saved[k * copies + t->load[i].copy]);
+            t->out->send_max =
+                sherd__max(t->out->send_max, sherd__cut(t->load[i].elements -
+                                                        t->saved[k * copies + t->load[i].copy]));
 }
 
 static void send_of_replicas(tally *t)
