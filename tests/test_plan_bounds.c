@@ -2,6 +2,7 @@
 /*
  * What the search takes any way from state to state to cost at least under links, against the
  * cheapest way there is: all steps between all states priced, and the shortest path through them.
+ * And the floor of a single step against its price.
  */
 #define CHECK_PURE
 #include "scenes.h"
@@ -92,7 +93,39 @@ static void no_way_takes_less_than_its_bound(void)
     move_paper_close(&s.p);
 }
 
+/* Also where adding takes longer than sending, and links share it. */
+static void no_step_is_below_the_floor(void)
+{
+    scene s = {.dice = 12};
+    int priced_steps = 0;
+
+    paper_open(&s.p, RANKS);
+    for (int k = 0; k < 4000; k++) {
+        sherd__request request = {
+            .price = {.kind = SHERD_PRICE_LINKS, .overlap = k & 1, .straight = k & 2}};
+        sherd__priced step;
+        scene_draw(&s, roll(&s.dice, LEN(meshes)));
+        draw_links(&s, &request.price);
+        for (int i = 0; i < request.price.links && k & 4; i++)
+            request.price.link[i].gamma_femtoseconds = 20000000;
+        const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
+        const sherd_layout *to = draw_layout(&s, 0);
+        if (k & 8) /* an all-reduce */
+            CHECK_OK(sherd__layout_settle(&to, from));
+        const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
+        CHECK_OK(sherd__step_price(&step, &problem, from, to));
+        if (step.amounts.receive_max == 0)
+            continue;
+        priced_steps++;
+        CHECK(sherd__price_links.floor(&problem, step.amounts.target_max, step.change.addends) <=
+              step.step.picoseconds);
+    }
+    CHECK(priced_steps > 2000);
+    move_paper_close(&s.p);
+}
+
 static const check_test tests[] = {
     {TEST(no_way_takes_less_than_its_bound)},
+    {TEST(no_step_is_below_the_floor)},
 };
 CHECK_MAIN(tests)

@@ -269,7 +269,7 @@ static void take_best(sherd_link *best, const sherd_link *link)
 
 /*
  * The best of all links that a step may use, each constant for itself; side by side they share the
- * bytes.
+ * bytes, and the adding of them.
  */
 static sherd_link best_link(const sherd__problem *problem)
 {
@@ -287,8 +287,10 @@ static sherd_link best_link(const sherd__problem *problem)
         take_best(&best, &problem->across);
         used_links++;
     }
-    if (problem->request->price.overlap && used_links)
+    if (problem->request->price.overlap && used_links) {
         best.beta_femtoseconds /= used_links;
+        best.gamma_femtoseconds /= used_links;
+    }
     return best;
 }
 
