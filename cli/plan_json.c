@@ -89,12 +89,13 @@ static void put_totals(bool *good, json_t *out, const sherd_plan_price *price)
     cli_put(good, out, "seconds", seconds(price->picoseconds));
 }
 
-/* Integer weights have an integer sum. */
+/* Integer weights have an integer sum, but not every sum fits into an integer. */
 static json_t *cost(const cli_problem *p, const sherd_plan *plan)
 {
     double value = sherd_plan_cost(plan);
 
-    if (sherd_plan_planner(plan) == SHERD_PLANNER_GRAPH && p->weights.kind != SHERD_WEIGHTS_TIME)
+    if (sherd_plan_planner(plan) == SHERD_PLANNER_GRAPH && p->weights.kind != SHERD_WEIGHTS_TIME &&
+        value < 0x1p63)
         return json_integer((json_int_t)value);
     return json_real(value);
 }

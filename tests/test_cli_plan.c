@@ -141,11 +141,18 @@ static void costs_are_in_the_planner_s_own_measure(void)
     json_t *p = answer_of("plan --mesh 2x4 --shape 8x8 --from S(0)R --to RR --planner graph"
                           " --weights 40,10,23,20,0");
 
+    json_t *large = answer_of("plan --mesh 2x2 --shape 8x8 --from S(0)S(1) --to S(1)S(0) --planner "
+                              "graph --weights 4611686018427387903,4611686018427387903,"
+                              "4611686018427387903,4611686018427387903,4611686018427387903");
+
     CHECK_EQ(whole(o, "cost"), 2); /* one all-gather */
     CHECK_EQ(whole(p, "cost"), 23);
+    CHECK_EQ(json_array_size(json_object_get(large, "steps")), 3);
+    CHECK_NEAR(json_number_value(json_object_get(large, "cost")), 3 * 0x1p62, 0);
     CHECK(json_is_false(json_object_get(o, "proven")));
     json_decref(o);
     json_decref(p);
+    json_decref(large);
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */
