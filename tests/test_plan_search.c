@@ -201,6 +201,32 @@ static void many_axes_end(void)
     CHECK(longer > 5);
 }
 
+/* Times that have no number are told apart no more, but there is a plan. */
+static void what_takes_for_ever_is_planned(void)
+{
+    const sherd_price price = {.kind = SHERD_PRICE_LINKS,
+                               .links = 1,
+                               .link = {{"*", 1, INT64_MAX, INT64_MAX, 0}},
+                               .overlap = true};
+    const sherd_plan_options options = {.price = &price};
+    static const char *const moves[][2] = {
+        {"[576460752303423488(a)] P(sum:b) on (a=2,b=2)", "[576460752303423488(b)] on (a=2,b=2)"},
+        {"[576460752303423488(a,c)] P(sum:b) on (a=2,b=2,c=2,d=2)",
+         "[576460752303423488(b,d)] on (a=2,b=2,c=2,d=2)"},
+    };
+
+    for (int i = 0; i < LEN(moves); i++) {
+        const sherd_plan *plan = NULL;
+        paper p;
+        paper_open(&p, 16);
+        const sherd_layout *from = paper_layout(&p, moves[i][0]);
+        const sherd_layout *to = paper_layout(&p, moves[i][1]);
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, &options));
+        CHECK(plan && plan->price.picoseconds == ((int64_t)1 << 62) - 1);
+        move_paper_close(&p);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(what_limits_rule_out_is_said)},
     {TEST(a_partition_comes_last)},
@@ -208,5 +234,6 @@ static const check_test tests[] = {
     {TEST(plans_have_no_history)},
     {TEST(every_failed_allocation_is_survived)},
     {TEST(many_axes_end)},
+    {TEST(what_takes_for_ever_is_planned)},
 };
 CHECK_MAIN(tests)

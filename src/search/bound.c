@@ -31,7 +31,8 @@ static void cut_weights(sherd__field *field, const sherd__wide *weight)
 
     for (int j = 0; j < field->lanes.axes; j++)
         sum += weight[j];
-    for (field->shift = 0; sum * 2 * field->mesh->count >> field->shift >= SHERD__MOST;)
+    field->shift = 0;
+    while (sum >> field->shift >= SHERD__MOST / (2 * field->mesh->count))
         field->shift++;
     for (int j = 0; j < field->lanes.axes; j++)
         field->weight[j] = (int64_t)(weight[j] >> field->shift);
@@ -136,7 +137,8 @@ static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picos
     int64_t sum = INT64_MAX;
 
     if (picoseconds < INT64_MAX / SHERD__FEMTO - 1 &&
-        __builtin_mul_overflow(((picoseconds + 1) * SHERD__FEMTO >> field->shift) + 1, scale, &sum))
+        __builtin_mul_overflow(
+            ((picoseconds + 1) * SHERD__FEMTO >> sherd__min(field->shift, 63)) + 1, scale, &sum))
         return INT64_MAX;
     return sum;
 }
