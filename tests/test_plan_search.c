@@ -30,6 +30,46 @@ static void what_limits_rule_out_is_said(void)
     move_paper_close(&p);
 }
 
+/*
+ * What a plan holds is enough for it, in the step to another mesh, too; and no plan holds more than
+ * it may.
+ */
+static void limits_hold_between_meshes(void)
+{
+    static const char *const meshes[][2] = {{"4", "2x2"},          {"2x4", "8"}, {"2x4", "4x2"},
+                                            {"4x3", "2@12,13"},    {"2x3", "4"}, {"4", "4@4,5,6,7"},
+                                            {"6@5,4,3,2,1,0", "6"}};
+    uint64_t state = 3;
+    int longer = 0, less = 0;
+
+    for (int i = 0; i < 700; i++) {
+        const int64_t shape[] = {1 + (int64_t)(paper_random(&state) % 4000), 1 + i % 16};
+        const sherd_plan *plan, *again;
+        sherd_plan_options options = {.max_bytes = 0};
+        paper p;
+        paper_open(&p, 16);
+        const sherd_mesh *mesh = paper_mesh(&p, meshes[i % LEN(meshes)][0]);
+        const sherd_mesh *other = paper_mesh(&p, meshes[i % LEN(meshes)][1]);
+        const sherd_layout *from = any_layout(mesh, 2, shape, i & 1, SHERD_SUM, &state);
+        const sherd_layout *to = any_layout(other, 2, shape, i & 2, -1, &state);
+        CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F64, NULL));
+        const sherd_plan_price price = plan->price;
+        longer += plan->steps > 1;
+        options.max_bytes = price.peak_bytes;
+        int good = CHECK_OK(sherd_plan_create(&again, from, to, SHERD_F64, &options));
+        good = good && CHECK_EQ(again->price.picoseconds, price.picoseconds);
+        options.max_bytes = price.peak_bytes * 7 / 8;
+        if (sherd_plan_create(&again, from, to, SHERD_F64, &options) == SHERD_OK) {
+            good = CHECK(again->price.peak_bytes <= options.max_bytes) && good;
+            less++;
+        }
+        if (!good)
+            fprintf(stderr, "%s -> %s\n", from->text, to->text);
+        move_paper_close(&p);
+    }
+    CHECK(longer > 50 && less > 10);
+}
+
 /* What a replica becomes is made last, in a step of its own, behind the best plan to the
  * replica. */
 static void a_partition_comes_last(void)
@@ -229,6 +269,7 @@ static void what_takes_for_ever_is_planned(void)
 
 static const check_test tests[] = {
     {TEST(what_limits_rule_out_is_said)},
+    {TEST(limits_hold_between_meshes)},
     {TEST(a_partition_comes_last)},
     {TEST(a_single_rank_waits_for_the_reductions_of_others)},
     {TEST(plans_have_no_history)},

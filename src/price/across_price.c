@@ -254,18 +254,49 @@ static int64_t held(const sherd_layout *layout, int rank)
     return sherd_layout_boxes(layout, rank) ? sherd__box_count(&box) : 0;
 }
 
+static bool shares(const sherd__priced *step)
+{
+    return sherd__boxes_stay(&step->change) && step->step.kind == SHERD_STEP_SLICE;
+}
+
+/* Elements that a rank holds during a step; it still has the source. */
+static int64_t held_during(const sherd__problem *problem, const sherd__priced *step, bool first,
+                           int rank)
+{
+    int64_t in = first ? 0 : held(step->step.from, rank);
+    int64_t out = shares(step) ? 0 : held(step->step.to, rank);
+
+    return sherd__add_cut(held(problem->from, rank), sherd__add_cut(in, out));
+}
+
+/* The same of a rank that is the fullest of all in all of it. */
+static int64_t held_at_most(int64_t source, const sherd__priced *step, bool first)
+{
+    int64_t both = shares(step) ? step->amounts.source_max : step->amounts.both_max;
+
+    return first ? both : sherd__add_cut(source, both);
+}
+
+int64_t sherd__across_peak(const sherd__problem *problem, const sherd__priced *step)
+{
+    bool first = step->step.from == problem->from;
+    int64_t most = 0;
+
+    if (problem->space->ranks > MOST_RANKS)
+        most = held_at_most(sherd__layout_largest(problem->from), step, first);
+    for (int r = 0; r < problem->space->ranks && problem->space->ranks <= MOST_RANKS; r++)
+        most = sherd__max(most, held_during(problem, step, first, r));
+    return sherd__mul_cut(most, (int64_t)problem->element_bytes);
+}
+
 /* Elements that a rank holds at most. */
 static int64_t peak_of(const sherd__problem *problem, const sherd__priced *steps, int count,
                        int rank)
 {
-    int64_t source = held(problem->from, rank), peak = source;
+    int64_t peak = held(problem->from, rank);
 
-    for (int i = 0; i < count; i++) {
-        bool shares = sherd__boxes_stay(&steps[i].change) && steps[i].step.kind == SHERD_STEP_SLICE;
-        int64_t in = i == 0 ? 0 : held(steps[i].step.from, rank);
-        int64_t out = shares ? 0 : held(steps[i].step.to, rank);
-        peak = sherd__max(peak, sherd__add_cut(source, sherd__add_cut(in, out)));
-    }
+    for (int i = 0; i < count; i++)
+        peak = sherd__max(peak, held_during(problem, &steps[i], i == 0, rank));
     return peak;
 }
 
@@ -302,8 +333,7 @@ static void add_maxima(sherd__chain *out, const sherd__problem *problem, const s
     int64_t bytes = (int64_t)problem->element_bytes, source = steps->amounts.source_max;
 
     for (int i = 0; i < count; i++) {
-        int64_t both = steps[i].amounts.both_max;
-        int64_t all = i == 0 ? both : sherd__add_cut(source, both);
+        int64_t all = held_at_most(source, &steps[i], i == 0);
         out->receive_max = sherd__add_cut(out->receive_max, steps[i].step.recv_max_bytes);
         out->send_max = sherd__add_cut(out->send_max, steps[i].send_max_bytes);
         out->peak = sherd__max(out->peak, sherd__mul_cut(all, bytes));

@@ -120,6 +120,12 @@ sherd_status sherd__chain_find(sherd__chain *out, const sherd__problem *problem,
 sherd_status sherd__across_find(sherd__change *change, sherd__amounts *amounts, sherd__space *space,
                                 const sherd_layout *from, const sherd_layout *to);
 
+/*
+ * What the fullest rank holds during a step to another mesh, in bytes; it still has the problem's
+ * source. In a world of more than 4,096 ranks an upper bound.
+ */
+int64_t sherd__across_peak(const sherd__problem *problem, const sherd__priced *step);
+
 /* As sherd__chain_find for a chain of several steps whose last one goes to another mesh. */
 sherd_status sherd__across_chain(sherd__chain *out, const sherd__problem *problem,
                                  const sherd__priced *steps, int count);

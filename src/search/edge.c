@@ -172,12 +172,8 @@ static int64_t peak_of(const sherd__problem *problem, const sherd__priced *step)
     const sherd_layout *held[3] = {problem->from};
     int count = 1;
 
-    if (step->change
-            .across) /* beside the source's share of the boxes, each rank has both of the step */
-        return sherd__mul_cut(
-            sherd__add_cut(step->amounts.both_max,
-                           step->step.from == problem->from ? 0 : step->amounts.source_max),
-            (int64_t)problem->element_bytes);
+    if (step->change.across)
+        return sherd__across_peak(problem, step);
     if (step->step.from != problem->from)
         held[count++] = step->step.from;
     if (step->step.kind != SHERD_STEP_SLICE || !sherd__boxes_stay(&step->change))
