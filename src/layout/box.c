@@ -31,7 +31,7 @@ void sherd__holding_find(sherd__holding *holding, const sherd_layout *layout)
         return;
     sherd__layout_box(layout, coordinate, &holding->box);
     holding->count = sherd__box_count(&holding->box);
-    /* Strides of nothing are never used, and those of [0, 2^40, 2^40] have no number. */
+    /* Strides of nothing are never used. */
     for (int d = layout->spec.ndim - 1; d >= 0 && holding->count > 0; d--) {
         holding->stride[d] = step;
         step *= holding->box.size[d];
