@@ -170,6 +170,36 @@ static void a_hook_may_remove_itself_and_others(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Of two hooks that go together, each removes the other when it goes. */
+static void twin_goes(void *payload)
+{
+    spy *s = payload;
+
+    s->destroyed++;
+    sherd_tensor_unhook(s->leaf, s->runs);
+}
+
+static void hooks_may_go_together(sherd_world *world)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2);
+        spy s[2] = {{.leaf = x}, {.leaf = x}}, last = {.factor = 2};
+        int id[2];
+        for (int i = 0; i < 2; i++)
+            CHECK_OK(sherd_tensor_hook(&id[i], x, look, &s[i], twin_goes));
+        CHECK_OK(sherd_tensor_hook(NULL, x, look, &last, NULL));
+        for (int i = 0; i < 2; i++)
+            s[i].runs = id[1 - i];
+        sherd_tensor_unhook(x, id[kind]);
+        CHECK_EQ(s[0].destroyed, 1);
+        CHECK_EQ(s[1].destroyed, 1);
+        sherd_backward(total(doubled(x)));
+        CHECK_EQ(last.runs, 1);
+        CHECK_EQ(wrong_grads(x, 4), 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_hook_may_run_another_backward_but_not_this_one(sherd_world *world)
 {
     sherd_tensor *x = leaf_on(laid(world, "S(0)"), 2), *w = leaf_on(laid(world, "S(0)"), 3);
@@ -295,6 +325,7 @@ static const check_test tests[] = {
     {TEST(a_hook_sees_nothing_pending), {1, 2, 3, 4}},
     {TEST(a_leaf_that_is_an_output_is_hooked_too), {1, 2}},
     {TEST(a_hook_may_remove_itself_and_others), {1, 2}},
+    {TEST(hooks_may_go_together), {1, 2}},
     {TEST(a_hook_may_run_another_backward_but_not_this_one), {1, 2, 3}},
     {TEST(what_a_hook_does_wrong_stays_in_it), {1, 2, 3}},
     {TEST(what_has_no_gradient_takes_no_hook), {1, 2}},

@@ -248,9 +248,58 @@ static void no_memory_for_a_hook_destroys_its_payload(sherd_world *world)
     sherd_module_destroy(m);
 }
 
+/* Of two hooks that go together, each removes the other when it goes. */
+typedef struct twin {
+    sherd_module *module;
+    int other, gone;
+} twin;
+
+static void twin_goes(void *payload)
+{
+    twin *t = payload;
+
+    t->gone++;
+    sherd_module_unhook(t->module, t->other);
+}
+
+static void nothing(sherd_module *self, sherd_args *in, void *payload)
+{
+    (void)self, (void)in, (void)payload;
+}
+
+static void hooks_may_go_together(sherd_world *world)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        record r = {0};
+        letter last = {.to = &r, .c = 'l'};
+        sherd_module *m = make(world, &r);
+        twin t[2] = {{.module = m}, {.module = m}};
+        int id[2];
+        for (int i = 0; i < 2; i++)
+            CHECK_OK(sherd_module_hook_before(
+                &id[i], m, nothing, &(sherd_hook_options){.payload = &t[i], .destroy = twin_goes}));
+        hook(m, &last, false, false);
+        t[0].other = id[1];
+        t[1].other = id[0];
+        if (kind < 2) {
+            sherd_module_unhook(m, id[kind]);
+            CHECK_EQ(t[0].gone, 1);
+            CHECK_EQ(t[1].gone, 1);
+            sherd_module_call(m, number(world, 1));
+            CHECK_TEXT(r.text, "lF");
+        }
+        sherd_module_destroy(m);
+        CHECK_EQ(t[0].gone, 1);
+        CHECK_EQ(t[1].gone, 1);
+        CHECK_EQ(r.destroyed, 1);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(hooks_run_in_order), {1, 2}},
     {TEST(hooks_may_change_hooks_while_they_run), {1}},
+    {TEST(hooks_may_go_together), {1, 2}},
     {TEST(hooks_replace_positional_and_keyword_tensors), {1}},
     {TEST(forward_hooks_run_after_a_failure), {1, 2}},
     {TEST(no_memory_for_a_hook_destroys_its_payload), {1}},

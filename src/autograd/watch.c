@@ -9,9 +9,14 @@
 
 #include <string.h>
 
+/*
+ * A destroy function may remove other hooks: so all are taken out before the first is called. It
+ * may free the watch too.
+ */
 static void sweep(sherd__watch *watch, bool all)
 {
-    sherd__grad_hook **list = &watch->hook;
+    sherd__heap *heap = sherd__world_heap(watch->world);
+    sherd__grad_hook **list = &watch->hook, *gone = NULL, **end = &gone;
 
     while (*list) {
         sherd__grad_hook *hook = *list;
@@ -20,9 +25,16 @@ static void sweep(sherd__watch *watch, bool all)
             continue;
         }
         *list = hook->next;
+        hook->next = NULL;
+        *end = hook;
+        end = &hook->next;
+    }
+    while (gone) {
+        sherd__grad_hook *hook = gone;
+        gone = hook->next;
         if (hook->destroy)
             hook->destroy(hook->payload);
-        sherd__free(sherd__world_heap(watch->world), hook);
+        sherd__free(heap, hook);
     }
 }
 

@@ -61,8 +61,11 @@ sherd_status sherd_module_hook_after(int *id, sherd_module *module, sherd_hook h
     return insert(id, module, &entry, o->prepend);
 }
 
+/* A destroy function may remove other hooks: so all are taken out before the first is called. */
 static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
 {
+    sherd__hook_entry *gone = NULL, **end = &gone;
+
     while (*list) {
         sherd__hook_entry *entry = *list;
         if (entry->id && !all) {
@@ -70,6 +73,13 @@ static void sweep(sherd_module *m, sherd__hook_entry **list, bool all)
             continue;
         }
         *list = entry->next;
+        entry->next = NULL;
+        *end = entry;
+        end = &entry->next;
+    }
+    while (gone) {
+        sherd__hook_entry *entry = gone;
+        gone = entry->next;
         if (entry->destroy)
             entry->destroy(entry->payload);
         sherd__free(sherd__world_heap(m->world), entry);
