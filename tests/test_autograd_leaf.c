@@ -201,7 +201,36 @@ static void no_memory_on_one_rank_fails_on_all(sherd_world *world)
     fail_every_allocation(world, 2, scene);
 }
 
+static const sherd_layout *rows_of_ranks(sherd_world *world)
+{
+    const sherd_layout *layout = NULL;
+
+    CHECK_OK(
+        sherd_layout_parse_placements(&layout, line_of_ranks(world), 2, shapes[0], "S(0)", NULL));
+    return layout;
+}
+
+/* Frozen after it was used: nothing arrives, and what it had stays; others get theirs. */
+static void a_leaf_that_was_frozen_gets_no_gradient(sherd_world *world)
+{
+    sherd_tensor *x = leaf_on(rows_of_ranks(world), 2), *w = leaf_on(rows_of_ranks(world), 3);
+
+    for (int had = 0; had < 2; had++) {
+        sherd_tensor *loss;
+        if (had)
+            sherd_backward(total(doubled(w)));
+        loss = total(product(x, w));
+        sherd_require_grad(w, false);
+        sherd_backward(loss);
+        CHECK_EQ(wrong_grads(x, 3 * (had + 1)), 0);
+        CHECK(had ? wrong_grads(w, 2) == 0 : sherd_grad(w) == NULL);
+        sherd_require_grad(w, true);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
+    {TEST(a_leaf_that_was_frozen_gets_no_gradient), {1, 2, 3, 4}},
     {TEST(a_leaf_holds_no_more_than_itself), {3, 4}},
     {TEST(what_takes_no_more_stays_as_it_came), {4}},
     {TEST(every_use_of_a_shard_is_scattered), {2, 5}},

@@ -17,7 +17,8 @@
 SHERD_BEGIN
 
 /**
- * Set whether a leaf requires a gradient. Returns the tensor.
+ * Set whether a leaf requires a gradient. Returns the tensor. One that no longer does gets none,
+ * also from what has been computed with it before.
  *
  * @local
  * @owns   `t` itself, in its own scope

@@ -173,9 +173,10 @@ static sherd_tensor *as_kept(const sherd_tensor *leaf, sherd_tensor *grad)
     return sherd__move_to(grad, to, false);
 }
 
+/* One that was frozen since it was used gets none, as in PyTorch. */
 bool sherd__add_leaf_grad(sherd_tensor *leaf, sherd_tensor *grad)
 {
-    return sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
+    return !leaf->requires_grad || sherd__add_grad(&leaf->grad, as_kept(leaf, grad));
 }
 
 sherd_tensor *sherd__raw_grad(const sherd_tensor *leaf)
