@@ -331,6 +331,64 @@ static void leaves_are_shared_on_some_ranks_only(sherd_world *world)
     }
 }
 
+/* ---- parameters that want no gradient -------------------------------------------------------- */
+
+static void frozen_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *w = sherd_module_parameter(self, "w");
+
+    out->value[0] = sherd_square(sherd_add(sherd_mul(in->value[0], w), w));
+    out->count = 1;
+}
+
+typedef enum spreading { AHEAD, IN_TIME, REPLICATED, SPREADINGS } spreading;
+
+/* Two modules with a frozen parameter each; *last is the second's. */
+static sherd_module *frozen(sherd_world *world, spreading how, bool again, sherd_tensor **last)
+{
+    const sherd_shard_options options = {.no_prefetch = how == IN_TIME};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_module *root = container(world, chain_forward, NULL);
+
+    for (int i = 0; i < 2; i++) {
+        sherd_module *m = container(world, frozen_forward, NULL);
+        CHECK_OK(sherd_module_add_parameter(
+            m, "w", wave(world, SHERD_F64, 2, SHAPE(BATCH, WIDTH), 3, 1, 0)));
+        sherd_require_grad(sherd_module_parameter(m, "w"), false);
+        CHECK_OK(sherd_module_add(root, i ? "b" : "a", m));
+        sherd_module_checkpoint(m, again);
+    }
+    if (how == REPLICATED)
+        CHECK_OK(sherd_distribute_module(root, mesh, NULL, NULL, NULL, NULL));
+    else
+        CHECK_OK(sherd_fully_shard(root, mesh, "tp", &options));
+    *last = sherd_module_parameter(sherd_module_child(root, 1), "w");
+    return root;
+}
+
+/* Also not where it is gathered, in the call or, from the second step on, ahead of it. */
+static void frozen_parameters_must_not_be_written(sherd_world *world)
+{
+    for (int how = 0; how < SPREADINGS; how++) {
+        sherd_tensor *w, *x = wave(world, SHERD_F64, 2, SHAPE(BATCH, WIDTH), 7, 1, 0);
+        sherd_module *m = frozen(world, (spreading)how, true, &w);
+        x = sherd_require_grad(spread(x, line_of_ranks(world), "S(0)"), true);
+        for (int step = 0; step < 3; step++) {
+            sherd_scope_begin(world);
+            sherd_tensor *loss = sherd_sum(sherd_module_call(m, x));
+            if (step == 1)
+                sherd_fill(w, 7);
+            CHECK_OK(sherd_world_check(world));
+            sherd_backward(loss);
+            if (!CHECK_EQ(sherd_world_check(world), step == 1 ? SHERD_EINVAL : SHERD_OK))
+                fprintf(stderr, "  %d, %d: %s\n", how, step, sherd_world_error(world));
+            sherd_scope_end(world);
+        }
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(leaves_are_shared_on_some_ranks_only), {4}},
     {TEST(blocks_give_the_same_bits), {1, 2, 3, 4}},
@@ -339,5 +397,6 @@ static const check_test tests[] = {
     {TEST(and_so_beside_styles), {4}},
     {TEST(a_piece_may_be_all_of_a_leaf), {1, 2, 3}},
     {TEST(an_alarm_in_the_middle_ends_everywhere), {1, 2, 4}},
+    {TEST(frozen_parameters_must_not_be_written), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)

@@ -356,8 +356,9 @@ SHERD_API void sherd_module_unhook(sherd_module *module, int id);
  *
  * The forward must depend on its arguments, parameters and generators alone. Otherwise backward
  * fails with EINVAL where that can be detected: other operators run than the first time, a
- * parameter was written since, or the module no longer exists. A forward or hook that counts its
- * calls can ask sherd_is_recomputing.
+ * parameter, a buffer or another tensor that gradients depend on was written since, or the module
+ * no longer exists. What the forward itself writes before it reads it may be written. A forward or
+ * hook that counts its calls can ask sherd_is_recomputing.
  *
  * @local   @errors none
  */

@@ -16,14 +16,14 @@
  */
 typedef struct sherd__edge {
     bool wanted;
+    int output;                 /* of the node */
     sherd_node *node;           /* counted; NULL of a leaf */
-    int output;                 /* of that node */
     sherd_tensor *leaf;         /* counted; NULL if there is a node */
     const sherd_layout *layout; /* counted */
     sherd_dtype dtype;
     int ndim;
     int64_t shape[SHERD_MAX_DIMS];
-    int64_t version; /* of the leaf's storage when it was used */
+    sherd__origin origin; /* of what was used; in a replay only */
 } sherd__edge;
 
 /* A hook on the gradient of a tensor. */

@@ -31,6 +31,7 @@ struct sherd__replay {
     int undone; /* nodes that are there, and whose backward has not run for good */
     int at;     /* how many have come again */
     sherd__draws draws;
+    uint64_t origins; /* the run around it, while it runs */
 };
 
 static const sherd_op keeper_op = {.name = "sherd_module_checkpoint"};
@@ -73,6 +74,74 @@ void sherd__replay_done(sherd_node *node)
     let_go(node->replay);
 }
 
+/* ---- what must be the same ------------------------------------------------------------------ */
+
+static bool differ(sherd__replay *r, const char *what, const char *before)
+{
+    if (!sherd__alarmed(r->world))
+        sherd__raise(r->world, SHERD_EINVAL,
+                     "sherd_module_checkpoint: module \"%s\" did something else when it was run "
+                     "again in backward: %s where it was %s: it must depend on its arguments and "
+                     "parameters alone",
+                     name_of(r), what, before);
+    return false;
+}
+
+static bool same_operand(const sherd__edge *a, const sherd__edge *b)
+{
+    return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
+           a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+/*
+ * Whether what a node uses was written in between. Another tensor in its place is no fault: the
+ * module may have made it anew, with the same values.
+ */
+static bool was_written(sherd__replay *r, const sherd__edge *a, const sherd__edge *b)
+{
+    char text[SHERD_ERROR_BYTES];
+
+    if (a->origin.who != b->origin.who || a->origin.when == b->origin.when)
+        return false;
+    if (b->layout)
+        sherd__layout_describe(b->layout, b->dtype, text, sizeof text);
+    else
+        sherd__shape_describe(b->ndim, b->shape, b->dtype, text, sizeof text);
+    sherd__raise(r->world, SHERD_EINVAL,
+                 "sherd_module_checkpoint: module \"%s\" is run again in backward, but %.300s, "
+                 "which it uses, was written since: write it after backward",
+                 name_of(r), text);
+    return true;
+}
+
+/* Whether a node is the same as the first time. */
+static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *node)
+{
+    if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
+        return differ(r, node->op->name, old->op->name);
+    if (old->done)
+        return true; /* it has forgotten its operands, and needs nothing */
+    for (int i = 0; i < node->ins; i++) {
+        if (was_written(r, &old->in[i], &node->in[i]))
+            return false;
+        if (!same_operand(&old->in[i], &node->in[i]))
+            return differ(r, "with another operand", node->op->name);
+    }
+    return sherd__same_fields(node->op, old->attributes, node->attributes) ||
+           differ(r, "with other attributes", node->op->name);
+}
+
+/* The arguments of a part inside of r, when r is run again. */
+static void compare_kept(const sherd_node *keeper, int i)
+{
+    sherd__replay *r = keeper->again ? keeper->replay : NULL;
+    const sherd_node *old = r && keeper->member < r->nodes ? r->node[keeper->member] : NULL;
+
+    if (old && !old->done && old->op == keeper->op && i < old->ins)
+        (void)was_written(r, &old->in[i], &keeper->in[i]);
+}
+
 /* ---- the first time ------------------------------------------------------------------------- */
 
 sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__replayed *what)
@@ -100,6 +169,7 @@ sherd__replay *sherd__replay_begin(sherd_world *world, int count, const sherd__r
     r->outer = tape->replay;
     tape->replay = r;
     sherd__draws_enter(&r->draws, false);
+    r->origins = sherd__origins_enter(world, false);
     return r;
 }
 
@@ -109,6 +179,8 @@ void sherd__replay_keep(sherd__replay *r, int i, sherd_tensor *t)
         return;
     if (t->requires_grad)
         r->wanting |= UINT64_C(1) << i;
+    r->keeper->in[i].origin = sherd__origin_of(t);
+    compare_kept(r->keeper, i);
     sherd__save(r->keeper, i, t);
 }
 
@@ -117,59 +189,12 @@ void sherd__replay_end(sherd__replay *r)
     if (!r)
         return;
     (void)sherd__draws_leave(&r->draws);
+    sherd__origins_leave(r->world, r->origins);
     sherd__tape_of(r->world)->replay = r->outer;
     r->outer = NULL;
     r->state = WAITS;
     let_go(r);
     sherd__refcounted_release(&r->head);
-}
-
-/* ---- again ---------------------------------------------------------------------------------- */
-
-static bool differ(sherd__replay *r, const char *what, const char *before)
-{
-    if (!sherd__alarmed(r->world))
-        sherd__raise(r->world, SHERD_EINVAL,
-                     "sherd_module_checkpoint: module \"%s\" did something else when it was run "
-                     "again in backward: %s where it was %s: it must depend on its arguments and "
-                     "parameters alone",
-                     name_of(r), what, before);
-    return false;
-}
-
-static bool same_operand(const sherd__edge *a, const sherd__edge *b)
-{
-    return a->wanted == b->wanted && a->layout == b->layout && a->dtype == b->dtype &&
-           a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
-/* Whether a leaf that both nodes use was written in between. */
-static bool was_written(const sherd__edge *a, const sherd__edge *b)
-{
-    return a->leaf && b->leaf && a->leaf->storage == b->leaf->storage && a->version != b->version;
-}
-
-/* Whether a node is the same as the first time. */
-static bool is_same(sherd__replay *r, const sherd_node *old, const sherd_node *node)
-{
-    if (old->op != node->op || old->ins != node->ins || old->outs != node->outs)
-        return differ(r, node->op->name, old->op->name);
-    if (old->done)
-        return true; /* it has forgotten its operands, and needs nothing */
-    for (int i = 0; i < node->ins; i++) {
-        if (was_written(&old->in[i], &node->in[i])) {
-            sherd__raise(r->world, SHERD_EINVAL,
-                         "sherd_module_checkpoint: module \"%s\" is run again in backward, but %s, "
-                         "which it uses, was written since: write it after backward",
-                         name_of(r), sherd_tensor_text(node->in[i].leaf));
-            return false;
-        }
-        if (!same_operand(&old->in[i], &node->in[i]))
-            return differ(r, "with another operand", node->op->name);
-    }
-    return sherd__same_fields(node->op, old->attributes, node->attributes) ||
-           differ(r, "with other attributes", node->op->name);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -279,6 +304,9 @@ static sherd_tensor *argument(sherd__replay *r, int i)
         t = sherd__new_view(t);
     if (t->storage)
         t->requires_grad = r->wanting >> i & 1;
+    /* As it was the first time: it may have been moved or unpacked into other storage. */
+    if (r->keeper->in[i].origin.who)
+        sherd__origin_set(t, r->keeper->in[i].origin);
     return t;
 }
 
@@ -319,12 +347,14 @@ static void fill(sherd__replay *r)
     r->at = 0;
     tape->replay = r;
     tape->again++;
+    r->origins = sherd__origins_enter(world, true);
     sherd_dtype low = sherd__set_low(world, r->low);
     sherd__draws_enter(&r->draws, true);
     run_again(r);
     if (!sherd__draws_leave(&r->draws))
         (void)differ(r, "with other random numbers", "something else");
     tape->again--;
+    sherd__origins_leave(world, r->origins);
     sherd__set_low(world, low);
     tape->replay = r->outer;
     r->state = WAITS;

@@ -114,12 +114,17 @@ bool sherd_requires_grad(const sherd_tensor *t)
     return t && t->requires_grad;
 }
 
-bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)
+static bool any_wants(sherd_tensor *const *in, int ins)
 {
     for (int i = 0; i < ins; i++)
         if (in[i] && in[i]->requires_grad)
-            return !sherd__tape_of(world)->paused;
+            return true;
     return false;
+}
+
+bool sherd__is_recorded(sherd_world *world, sherd_tensor *const *in, int ins)
+{
+    return any_wants(in, ins) && !sherd__tape_of(world)->paused;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -204,13 +209,15 @@ sherd_node *sherd__node_create(sherd_world *world, int ins, int outs, size_t att
     return node;
 }
 
-static void link_input(sherd__edge *edge, sherd_tensor *t)
+static void link_input(sherd__edge *edge, sherd_tensor *t, bool replayed)
 {
     sherd__layout_set(&edge->layout, t->layout);
     edge->dtype = t->dtype;
     edge->ndim = t->ndim;
     memcpy(edge->shape, t->shape, sizeof edge->shape);
     edge->wanted = t->requires_grad;
+    if (replayed)
+        edge->origin = sherd__origin_of(t);
     if (!edge->wanted)
         return;
     edge->node = (sherd_node *)t->node;
@@ -219,7 +226,6 @@ static void link_input(sherd__edge *edge, sherd_tensor *t)
         edge->node->head.refs++;
     else
         edge->leaf = sherd_tensor_retain(t);
-    edge->version = t->storage ? t->storage->version : 0;
 }
 
 static void link_output(sherd_node *node, int j, sherd_tensor *t)
@@ -241,9 +247,10 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
                                int ins, sherd_tensor *const *out, int outs, const void *attrs,
                                size_t attrs_bytes)
 {
+    const sherd__tape *tape = any_wants(in, ins) ? sherd__tape_of(world) : NULL;
     sherd_node *node;
 
-    if (!sherd__is_recorded(world, in, ins))
+    if (!tape || tape->paused)
         return NULL;
     for (int j = 0; j < outs; j++) {
         if (out[j] && !out[j]->storage)
@@ -261,7 +268,7 @@ sherd_node *sherd__record_node(sherd_world *world, const sherd_op *op, sherd_ten
         memcpy(node->attributes, attrs, attrs_bytes);
     for (int i = 0; i < ins; i++)
         if (in[i])
-            link_input(&node->in[i], in[i]);
+            link_input(&node->in[i], in[i], tape->replay != NULL);
     for (int j = 0; j < outs; j++)
         if (out[j])
             link_output(node, j, out[j]);

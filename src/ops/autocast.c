@@ -37,6 +37,7 @@ static void record_use(sherd_tensor *t, sherd_tensor *copy)
     uint64_t hash = t->layout ? sherd__hash_fields(&sherd__cast_op, &attributes) : 0;
 
     sherd__note(sherd__cast_op.name, &t, 1, hash, &copy, 1);
+    sherd__origin_pass(&t, 1, &copy, 1); /* it may have been made before the run */
     copy->requires_grad = false;
     sherd__record_node(t->world, &sherd__cast_op, &t, 1, &copy, 1, &attributes, sizeof attributes);
 }

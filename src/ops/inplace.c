@@ -260,6 +260,14 @@ static bool write_piece(const write *w)
     return true;
 }
 
+/* A copy counts as written over, also one into a part. */
+static sherd__origin origin_after(const write *w, sherd__origin before)
+{
+    sherd__origin added = sherd__origin_of(w->b);
+
+    return w->kind == COPY ? added : sherd__origin_mixed(before, added);
+}
+
 static sherd_tensor *run(write *w)
 {
     sherd_tensor *a = w->a;
@@ -269,12 +277,15 @@ static sherd_tensor *run(write *w)
     sherd_scope_begin(world);
     if (w->b)
         w->b = bring(w);
+    sherd__origin before = sherd__origin_of(a);
     bool good = !(w->b && sherd_tensor_failed(w->b)) && write_piece(w);
     if (good) {
         sherd__set_varies(a, w->kind == FILL || w->kind == COPY ? varies : a->varies | varies);
         if (a->layout)
             sherd__note(w->name, (sherd_tensor *[]){a, w->b}, w->b ? 2 : 1,
                         sherd__attribute_double(0, w->value), &a, 1);
+        if (w->b)
+            sherd__origin_set(a, origin_after(w, before));
     }
     sherd_scope_end(world);
     return good ? a : sherd__failed(world);

@@ -73,6 +73,7 @@ static void record(sherd_tensor *pieces, sherd_tensor *whole)
         return;
     if (pieces->layout->sharers > whole->layout->sharers)
         whole->moved_from = sherd_tensor_retain(pieces);
+    sherd__origin_pass(&pieces, 1, &whole, 1); /* it may have been gathered before the call */
     sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
 }
 

@@ -47,6 +47,7 @@ static bool compact(sherd_tensor *t, sherd_tensor *to)
     if (t->count > 0)
         sherd__copy_box(sherd_dtype_bytes(t->dtype), t->ndim, t->local, sherd__fresh(to),
                         to->stride, data, t->stride);
+    sherd__origin_set(to, sherd__origin_of(t));
     return true;
 }
 
@@ -123,6 +124,7 @@ static void *writable(sherd_tensor *t, bool strided)
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
     t->storage->version++;
+    sherd__origin_set(t, (sherd__origin){0, 0});
     sherd__drop_image(t->storage);
     return first(t);
 }

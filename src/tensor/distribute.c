@@ -148,7 +148,7 @@ static sherd_tensor *send_boxes(sherd_tensor *t, const sherd_layout *layout, int
  * If `t` is a leaf that requires a gradient, the result is a new leaf that does; the two gradients
  * are independent.
  */
-static sherd_tensor *noted(const sherd_tensor *t, sherd_tensor *out, int root, uint64_t content)
+static sherd_tensor *noted(sherd_tensor *t, sherd_tensor *out, int root, uint64_t content)
 {
     uint64_t attributes = sherd__attribute((uint64_t)root, content);
 
@@ -159,6 +159,7 @@ static sherd_tensor *noted(const sherd_tensor *t, sherd_tensor *out, int root, u
     if (t->requires_grad)
         attributes = sherd__attribute(attributes, 1);
     sherd__note_one("sherd_distribute", NULL, attributes, out);
+    sherd__origin_pass(&t, 1, &out, 1);
     return out;
 }
 

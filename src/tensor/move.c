@@ -213,6 +213,8 @@ static void note(const task *w)
     if (across)
         sherd__deed_add(mesh, name, sherd__attribute(w->from->identity, w->to->hash), &identity);
     sherd__note_one(name, across ? NULL : w->from, across ? w->from->layout->hash : 0, w->at);
+    if (across)
+        sherd__origin_pass(&w->from, 1, &w->at, 1);
     if (w->at->storage->block && w->at->storage != w->from->storage)
         sherd__block_is_from(w->at->storage->block, w->to->spec.mesh, w->at->made);
 }

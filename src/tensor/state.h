@@ -30,7 +30,9 @@ typedef struct sherd__tensors {
     int unopened;        /* scopes that could not be opened (no memory): their ends end nothing */
     sherd__draws *draws; /* the innermost list of keys */
     uint64_t walks;      /* over modules, so far */
-    int floor;           /* scopes that user code must not end: see sherd__scope_enter */
+    uint64_t storages_made;
+    uint64_t run, runs; /* in which origins are noted, 0 = none; how many there were */
+    int floor;          /* scopes that user code must not end: see sherd__scope_enter */
 } sherd__tensors;
 
 enum { SHERD__TENSORS_BYTES = SHERD__RESERVE_BYTES - SHERD__SPARE_BYTES };

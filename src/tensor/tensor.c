@@ -157,6 +157,8 @@ static sherd_tensor *furnish(sherd__tensors *s, sherd_tensor *t, const sherd__va
     t->storage->refs = 1;
     t->storage->world = world;
     t->storage->bytes = bytes;
+    t->storage->number = ++s->storages_made;
+    t->storage->run = s->run;
     if (bytes > 0 && !fill_storage(t->storage, distributed, later)) {
         sherd_tensor_release(t);
         return NULL;

@@ -40,6 +40,11 @@ typedef struct sherd__values {
     sherd__key key;
 } sherd__values;
 
+/* Contents: which, and in which state. Mixed of several; of none `who` is 0. */
+typedef struct sherd__origin {
+    uint64_t who, when;
+} sherd__origin;
+
 /*
  * Reference-counted memory. Each in-place write increments the version, which saved tensors check.
  */
@@ -53,8 +58,11 @@ typedef struct sherd__storage {
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
-    int saved; /* how often the tape holds it; not counted of the storage of a leaf */
-    bool leaf; /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
+    int saved;       /* how often the tape holds it; not counted of the storage of a leaf */
+    bool leaf;       /* of a leaf that requires a gradient: it lives anyway, so saving it is free */
+    uint64_t number; /* no other storage of the world has had it */
+    uint64_t run;    /* the run in which it was made, or `origin` was noted; 0 = none */
+    sherd__origin origin; /* of what it holds */
 } sherd__storage;
 
 /* The head of a reference-counted object of autograd's; this room only counts references to it. */
@@ -325,6 +333,22 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
  * it is. One that varies is refused (failed tensor).
  */
 sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char *function);
+
+/* ---- origins (origin.c) ---------------------------------------------------------------------- */
+
+/*
+ * Between enter and leave origins are noted: in the run around, or (again, or there is none) in a
+ * new one. `before` is what enter returned.
+ */
+uint64_t sherd__origins_enter(sherd_world *world, bool again);
+void sherd__origins_leave(sherd_world *world, uint64_t before);
+/* What a tensor was computed from; none outside of runs. */
+sherd__origin sherd__origin_of(const sherd_tensor *t);
+void sherd__origin_set(sherd_tensor *t, sherd__origin origin);
+sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b);
+/* Results have the origins of all operands, unless they share storage with one. NULLs are skipped.
+ */
+void sherd__origin_pass(sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs);
 
 /* ---- windows --------------------------------------------------------------------------------- */
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Origins: while a part of a program runs that may be run again, from which contents outside of it
+ * a tensor without record was computed. A storage has a number, and a version that each write
+ * raises; what the part computes passes the numbers and versions of its operands on, mixed. So the
+ * second run finds that it reads other values, also where the tensor that was written is only a
+ * distant operand. Nothing is kept alive for it. Outside of such parts it costs next to nothing.
+ */
+#include "tensor/state.h"
+
+uint64_t sherd__origins_enter(sherd_world *world, bool again)
+{
+    sherd__tensors *s = sherd__tensors_of(world);
+    uint64_t before = s->run;
+
+    if (again || !before)
+        s->run = ++s->runs;
+    return before;
+}
+
+void sherd__origins_leave(sherd_world *world, uint64_t before)
+{
+    sherd__tensors_of(world)->run = before;
+}
+
+/* What was made or written in this run depends on what was noted, and on nothing else outside. */
+sherd__origin sherd__origin_of(const sherd_tensor *t)
+{
+    const sherd__storage *storage = t->storage;
+    uint64_t run = sherd__tensors_of(t->world)->run;
+
+    if (!run || !storage)
+        return (sherd__origin){0, 0};
+    if (storage->run == run)
+        return storage->origin;
+    return (sherd__origin){storage->number, (uint64_t)storage->version};
+}
+
+void sherd__origin_set(sherd_tensor *t, sherd__origin origin)
+{
+    uint64_t run = sherd__tensors_of(t->world)->run;
+
+    if (!run || !t->storage)
+        return;
+    t->storage->run = run;
+    t->storage->origin = origin;
+}
+
+sherd__origin sherd__origin_mixed(sherd__origin a, sherd__origin b)
+{
+    if (!a.who || (a.who == b.who && a.when == b.when))
+        return b;
+    if (!b.who)
+        return a;
+    return (sherd__origin){sherd__attribute(sherd__attribute(1, a.who), b.who),
+                           sherd__attribute(sherd__attribute(1, a.when), b.when)};
+}
+
+void sherd__origin_pass(sherd_tensor *const *in, int ins, sherd_tensor *const *out, int outs)
+{
+    sherd__origin mixed = {0, 0};
+    bool any = false;
+
+    for (int i = 0; i < ins; i++) {
+        if (!in[i] || !in[i]->storage)
+            continue;
+        any = true;
+        mixed = sherd__origin_mixed(mixed, sherd__origin_of(in[i]));
+    }
+    for (int j = 0; any && j < outs && out[j]; j++) {
+        bool shared = false; /* a view has its origin already */
+        for (int i = 0; i < ins; i++)
+            shared |= in[i] && in[i]->storage == out[j]->storage;
+        if (!shared)
+            sherd__origin_set(out[j], mixed);
+    }
+}
