@@ -389,6 +389,22 @@ static void frozen_parameters_must_not_be_written(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A parameter lives anyway, frozen or not: of each module its last operand is saved alone. */
+static void frozen_parameters_are_saved_for_nothing(sherd_world *world)
+{
+    for (int how = 0; how < SPREADINGS; how++) {
+        sherd_tensor *w, *x = wave(world, SHERD_F64, 2, SHAPE(BATCH, WIDTH), 7, 1, 0);
+        sherd_module *m = frozen(world, (spreading)how, false, &w);
+        x = sherd_require_grad(spread(x, line_of_ranks(world), "R"), true);
+        sherd_tensor *loss = sherd_sum(sherd_module_call(m, x));
+        CHECK_EQ(sherd_saved_bytes(world), 2 * BATCH * WIDTH * (int64_t)sizeof(double));
+        sherd_backward(loss);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static const check_test tests[] = {
     {TEST(leaves_are_shared_on_some_ranks_only), {4}},
     {TEST(blocks_give_the_same_bits), {1, 2, 3, 4}},
@@ -398,5 +414,6 @@ static const check_test tests[] = {
     {TEST(a_piece_may_be_all_of_a_leaf), {1, 2, 3}},
     {TEST(an_alarm_in_the_middle_ends_everywhere), {1, 2, 4}},
     {TEST(frozen_parameters_must_not_be_written), {1, 2, 3, 4}},
+    {TEST(frozen_parameters_are_saved_for_nothing), {1, 2, 3, 4}},
 };
 CHECK_MAIN(tests)
