@@ -53,10 +53,16 @@ static int64_t count_of(const sherd__conv *c, int i)
 
 static void draw(void)
 {
+    static float drawn[4][ROOM];
+    static bool is_drawn;
     float *all[] = {x, w, y, bias};
 
-    for (int i = 0; i < LEN(all); i++)
-        sherd__ref_f32.uniform(ROOM, all[i], -1, 1, sherd__philox_key(1, 1, (uint32_t)i), 0);
+    for (int i = 0; i < LEN(all); i++) {
+        if (!is_drawn)
+            sherd__ref_f32.uniform(ROOM, drawn[i], -1, 1, sherd__philox_key(1, 1, (uint32_t)i), 0);
+        memcpy(all[i], drawn[i], sizeof drawn[i]);
+    }
+    is_drawn = true;
     memset(workspace, 0x42, sizeof workspace);
 }
 

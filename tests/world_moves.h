@@ -37,12 +37,11 @@ static inline int64_t pending_place(const sherd_layout *layout, const int64_t *a
     return place;
 }
 
-/* What one rank holds of element g. Small integers and powers of two: every reduction is exact. */
-static inline double addend(const pair *p, int64_t g, const int64_t *at)
+/* What one rank, at this place of so many, holds of element g. Small integers and powers of two:
+ * every reduction is exact. */
+static inline double addend(const pair *p, int64_t g, int64_t place, int64_t places)
 {
-    int64_t count, place = pending_place(p->from, at, &count);
-
-    if (count == 1)
+    if (places == 1)
         return (double)g;
     switch (p->op) {
     case SHERD_PRODUCT:
@@ -54,28 +53,42 @@ static inline double addend(const pair *p, int64_t g, const int64_t *at)
     }
 }
 
-/* Reduce over the pending axes that the target has not. */
-static inline double expected(const pair *p, int64_t g, const int64_t *mine)
+/* Whose addends a rank's elements are reduced of: their coordinates as one number, as
+ * pending_place. */
+typedef struct reduced_ranks {
+    int64_t place[SHERD_MAX_RANKS], pending;
+    int count;
+} reduced_ranks;
+
+/* Those that differ from a rank in pending axes only that the target has not. */
+static inline reduced_ranks reduced_for(const pair *p, const int64_t *mine)
 {
     const sherd_mesh *mesh = sherd_layout_mesh(p->from);
-    int axes = sherd_mesh_axes(mesh);
-    int64_t at[SHERD_MAX_AXES], count = 0;
-    double sum = 0, low = 1e300, high = -1e300, product = 1;
+    int64_t at[SHERD_MAX_AXES];
+    reduced_ranks out = {.count = 0};
 
     for (int64_t i = 0; i < sherd_mesh_ranks(mesh); i++) {
         bool counts = true;
         int64_t rest = i;
-        for (int a = axes - 1; a >= 0; a--) {
+        for (int a = sherd_mesh_axes(mesh) - 1; a >= 0; a--) {
             at[a] = rest % sherd_mesh_extent(mesh, a);
             rest /= sherd_mesh_extent(mesh, a);
             bool reduced = sherd_layout_placement(p->from, a).kind == SHERD_PARTIAL &&
                            sherd_layout_placement(p->to, a).kind != SHERD_PARTIAL;
             counts = counts && (reduced || at[a] == mine[a]);
         }
-        if (!counts)
-            continue;
-        double x = addend(p, g, at);
-        count++;
+        if (counts)
+            out.place[out.count++] = pending_place(p->from, at, &out.pending);
+    }
+    return out;
+}
+
+static inline double expected(const pair *p, int64_t g, const reduced_ranks *of)
+{
+    double sum = 0, low = 1e300, high = -1e300, product = 1;
+
+    for (int i = 0; i < of->count; i++) {
+        double x = addend(p, g, of->place[i], of->pending);
         sum += x;
         product *= x;
         low = x < low ? x : low;
@@ -83,7 +96,7 @@ static inline double expected(const pair *p, int64_t g, const int64_t *mine)
     }
     switch (p->op) {
     case SHERD_AVG:
-        return sum / (double)count;
+        return sum / of->count;
     case SHERD_MIN:
         return low;
     case SHERD_MAX:
@@ -149,14 +162,15 @@ static inline sherd__move move_of(const sherd_plan *plan, const tensor *from, co
 static inline void fill(sherd_world *world, const pair *p, tensor *t)
 {
     const sherd_mesh *mesh = sherd_layout_mesh(p->from);
-    int64_t at[SHERD_MAX_AXES];
+    int64_t at[SHERD_MAX_AXES], places;
 
     if (!t->count)
         return;
     sherd_mesh_coordinate(mesh, sherd_world_rank(world), at);
+    int64_t place = pending_place(p->from, at, &places);
     double *x = sherd__block_data(t->block);
     for (int64_t i = 0; i < t->count; i++)
-        x[i] = addend(p, global_of(&t->box, sherd_layout_shape(p->from), i), at);
+        x[i] = addend(p, global_of(&t->box, sherd_layout_shape(p->from), i), place, places);
 }
 
 static inline int64_t count_wrong(sherd_world *world, const pair *p, tensor *t)
@@ -170,8 +184,9 @@ static inline int64_t count_wrong(sherd_world *world, const pair *p, tensor *t)
     if (!CHECK(sherd__block_readable(world, t->block)))
         return t->count;
     const double *x = sherd__block_data(t->block);
+    const reduced_ranks of = reduced_for(p, at);
     for (int64_t i = 0; i < t->count; i++)
-        wrong += x[i] != expected(p, global_of(&t->box, sherd_layout_shape(p->to), i), at);
+        wrong += x[i] != expected(p, global_of(&t->box, sherd_layout_shape(p->to), i), &of);
     return wrong;
 }
 

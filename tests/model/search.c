@@ -23,28 +23,48 @@ typedef struct model_seen {
     size_t room, count;
 } model_seen;
 
-static void mix(model_key *k, const void *from, size_t bytes)
+static inline void mix_word(model_key *k, uint64_t eight)
+{
+    k->a = (k->a ^ eight) * 0xBF58476D1CE4E5B9u;
+    k->a ^= k->a >> 29;
+    k->b = (k->b + eight) * 0x94D049BB133111EBu;
+    k->b ^= k->b >> 31;
+}
+
+/* Words go round some keys: each waits for itself alone. */
+enum { LANES = 4 };
+
+static void mix(model_key *lane, const void *from, size_t bytes)
 {
     const char *at = from;
 
+    for (; bytes >= LANES * 8; at += LANES * 8, bytes -= LANES * 8)
+        for (int i = 0; i < LANES; i++) {
+            uint64_t eight;
+            memcpy(&eight, at + 8 * i, 8);
+            mix_word(&lane[i], eight);
+        }
     for (size_t n; bytes; at += n, bytes -= n) {
         uint64_t eight = 0;
         n = bytes < 8 ? bytes : 8;
         memcpy(&eight, at, n);
-        k->a = (k->a ^ eight) * 0xBF58476D1CE4E5B9u;
-        k->a ^= k->a >> 29;
-        k->b = (k->b + eight) * 0x94D049BB133111EBu;
-        k->b ^= k->b >> 31;
+        mix_word(&lane[0], eight);
     }
 }
 
 static model_key key_of(const state *s)
 {
-    model_key k = {0x9E3779B97F4A7C15u, 0xC2B2AE3D27D4EB4Fu};
+    model_key lane[LANES], k = {0x9E3779B97F4A7C15u, 0xC2B2AE3D27D4EB4Fu};
 
-    mix(&k, s, offsetof(state, log));
+    for (int i = 0; i < LANES; i++)
+        lane[i] = k;
+    mix(lane, s, offsetof(state, log));
     for (int r = 0; r < RANKS; r++)
-        mix(&k, &s->log[r], offsetof(model_log, value) + s->log[r].count * sizeof(word));
+        mix(lane, &s->log[r], offsetof(model_log, value) + s->log[r].count * sizeof(word));
+    for (int i = 0; i < LANES; i++) {
+        mix_word(&k, lane[i].a);
+        mix_word(&k, lane[i].b);
+    }
     k.a += k.a == 0;
     return k;
 }
