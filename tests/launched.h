@@ -97,13 +97,13 @@ static inline void send_signal(pid_t pid, int signal)
         kill(pid, signal);
 }
 
-#define LAUNCHED_MAIN(tests, rank)                                       \
-    int main(int argc, char **argv)                                      \
-    {                                                                    \
-        self = argv[0];                                                  \
-        if (getenv("SHERD_RANK") && argc > 1)                            \
-            return play_launched(argv[1], rank);                         \
-        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
+#define LAUNCHED_MAIN(tests, rank)                                             \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        self = argv[0];                                                        \
+        if (getenv("SHERD_RANK") && argc > 1)                                  \
+            return play_launched(argv[1], rank);                               \
+        return check_main_apart(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
     }
 
 #endif

@@ -140,13 +140,13 @@ static inline sherd_world *open_world(void)
              kind && (mpirun_of(kind) || (printf("skipped: no %s here\n", kind), false)); \
              kind = NULL)
 
-#define MPIRUN_MAIN(tests, rank)                                         \
-    int main(int argc, char **argv)                                      \
-    {                                                                    \
-        self = argv[0];                                                  \
-        if (is_mpi_rank() && argc > 1)                                   \
-            return rank(argv[1]);                                        \
-        return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
+#define MPIRUN_MAIN(tests, rank)                                               \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        self = argv[0];                                                        \
+        if (is_mpi_rank() && argc > 1)                                         \
+            return rank(argv[1]);                                              \
+        return check_main_apart(tests, LEN(tests), argc > 1 ? argv[1] : NULL); \
     }
 
 #endif

@@ -404,5 +404,5 @@ int main(int argc, char **argv)
         return sherd_spawn(&exit_status, &(sherd_world_options){.ranks = 3}, body, NULL)
                    ? 1
                    : exit_status;
-    return check_main(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
+    return check_main_apart(tests, LEN(tests), argc > 1 ? argv[1] : NULL);
 }
