@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -18,7 +19,7 @@
 #include "tensor/tensor.h"
 #include "world/world.h"
 
-enum { PASSES = 3, SOURCES = 3, RUNS = 25, FEWER_RUNS = 3, COPIES = 2, LINE = 64 };
+enum { PASSES = 3, SOURCES = 3, RUNS = 25, FEWER_RUNS = 3, LEAST_SIZES = 3, COPIES = 2, LINE = 64 };
 
 /*
  * Of the whole tensor, in bytes; how many moves are timed as one (between small ones no rank waits
@@ -86,14 +87,14 @@ static bool write_sources(const work *w, int first, int count)
     return true;
 }
 
-/* Reads a move's result as whoever asked for it would; whether it is there. */
+/* Reads a move's result as whoever asked for it would, each line of it; whether it is there. */
 static bool read_result(const work *w, const float *data)
 {
     sherd_box box = sherd_layout_box(w->to, sherd_world_rank(w->world), 0);
     int64_t elements = data ? sherd__box_count(&box) : 0;
     bool good = data != NULL;
 
-    for (int64_t k = 0; k < elements; k++)
+    for (int64_t k = 0; k < elements; k += LINE / 4)
         good = good && data[k] >= 0;
     return good;
 }
@@ -198,6 +199,15 @@ static bool measure_size(cli_times *out, runs *times, work *w, int size, double 
     return true;
 }
 
+/* A test may ask for the smallest only. */
+static int sizes_wanted(void)
+{
+    const char *text = getenv("SHERD_CALIBRATE_SIZES");
+    int wanted = text ? atoi(text) : 0;
+
+    return wanted >= LEAST_SIZES && wanted < CLI_SIZES ? wanted : CLI_SIZES;
+}
+
 bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mesh, int axis)
 {
     static const sherd_price arena;
@@ -205,13 +215,14 @@ bool cli_times_measure(cli_times *out, sherd_world *world, const sherd_mesh *mes
     work w = {.world = world, .mesh = mesh, .axis = axis};
     const int64_t ranks = sherd_world_ranks(world);
     const double long_time = 0.1;
+    const int most = sizes_wanted();
     double longest = 0;
 
     w.options = (sherd_plan_options){.planner = SHERD_PLANNER_GREEDY, .price = &arena};
     out->sizes = 0;
     if (sherd_mesh_create(&w.all, world, 1, &ranks, NULL, NULL))
         return false;
-    for (; out->sizes < CLI_SIZES && (longest < long_time || out->sizes < 3); out->sizes++)
+    for (; out->sizes < most && (longest < long_time || out->sizes < LEAST_SIZES); out->sizes++)
         if (!measure_size(out, times[out->sizes], &w, out->sizes, &longest))
             return false;
     for (int pass = 1; pass < PASSES; pass++)
