@@ -9,18 +9,36 @@
 
 /* ---- what ranks do --------------------------------------------------------------------------- */
 
-/* Rank 1 comes too late, by messages. */
-static int play_late(void)
+/* Ranks that have said what they were told, as files FOLDER/KIND.RANK. */
+static const char *mark_of(const char *marks, int rank)
+{
+    static char path[600];
+
+    snprintf(path, sizeof path, "%s.%d", marks, rank);
+    return path;
+}
+
+static void await_mark(const char *marks, int rank)
+{
+    double end = program_clock() + 20;
+
+    while (access(mark_of(marks, rank), F_OK) && program_clock() < end)
+        program_pause(0.005);
+}
+
+/* Rank 1 comes when the others have given up, by messages. */
+static int play_late(const char *marks)
 {
     sherd_world *world = open_world();
+    int rank = sherd_world_rank(world);
 
-    if (sherd_world_rank(world) == 1)
-        usleep(2600 * 1000);
+    for (int other = 0; rank == 1 && other < 3; other += 2)
+        await_mark(marks, other);
     MUST(sherd_world_check(world) == SHERD_ETIMEDOUT);
     printf("told: %s\n", sherd_world_error(world));
     fflush(stdout);
-    if (sherd_world_rank(world) != 1)
-        usleep(600 * 1000); /* the launcher ends the job when the first has gone */
+    close(open(mark_of(marks, rank), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    await_mark(marks, 1); /* the launcher ends the job when the first has gone */
     return sherd_world_close(world) == SHERD_ETIMEDOUT ? 0 : 1;
 }
 
@@ -44,23 +62,33 @@ static int play_missing(void)
 
 static int play_rank(const char *mode)
 {
-    return strcmp(mode, "missing") == 0 ? play_missing() : play_late();
+    return strcmp(mode, "missing") == 0 ? play_missing() : play_late(mode);
 }
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 static void a_rank_that_does_not_come_ends_in_a_time_out(void)
 {
+    char folder[] = "/tmp/sherd-late-XXXXXX", line[512];
+
     setenv("SHERD_TRANSPORT", "mpi", 1);
     setenv("SHERD_TIMEOUT", "2", 1);
-    const program_end *ends = mpi_run(3, "late");
+    if (!CHECK(mkdtemp(folder) != NULL))
+        return;
+    snprintf(line, sizeof line, "%s %s/%%s", self, folder);
+    const program_end *ends = mpi_run_each(3, line);
     FOR_EACH_MPI(kind)
     {
         const program_end *end = &ends[kind_i];
         CHECK_EQ(times(end->out, "told: rank 0: waited 2 s (SHERD_TIMEOUT) for rank 1") +
                      times(end->out, "told: rank 2: waited 2 s (SHERD_TIMEOUT) for rank 1"),
                  3);
+        for (int r = 0; r < 3; r++) {
+            snprintf(line, sizeof line, "%s/%s", folder, kind);
+            CHECK_EQ(unlink(mark_of(line, r)), 0);
+        }
     }
+    CHECK_EQ(rmdir(folder), 0);
     unsetenv("SHERD_TIMEOUT");
     unsetenv("SHERD_TRANSPORT");
 }
