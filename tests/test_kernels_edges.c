@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fast kernels of all dtypes at the ends of what a type can hold, where vectors that are longer
+ * than a row compute with zeroes behind it.
+ */
+#define CHECK_PURE
+#include <math.h>
+
+#include "check.h"
+#include "kernels/cast.h"
+#include "kernels/fast.h"
+
+enum { MOST_COLS = 40, TYPES = 3 };
+
+static const sherd_dtype dtypes[TYPES] = {SHERD_F32, SHERD_BF16, SHERD_F16};
+
+typedef struct version {
+    const char *name;
+    sherd__kernels k[TYPES];
+} version;
+
+static int versions(version out[2])
+{
+    int n = 0;
+#if defined(__x86_64__)
+    for (int wide = 0; wide < 2; wide++) {
+        if (wide ? !sherd__has_avx512() : !sherd__has_avx2())
+            continue;
+        sherd__kernels *k = out[n].k;
+        out[n++].name = wide ? "avx512" : "avx2";
+        k[0] = sherd__ref_f32;
+        (wide ? sherd__install_avx512 : sherd__install_avx2)(&k[0]);
+        (wide ? sherd__install_half_avx512 : sherd__install_half_avx2)(&k[1], &k[2]);
+    }
+#else
+    (void)out;
+#endif
+    return n;
+}
+
+/* n elements of a dtype. */
+typedef struct numbers {
+    uint64_t at[MOST_COLS];
+} numbers;
+
+static numbers narrowed(sherd_dtype dtype, int64_t n, const float *x)
+{
+    numbers y = {0};
+
+    sherd__cast(dtype, SHERD_F32, n, y.at, x);
+    return y;
+}
+
+static void widened(sherd_dtype dtype, int64_t n, float *x, const numbers *y)
+{
+    sherd__cast(SHERD_F32, dtype, n, x, y->at);
+}
+
+/* Every x is its row's mean, so what is normed is 0, and dx is rstd (dy - mean of dy). But behind
+ * the row a mean times rstd is more than f32 holds. */
+static void try_norm_grad(const version *v, int type, int64_t cols)
+{
+    const float mean = 0x1p123f, rstd = 256;
+    const sherd__kernels *k = &v->k[type];
+    float x[MOST_COLS], dy[MOST_COLS], dx[MOST_COLS];
+
+    for (int64_t i = 0; i < cols; i++) {
+        x[i] = mean;
+        dy[i] = i % 2 ? -1 : 1;
+    }
+    numbers in = narrowed(dtypes[type], cols, x), grad = narrowed(dtypes[type], cols, dy), out;
+    k->layer_norm_grad(1, cols, out.at, NULL, NULL, grad.at, in.at, NULL, &mean, &rstd, false);
+    widened(dtypes[type], cols, dx, &out);
+    for (int64_t i = 0; i < cols; i++) {
+        float from = cols % 2 ? 1 / (float)cols : 0;
+        float room = dtypes[type] == SHERD_F32 ? 1e-3f : 2;
+        if (!CHECK(fabsf(dx[i] - rstd * (dy[i] - from)) <= room)) {
+            fprintf(stderr, "  %s %s, %d columns: dx[%d] is %g\n", v->name,
+                    sherd_dtype_name(dtypes[type]), (int)cols, (int)i, (double)dx[i]);
+            return;
+        }
+    }
+}
+
+static void what_is_behind_a_row_does_not_count(void)
+{
+    version list[2];
+
+    for (int v = versions(list) - 1; v >= 0; v--)
+        for (int type = 0; type < TYPES; type++)
+            for (int64_t cols = 1; cols <= MOST_COLS && dtypes[type] != SHERD_F16; cols++)
+                try_norm_grad(&list[v], type, cols);
+}
+
+static const check_test tests[] = {
+    {TEST(what_is_behind_a_row_does_not_count)},
+};
+CHECK_MAIN(tests)
