@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fast kernels of all dtypes at the ends of what a type can hold, where vectors that are longer
- * than a row compute with zeroes behind it.
+ * than a row compute with zeroes behind it, and where zero has a sign.
  */
 #define CHECK_PURE
 #include <math.h>
@@ -92,7 +92,36 @@ static void what_is_behind_a_row_does_not_count(void)
                 try_norm_grad(&list[v], type, cols);
 }
 
+/* Of functions that pass through 0. */
+static void zero_keeps_its_sign(void)
+{
+    static const sherd__unary_kind kinds[] = {SHERD__TANH, SHERD__SILU, SHERD__GELU,
+                                              SHERD__GELU_ERF, SHERD__SCALE};
+    const float zeroes[] = {0.0f, -0.0f};
+    const double factor[SHERD__PARAMETERS] = {2};
+    version list[2];
+    float y[MOST_COLS];
+
+    for (int v = versions(list) - 1; v >= 0; v--)
+        for (int type = 0; type < TYPES; type++)
+            for (int kind = 0; kind < LEN(kinds); kind++) {
+                float x[MOST_COLS];
+                int wrong = 0;
+                for (int i = 0; i < MOST_COLS; i++)
+                    x[i] = zeroes[i % 2];
+                numbers in = narrowed(dtypes[type], MOST_COLS, x), out;
+                list[v].k[type].unary(kinds[kind], MOST_COLS, out.at, in.at, factor);
+                widened(dtypes[type], MOST_COLS, y, &out);
+                for (int i = 0; i < MOST_COLS; i++)
+                    wrong += y[i] != 0 || !signbit(y[i]) != !signbit(x[i]);
+                if (!CHECK_EQ(wrong, 0))
+                    fprintf(stderr, "  %s %s, function %d\n", list[v].name,
+                            sherd_dtype_name(dtypes[type]), (int)kinds[kind]);
+            }
+}
+
 static const check_test tests[] = {
     {TEST(what_is_behind_a_row_does_not_count)},
+    {TEST(zero_keeps_its_sign)},
 };
 CHECK_MAIN(tests)
