@@ -218,6 +218,7 @@ static void wrong_files_are_refused(sherd_world *world)
         {"[]", 0, "no header that is an object"},
         {"{\"a\":1}", 0, "dtype"},
         {"{\"a\":{},\"a\":{}}", 0, "duplicate"},
+        {"{\"__metadata__\":null,\"a\":null}", 0, "dtype"},
         {"{\"__metadata__\":[]}", 0, "no header"},
         {"{\"__metadata__\":{\"k\":1}}", 0, "nothing but text"},
         {"{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype"},

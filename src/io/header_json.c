@@ -180,7 +180,7 @@ static sherd_status read_all(const reader *r, json_t *root)
     }
     json_object_foreach(root, key, value)
     {
-        if (!status && value != notes)
+        if (!status && strcmp(key, "__metadata__") != 0)
             status = read_entry(r, key, value, &h->entry[h->entries++]);
     }
     return status ? status : check_places(r);
