@@ -322,7 +322,7 @@ static inline bool draw_some_dims(call_plan *p, uint64_t *dice)
 static inline bool draw_norm(call_plan *p, uint64_t *dice)
 {
     draw_dims(p, dice);
-    p->number[6] = 1 + roll(dice, 3);
+    p->number[6] = roll(dice, 4);
     return reduced(p) > 0;
 }
 

@@ -35,6 +35,7 @@ RUN(prod_outer, sherd_prod(a, DIMS(0, 2), true))
 RUN(norm_2, sherd_norm(a, 2, DIMS(0), false))
 RUN(norm_1, sherd_norm(a, 1, DIMS(0, 2), true))
 RUN(norm_3, sherd_norm(a, 3, NULL, 0, false))
+RUN(norm_count, sherd_norm(a, 0, DIMS(1, 2), true))
 RUN(norm_most, sherd_norm(a, INFINITY, DIMS(1), false))
 RUN(norm_least, sherd_norm(a, -INFINITY, DIMS(0, 1), true))
 RUN(soft_last, sherd_softmax(a, -1))
@@ -62,6 +63,7 @@ static const op_case smooth[] = {
     {"norm 2", norm_2, 1, {3}, THREE},
     {"norm 1", norm_1, 1, {3}, THREE},
     {"norm 3", norm_3, 1, {2}, .shape = {{5, 3}}},
+    {"norm 0", norm_count, 1, {3}, THREE},
     {"norm inf", norm_most, 1, {3}, THREE},
     {"norm -inf", norm_least, 1, {3}, THREE},
     {"softmax last", soft_last, 1, {3}, THREE},
@@ -318,10 +320,11 @@ static void gradients_at_0_are_0(sherd_world *world)
 {
     static const double zeroes[3] = {0};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         sherd_tensor *a = leaf(world, SHERD_F64, 3, zeroes);
         sherd_backward(i == 0   ? sherd_norm(a, 2, NULL, 0, false)
                        : i == 1 ? sherd_norm(a, 3, NULL, 0, false)
+                       : i == 2 ? sherd_norm(a, 0, NULL, 0, false)
                                 : sherd_std(a, NULL, 0, 1, false));
         CHECK(is_near(sherd_grad(a), zeroes, 3));
     }

@@ -54,7 +54,7 @@ SHERD_API sherd_tensor *sherd_std(sherd_tensor *a, const int *dims, int count, d
 
 /**
  * The p-norm, (sum of |a|^p)^(1/p), for any p; INFINITY gives the largest |a|, -INFINITY the
- * smallest, 0 the number of nonzero elements. The gradient at 0 is 0.
+ * smallest, 0 the number of nonzero elements. The gradient at 0 is 0, and everywhere if p is 0.
  *
  * @collective see above   @owns scope   @errors see above; EINVAL p is NaN
  */

@@ -146,7 +146,7 @@ static sherd_tensor *norm_of(sherd_tensor *a, double p, const sherd__dims *dims)
     if (isinf(p))
         return sherd__extreme_over(sherd_abs(a), p < 0, dims);
     if (p == 0)
-        return sherd__sum_over(sherd_cast(sherd_ne_scalar(a, 0), sherd_tensor_dtype(a)), dims);
+        return sherd__sum_over(sherd__unary(SHERD__COUNT_OF, a, 1), dims);
     if (p == 1)
         return sherd__sum_over(sherd_abs(a), dims);
     sherd_tensor *powers = p == 2 ? sherd_square(a) : sherd__unary(SHERD__SIZE_TO, a, p);
