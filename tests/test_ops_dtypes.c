@@ -5,6 +5,7 @@
  * differ by a few roundings of numbers of the size of 1, never by more.
  */
 #include "ops_halves.h"
+#include "sherd/ops_reductions.h"
 
 static void operators_compute_in_f32_and_round(sherd_world *world)
 {
@@ -85,6 +86,52 @@ static void integers_are_cut_off_after_the_sum(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* This rank's part of three whole numbers that are pending; rank 0 has `first`. */
+static sherd_tensor *whole_numbers(sherd_world *world, sherd_dtype dtype, const char *placement,
+                                   int32_t first, int32_t others)
+{
+    const sherd_layout *layout = NULL;
+    int64_t shape[] = {3};
+    double part = sherd_world_rank(world) == 0 ? first : others;
+
+    CHECK_OK(sherd_layout_parse_placements(&layout, test_mesh(world), 1, shape, placement, NULL));
+    sherd_tensor *t = sherd__new_on(layout, dtype);
+    sherd__fill(t, part);
+    return t;
+}
+
+/* Whole numbers keep their low bits, and bool whether it is not 0, only when they are added before
+ * they become others; and addends that are rounded one by one lose more than their sum. */
+static void whole_numbers_are_settled_before_they_widen(sherd_world *world)
+{
+    static const struct {
+        sherd_dtype dtype;
+        const char *placement;
+        int32_t first, others;
+    } parts[] = {
+        {SHERD_BOOL, "P(sum)", 1, 1},
+        {SHERD_U8, "P(sum)", 200, 100},
+        {SHERD_U8, "P(product)", 50, 50},
+        {SHERD_I32, "P(sum)", INT32_MAX, 2},
+        {SHERD_I32, "P(sum)", 16777217, -16777216},
+        {SHERD_I32, "P(product)", 1 << 20, 1 << 20},
+        {SHERD_I64, "P(sum)", 16777217, -16777216},
+        {SHERD_U8, "P(max)", 200, 100},
+    };
+
+    for (int i = 0; i < LEN(parts); i++) {
+        sherd_tensor *t = whole_numbers(world, parts[i].dtype, parts[i].placement, parts[i].first,
+                                        parts[i].others);
+        sherd_tensor *whole = sherd_full(t);
+        CHECK_EQ(sherd_item(sherd_sum(t)), sherd_item(sherd_sum(whole)));
+        t = sherd_cast(t, SHERD_F32);
+        CHECK_EQ(sherd_item(sherd_max(t, NULL, 0, false)),
+                 sherd_item(sherd_max(sherd_cast(whole, SHERD_F32), NULL, 0, false)));
+        CHECK_EQ(t->layout->pending_axes != 0, i == LEN(parts) - 1);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* Where the result has no gradient the tape ends; where it has, the gradient is cast back. Pending
  * gradients stay pending. */
 static void gradients_are_cast_back(sherd_world *world)
@@ -160,6 +207,7 @@ static const check_test tests[] = {
     {TEST(the_mean_of_many_is_no_overflow), {1, 2, 3, 4}},
     {TEST(a_cast_keeps_the_layout), {1, 2, 3, 4}},
     {TEST(integers_are_cut_off_after_the_sum), {1, 2, 3}},
+    {TEST(whole_numbers_are_settled_before_they_widen), {1, 2, 3}},
     {TEST(gradients_are_cast_back), {1, 2, 3, 4}},
     {TEST(no_such_dtype_is_refused), {1, 2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {2, 3}},

@@ -44,8 +44,8 @@ SHERD_API sherd_tensor *sherd_scale(sherd_tensor *a, double factor);
 /**
  * The same values in another dtype. Floating-point results are rounded to nearest, ties to even.
  * From floating point to an integer, values are truncated and clamped to the range, and NaN becomes
- * 0; a wider integer keeps its low bits; to bool, nonzero is true. A pending sum stays pending,
- * unless the result is an integer or bool: then it is settled first.
+ * 0; a wider integer keeps its low bits; to bool, nonzero is true. A pending sum stays pending
+ * from floating point to floating point; otherwise it is settled first.
  *
  * Gradient: cast back.
  *

@@ -19,7 +19,7 @@ SHERD_BEGIN
 
 /**
  * The sum; integers and bool are added in i64. Over sharded dims it is a pending sum, and a pending
- * sum stays pending.
+ * sum stays pending, unless its dtype is narrower than i64: then it is settled first.
  *
  * @collective see above   @owns scope   @errors see above
  */

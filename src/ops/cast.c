@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tensor in another dtype: one pass over the local piece, nothing is sent. A pending sum may stay
- * pending if the result is floating-point: addends are rounded one by one. Truncating addends to
- * integers would change the sum, so before a cast to integers or bool it is settled.
+ * pending from one floating-point dtype to another: addends are rounded one by one. Truncating
+ * addends to integers would change the sum, so before a cast to integers or bool it is settled; and
+ * so it is before one from integers or bool, of which a sum or product keeps the low bits only.
  */
 #include "operator.h"
 
 typedef struct cast_attributes {
     int dtype;
 } cast_attributes;
+
+/* An average of whole numbers cannot be settled: its addends are cast. */
+static bool is_whole_sum(const sherd_tensor *t)
+{
+    bool added = false, averaged = false;
+
+    for (int a = 0; t->layout && a < t->layout->spec.mesh->axes; a++) {
+        int op = t->layout->spec.pending[a];
+        added |= op == SHERD_SUM || op == SHERD_PRODUCT;
+        averaged |= op == SHERD_AVG;
+    }
+    return added && !averaged && !sherd__has_fractions(t->dtype);
+}
 
 static const char *describe(sherd_call *call)
 {
@@ -19,7 +33,7 @@ static const char *describe(sherd_call *call)
         return sherd_call_reason(call, "%s (%d) is no dtype to cast to", sherd_dtype_name(dtype),
                                  attributes->dtype);
     call->dtype[0] = dtype;
-    if (!sherd__has_fractions(dtype))
+    if (!sherd__has_fractions(dtype) || is_whole_sum(call->in[0]))
         call->linearity = SHERD_NONLINEAR;
     return NULL;
 }

@@ -23,11 +23,14 @@ static void widen_integers(sherd_call *call)
         call->dtype[0] = SHERD_I64;
 }
 
-/* Bool has no sum of its own dtype, so a pending bool is settled first. */
+/*
+ * A pending sum of whole numbers keeps the low bits of its dtype, of bool whether it is not 0: it
+ * is settled before it is added in a wider one.
+ */
 static const char *describe_sum(sherd_call *call)
 {
     widen_integers(call);
-    if (call->in[0]->dtype == SHERD_BOOL)
+    if (call->dtype[0] == SHERD_I64 && call->in[0]->dtype != SHERD_I64)
         call->linearity = SHERD_NONLINEAR;
     return sherd__dims_rule(call, call->attributes);
 }
