@@ -7,6 +7,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
 #include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
 
 static const int64_t square[] = {4, 4};
 
@@ -48,6 +49,23 @@ MISUSE(a_function_knows_no_bool)
 #define UNARY1(name, ...) FAILS(SHERD_EINVAL, sherd_##name(BAD(b, a), 1));
 #define UNARY2(name, ...) FAILS(SHERD_EINVAL, sherd_##name(BAD(b, a), 1, 2));
 #include "kernels/functions.inc"
+    sherd_scope_end(m->world);
+}
+
+/* Numbers that their dtype does not have. */
+MISUSE(integers_take_numbers_of_theirs)
+{
+    sherd_scope_begin(m->world);
+    sherd_tensor *i = numbers(m->world, SHERD_I32), *u = numbers(m->world, SHERD_U8);
+    sherd_tensor *mask = numbers(m->world, SHERD_BOOL);
+    FAILS(SHERD_EINVAL, sherd_clamp(i, BAD((double)NAN, 0), 2));
+    FAILS(SHERD_EINVAL, sherd_clamp(u, 0, BAD((double)NAN, 2)));
+    FAILS(SHERD_EINVAL, sherd_masked_fill(i, mask, BAD(3e9, 3)));
+    FAILS(SHERD_EINVAL, sherd_masked_fill(u, mask, BAD((double)NAN, 0)));
+    FAILS(SHERD_EINVAL, sherd_masked_fill(u, mask, BAD(-1.0, 1)));
+    FAILS(SHERD_EINVAL, sherd_scatter_fill(i, 0, i, BAD((double)INFINITY, 3)));
+    FAILS(SHERD_EINVAL, sherd_add_scalar(i, BAD((double)INFINITY, 3)));
+    FAILS(SHERD_EINVAL, sherd_add_scalar(u, BAD(300, -2)));
     sherd_scope_end(m->world);
 }
 
@@ -190,6 +208,7 @@ MISUSE(losses_have_targets)
 static const check_test tests[] = {
     {TEST(a_function_of_nothing_is_nothing), {1, 2}},
     {TEST(a_function_knows_no_bool), {1, 2, 3}},
+    {TEST(integers_take_numbers_of_theirs), {1, 2, 3}},
     {TEST(two_operands_are_there_and_alike), {1, 2, 3}},
     {TEST(integers_stay_among_themselves), {1, 2, 3}},
     {TEST(dims_are_those_of_the_tensor), {1, 2, 3}},

@@ -78,7 +78,7 @@ static const wrong_case wrong_cases[] = {
     {div_integers, "sherd_div: it computes f32, f64, bf16 and f16 only: cast first (sherd_cast): a "
                    "is i32[4]%s, b is "
                    "i32[4]%s"},
-    {shift_integers, "sherd_add_scalar: 0.5 is no integer: a is i32[4]%s"},
+    {shift_integers, "sherd_add_scalar: 0.5 is no i32: a is i32[4]%s"},
     {where_condition,
      "sherd_where: condition must be bool: cast it (sherd_cast): condition is f32[4]%s, "
      "a is f32[4]%s, b is f32[4]%s"},

@@ -91,7 +91,7 @@ SHERD_API sherd_tensor *sherd_softplus(sherd_tensor *a, double beta, double thre
 /**
  * a limited to [min, max]; max if min > max. Integers too. The gradient outside is 0.
  *
- * @collective see above   @owns scope   @errors see above
+ * @collective see above   @owns scope   @errors see above; EINVAL a bound of integers that is NaN
  */
 SHERD_API sherd_tensor *sherd_clamp(sherd_tensor *a, double min, double max);
 
@@ -101,7 +101,7 @@ SHERD_API sherd_tensor *sherd_clamp(sherd_tensor *a, double min, double max);
  *
  * @collective see above
  * @owns       scope
- * @errors     see above; EINVAL an addend that is not an integer, to integers
+ * @errors     see above; EINVAL an addend to integers that their dtype holds with neither sign
  */
 SHERD_API sherd_tensor *sherd_add_scalar(sherd_tensor *a, double addend);
 
@@ -182,7 +182,9 @@ SHERD_API sherd_tensor *sherd_where(sherd_tensor *condition, sherd_tensor *a, sh
  * `value` where the mask (bool) is true, else a, of any dtype. If `value` is 0, a pending sum stays
  * pending.
  *
- * @collective see above   @owns scope   @errors see above
+ * @collective see above
+ * @owns       scope
+ * @errors     see above; EINVAL a value that the dtype cannot hold
  */
 SHERD_API sherd_tensor *sherd_masked_fill(sherd_tensor *a, sherd_tensor *mask, double value);
 

@@ -282,7 +282,9 @@ SHERD_API sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *in
 /**
  * As sherd_scatter, with one value for all elements.
  *
- * @collective as sherd_scatter   @owns scope   @errors as sherd_scatter
+ * @collective as sherd_scatter
+ * @owns       scope
+ * @errors     as sherd_scatter; EINVAL a value that the dtype cannot hold
  */
 SHERD_API sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index,
                                            double value);

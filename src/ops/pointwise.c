@@ -9,6 +9,8 @@
 #include "operator.h"
 #include "sherd/ops_elements.h"
 
+#include "kernels/cast.h"
+
 /* ---- of two operands ------------------------------------------------------------------------- */
 
 void sherd__broadcast_strides(const sherd_call *call, int i, int64_t *stride)
@@ -195,15 +197,16 @@ typedef struct shift_attributes {
     double addend;
 } shift_attributes;
 
-/* Only an integer can be added to integers. */
+/* Only an integer can be added to integers; to those without a sign also a negative one. */
 static const char *describe_shift(sherd_call *call)
 {
     const shift_attributes *attributes = call->attributes;
+    sherd_dtype dtype = call->in[0]->dtype;
 
-    return sherd__has_fractions(call->in[0]->dtype) ||
-                   trunc(attributes->addend) == attributes->addend
+    return sherd__holds(dtype, fabs(attributes->addend)) || sherd__holds(dtype, attributes->addend)
                ? NULL
-               : sherd_call_reason(call, "%g is no integer", attributes->addend);
+               : sherd_call_reason(call, "%g is no %s", attributes->addend,
+                                   sherd_dtype_name(dtype));
 }
 
 static bool shift(sherd_call *call)

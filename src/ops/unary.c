@@ -8,6 +8,8 @@
 #include "operator.h"
 #include "sherd/ops_elements.h"
 
+#include <math.h>
+
 typedef struct unary_attributes {
     double parameter[SHERD__PARAMETERS];
 } unary_attributes;
@@ -20,6 +22,15 @@ static bool compute(sherd_call *call)
     sherd__kernels_in(call)->unary(kind, call->out[0]->count, call->to[0], call->from[0],
                                    attributes ? attributes->parameter : NULL);
     return true;
+}
+
+/* Integers have no bound that is NaN, and cannot become it. */
+static const char *describe_bounds(sherd_call *call)
+{
+    const unary_attributes *attributes = call->attributes;
+    bool good = !isnan(attributes->parameter[0]) && !isnan(attributes->parameter[1]);
+
+    return good || sherd__has_fractions(call->in[0]->dtype) ? NULL : "a bound of integers is NaN";
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -105,9 +116,10 @@ const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, .attributes = 0),
 #define UNARY1(name, NAME, p, text, numbers, at, ...) \
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0))),
-#define UNARY2(name, NAME, p, q, text, numbers, at, ...) \
-    [SHERD__##NAME] =                                    \
-        OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1))),
+#define UNARY2(name, NAME, p, q, text, numbers, at, ...)                                \
+    [SHERD__##NAME] =                                                                   \
+        OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1)), \
+                 .describe = describe_bounds),
 #define HIDDEN1(name, NAME, p, text, numbers, at, ...) \
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0))),
 #include "kernels/functions.inc"
