@@ -163,6 +163,8 @@ static void what_others_write_is_read(sherd_world *world)
     static const char header[] =
         " { \"late\" : {\"dtype\":\"I32\", \"data_offsets\":[4,12],\"shape\":[2],\"more\":1},\n"
         "\"none\":{\"shape\":[0,3],\"dtype\":\"F64\",\"data_offsets\":[4,4]},"
+        "\"never\":{\"shape\":[0,2147483648,2147483648],\"dtype\":\"F64\","
+        "\"data_offsets\":[4,4]},"
         "\"scalar\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[12,14]},"
         "\"__metadata__\":{\"format\":\"pt\"},"
         "\"small\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
@@ -175,7 +177,7 @@ static void what_others_write_is_read(sherd_world *world)
 
     put_header(world, path, header, 21);
     CHECK_OK(sherd_file_open(&file, world, path));
-    CHECK_EQ(sherd_file_entries(file), 7);
+    CHECK_EQ(sherd_file_entries(file), 8);
     CHECK_TEXT(sherd_file_text(file, "format"), "pt");
     CHECK(sherd_file_text(file, "form") == NULL && sherd_file_find(file, "lat") == NULL);
     const sherd_file_entry *late = sherd_file_find(file, "late");
@@ -184,6 +186,7 @@ static void what_others_write_is_read(sherd_world *world)
     const int32_t *x = sherd_tensor_read(sherd_file_read(file, "late", NULL));
     CHECK(x && x[0] == 0x07060504 && x[1] == 0x0B0A0908);
     CHECK_EQ(sherd_tensor_count(sherd_file_read(file, "none", NULL)), 0);
+    CHECK_EQ(sherd_tensor_count(sherd_file_read(file, "never", NULL)), 0);
     const uint16_t *y = sherd_tensor_read(sherd_file_read(file, "scalar", NULL));
     CHECK(y && *y == 0x0D0C);
     CHECK_EQ(sherd_file_find(file, "small")->dtype, SHERD_DTYPE_NONE);

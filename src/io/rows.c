@@ -31,7 +31,8 @@ sherd__rows sherd__rows_here(const sherd_tensor *t)
 {
     int64_t size = (int64_t)sherd_dtype_bytes(t->dtype), row = size;
 
-    for (int d = 1; d < t->ndim; d++)
+    /* Sizes beside a 0 may have no product. */
+    for (int d = 1; d < t->ndim && t->count; d++)
         row *= t->shape[d];
     int64_t first = t->ndim && t->layout && t->count ? sherd_tensor_offset(t, 0) : 0;
     return (sherd__rows){first * row, t->count * size};
