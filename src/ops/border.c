@@ -7,7 +7,6 @@
 #include "sketch.h"
 
 #include "base/num.h"
-#include "kernels/cast.h"
 #include "plan/window.h"
 #include "sherd/ops_stencil.h"
 
@@ -65,8 +64,8 @@ static const char *describe(sherd_call *call)
         constant =
             constant || w->first[d] == SHERD_BORDER_CONSTANT || w->last[d] == SHERD_BORDER_CONSTANT;
     }
-    if (!fault && constant && !sherd__holds(x->dtype, w->value))
-        fault = sherd_call_reason(call, "%g is no %s", w->value, sherd_dtype_name(x->dtype));
+    if (!fault && constant)
+        fault = sherd__value_fault(call, x->dtype, w->value);
     sherd_call_shape(call, 0, x->ndim, NULL);
     return fault;
 }

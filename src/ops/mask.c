@@ -18,13 +18,10 @@ typedef struct fill_attributes {
 static const char *describe_fill(sherd_call *call)
 {
     const fill_attributes *attributes = call->attributes;
-    sherd_dtype dtype = call->in[0]->dtype;
 
     if (attributes->value == 0)
         call->linearity = SHERD_LINEAR;
-    return sherd__holds(dtype, attributes->value)
-               ? NULL
-               : sherd_call_reason(call, "%g is no %s", attributes->value, sherd_dtype_name(dtype));
+    return sherd__value_fault(call, call->in[0]->dtype, attributes->value);
 }
 
 static bool fill(sherd_call *call)

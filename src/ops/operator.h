@@ -216,6 +216,9 @@ sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype d
 const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
                              int64_t *parts);
 
+/* What is wrong with a number that results of a dtype are to hold; NULL if they can. */
+const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value);
+
 /*
  * Strides of operand i along the dims of result 0, aligned at the last one; 0 where it broadcasts.
  */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/num.h"
-#include "kernels/cast.h"
 
 /* Index i of dim d of the operand is start[d] + i step[d] of the result. */
 typedef struct frame {
@@ -30,8 +29,9 @@ static const char *describe(sherd_call *call)
     const sherd_tensor *a = call->in[0];
     static const char any[] = "********";
 
-    if (!sherd__holds(a->dtype, f->value))
-        return sherd_call_reason(call, "%g is no %s", f->value, sherd_dtype_name(a->dtype));
+    const char *fault = sherd__value_fault(call, a->dtype, f->value);
+    if (fault)
+        return fault;
     snprintf(call->rule, sizeof call->rule, "%.*s%s->%.*s", a->ndim, any,
              call->op->operand[LIKE].name ? ",..." : "", a->ndim, any);
     for (int d = 0; d < a->ndim; d++)

@@ -326,9 +326,10 @@ static const char *describe_put(sherd_call *call)
 
     if (no_dim(call))
         return no_dim(call);
-    if (!call->in[SOURCE] && !sherd__holds(call->in[A]->dtype, at->value))
-        return sherd_call_reason(call, "%g is no %s", at->value,
-                                 sherd_dtype_name(call->in[A]->dtype));
+    const char *fault =
+        call->in[SOURCE] ? NULL : sherd__value_fault(call, call->in[A]->dtype, at->value);
+    if (fault)
+        return fault;
     label(whole, ndim, dim, 'v');
     label(part, ndim, dim, 'n');
     snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", whole, part, part, whole);

@@ -197,16 +197,22 @@ typedef struct shift_attributes {
     double addend;
 } shift_attributes;
 
+const char *sherd__value_fault(sherd_call *call, sherd_dtype dtype, double value)
+{
+    return sherd__holds(dtype, value)
+               ? NULL
+               : sherd_call_reason(call, "%g is no %s", value, sherd_dtype_name(dtype));
+}
+
 /* Only an integer can be added to integers; to those without a sign also a negative one. */
 static const char *describe_shift(sherd_call *call)
 {
     const shift_attributes *attributes = call->attributes;
     sherd_dtype dtype = call->in[0]->dtype;
 
-    return sherd__holds(dtype, fabs(attributes->addend)) || sherd__holds(dtype, attributes->addend)
+    return sherd__holds(dtype, fabs(attributes->addend))
                ? NULL
-               : sherd_call_reason(call, "%g is no %s", attributes->addend,
-                                   sherd_dtype_name(dtype));
+               : sherd__value_fault(call, dtype, attributes->addend);
 }
 
 static bool shift(sherd_call *call)
