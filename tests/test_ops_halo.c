@@ -372,6 +372,30 @@ static void what_is_pending_is_settled_first(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * Corners that many elements of several ranks repeat are added up in rank order: in each dim the
+ * end elements have as many readers as there are halos over them.
+ */
+static void a_wide_border_flows_back(sherd_world *world)
+{
+    enum { WIDE = 200 };
+    static const int64_t shape[2] = {4, 4};
+    const sherd_halo_side side = {WIDE, SHERD_BORDER_REPLICATE};
+    const sherd_halo_options o = {.before = {side, side}, .after = {side, side}};
+    const sherd_layout *layout = layout_of(mesh_of(world, "2x2"), 2, shape, "S(1)S(0)", NULL);
+    sherd_tensor *x = sherd_require_grad(sherd_constant_on(layout, SHERD_F64, 1), true);
+
+    sherd_backward(sherd_sum(sherd_halo(x, &o)));
+    const double *dx = sherd_tensor_read(sherd_full(sherd_grad(x)));
+    for (int i = 0; dx && i < 16; i++) {
+        /* the two shards of a dim read [-WIDE, 2 + WIDE) and [2 - WIDE, 4 + WIDE) */
+        double rows = i / 4 % 3 ? 2 : 2 * WIDE, columns = i % 4 % 3 ? 2 : 2 * WIDE;
+        CHECK_EQ(dx[i], rows * columns);
+    }
+    CHECK(dx);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void halo_scene(sherd_world *world)
 {
     static const int64_t shape[2] = {6, 5};
@@ -415,6 +439,7 @@ static const check_test tests[] = {
     {TEST(halos_of_ten), {3}},
     {TEST(a_plain_tensor_is_its_own_neighbour), {1, 2}},
     {TEST(what_is_pending_is_settled_first), {4}},
+    {TEST(a_wide_border_flows_back), {4}},
     {TEST(memory_may_run_out_anywhere), {1, 2}},
 };
 CHECK_MAIN(tests)

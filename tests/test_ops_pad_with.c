@@ -337,6 +337,44 @@ static void one_call_a_direction(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * Each element of a mirror is a region of its own: planning for them must not take each with each.
+ * Index i of the result is |i - n| of x; all but the first have two readers.
+ */
+static void a_mirror_may_be_long(sherd_world *world)
+{
+    const int64_t n = 1 << 17, length = n + 1;
+    const sherd_pad_options o = {.before = {{n, SHERD_BORDER_REFLECT}}};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, &length, "S(0)", NULL);
+    sherd_tensor *x = sherd_require_grad(indices_on(layout, SHERD_F64), true);
+    sherd_tensor *y = sherd_pad_with(x, &o);
+    const double *all = sherd_tensor_read(sherd_full(y));
+    int64_t wrong = 0;
+
+    for (int64_t i = 0; all && i < 2 * n + 1; i++)
+        wrong += all[i] != (double)(i < n ? n - i : i - n);
+    CHECK(all && wrong == 0);
+    sherd_backward(sherd_sum(y));
+    const double *dx = sherd_tensor_read(sherd_full(sherd_grad(x)));
+    for (int64_t i = 0; dx && i < length; i++)
+        wrong += dx[i] != (i == 0 ? 1 : 2);
+    CHECK(dx && wrong == 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* As many regions as elements are beyond the ends: 8193^2. */
+static void a_border_that_repeats_too_often_is_refused(sherd_world *world)
+{
+    static const int64_t shape[2] = {2, 2};
+    const sherd_halo_side wide = {4096, SHERD_BORDER_REPLICATE};
+    const sherd_pad_options o = {.before = {wide, wide}, .after = {wide, wide}};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 2, shape, "S(0)", NULL);
+
+    CHECK(sherd_tensor_failed(sherd_pad_with(sherd_constant_on(layout, SHERD_F32, 1), &o)));
+    CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+    CHECK(strstr(sherd_world_error(world), "67125249 times, at most"));
+}
+
 static void scene_of_memory(sherd_world *world)
 {
     static const int64_t shape[4] = {1, 1, 6, 5}, kernel[4] = {1, 1, 3, 3};
@@ -370,6 +408,8 @@ static const check_test tests[] = {
     {TEST(paddings_of_ten), {3}},
     {TEST(pending_sums_are_padded), {2}},
     {TEST(one_call_a_direction), {2, 3, 4}},
+    {TEST(a_mirror_may_be_long), {1, 2, 3}},
+    {TEST(a_border_that_repeats_too_often_is_refused), {1, 2, 3}},
     {TEST(memory_may_run_out_anywhere), {1, 2}},
 };
 CHECK_MAIN(tests)

@@ -81,7 +81,7 @@ typedef struct sherd_pad_options {
  * @owns       scope
  * @errors     see ops.h; EINVAL a negative width, a width for a dim that x does not have, or
  *             without a border, REFLECT as wide as the dim, a border other than CONSTANT in a dim
- *             of size 0, a value that the dtype cannot hold
+ *             of size 0, a value that the dtype cannot hold; ELIMIT as sherd_halo
  */
 SHERD_API sherd_tensor *sherd_pad_with(sherd_tensor *x, const sherd_pad_options *options);
 

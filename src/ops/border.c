@@ -163,11 +163,13 @@ static sherd__window *window_on(sherd_call *call, const sherd_tensor *x, const s
     sherd_status status = SHERD_OK;
 
     for (int d = 0; d < x->ndim; d++) {
-        borders.before[d].border = (sherd_border)w->first[d];
-        borders.after[d].border = (sherd_border)w->last[d];
+        borders.before[d] = (sherd_halo_side){w->before[d], (sherd_border)w->first[d]};
+        borders.after[d] = (sherd_halo_side){w->after[d], (sherd_border)w->last[d]};
     }
     if (!layout)
         status = sherd__layout_alone(&layout, call->world, x->ndim, x->shape);
+    if (!status)
+        status = sherd__check_borders(layout, &borders, call->op->name, layout->text);
     if (!status)
         status = sherd__window_create(&window, layout, &(sherd__asking){ask, &a, &borders});
     if (status)

@@ -242,11 +242,27 @@ static int64_t stretches_of(const sherd_halo_side *side, int64_t n)
     return side->border > SHERD_BORDER_CONSTANT ? side->width : 0;
 }
 
+sherd_status sherd__check_borders(const sherd_layout *layout, const sherd_halo_options *options,
+                                  const char *function, const char *text)
+{
+    int64_t regions = 1;
+
+    for (int d = 0; d < layout->spec.ndim; d++) {
+        int64_t n = layout->spec.shape[d];
+        regions = sherd__mul_cut(regions, 1 + stretches_of(&options->before[d], n) +
+                                              stretches_of(&options->after[d], n));
+    }
+    if (regions > MOST_REGIONS)
+        return sherd__fail(layout->space->diag, SHERD_ELIMIT,
+                           "%s: %s: its borders repeat elements %lld times, at most %d", function,
+                           text, (long long)regions, MOST_REGIONS);
+    return SHERD_OK;
+}
+
 static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_options *options,
                                const char *function, const char *text)
 {
     static const char *const side_names[] = {"before", "after"};
-    int64_t regions = 1;
 
     if (layout->pending_axes)
         return sherd__fail(layout->space->diag, SHERD_EINVAL,
@@ -262,15 +278,8 @@ static sherd_status check_halo(const sherd_layout *layout, const sherd_halo_opti
                                    side_names[i], d, (long long)sides[i]->width,
                                    (int)sides[i]->border, text, fault);
         }
-        if (exists)
-            regions = sherd__mul_cut(regions, 1 + stretches_of(sides[0], layout->spec.shape[d]) +
-                                                  stretches_of(sides[1], layout->spec.shape[d]));
     }
-    if (regions > MOST_REGIONS)
-        return sherd__fail(layout->space->diag, SHERD_ELIMIT,
-                           "%s: %s: its borders repeat elements %lld times, at most %d", function,
-                           text, (long long)regions, MOST_REGIONS);
-    return SHERD_OK;
+    return sherd__check_borders(layout, options, function, text);
 }
 
 /* ---- halos that were asked for --------------------------------------------------------------- */

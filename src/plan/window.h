@@ -61,6 +61,13 @@ sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layo
                                    const sherd_halo_options *options, const char *function,
                                    const char *text);
 
+/*
+ * ELIMIT, with these two, if borders repeat elements so often that a window of so many regions
+ * would be of no use.
+ */
+sherd_status sherd__check_borders(const sherd_layout *layout, const sherd_halo_options *options,
+                                  const char *function, const char *text);
+
 /* The same if it is cached, for a caller that has no text yet; otherwise NULL. */
 sherd__window *sherd__halo_kept(const sherd_layout *layout, const sherd_halo_options *options);
 /* Drop the cached ones. */

@@ -7,10 +7,11 @@
  * addends, positions in what shards of the dim hold. A gathered cell has one addend, or none if it
  * is a constant; a folded one has as many as windows contain it. A region of the schedule is a
  * product of cells, and its pulls are the product of their addends, in rank order. Costs the number
- * of the shards of each dim, and of the regions.
+ * of the shards of each dim, of the regions, and of the pulls.
  */
 #include "window_schedule.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,18 +92,34 @@ static void gather_cells(cells *c, const sherd__reach *reach, const int64_t *box
     }
 }
 
-/* What a span has of [lo, hi), one stretch after the other. False: nothing more. */
-static bool next_meeting(const sherd__reach *reach, int64_t shard, int64_t lo, int64_t hi,
-                         sherd__stretch *s, sherd__stretch *part)
+/* What the span of a shard has of this rank's box: indices [first, end), from `at` on in the span. */
+typedef struct part {
+    int64_t shard, at, first, end;
+} part;
+
+typedef struct parts {
+    part *part;
+    int count, room;
+} parts;
+
+/* What all spans have of [lo, hi): shard by shard, each in the order of its span. False: no memory. */
+static bool find_parts(sherd__heap *heap, parts *p, const sherd__reach *reach, int64_t lo,
+                       int64_t hi)
 {
-    while (sherd__stretch_next(reach, shard, s)) {
-        int64_t first = sherd__max(lo, s->from), end = sherd__min(hi, s->from + s->count);
-        if (s->from < 0 || first >= end)
-            continue;
-        *part = (sherd__stretch){s->at + first - s->from, first, end - first};
-        return true;
+    for (int64_t i = 0; i < reach->shards; i++) {
+        sherd__stretch s = {0, 0, 0};
+        while (sherd__stretch_next(reach, i, &s)) {
+            int64_t first = sherd__max(lo, s.from), end = sherd__min(hi, s.from + s.count);
+            if (s.from < 0 || first >= end)
+                continue;
+            part *list = sherd__reserve(heap, p->part, p->count, &p->room, 8, sizeof *list);
+            if (!list)
+                return false;
+            p->part = list;
+            list[p->count++] = (part){i, s.at + first - s.from, first, end};
+        }
     }
-    return false;
+    return true;
 }
 
 static int ascending(const void *a, const void *b)
@@ -112,63 +129,92 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Indices at which something begins or ends. */
-typedef struct bounds {
-    int64_t *at;
-    int count, room;
-} bounds;
-
-static bool add_bound(sherd__heap *heap, bounds *b, int64_t at)
+/* Where parts begin and end, and the ends of [lo, hi): ascending, each once. NULL: no memory. */
+static int64_t *find_bounds(sherd__heap *heap, const parts *p, int64_t lo, int64_t hi, int *count)
 {
-    int64_t *list = sherd__reserve(heap, b->at, b->count, &b->room, 16, sizeof *list);
+    int64_t *bound = sherd__alloc(heap, 2 * ((size_t)p->count + 1), sizeof *bound);
+    size_t all = 0;
 
-    if (!list)
-        return false;
-    b->at = list;
-    list[b->count++] = at;
-    return true;
+    *count = 0;
+    if (!bound)
+        return NULL;
+    bound[all++] = lo;
+    bound[all++] = hi;
+    for (int i = 0; i < p->count; i++) {
+        bound[all++] = p->part[i].first;
+        bound[all++] = p->part[i].end;
+    }
+    qsort(bound, all, sizeof *bound, ascending);
+    for (size_t i = 0; i < all; i++)
+        if (*count == 0 || bound[i] != bound[*count - 1])
+            bound[(*count)++] = bound[i];
+    return bound;
 }
 
-/* Where windows begin and end in [lo, hi), and its ends; ascending, each once. False: no memory. */
-static bool find_bounds(sherd__heap *heap, bounds *b, const sherd__reach *reach, int64_t lo,
-                        int64_t hi)
+/* Which bound it is. */
+static int find_bound(const int64_t *bound, int count, int64_t at)
 {
-    bool good = add_bound(heap, b, lo) && add_bound(heap, b, hi);
-    int kept = 0;
+    int lo = 0, hi = count - 1;
 
-    for (int64_t i = 0; i < reach->shards && good; i++) {
-        sherd__stretch s = {0, 0, 0}, part;
-        while (good && next_meeting(reach, i, lo, hi, &s, &part))
-            good = add_bound(heap, b, part.from) && add_bound(heap, b, part.from + part.count);
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (bound[mid] < at)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    if (!good)
-        return false;
-    qsort(b->at, (size_t)b->count, sizeof *b->at, ascending);
-    for (int i = 0; i < b->count; i++)
-        if (kept == 0 || b->at[i] != b->at[kept - 1])
-            b->at[kept++] = b->at[i];
-    b->count = kept;
-    return true;
+    return lo;
+}
+
+/*
+ * The addends of the cells between bounds: each part is one of every cell that it covers. Counted
+ * first, so that those of a cell lie together.
+ */
+static void add_parts(cells *c, const parts *p, const int64_t *bound, int bounds)
+{
+    int64_t total = 0;
+
+    for (int k = 0; k < p->count; k++)
+        for (int i = find_bound(bound, bounds, p->part[k].first); bound[i] < p->part[k].end; i++)
+            c->cell[i].count++;
+    for (int i = 0; i + 1 < bounds && total < INT_MAX; i++) {
+        c->cell[i].first = (int)total;
+        total += c->cell[i].count;
+        c->cell[i].count = 0;
+    }
+    c->addend = total < INT_MAX ? sherd__alloc(c->heap, (size_t)total, sizeof *c->addend) : NULL;
+    c->failed = !c->addend;
+    if (c->failed)
+        return;
+    c->addends = c->addend_room = (int)total;
+    for (int k = 0; k < p->count; k++) {
+        const part *one = &p->part[k];
+        for (int i = find_bound(bound, bounds, one->first); bound[i] < one->end; i++) {
+            cell *home = &c->cell[i];
+            c->addend[home->first + home->count++] =
+                (addend){one->shard, one->at + bound[i] - one->first};
+        }
+    }
 }
 
 /* The cells of a shard's box: within each the same windows reach it. */
 static void fold_cells(cells *c, const sherd__reach *reach, const int64_t *box, int64_t shard)
 {
-    int64_t lo = box[2 * shard], hi = box[2 * shard + 1];
-    bounds b = {NULL, 0, 0};
+    int64_t lo = box[2 * shard], hi = box[2 * shard + 1], *bound = NULL;
+    parts p = {NULL, 0, 0};
+    int bounds = 0;
 
     if (lo == hi)
         return;
-    c->failed = !find_bounds(c->heap, &b, reach, lo, hi);
-    for (int i = 0; !c->failed && i + 1 < b.count; i++) {
-        add_cell(c, b.at[i] - lo, b.at[i + 1] - b.at[i]);
-        for (int64_t q = 0; q < reach->shards; q++) {
-            sherd__stretch s = {0, 0, 0}, part;
-            while (next_meeting(reach, q, b.at[i], b.at[i + 1], &s, &part))
-                add_addend(c, q, part.at);
-        }
-    }
-    sherd__free(c->heap, b.at);
+    if (find_parts(c->heap, &p, reach, lo, hi))
+        bound = find_bounds(c->heap, &p, lo, hi, &bounds);
+    c->failed = !bound;
+    for (int i = 0; i + 1 < bounds; i++)
+        add_cell(c, bound[i] - lo, bound[i + 1] - bound[i]);
+    if (!c->failed)
+        add_parts(c, &p, bound, bounds);
+    sherd__free(c->heap, p.part);
+    sherd__free(c->heap, bound);
 }
 
 /* ---- products of cells ----------------------------------------------------------------------- */
@@ -232,16 +278,15 @@ static void add_pulls(const maker *m, sherd__schedule *s, const int *at)
     } while (tick(m->ndim, limit, choice));
 }
 
-/* In rank order; of one rank in the order of its window, which sorting must keep. */
-static void sort_pulls(sherd__pull *pull, int count)
+/* In rank order; of one rank in the order of its window. */
+static int in_order(const void *a, const void *b)
 {
-    for (int i = 1; i < count; i++) {
-        sherd__pull moved = pull[i];
-        int at = i;
-        for (; at > 0 && pull[at - 1].rank > moved.rank; at--)
-            pull[at] = pull[at - 1];
-        pull[at] = moved;
-    }
+    const sherd__pull *x = a, *y = b;
+    int order = (x->rank > y->rank) - (x->rank < y->rank);
+
+    for (int d = 0; d < SHERD_MAX_DIMS && !order; d++)
+        order = (x->offset[d] > y->offset[d]) - (x->offset[d] < y->offset[d]);
+    return order;
 }
 
 /* Whether a region of a window is where this rank's piece lies in it. */
@@ -277,7 +322,7 @@ static void find_regions(const maker *m, sherd__schedule *s)
         add_pulls(m, s, at);
         if (s->region && m->direction == SHERD__FOLD) {
             const sherd__region *region = &s->region[s->regions - 1];
-            sort_pulls(&s->pull[region->first], region->count);
+            qsort(&s->pull[region->first], (size_t)region->count, sizeof *s->pull, in_order);
         }
     } while (tick(m->ndim, limit, at));
 }
