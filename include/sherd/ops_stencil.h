@@ -39,8 +39,9 @@ typedef struct sherd_conv_options {
  *             [out channels] or NULL; y has (n + before + after - dilation (kernel - 1) - 1) /
  *             stride + 1 elements in each spatial dim; options: NULL = all zero
  * @owns       scope
- * @errors     see ops.h; EINVAL a kernel larger than the padded input, channels that do not fit the
- *             groups, a border as in sherd_pad_with
+ * @errors     see ops.h; EINVAL a stride, dilation, padding or size of the kernel that is negative
+ *             or 2^31 or more, a kernel of size 0 or larger than the padded input, channels that do
+ *             not fit the groups, `same` with strides or padding, a border as in sherd_pad_with
  */
 SHERD_API sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                                    const sherd_conv_options *options);
@@ -54,8 +55,8 @@ SHERD_API sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_
  *             [out channels] or NULL; y has (n - 1) stride + dilation (kernel - 1) + 1 - before -
  *             after + extra elements in each spatial dim; options: NULL = all zero
  * @owns       scope
- * @errors     see ops.h; EINVAL `same`, a result without elements, `extra` out of range, a border
- *             other than zeros
+ * @errors     see ops.h; EINVAL as sherd_conv, `same`, a result with a spatial dim of no size or
+ *             too large a one, `extra` out of range, a border other than zeros
  */
 SHERD_API sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *weight,
                                               sherd_tensor *bias,

@@ -17,8 +17,7 @@ typedef struct sherd__conv_attributes {
     bool transposed; /* small is what was given first: the cuts of big follow from its */
     bool sized;      /* `size` is said, not computed */
     int64_t stride[SHERD__CONV_DIMS], dilation[SHERD__CONV_DIMS];
-    /* padding of big; may be negative for pieces only */
-    int64_t before[SHERD__CONV_DIMS], after[SHERD__CONV_DIMS];
+    int64_t before[SHERD__CONV_DIMS], after[SHERD__CONV_DIMS]; /* padding of big */
     int64_t extra[SHERD__CONV_DIMS]; /* transposed: how much larger big is */
     int64_t size[SHERD__CONV_DIMS];  /* spatial size of the result */
     int64_t kernel[SHERD__CONV_DIMS];

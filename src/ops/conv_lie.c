@@ -18,31 +18,73 @@ enum { BIG, SMALL, KERNEL };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static bool is_size(int64_t n)
+{
+    return n > 0 && !(n >> 31);
+}
+
+static const char *check_window(sherd_call *call, const sherd__conv_attributes *a, int d)
+{
+    int64_t extra = a->extra[d], before = a->before[d], after = a->after[d];
+    bool fits = extra == 0 || (extra > 0 && (extra < a->stride[d] || extra < a->dilation[d]));
+
+    if (is_size(a->kernel[d]) && is_size(a->stride[d]) && is_size(a->dilation[d]) &&
+        !((before | after) >> 31) && fits)
+        return NULL;
+    return sherd_call_reason(
+        call,
+        "kernel %lld, stride %lld, dilation %lld, padding %lld and %lld, extra %lld in dim %d",
+        (long long)a->kernel[d], (long long)a->stride[d], (long long)a->dilation[d],
+        (long long)before, (long long)after, (long long)extra, FIRST + d);
+}
+
+/* How far a kernel reaches, which is below 2^62: kernels and dilations are below 2^31. */
 static int64_t reach(const sherd__conv_attributes *a, int d)
 {
     return a->dilation[d] * (a->kernel[d] - 1) + 1;
 }
 
-static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
-                                bool small, int64_t n)
+static const char *small_size(sherd_call *call, const sherd__conv_attributes *a, int d, int64_t n,
+                              int64_t *size)
 {
     int64_t padded = n + a->before[d] + a->after[d];
-    int64_t *size = &call->shape[0][FIRST + d];
 
-    if (a->sized) {
-        *size = a->size[d];
-        return NULL;
-    }
-    if (small && padded < reach(a, d))
+    if (padded < reach(a, d))
         return sherd_call_reason(
             call, "a kernel that reaches over %lld in dim %d of size %lld, padded to %lld",
             (long long)reach(a, d), FIRST + d, (long long)n, (long long)padded);
-    *size = small ? (padded - reach(a, d)) / a->stride[d] + 1
-                  : (n - 1) * a->stride[d] + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
-    if (!small && (n == 0 || *size < 1))
-        return sherd_call_reason(call, "dim %d of the result would have no size: padding takes all",
-                                 FIRST + d);
+    *size = (padded - reach(a, d)) / a->stride[d] + 1;
     return NULL;
+}
+
+static const char *big_size(sherd_call *call, const sherd__conv_attributes *a, int d, int64_t n,
+                            int64_t *size)
+{
+    int64_t steps;
+
+    if (!sherd__mul(sherd__max(n - 1, 0), a->stride[d], &steps))
+        return sherd_call_reason(call, "dim %d of the result would be too large", FIRST + d);
+    *size = steps + reach(a, d) - a->before[d] - a->after[d] + a->extra[d];
+    return n > 0 && *size > 0
+               ? NULL
+               : sherd_call_reason(
+                     call, "dim %d of the result would have no size: padding takes all", FIRST + d);
+}
+
+static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *a, int d,
+                                bool small)
+{
+    int64_t n = call->in[0]->shape[FIRST + d], *size = &call->shape[0][FIRST + d];
+
+    const char *fault = check_window(call, a, d);
+    if (fault)
+        return fault;
+    if (call->in[WEIGHT]->shape[FIRST + d] != a->kernel[d])
+        return "the kernel has another size";
+    *size = a->size[d];
+    return a->sized ? NULL
+           : small  ? small_size(call, a, d, n, size)
+                    : big_size(call, a, d, n, size);
 }
 
 /* For operators with a weight: check its channels against those of the operand. */
@@ -50,13 +92,15 @@ static const char *describe_field(sherd_call *call, bool small)
 {
     const sherd__conv_attributes *a = call->attributes;
     const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
-    int64_t read = small ? w->shape[1] * a->groups : w->shape[0];
-    int64_t made = small ? w->shape[0] : w->shape[1] * a->groups;
+    int64_t grouped, read = w->shape[0], made = w->shape[0];
     const char *fault = NULL;
 
     if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
         return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
                "many dims";
+    if (a->groups < 1 || !sherd__mul(w->shape[1], a->groups, &grouped))
+        return sherd_call_reason(call, "%lld groups", (long long)a->groups);
+    *(small ? &read : &made) = grouped;
     if (w->shape[0] % a->groups || x->shape[1] != read)
         return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
                                  (long long)x->shape[1], (long long)a->groups);
@@ -65,9 +109,7 @@ static const char *describe_field(sherd_call *call, bool small)
     call->shape[0][0] = x->shape[0];
     call->shape[0][1] = made;
     for (int d = 0; d + FIRST < x->ndim && !fault; d++)
-        fault = w->shape[FIRST + d] != a->kernel[d]
-                    ? "the kernel has another size"
-                    : describe_dim(call, a, d, small, x->shape[FIRST + d]);
+        fault = describe_dim(call, a, d, small);
     sherd_call_shape(call, 0, x->ndim, NULL);
     return fault;
 }
@@ -219,13 +261,14 @@ int64_t sherd__conv_big_cut(const sherd__conv_attributes *a, int d, int64_t cut,
 
 /*
  * A letter takes the axes of a dim of a layout, if it has none yet, the axes are free, and no unit
- * is cut.
+ * is cut. Units of no elements cannot be told apart.
  */
 static void take(letters *all, letter *x, const sherd_layout *from, int d, int64_t unit)
 {
     const sherd__layout_spec *spec = from ? &from->spec : NULL;
 
-    if (!spec || x->dim.axes || !spec->dim[d].axes || (sherd__dim_bits(&spec->dim[d]) & all->used))
+    if (!spec || unit == 0 || x->dim.axes || !spec->dim[d].axes ||
+        (sherd__dim_bits(&spec->dim[d]) & all->used))
         return;
     int64_t parts = sherd__dim_parts(spec->mesh, &spec->dim[d]);
     for (int64_t i = 0; i <= parts && unit > 1; i++)
@@ -300,12 +343,17 @@ static void begin(sherd__sketch *s, const lying *l, int ndim, const int64_t *sha
         s->spec.pending[a] = -1;
 }
 
-/* The cuts of the other tensor's space follow from those of the given one. */
+/*
+ * The cuts of the other tensor's space follow from those of the given one; if that is empty, of
+ * which nobody has any, they are the default.
+ */
 static void shard_space(sherd__sketch *s, const lying *l, const letters *all, bool is_big)
 {
     for (int d = 0; d < l->dims; d++) {
         const letter *x = &all->space[d];
         shard(s, FIRST + d, x, 1);
+        if (x->dim.axes && x->n == 0)
+            s->spec.dim[FIRST + d].cuts = NULL;
         int64_t *cuts = (int64_t *)(uintptr_t)s->spec.dim[FIRST + d].cuts;
         int64_t parts = sherd__dim_parts(l->mesh, &x->dim), n = l->big[FIRST + d],
                 m = l->small[FIRST + d];

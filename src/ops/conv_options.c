@@ -8,14 +8,28 @@
 
 enum { FIRST = 2 };
 
-/* Options with their defaults; false: they are invalid. */
+/*
+ * Padding that keeps the size. False: there is none, or some was given too. A kernel and a dilation
+ * that are no sizes are left to the operator, which refuses them.
+ */
+static bool pad_same(sherd__conv_attributes *a, int d)
+{
+    bool good = a->stride[d] == 1 && !a->before[d] && !a->after[d];
+
+    if ((a->kernel[d] | a->dilation[d]) >> 31)
+        return good;
+    int64_t rest = a->dilation[d] * (a->kernel[d] - 1);
+    a->before[d] = rest / 2;
+    a->after[d] = rest - rest / 2;
+    return good;
+}
+
+/* Options with their defaults. False: `same` beside strides or padding. */
 static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
                          const sherd_conv_options *o)
 {
-    static const sherd_conv_options none;
     bool good = true;
 
-    o = o ? o : &none;
     memset(a, 0, sizeof *a);
     a->groups = o->groups ? o->groups : 1;
     for (int d = 0; d < SHERD__CONV_DIMS; d++) {
@@ -24,16 +38,11 @@ static bool read_options(sherd__conv_attributes *a, const sherd_tensor *weight,
         a->dilation[d] = o->dilation[d] ? o->dilation[d] : 1;
         a->before[d] = o->before[d];
         a->after[d] = o->after[d];
-        if (o->same) {
-            good = good && a->stride[d] == 1 && !o->before[d] && !o->after[d];
-            a->before[d] = a->dilation[d] * (a->kernel[d] - 1) / 2;
-            a->after[d] = a->dilation[d] * (a->kernel[d] - 1) - a->before[d];
-        }
-        good = good && a->stride[d] > 0 && a->dilation[d] > 0 && a->before[d] >= 0 &&
-               a->after[d] >= 0 && a->kernel[d] > 0 && !(a->stride[d] >> 31) &&
-               !(a->dilation[d] >> 31) && !(a->before[d] >> 31) && !(a->after[d] >> 31);
+        a->extra[d] = o->extra[d];
+        if (o->same)
+            good = pad_same(a, d) && good;
     }
-    return good && a->groups > 0 && (unsigned)o->border < SHERD_BORDERS;
+    return good;
 }
 
 /* x padded with its border; the convolution itself then pads no more. */
@@ -50,34 +59,38 @@ static sherd_tensor *with_border(sherd_tensor *x, sherd__conv_attributes *a, she
 }
 
 static sherd_tensor *convolve(const sherd_op *op, sherd_tensor *x, sherd_tensor *weight,
-                              sherd_tensor *bias, sherd__conv_attributes *a, bool good)
+                              sherd_tensor *bias, const sherd__conv_attributes *a,
+                              const char *fault)
 {
     sherd_tensor *in[] = {x, weight, bias};
-    sherd_world *world = x ? x->world : weight ? weight->world : NULL;
 
-    if (world && !good && !sherd_tensor_failed(x) && !sherd_tensor_failed(weight))
-        return sherd__fail_tensor(
-            world, (x && x->layout) || (weight && weight->layout), SHERD_EINVAL,
-            "%s: strides, dilations and groups are at least 1, padding is not "
-            "negative, \"same\" takes neither strides nor padding, and a border is one of those "
-            "that there are, of a transposed one zeros",
-            op->name);
+    if (fault && !sherd_tensor_failed(x) && !sherd_tensor_failed(weight))
+        return sherd__fail_tensor(x->world, x->layout || weight->layout, SHERD_EINVAL,
+                                  "%s: %s: x is %s", op->name, fault, sherd_tensor_text(x));
     return sherd_apply(op, in, bias ? 3 : 2, a);
 }
+
+static const sherd_conv_options none;
 
 sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                          const sherd_conv_options *options)
 {
+    const sherd_conv_options *o = options ? options : &none;
+    const char *fault = NULL;
     sherd__conv_attributes a;
-    bool good = read_options(&a, weight, options);
 
-    if (!good || !options || options->border <= SHERD_BORDER_CONSTANT || sherd_tensor_failed(x) ||
+    if (!read_options(&a, weight, o))
+        fault = "\"same\" takes neither strides nor padding";
+    else if ((unsigned)o->border >= SHERD_BORDERS)
+        fault = "there is no such border";
+    memset(a.extra, 0, sizeof a.extra);
+    if (fault || o->border <= SHERD_BORDER_CONSTANT || sherd_tensor_failed(x) ||
         sherd_tensor_failed(weight)) /* then the kernel has no size to pad for */
-        return convolve(&sherd__conv_op, x, weight, bias, &a, good);
+        return convolve(&sherd__conv_op, x, weight, bias, &a, fault);
     sherd_world *world = x->world;
     sherd_scope_begin(world);
     sherd_tensor *y =
-        convolve(&sherd__conv_op, with_border(x, &a, options->border), weight, bias, &a, true);
+        convolve(&sherd__conv_op, with_border(x, &a, o->border), weight, bias, &a, NULL);
     sherd_scope_pass(y);
     sherd_scope_end(world);
     return y;
@@ -86,15 +99,15 @@ sherd_tensor *sherd_conv(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bi
 sherd_tensor *sherd_conv_transposed(sherd_tensor *x, sherd_tensor *weight, sherd_tensor *bias,
                                     const sherd_conv_options *options)
 {
+    const sherd_conv_options *o = options ? options : &none;
+    const char *fault = NULL;
     sherd__conv_attributes a;
-    bool good = read_options(&a, weight, options) && !(options && options->same) &&
-                !(options && options->border > SHERD_BORDER_CONSTANT);
 
+    read_options(&a, weight, o);
+    if (o->same)
+        fault = "\"same\" is for sherd_conv only";
+    else if ((unsigned)o->border > SHERD_BORDER_CONSTANT)
+        fault = "a border other than zeros";
     a.transposed = true;
-    for (int d = 0; d < SHERD__CONV_DIMS; d++) {
-        a.extra[d] = options ? options->extra[d] : 0;
-        good = good && a.extra[d] >= 0 &&
-               (a.extra[d] < a.stride[d] || a.extra[d] < a.dilation[d] || a.extra[d] == 0);
-    }
-    return convolve(&sherd__conv_transposed_op, x, weight, bias, &a, good);
+    return convolve(&sherd__conv_transposed_op, x, weight, bias, &a, fault);
 }

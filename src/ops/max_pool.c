@@ -136,6 +136,8 @@ static const char *describe(sherd_call *call)
     const sherd__taps_attributes *a = call->attributes;
 
     call->dtype[AT] = SHERD_I64;
+    if (a->divisor || a->without_padding)
+        return "divisor and without_padding are options of sherd_avg_pool";
     return a->mode == SHERD__TAPS_MAXIMUM ? sherd__taps_describe(call) : "there is no such mode";
 }
 
@@ -161,7 +163,10 @@ sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
 {
     static const sherd_pool_options none;
     const sherd_pool_options *o = options ? options : &none;
-    sherd__taps_attributes a = {.mode = SHERD__TAPS_MAXIMUM, .ceil = o->ceil};
+    sherd__taps_attributes a = {.mode = SHERD__TAPS_MAXIMUM,
+                                .ceil = o->ceil,
+                                .without_padding = o->without_padding,
+                                .divisor = o->divisor};
     sherd_tensor *out[2] = {NULL, NULL};
 
     for (int d = 0; d < SHERD__SPACE_DIMS; d++) {
@@ -170,8 +175,6 @@ sherd_tensor *sherd_max_pool(sherd_tensor *x, const sherd_pool_options *options,
         a.padding[d] = o->padding[d];
         a.dilation[d] = o->dilation[d];
     }
-    if (o->divisor || o->without_padding)
-        a.divisor = -1;
     sherd_apply_all(out, &sherd__max_pool_op, &x, 1, &a);
     if (indices)
         *indices = out[AT];

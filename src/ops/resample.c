@@ -137,6 +137,9 @@ static const char *describe_average(sherd_call *call)
 {
     const sherd__taps_attributes *a = call->attributes;
 
+    for (int d = 0; d < SHERD__SPACE_DIMS; d++)
+        if (a->dilation[d] != 0 && a->dilation[d] != 1)
+            return "dilation is an option of sherd_max_pool";
     return a->mode == SHERD__TAPS_AVERAGE ? sherd__taps_describe(call) : "there is no such mode";
 }
 
@@ -196,8 +199,7 @@ sherd_tensor *sherd_avg_pool(sherd_tensor *x, const sherd_pool_options *options)
         a.kernel[d] = o->kernel[d];
         a.stride[d] = o->stride[d];
         a.padding[d] = o->padding[d];
-        if (o->dilation[d] != 0 && o->dilation[d] != 1)
-            a.kernel[d] = -1;
+        a.dilation[d] = o->dilation[d];
     }
     return sherd_apply(&sherd__avg_pool_op, &x, 1, &a);
 }

@@ -20,7 +20,6 @@ static const char *window_size(sherd_call *call, const sherd__taps_attributes *a
                                int64_t *size)
 {
     sherd__taps t = sherd__taps_of(a, d, n, 0, SHERD_F64);
-    int64_t reach = t.dilation * (t.kernel - 1) + 1;
 
     if (t.kernel < 1 || t.stride < 1 || t.dilation < 1 || t.padding < 0 || t.kernel >> 31 ||
         t.stride >> 31 || t.dilation >> 31)
@@ -28,6 +27,7 @@ static const char *window_size(sherd_call *call, const sherd__taps_attributes *a
             call, "kernel %lld, stride %lld, padding %lld, dilation %lld in dim %d",
             (long long)a->kernel[d], (long long)a->stride[d], (long long)a->padding[d],
             (long long)a->dilation[d], SHERD__SPACE + d);
+    int64_t reach = t.dilation * (t.kernel - 1) + 1; /* below 2^62 */
     if (t.padding > reach / 2)
         return sherd_call_reason(call, "padding of %lld is more than half the kernel in dim %d",
                                  (long long)t.padding, SHERD__SPACE + d);
