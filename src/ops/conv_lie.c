@@ -75,8 +75,8 @@ static const char *describe_dim(sherd_call *call, const sherd__conv_attributes *
                                 bool small)
 {
     int64_t n = call->in[0]->shape[FIRST + d], *size = &call->shape[0][FIRST + d];
-
     const char *fault = check_window(call, a, d);
+
     if (fault)
         return fault;
     if (call->in[WEIGHT]->shape[FIRST + d] != a->kernel[d])
@@ -92,15 +92,15 @@ static const char *describe_field(sherd_call *call, bool small)
 {
     const sherd__conv_attributes *a = call->attributes;
     const sherd_tensor *x = call->in[0], *w = call->in[WEIGHT];
-    int64_t grouped, read = w->shape[0], made = w->shape[0];
     const char *fault = NULL;
+    int64_t grouped;
 
     if (x->ndim < FIRST + 1 || x->ndim > FIRST + SHERD__CONV_DIMS || w->ndim != x->ndim)
         return "x must be [batch, channels, ...] with one to three dims behind, and weight have as "
                "many dims";
     if (a->groups < 1 || !sherd__mul(w->shape[1], a->groups, &grouped))
         return sherd_call_reason(call, "%lld groups", (long long)a->groups);
-    *(small ? &read : &made) = grouped;
+    int64_t read = small ? grouped : w->shape[0], made = small ? w->shape[0] : grouped;
     if (w->shape[0] % a->groups || x->shape[1] != read)
         return sherd_call_reason(call, "%lld channels do not fit this weight with %lld groups",
                                  (long long)x->shape[1], (long long)a->groups);
