@@ -5,6 +5,8 @@
  */
 #include "fields.h"
 
+#include <math.h>
+
 #include "sherd/ops_stencil.h"
 
 static sherd_tensor *ones(sherd_world *world, int ndim, const int64_t *shape, const char *how)
@@ -96,6 +98,24 @@ static void what_no_product_holds_is_refused(sherd_world *world)
                world, "kernel 2305843009213693952");
 }
 
+/* Of one element both taps lie beside it. */
+static void a_window_may_read_nothing(sherd_world *world)
+{
+    static const int64_t shape[] = {1, 2, 1};
+    static const sherd_dtype dtypes[] = {SHERD_F64, SHERD_F32, SHERD_BF16};
+    const sherd_pool_options o = {.kernel = {2}, .dilation = {3}, .padding = {2}};
+
+    for (int i = 0; i < LEN(dtypes); i++) {
+        sherd_tensor *x = ones(world, 3, shape, "S(2)"), *at = NULL;
+        sherd_tensor *y = sherd_max_pool(sherd_cast(x, dtypes[i]), &o, &at);
+        sherd_backward(sherd_sum(y));
+        CHECK_EQ(sherd_item(sherd_sum(y)), -INFINITY);
+        CHECK_EQ(sherd_item(sherd_sum(at)), -2);
+        CHECK_EQ(sherd_item(sherd_sum(sherd_grad(x))), 0);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
 /* The text names the option, not a number that was not given. */
 static void options_of_the_other_pool_are_refused(sherd_world *world)
 {
@@ -112,6 +132,7 @@ static void options_of_the_other_pool_are_refused(sherd_world *world)
 static const check_test tests[] = {
     {TEST(a_space_of_nothing_is_padded), {1, 2, 3, 4, 8}},
     {TEST(groups_may_have_no_channels), {1, 2, 3, 4, 8}},
+    {TEST(a_window_may_read_nothing), {1, 2, 3}},
     {TEST(what_no_product_holds_is_refused), {1, 2, 3}},
     {TEST(options_of_the_other_pool_are_refused), {1, 2, 3}},
 };

@@ -108,8 +108,26 @@ static void filling_allocates_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What is beyond no end need not be a number of the dtype: for fields as for sherd_halo. */
+static void a_value_without_a_border_says_nothing(sherd_world *world)
+{
+    static const int64_t shape[1] = {7};
+    const sherd_layout *layout = layout_of(line_of_ranks(world), 1, shape, "S(0)", NULL);
+    sherd_halo_options o = {.before = {{1, SHERD_BORDER_PERIODIC}}, .value = 0.5};
+    sherd_ghosts *g = NULL;
+
+    CHECK(!sherd_tensor_failed(sherd_halo(indices_on(layout, SHERD_I32), &o)));
+    CHECK_OK(sherd_ghosts_create(&g, layout, SHERD_I32, &o));
+    sherd_ghosts_destroy(g);
+    CHECK_OK(sherd_world_check(world));
+    o.before[0].border = SHERD_BORDER_CONSTANT;
+    CHECK_EQ(sherd_ghosts_create(&g, layout, SHERD_I32, &o), SHERD_EINVAL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+}
+
 static const check_test tests[] = {
     {TEST(ghosts_are_filled_again_and_again), {1, 2, 3, 4, 8}},
     {TEST(filling_allocates_nothing), {1, 2, 4, 8}},
+    {TEST(a_value_without_a_border_says_nothing), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -169,7 +169,9 @@ MISUSE(what_is_joined_must_fit)
     FAILS(SHERD_EINVAL, sherd_repeat(a, BAD(back, ones), 2));
     FAILS(SHERD_EINVAL, sherd_repeat(a, NUL(ones), 2));
     FAILS(SHERD_EINVAL, sherd_repeat(a, square, BAD(9, 2)));
+    FAILS(SHERD_EINVAL, sherd_repeat(a, square, BAD(INT32_MIN, 2)));
     FAILS(SHERD_EINVAL, sherd_tile(a, BAD(back, ones), 2));
+    FAILS(SHERD_EINVAL, sherd_tile(a, square, BAD(INT32_MIN, 2)));
 }
 
 MISUSE(an_index_must_be_one)

@@ -102,7 +102,8 @@ typedef struct sherd_pool_options {
 
 /**
  * The maximum of each window. Padding is never the maximum; of equal elements the first one is
- * taken; if there are NaNs, the last of them. The gradient flows to the element that was taken.
+ * taken; if there are NaNs, the last of them. The gradient flows to the element that was taken. A
+ * dilated window may lie around x without reading any of it: its maximum is -infinity, at -1.
  *
  * @collective see ops.h. A pending reduction of x is settled first
  * @shapes     x [batch, channels, ...]; y has (n + 2 padding - dilation (kernel - 1) - 1) / stride

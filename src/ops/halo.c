@@ -20,12 +20,9 @@ static sherd_status layout_of(const sherd_layout **out, const sherd_tensor *t)
 /* Why a tensor of this dtype cannot have such a halo; NULL = it can. */
 static const char *value_fault(const sherd_tensor *t, const sherd_halo_options *o)
 {
-    for (int d = 0; d < t->ndim; d++)
-        if ((o->before[d].border == SHERD_BORDER_CONSTANT ||
-             o->after[d].border == SHERD_BORDER_CONSTANT) &&
-            !sherd__holds(t->dtype, o->value))
-            return "the dtype does not have this value";
-    return NULL;
+    return sherd__has_constant_border(o, t->ndim) && !sherd__holds(t->dtype, o->value)
+               ? "the dtype does not have this value"
+               : NULL;
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */

@@ -254,7 +254,7 @@ const sherd_op sherd__repeat_op = {
 sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *times, int count)
 {
     repeats t = {.count = count && !times ? -1 : count};
-    int missing = sherd_tensor_failed(a) ? 0 : count - a->ndim;
+    int missing = sherd_tensor_failed(a) || count < 0 ? 0 : count - a->ndim;
     sherd_tensor *y = a;
 
     for (int d = 0; t.count <= SHERD_MAX_DIMS && d < t.count; d++)
@@ -267,10 +267,10 @@ sherd_tensor *sherd_repeat(sherd_tensor *a, const int64_t *times, int count)
 sherd_tensor *sherd_tile(sherd_tensor *a, const int64_t *times, int count)
 {
     int64_t all[SHERD_MAX_DIMS];
-    int missing = sherd_tensor_failed(a) ? 0 : a->ndim - count;
 
-    if (missing <= 0 || count < 0 || (count && !times))
+    if (sherd_tensor_failed(a) || count < 0 || count >= a->ndim || (count && !times))
         return sherd_repeat(a, times, count);
+    int missing = a->ndim - count;
     for (int d = 0; d < a->ndim; d++)
         all[d] = d < missing ? 1 : times[d - missing];
     return sherd_repeat(a, all, a->ndim);

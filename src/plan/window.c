@@ -232,6 +232,15 @@ static const char *side_fault(const sherd_halo_side *side, bool exists, int64_t 
                : NULL;
 }
 
+bool sherd__has_constant_border(const sherd_halo_options *options, int ndim)
+{
+    for (int d = 0; d < ndim; d++)
+        if (options->before[d].border == SHERD_BORDER_CONSTANT ||
+            options->after[d].border == SHERD_BORDER_CONSTANT)
+            return true;
+    return false;
+}
+
 enum { MOST_REGIONS = 1 << 22 }; /* of a halo, beyond the ends of the dims */
 
 /* How many stretches of neighbours lie beyond the end of a dim: a region each. */

@@ -68,6 +68,9 @@ sherd_status sherd__window_of_halo(sherd__window **out, const sherd_layout *layo
 sherd_status sherd__check_borders(const sherd_layout *layout, const sherd_halo_options *options,
                                   const char *function, const char *text);
 
+/* Whether the value of the options stands beyond an end of one of ndim dims. */
+bool sherd__has_constant_border(const sherd_halo_options *options, int ndim);
+
 /* The same if it is cached, for a caller that has no text yet; otherwise NULL. */
 sherd__window *sherd__halo_kept(const sherd_layout *layout, const sherd_halo_options *options);
 /* Drop the cached ones. */

@@ -49,7 +49,8 @@ static sherd_status build(sherd_ghosts *g, const sherd_layout *layout, sherd_dty
 
     if (sherd_dtype_bytes(dtype) == 0)
         return sherd__fail(diag, SHERD_EINVAL, "%s: the dtype is not one of sherd_dtype", function);
-    if (!sherd__holds(dtype, options->value))
+    if (sherd__has_constant_border(options, layout->spec.ndim) &&
+        !sherd__holds(dtype, options->value))
         return sherd__fail(diag, SHERD_EINVAL, "%s: value %g is no %s", function, options->value,
                            sherd_dtype_name(dtype));
     sherd_status status =
