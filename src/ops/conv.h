@@ -30,15 +30,18 @@ typedef struct sherd__conv_roles {
 } sherd__conv_roles;
 
 /*
- * Shapes (conv_lie.c) of the operators that compute small, or big, from the other and a weight; the
- * weight from both; both what was read and the weight.
+ * Shapes (conv_shapes.c) of the operators that compute small, or big, from the other and a weight;
+ * the weight from both; both what was read and the weight.
  */
 const char *sherd__conv_describe_small(sherd_call *call);
 const char *sherd__conv_describe_big(sherd_call *call);
 const char *sherd__conv_describe_weight(sherd_call *call);
 const char *sherd__conv_describe_both(sherd_call *call);
 
-/* sherd_op.reads: the smallest interval of big that elements of small read, and the converse. */
+/*
+ * sherd_op.reads (conv_lie.c): the smallest interval of big that elements of small read, and the
+ * converse.
+ */
 void sherd__conv_reads_big(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,
                            int64_t *first, int64_t *end);
 void sherd__conv_reads_small(const sherd_call *call, int i, int d, int64_t lo, int64_t hi,

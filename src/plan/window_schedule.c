@@ -92,7 +92,7 @@ static void gather_cells(cells *c, const sherd__reach *reach, const int64_t *box
     }
 }
 
-/* What the span of a shard has of this rank's box: indices [first, end), from `at` on in the span. */
+/* What a shard's span has of this rank's box: indices [first, end), from `at` on in the span. */
 typedef struct part {
     int64_t shard, at, first, end;
 } part;
@@ -102,7 +102,7 @@ typedef struct parts {
     int count, room;
 } parts;
 
-/* What all spans have of [lo, hi): shard by shard, each in the order of its span. False: no memory. */
+/* What all spans have of [lo, hi): shard by shard, in the order of its span. False: no memory. */
 static bool find_parts(sherd__heap *heap, parts *p, const sherd__reach *reach, int64_t lo,
                        int64_t hi)
 {
