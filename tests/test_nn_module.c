@@ -147,6 +147,26 @@ static void only_leaves_with_fractions_become_parameters(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EINVAL); /* the failed tensor */
 }
 
+/* Data of the program's own, put in place of a parameter, would not be trained, and nobody told. */
+static void what_replaces_a_parameter_is_trained_as_that_was(sherd_world *world)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        sherd_module *m = make(world, NULL);
+        sherd_tensor *p = wave(world, SHERD_F32, 1, SHAPE(2), 1, 1, 0), *other = NULL;
+
+        CHECK_OK(sherd_module_add_parameter(m, "p", p));
+        sherd_require_grad(p, !frozen);
+        other = wave(world, SHERD_F32, 1, SHAPE(2), 2, 1, 0);
+        CHECK_OK(sherd_module_set_parameter(m, "p", other));
+        CHECK_EQ(sherd_requires_grad(other), !frozen);
+        other = sherd_require_grad(wave(world, SHERD_F32, 1, SHAPE(2), 2, 1, 0), true);
+        CHECK_OK(sherd_module_set_parameter(m, "p", other));
+        CHECK(sherd_requires_grad(other));
+        sherd_module_destroy(m);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 static void wasteful(sherd_module *self, const sherd_args *in, sherd_args *out)
@@ -326,6 +346,7 @@ static const check_test tests[] = {
     {TEST(paths_follow_the_tree), {1}},
     {TEST(a_child_that_is_refused_is_destroyed), {1}},
     {TEST(parameters_are_walked_depth_first_and_once), {1}},
+    {TEST(what_replaces_a_parameter_is_trained_as_that_was), {1, 2}},
     {TEST(only_leaves_with_fractions_become_parameters), {1, 2}},
     {TEST(only_outputs_survive_a_call), {1, 2}},
     {TEST(after_a_failure_every_slot_has_failed), {1, 2}},

@@ -108,11 +108,13 @@ SHERD_CALL sherd_status sherd_module_add_parameter(sherd_module *module, const c
                                                    sherd_tensor *t);
 
 /**
- * Replace a parameter by another tensor.
+ * Replace a parameter by another tensor: a leaf, which requires a gradient from now on if the old
+ * one does. An optimizer that exists keeps the old one.
  *
  * @local
  * @owns   the module retains `t` and releases the old one
- * @errors EINVAL no such parameter, `t` has failed, another shape or dtype
+ * @errors EINVAL no such parameter, `t` has failed, is not a leaf or is of another world, another
+ *         shape or dtype
  */
 SHERD_CALL sherd_status sherd_module_set_parameter(sherd_module *module, const char *name,
                                                    sherd_tensor *t);

@@ -62,7 +62,11 @@ sherd_status sherd_module_set_parameter(sherd_module *module, const char *name, 
         fault = "there is none of this name";
     if (fault)
         return refuse(module, function, name, fault);
-    return sherd__set_named(module, function, "parameter", &module->parameter[i], t);
+    bool trained = sherd_requires_grad(module->parameter[i].tensor);
+    sherd_status status = sherd__set_named(module, function, "parameter", &module->parameter[i], t);
+    if (!status && trained)
+        sherd_require_grad(t, true);
+    return status;
 }
 
 sherd_tensor *sherd_module_parameter(const sherd_module *module, const char *name)
