@@ -194,6 +194,94 @@ static void state_is_named_after_parameters(sherd_world *world)
     give_up(&r);
 }
 
+/* A large model is frozen, and a small one beside it is trained: no state that is never read. */
+static void what_is_frozen_has_no_state(sherd_world *world)
+{
+    for (int k = 0; k < KINDS; k++) {
+        run r = make(world, k, SHERD_BF16, layouts[0]);
+        sherd_optimizer *o = NULL;
+        sherd_named_state list[ENTRIES];
+        char name[NAME];
+        int all = sherd_optimizer_state(r.o, NULL, 0), count;
+
+        sherd_require_grad(sherd_module_parameter(r.m, "frozen"), false);
+        int64_t before = sherd_world_memory(world).live_bytes;
+        CHECK_OK(k == SGD ? sherd_sgd_create(&o, r.m, &(sherd_sgd_options){.momentum = 0.9})
+                          : sherd_adamw_create(&o, r.m, NULL));
+        int64_t bytes = sherd_world_memory(world).live_bytes - before;
+        count = sherd_optimizer_state(o, list, ENTRIES);
+        CHECK_EQ(count, all / 3 * 2);
+        for (int i = 0; i < count; i++) {
+            sherd_state_name(&list[i], name, NAME);
+            CHECK(!strstr(name, "frozen"));
+            int64_t size = (int64_t)sherd_dtype_bytes(sherd_tensor_dtype(list[i].tensor));
+            sherd_box box = sherd_tensor_box(list[i].tensor);
+            for (int d = 0; d < box.ndim; d++)
+                size *= box.size[d];
+            bytes -= size;
+        }
+        CHECK_EQ(bytes, 0);
+        CHECK_EQ(sherd_optimizer_load(o, "frozen.steps", NULL, 0), SHERD_EINVAL);
+        sherd_optimizer_destroy(o);
+        give_up(&r);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* A step of "frozen", which requires a gradient from now on. */
+static void thaw(run *r, int number)
+{
+    sherd_world *world = sherd_module_world(r->m);
+    sherd_tensor *w = sherd_require_grad(sherd_module_parameter(r->m, "frozen"), true);
+
+    sherd_scope_begin(world);
+    sherd_backward(
+        sherd_sum(sherd_mul(w, wave(world, SHERD_BF16, 2, SHAPE(5, 3), 3 + number, 1, 0))));
+    sherd_optimizer_step(r->o, 0.01, 1);
+    sherd_optimizer_clear(r->o);
+    sherd_scope_end(world);
+}
+
+/* As if it had never been frozen; also if the n-th allocation of that step fails. */
+static void what_is_thawed_gets_its_state_in_a_step(sherd_world *world)
+{
+    saved want[ENTRIES], got[ENTRIES];
+    int last = sherd_world_ranks(world) - 1, count;
+    sherd_status status = SHERD_ENOMEM;
+
+    for (int n = 0; status && n < 200; n++) {
+        run r = make(world, ADAMW, SHERD_BF16, layouts[0]), s = r;
+        sherd_require_grad(sherd_module_parameter(r.m, "frozen"), false);
+        sherd_optimizer_destroy(s.o);
+        CHECK_OK(sherd_adamw_create(&r.o, r.m, &(sherd_adamw_options){.weight_decay = 0.1}));
+        CHECK_OK(sherd_world_check(world));
+        sherd_world_fail_allocation(world, sherd_world_rank(world) == last ? n : 0);
+        thaw(&r, 1);
+        sherd_world_fail_allocation(world, 0);
+        status = sherd_world_check(world);
+        CHECK(status == SHERD_OK || status == SHERD_ENOMEM);
+        if (!status && n == 0)
+            status = SHERD_ENOMEM; /* the one that nothing fails is what is compared with */
+        if (status) { /* what only some ranks have is lost; a step with it ends, in whatever status */
+            thaw(&r, 2);
+            (void)sherd_world_check(world);
+            give_up(&r);
+            continue;
+        }
+        thaw(&r, 2);
+        count = save(&r, got);
+        give_up(&r);
+        s = make(world, ADAMW, SHERD_BF16, layouts[0]);
+        thaw(&s, 1);
+        thaw(&s, 2);
+        CHECK_EQ(save(&s, want), count);
+        CHECK(memcmp(want, got, (size_t)count * sizeof *want) == 0);
+        give_up(&s);
+    }
+    CHECK_OK(status);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void no_memory_leaves_what_was_there(sherd_world *world)
 {
     saved before[ENTRIES], after[ENTRIES];
@@ -339,6 +427,8 @@ static const check_test tests[] = {
     {TEST(what_has_not_begun_can_be_saved), {1, 2, 3}},
     {TEST(state_is_named_after_parameters), {1, 2}},
     {TEST(state_is_found_where_its_parameter_has_another_name), {1, 2}},
+    {TEST(what_is_frozen_has_no_state), {1, 2, 3, 4, 8}},
+    {TEST(what_is_thawed_gets_its_state_in_a_step), {1, 2, 3, 4}},
     {TEST(no_memory_leaves_what_was_there), {1, 2, 3}},
     {TEST(exact_copies_are_equal_where_parameters_were_made_equal), {1, 2, 3, 4}},
     {TEST(views_of_any_strides_are_loaded_and_made_equal), {1, 2, 3, 4}},

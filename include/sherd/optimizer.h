@@ -8,6 +8,9 @@
  *
  * For a bf16 or f16 parameter the state is f32 and includes an exact f32 copy, and the parameter is
  * that copy rounded. If the program writes the parameter between steps, the copy is replaced too.
+ *
+ * A parameter that requires no gradient when the optimizer is made has no state, until a step in
+ * which it has a gradient. So freeze first, as when small adapters of a large model are trained.
  */
 #ifndef SHERD_OPTIMIZER_H
 #define SHERD_OPTIMIZER_H
@@ -132,7 +135,8 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
  * AdamW, momentum for SGD, exact for a 16-bit parameter (its f32 copy), and steps (i64 []: how many
- * steps had a gradient). They have the layout of the parameter; steps is on all its ranks.
+ * steps had a gradient). They have the layout of the parameter; steps is on all its ranks. Those of
+ * frozen parameters are not there yet.
  *
  * @local  may wait until peers have read an exact copy
  * @shapes out: sherd_named_state[room], or NULL to count only

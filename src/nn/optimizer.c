@@ -7,6 +7,9 @@
  * Steps are often too small for 16 bits, and averages change by a thousandth: so for a 16-bit
  * parameter the state and an exact copy are f32, and the parameter is that copy, rounded after each
  * step.
+ *
+ * A frozen parameter has no state, which may be many times its own size: it is made in the first
+ * step in which the parameter has a gradient.
  */
 #include <stdio.h>
 #include <string.h>
@@ -65,21 +68,32 @@ static sherd_tensor *no_steps(sherd_tensor *p)
     return sherd_constant_on(layout, SHERD_I64, 0);
 }
 
-/* Create tensor i of an item, zeros, named after the parameter. */
-static sherd_status start_tensor(sherd_optimizer *o, sherd__optimized *item, int i,
-                                 const char *parameter, const char *name)
+/* Name tensor i of an item after its parameter. */
+static sherd_status name_tensor(const sherd_optimizer *o, sherd__optimized *item, int i,
+                                const char *parameter, const char *name)
 {
-    sherd__diag *diag = sherd__world_diag(o->world);
     size_t room = strlen(parameter) + strlen(name) + 2;
-    sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_like(item->p);
 
-    if (sherd_tensor_failed(t))
-        return diag->status ? diag->status : SHERD_ENOMEM;
-    item->tensor[i] = sherd_tensor_retain(t);
     item->name[i] = sherd__alloc(sherd__world_heap(o->world), room, 1);
     if (!item->name[i])
-        return sherd__no_memory(diag, o->kind->function);
+        return sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
     snprintf(item->name[i], room, "%s.%s", parameter, name);
+    return SHERD_OK;
+}
+
+/* Create the tensors that an item has names for, zeros; a second call goes on after a failure. */
+static sherd_status start_state(const sherd_optimizer *o, sherd__optimized *item)
+{
+    const sherd__diag *diag = sherd__world_diag(o->world);
+
+    for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++) {
+        if (!item->name[i] || item->tensor[i])
+            continue;
+        sherd_tensor *t = i == SHERD__OPTIMIZER_STEPS ? no_steps(item->p) : zeros_like(item->p);
+        if (sherd_tensor_failed(t))
+            return diag->status ? diag->status : SHERD_ENOMEM;
+        item->tensor[i] = sherd_tensor_retain(t);
+    }
     return SHERD_OK;
 }
 
@@ -100,11 +114,12 @@ static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
     item->p = sherd_tensor_retain(p);
     item->version = -1; /* nothing is the same yet */
     for (int i = 0; !status && i < o->states; i++)
-        status = start_tensor(o, item, i, parameter->name, o->kind->state[i]);
+        status = name_tensor(o, item, i, parameter->name, o->kind->state[i]);
     if (!status && sherd__is_half(p->dtype))
-        status = start_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
-    return status ? status
-                  : start_tensor(o, item, SHERD__OPTIMIZER_STEPS, parameter->name, "steps");
+        status = name_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
+    if (!status)
+        status = name_tensor(o, item, SHERD__OPTIMIZER_STEPS, parameter->name, "steps");
+    return status || !sherd_requires_grad(p) ? status : start_state(o, item);
 }
 
 /* Allocate the arrays; all of them, or ENOMEM. */
@@ -234,6 +249,8 @@ static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate
 
     if (!g)
         return true;
+    if (start_state(o, item)) /* it was frozen when the optimizer was made */
+        return false;
     g = sherd__contiguous(g);
     u.grad = sherd__data(g);
     u.p = to_change(item);

@@ -18,8 +18,8 @@ typedef struct sherd__optimized {
     sherd_tensor *p; /* counted */
     /*
      * State, laid out as the parameter; of a 16-bit parameter the same in f32 (EXACT); and how many
-     * steps had a gradient (STEPS): one i64, replicated. Counted, or NULL; each with its name,
-     * "weight.m".
+     * steps had a gradient (STEPS): one i64, replicated. Counted; NULL while the parameter is
+     * frozen, or without a name. Each has its name, "weight.m", or NULL: there is none.
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
