@@ -102,7 +102,7 @@ static void local_pieces_get_their_gradients(sherd_world *world)
             sherd_tensor *g = sherd_grad(local);
             CHECK_OK(sherd__layout_settle(&settled, l));
             if (CHECK(g && !g->layout))
-                CHECK_EQ(count_wrong(sherd__global_view(g, settled), 1), 0);
+                CHECK_EQ(count_wrong(sherd__global_view(g, settled, "test"), 1), 0);
         }
         sherd_scope_end(world);
     }

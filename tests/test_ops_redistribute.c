@@ -254,7 +254,7 @@ static void pieces_get_their_place_of_any_gradient(sherd_world *world)
             sherd_backward(inject(y, grad));
             sherd_tensor *g = sherd_grad(local);
             if (CHECK(g && !g->layout) &&
-                !CHECK_EQ(count_wrong(sherd__global_view(g, settled(l))), 0))
+                !CHECK_EQ(count_wrong(sherd__global_view(g, settled(l), "test")), 0))
                 say(l, l, grad);
             sherd_scope_end(world);
         }

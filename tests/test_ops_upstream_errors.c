@@ -244,6 +244,31 @@ static void pieces_that_differ_are_found(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/*
+ * Experts of a mixture: a rank that has none must use its empty piece of their weights too. It is
+ * told so, before backward or in it; in PyTorch a collective of the others waits for it.
+ */
+static void a_rank_that_leaves_its_piece_out_is_told(sherd_world *world)
+{
+    bool odd = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+    static const char *const wanted[] = {
+        "compute all pieces, empty ones too, from the same tensors",
+        "is the gradient of sherd_to_local on rank",
+    };
+
+    for (int i = 0; i < 2; i++) {
+        scene s = make(world);
+        sherd_tensor *w = sherd_require_grad(sherd_scale(s.split, 1), true);
+        sherd_tensor *x = sherd_require_grad(sherd_scale(s.split, 2), i == 1);
+        sherd_tensor *y = sherd_to_local(x), *used = sherd_to_local(w);
+        y = sherd_from_local_as(odd ? y : sherd_mul(y, used), sherd_tensor_layout(x));
+        sherd_backward(sherd_sum(sherd_mul(y, y)));
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        if (!CHECK(strstr(sherd_world_error(world), wanted[i]) != NULL))
+            fprintf(stderr, "  \"%s\" lacks \"%s\"\n", sherd_world_error(world), wanted[i]);
+    }
+}
+
 /* As in PyTorch a leaf that is spread is a leaf that wants what the other one wanted. */
 static void a_leaf_that_is_spread_is_a_leaf(sherd_world *world)
 {
@@ -284,6 +309,7 @@ static const check_test tests[] = {
     {TEST(what_pytorch_refuses_is_one_clear_line), {2, 3, 4}},
     {TEST(one_wrong_rank_is_told_to_all), {2, 3}},
     {TEST(pieces_that_differ_are_found), {2, 3, 4}},
+    {TEST(a_rank_that_leaves_its_piece_out_is_told), {2, 3, 4, 8}},
     {TEST(a_leaf_that_is_spread_is_a_leaf), {1, 2, 3}},
     {TEST(ranks_that_want_other_gradients_differ), {2, 3}},
 };

@@ -274,7 +274,9 @@ SHERD_API sherd_tensor *sherd_from_local_as(sherd_tensor *local, const sherd_lay
 /**
  * This rank's piece as a plain tensor. It shares the storage and remembers its layout.
  *
- * Gradient: taken as having the layout of the forward, with pending sums replicated.
+ * Gradient: taken as having the layout of the forward, with pending sums replicated. A rank that
+ * has nothing to compute must use its piece all the same, as in y = y + 0 sum(piece): backward ends
+ * in EDIFFER if only some ranks have a gradient.
  *
  * @local   @owns the result belongs to the scope   @errors EINVAL `t` is plain
  */

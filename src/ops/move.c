@@ -308,7 +308,7 @@ static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd
     if (layout_of_gradient(&to, sherd_node_layout(node, 0), attrs->pending) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
-        grad_in[0] = sherd__global_view(g, to);
+        grad_in[0] = sherd__global_view(g, to, "the gradient of sherd_to_local");
 }
 
 static const sherd_op to_local_table = {

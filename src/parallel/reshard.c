@@ -60,7 +60,7 @@ static sherd_tensor *as_replicated(const context *c, sherd_tensor *t)
     if (sherd__replicated(&layout, sherd_mesh_root(c->mesh), t->ndim, t->shape))
         return sherd__fail_diag(t->world, true);
     t = sherd__contiguous(t);
-    return sherd_tensor_failed(t) ? t : sherd__global_view(t, layout);
+    return sherd_tensor_failed(t) ? t : sherd__global_view(t, layout, "sherd_from_local");
 }
 
 /*

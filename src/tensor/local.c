@@ -159,13 +159,16 @@ static bool agree(const joining *j)
 {
     static const char *const what[] = {"placements, shape or cuts", "a dtype", "a number of dims",
                                        "a wish for a gradient"};
+    static const char advice[] =
+        ": compute all pieces, empty ones too, from the same tensors, or detach all";
 
     for (int64_t i = 1; i < j->mesh->count; i++)
         for (int w = ARGUMENTS; w <= WANTS; w++)
             if (j->all[i * WORDS + w] != j->all[w]) {
                 sherd__fail_tensor(j->world, true, SHERD_EDIFFER,
-                                   "sherd_from_local: rank %d passed %s other than rank %d",
-                                   rank_at(j->mesh, i), what[w], rank_at(j->mesh, 0));
+                                   "sherd_from_local: rank %d passed %s other than rank %d%s",
+                                   rank_at(j->mesh, i), what[w], rank_at(j->mesh, 0),
+                                   w == WANTS ? advice : "");
                 return false;
             }
     return true;
@@ -311,5 +314,5 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
             local->layout ? "distributed already" : "of another world than the mesh");
     bool good = join(&j);
     sherd__free(sherd__world_heap(j.world), j.all);
-    return good ? sherd__global_view(local, j.layout) : sherd__failed(j.world);
+    return good ? sherd__global_view(local, j.layout, "sherd_from_local") : sherd__failed(j.world);
 }

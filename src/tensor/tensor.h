@@ -314,11 +314,12 @@ void sherd__move_list(sherd_tensor **out, sherd_tensor *const *t, const sherd_la
                       int count, bool begin);
 
 /*
- * A plain view of the local piece; a distributed view of a local piece (which must fit). Not
- * recorded.
+ * A plain view of the local piece; a distributed view of a local piece (which must fit), noted
+ * under the name of a function. Not recorded.
  */
 sherd_tensor *sherd__local_view(sherd_tensor *t);
-sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout);
+sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout,
+                                 const char *function);
 
 /*
  * sherd_from_local without the record: checks or infers the layout, or uses the one that the piece

@@ -59,7 +59,8 @@ static bool is_box(const sherd_tensor *local, const sherd_box *box)
     return good;
 }
 
-sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout)
+sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout,
+                                 const char *function)
 {
     sherd_world *world = sherd__space_world(layout->space);
     int64_t coordinate[SHERD_MAX_AXES];
@@ -72,13 +73,12 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
         sherd__layout_box(layout, coordinate, &box);
     if (local->layout || (inside && !is_box(local, &box)))
         return sherd__fail_tensor(world, true, SHERD_EINVAL,
-                                  "sherd_from_local: %s is not this rank's piece of %s",
+                                  "%s: %s is not this rank's piece of %s", function,
                                   sherd_tensor_text(local), sherd_layout_text(layout));
 
     sherd_tensor *view = sherd__new_view(local);
     if (!view->storage) {
-        sherd__raise_failed(world,
-                            "sherd_from_local"); /* a plain view's failure would stay local */
+        sherd__raise_failed(world, function); /* a plain view's failure would stay local */
         return view;
     }
     sherd__layout_set(&view->layout, layout);
@@ -90,7 +90,7 @@ sherd_tensor *sherd__global_view(sherd_tensor *local, const sherd_layout *layout
         view->count = 0;
         memset(view->local, 0, sizeof view->local);
     }
-    sherd__note_one("sherd_from_local", NULL, local->varies ? 0 : sherd__content(local), view);
+    sherd__note_one(function, NULL, local->varies ? 0 : sherd__content(local), view);
     return view;
 }
 
@@ -130,5 +130,5 @@ sherd_tensor *sherd__promote(sherd_tensor *t, const sherd_mesh *mesh, const char
     }
     if (sherd__replicated(&layout, mesh, t->ndim, t->shape) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
-    return sherd__global_view(t, layout);
+    return sherd__global_view(t, layout, "sherd_from_local");
 }
