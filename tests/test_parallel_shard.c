@@ -85,9 +85,9 @@ static void compare_losses(sherd_world *world, const char *text, bool sequence, 
     train(plain, dtype, NULL, alone);
     sherd_module_destroy(plain);
     CHECK(alone[STEPS - 1] < 0.9 * alone[0] || alone[0] != alone[1]);
-    for (int way = 0; way < 4; way++) {
-        const sherd_shard_options options = {.no_prefetch = way == 2,
-                                             .min_elements = way == 3 ? 50 : 0};
+    for (int way = 0; way < 5; way++) {
+        const sherd_shard_options options = {
+            .no_prefetch = way == 2, .min_elements = way == 3 ? 50 : 0, .keep_gathered = way == 4};
         sherd_module *m = stack_of_blocks(world, dtype, &size);
         if (tp)
             CHECK_OK(tensor_parallel(m, mesh, &size, sequence));
@@ -231,16 +231,17 @@ static int64_t calls_of(sherd_world *world, const char *op)
     return n;
 }
 
-/* One gather a module and use, one reduce-scatter a gradient; the optimizer has nothing to
- * settle. */
-static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
+/* One gather a module and use, one reduce-scatter a gradient; the optimizer has nothing to settle.
+ * What is kept is not gathered again. */
+static void check_moves(sherd_world *world, bool kept)
 {
+    const sherd_shard_options options = {.keep_gathered = kept};
     const sherd_mesh *mesh = mesh_of(world, sherd_world_ranks(world) == 2 ? "dp=2" : "dp=3");
     sherd_module *m = mlp(world, SHERD_F64, 6, 12, 6);
     sherd_optimizer *o = NULL;
     sherd_tensor *x = spread(wave(world, SHERD_F64, 2, SHAPE(6, 6), 1, 1, 0), mesh, "S(0)");
 
-    CHECK_OK(sherd_fully_shard(m, mesh, "dp", NULL));
+    CHECK_OK(sherd_fully_shard(m, mesh, "dp", &options));
     CHECK_OK(sherd_adamw_create(&o, m, NULL));
     for (int step = 0; step < 3; step++) {
         CHECK_OK(sherd_world_check(world));
@@ -251,16 +252,22 @@ static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
         sherd_backward(y);
         /* Of the weights again the one that the gradient of an input needs; a bias is not needed
          * again. */
-        CHECK_EQ(calls_of(world, "all_gather"), 3);
+        CHECK_EQ(calls_of(world, "all_gather"), kept ? 2 : 3);
         CHECK_EQ(calls_of(world, "reduce_scatter"), 4);
-        CHECK_EQ(calls_logged(world), 7);
+        CHECK_EQ(calls_logged(world), kept ? 6 : 7);
         sherd_optimizer_step(o, 0.01, 1);
-        CHECK_EQ(calls_logged(world), 7);
+        CHECK_EQ(calls_logged(world), kept ? 6 : 7);
         sherd_optimizer_clear(o);
     }
     sherd_optimizer_destroy(o);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
+}
+
+static void nothing_moves_but_gathers_and_reduce_scatters(sherd_world *world)
+{
+    check_moves(world, false);
+    check_moves(world, true);
 }
 
 /* Beside a shard over tp dp cuts another dim where that is evener, or each of tp's pieces

@@ -201,18 +201,20 @@ SHERD_API size_t sherd_parallel_text(const sherd_module *module, char *out, size
 /** Print sherd_parallel_text on one rank. @local @errors EINVAL no such rank; ENOMEM */
 SHERD_CALL sherd_status sherd_parallel_print(const sherd_module *module, FILE *file, int rank);
 
-/* All zero = shard every parameter, and prefetch. */
+/* All zero = shard every parameter, prefetch, and gather again in backward. */
 typedef struct sherd_shard_options {
     int64_t min_elements; /* smaller parameters stay replicated over the axis */
     bool no_prefetch;     /* gather a module's parameters when it is called, not ahead of that */
+    /* keep what backward needs of the gathered parameters, instead of gathering it again */
+    bool keep_gathered;
 } sherd_shard_options;
 
 /**
  * Shard the parameters of a module, and of all modules below it, over an axis, usually the one that
  * shards the batch (FSDP). Each rank then holds its part (uneven if the axis does not divide it) of
  * every parameter, of its gradient, and of the state of an optimizer that is made afterwards. A
- * module's own parameters are gathered when it is called, and again for its backward, and freed as
- * soon as it has computed; gradients are reduce-scattered as they arrive. Forward functions see
+ * module's own parameters are gathered when it is called, and again for its backward (unless
+ * keep_gathered), and freed as soon as it has computed; gradients are reduce-scattered as they arrive. Forward functions see
  * whole parameters (as far as other axes leave them whole) by sherd_module_parameter, of the
  * running module only.
  *

@@ -20,7 +20,7 @@
 typedef struct sharding {
     sherd_world *world;
     int refs;
-    bool no_prefetch;
+    bool no_prefetch, keep_gathered;
     uint64_t failed;    /* checks that had failed when the order below was learned */
     int running;        /* calls of the root under way */
     struct unit *last;  /* the unit that was called last in this forward */
@@ -66,12 +66,12 @@ static void gather_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_t
 static const sherd_op gather_table = {
     .name = "sherd_fully_shard", .takes_pending = true, .backward = gather_back};
 
-/* Record as sherd_redistribute does: the tape may keep the shards instead of the whole. */
-static void record(sherd_tensor *pieces, sherd_tensor *whole)
+/* Record as sherd_redistribute does: unless `keep`, the tape may save the shards. */
+static void record(sherd_tensor *pieces, sherd_tensor *whole, bool keep)
 {
     if (whole == pieces || sherd_tensor_failed(whole))
         return;
-    if (pieces->layout->sharers > whole->layout->sharers)
+    if (!keep && pieces->layout->sharers > whole->layout->sharers)
         whole->moved_from = sherd_tensor_retain(pieces);
     sherd__origin_pass(&pieces, 1, &whole, 1); /* it may have been gathered before the call */
     sherd__record_node(whole->world, &gather_table, &pieces, 1, &whole, 1, NULL, 0);
@@ -135,7 +135,7 @@ static void put_in(unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
-        record(p->tensor, u->whole[i]);
+        record(p->tensor, u->whole[i], u->all->keep_gathered);
         u->slot[i].home = p->tensor;
         p->tensor = sherd_tensor_retain(u->whole[i]);
     }
@@ -445,7 +445,7 @@ static sherd_status hook_root(const job *j, sherd_module *module)
     return sherd_module_hook_after(NULL, module, leave_root, &options);
 }
 
-static sherd_status run(job *j, sherd_module *module, bool no_prefetch)
+static sherd_status run(job *j, sherd_module *module, const sherd_shard_options *o)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
     sherd_status status;
@@ -455,7 +455,10 @@ static sherd_status run(job *j, sherd_module *module, bool no_prefetch)
     j->all = sherd__alloc(heap, 1, sizeof *j->all);
     if (!j->all)
         return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");
-    *j->all = (sharding){.world = j->world, .refs = 1, .no_prefetch = no_prefetch};
+    *j->all = (sharding){.world = j->world,
+                         .refs = 1,
+                         .no_prefetch = o->no_prefetch,
+                         .keep_gathered = o->keep_gathered};
     sherd_scope_begin(j->world);
     status = make_units(j, module);
     /* Before the hooks of its own unit, and after them. */
@@ -488,8 +491,9 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
         j.root_axis = mesh->root_axis[j.axis];
         hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
         hash = sherd__hash_word(sherd__hash_word(hash, (uint64_t)o.min_elements), o.no_prefetch);
+        hash = sherd__hash_word(hash, o.keep_gathered);
         hash = sherd__hash_tree(hash, module);
-        status = run(&j, module, o.no_prefetch);
+        status = run(&j, module, &o);
         module->spread = true;
     }
     return sherd__agree(j.world, status, hash, function);
