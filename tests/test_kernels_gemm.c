@@ -112,14 +112,18 @@ static void the_plain_products_are_right(void)
 static void the_tiles_are_right(void)
 {
 #if defined(__x86_64__)
-    sherd__kernels table = sherd__ref_f32;
+    sherd__kernels table = sherd__ref_f32, wide = sherd__ref_f64;
     if (sherd__has_avx2()) {
         sherd__install_avx2(&table);
         try_all_shapes("avx2 tiles", table.gemm, NULL);
+        sherd__install_wide_avx2(&wide);
+        try_all_shapes("avx2 tiles of f64", NULL, wide.gemm);
     }
     if (sherd__has_avx512()) {
         sherd__install_avx512(&table);
         try_all_shapes("avx512 tiles", table.gemm, NULL);
+        sherd__install_wide_avx512(&wide);
+        try_all_shapes("avx512 tiles of f64", NULL, wide.gemm);
     }
 #endif
 }
@@ -131,6 +135,7 @@ static void the_chosen_product_is_right(void)
 
     sherd__kernels_choose(&set);
     try_all_shapes(set.f32.gemm_name, set.f32.gemm, NULL);
+    try_all_shapes(set.f64.gemm_name, NULL, set.f64.gemm);
 }
 
 /* Under SHERD_GEMM=... and SHERD_KERNELS=... exactly that is chosen, and a name that is unknown
@@ -143,6 +148,7 @@ static void the_environment_chooses_less(void)
     sherd__kernels_choose(&set);
     CHECK_TEXT(set.f32.gemm_name, "reference");
     CHECK(set.f32.gemm == sherd__ref_f32.gemm);
+    CHECK(set.f64.gemm == sherd__ref_f64.gemm);
     setenv("SHERD_GEMM", "nonsense", 1);
     sherd__kernels_choose(&set);
     CHECK_TEXT(set.f32.gemm_name, "reference");

@@ -9,10 +9,16 @@
 #include "tile_avx2.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
+#include "fast_gemm_f64.inc"
 
 void sherd__install_avx2(sherd__kernels *table)
 {
     install(table, "avx2");
+}
+
+void sherd__install_wide_avx2(sherd__kernels *table)
+{
+    install_wide(table);
 }
 
 void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16)

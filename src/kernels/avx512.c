@@ -9,6 +9,7 @@
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
+#include "fast_gemm_f64.inc"
 #include "fast_conv.inc"
 
 /*
@@ -38,6 +39,11 @@ void sherd__install_avx512(sherd__kernels *table)
     table->copy = copy;
     table->conv_weight = conv_weight;
     table->conv_block = W;
+}
+
+void sherd__install_wide_avx512(sherd__kernels *table)
+{
+    install_wide(table);
 }
 
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16)

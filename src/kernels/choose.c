@@ -179,9 +179,11 @@ static void install_fast(sherd__kernel_set *set)
 
     if (wants_avx512() && sherd__has_avx512()) {
         sherd__install_avx512(&set->f32);
+        sherd__install_wide_avx512(&set->f64);
         sherd__install_half_avx512(&set->bf16, &set->f16);
     } else if (any256 && sherd__has_avx2()) {
         sherd__install_avx2(&set->f32);
+        sherd__install_wide_avx2(&set->f64);
         sherd__install_half_avx2(&set->bf16, &set->f16);
     }
 #else
@@ -214,6 +216,8 @@ static void install_gemm(sherd__kernel_set *set)
     if (!wanted("SHERD_GEMM", "tiles")) {
         table->product = NULL;
         table->product_fits = NULL;
+        set->f64.gemm = sherd__ref_f64.gemm;
+        set->f64.gemm_name = sherd__ref_f64.gemm_name;
     }
     if (!wanted("SHERD_GEMM", table->gemm_name) && !wanted("SHERD_GEMM", "onednn")) {
         table->gemm = sherd__ref_f32.gemm;

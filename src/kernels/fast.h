@@ -10,7 +10,10 @@
 /* Put the fast f32 kernels over the reference. The machine must have the instruction set. */
 void sherd__install_avx2(sherd__kernels *table);
 void sherd__install_avx512(sherd__kernels *table);
-/* The same for the 16-bit types: whole tables. */
+/* The products of f64; the rest of that table stays the reference. */
+void sherd__install_wide_avx2(sherd__kernels *table);
+void sherd__install_wide_avx512(sherd__kernels *table);
+/* Those of the 16-bit types: whole tables. */
 void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 

@@ -208,6 +208,14 @@ INLINE vf v_narrow(vd low, vd high)
 {
     return _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
 }
+INLINE vd v_wide_load(const double *p)
+{
+    return _mm256_loadu_pd(p);
+}
+INLINE void v_wide_store(double *p, vd x)
+{
+    _mm256_storeu_pd(p, x);
+}
 INLINE vd v_wide_set(double x)
 {
     return _mm256_set1_pd(x);

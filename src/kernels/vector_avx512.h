@@ -204,6 +204,14 @@ INLINE vf v_narrow(vd low, vd high)
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high),
                               1);
 }
+INLINE vd v_wide_load(const double *p)
+{
+    return _mm512_loadu_pd(p);
+}
+INLINE void v_wide_store(double *p, vd x)
+{
+    _mm512_storeu_pd(p, x);
+}
 INLINE vd v_wide_set(double x)
 {
     return _mm512_set1_pd(x);
