@@ -214,9 +214,9 @@ typedef struct sherd_shard_options {
  * shards the batch (FSDP). Each rank then holds its part (uneven if the axis does not divide it) of
  * every parameter, of its gradient, and of the state of an optimizer that is made afterwards. A
  * module's own parameters are gathered when it is called, and again for its backward (unless
- * keep_gathered), and freed as soon as it has computed; gradients are reduce-scattered as they arrive. Forward functions see
- * whole parameters (as far as other axes leave them whole) by sherd_module_parameter, of the
- * running module only.
+ * keep_gathered), and freed as soon as it has computed; gradients are reduce-scattered as they
+ * arrive. Forward functions see whole parameters (as far as other axes leave them whole) by
+ * sherd_module_parameter, of the running module only.
  *
  * Use it after sherd_parallelize on another axis, or alone: then parameters that it does not shard
  * are replicated. While a module computes, the gather for the module that followed it in the last
