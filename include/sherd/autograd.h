@@ -7,7 +7,7 @@
  * a leaf stays pending until it is used, unless that takes more memory than the leaf: then it is
  * settled as soon as it arrives.
  *
- * Backward itself is not recorded: there are no gradients of gradients (PyTorch's create_graph).
+ * Backward itself is recorded only if sherd_gradients is asked to (create_graph).
  */
 #ifndef SHERD_AUTOGRAD_H
 #define SHERD_AUTOGRAD_H
@@ -78,6 +78,11 @@ typedef struct sherd_gradients_options {
     bool retain;                    /* as in sherd_backward_options */
     /* out[i] is NULL for an input that no output depends on; otherwise such an input is an error */
     bool unused;
+    /*
+     * Record how the gradients are computed, whether recording is on or not: so they require
+     * gradients themselves, where they depend on something that does. Implies `retain`.
+     */
+    bool create_graph;
 } sherd_gradients_options;
 
 /**
@@ -85,13 +90,21 @@ typedef struct sherd_gradients_options {
  * (torch.autograd.grad). The stored gradients of leaves do not change, and only what leads to an
  * input is computed. Hooks on the tensors passed run.
  *
+ * With `create_graph` the results can be differentiated again, to any order: a gradient penalty, a
+ * Hessian times a vector, a differential equation in a loss. All operators take part, but for
+ * sherd_neighbourhood_attention and attention with dropout (a second backward that reaches one of
+ * these is an error), and user-defined ones if their backward is made of recorded operators. Norms,
+ * softmax, attention and cross-entropy are then differentiated by their formulas, which need more
+ * memory: attention keeps all scores. Hooks are recorded, too.
+ *
  * @collective the meshes of all tensors that gradients pass through
  * @shapes     out, inputs: [n], two different arrays; outputs: [count]; 0 or less of either =
  *             nothing to do; options: NULL = all zero
  * @owns       results belong to the scope
  * @errors     EINVAL as sherd_backward_with, an input that requires no gradient, or one that no
- *             output depends on; EDIFFER; ENOMEM; EPEER; all by the alarm, and then each out[i] is
- *             the failed tensor
+ *             output depends on; with create_graph a plain gradient of a distributed output that
+ *             requires a gradient itself; EDIFFER; ENOMEM; EPEER; all by the alarm, and then each
+ *             out[i] is the failed tensor
  */
 SHERD_API void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
                                sherd_tensor *const *outputs, int count,
@@ -126,8 +139,8 @@ SHERD_API sherd_tensor *sherd_retain_grad(sherd_tensor *t);
  * the gradients of all uses have been added, and gets the gradient in the tensor's own layout with
  * nothing pending; so what it computes is right under any layout. It may return another gradient of
  * the same shape and dtype, which replaces the first, or NULL to leave it as it is. Tensors made in
- * a hook are not recorded and belong to a scope of the hook's call. All ranks call it at the same
- * point of backward, so it may communicate.
+ * a hook are not recorded (but for create_graph) and belong to a scope of the hook's call. All
+ * ranks call it at the same point of backward, so it may communicate.
  */
 typedef sherd_tensor *(*sherd_grad_hook)(sherd_tensor *grad, void *payload);
 

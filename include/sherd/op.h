@@ -218,8 +218,9 @@ struct sherd_op {
     bool (*compose)(sherd_call *call);
     /*
      * Set grad_in[i], the gradient of operand i, for each i that sherd_node_wants. grad_out[j] is
-     * NULL if result j got no gradient. Made of operators; runs without recording, in a scope of
-     * its own. NULL: the operator has no gradient.
+     * NULL if result j got no gradient. Made of operators; runs without recording (but for
+     * create_graph, see sherd_gradients), in a scope of its own. NULL: the operator has no
+     * gradient.
      */
     void (*backward)(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
     /*
@@ -430,7 +431,8 @@ SHERD_API bool sherd_node_wants(const sherd_node *node, int i);
 SHERD_API sherd_tensor *sherd_node_operand(sherd_node *node, int i);
 
 /**
- * In backward: result j, as sherd_node_operand.
+ * In backward: result j, as sherd_node_operand. A hidden one is an error in a backward that is
+ * recorded (create_graph): its own gradient would be lost.
  *
  * @collective as there   @owns borrowed until backward returns   @errors as there
  */

@@ -32,7 +32,7 @@ sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, 
         return grad;
     if (sherd__layout_settle(&to, layout) != SHERD_OK)
         return sherd__fail_diag(grad->world, true);
-    return grad->layout == to ? grad : sherd__move_to(grad, to, begin);
+    return grad->layout == to ? grad : sherd__gradient_to(grad, to, begin);
 }
 
 /*
@@ -159,7 +159,7 @@ sherd_tensor *sherd__open_sum(sherd_node *node, int i)
 {
     const sherd__edge *in = &node->in[i];
 
-    if (!in->node)
+    if (!in->node || node->pass->graph)
         return NULL;
     node->fresh |= 1u << i;
     return in->node->out[in->output].ours ? in->node->out[in->output].grad : NULL;
@@ -169,7 +169,7 @@ sherd_tensor *sherd__spare_grad(const sherd_node *node, int j)
 {
     const sherd__result *out = &node->out[j];
 
-    return out->ours && !out->watch ? out->grad : NULL;
+    return out->ours && !out->watch && !node->pass->graph ? out->grad : NULL;
 }
 
 /*
@@ -216,6 +216,15 @@ static bool is_runnable(const sherd__pass *p, const sherd_node *node)
     return false;
 }
 
+/* Part of a backward that was recorded, and not made of operators with a gradient. */
+static bool refuse_second(const sherd_node *node)
+{
+    sherd__raise(node->world, SHERD_EINVAL,
+                 "%s: it was recorded in a backward (create_graph), and has no gradient itself",
+                 node->op->name);
+    return false;
+}
+
 /* Run the backward of an operator whose gradients have arrived, except for operands in
  * `without`. */
 static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
@@ -223,6 +232,8 @@ static bool run_op(sherd__pass *p, sherd_node *node, unsigned without)
     sherd_tensor *grad_out[SHERD_MAX_RESULTS] = {NULL}, *grad_in[SHERD_MAX_OPERANDS];
     unsigned idle = node->idle;
 
+    if (!node->op->backward)
+        return refuse_second(node);
     for (int j = 0; j < node->outs; j++)
         grad_out[j] = node->out[j].grad;
     sherd__where_set(p->world, sherd__where_at(node->place, true));

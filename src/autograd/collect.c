@@ -3,7 +3,9 @@
  * What a backward has to run: the nodes that lead from the outputs to leaves, newest first. An
  * operand's node is always older, so when a node's turn comes all its gradients have arrived. A
  * heap by order gives the newest: n log n of n nodes, no recursion. All ranks recorded the same
- * operators in the same order, so all list the same.
+ * operators in the same order, so all list the same. What is older than all inputs of
+ * sherd_gradients is not looked at: so a backward may be asked for inside another one, between
+ * tensors that it has made itself.
  */
 #include "autograd/node.h"
 
@@ -31,7 +33,7 @@ static bool add_node(sherd__pass *p, sherd_node *node)
 {
     int i = p->waiting;
 
-    if (node->pass == p)
+    if (node->pass == p || node->order < p->first)
         return true;
     if (node->pass)
         return refuse_nested(p, node->op->name);
@@ -74,7 +76,7 @@ static sherd_node *take_newest(sherd__pass *p)
 
 static bool add_leaf(sherd__pass *p, sherd_tensor *leaf)
 {
-    sherd__watch *watch = (sherd__watch *)leaf->watch;
+    sherd__watch *watch = p->first ? NULL : (sherd__watch *)leaf->watch;
 
     if (p->replaces)
         sherd__set_grad(leaf, NULL);
@@ -110,8 +112,9 @@ sherd__watch *sherd__watched(const sherd__pass *p, const sherd__edge *in)
 static bool leads_on(const sherd__pass *p, const sherd__edge *in)
 {
     const sherd__watch *watch = in->node ? in->node->out[in->output].watch : sherd__watched(p, in);
+    bool ours = in->node ? in->node->pass == p : watch != NULL;
 
-    return (in->node && in->node->needed) || (watch && watch->captured);
+    return ours && ((in->node && in->node->needed) || (watch && watch->captured));
 }
 
 /* From the oldest node on, so that the nodes that it depends on are known. */

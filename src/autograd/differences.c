@@ -71,8 +71,10 @@ static double number(check *c)
     double sum = 0;
 
     sherd_scope_begin(c->world);
+    /* The function may differentiate, too (sherd_gradients): it is recorded as the first time. */
+    sherd_tensor *y = call(c);
     bool recording = sherd_set_recording(c->world, false);
-    sherd_tensor *y = call(c), *w = y->storage ? weights(y) : y;
+    sherd_tensor *w = y->storage ? weights(y) : y;
     const double *a = y->storage ? whole(y) : NULL, *b = w->storage ? whole(w) : NULL;
     int64_t n = sherd_tensor_count(y);
     for (int64_t i = 0; a && b && i < n; i++)

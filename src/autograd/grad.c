@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding up gradients, and the gradients of leaves. Nothing here is recorded. */
+/* Adding up gradients, and the gradients of leaves. */
 #include "autograd/node.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static sherd_tensor *settle_beside(sherd_tensor *t, const sherd_layout *other)
             spec.pending[a] = -1;
     if (sherd__layout_intern(&to, &spec) != SHERD_OK)
         return sherd__fail_diag(t->world, true);
-    return sherd__move_to(t, to, false);
+    return sherd__gradient_to(t, to, false);
 }
 
 /* Move both to one layout, in which their local pieces can be added. */
@@ -32,7 +32,7 @@ static bool bring_together(sherd_tensor **a, sherd_tensor **b)
     *a = settle_beside(*a, second);
     *b = settle_beside(*b, first);
     if ((*a)->storage && (*b)->storage && (*a)->layout != (*b)->layout)
-        *b = sherd__move_to(*b, (*a)->layout, false);
+        *b = sherd__gradient_to(*b, (*a)->layout, false);
     return (*a)->storage && (*b)->storage;
 }
 
@@ -46,7 +46,28 @@ static bool is_additive(const sherd_layout *layout)
 
 static bool is_ours_alone(const sherd_tensor *t)
 {
-    return t->refs == 1 && t->storage->refs == 1 && sherd__is_contiguous(t);
+    return !sherd__makes_graph(t->world) && t->refs == 1 && t->storage->refs == 1 &&
+           sherd__is_contiguous(t);
+}
+
+sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
+{
+    sherd_world *world = t->world;
+    sherd_tensor *from = t->dtype == dtype ? t : sherd__contiguous(t);
+
+    if (t->dtype == dtype || !from->storage)
+        return from;
+    const void *src = sherd__data(from);
+    sherd_tensor *y = t->layout ? sherd__new_on(t->layout, dtype)
+                                : sherd__new_plain(world, dtype, t->ndim, t->shape, t->varies);
+    void *dst = y->storage && src ? sherd__fresh(y) : NULL;
+
+    if (!dst)
+        return sherd__failed(world);
+    y->made = t->made; /* for the ledger it is the same tensor */
+    y->identity = t->identity;
+    sherd__convert(sherd__world_kernels(world), dtype, t->dtype, t->count, dst, src);
+    return sherd__makes_graph(world) ? sherd__record_same(y, t) : y;
 }
 
 /*
@@ -55,25 +76,8 @@ static bool is_ours_alone(const sherd_tensor *t)
  */
 static sherd_tensor *as_wide_as(sherd_tensor *t, const sherd_tensor *other)
 {
-    sherd_world *world = t->world;
-
-    if (!sherd__is_half(t->dtype) || other->dtype != SHERD_F32)
-        return t;
-    t = sherd__contiguous(t);
-    if (!t->storage)
-        return t;
-    const void *src = sherd__data(t);
-    sherd_tensor *wide = t->layout
-                             ? sherd__new_on(t->layout, SHERD_F32)
-                             : sherd__new_plain(world, SHERD_F32, t->ndim, t->shape, t->varies);
-    void *dst = wide->storage && src ? sherd__fresh(wide) : NULL;
-
-    if (!dst)
-        return sherd__failed(world);
-    wide->made = t->made; /* for the ledger it is the same tensor */
-    wide->identity = t->identity;
-    sherd__convert(sherd__world_kernels(world), SHERD_F32, t->dtype, t->count, dst, src);
-    return wide;
+    return sherd__is_half(t->dtype) && other->dtype == SHERD_F32 ? sherd__converted(t, SHERD_F32)
+                                                                 : t;
 }
 
 /* a + b for tensors with equal layouts. */
@@ -101,7 +105,7 @@ static sherd_tensor *add_local(sherd_tensor *a, sherd_tensor *b)
     if (out->count > 0)
         kernels->binary(SHERD__ADD, out->ndim, out->local, dst, x, a->stride, y, b->stride);
     sherd__note("sum of gradients", (sherd_tensor *[]){a, b}, 2, 0, &out, 1);
-    return out;
+    return sherd__makes_graph(world) ? sherd__record_sum(out, a, b) : out;
 }
 
 static bool fit_together(const sherd_tensor *a, const sherd_tensor *b)

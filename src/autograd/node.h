@@ -126,6 +126,7 @@ typedef struct sherd__tape {
     sherd__replay *replay; /* the innermost; not counted */
     int again;             /* how many replays are recomputing, one inside another */
     bool paused;           /* not recording */
+    bool graph;            /* the backward that runs is recorded (create_graph) */
     sherd_dtype low;       /* autocast's dtype; SHERD_DTYPE_NONE = autocast is off */
     uint64_t order;
     int64_t saved_bytes;
@@ -196,9 +197,11 @@ enum { SHERD__LATE = 2 };
 typedef struct sherd__pass {
     sherd_world *world;
     const char *function;
-    bool retains;  /* nodes may run again */
-    bool replaces; /* gradients of leaves are replaced, not added to */
-    bool only;     /* gradients are only captured, not stored in leaves */
+    bool retains;   /* nodes may run again */
+    bool replaces;  /* gradients of leaves are replaced, not added to */
+    bool only;      /* gradients are only captured, not stored in leaves */
+    bool graph;     /* it is recorded (create_graph); `only` and `retains` are set, too */
+    uint64_t first; /* what is older leads to no captured gradient; 0 = leaves may */
     sherd_node **node;
     int nodes, node_room;
     sherd_node **heap; /* while listing: nodes that were found and are not listed yet */
@@ -219,9 +222,24 @@ bool sherd__pass_seed(sherd__pass *pass, sherd_tensor *output, sherd_tensor *gra
 /* Run it, and release everything, also after a failure. */
 void sherd__pass_run(sherd__pass *pass);
 
+/* ---- backwards that are recorded (graph.c) --------------------------------------------------- */
+
 /*
- * A gradient moved to a layout with nothing pending (NULL layout: plain, nothing to do); not
- * recorded. `begin`: it may be under way on return.
+ * A restored tensor as the operand or result that it was (slot i), with its place in the graph: so
+ * what is computed from it leads back to there. In the scope.
+ */
+sherd_tensor *sherd__linked(sherd_node *node, int slot, sherd_tensor *restored);
+/* Record that y is t after a move or a cast, or a view of it; that `sum` is a + b. They return y
+ * and `sum`. */
+sherd_tensor *sherd__record_same(sherd_tensor *y, sherd_tensor *t);
+sherd_tensor *sherd__record_sum(sherd_tensor *sum, sherd_tensor *a, sherd_tensor *b);
+
+/* A gradient in another floating-point dtype. */
+sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype);
+
+/*
+ * A gradient moved to a layout with nothing pending (NULL layout: plain, nothing to do). `begin`:
+ * it may be under way on return.
  */
 sherd_tensor *sherd__settled_to(sherd_tensor *grad, const sherd_layout *layout, bool begin);
 

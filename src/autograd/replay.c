@@ -337,7 +337,7 @@ static void fill(sherd__replay *r)
     sherd_world *world = r->world;
     sherd__tape *tape = sherd__tape_of(world);
     sherd__where before = sherd__where_now(world);
-    bool recording = sherd_set_recording(world, true);
+    bool recording = sherd_set_recording(world, true), graph = tape->graph;
     int floor = sherd__scope_enter(world), hooked = tape->hooked, unpushed = tape->unpushed;
 
     sherd_saved_hooks_push(world, &none);
@@ -346,6 +346,7 @@ static void fill(sherd__replay *r)
     r->state = AGAIN;
     r->at = 0;
     tape->replay = r;
+    tape->graph = false;
     tape->again++;
     r->origins = sherd__origins_enter(world, true);
     sherd_dtype low = sherd__set_low(world, r->low);
@@ -357,6 +358,7 @@ static void fill(sherd__replay *r)
     sherd__origins_leave(world, r->origins);
     sherd__set_low(world, low);
     tape->replay = r->outer;
+    tape->graph = graph;
     r->state = WAITS;
     tape->hooked = hooked;
     tape->unpushed = unpushed;

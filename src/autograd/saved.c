@@ -305,9 +305,21 @@ static sherd_tensor *restore(sherd__kept *k, const char *name)
     return k->packed ? unpack(k) : k->kept;
 }
 
-sherd_tensor *sherd__saved(sherd_node *node, int slot)
+static sherd_tensor *restored_of(sherd_node *node, int slot)
 {
     return node->slot[slot] ? restore(node->slot[slot], node->op->name) : NULL;
+}
+
+sherd_tensor *sherd__saved_constant(sherd_node *node, int result)
+{
+    return restored_of(node, node->ins + result);
+}
+
+sherd_tensor *sherd__saved(sherd_node *node, int slot)
+{
+    sherd_tensor *t = restored_of(node, slot);
+
+    return t && sherd__makes_graph(node->world) ? sherd__linked(node, slot, t) : t;
 }
 
 void sherd__saved_used(const sherd_node *node, int k)

@@ -56,7 +56,7 @@ static sherd_tensor *on_its_mesh(sherd_tensor *grad, const sherd_layout *output)
             spec.pending[a] = -1;
     if (sherd__layout_intern(&to, &spec) != SHERD_OK)
         return sherd__fail_diag(grad->world, true);
-    return sherd__move_to(grad, to, false);
+    return sherd__gradient_to(grad, to, false);
 }
 
 /* The given gradient of one output, in the form that the tape uses. */
@@ -75,6 +75,9 @@ static sherd_tensor *given(sherd_tensor *output, sherd_tensor *grad, const char 
         fault = "shape or dtype differ";
     else if (grad->layout && !output->layout)
         fault = "the output is plain";
+    else if (!grad->layout && output->layout && grad->requires_grad &&
+             sherd__makes_graph(grad->world))
+        fault = "it requires a gradient itself: distribute it";
     if (fault)
         return sherd__fail_tensor(output->world, true, SHERD_EINVAL,
                                   "%s: the gradient %s of %s: %s", function,
@@ -113,22 +116,25 @@ static bool seed(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *con
 }
 
 /*
- * Run a backward whose outputs are checked. Nothing is recorded or cast by autocast, hooks
- * included, and the comm log counts all of it as backward.
+ * Run a backward whose outputs are checked. Nothing is recorded (without create_graph) or cast by
+ * autocast, hooks included, and the comm log counts all of it as backward.
  */
 static void run(sherd__pass *p, sherd_tensor *const *outputs, sherd_tensor *const *gradients,
                 int count)
 {
     sherd_world *world = p->world;
-    bool recording = sherd_set_recording(world, false);
+    sherd__tape *tape = sherd__tape_of(world);
+    bool recording = sherd_set_recording(world, p->graph), graph = tape->graph;
     sherd__where before = sherd__where_set(world, sherd__where_at(0, true));
     sherd_dtype low = sherd__set_low(world, SHERD_DTYPE_NONE);
 
+    tape->graph = p->graph;
     sherd_scope_begin(world);
     if (sherd__pass_collect(p, outputs, count))
         (void)seed(p, outputs, gradients, count);
     sherd_scope_end(world);
     sherd__pass_run(p);
+    tape->graph = graph;
     sherd__set_low(world, low);
     sherd__where_set(world, before);
     sherd_set_recording(world, recording);
@@ -187,6 +193,18 @@ static bool is_input(const sherd__pass *p, sherd_tensor *t)
     return !fault;
 }
 
+/* The oldest node that made one of the inputs; 0: one of them is a leaf. */
+static uint64_t first_of(sherd_tensor *const *inputs, int n)
+{
+    uint64_t first = UINT64_MAX;
+
+    for (int i = 0; i < n; i++) {
+        const sherd_node *node = (const sherd_node *)inputs[i]->node;
+        first = node ? node->order < first ? node->order : first : 0;
+    }
+    return first;
+}
+
 /* Capture the gradient of each input. An input that is listed twice is captured once. */
 static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *const *inputs, int n)
 {
@@ -206,12 +224,24 @@ static bool capture(const sherd__pass *p, sherd_tensor **out, sherd_tensor *cons
     return true;
 }
 
+/* A gradient that was recorded, as a tensor of the scope. */
+static sherd_tensor *in_graph(sherd_tensor *captured)
+{
+    bool recording = sherd_set_recording(captured->world, true);
+    sherd_tensor *t = sherd__alias(captured);
+
+    sherd_set_recording(captured->world, recording);
+    return t;
+}
+
 /* The gradient of one input, in the scope; the failed tensor if it is missing and must not be. */
 static sherd_tensor *found(const sherd__pass *p, sherd_tensor *input, sherd_tensor *captured,
                            bool unused)
 {
     if (sherd__alarmed(p->world))
         return sherd__failed(p->world);
+    if (captured && p->graph)
+        return in_graph(captured);
     if (captured)
         return sherd__new_view(captured);
     if (unused)
@@ -259,7 +289,10 @@ void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
     const sherd_gradients_options *o = options ? options : &none;
     const sherd__argument need[] = {
         {"out", out}, {"inputs", inputs}, {"outputs", outputs}, {NULL, NULL}};
-    sherd__pass p = {.function = "sherd_gradients", .retains = o->retain, .only = true};
+    sherd__pass p = {.function = "sherd_gradients",
+                     .retains = o->retain || o->create_graph,
+                     .only = true,
+                     .graph = o->create_graph};
     sherd_tensor *failed = NULL;
 
     p.world = world_of(outputs, count);
@@ -274,7 +307,9 @@ void sherd_gradients(sherd_tensor **out, sherd_tensor *const *inputs, int n,
             out[i] = failed;
         return;
     }
-    if (are_outputs(&p, outputs, count) && capture(&p, out, inputs, n))
+    if (are_outputs(&p, outputs, count) && capture(&p, out, inputs, n)) {
+        p.first = first_of(inputs, n);
         run(&p, outputs, o->gradients, count);
+    }
     hand_out(&p, out, inputs, n, o->unused);
 }

@@ -59,6 +59,9 @@ void sherd__save(sherd_node *node, int slot, sherd_tensor *t);
  */
 sherd_tensor *sherd__saved(sherd_node *node, int slot);
 
+/* The same of a result that depends on no operand's value: without its place in the graph. */
+sherd_tensor *sherd__saved_constant(sherd_node *node, int result);
+
 sherd_world *sherd__node_world(const sherd_node *node);
 
 /*
@@ -80,6 +83,17 @@ sherd_tensor *sherd__spare_grad(const sherd_node *node, int j);
  * it is under way.
  */
 bool sherd__begins(sherd_node *node);
+
+/*
+ * Whether the backward that runs is recorded (create_graph). Then operators are, and what an
+ * operator without a backward computes from what requires a gradient is an error once a gradient
+ * reaches it.
+ */
+bool sherd__makes_graph(sherd_world *world);
+/* In backward: a gradient moved to another layout; `begin`: it may be under way on return. */
+sherd_tensor *sherd__gradient_to(sherd_tensor *g, const sherd_layout *to, bool begin);
+/* The same tensor as a result of its own, recorded if t requires a gradient. */
+sherd_tensor *sherd__alias(sherd_tensor *t);
 
 /* The layout of result j; NULL = plain. */
 const sherd_layout *sherd__node_result_layout(const sherd_node *node, int j);

@@ -165,11 +165,12 @@ static bool run_hook(sherd__watch *watch, const sherd__grad_hook *hook, sherd_te
 {
     sherd_world *world = watch->world;
     int floor = sherd__scope_enter(world);
-    bool recording = sherd_set_recording(world, false), good = true;
+    bool graph = sherd__makes_graph(world);
+    bool recording = sherd_set_recording(world, graph), good = true;
     sherd_tensor *before = *grad, *after = hook->run(before, hook->payload);
 
     sherd__scope_leave(world, floor);
-    sherd_set_recording(world, false);
+    sherd_set_recording(world, graph);
     sherd__set_low(world, SHERD_DTYPE_NONE);
     if (after && after != before) {
         if (after->world == world && sherd__is_failed(after)) {

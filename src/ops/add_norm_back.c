@@ -219,8 +219,27 @@ static void sum_back(sherd_node *node, sherd_tensor *dsum, sherd_tensor **grad_i
     if (sherd_node_wants(node, X))
         grad_in[X] = dsum;
     if (sherd_node_wants(node, DELTA))
-        grad_in[DELTA] = sherd__dropped(
-            sherd__cast_unrecorded(dsum, sherd__node_dtype(node, DELTA)), how->p, how->key);
+        grad_in[DELTA] =
+            sherd__dropped(sherd_cast(dsum, sherd__node_dtype(node, DELTA)), how->p, how->key);
+}
+
+/* In a backward that is recorded: the norm's gradient by its formula, beyond that all is linear. */
+static void back_by_formula(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
+                            bool centred)
+{
+    sherd_tensor *dy = grad_out[NORM], *weight = sherd_node_operand(node, WEIGHT);
+    sherd_tensor *in[] = {sherd__alias(sherd_node_result(node, SUM)),
+                          weight ? sherd__alias(weight) : NULL};
+    bool weighs = weight && sherd_node_wants(node, WEIGHT);
+    sherd_tensor *y = sherd__row_norm_formula(node, in[0], in[1], centred), *found[2];
+
+    sherd__gradients_of(found, in, weighs ? 2 : 1, &y, &dy, 1);
+    sum_back(node, grad_out[SUM] ? sherd_add(grad_out[SUM], found[0]) : found[0], grad_in);
+    if (weighs)
+        grad_in[WEIGHT] = found[1];
+    if (centred && sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
+        grad_in[BIAS] =
+            sherd_cast(sherd__sum_to_operand(node, BIAS, dy), sherd__node_dtype(node, BIAS));
 }
 
 /* in: dy, sum, statistics; then weight and the gradient of the sum are added. */
@@ -251,7 +270,9 @@ static void norm_back(sherd_node *node, const sherd__row_norm *of, sherd_tensor 
 void sherd__add_layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out,
                                 sherd_tensor **grad_in)
 {
-    if (grad_out[NORM])
+    if (grad_out[NORM] && sherd__makes_graph(sherd__node_world(node)))
+        back_by_formula(node, grad_out, grad_in, true);
+    else if (grad_out[NORM])
         norm_back(node, &layer_of,
                   (sherd_tensor *[L_OPERANDS]){grad_out[NORM], sherd_node_result(node, SUM),
                                                sherd_node_result(node, MEAN),
@@ -264,7 +285,9 @@ void sherd__add_layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out,
 void sherd__add_rms_norm_back(sherd_node *node, sherd_tensor *const *grad_out,
                               sherd_tensor **grad_in)
 {
-    if (grad_out[NORM])
+    if (grad_out[NORM] && sherd__makes_graph(sherd__node_world(node)))
+        back_by_formula(node, grad_out, grad_in, false);
+    else if (grad_out[NORM])
         norm_back(node, &rms_of,
                   (sherd_tensor *[R_OPERANDS]){grad_out[NORM], sherd_node_result(node, SUM),
                                                sherd_node_result(node, MEAN)},

@@ -201,42 +201,6 @@ static bool compute_in_time(sherd__run *run, sherd__ops *ops)
     return good;
 }
 
-uint64_t sherd__attributes_hash(sherd__run *run)
-{
-    if (!run->hashed)
-        run->hash = sherd__hash_fields(run->call.op, run->call.attributes);
-    run->hashed = true;
-    return run->hash;
-}
-
-static void record(sherd__run *run)
-{
-    sherd_call *call = &run->call;
-    const sherd_op *op = call->op;
-    int noted = call->operands;
-    uint64_t needs = 0;
-
-    if (run->adds)
-        run->arg[noted++] = run->into.tensor;
-    sherd__note(op->name, run->arg, noted, call->out[0]->layout ? sherd__attributes_hash(run) : 0,
-                call->out, call->results);
-    sherd_node *node =
-        op->backward ? sherd__record_node(call->world, op, run->arg, call->operands, call->out,
-                                          run->visible, call->attributes, op->attributes)
-                     : NULL;
-    if (!node)
-        return;
-    for (int i = 0; i < call->operands; i++)
-        if (sherd_node_wants(node, i))
-            needs |= op->needs[sherd__slot(op, i) - op->operand];
-    for (int i = 0; needs && i < call->operands; i++)
-        if (needs & SHERD_NEEDS_OPERAND(sherd__slot(op, i) - op->operand))
-            sherd__save(node, i, run->arg[i]);
-    for (int j = 0; needs && j < call->results; j++)
-        if (needs & SHERD_NEEDS_RESULT(j))
-            sherd__save(node, call->operands + j, call->out[j]);
-}
-
 /* Whether a compose or a handler has set all results. */
 static bool check_results(sherd__run *run)
 {
@@ -313,7 +277,7 @@ static bool evaluate(sherd__run *run, sherd__ops *ops)
         return compose(run);
     bool good = sherd__lay_out(run) && compute_in_time(run, ops);
     if (good)
-        record(run);
+        sherd__record(run);
     sherd__close(run, good);
     return good || say_failed(run);
 }

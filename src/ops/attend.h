@@ -97,6 +97,14 @@ bool sherd__attend_fast(sherd_tensor *out[2], sherd_tensor *const *in, double sc
 void sherd__attend_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
                         double scale, bool causal);
 
+/*
+ * The formulas of attention (sherd__differentiate): with q in groups, and for q, k and v with the
+ * same heads.
+ */
+sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result);
+sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,
+                                          int result);
+
 /* ---- sequences that are sharded -------------------------------------------------------------- */
 
 /* Which keys each shard of queries meets, and when. Pure; equal on all ranks. */

@@ -67,8 +67,20 @@ static const sherd_op attention_grad_op = {
     .whole = "stw",
     .forward = attend_back};
 
+/* For a backward that is recorded. */
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    const attention_attributes *attributes = sherd_node_attributes(node);
+
+    return sherd__attend_heads_formula(in, attributes->scale, attributes->causal, result);
+}
+
 static void attention_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1u << Q | 1u << K | 1u << V, formula, grad_out, grad_in);
+        return;
+    }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0],
                                     sherd_node_operand(node, Q),
                                     sherd_node_operand(node, K),
@@ -128,8 +140,9 @@ const sherd_op sherd__attention_op = {
 static void sums_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const attention_attributes *attributes = sherd_node_attributes(node);
+    bool graph = sherd__makes_graph(sherd__node_world(node));
 
-    if (grad_out[LOG_SUM])
+    if (grad_out[LOG_SUM] && !graph)
         sherd__attend_back(node, grad_out, grad_in, attributes->scale, attributes->causal);
     else
         attention_back(node, grad_out, grad_in);

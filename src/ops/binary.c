@@ -59,29 +59,71 @@ static bool compute_slope(sherd_call *call)
     return true;
 }
 
+/* For maximum and minimum: which part of dy counts does not depend on it. */
+static void same_part(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *in[] = {sherd_node_operand(node, G_A), sherd_node_operand(node, G_B),
+                          grad_out[0]};
+
+    if (sherd_node_wants(node, G_DY))
+        grad_in[G_DY] = sherd__sum_to_operand(
+            node, G_DY, sherd_apply(node->op, in, 3, sherd_node_attributes(node)));
+}
+
 /* Of the shape to which the operands broadcast. */
-static const sherd_op gradient_op = {.name = "backward of two operands",
-                                     .operand = {{"a", 0}, {"b", 0}, {"dy", 0}},
-                                     .result = {{"dx", 0}},
-                                     .field = {SHERD_FIELD(gradient_attributes, kind, INT),
-                                               SHERD_FIELD(gradient_attributes, which, INT)},
-                                     .attributes = sizeof(gradient_attributes),
-                                     .rule = "...,...,...->...",
-                                     .broadcasts = true,
-                                     .strided = true,
-                                     .forward = compute_slope};
+static const sherd_op gradient_op = {
+    .name = "backward of two operands",
+    .operand = {{"a", 0}, {"b", 0}, {"dy", 0}},
+    .result = {{"dx", 0}},
+    .field = {SHERD_FIELD(gradient_attributes, kind, INT),
+              SHERD_FIELD(gradient_attributes, which, INT)},
+    .attributes = sizeof(gradient_attributes),
+    .rule = "...,...,...->...",
+    .broadcasts = true,
+    .strided = true,
+    .forward = compute_slope,
+    .backward = same_part,
+    .needs = {[G_DY] = SHERD_NEEDS_OPERAND(G_A) | SHERD_NEEDS_OPERAND(G_B)}};
+
+/* dy times the slope of a or b, made of operators. */
+static sherd_tensor *slope_of(sherd__binary_kind kind, int which, sherd_tensor *a, sherd_tensor *b,
+                              sherd_tensor *dy)
+{
+    sherd_tensor *none;
+
+    switch (kind) {
+    case SHERD__DIV:
+        return which == 0 ? sherd_div(dy, b)
+                          : sherd_neg(sherd_mul(dy, sherd_div(sherd_div(a, b), b)));
+    case SHERD__POWER:
+        if (which == 0) {
+            none = sherd_eq_scalar(b, 0);
+            a = sherd_power(a, sherd_add_scalar(b, -1));
+            return sherd_masked_fill(sherd_mul(dy, sherd_mul(b, a)), none, 0);
+        }
+        none = sherd_logical_and(sherd_eq_scalar(a, 0), sherd_ge_scalar(b, 0));
+        a = sherd_masked_fill(a, none, 1); /* there log(a) would be -inf, times 0 */
+        return sherd_masked_fill(sherd_mul(dy, sherd_mul(sherd_power(a, b), sherd_log(a))), none,
+                                 0);
+    default: /* maximum, minimum: a part of dy */
+        return sherd_apply(&gradient_op, (sherd_tensor *[]){a, b, dy}, 3,
+                           &(gradient_attributes){(int)kind, which});
+    }
+}
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     int kind = (int)(node->op - sherd__binary_ops);
+    bool graph = sherd__makes_graph(sherd__node_world(node));
 
     for (int i = 0; i < 2; i++) {
         if (!sherd_node_wants(node, i))
             continue;
         sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_operand(node, 1),
                               grad_out[0]};
-        grad_in[i] = sherd__sum_to_operand(
-            node, i, sherd_apply(&gradient_op, in, 3, &(gradient_attributes){kind, i}));
+        sherd_tensor *g = graph ? slope_of((sherd__binary_kind)kind, i, in[0], in[1], in[2])
+                                : sherd_apply(&gradient_op, in, 3, &(gradient_attributes){kind, i});
+        grad_in[i] = sherd__sum_to_operand(node, i, g);
     }
 }
 

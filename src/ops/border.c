@@ -237,7 +237,12 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 
     for (int d = 0; d < ndim; d++)
         w.from[d] = shape[d];
+    bool recording = sherd_set_recording(in[0]->world, false);
     sherd__apply_like(&grad_in[0], &back_op, in, 2, &w, like[1] ? like : NULL);
+    sherd_set_recording(in[0]->world, recording);
+    w = *(const around *)sherd_node_attributes(node);
+    w.value = 0;
+    sherd__record_adjoint(node, &w, in[0], grad_in[0]);
 }
 
 const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",

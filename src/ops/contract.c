@@ -313,6 +313,18 @@ static bool spread(sherd_call *call)
     return true;
 }
 
+/* "ab,abc->abc" was spread: "abc->ab". */
+static void spread_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const spread_attributes *attributes = sherd_node_attributes(node);
+    const char *comma = strchr(attributes->text, ','), *arrow = strstr(attributes->text, "->");
+    char text[SHERD__TEXT_BYTES];
+
+    snprintf(text, sizeof text, "%s->%.*s", arrow + 2, (int)(comma - attributes->text),
+             attributes->text);
+    grad_in[0] = sherd__arrange(text, grad_out[0]);
+}
+
 /* The second operand is its layout alone. */
 static const sherd_op spread_op = {
     .name = "sherd_einsum backward",
@@ -323,7 +335,8 @@ static const sherd_op spread_op = {
               SHERD_FIELDS(spread_attributes, shape, INT64, SHERD_MAX_DIMS)},
     .attributes = sizeof(spread_attributes),
     .describe = describe_spread,
-    .forward = spread};
+    .forward = spread,
+    .backward = spread_back};
 
 static void arrange_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

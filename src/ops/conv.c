@@ -314,6 +314,9 @@ static sherd_status lie_big_too(const sherd_call *call, sherd_ways *ways)
     },                                                                               \
     .attributes = sizeof(sherd__conv_attributes), .linearity = SHERD_LINEAR
 
+typedef void backward(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+static backward of_small_back, of_big_back, of_weight_back;
+
 /*
  * The same that backward uses: of the field that was read, whose layout stands in the place of
  * operand LIKE, and of the weight.
@@ -323,20 +326,23 @@ static sherd_status lie_big_too(const sherd_call *call, sherd_ways *ways)
                 {"weight", 0},               \
                 {"bias", SHERD_OP_OPTIONAL}, \
                 {"x", SHERD_OP_OPTIONAL}},   \
-    .result = {{"dx", 0}}, GEOMETRY
+    .result = {{"dx", 0}}, GEOMETRY,         \
+    .needs = {[0] = SHERD_NEEDS_OPERAND(WEIGHT), [WEIGHT] = SHERD_NEEDS_OPERAND(0)}
 
 static const sherd_op small_like = {.name = "sherd_conv_transposed backward",
                                     OF_WHAT_WAS_READ,
                                     .describe = sherd__conv_describe_small,
                                     .ways = lie_small,
                                     .reads = sherd__conv_reads_big,
-                                    .forward = make_small};
+                                    .forward = make_small,
+                                    .backward = of_small_back};
 static const sherd_op big_like = {.name = "sherd_conv backward",
                                   OF_WHAT_WAS_READ,
                                   .describe = sherd__conv_describe_big,
                                   .ways = lie_big,
                                   .reads = sherd__conv_reads_small,
-                                  .forward = make_big};
+                                  .forward = make_big,
+                                  .backward = of_big_back};
 static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .operand = {{"big", SHERD_OP_AROUND}, {"small", 0}},
                                    .result = {{"dw", 0}},
@@ -345,7 +351,9 @@ static const sherd_op weight_op = {.name = "sherd_conv backward of weight",
                                    .ways = lie_weight,
                                    .reads = sherd__conv_reads_big,
                                    .beside = BEHIND + 1,
-                                   .forward = make_weight};
+                                   .forward = make_weight,
+                                   .backward = of_weight_back,
+                                   .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}};
 
 /*
  * What was read and the weight have their gradients of one and the same window of dy: one call
@@ -366,20 +374,57 @@ static const sherd_op big_too = {.name = "sherd_conv backward of both",
                                  .reads = sherd__conv_reads_small,
                                  .forward = make_big_too};
 
-/* The gradient of the input, the node's operand 0, in its layout and shape. */
-static sherd_tensor *field_gradient(sherd_node *node, const sherd_op *op, sherd_tensor *dy)
+/* The gradient of a field, the node's operand i, in its layout and shape. */
+static sherd_tensor *field_gradient(sherd_node *node, int i, const sherd_op *op, sherd_tensor *dy,
+                                    sherd_tensor *weight)
 {
     sherd__conv_attributes a = *(const sherd__conv_attributes *)sherd_node_attributes(node);
-    const sherd_layout *like[] = {NULL, NULL, NULL, sherd_node_layout(node, 0)};
-    sherd_tensor *in[] = {dy, sherd_node_operand(node, WEIGHT), NULL, NULL}, *out = NULL;
+    const sherd_layout *like[] = {NULL, NULL, NULL, sherd_node_layout(node, i)};
+    sherd_tensor *in[] = {dy, weight, NULL, NULL}, *out = NULL;
     const int64_t *shape;
-    int ndim = sherd_node_shape(node, 0, &shape);
+    int ndim = sherd_node_shape(node, i, &shape);
 
     a.sized = true;
     memset(a.size, 0, sizeof a.size);
     memcpy(a.size, shape + FIRST, (size_t)(ndim - FIRST) * sizeof *a.size);
     sherd__apply_like(&out, op, in, 4, &a, like[LIKE] ? like : NULL);
     return out;
+}
+
+static sherd_tensor *weight_gradient(sherd_node *node, sherd_tensor *big, sherd_tensor *small)
+{
+    return sherd_apply(&weight_op, (sherd_tensor *[]){big, small}, 2, sherd_node_attributes(node));
+}
+
+/* Gradients of gradients: each of big field, small field and weight is made of the other two. */
+static void of_small_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *w = sherd_node_operand(node, WEIGHT);
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = field_gradient(node, 0, &big_like, grad_out[0], w);
+    if (sherd_node_wants(node, WEIGHT))
+        grad_in[WEIGHT] = weight_gradient(node, sherd_node_operand(node, 0), grad_out[0]);
+}
+
+static void of_big_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *w = sherd_node_operand(node, WEIGHT);
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = field_gradient(node, 0, &small_like, grad_out[0], w);
+    if (sherd_node_wants(node, WEIGHT))
+        grad_in[WEIGHT] = weight_gradient(node, grad_out[0], sherd_node_operand(node, 0));
+}
+
+static void of_weight_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *big = sherd_node_operand(node, 0), *small = sherd_node_operand(node, BEHIND);
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = field_gradient(node, 0, &big_like, small, grad_out[0]);
+    if (sherd_node_wants(node, BEHIND))
+        grad_in[BEHIND] = field_gradient(node, BEHIND, &small_like, big, grad_out[0]);
 }
 
 /* The gradients of the input and of the weight. */
@@ -399,23 +444,19 @@ static void differentiate(sherd_node *node, sherd_tensor *dy, sherd_tensor **gra
 {
     const sherd__conv_attributes *a = sherd_node_attributes(node);
     bool wants_read = sherd_node_wants(node, 0), wants_weight = sherd_node_wants(node, WEIGHT);
-    int others[SHERD_MAX_DIMS], count = 0;
+    bool at_once = wants_read && wants_weight && !sherd__makes_graph(sherd__node_world(node));
 
-    if (wants_read && wants_weight) {
+    if (at_once)
         both_gradients(node, both, dy, grad_in);
-    } else if (wants_read) {
-        grad_in[0] = field_gradient(node, op, dy);
-    } else if (wants_weight) {
+    if (wants_read && !at_once)
+        grad_in[0] = field_gradient(node, 0, op, dy, sherd_node_operand(node, WEIGHT));
+    if (wants_weight && !at_once) {
         sherd_tensor *x = sherd_node_operand(node, 0);
-        grad_in[WEIGHT] = sherd_apply(
-            &weight_op, a->transposed ? (sherd_tensor *[]){dy, x} : (sherd_tensor *[]){x, dy}, 2,
-            a);
+        grad_in[WEIGHT] =
+            a->transposed ? weight_gradient(node, dy, x) : weight_gradient(node, x, dy);
     }
-    for (int d = 0; d < dy->ndim; d++)
-        if (d != 1)
-            others[count++] = d;
     if (sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
-        grad_in[BIAS] = sherd_sum_over(dy, others, count, false);
+        grad_in[BIAS] = sherd__sum_to_channels(dy);
 }
 
 static void small_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of dims to reduce, their rules, and backward: a gradient spread over the reduced dims. */
 #include "dims.h"
+#include "sherd/ops_reductions.h"
 
 #include <string.h>
 
@@ -90,6 +91,16 @@ void sherd__dims_strides(const sherd_tensor *in, unsigned reduced, int64_t *stri
     }
 }
 
+sherd_tensor *sherd__sum_to_channels(sherd_tensor *t)
+{
+    int others[SHERD_MAX_DIMS], count = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (d != 1)
+            others[count++] = d;
+    return sherd_sum_over(t, others, count, false);
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 sherd_tensor *sherd__dims_kept(sherd_node *node, sherd_tensor *t)
@@ -143,6 +154,14 @@ static bool spread(sherd_call *call)
     return true;
 }
 
+static void spread_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, 0, &shape);
+
+    grad_in[0] = sherd__sum_to(grad_out[0], ndim, shape);
+}
+
 static const sherd_op spread_op = {
     .name = "backward of a sum",
     .operand = {{"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
@@ -152,7 +171,8 @@ static const sherd_op spread_op = {
     .attributes = sizeof(spread_attributes),
     .strided = true,
     .describe = describe_spread,
-    .forward = spread};
+    .forward = spread,
+    .backward = spread_back};
 
 sherd_tensor *sherd__dims_spread(sherd_node *node, sherd_tensor *grad)
 {

@@ -63,6 +63,9 @@ const char *sherd__op_fault(const sherd_op *op);
  */
 const char *sherd__described_fault(sherd_call *call);
 
+/* The call has computed its results: note it in the ledger, and record it (record.c). */
+void sherd__record(sherd__run *run);
+
 /* Whether an operator is the library's own, and so not checked. */
 static inline bool sherd__is_own(const sherd_op *op)
 {

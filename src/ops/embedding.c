@@ -43,6 +43,11 @@ static bool embedding_grad(sherd_call *call)
     return true;
 }
 
+static void look_up_again(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    grad_in[1] = sherd_embedding(grad_out[0], sherd_node_operand(node, 0));
+}
+
 /*
  * The last operand is its layout alone: the gradient lies as the table does, and is pending where
  * the ids are sharded.
@@ -55,7 +60,9 @@ static const sherd_op embedding_grad_op = {
     .attributes = sizeof(table),
     .rule = "...,...d,vd->vd",
     .describe = describe_grad,
-    .forward = embedding_grad};
+    .forward = embedding_grad,
+    .backward = look_up_again,
+    .needs = {[1] = SHERD_NEEDS_OPERAND(0)}};
 
 static void embedding_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -6,6 +6,7 @@
  * classes to five numbers a position, which are exchanged in one call; logits are never sent. A
  * mean over targets that count needs a second call, of two numbers, if positions are sharded.
  */
+#include "entropy.h"
 #include "stats.h"
 
 #include <math.h>
@@ -21,11 +22,7 @@ enum { LOGITS, TARGETS, WEIGHT, OPERANDS };
 enum { LOSS, LOG_SUM, AMOUNT, COUNTED };
 enum { IGNORED = -100 };
 
-typedef struct entropy_attributes {
-    int reduction;
-    int ignored;
-    double smoothing;
-} entropy_attributes;
+typedef sherd__entropy_attributes entropy_attributes;
 
 static const sherd__layer_kernels *kernels_in(const sherd_call *call)
 {
@@ -195,9 +192,26 @@ static const sherd_op logits_grad_op =
 static const sherd_op targets_grad_op = ENTROPY_GRADIENT(
     "sherd_cross_entropy_with backward of targets", "dtargets", differentiate_targets);
 
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    return sherd__entropy_formula(node, in, false);
+}
+
+static sherd_tensor *formula_of_mean(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    return sherd__entropy_formula(node, in, true);
+}
+
 static void go_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in,
                     bool counted)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1u << LOGITS | 1u << TARGETS | 1u << WEIGHT,
+                             counted ? formula_of_mean : formula, grad_out, grad_in);
+        return;
+    }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0],
                                     counted ? sherd_node_result(node, COUNTED) : NULL,
                                     sherd_node_operand(node, LOGITS),

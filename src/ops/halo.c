@@ -27,6 +27,17 @@ static const char *value_fault(const sherd_tensor *t, const sherd_halo_options *
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
+/* The gradient's own gradient: a halo, with nothing beyond a border that is a constant. */
+static void fold_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_halo_options options = *(const sherd_halo_options *)sherd_node_attributes(node);
+
+    options.value = 0;
+    grad_in[0] = sherd_halo(grad_out[0], &options);
+}
+
+static const sherd_op fold_table = {.name = "sherd_halo backward", .backward = fold_back};
+
 static void halo_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const sherd_halo_options *options = sherd_node_attributes(node);
@@ -47,6 +58,8 @@ static void halo_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     else
         grad_in[0] = plain ? sherd__local_view(w.whole) : w.whole;
     sherd__window_release(w.window);
+    if (!sherd_tensor_failed(grad_in[0]))
+        sherd__record_node(world, &fold_table, grad_out, 1, grad_in, 1, options, sizeof *options);
 }
 
 static const sherd_op halo_table = {.name = "sherd_halo", .backward = halo_back};

@@ -10,6 +10,8 @@
 #include <math.h>
 
 #include "base/num.h"
+#include "sherd/ops_losses.h"
+#include "sherd/ops_reductions.h"
 
 enum { LOGITS, TARGETS };
 enum { LOSS, LOG_SUM };
@@ -47,9 +49,21 @@ static const sherd_op cross_entropy_grad_op = {
     .rule = ",...c,...,...->...c",
     .forward = differentiate};
 
+/* For a backward that is recorded. */
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    (void)node;
+    return sherd_nll_loss(sherd_log_softmax(in[LOGITS], -1), in[TARGETS], SHERD_LOSS_MEAN);
+}
+
 static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,
                                sherd_tensor **grad_in)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1u << LOGITS | 1u << TARGETS, formula, grad_out, grad_in);
+        return;
+    }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0], sherd_node_operand(node, LOGITS),
                                     sherd_node_operand(node, TARGETS),
                                     sherd_node_result(node, LOG_SUM)};

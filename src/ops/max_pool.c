@@ -109,6 +109,18 @@ static bool give_back(sherd_call *call)
 
 /* ---- the operators --------------------------------------------------------------------------- */
 
+/* Each window takes the element at its index of the channel's space. */
+static void take_again(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *at = sherd_cast(sherd_node_operand(node, 1), SHERD_I32);
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, 0, &shape);
+
+    sherd_tensor *flat = sherd_flatten(grad_out[0], SHERD__SPACE, -1);
+    grad_in[0] =
+        sherd_view(sherd_gather(flat, -1, sherd_flatten(at, SHERD__SPACE, -1)), shape, ndim);
+}
+
 static const sherd_op back_op = {.name = "sherd_max_pool backward",
                                  .operand = {{"dy", SHERD_OP_AROUND},
                                              {"indices", SHERD_OP_AROUND | SHERD_OP_ANY},
@@ -120,7 +132,9 @@ static const sherd_op back_op = {.name = "sherd_max_pool backward",
                                  .describe = sherd__taps_describe_back,
                                  .ways = sherd__taps_ways_back,
                                  .reads = sherd__taps_reads_back,
-                                 .forward = give_back};
+                                 .forward = give_back,
+                                 .backward = take_again,
+                                 .needs = {SHERD_NEEDS_OPERAND(1)}};
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -44,6 +44,12 @@ static sherd_tensor *mean_of(sherd_tensor *a, const sherd__dims *dims)
     return sherd_scale(sherd__sum_over(a, dims), n ? 1 / (double)n : (double)NAN);
 }
 
+/* What the sum of squared differences is divided by. */
+static double divisor_of(const sherd_tensor *a, const moment_attributes *attributes)
+{
+    return fmax((double)sherd__dims_count(&attributes->dims, a) - attributes->parameter, 0);
+}
+
 static bool mean_over(sherd_call *call)
 {
     const sherd__dims *dims = call->attributes;
@@ -71,20 +77,47 @@ sherd_tensor *sherd_mean_over(sherd_tensor *a, const int *dims, int count, bool 
 
 /* ---- variance and deviation ------------------------------------------------------------------ */
 
-/* The mean is not recorded: its part of the gradient is the sum of the differences, 0. */
+/* The slot of the mean among what is saved. */
+enum { SAVED_MEAN = 1 };
+
+/*
+ * Of the sum of squares the mean's part of the gradient is the sum of the differences, 0: so the
+ * mean that was saved will do, but where this backward is recorded.
+ */
+static void variance_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const moment_attributes *attributes = sherd_node_attributes(node);
+    sherd_tensor *a = sherd_node_operand(node, 0), *dy = sherd__dims_kept(node, grad_out[0]);
+    sherd__dims kept = attributes->dims;
+
+    kept.keepdim = true;
+    sherd_tensor *mean =
+        sherd__makes_graph(a->world) ? mean_of(a, &kept) : sherd__saved(node, SAVED_MEAN);
+    dy = sherd_scale(dy, 2 / divisor_of(a, attributes));
+    grad_in[0] = sherd_mul(sherd_sub(a, mean), dy);
+}
+
+static const sherd_op variance_table = {.name = "sherd_var", .backward = variance_back};
+
 static sherd_tensor *variance_of(sherd_call *call)
 {
     const moment_attributes *attributes = call->attributes;
-    sherd_tensor *a = widened(call);
+    sherd_tensor *a = sherd__without_pending(widened(call));
     sherd__dims kept = attributes->dims;
-    double n = (double)sherd__dims_count(&kept, a) - attributes->parameter;
 
     kept.keepdim = true;
     bool before = sherd_set_recording(call->world, false);
-    sherd_tensor *mean = mean_of(a, &kept);
+    sherd_tensor *mean = mean_of(a, &kept), *squares = sherd_square(sherd_sub(a, mean));
+    sherd_tensor *y =
+        sherd_scale(sherd__sum_over(squares, &attributes->dims), 1 / divisor_of(a, attributes));
     sherd_set_recording(call->world, before);
-    sherd_tensor *squares = sherd_square(sherd_sub(a, mean));
-    return sherd_scale(sherd__sum_over(squares, &attributes->dims), 1 / fmax(n, 0));
+    if (sherd_tensor_failed(y))
+        return y;
+    sherd_node *node = sherd__record_node(call->world, &variance_table, &a, 1, &y, 1, attributes,
+                                          sizeof *attributes);
+    sherd__save(node, 0, a);
+    sherd__save(node, SAVED_MEAN, mean);
+    return y;
 }
 
 static bool var(sherd_call *call)

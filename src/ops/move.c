@@ -4,6 +4,7 @@
  * Moves between layouts, and between local and global, that are recorded for backward. The gradient
  * of a move is a move back; the gradients of from_local and to_local are views.
  */
+#include "autograd/node.h"
 #include "operator.h"
 
 /* ---- redistribute ---------------------------------------------------------------------------- */
@@ -49,15 +50,15 @@ static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
 {
     const move_attrs *attrs = sherd_node_attributes(node);
     const sherd_layout *from = sherd_node_layout(node, 0), *to;
-    sherd_tensor *g = sherd__cast_unrecorded(grad_out[0], attrs->back);
+    sherd_tensor *g = sherd_cast(grad_out[0], attrs->back);
     bool stays = !g->layout || (attrs->leaf && attrs->back == attrs->from &&
                                 g->layout->spec.mesh == from->spec.mesh);
 
     if (!stays && gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
     else if (!stays)
-        g = sherd__move_to(g, to, sherd__begins(node));
-    grad_in[0] = sherd__cast_unrecorded(g, attrs->from);
+        g = sherd__gradient_to(g, to, sherd__begins(node));
+    grad_in[0] = sherd_cast(g, attrs->from);
 }
 
 static const sherd_op redistribute_table = {
@@ -237,6 +238,23 @@ static sherd_status layout_of_gradient(const sherd_layout **out, const sherd_lay
 
 /* ---- between local and global ---------------------------------------------------------------- */
 
+static sherd_tensor *record_global(sherd_tensor *y, sherd_tensor *local, unsigned pending);
+static const sherd_op to_local_table;
+
+/*
+ * This rank's piece of the gradient of a tensor with `layout`. Of a pending sum each rank's addend
+ * has the same gradient, the whole one: so its own gradient is the sum over them.
+ */
+static sherd_tensor *taken(sherd_tensor *g, const sherd_layout *layout, unsigned declared)
+{
+    sherd_tensor *y = sherd__local_view(g);
+    local_attrs attrs = {layout->pending_axes & ~declared};
+
+    if (!sherd_tensor_failed(y))
+        sherd__record_node(g->world, &to_local_table, &g, 1, &y, 1, &attrs, sizeof attrs);
+    return y;
+}
+
 /*
  * This rank's piece of the gradient, moved to the layout of the result, or to the declared
  * placements. A rank outside the mesh has contributed nothing to the result, so its gradient is
@@ -253,13 +271,13 @@ static void from_local_back(sherd_node *node, sherd_tensor *const *grad_out, she
     if (g->layout && layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
     else if (g->layout)
-        g = sherd__move_planned(g, to, NULL, false);
+        g = sherd__record_same(sherd__move_planned(g, to, NULL, false), g);
     if (sherd_tensor_failed(g))
         grad_in[0] = g;
     else if (g->layout && !sherd__in_mesh(g->world, g->layout->spec.mesh))
         grad_in[0] = sherd_constant(g->world, g->dtype, shape, ndim, 0);
     else
-        grad_in[0] = g->layout ? sherd__local_view(g) : g;
+        grad_in[0] = g->layout ? taken(g, layout, attrs->pending) : g;
 }
 
 static const sherd_op from_local_table = {
@@ -267,6 +285,17 @@ static const sherd_op from_local_table = {
 /* For a gradient that may stay pending. */
 static const sherd_op from_local_pending_table = {
     .name = "sherd_from_local", .takes_pending = true, .backward = from_local_back};
+
+/* Record that the pieces `local` make y. Returns y. */
+static sherd_tensor *record_global(sherd_tensor *y, sherd_tensor *local, unsigned pending)
+{
+    const local_attrs attrs = {pending};
+    const sherd_op *table = pending ? &from_local_pending_table : &from_local_table;
+
+    if (y != local && !sherd_tensor_failed(y))
+        sherd__record_node(y->world, table, &local, 1, &y, 1, &attrs, sizeof attrs);
+    return y;
+}
 
 sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
                                const sherd_placement *placements,
@@ -280,19 +309,12 @@ sherd_tensor *sherd_from_local(sherd_tensor *local, const sherd_mesh *mesh,
     if (!read_gradient(&attrs, y->layout, mesh, options ? options->gradient : NULL,
                        "sherd_from_local"))
         return sherd__failed(y->world);
-    const sherd_op *table = attrs.pending ? &from_local_pending_table : &from_local_table;
-    sherd__record_node(y->world, table, &local, 1, &y, 1, &attrs, sizeof attrs);
-    return y;
+    return record_global(y, local, attrs.pending);
 }
 
 sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, const char *function)
 {
-    static const local_attrs none;
-    sherd_tensor *y = sherd__promote(t, mesh, function);
-
-    if (y != t && !sherd_tensor_failed(y))
-        sherd__record_node(y->world, &from_local_table, &t, 1, &y, 1, &none, sizeof none);
-    return y;
+    return record_global(sherd__promote(t, mesh, function), t, 0);
 }
 
 /*
@@ -302,13 +324,14 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, c
 static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const local_attrs *attrs = sherd_node_attributes(node);
-    sherd_tensor *g = sherd__contiguous(grad_out[0]);
+    sherd_tensor *g = sherd_contiguous(grad_out[0]);
     const sherd_layout *to;
 
     if (layout_of_gradient(&to, sherd_node_layout(node, 0), attrs->pending) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
-        grad_in[0] = sherd__global_view(g, to, "the gradient of sherd_to_local");
+        grad_in[0] =
+            record_global(sherd__global_view(g, to, "the gradient of sherd_to_local"), g, 0);
 }
 
 static const sherd_op to_local_table = {

@@ -142,6 +142,17 @@ static bool spread_class(sherd_call *call)
     return true;
 }
 
+static const sherd_op pick_class_op;
+
+static void spread_class_back(sherd_node *node, sherd_tensor *const *grad_out,
+                              sherd_tensor **grad_in)
+{
+    const spread_attributes *attributes = sherd_node_attributes(node);
+    sherd_tensor *in[] = {grad_out[0], sherd_node_operand(node, 1), sherd_node_operand(node, 2)};
+
+    grad_in[0] = sherd_apply(&pick_class_op, in, 3, &attributes->nll);
+}
+
 /* The last operand is the layout of the classes alone. */
 static const sherd_op spread_class_op = {
     .name = "sherd_nll_loss backward",
@@ -156,7 +167,9 @@ static const sherd_op spread_class_op = {
     .attributes = sizeof(spread_attributes),
     .rule = "...,...,c,...c->...c",
     .describe = describe_spread,
-    .forward = spread_class};
+    .forward = spread_class,
+    .backward = spread_class_back,
+    .needs = {SHERD_NEEDS_OPERAND(1) | SHERD_NEEDS_OPERAND(2)}};
 
 static void pick_class_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

@@ -47,8 +47,27 @@ static const sherd_op layer_norm_grad_op = {.name = "sherd_layer_norm backward",
                                             .ways = lie_back,
                                             .forward = layer_norm_grad};
 
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    return sherd__row_norm_formula(node, in[X], in[WEIGHT], true);
+}
+
+/* The same, in a backward that is recorded. */
+static void back_by_formula(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd__differentiate(node, 1u << X | 1u << WEIGHT, formula, grad_out, grad_in);
+    if (sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
+        grad_in[BIAS] = sherd_cast(sherd__sum_to_operand(node, BIAS, grad_out[0]),
+                                   sherd__node_dtype(node, BIAS));
+}
+
 static void layer_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        back_by_formula(node, grad_out, grad_in);
+        return;
+    }
     sherd_tensor *in[] = {grad_out[0], sherd_node_operand(node, X), sherd_node_result(node, MEAN),
                           sherd_node_result(node, RSTD), sherd_node_operand(node, WEIGHT)};
     sherd_tensor *grad[OPERANDS];

@@ -266,3 +266,17 @@ bool sherd__row_norm_apart_grad(sherd_call *call, const sherd__row_norm *of)
         sherd__norm_write(call, DBIAS, p.inner, dbias);
     return true;
 }
+
+/* ---- in a backward that is recorded ---------------------------------------------------------- */
+
+sherd_tensor *sherd__row_norm_formula(const sherd_node *node, sherd_tensor *x, sherd_tensor *weight,
+                                      bool centred)
+{
+    const sherd__row_norm_attributes *attributes = sherd_node_attributes(node);
+    int dims[SHERD_MAX_DIMS], count = (int)attributes->more + 1;
+
+    for (int i = 0; i < count; i++)
+        dims[i] = -1 - i;
+    sherd_tensor *y = sherd__normalised(x, dims, count, attributes->eps, centred);
+    return weight ? sherd_mul(y, sherd_cast(weight, y->dtype)) : y;
+}

@@ -32,6 +32,10 @@ const char *sherd__row_norm_describe(sherd_call *call);
  */
 sherd_status sherd__row_norm_ways(const sherd_call *call, sherd_ways *ways, int x, const char *lie);
 
+/* The formula of a norm that is recorded in backward: of x and, unless NULL, the weight. */
+sherd_tensor *sherd__row_norm_formula(const sherd_node *node, sherd_tensor *x, sherd_tensor *weight,
+                                      bool centred);
+
 /* The rows on this rank. */
 typedef struct sherd__rows {
     int64_t rows, inner; /* here: rows, and elements of each */

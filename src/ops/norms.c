@@ -17,7 +17,10 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "base/dtype.h"
 #include "kernels/norms.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_reductions.h"
 
 enum { X, WEIGHT, BIAS, GIVEN_MEAN, GIVEN_VAR };
 enum { Y, MEAN, VAR };
@@ -213,8 +216,80 @@ static const sherd_op group_grad_op =
 static const sherd_op fixed_grad_op =
     NORM_GRADIENT("sherd_batch_norm backward, fixed", NULL, fixed_grad);
 
-static void go_back(const sherd_op *op, sherd_node *node, sherd_tensor *dy, sherd_tensor **grad_in)
+/* One number for each channel, beside x. */
+static sherd_tensor *by_channel(sherd_tensor *t, const sherd_tensor *x)
 {
+    int64_t shape[SHERD_MAX_DIMS];
+
+    for (int d = 1; d < x->ndim; d++)
+        shape[d - 1] = d == 1 ? x->shape[1] : 1;
+    return sherd_view(sherd_cast(t, sherd__statistics_dtype(x->dtype)), shape, x->ndim - 1);
+}
+
+static sherd_tensor *scaled(sherd_tensor *y, sherd_tensor *const *in)
+{
+    return in[WEIGHT] ? sherd_mul(y, by_channel(in[WEIGHT], in[X])) : y;
+}
+
+static sherd_tensor *batch_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    const sherd__norm_attributes *attributes = sherd_node_attributes(node);
+    int dims[SHERD_MAX_DIMS], count = 0;
+
+    for (int d = 0; d < in[X]->ndim; d++)
+        if (d != 1)
+            dims[count++] = d;
+    return scaled(sherd__normalised(in[X], dims, count, attributes->eps, true), in);
+}
+
+static sherd_tensor *group_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    const sherd__norm_attributes *attributes = sherd_node_attributes(node);
+    sherd_tensor *x = in[X];
+    int64_t groups[3] = {x->shape[0], attributes->groups, 1};
+
+    groups[2] = x->shape[1] / groups[1];
+    for (int d = 2; d < x->ndim; d++)
+        groups[2] *= x->shape[d];
+    sherd_tensor *y =
+        sherd__normalised(sherd_view(x, groups, 3), (int[]){2}, 1, attributes->eps, true);
+    return scaled(sherd_view(y, x->shape, x->ndim), in);
+}
+
+/* The moments were given: they have no gradient. */
+static sherd_tensor *fixed_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    const sherd__norm_attributes *attributes = sherd_node_attributes(node);
+    sherd_tensor *mean = by_channel(sherd__saved_constant(node, MEAN), in[X]);
+    sherd_tensor *var = by_channel(sherd__saved_constant(node, VAR), in[X]);
+    sherd_tensor *x = sherd_cast(in[X], mean->dtype);
+
+    return scaled(
+        sherd_mul(sherd_sub(x, mean), sherd_rsqrt(sherd_add_scalar(var, attributes->eps))), in);
+}
+
+/* In a backward that is recorded. */
+static void back_by_formula(sherd_node *node, sherd__formula formula, sherd_tensor *dy,
+                            sherd_tensor **grad_in)
+{
+    sherd_tensor *of_y[SHERD_MAX_RESULTS] = {dy};
+
+    sherd__differentiate(node, 1u << X | 1u << WEIGHT, formula, of_y, grad_in);
+    if (!sherd_node_wants(node, BIAS))
+        return;
+    grad_in[BIAS] = sherd_cast(sherd__sum_to_channels(dy), sherd__node_dtype(node, BIAS));
+}
+
+static void go_back(const sherd_op *op, sherd__formula formula, sherd_node *node, sherd_tensor *dy,
+                    sherd_tensor **grad_in)
+{
+    if (sherd__makes_graph(dy->world)) {
+        back_by_formula(node, formula, dy, grad_in);
+        return;
+    }
     sherd_tensor *in[G_OPERANDS] = {dy, sherd_node_operand(node, X), sherd_node_result(node, MEAN),
                                     sherd_node_result(node, VAR), sherd_node_operand(node, WEIGHT)};
     sherd_tensor *grad[SHERD_MAX_RESULTS];
@@ -227,17 +302,17 @@ static void go_back(const sherd_op *op, sherd_node *node, sherd_tensor *dy, sher
 
 static void batch_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    go_back(&batch_grad_op, node, grad_out[Y], grad_in);
+    go_back(&batch_grad_op, batch_formula, node, grad_out[Y], grad_in);
 }
 
 static void group_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    go_back(&group_grad_op, node, grad_out[Y], grad_in);
+    go_back(&group_grad_op, group_formula, node, grad_out[Y], grad_in);
 }
 
 static void fixed_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    go_back(&fixed_grad_op, node, grad_out[Y], grad_in);
+    go_back(&fixed_grad_op, fixed_formula, node, grad_out[Y], grad_in);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */

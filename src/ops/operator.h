@@ -258,4 +258,39 @@ sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape);
 /* The same for operand i of a node. */
 sherd_tensor *sherd__sum_to_operand(sherd_node *node, int i, sherd_tensor *t);
 
+/* The sum over all dims but that of the channels, 1. */
+sherd_tensor *sherd__sum_to_channels(sherd_tensor *t);
+
+/* In backward: zeros in shape, dtype and layout of operand i. */
+sherd_tensor *sherd__zeros_like_operand(sherd_node *node, int i);
+
+/*
+ * For operators whose own backward can not be differentiated, in a backward that is recorded
+ * (sherd__makes_graph): the gradients of `operands` (bits) are those of a formula, the same
+ * function made of other operators. It gets these operands (others are NULL), and returns the
+ * result of that number.
+ */
+typedef sherd_tensor *(*sherd__formula)(sherd_node *node, sherd_tensor *const *in, int result);
+void sherd__differentiate(sherd_node *node, unsigned operands, sherd__formula formula,
+                          sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+/*
+ * The same for what is no operand: out[i] is the gradient of in[i] (NULL: none), which a formula
+ * has made y[] of; dy[]: the gradients of these. `in` must be aliases (sherd__alias).
+ */
+void sherd__gradients_of(sherd_tensor **out, sherd_tensor *const *in, int n, sherd_tensor **y,
+                         sherd_tensor *const *dy, int count);
+/*
+ * For formulas: (x - mean) / sqrt(variance + eps) over these dims; without the mean if not centred.
+ * 16-bit types compute, and give, f32.
+ */
+sherd_tensor *sherd__normalised(sherd_tensor *x, const int *dims, int count, double eps,
+                                bool centred);
+
+/*
+ * For linear operators of one operand, after dx, the gradient of the operand, was computed with
+ * recording off: record it. Its own gradient is the operator again, with these attributes (the
+ * node's, but for what the operator adds).
+ */
+void sherd__record_adjoint(const sherd_node *node, const void *attributes, sherd_tensor *dy,
+                           sherd_tensor *dx);
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking and storing elements by index along a dim. If that moves less, they are exchanged with
- * their owners (owners.c). Otherwise a rank takes zeros for elements that it does not have, so the
- * result is pending, and stores those that it has. Indices are checked against the whole dim.
+ * Taking elements by index along a dim, and its gradient (storing them: put.c). If that moves less,
+ * they are exchanged with their owners (owners.c). Otherwise a rank takes zeros for elements that
+ * it does not have, so the result is pending. Indices are checked against the whole dim.
  */
+#include "picking.h"
 #include "owners.h"
 #include "sketch.h"
 
@@ -14,21 +15,11 @@
 #include "kernels/cast.h"
 #include "kernels/pick.h"
 
-typedef struct pick {
-    int64_t entries; /* of the dim that indices point into, where no operand says it */
-    double value;
-    int dim;
-    int flat; /* the index has one dim */
-} pick;
-
-#define PICK_FIELDS                                                          \
-    {                                                                        \
-        SHERD_FIELD(pick, entries, INT64), SHERD_FIELD(pick, value, DOUBLE), \
-            SHERD_FIELD(pick, dim, INT), SHERD_FIELD(pick, flat, INT)        \
-    }
+typedef sherd__picking pick;
+typedef sherd__pick_parties parties;
 
 /* "abvd": all dims but `dim`, which has this letter. */
-static const char *label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char letter)
+const char *sherd__pick_label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char letter)
 {
     for (int d = 0; d < ndim; d++)
         out[d] = d == dim ? letter : (char)('a' + d);
@@ -37,7 +28,7 @@ static const char *label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char l
 }
 
 /* [outer, n, inner] of this rank's pieces; `whole` is the operand or result that is indexed. */
-static sherd__pick pick_of(const sherd_call *call, const sherd_tensor *whole, int index)
+sherd__pick sherd__pick_pieces(const sherd_call *call, const sherd_tensor *whole, int index)
 {
     const pick *at = call->attributes;
     const sherd_tensor *t = call->in[index];
@@ -52,7 +43,7 @@ static sherd__pick pick_of(const sherd_call *call, const sherd_tensor *whole, in
                          .flat = at->flat};
 }
 
-static const char *no_dim(sherd_call *call)
+const char *sherd__pick_fault(sherd_call *call)
 {
     const pick *at = call->attributes;
 
@@ -63,11 +54,6 @@ static const char *no_dim(sherd_call *call)
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-/* Operands that an exchange with owners is about. */
-typedef struct parties {
-    int a, index, source; /* source < 0: the result is taken */
-} parties;
-
 static int dim_of(const sherd_call *call, const sherd_layout *a)
 {
     const pick *at = call->attributes;
@@ -76,7 +62,7 @@ static int dim_of(const sherd_call *call, const sherd_layout *a)
 }
 
 /* Add the way by an exchange with owners, if it pays. */
-static sherd_status add_owners(const sherd_call *call, sherd_ways *ways, parties p)
+sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, parties p)
 {
     const pick *at = call->attributes;
     const sherd_layout *operand[SHERD_OP_SLOTS] = {NULL}, *a = sherd__way_given(ways, p.a);
@@ -98,7 +84,7 @@ static sherd_status add_owners(const sherd_call *call, sherd_ways *ways, parties
 }
 
 /* Whether the operands have layouts for that; no rule shards the dim and the index by one axis. */
-static bool by_owners(const sherd_call *call, const sherd_layout *a, parties p)
+bool sherd__pick_by_owners(const sherd_call *call, const sherd_layout *a, parties p)
 {
     const sherd_layout *index = call->in[p.index]->layout, *y = call->out[0]->layout;
     const pick *at = call->attributes;
@@ -121,7 +107,7 @@ static const parties put_back_parties = {B_LIKE, B_INDEX, B_GRAD};
 
 static sherd_status lie_back(const sherd_call *call, sherd_ways *ways)
 {
-    return add_owners(call, ways, put_back_parties);
+    return sherd__pick_ways(call, ways, put_back_parties);
 }
 
 static const char *describe_back(sherd_call *call)
@@ -130,8 +116,8 @@ static const char *describe_back(sherd_call *call)
     int ndim = call->in[B_GRAD]->ndim, dim = sherd__dim_of(at->dim, ndim);
     char grad[SHERD_MAX_DIMS + 1], whole[SHERD_MAX_DIMS + 1];
 
-    label(grad, ndim, dim, 'n');
-    label(whole, ndim, dim, 'v');
+    sherd__pick_label(grad, ndim, dim, 'n');
+    sherd__pick_label(whole, ndim, dim, 'v');
     snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", at->flat ? "n" : grad, grad, whole,
              whole);
     call->shape[0][dim] = at->entries;
@@ -139,7 +125,7 @@ static const char *describe_back(sherd_call *call)
 }
 
 /* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
-static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
+bool sherd__pick_add(sherd_call *call, const sherd__pick *p, int source)
 {
     const sherd_tensor *src = call->in[source], *y = call->out[0];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
@@ -161,7 +147,7 @@ static bool add_picked(sherd_call *call, const sherd__pick *p, int source)
 }
 
 /* The same if some elements go to other ranks, and some come from them. */
-static bool give(sherd_call *call, parties p)
+bool sherd__pick_give(sherd_call *call, parties p)
 {
     const pick *at = call->attributes;
     const sherd_tensor *y = call->out[0];
@@ -178,13 +164,22 @@ static bool give(sherd_call *call, parties p)
 static bool put_back(sherd_call *call)
 {
     sherd_tensor *y = call->out[0];
-    sherd__pick p = pick_of(call, y, B_INDEX);
+    sherd__pick p = sherd__pick_pieces(call, y, B_INDEX);
 
     if (y->count)
         sherd__fill(y, 0);
-    if (by_owners(call, y->layout, put_back_parties))
-        return give(call, put_back_parties);
-    return y->count == 0 || call->in[B_GRAD]->count == 0 || add_picked(call, &p, B_GRAD);
+    if (sherd__pick_by_owners(call, y->layout, put_back_parties))
+        return sherd__pick_give(call, put_back_parties);
+    return y->count == 0 || call->in[B_GRAD]->count == 0 || sherd__pick_add(call, &p, B_GRAD);
+}
+
+static void take_again(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const pick *at = sherd_node_attributes(node);
+    sherd_tensor *index = sherd_node_operand(node, B_INDEX);
+
+    grad_in[B_GRAD] = at->flat ? sherd_index_select(grad_out[0], at->dim, index)
+                               : sherd_gather(grad_out[0], at->dim, index);
 }
 
 /* The last operand is its layout alone, that of the gradient; pending where indices are sharded. */
@@ -192,12 +187,14 @@ static const sherd_op back_op = {
     .name = "sherd_gather backward",
     .operand = {{"index", SHERD_OP_INDEX}, {"dy", 0}, {"a", SHERD_OP_OPTIONAL}},
     .result = {{"da", 0}},
-    .field = PICK_FIELDS,
+    .field = SHERD__PICK_FIELDS,
     .attributes = sizeof(pick),
     .linearity = SHERD_LINEAR,
     .describe = describe_back,
     .ways = lie_back,
-    .forward = put_back};
+    .forward = put_back,
+    .backward = take_again,
+    .needs = {[B_GRAD] = SHERD_NEEDS_OPERAND(B_INDEX)}};
 
 sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_tensor *dy, int dim,
                                  bool flat)
@@ -217,7 +214,7 @@ sherd_tensor *sherd__gather_back(sherd_node *node, sherd_tensor *index, sherd_te
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-enum { A, INDEX, SOURCE };
+enum { A, INDEX };
 
 /* Settling the results' sum costs about twice their size later; gathering costs the dim's now. */
 static bool is_less_whole(const sherd_tensor *a, int dim, int64_t n)
@@ -232,23 +229,23 @@ static const char *describe_take(sherd_call *call)
     int dim = sherd__dim_of(at->dim, a->ndim);
     char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
 
-    if (no_dim(call))
-        return no_dim(call);
+    if (sherd__pick_fault(call))
+        return sherd__pick_fault(call);
     if (index->ndim != (at->flat ? 1 : a->ndim))
         return sherd_call_reason(call, "index must have %d dim%s", at->flat ? 1 : a->ndim,
                                  at->flat || a->ndim == 1 ? "" : "s");
     int64_t n = index->shape[at->flat ? 0 : dim];
-    label(whole, a->ndim, dim, is_less_whole(a, dim, n) ? '*' : 'v');
-    label(part, a->ndim, dim, 'n');
+    sherd__pick_label(whole, a->ndim, dim, is_less_whole(a, dim, n) ? '*' : 'v');
+    sherd__pick_label(part, a->ndim, dim, 'n');
     snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, at->flat ? "n" : part, part);
     return NULL;
 }
 
-static const parties take_parties = {A, INDEX, -1}, put_parties = {A, INDEX, SOURCE};
+static const parties take_parties = {A, INDEX, -1};
 
 static sherd_status lie_take(const sherd_call *call, sherd_ways *ways)
 {
-    return add_owners(call, ways, take_parties);
+    return sherd__pick_ways(call, ways, take_parties);
 }
 
 static bool take(sherd_call *call)
@@ -256,11 +253,11 @@ static bool take(sherd_call *call)
     const pick *at = call->attributes;
     const sherd_tensor *a = call->in[A];
     int dim = sherd__dim_of(at->dim, a->ndim);
-    sherd__pick p = pick_of(call, a, INDEX);
+    sherd__pick p = sherd__pick_pieces(call, a, INDEX);
 
     if (!sherd__check_indices(call, INDEX, a->shape[dim]))
         return false;
-    if (by_owners(call, a->layout, take_parties))
+    if (sherd__pick_by_owners(call, a->layout, take_parties))
         return sherd__take_from_owners(
             &(sherd__wants){call, a, call->out[0], call->from[INDEX], dim, at->flat}, call->to[0],
             call->from[A]);
@@ -280,7 +277,7 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
 #define TAKE(label, text)                                                                  \
     {                                                                                      \
         .name = label, .summary = text, .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}},  \
-        .result = {{"y", 0}}, .field = PICK_FIELDS, .attributes = sizeof(pick),            \
+        .result = {{"y", 0}}, .field = SHERD__PICK_FIELDS, .attributes = sizeof(pick),     \
         .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING, .describe = describe_take, \
         .ways = lie_take, .forward = take, .backward = take_back, .takes_pending = true,   \
         .needs = {                                                                         \
@@ -298,8 +295,7 @@ sherd_tensor *sherd_index_select(sherd_tensor *a, int dim, sherd_tensor *index)
                        &(pick){.dim = dim, .flat = 1});
 }
 
-/* Elements beyond the sizes of the index in the other dims are not involved. */
-static sherd_tensor *within(sherd_tensor *t, const sherd_tensor *index, int dim)
+sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int dim)
 {
     if (sherd_tensor_failed(t) || sherd_tensor_failed(index) || t->ndim != index->ndim)
         return t;
@@ -312,187 +308,7 @@ static sherd_tensor *within(sherd_tensor *t, const sherd_tensor *index, int dim)
 
 sherd_tensor *sherd_gather(sherd_tensor *a, int dim, sherd_tensor *index)
 {
-    return sherd_apply(&sherd__gather_op, (sherd_tensor *[]){within(a, index, dim), index}, 2,
+    return sherd_apply(&sherd__gather_op,
+                       (sherd_tensor *[]){sherd__pick_within(a, index, dim), index}, 2,
                        &(pick){.dim = dim});
-}
-
-/* ---- putting --------------------------------------------------------------------------------- */
-
-static const char *describe_put(sherd_call *call)
-{
-    const pick *at = call->attributes;
-    int ndim = call->in[A]->ndim, dim = sherd__dim_of(at->dim, ndim);
-    char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
-
-    if (no_dim(call))
-        return no_dim(call);
-    const char *fault =
-        call->in[SOURCE] ? NULL : sherd__value_fault(call, call->in[A]->dtype, at->value);
-    if (fault)
-        return fault;
-    label(whole, ndim, dim, 'v');
-    label(part, ndim, dim, 'n');
-    snprintf(call->rule, sizeof call->rule, "%s,%s,%s->%s", whole, part, part, whole);
-    return NULL;
-}
-
-/* The initial values of the result: a, or zeros if another rank adds a to the sum. */
-static bool begin_put(sherd_call *call)
-{
-    const pick *at = call->attributes;
-    const sherd_tensor *a = call->in[A], *y = call->out[0];
-    size_t bytes = sherd__bytes(y->count) * sherd_dtype_bytes(y->dtype);
-
-    if (!sherd__check_indices(call, INDEX, a->shape[sherd__dim_of(at->dim, a->ndim)]))
-        return false;
-    if (y->count && call->once >> A & 1)
-        memset(call->to[0], 0, bytes);
-    else if (y->count)
-        memcpy(call->to[0], call->from[A], bytes);
-    return true;
-}
-
-static bool put(sherd_call *call)
-{
-    const pick *at = call->attributes;
-    const sherd_tensor *y = call->out[0];
-    sherd__pick p = pick_of(call, y, INDEX);
-    unsigned char value[8];
-
-    if (!begin_put(call))
-        return false;
-    sherd__cast(y->dtype, SHERD_F64, 1, value, &at->value);
-    if (y->count && call->in[INDEX]->count)
-        sherd__scatter(sherd_dtype_bytes(y->dtype), &p, call->to[0],
-                       call->in[SOURCE] ? call->from[SOURCE] : NULL, value);
-    return true;
-}
-
-static bool put_and_add(sherd_call *call)
-{
-    const sherd_tensor *y = call->out[0];
-    sherd__pick p = pick_of(call, y, INDEX);
-
-    if (!begin_put(call))
-        return false;
-    if (by_owners(call, call->in[A]->layout, put_parties))
-        return give(call, put_parties);
-    return y->count == 0 || call->in[INDEX]->count == 0 || add_picked(call, &p, SOURCE);
-}
-
-static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)
-{
-    return add_owners(call, ways, put_parties);
-}
-
-/* ---- the gradient of what was put: of several at one place, only the last one is there ------- */
-
-static const char *describe_last(sherd_call *call)
-{
-    const pick *at = call->attributes;
-    int ndim = call->in[A]->ndim, dim = sherd__dim_of(at->dim, ndim);
-    char whole[SHERD_MAX_DIMS + 1], part[SHERD_MAX_DIMS + 1];
-
-    label(whole, ndim, dim, 'v');
-    label(part, ndim, dim, 'n');
-    snprintf(call->rule, sizeof call->rule, "%s,%s->%s", whole, part, part);
-    return NULL;
-}
-
-static bool take_last(sherd_call *call)
-{
-    const sherd_tensor *a = call->in[A];
-    sherd__pick p = pick_of(call, a, INDEX);
-
-    if (call->out[0]->count == 0)
-        return true;
-    int32_t *winner = sherd_call_scratch(call, p.entries * p.inner * (int64_t)sizeof *winner);
-    if (!winner)
-        return false;
-    sherd__gather_last(sherd_dtype_bytes(a->dtype), &p, call->to[0], call->from[A], winner);
-    return true;
-}
-
-static const sherd_op last_op = {.name = "sherd_scatter backward",
-                                 .operand = {{"dy", 0}, {"index", SHERD_OP_INDEX}},
-                                 .result = {{"dsource", 0}},
-                                 .field = PICK_FIELDS,
-                                 .attributes = sizeof(pick),
-                                 .whole = "n",
-                                 .linearity = SHERD_LINEAR,
-                                 .describe = describe_last,
-                                 .forward = take_last};
-
-static void put_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    const pick *at = sherd_node_attributes(node);
-    sherd_tensor *g = grad_out[0], *index = sherd_node_operand(node, INDEX);
-
-    if (sherd_node_wants(node, A))
-        grad_in[A] = sherd_scatter_fill(g, at->dim, index, 0);
-    if (sherd_node_wants(node, SOURCE))
-        grad_in[SOURCE] = sherd_apply(&last_op, (sherd_tensor *[]){g, index}, 2, at);
-}
-
-static void add_back_of(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
-{
-    const pick *at = sherd_node_attributes(node);
-
-    grad_in[A] = grad_out[0];
-    if (sherd_node_wants(node, SOURCE))
-        grad_in[SOURCE] = sherd_gather(grad_out[0], at->dim, sherd_node_operand(node, INDEX));
-}
-
-/* The index is gathered along the dim: only then does a rank know which of equal ones is last. */
-const sherd_op sherd__scatter_op = {
-    .name = "sherd_scatter",
-    .summary = "store elements along a dim by index",
-    .operand = {{"a", 0}, {"index", SHERD_OP_INDEX}, {"source", SHERD_OP_OPTIONAL}},
-    .result = {{"y", 0}},
-    .field = PICK_FIELDS,
-    .attributes = sizeof(pick),
-    .whole = "n",
-    .numbers = SHERD_EVERYTHING,
-    .describe = describe_put,
-    .forward = put,
-    .backward = put_back_of,
-    .needs = {[A] = SHERD_NEEDS_OPERAND(INDEX), [SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
-
-const sherd_op sherd__scatter_add_op = {
-    .name = "sherd_scatter_add",
-    .summary = "add elements along a dim by index",
-    .operand = {{"a", SHERD_OP_TERM}, {"index", SHERD_OP_INDEX}, {"source", 0}},
-    .result = {{"y", 0}},
-    .field = PICK_FIELDS,
-    .attributes = sizeof(pick),
-    .linearity = SHERD_LINEAR,
-    .numbers = SHERD_NUMBERS,
-    .describe = describe_put,
-    .ways = lie_add,
-    .forward = put_and_add,
-    .backward = add_back_of,
-    .takes_pending = true,
-    .needs = {[SOURCE] = SHERD_NEEDS_OPERAND(INDEX)}};
-
-sherd_tensor *sherd_scatter(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
-{
-    /* Without a source it would be another operator. */
-    if (!source && a && index && !sherd_tensor_failed(a) && !sherd_tensor_failed(index))
-        return sherd__fail_tensor(a->world, a->layout || index->layout, SHERD_EINVAL,
-                                  "sherd_scatter: source is NULL: a is %s", sherd_tensor_text(a));
-    sherd_tensor *in[] = {a, index, source ? within(source, index, INT32_MAX) : NULL};
-    return sherd_apply(&sherd__scatter_op, in, 3, &(pick){.dim = dim});
-}
-
-sherd_tensor *sherd_scatter_fill(sherd_tensor *a, int dim, sherd_tensor *index, double value)
-{
-    return sherd_apply(&sherd__scatter_op, (sherd_tensor *[]){a, index, NULL}, 3,
-                       &(pick){.dim = dim, .value = value});
-}
-
-sherd_tensor *sherd_scatter_add(sherd_tensor *a, int dim, sherd_tensor *index, sherd_tensor *source)
-{
-    sherd_tensor *in[] = {a, index, within(source, index, INT32_MAX)};
-
-    return sherd_apply(&sherd__scatter_add_op, in, 3, &(pick){.dim = dim});
 }

@@ -5,6 +5,7 @@
  * reads transposed operands in place, so nothing is copied. A sharded inner letter gives a pending
  * sum.
  */
+#include "autograd/node.h"
 #include "einsum.h"
 
 #include <stdio.h>
@@ -69,11 +70,17 @@ static bool rows_by_rows(sherd_call *call)
 }
 
 /* Products that only a backward needs. */
-#define GRADIENT(label, text, ...)                                                          \
+#define GRADIENT(label, text, back, ...)                                                    \
     {                                                                                       \
         .name = label, .operand = {{"a", 0}, {"b", 0}}, .result = {{"y", 0}}, .rule = text, \
-        .linearity = SHERD_LINEAR, .forward = __VA_ARGS__                                   \
+        .linearity = SHERD_LINEAR, .backward = back,                                        \
+        .needs = {SHERD_NEEDS_OPERAND(1), SHERD_NEEDS_OPERAND(0)}, .forward = __VA_ARGS__   \
     }
+
+static sherd_tensor *of_two(const sherd_op *op, sherd_tensor *a, sherd_tensor *b)
+{
+    return sherd_apply(op, (sherd_tensor *[]){a, b}, 2, NULL);
+}
 
 /* The gradient of operand i, added to the sum so far if only the tape holds that. */
 static sherd_tensor *multiplied_onto(sherd_node *node, int i, const sherd_op *op, sherd_tensor *a,
@@ -100,13 +107,40 @@ static const char *into_f32(sherd_call *call)
     return NULL;
 }
 
-static const sherd_op linear_dx =
-    GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix);
-static const sherd_op linear_dx_wide =
-    GRADIENT("sherd_linear backward", "...n,nk->...k", rows_by_matrix, .describe = into_f32);
-static const sherd_op linear_dw = GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows);
-static const sherd_op linear_dw_wide =
-    GRADIENT("sherd_linear backward", "...n,...k->nk", rows_by_rows, .describe = into_f32);
+static void linear_dx_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+static void linear_dw_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+
+#define LINEAR_DX(...) \
+    GRADIENT("sherd_linear backward", "...n,nk->...k", linear_dx_back, rows_by_matrix, __VA_ARGS__)
+#define LINEAR_DW(...) \
+    GRADIENT("sherd_linear backward", "...n,...k->nk", linear_dw_back, rows_by_rows, __VA_ARGS__)
+
+static const sherd_op linear_dx = LINEAR_DX(.describe = NULL);
+static const sherd_op linear_dx_wide = LINEAR_DX(.describe = into_f32);
+static const sherd_op linear_dw = LINEAR_DW(.describe = NULL);
+static const sherd_op linear_dw_wide = LINEAR_DW(.describe = into_f32);
+
+/* y[...k] of a[...n] and b[nk]. */
+static void linear_dx_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *dy = sherd_cast(grad_out[0], sherd__node_dtype(node, 0));
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = sherd_linear(dy, sherd_node_operand(node, 1), NULL);
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = of_two(&linear_dw, sherd_node_operand(node, 0), dy);
+}
+
+/* y[nk] of a[...n] and b[...k]. */
+static void linear_dw_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    sherd_tensor *dy = sherd_cast(grad_out[0], sherd__node_dtype(node, 0));
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = sherd_linear(sherd_node_operand(node, 1), dy, NULL);
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = of_two(&linear_dx, sherd_node_operand(node, 0), dy);
+}
 
 /* Whether the gradient of operand i is f32 although the operand has 16 bits. */
 static bool is_wide(const sherd_node *node, int i)
@@ -194,15 +228,40 @@ static bool batched_transposed(sherd_call *call)
     return multiply(call, (product){.ta = true, .batched = true});
 }
 
+static void matmul_da_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+static void matmul_db_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
+
 /* Indexed by whether b has leading dims. */
 static const sherd_op matmul_da[] = {
-    GRADIENT("sherd_matmul backward", "...n,kn->...k", rows_by_transposed),
-    GRADIENT("sherd_matmul backward", "...mn,...kn->...mk", batched_by_transposed),
+    GRADIENT("sherd_matmul backward", "...n,kn->...k", matmul_da_back, rows_by_transposed),
+    GRADIENT("sherd_matmul backward", "...mn,...kn->...mk", matmul_da_back, batched_by_transposed),
 };
 static const sherd_op matmul_db[] = {
-    GRADIENT("sherd_matmul backward", "...k,...n->kn", rows_by_rows),
-    GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", batched_transposed),
+    GRADIENT("sherd_matmul backward", "...k,...n->kn", matmul_db_back, rows_by_rows),
+    GRADIENT("sherd_matmul backward", "...mk,...mn->...kn", matmul_db_back, batched_transposed),
 };
+
+/* y[mk] of a[mn] and b[kn]. */
+static void matmul_da_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_op *db = &matmul_db[node->op - matmul_da];
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = sherd_matmul(grad_out[0], sherd_node_operand(node, 1));
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = of_two(db, grad_out[0], sherd_node_operand(node, 0));
+}
+
+/* y[kn] of a[mk] and b[mn]. */
+static void matmul_db_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const sherd_op *da = &matmul_da[node->op - matmul_db];
+
+    if (sherd_node_wants(node, 0))
+        grad_in[0] = of_two(da, sherd_node_operand(node, 1), grad_out[0]);
+    if (sherd_node_wants(node, 1))
+        grad_in[1] = sherd_matmul(sherd_node_operand(node, 0), grad_out[0]);
+}
 
 static void contract_back(sherd_node *node, int a_ndim, int b_ndim, sherd_tensor *dy,
                           sherd_tensor **grad_in)

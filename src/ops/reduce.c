@@ -146,6 +146,14 @@ static bool sum_to(sherd_call *call)
     return sherd__sum_dims(call, dims);
 }
 
+static void sum_to_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const int64_t *shape;
+    int ndim = sherd_node_shape(node, 0, &shape);
+
+    grad_in[0] = sherd_expand(grad_out[0], shape, ndim);
+}
+
 static const sherd_op sum_to_op = {
     .name = "sum of a gradient",
     .operand = {{"t", 0}},
@@ -154,7 +162,8 @@ static const sherd_op sum_to_op = {
     .attributes = sizeof(target),
     .linearity = SHERD_LINEAR,
     .describe = describe_sum_to,
-    .forward = sum_to};
+    .forward = sum_to,
+    .backward = sum_to_back};
 
 sherd_tensor *sherd__sum_to(sherd_tensor *t, int ndim, const int64_t *shape)
 {
@@ -211,6 +220,12 @@ static bool spread(sherd_call *call)
     return true;
 }
 
+static void spread_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    (void)node;
+    grad_in[0] = sherd_sum(grad_out[0]);
+}
+
 /* The second operand is its layout alone. */
 static const sherd_op spread_op = {
     .name = "sherd_sum backward",
@@ -219,7 +234,8 @@ static const sherd_op spread_op = {
     .field = {SHERD_FIELD(whole, ndim, INT), SHERD_FIELDS(whole, shape, INT64, SHERD_MAX_DIMS)},
     .attributes = sizeof(whole),
     .describe = describe_spread,
-    .forward = spread};
+    .forward = spread,
+    .backward = spread_back};
 
 static void sum_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {

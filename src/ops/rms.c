@@ -45,8 +45,18 @@ static const sherd_op rms_norm_grad_op = {
     .ways = lie_back,
     .forward = rms_norm_grad};
 
+static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    (void)result;
+    return sherd__row_norm_formula(node, in[X], in[WEIGHT], false);
+}
+
 static void rms_norm_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        sherd__differentiate(node, 1u << X | 1u << WEIGHT, formula, grad_out, grad_in);
+        return;
+    }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0], sherd_node_operand(node, X),
                                     sherd_node_result(node, RSTD),
                                     sherd_node_operand(node, WEIGHT)};

@@ -62,12 +62,15 @@ static void slice_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_te
         sherd_status status = image_of(&image, input, dim, part, "sherd_slice");
         if (!status && !sherd__dims_equal(image, g->layout)) {
             status = sherd__layout_settle(&image, image);
-            g = status ? g : sherd__move_to(g, image, false);
+            g = status ? g : sherd__gradient_to(g, image, false);
         }
         if (status)
             g = sherd__fail_diag(g->world, true);
     }
+    bool recording = sherd_set_recording(g->world, false);
     grad_in[0] = sherd__embed(g, dim, shape[dim], part, input);
+    sherd_set_recording(g->world, recording);
+    sherd__record_adjoint(node, s, g, grad_in[0]);
 }
 
 /* What fails before there is a call. */

@@ -5,6 +5,7 @@
  * backward one; the elements are never gathered. For 16-bit types these numbers are f32.
  */
 #include "dims.h"
+#include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 
 #include <string.h>
@@ -176,11 +177,25 @@ static sherd__soft_kind kind_of_gradient(const sherd_op *op)
     return op == &gradient_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX;
 }
 
+/* The same made of operators, for a backward that is recorded. */
+static sherd_tensor *soft_gradient(const sherd_node *node, sherd_tensor *dy, sherd_tensor *y,
+                                   bool of_log)
+{
+    sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
+
+    dims.keepdim = true;
+    sherd_tensor *sum = sherd__sum_over(of_log ? dy : sherd_mul(dy, y), &dims);
+    return of_log ? sherd_sub(dy, sherd_mul(sherd_exp(y), sum)) : sherd_mul(y, sherd_sub(dy, sum));
+}
+
 static void softmax_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
 
-    grad_in[0] = sherd_apply(&gradient_op, in, 2, sherd_node_attributes(node));
+    if (sherd__makes_graph(in[0]->world))
+        grad_in[0] = soft_gradient(node, in[0], in[1], false);
+    else
+        grad_in[0] = sherd_apply(&gradient_op, in, 2, sherd_node_attributes(node));
 }
 
 static void log_softmax_back(sherd_node *node, sherd_tensor *const *grad_out,
@@ -188,7 +203,10 @@ static void log_softmax_back(sherd_node *node, sherd_tensor *const *grad_out,
 {
     sherd_tensor *in[] = {grad_out[0], sherd_node_result(node, 0)};
 
-    grad_in[0] = sherd_apply(&log_gradient_op, in, 2, sherd_node_attributes(node));
+    if (sherd__makes_graph(in[0]->world))
+        grad_in[0] = soft_gradient(node, in[0], in[1], true);
+    else
+        grad_in[0] = sherd_apply(&log_gradient_op, in, 2, sherd_node_attributes(node));
 }
 
 enum { S_X, S_LOG_SUM, S_DY };
@@ -213,8 +231,13 @@ static const sherd_op spread_op = {.name = "sherd_logsumexp backward",
 
 static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
+    if (sherd__makes_graph(sherd__node_world(node))) {
+        const sherd__dims *dims = sherd_node_attributes(node);
+        sherd_tensor *x = sherd_node_operand(node, 0);
+        grad_in[0] = sherd_mul(sherd_softmax(x, dims->dim[0]), sherd__dims_kept(node, grad_out[0]));
+        return;
+    }
     sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_result(node, 1), grad_out[0]};
-
     grad_in[0] = sherd_apply(&spread_op, in, 3, sherd_node_attributes(node));
 }
 

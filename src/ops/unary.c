@@ -5,6 +5,7 @@
  * kernel.
  */
 #include "autograd/node.h"
+#include "bend.h"
 #include "operator.h"
 #include "sherd/ops_elements.h"
 
@@ -38,6 +39,7 @@ static const char *describe_bounds(sherd_call *call)
 enum { G_AT, G_DY };
 
 static bool compute_slope(sherd_call *call);
+static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in);
 
 /* What a row says of numbers, and of what its slope reads. */
 #define NUMBERS_LINEAR .numbers = SHERD_NUMBERS, .linearity = SHERD_LINEAR, .takes_pending = true
@@ -58,11 +60,13 @@ static bool compute_slope(sherd_call *call);
 #define PARAMETERS(...) .field = {__VA_ARGS__}, .attributes = sizeof(unary_attributes)
 
 /* The gradient of x, from x or y (or nothing) and dy. */
-#define GRADIENT(name_, numbers_, ...)                                                          \
-    {                                                                                           \
-        .name = "sherd_" #name_ " backward", .operand = {{"at", SHERD_OP_OPTIONAL}, {"dy", 0}}, \
-        .result = {{"dx", 0}}, .rule = "...,...->...", .forward = compute_slope,                \
-        LINEARITY_##numbers_, __VA_ARGS__                                                       \
+#define GRADIENT(name_, numbers_, ...)                                                             \
+    {                                                                                              \
+        .name = "sherd_" #name_ " backward", .operand = {{"at", SHERD_OP_OPTIONAL}, {"dy", 0}},    \
+        .result = {{"dx", 0}}, .rule = "...,...->...", .forward = compute_slope, .backward = bend, \
+        .needs = {SHERD_NEEDS_OPERAND(G_AT) | SHERD_NEEDS_OPERAND(G_DY),                           \
+                  SHERD_NEEDS_OPERAND(G_AT)},                                                      \
+        LINEARITY_##numbers_, __VA_ARGS__                                                          \
     }
 
 static const sherd_op gradients[SHERD__UNARY_KINDS] = {
@@ -86,6 +90,21 @@ static bool compute_slope(sherd_call *call)
                                         call->from[G_DY],
                                         attributes ? attributes->parameter : NULL);
     return true;
+}
+
+/* The gradient is linear in dy; `at` is x or y. */
+static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const unary_attributes *attributes = sherd_node_attributes(node);
+    sherd__unary_kind kind = (sherd__unary_kind)(node->op - gradients);
+    sherd_tensor *at = sherd_node_operand(node, G_AT), *g = grad_out[0];
+    const double *parameter = node->op->attributes ? attributes->parameter : NULL;
+
+    if (sherd_node_wants(node, G_DY))
+        grad_in[G_DY] = sherd_apply(node->op, (sherd_tensor *[]){at, g}, 2, attributes);
+    if (sherd_node_wants(node, G_AT))
+        grad_in[G_AT] =
+            sherd__bend(kind, at, sherd_mul(g, sherd_node_operand(node, G_DY)), parameter);
 }
 
 /* In the place of dy, where that is nobody else's: a pass over memory less. */

@@ -406,7 +406,7 @@ static void view_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
             return;
         }
         if (!sherd__dims_equal(was.to, g->layout))
-            g = sherd__move_to(g, was.to, false);
+            g = sherd__gradient_to(g, was.to, false);
     }
     grad_in[0] = sherd_view(g, shape, ndim);
 }

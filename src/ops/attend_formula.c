@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention with all its scores in memory, made of operators: where a backward is recorded, its
+ * gradients are those of this, whatever is sharded. Not with dropout, whose pattern only the
+ * kernels know.
+ */
+#include "attend.h"
+
+#include <math.h>
+
+#include "base/dtype.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_layers.h"
+#include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
+
+enum { OUT, LOG_SUM };
+
+static sherd_tensor *product_of(const char *text, sherd_tensor *a, sherd_tensor *b)
+{
+    return sherd_einsum(text, (sherd_tensor *[]){a, b}, 2);
+}
+
+/* True where a query must not see a key. */
+static sherd_tensor *later_keys(sherd_world *world, int64_t n)
+{
+    return sherd_triu(sherd_constant(world, SHERD_BOOL, (int64_t[]){n, n}, 2, 1), 1);
+}
+
+static sherd_tensor *masked(sherd_tensor *scores, sherd_tensor *mask)
+{
+    if (!mask)
+        return scores;
+    return mask->dtype == SHERD_BOOL
+               ? sherd_masked_fill(scores, sherd_logical_not(mask), -(double)INFINITY)
+               : sherd_add(scores, sherd_cast(mask, scores->dtype));
+}
+
+/* [batch,groups,heads of a group,queries,keys] */
+static sherd_tensor *scores_of(sherd_tensor *const *in, const sherd__attend_attributes *a)
+{
+    sherd_dtype dtype = sherd__statistics_dtype(in[SHERD__Q]->dtype);
+    sherd_tensor *q = sherd_cast(in[SHERD__Q], dtype), *k = sherd_cast(in[SHERD__K], dtype);
+    sherd_tensor *scores = sherd_scale(product_of("bsgrw,btgw->bgrst", q, k), a->scale);
+
+    if (a->causal)
+        scores = sherd_masked_fill(scores, later_keys(q->world, q->shape[SHERD__POSITIONS]),
+                                   -(double)INFINITY);
+    return masked(scores, in[SHERD__MASK]);
+}
+
+/* A query from which all keys are hidden has the result 0, and no gradient. */
+static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attributes *a,
+                              int result)
+{
+    sherd_tensor *scores = scores_of(in, a);
+    sherd_tensor *hidden = sherd_eq_scalar(scores, -(double)INFINITY);
+
+    scores = sherd_masked_fill(scores, hidden, scores->dtype == SHERD_F64 ? -1e300 : -3e38);
+    if (result == LOG_SUM)
+        return sherd_logsumexp(scores, 4, false);
+    return product_of("bgrst,btgw->bsgrw", sherd_masked_fill(sherd_softmax(scores, 4), hidden, 0),
+                      sherd_cast(in[SHERD__V], scores->dtype));
+}
+
+sherd_tensor *sherd__attend_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    const sherd__attend_attributes *a = sherd_node_attributes(node);
+
+    if (a->p > 0)
+        return sherd__fail_tensor(in[SHERD__Q]->world, in[SHERD__Q]->layout != NULL, SHERD_EINVAL,
+                                  "sherd_attention_with: the backward of attention with dropout "
+                                  "can not be differentiated (create_graph)");
+    return attended(in, a, result);
+}
+
+sherd_tensor *sherd__attend_heads_formula(sherd_tensor *const *in, double scale, bool causal,
+                                          int result)
+{
+    const sherd__attend_attributes a = {.scale = scale, .causal = causal};
+    const sherd_tensor *q = in[SHERD__Q];
+    const int64_t *n = q->shape, groups[] = {n[0], n[1], n[2], 1, n[3]};
+    sherd_tensor *y = attended(
+        (sherd_tensor *[]){sherd_view(in[SHERD__Q], groups, 5), in[SHERD__K], in[SHERD__V], NULL},
+        &a, result);
+
+    return result == LOG_SUM ? sherd_view(y, (int64_t[]){n[0], n[2], n[1]}, 3)
+                             : sherd_view(y, n, 4);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Second derivatives of the elementwise functions of one operand. */
+#ifndef SHERD__BEND_H
+#define SHERD__BEND_H
+
+#include "operator.h"
+
+/*
+ * g times d(slope)/dt, of the slope as a function of t: of x, or of y for those whose slope reads
+ * the value. NULL: it is 0 everywhere.
+ */
+sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *g,
+                          const double *parameter);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What taking (pick.c) and storing (put.c) elements by index share. */
+#ifndef SHERD__PICKING_H
+#define SHERD__PICKING_H
+
+#include "kernels/pick.h"
+#include "operator.h"
+
+typedef struct sherd__picking {
+    int64_t entries; /* of the dim that indices point into, where no operand says it */
+    double value;
+    int dim;
+    int flat; /* the index has one dim */
+} sherd__picking;
+
+#define SHERD__PICK_FIELDS                                                                       \
+    {                                                                                            \
+        SHERD_FIELD(sherd__picking, entries, INT64), SHERD_FIELD(sherd__picking, value, DOUBLE), \
+            SHERD_FIELD(sherd__picking, dim, INT), SHERD_FIELD(sherd__picking, flat, INT)        \
+    }
+
+/* Operands that an exchange with owners is about. */
+typedef struct sherd__pick_parties {
+    int a, index, source; /* source < 0: the result is taken */
+} sherd__pick_parties;
+
+/* "abvd": all dims but `dim`, which has this letter. */
+const char *sherd__pick_label(char out[SHERD_MAX_DIMS + 1], int ndim, int dim, char letter);
+
+/* [outer, n, inner] of this rank's pieces; `whole` is the operand or result that is indexed. */
+sherd__pick sherd__pick_pieces(const sherd_call *call, const sherd_tensor *whole, int index);
+
+/* Why operand 0 has not the dim of the attributes; NULL = it has. */
+const char *sherd__pick_fault(sherd_call *call);
+
+/* Elements beyond the sizes of the index in the other dims are not involved. */
+sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int dim);
+
+/* Add the way by an exchange with owners, if it pays; and whether the operands lie so. */
+sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, sherd__pick_parties p);
+bool sherd__pick_by_owners(const sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
+
+/* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
+bool sherd__pick_add(sherd_call *call, const sherd__pick *p, int source);
+/* The same if some elements go to other ranks, and some come from them. */
+bool sherd__pick_give(sherd_call *call, sherd__pick_parties p);
+
+#endif

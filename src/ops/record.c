@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is noted of an operator call that has computed its results: in the ledger, and, if a
+ * gradient may come, on the tape, with the tensors that backward needs.
+ */
+#include "door.h"
+
+uint64_t sherd__attributes_hash(sherd__run *run)
+{
+    if (!run->hashed)
+        run->hash = sherd__hash_fields(run->call.op, run->call.attributes);
+    run->hashed = true;
+    return run->hash;
+}
+
+/*
+ * Whether it is an operator of the library that a backward is made of, in one that is recorded. It
+ * is noted that it has no backward: a gradient that reaches it is an error, not lost.
+ */
+static bool is_of_backward(const sherd__run *run)
+{
+    const sherd_op *op = run->call.op;
+
+    if (!sherd__makes_graph(run->call.world) || !sherd__is_own(op))
+        return false;
+    for (int i = 0; sherd__operators[i]; i++)
+        if (sherd__operators[i] == op)
+            return false; /* it has none by nature */
+    return true;
+}
+
+void sherd__record(sherd__run *run)
+{
+    sherd_call *call = &run->call;
+    const sherd_op *op = call->op;
+    int noted = call->operands;
+    uint64_t needs = 0;
+
+    if (run->adds)
+        run->arg[noted++] = run->into.tensor;
+    sherd__note(op->name, run->arg, noted, call->out[0]->layout ? sherd__attributes_hash(run) : 0,
+                call->out, call->results);
+    sherd_node *node =
+        op->backward || is_of_backward(run)
+            ? sherd__record_node(call->world, op, run->arg, call->operands, call->out, run->visible,
+                                 call->attributes, op->attributes)
+            : NULL;
+    if (!node)
+        return;
+    for (int i = 0; i < call->operands; i++)
+        if (sherd_node_wants(node, i))
+            needs |= op->needs[sherd__slot(op, i) - op->operand];
+    for (int i = 0; needs && i < call->operands; i++)
+        if (needs & SHERD_NEEDS_OPERAND(sherd__slot(op, i) - op->operand))
+            sherd__save(node, i, run->arg[i]);
+    for (int j = 0; needs && j < call->results; j++)
+        if (needs & SHERD_NEEDS_RESULT(j))
+            sherd__save(node, call->operands + j, call->out[j]);
+}
