@@ -284,9 +284,32 @@ static void nothing_is_cheaper_within_limits(void)
     CHECK(t.refused > 50);
 }
 
+/* Most ranks hold nothing, and of those that are looked at none lacks anything in one step. */
+static void steps_of_a_few_ranks_cost_what_they_bring(void)
+{
+    static const char *const text[] = {"[64,48(tp,pp)] on (dp=64,pp=8,tp=8)",
+                                       "[64(pp),48(tp,dp)] on (dp=64,pp=8,tp=8)"};
+    const sherd_price price = {.kind = SHERD_PRICE_LINKS,
+                               .links = 3,
+                               .link = {{"dp", 1000000, 2000000, 100000, 0},
+                                        {"pp", 50000000, 100000, 300000, 0},
+                                        {"tp", 30000000, 300000, 200000, 0}},
+                               .straight = true};
+    const sherd_plan_options options = {.price = &price};
+    const sherd_plan *plan;
+    paper p;
+
+    paper_open(&p, 4096);
+    const sherd_layout *from = paper_layout(&p, text[0]), *to = paper_layout(&p, text[1]);
+    if (CHECK_OK(sherd_plan_create(&plan, from, to, SHERD_F32, &options)))
+        CHECK(plan->price.picoseconds <= 170588000);
+    move_paper_close(&p);
+}
+
 static const check_test tests[] = {
     {TEST(nothing_is_cheaper_on_the_arena)},
     {TEST(nothing_is_cheaper_where_all_goes_straight)},
+    {TEST(steps_of_a_few_ranks_cost_what_they_bring)},
     {TEST(nothing_is_cheaper_on_links)},
     {TEST(nothing_is_cheaper_where_axes_are_slow_in_two_ways)},
     {TEST(nothing_is_cheaper_on_torchs_model)},

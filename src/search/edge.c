@@ -258,6 +258,9 @@ static void price_lightly(sherd__priced *step, const sherd__field *field, int b,
     if (!sure && travels && (!step->enough || step->step.picoseconds <= step->enough))
         step->amounts.receive_total = sherd__received_total(&step->change, field->shape);
     sherd__step_bytes(step, field->problem->element_bytes);
+    /* Of some ranks none may lack anything; what all bytes take at least is what searches know. */
+    step->step.picoseconds =
+        sherd__max(step->step.picoseconds, sherd__carry_time(field, step->step.recv_total_bytes));
 }
 
 /* Where a step is noted; searches come back to most of those that they price. */
