@@ -415,17 +415,20 @@ static void look_around(walk *w, place *p, int axis, int64_t room)
 }
 
 /*
- * What no rank exceeds, where all have as much: if nothing that a rank asks for, or is asked for,
- * is near.
+ * What no rank exceeds, where all have as much: all that it asks for, or is asked for, in messages
+ * as long as what intervals have in common, over the link on which one of these takes longest.
  */
 static sherd__span most_of(const walk *w, int near)
 {
     place p = {.near = near};
-    sherd_link slowest = {"", 0, 0, 0, 0};
+    int64_t bytes = w->element_bytes;
+    sherd__span most = 0;
 
-    for (int d = 0; d < w->change->ndim; d++)
+    for (int d = 0; d < w->change->ndim; d++) {
         if (!w->unit[d])
             return (sherd__span)SHERD__MOST * SHERD__FEMTO;
+        bytes = sherd__mul_cut(bytes, w->unit[d]);
+    }
     if (near == SHERD__SOURCE && w->sharers)
         return (sherd__span)SHERD__MOST * SHERD__FEMTO;
     stand(w, &p);
@@ -433,16 +436,23 @@ static sherd__span most_of(const walk *w, int near)
     p.times = sherd__extent_of(w->change->mesh, w->copied[near]);
     for (int d = 0; d < w->change->ndim; d++)
         find_in(w, &p, d);
-    for (int j = 0; j < w->lanes.axes; j++) {
-        const sherd_link *link = &w->lanes.link[j];
-        if (!(w->crossed >> w->lanes.axis[j] & 1))
-            continue;
-        slowest.alpha_picoseconds = sherd__max(slowest.alpha_picoseconds, link->alpha_picoseconds);
-        slowest.beta_femtoseconds = sherd__max(slowest.beta_femtoseconds, link->beta_femtoseconds);
-    }
-    load all = load_of(w, &p);
-    return sherd__span_sent(&slowest, sherd__cut(all.messages),
-                            sherd__mul_cut(sherd__cut(all.elements), w->element_bytes));
+    int64_t messages = sherd__cut(load_of(w, &p).messages);
+    for (int j = 0; j < w->lanes.axes; j++)
+        if (w->crossed >> w->lanes.axis[j] & 1) {
+            sherd__span each =
+                sherd__span_sent(&w->lanes.link[j], messages, sherd__mul_cut(messages, bytes));
+            most = each > most ? each : most;
+        }
+    return most;
+}
+
+/* At ranks of one side, until one takes more than is enough. */
+static void look_from(walk *w, int near, sherd__span enough)
+{
+    place p = {.near = near};
+
+    w->enough = enough;
+    look_around(w, &p, 0, RANKS);
 }
 
 sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_bytes,
@@ -450,6 +460,7 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
 {
     const sherd__change *change = &step->change;
     walk w = {.change = change, .lanes = *lanes, .element_bytes = element_bytes};
+    sherd__span most[2];
 
     for (int j = 0; change->reduced && j < lanes->axes; j++)
         w.lanes.link[j].beta_femtoseconds =
@@ -458,7 +469,6 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
     w.overlap = price->overlap;
     const sherd__span enough =
         (sherd__span)(step->enough ? step->enough : SHERD__MOST) * SHERD__FEMTO;
-    w.enough = enough;
     w.crossed = change->gathered | change->reduced;
     w.sharers = price->straight ? 0 : change->cut & ~w.crossed;
     w.copied[SHERD__SOURCE] = w.crossed & ~change->cut;
@@ -470,13 +480,12 @@ sherd__span sherd__straight_time(const sherd__priced *step, int64_t element_byte
         /* A search is content with less: what it finds is priced over all ranks. */
         w.odd |= is_mixed(&w, 2) ? w.placed : 0;
     }
-    for (int near = 0; near < 2; near++)
-        look_around(&w, &(place){.near = near}, 0, RANKS);
-    w.all = !step->some && sherd__extent_of(change->mesh, w.uneven) <= ALL;
-    for (int near = 0; near < 2 && w.all && w.uneven; near++) {
-        sherd__span most = most_of(&w, near);
-        w.enough = most - 1 < enough ? most - 1 : enough;
-        look_around(&w, &(place){.near = near}, 0, 0);
+    for (int near = 0; near < 2; near++) {
+        most[near] = most_of(&w, near);
+        look_from(&w, near, most[near] - 1 < enough ? most[near] - 1 : enough);
     }
+    w.all = !step->some && sherd__extent_of(change->mesh, w.uneven) <= ALL;
+    for (int near = 0; near < 2 && w.all && w.uneven; near++)
+        look_from(&w, near, most[near] - 1 < enough ? most[near] - 1 : enough);
     return w.most;
 }
