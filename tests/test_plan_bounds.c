@@ -61,6 +61,46 @@ static void compare(tally *t, const sherd__problem *problem)
     sherd__field_clear(&field);
 }
 
+/* Addends cost a message each, and time to add them. */
+static void reductions_are_bounded_by_messages_and_sums(void)
+{
+    static const char *const moves[][2] = {{"[64,48] P(sum:a0) P(sum:a1)", "[64(a1),48(a0)]"},
+                                           {"[64(a1),48] P(sum:a0)", "[64(a0,a1),48]"},
+                                           {"[64,48(a0)] P(sum:a1)", "[64,48(a1)]"},
+                                           {"[64,48] P(sum:a0) P(sum:a1)", "[64,48]"}};
+    int near = 0, reductions = 0;
+    paper p;
+
+    paper_open(&p, RANKS);
+    for (int k = 0; k < 2 * LEN(moves); k++) {
+        const sherd_link messages[] = {{"a0", 90000000, 100, 10, 0}, {"*", 70000000, 1000, 20, 0}};
+        const sherd_link sums[] = {{"a0", 1000, 1000, 500000, 0}, {"*", 1000, 9000, 600000, 0}};
+        sherd__request request = {
+            .price = {.kind = SHERD_PRICE_LINKS, .links = 2, .straight = true}};
+        sherd__field field;
+        memcpy(request.price.link, k % 2 ? messages : sums, sizeof messages);
+        char text[2][96];
+        for (int i = 0; i < 2; i++)
+            snprintf(text[i], sizeof text[i], "%s on (a0=8,a1=4)", moves[k / 2][i]);
+        const sherd__problem problem = sherd__problem_of(&p.space, paper_layout(&p, text[0]),
+                                                         paper_layout(&p, text[1]), 4, &request);
+        compare(&(tally){.ways = 0}, &problem);
+        sherd__field_start(&field, &problem, problem.to);
+        CHECK_OK(sherd__field_fill(&field));
+        static int64_t time[NODES][NODES];
+        find_ways(time, &field);
+        int64_t least = time[SHERD__SOURCE][SHERD__GOAL];
+        reductions++;
+        near +=
+            2 * sherd__bound_between(&field, SHERD__SOURCE, SHERD__GOAL, SHERD__MOST).picoseconds >=
+            least;
+        sherd__field_clear(&field);
+    }
+    printf("       %d reductions, %d with at least half of the cheapest\n", reductions, near);
+    CHECK(near >= 4);
+    move_paper_close(&p);
+}
+
 static void no_way_takes_less_than_its_bound(void)
 {
     static const char *const small[] = {"7x9", "4x4x4", "3x2x5", "x=8,y=16", "1x13x1x4", "2x2x2"};
@@ -81,6 +121,8 @@ static void no_way_takes_less_than_its_bound(void)
                       k % 3 == 1}};
         if (k % 2)
             draw_links(&s, &request.price);
+        for (int i = 0; i < request.price.links && k % 4 == 1; i++)
+            request.price.link[i].gamma_femtoseconds *= 500;
         const sherd_layout *from = draw_layout(&s, (unsigned)roll(&s.dice, 1 << s.mesh->axes));
         const sherd_layout *to = draw_layout(&s, 0);
         const sherd__problem problem = sherd__problem_of(&s.p.space, from, to, 4, &request);
@@ -126,6 +168,7 @@ static void no_step_is_below_the_floor(void)
 
 static const check_test tests[] = {
     {TEST(no_way_takes_less_than_its_bound)},
+    {TEST(reductions_are_bounded_by_messages_and_sums)},
     {TEST(no_step_is_below_the_floor)},
 };
 CHECK_MAIN(tests)

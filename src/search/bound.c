@@ -8,7 +8,19 @@
  * by as many groups as the axes that do not cut the target give; if both layouts cut it, the group
  * for which both agree holds it. With k addends it takes k - 1 messages to bring them together, and
  * one to each group that needs the sum except one. The mean over all ranks bounds the busiest rank.
- * About messages it says only that there is one. Costs some tens of nanoseconds.
+ *
+ * To bring k addends of an element together takes k - 1 additions, and if the ranks that faster
+ * links join hold k' different groups of them, k' - 1 of these are of what came over the j-th link
+ * or a slower one: these cost gamma besides.
+ *
+ * The step that reduces an axis of p ranks brings each rank that then holds something p - 1
+ * messages, one from each other addend; or, by stages, log2 p. A step that reduces p and q brings
+ * p q - 1, which is no less than both together, so it is the sum over the axes reduced, in whatever
+ * steps; and a message from another coordinate of an axis goes over its link or a slower one. As
+ * that many come to every rank, they come to the mean one, and add to its bytes. Where boxes may be
+ * empty, and about all other messages, it says only that there is one.
+ *
+ * Costs some tens of nanoseconds.
  */
 #include "search.h"
 #include "base/num.h"
@@ -25,17 +37,48 @@ static int64_t rate_of(int64_t shared, int64_t beta)
 }
 
 /* So that sums of any numbers of messages fit, some low bits of all weights are left out. */
-static void cut_weights(sherd__field *field, const sherd__wide *weight)
+static void cut_weights(sherd__field *field, const sherd__wide *weight, const sherd__wide *added)
 {
     sherd__wide sum = 0;
 
     for (int j = 0; j < field->lanes.axes; j++)
-        sum += weight[j];
+        sum += weight[j] + added[j];
     field->shift = 0;
     while (sum >> field->shift >= SHERD__MOST / (2 * field->mesh->count))
         field->shift++;
-    for (int j = 0; j < field->lanes.axes; j++)
+    for (int j = 0; j < field->lanes.axes; j++) {
         field->weight[j] = (int64_t)(weight[j] >> field->shift);
+        field->added[j] = (int64_t)(added[j] >> field->shift);
+    }
+}
+
+/* Each level's least gamma of its classes and slower ones, beyond that of the level before. */
+static void find_added(sherd__wide *added, const sherd__field *field)
+{
+    const sherd__lanes *lanes = &field->lanes;
+    int64_t gamma = SHERD__MOST;
+    int j = lanes->axes;
+
+    for (int i = field->levels - 1; i >= 0; i--) {
+        while (j > field->level[i].lane)
+            gamma = sherd__min(gamma, lanes->link[--j].gamma_femtoseconds);
+        added[i] = (sherd__wide)gamma * field->tensor / field->mesh->count;
+        if (i + 1 < field->levels)
+            added[i + 1] -= added[i];
+    }
+}
+
+/* In a straight step a message from each other addend, by stages a round for each doubling. */
+static void find_peers(sherd__field *field)
+{
+    bool straight = field->problem->request->price.straight;
+
+    for (int i = 0; i < field->mesh->axes; i++) {
+        int64_t p = field->mesh->extent[i], rounds = 0;
+        while ((int64_t)1 << rounds < p)
+            rounds++;
+        field->peers[i] = straight ? p - 1 : rounds;
+    }
 }
 
 void sherd__bound_start(sherd__field *field)
@@ -43,7 +86,7 @@ void sherd__bound_start(sherd__field *field)
     const sherd__lanes *lanes = &field->lanes;
     bool overlap = field->problem->request->price.overlap;
     int64_t shared = -1;
-    sherd__wide weight[SHERD_MAX_AXES];
+    sherd__wide weight[SHERD_MAX_AXES], added[SHERD_MAX_AXES] = {0};
 
     field->tensor = sherd__mul_cut(field->elements, field->bytes);
     for (unsigned axes = 0; axes < 1u << field->mesh->axes; axes++)
@@ -53,7 +96,11 @@ void sherd__bound_start(sherd__field *field)
         shared = rate_of(shared, lanes->link[j].beta_femtoseconds);
         weight[j] = (sherd__wide)(overlap ? shared : beta) * field->tensor / field->mesh->count;
     }
-    cut_weights(field, weight);
+    if (!overlap) {
+        find_added(added, field);
+        find_peers(field);
+    }
+    cut_weights(field, weight, added);
 }
 
 /* Slow axes, those that tell groups of ranks apart. */
@@ -143,11 +190,22 @@ static int64_t sum_above(const sherd__field *field, int64_t scale, int64_t picos
     return sum;
 }
 
+/* How many messages come to each rank while axes are reduced; where some may hold nothing, 0. */
+static int64_t peers_of(const sherd__field *field, unsigned axes)
+{
+    int64_t messages = 0;
+
+    for (; axes && !field->hollow; axes &= axes - 1)
+        messages += field->peers[__builtin_ctz(axes)];
+    return messages;
+}
+
 sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, int64_t enough)
 {
     const sherd__node *a = &field->node[from], *b = &field->node[to];
     int64_t each = field->extent[b->pending | field->frozen];
-    int64_t scale = field->extent[a->used & b->used], most = 0, alpha = 0, sum = 0;
+    int64_t scale = field->extent[a->used & b->used], most = 0, alpha = 0, sum = 0, messages = 0;
+    unsigned reduced = a->pending & ~b->pending;
     int64_t above = sum_above(field, scale, enough);
     uint64_t left = tops_of(a->homes) & tops_of(b->homes) & tops_of(a->homes ^ b->homes);
     bool overlap = field->problem->request->price.overlap;
@@ -164,14 +222,20 @@ sherd__cost sherd__bound_between(const sherd__field *field, int from, int to, in
             alpha = l->alpha;
         most = sherd__max(most, n);
         int64_t time = field->weight[l->lane] * most;
+        if (reduced & g.slow) {
+            int64_t more = l->alpha - (level > 0 ? l[-1].alpha : 0);
+            time += field->added[level] * (field->extent[reduced & g.slow] - 1) * scale;
+            messages =
+                sherd__add_cut(messages, sherd__mul_cut(peers_of(field, reduced & g.slow), more));
+        }
         sum = overlap ? sherd__max(sum, time) : sum + time;
-        if (alpha > enough || sum * each >= above)
+        if (alpha > enough || messages > enough || sum * each >= above)
             return (sherd__cost){enough + 1, 0, 1};
     }
     int64_t time = scaled(sum * each, 1, scale);
     if (field->shift)
         time = sherd__mul_cut(time, (int64_t)1 << sherd__min(field->shift, 61));
-    return (sherd__cost){sherd__max(time / SHERD__FEMTO, alpha),
+    return (sherd__cost){sherd__max(sherd__add_cut(time / SHERD__FEMTO, messages), alpha),
                          scaled(most * each, field->tensor, scale), 1};
 }
 

@@ -213,23 +213,36 @@ static void take_limit(sherd__cost *limit, sherd__cost cost, bool allowed)
  * Under links: keep the nodes that a plan of this limit may go through, which the first route found
  * may lower.
  */
-static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
+static sherd_status keep_between(sherd__meeting *meeting, sherd__cost *limit, sherd__field *field)
 {
     sherd__route route = {.stops = 0};
-    sherd__meeting meeting;
     sherd__cost cost;
     bool allowed;
 
-    sherd_status status = sherd__meeting_start(&meeting, field, *limit);
+    sherd_status status = sherd__meeting_start(meeting, field, *limit);
     if (status == SHERD_OK) {
-        sherd__meeting_go(&meeting, *limit, &route);
+        sherd__meeting_go(meeting, *limit, &route);
         status = price_route(&cost, &allowed, field, &route);
     }
     if (status == SHERD_OK) {
         take_limit(limit, cost, allowed);
-        sherd__meeting_go(&meeting, *limit, NULL);
-        sherd__meeting_keep(&meeting);
+        sherd__meeting_go(meeting, *limit, NULL);
+        sherd__meeting_keep(meeting);
     }
+    return status;
+}
+
+/* Of few nodes all are searched from the goal; of many, those that are of use. */
+static sherd_status find_left(sherd__route *route, sherd__cost *limit, sherd__field *field)
+{
+    enum { MANY = 112 };
+    sherd__meeting meeting;
+
+    if (field->nodes <= MANY || limit->picoseconds == INT64_MAX)
+        return sherd__left_find(route, field, *limit);
+    sherd_status status = keep_between(&meeting, limit, field);
+    if (status == SHERD_OK)
+        sherd__meeting_left(route, &meeting, *limit);
     sherd__meeting_clear(&meeting);
     return status;
 }
@@ -241,17 +254,14 @@ static sherd_status keep_between(sherd__cost *limit, sherd__field *field)
  */
 static sherd_status look_ahead(sherd__cost *limit, sherd__field *field, bool links)
 {
-    enum { MANY = 112 };
     sherd__route route = {.stops = 0};
     sherd_status status = SHERD_OK;
     bool complete, allowed;
     sherd__cost cost;
 
-    if (links && field->nodes > MANY && limit->picoseconds < INT64_MAX)
-        status = keep_between(limit, field);
-    if (links && status == SHERD_OK)
-        status = sherd__left_find(&route, field, *limit);
-    if (!links)
+    if (links)
+        status = find_left(&route, limit, field);
+    else
         sherd__least_find(field);
     if (status == SHERD_OK && field->price == &sherd__price_arena && field->plain)
         status = sherd__search_run(&route, &complete, field, *limit, true);

@@ -9,6 +9,7 @@
 #include "search.h"
 #include "base/num.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { NODES = 4096 };
@@ -21,7 +22,7 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
     const sherd__layout_spec *from = &problem->from->spec;
     const sherd_mesh *mesh = from->mesh;
 
-    memset(field, 0, sizeof *field);
+    memset(field, 0, offsetof(sherd__field, least_alpha));
     field->problem = problem;
     field->price = sherd__price_model_of(problem->request->price.kind);
     field->goal = goal;
@@ -52,10 +53,11 @@ void sherd__field_start(sherd__field *field, const sherd__problem *problem,
         if (from->pending[i] >= 0 && field->movable >> i & 1)
             field->reduced |= 1u << i;
     }
-    if (field->price == &sherd__price_links)
+    if (field->price == &sherd__price_links) {
         sherd__links_start(field);
-    if (field->price == &sherd__price_links)
         sherd__bound_start(field);
+        sherd__glances_links(field);
+    }
 }
 
 void sherd__field_clear(sherd__field *field)
@@ -109,6 +111,9 @@ static void measure(const sherd__field *field, int d, const sherd__dim *dim, she
     for (int64_t i = 0; dim->cuts && i < parts; i++)
         way->hollow = way->hollow || dim->cuts[i] == dim->cuts[i + 1];
     way->even = !dim->cuts && way->longest * parts == n;
+    way->length[0] = n;
+    for (int i = 0; i < dim->axes; i++)
+        way->length[i + 1] = sherd__ceil_div(way->length[i], field->mesh->extent[dim->axis[i]]);
     if (field->price == &sherd__price_links && dim->axes <= SHERD__REACHED)
         sherd__links_reach(field, d, dim, way);
 }
@@ -153,6 +158,7 @@ static int find_way(sherd__field *field, int d, const sherd__dim *dim)
             return -1;
         memcpy(way.cuts, dim->cuts, count * sizeof *way.cuts);
     }
+    field->hollow = field->hollow || way.hollow;
     field->way[d][field->ways[d]] = way;
     return field->ways[d]++;
 }

@@ -9,8 +9,8 @@
  * state that neither end has reached by then is on no such plan. Either end may have many states
  * near it for which all bounds are equal, so the end that has seen fewer states goes on.
  *
- * Costs a bound for each pair of a state that is taken and one that is not, and a look for few of
- * them.
+ * Costs a glance for each pair of a state that is taken and one that is not, a bound for some of
+ * them, and a look for few.
  */
 #include "search.h"
 #include "base/num.h"
@@ -79,6 +79,7 @@ static void note_way(side *s, int node, int next, sherd__cost way)
     way = dearer(way, least_of(s, node));
     if (sherd__cost_compare(way, *way_of(s, node)) >= 0 || !is_of_use(s, node, way))
         return;
+    s->seen += sherd__cost_compare(*way_of(s, node), unknown) >= 0;
     *way_of(s, node) = way;
     s->next[node] = next;
     s->most[node] = least ? -1 : way.picoseconds;
@@ -89,12 +90,17 @@ static void reach_out(side *s, int at)
 {
     const sherd__node *node = s->field->node;
     sherd__cost way = *way_of(s, at);
+    sherd__glances glances;
     sherd__edge edge;
+
+    sherd__glances_start(&glances, s->field, at, s->ahead);
 
     for (int i = 0; i < s->opens; i++) {
         int other = s->open[i], from = s->ahead ? at : other, to = s->ahead ? other : at;
         int64_t enough = most_of_use(s, other) - way.picoseconds;
         if (enough < 0 || node[to].pending & ~node[from].pending)
+            continue;
+        if (sherd__glance(&glances, other, enough) > enough)
             continue;
         sherd__cost least = sherd__bound_between(s->field, from, to, enough);
         if (least.picoseconds > enough || !is_of_use(s, other, sherd__cost_add(least, way)))
@@ -121,6 +127,7 @@ static int take_nearest(side *s)
     s->open[best] = s->open[--s->opens];
     s->done[found] = true;
     s->taken++;
+    s->seen--;
     return found;
 }
 
@@ -144,6 +151,7 @@ static sherd_status side_start(side *s, sherd__field *field, sherd__cost limit, 
         s->open[s->opens++] = i;
     }
     *way_of(s, end) = (sherd__cost){0, 0, 0};
+    s->seen = 1;
     return SHERD_OK;
 }
 
@@ -163,8 +171,13 @@ static void find(side *s)
 {
     sherd__node *node = s->field->node;
 
-    for (int at = take_nearest(s); at > SHERD__SOURCE; at = take_nearest(s))
-        reach_out(s, at);
+    while (!s->done[SHERD__SOURCE]) {
+        int at = take_nearest(s);
+        if (at < 0)
+            break;
+        if (at != SHERD__SOURCE)
+            reach_out(s, at);
+    }
     for (int i = 0; i < s->opens; i++) { /* these are no nearer */
         sherd__node *far = &node[s->open[i]];
         far->left = dearer(node[SHERD__SOURCE].left, far->ahead);
@@ -252,32 +265,14 @@ static bool has_met(const sherd__meeting *m, sherd__cost limit)
     return sherd__cost_compare(both, limit) > 0;
 }
 
-/*
- * How many states a side would have to take if the other took none, by what it knows now of their
- * times.
- */
-static int left_to_take(const side *s, int64_t other, int64_t limit)
-{
-    const sherd__node *node = s->field->node;
-    int count = 0;
-
-    for (int i = 0; i < s->opens; i++) {
-        const sherd__node *n = &node[s->open[i]];
-        count += (s->ahead ? n->spent.picoseconds : n->left.picoseconds) <= limit - other;
-    }
-    return count;
-}
-
-/* The one that has less to do goes on; each begins. */
-static side *next_side(sherd__meeting *m, sherd__cost limit)
+/* The one that has fewer states in sight goes on; each begins. */
+static side *next_side(sherd__meeting *m)
 {
     side *goal = &m->side[0], *source = &m->side[1];
 
     if (goal->taken == 0 || source->taken == 0)
         return goal->taken == 0 ? goal : source;
-    int ahead = left_to_take(source, goal->radius.picoseconds, limit.picoseconds);
-    return ahead < left_to_take(goal, source->radius.picoseconds, limit.picoseconds) ? source
-                                                                                     : goal;
+    return source->seen < goal->seen ? source : goal;
 }
 
 void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route)
@@ -286,7 +281,7 @@ void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route
 
     m->side[0].limit = m->side[1].limit = limit;
     while (!has_met(m, limit) && !(first && has_met(m, m->shortest))) {
-        side *next = next_side(m, limit);
+        side *next = next_side(m);
         int at = take_nearest(next);
         if (at < 0)
             break;
@@ -297,17 +292,40 @@ void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route
         trace_both(route, m);
 }
 
+/*
+ * The goal's side goes on with what it knows; where its states are kept stands in the other side's
+ * list.
+ */
 void sherd__meeting_keep(sherd__meeting *m)
 {
     sherd__field *field = m->field;
-    int kept = 0;
+    side *goal = &m->side[0];
+    int *place = m->side[1].open, kept = 0;
 
     for (int i = 0; i < field->nodes; i++) {
-        if (!m->side[0].done[i] && !m->side[1].done[i] && i > SHERD__GOAL)
+        if (!goal->done[i] && !m->side[1].done[i] && i > SHERD__GOAL)
             continue;
         sherd__node node = field->node[i];
         field->node[i] = field->node[kept];
-        field->node[kept++] = node;
+        field->node[kept] = node;
+        goal->next[kept] = goal->next[i];
+        goal->most[kept] = goal->most[i];
+        goal->done[kept] = goal->done[i];
+        place[i] = kept++;
     }
     field->nodes = kept;
+    goal->other = NULL;
+    goal->opens = 0;
+    for (int i = 0; i < kept; i++) {
+        goal->next[i] = place[goal->next[i]];
+        if (!goal->done[i])
+            goal->open[goal->opens++] = i;
+    }
+}
+
+void sherd__meeting_left(sherd__route *route, sherd__meeting *m, sherd__cost limit)
+{
+    m->side[0].limit = limit;
+    find(&m->side[0]);
+    trace(route, &m->side[0]);
 }

@@ -7,8 +7,9 @@
  * nothing, what it lacks comes over the j-th and slower ones: all of it except what the ranks
  * connected by the faster links hold. A message brings no more than the longest intervals of both
  * sides have in common. So for each j a lower bound of the bytes and messages over these links is
- * known, and the cheapest way to distribute them uses the fastest link allowed for each. Likewise
- * for the rank with the largest source, and for one whose source is far from its target.
+ * known, and the cheapest way to distribute them uses the best link allowed for each. Likewise for
+ * the rank with the largest source, and for ranks that lie apart by an axis from all that they ask,
+ * or that ask them.
  *
  * By stages: a round for each doubling, and along an axis of p ranks (p - 1) / p of what is
  * together at its end; if the price says `straight`, a sliced all-reduce goes by slices of the
@@ -19,30 +20,32 @@
 #include "search.h"
 #include "base/num.h"
 
+/* A class that all messages of some rank belong to, or slower ones, and their elements. */
+typedef struct apart {
+    int lane; /* -1 = no such rank */
+    int64_t elements;
+} apart;
+
 /* A step as its lists say. */
 typedef struct step {
     const sherd__field *field;
     const sherd__node *a, *b;
+    uint32_t sets[SHERD_MAX_DIMS]; /* of its dims; see sherd__shift */
     const sherd__pair *dim[SHERD_MAX_DIMS];
-    unsigned gathered, cut, reduced;
-    /*
-     * a class: some rank that is last by its axis asks for so many elements, and all who have them
-     * are not; -1 = none
-     */
-    int apart;
-    int64_t apart_target;
+    unsigned gathered, cut, leads, trails, reduced, crossed;
     /* elements that source and target of a rank may have in common, or a message brings */
     int64_t one;
     int64_t addends, copies; /* how many want the same of a rank */
     int64_t sharers;         /* replicas that may share what is sent */
     int64_t gamma;           /* the least of the links crossed, if there are addends */
-    sherd__span enough;      /* what is above may be less than it is */
+    /* by level: the least of the links crossed there and at slower ones */
+    int64_t alpha[SHERD_MAX_AXES], beta[SHERD_MAX_AXES];
+    sherd__span enough; /* what is above may be less than it is */
 } step;
 
 /* The interval that is last by one axis, and first by the others. */
-static int64_t last_by(const step *s, int d, int axis)
+static int64_t last_by(const step *s, int d, const sherd__way *way, int axis)
 {
-    const sherd__way *way = &s->field->way[d][s->b->way[d]];
     int64_t n = s->field->shape[d];
 
     for (int i = 0; i < way->axes; i++) {
@@ -53,46 +56,105 @@ static int64_t last_by(const step *s, int d, int axis)
     return n;
 }
 
-/*
- * The target of a rank that is last by this axis, and first by all others. The slowest such axis is
- * kept.
- */
-static void note_apart(step *s, int axis)
+/* Of a dim what a rank has that is last by this axis, and first by all others. */
+static int64_t part_of_last(const step *s, const sherd__node *node, int d, int axis)
 {
-    int d = s->b->home[axis];
-    int64_t n = s->b->longest;
+    const sherd__way *way = &s->field->way[d][node->way[d]];
 
-    if (d >= 0 && n > 0 && !s->field->way[d][s->b->way[d]].even)
-        n = n / s->field->way[d][s->b->way[d]].longest * last_by(s, d, axis);
-    if (n == 0 || s->field->pace[axis] < s->apart)
-        return;
-    s->apart = s->field->pace[axis];
-    s->apart_target = n;
+    return node->home[axis] != d || way->even ? way->longest : last_by(s, d, way, axis);
 }
 
-/* `rooms` are for pairs that are not kept. */
+static int64_t wanted_of_first(const step *s, int d)
+{
+    return sherd__links_wanted(s->field, d, s->a->way[d], s->b->way[d], s->crossed);
+}
+
+/* What the rank that is last by an axis asks for. */
+static int64_t target_of_last(const step *s, int axis)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < s->field->ndim; d++)
+        n *= part_of_last(s, s->b, d, axis);
+    return n;
+}
+
+/* What of its source it is asked for, once: all, but for those whose own replica is nearer. */
+static int64_t source_of_last(const step *s, int axis)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < s->field->ndim; d++) {
+        bool all = !(sherd__shift_set(s->sets[d], SHERD__CUT) & ~s->crossed);
+        if (!all && s->a->home[axis] == d)
+            return 0;
+        n *= all ? part_of_last(s, s->a, d, axis) : wanted_of_first(s, d);
+    }
+    return n;
+}
+
+/*
+ * A rank that shares nothing with those that it asks, or that ask it, along one of these axes: the
+ * slowest.
+ */
+static apart find_apart(const step *s, unsigned axes, int64_t (*part)(const step *s, int axis))
+{
+    const sherd__lanes *lanes = &s->field->lanes;
+
+    for (int j = lanes->axes - 1; j >= 0; j--) {
+        int64_t n = axes >> lanes->axis[j] & 1 ? part(s, lanes->axis[j]) : 0;
+        if (n > 0)
+            return (apart){j, n};
+    }
+    return (apart){-1, 0};
+}
+
+static void find_links(step *s, unsigned crossed)
+{
+    const sherd__field *field = s->field;
+    int64_t alpha = SHERD__MOST, beta = SHERD__MOST, gamma = SHERD__MOST;
+    int j = field->lanes.axes;
+
+    for (int i = field->levels - 1; i >= 0; i--) {
+        while (j > field->level[i].lane) {
+            const sherd_link *link = &field->lanes.link[--j];
+            if (!(crossed >> field->lanes.axis[j] & 1))
+                continue;
+            alpha = sherd__min(alpha, link->alpha_picoseconds);
+            beta = sherd__min(beta, link->beta_femtoseconds);
+            gamma = sherd__min(gamma, link->gamma_femtoseconds);
+        }
+        s->alpha[i] = alpha;
+        s->beta[i] = beta;
+    }
+    s->gamma = s->reduced ? gamma : 0;
+}
+
+/* `rooms` are for pairs that are not cached. */
 static void compare(step *s, sherd__pair *rooms)
 {
+    const sherd__field *field = s->field;
+    uint32_t sets = 0;
+    sherd__shift room;
+
     s->one = 1;
     s->reduced = s->a->pending & ~s->b->pending;
-    for (int d = 0; d < s->field->ndim; d++) {
-        s->dim[d] = sherd__links_pair(s->field, d, s->a->way[d], s->b->way[d], &rooms[d]);
-        s->gathered |= s->dim[d]->gathered;
-        s->cut |= s->dim[d]->cut;
-        s->one *= s->dim[d]->one;
+    for (int d = 0; d < field->ndim; d++) {
+        int x = s->a->way[d], y = s->b->way[d];
+        s->sets[d] = sherd__links_shift(field, d, x, y, &room)->sets;
+        s->dim[d] = sherd__links_pair(field, d, x, y, &rooms[d]);
+        s->one *= sherd__min(field->way[d][x].longest, field->way[d][y].longest);
+        sets |= s->sets[d];
     }
-    for (int d = 0; d < s->field->ndim; d++)
-        for (unsigned left = s->dim[d]->leads; left; left &= left - 1)
-            note_apart(s, __builtin_ctz(left));
-    unsigned crossed = s->gathered | s->reduced;
+    s->gathered = sherd__shift_set(sets, SHERD__GATHERED);
+    s->cut = sherd__shift_set(sets, SHERD__CUT);
+    s->leads = sherd__shift_set(sets, SHERD__LEADS);
+    s->trails = sherd__shift_set(sets, SHERD__TRAILS);
+    s->crossed = s->gathered | s->reduced;
     s->addends = s->field->extent[s->reduced];
-    s->copies = s->field->extent[crossed & ~s->cut];
-    unsigned share = s->field->problem->request->price.straight ? 0 : s->cut & ~crossed;
+    s->copies = s->field->extent[s->crossed & ~s->cut];
+    unsigned share = s->field->problem->request->price.straight ? 0 : s->cut & ~s->crossed;
     s->sharers = s->field->extent[share];
-    s->gamma = s->reduced ? SHERD__MOST : 0;
-    for (int j = 0; j < s->field->lanes.axes; j++)
-        if (crossed >> s->field->lanes.axis[j] & 1)
-            s->gamma = sherd__min(s->gamma, s->field->lanes.link[j].gamma_femtoseconds);
 }
 
 /* ---- by stages ------------------------------------------------------------------------------ */
@@ -147,13 +209,50 @@ static void find_lacked(needs *out, const step *s)
     }
 }
 
-static void find_lacked_apart(needs *out, const step *s)
+static void find_apart_by(needs *out, const step *s, const apart *rank, int64_t times)
 {
     out->exact = false;
     for (int i = 0; i < s->field->levels; i++)
-        out->over[i] = s->field->level[i].lane <= s->apart
-                           ? sherd__cut((sherd__wide)s->apart_target * s->addends)
+        out->over[i] = s->field->level[i].lane <= rank->lane
+                           ? sherd__cut((sherd__wide)rank->elements * times)
                            : 0;
+}
+
+static void find_lacked_apart(needs *out, const step *s)
+{
+    const apart lacks = find_apart(s, s->leads, target_of_last);
+    find_apart_by(out, s, &lacks, s->addends);
+}
+
+static void find_asked_apart(needs *out, const step *s)
+{
+    const apart asked = find_apart(s, s->trails & s->crossed, source_of_last);
+    find_apart_by(out, s, &asked, s->copies);
+}
+
+/*
+ * If replicas do not share, but some axes tell them apart after the step: the first rank is asked
+ * for what those that differ from it only in axes crossed want of its source.
+ */
+static void find_asked_alone(needs *out, const step *s)
+{
+    const sherd__field *field = s->field;
+    unsigned copied = s->crossed & ~s->cut;
+    int64_t wanted[SHERD_MAX_DIMS], all = 1;
+
+    for (int d = 0; d < field->ndim; d++) {
+        bool whole = !(sherd__shift_set(s->sets[d], SHERD__CUT) & ~s->crossed);
+        wanted[d] = whole ? field->way[d][s->a->way[d]].longest : wanted_of_first(s, d);
+        all *= wanted[d];
+    }
+    for (int i = 0; i < field->levels; i++) {
+        int64_t found = 1; /* no more than `all` */
+        for (int d = 0; d < field->ndim; d++)
+            found *= sherd__min(wanted[d], s->dim[d]->send[i]);
+        out->over[i] =
+            sherd__cut((sherd__wide)all * s->copies -
+                       (sherd__wide)found * field->extent[copied & field->level[i].faster]);
+    }
 }
 
 /*
@@ -164,8 +263,13 @@ static void find_asked(needs *out, const step *s)
 {
     const sherd__field *field = s->field;
     unsigned crossed = s->gathered | s->reduced, copied = crossed & ~s->cut;
+    bool shared = s->cut & ~crossed;
 
-    out->exact = !field->listed && !(s->cut & ~crossed);
+    out->exact = !field->listed && !shared;
+    if (shared && !field->listed && field->problem->request->price.straight) {
+        find_asked_alone(out, s);
+        return;
+    }
     for (int i = 0; i < field->levels; i++) {
         const sherd__level *l = &field->level[i];
         int64_t copies = field->extent[copied & l->faster];
@@ -203,10 +307,11 @@ static sherd__span time_in_turn(const step *s, const needs *rank)
             continue;
         if (rank->over[i] <= 0)
             break;
-        sum += sent(s, l->alpha - alpha, sherd__add_cut(l->beta - beta, gamma), rank->over[i]);
+        sum +=
+            sent(s, s->alpha[i] - alpha, sherd__add_cut(s->beta[i] - beta, gamma), rank->over[i]);
         gamma = 0; /* the first of them has all bytes */
-        alpha = l->alpha;
-        beta = l->beta;
+        alpha = s->alpha[i];
+        beta = s->beta[i];
     }
     return sum;
 }
@@ -236,7 +341,8 @@ static sherd__span time_side_by_side(const step *s, const needs *rank)
             each = sent(s, link->alpha_picoseconds,
                         sherd__add_cut(link->beta_femtoseconds, s->gamma), rank->over[i] - later);
         else
-            each = sent(s, l->alpha, sherd__add_cut(l->beta, s->gamma), rank->over[i]) / classes--;
+            each = sent(s, s->alpha[i], sherd__add_cut(s->beta[i], s->gamma), rank->over[i]) /
+                   classes--;
         most = each > most ? each : most;
     }
     return most;
@@ -252,17 +358,19 @@ static sherd__span time_of_rank(const step *s, void (*find)(needs *out, const st
 }
 
 /* The busiest of those ranks, or the first that is busy beyond what is enough. */
-static sherd__span straight(const step *s)
+static sherd__span straight(step *s)
 {
-    sherd__span best = time_of_rank(s, find_lacked), other;
+    static void (*const finds[])(needs * out, const step *s) = {find_lacked_apart, find_asked_apart,
+                                                                find_lacked, find_asked};
+    bool alone = s->field->problem->request->price.straight || !(s->cut & ~s->crossed);
+    sherd__span best = 0;
 
-    if (best <= s->enough) {
-        other = time_of_rank(s, find_asked);
-        best = other > best ? other : best;
-    }
-    if (s->apart >= 0 && best <= s->enough) {
-        other = time_of_rank(s, find_lacked_apart);
-        best = other > best ? other : best;
+    find_links(s, s->crossed);
+    for (int i = s->leads == 0; i < 4 && best <= s->enough; i++) {
+        if (i == 1 && !(alone && s->trails & s->crossed))
+            continue;
+        sherd__span time = time_of_rank(s, finds[i]);
+        best = time > best ? time : best;
     }
     return best;
 }
@@ -270,7 +378,7 @@ static sherd__span straight(const step *s)
 /* ---- all ------------------------------------------------------------------------------------ */
 
 /* The kind follows from the lists where the first rank surely lacks something. */
-static sherd__span time_of(const step *s, bool collective)
+static sherd__span time_of(step *s, bool collective)
 {
     const sherd_price *price = &s->field->problem->request->price;
     bool all_reduce = s->reduced && !s->gathered && !s->cut;
@@ -295,8 +403,7 @@ void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, in
     step s = {.field = field,
               .a = &field->node[from],
               .b = &field->node[to],
-              .enough = (sherd__span)enough * SHERD__FEMTO,
-              .apart = -1};
+              .enough = (sherd__span)enough * SHERD__FEMTO};
     sherd__pair rooms[SHERD_MAX_DIMS];
 
     compare(&s, rooms);
@@ -304,7 +411,8 @@ void sherd__links_look(sherd__edge *out, const sherd__field *field, int from, in
     out->open_bytes = s.gathered | s.cut;
     if (out->sure_time || s.b->longest == 0)
         return;
-    if (!s.reduced && s.apart < 0 && s.one == s.b->longest && s.a->total >= s.b->total)
+    if (!s.reduced && s.one == s.b->longest && s.a->total >= s.b->total &&
+        find_apart(&s, s.leads, target_of_last).lane < 0)
         return; /* perhaps nothing travels */
     bool collective = s.reduced ? !s.gathered && s.cut == s.reduced : !s.cut;
     out->cost.picoseconds = sherd__span_time(time_of(&s, collective));

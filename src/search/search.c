@@ -34,7 +34,8 @@ typedef struct finder {
     int opens;
     int links, link_room;
     link *link;
-    bool lazy; /* steps are priced when nothing else looks cheaper */
+    bool lazy;              /* steps are priced when nothing else looks cheaper */
+    sherd__glances glances; /* then: from the node that is expanded */
     int hopes, hope_room;
     hope *hope; /* a heap */
 } finder;
@@ -223,11 +224,14 @@ static bool look_at(const finder *f, sherd__edge *edge, int from, int to)
 
     if (!hopeful(f, to, spent))
         return false;
+    int64_t enough = enough_of(f, from, to);
+    if (f->lazy && sherd__glance(&f->glances, to, enough) > enough)
+        return false;
     if (f->lazy && !f->field->across)
-        least = sherd__bound_between(f->field, from, to, enough_of(f, from, to));
+        least = sherd__bound_between(f->field, from, to, enough);
     if (!hopeful(f, to, sherd__cost_add(spent, least)))
         return false;
-    sherd__edge_look(edge, f->field, from, to, enough_of(f, from, to));
+    sherd__edge_look(edge, f->field, from, to, enough);
     edge->cost.picoseconds = sherd__max(edge->cost.picoseconds, least.picoseconds);
     edge->cost.bytes = sherd__max(edge->cost.bytes, least.bytes);
     return hopeful(f, to, sherd__cost_add(spent, edge->cost));
@@ -270,7 +274,11 @@ static sherd_status expand(finder *f, int from)
 {
     const sherd__field *field = f->field;
     unsigned pending = field->node[from].pending;
-    sherd_status status = try_step(f, from, SHERD__GOAL);
+    sherd_status status = SHERD_OK;
+
+    if (f->lazy)
+        sherd__glances_start(&f->glances, field, from, true);
+    status = try_step(f, from, SHERD__GOAL);
 
     if (field->plain && pending == 0)
         return status;

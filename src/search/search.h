@@ -52,16 +52,34 @@ typedef struct sherd__way {
      * i of the index is the i-th axis.
      */
     int64_t reach[1 << SHERD__REACHED];
+    int64_t length[SHERD_MAX_AXES + 1]; /* of the first interval by so many axes; default cuts */
 } sherd__way;
 
-/* What a look under the price of links needs of two ways of a dim, before and after a step. */
+/*
+ * Two ways of a dim, before and after a step, as their lists say: sets of axes, a byte each.
+ * Gathered and cut ones; and of these such that a rank which is last by one, and first by all
+ * others, finds nothing there of what it asks for (LEADS), or is not asked from there (TRAILS).
+ */
+enum { SHERD__GATHERED = 0, SHERD__CUT = 8, SHERD__LEADS = 16, SHERD__TRAILS = 24 };
+
+typedef struct sherd__shift {
+    uint32_t sets;
+    int16_t pair; /* the number of the pair, from 1 on; 0 = nothing is known yet, -1 = no pair */
+    uint16_t messages; /* that a rank gets at least; with default cuts */
+} sherd__shift;
+
+_Static_assert(SHERD__PAGE *SHERD__PAGES < INT16_MAX, "numbers of pairs fit");
+
+static inline unsigned sherd__shift_set(uint32_t sets, int which)
+{
+    return sets >> which & 0xff;
+}
+
+/* What a look under the price of links needs besides, in elements, by level. */
 typedef struct sherd__pair {
-    uint8_t gathered, cut; /* axes */
-    uint8_t leads; /* gathered axes on which the last rank has nothing of what it asks for */
-    int64_t one;   /* the most elements that an interval before and one after have in common */
     /*
-     * By level: of the longest interval after the step, what the ranks connected by faster links
-     * have before it; and the converse.
+     * Of the longest interval after the step, what the ranks connected by faster links have before
+     * it; and the converse.
      */
     int64_t receive[SHERD_MAX_AXES], send[SHERD_MAX_AXES];
 } sherd__pair;
@@ -123,6 +141,7 @@ typedef struct sherd__field {
     int ndim;
     bool across;      /* the goal is on another mesh */
     bool listed;      /* some cuts are explicit */
+    bool hollow;      /* in some state a rank holds nothing */
     bool whole;       /* the nodes are all states there are */
     bool plain;       /* arena prices and no limits: without a reduction the direct step is best */
     unsigned movable; /* axes that may cut dims: extent > 1, not pending in source and goal */
@@ -130,8 +149,8 @@ typedef struct sherd__field {
     unsigned frozen;  /* pending in source and goal */
     int ways[SHERD_MAX_DIMS], way_room[SHERD_MAX_DIMS];
     sherd__way *way[SHERD_MAX_DIMS];
-    /* [ways * ways], each NULL until it is asked for; or NULL */
-    sherd__pair **pair[SHERD_MAX_DIMS];
+    /* [ways * ways], each empty until it is asked for; or NULL */
+    sherd__shift *shifts[SHERD_MAX_DIMS];
     sherd__pairs *pairs;
     sherd__known *known; /* [SHERD__KNOWN]: the last priced step of each hash; or NULL */
     int sures;           /* steps that were priced over all ranks */
@@ -153,11 +172,32 @@ typedef struct sherd__field {
      * sending a whole tensor takes, per rank, in 2^shift femtoseconds.
      */
     int64_t extent[SHERD__MASKS], weight[SHERD_MAX_AXES];
+    /* by level: what adding a whole tensor takes more than at the faster ones, likewise */
+    int64_t added[SHERD_MAX_AXES];
+    int64_t peers[SHERD_MAX_AXES]; /* messages to each rank by which an axis is reduced, at least */
     int shift;
     int64_t tensor; /* bytes */
+    bool glances;
+    /* Last, as they are not cleared: for glances, by axes, the least of their links. */
+    int64_t least_alpha[SHERD__MASKS], least_beta[SHERD__MASKS];
+    uint8_t slower[SHERD__MASKS]; /* the slowest of them, and those that are slower still */
 } sherd__field;
 
 /* ---- ways.c: ways two by two ----------------------------------------------------------------- */
+
+/* How many outermost axes two ways of a dim share; with equal cuts, if both have default ones. */
+static inline int sherd__ways_same(const sherd__way *a, const sherd__way *b)
+{
+    uint64_t differ = a->word ^ b->word;
+
+    return differ ? __builtin_ctzll(differ) / 8 : a->axes;
+}
+
+/* So many outermost axes of a way, as bits. */
+static inline unsigned sherd__way_first(const sherd__way *way, int axes)
+{
+    return axes == way->axes ? way->mask : (unsigned)(way->before >> 8 * axes & 0xff);
+}
 
 /* How many outermost axes two ways of a dim share with equal cuts. */
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b);
@@ -170,16 +210,31 @@ void sherd__links_start(sherd__field *field);
 void sherd__links_reach(const sherd__field *field, int d, const sherd__dim *dim, sherd__way *way);
 void sherd__links_pairs(sherd__field *field);
 void sherd__links_forget(sherd__field *field);
-/* A pair of ways that is not cached: in the cache if there is room, otherwise in `room`. */
+/* What is not cached: in the cache if there is room, otherwise in `room`. */
+const sherd__shift *sherd__links_shift_made(const sherd__field *field, int d, int x, int y,
+                                            sherd__shift *room);
 const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int x, int y,
                                           sherd__pair *room);
+static inline const sherd__shift *sherd__links_shift(const sherd__field *field, int d, int x, int y,
+                                                     sherd__shift *room)
+{
+    const sherd__shift *known = field->shifts[d] ? &field->shifts[d][x * field->ways[d] + y] : room;
+
+    return known != room && known->pair ? known : sherd__links_shift_made(field, d, x, y, room);
+}
 static inline const sherd__pair *sherd__links_pair(const sherd__field *field, int d, int x, int y,
                                                    sherd__pair *room)
 {
-    const sherd__pair *known = field->pair[d] ? field->pair[d][x * field->ways[d] + y] : NULL;
+    int at = field->shifts[d] ? field->shifts[d][x * field->ways[d] + y].pair - 1 : -1;
 
-    return known ? known : sherd__links_pair_made(field, d, x, y, room);
+    return at >= 0 ? &field->pairs->page[at / SHERD__PAGE][at % SHERD__PAGE]
+                   : sherd__links_pair_made(field, d, x, y, room);
 }
+/*
+ * Of the first interval of x, with default cuts, what ranks at coordinate 0, or at any coordinate
+ * of the axes `crossed`, want by way y.
+ */
+int64_t sherd__links_wanted(const sherd__field *field, int d, int x, int y, unsigned crossed);
 
 /* ---- field.c: which states there are --------------------------------------------------------- */
 
@@ -259,6 +314,28 @@ bool sherd__step_allowed(const sherd__problem *problem, const sherd__priced *ste
 /* What an edge takes at least under links: exact for most even collectives and all-to-alls. */
 void sherd__links_look(sherd__edge *out, const sherd__field *field, int a, int b, int64_t enough);
 
+/* ---- glance.c: less, and sooner -------------------------------------------------------------- */
+
+/* Set what follows from the links alone. */
+void sherd__glances_links(sherd__field *field);
+
+/* Steps from one node to all others, or from all others to it. */
+typedef struct sherd__glances {
+    const sherd__field *field;
+    const sherd__node *node;
+    bool from, none;                         /* it is the source; nothing can be said */
+    const sherd__shift *row[SHERD_MAX_DIMS]; /* of its ways and all others, `stride` apart */
+    int stride[SHERD_MAX_DIMS];
+    int64_t longest[SHERD_MAX_DIMS];
+} sherd__glances;
+
+void sherd__glances_start(sherd__glances *out, const sherd__field *field, int node, bool from);
+/*
+ * What a step takes at least, picoseconds, or 0. A result above `enough` may be less than the best
+ * that can be said.
+ */
+int64_t sherd__glance(const sherd__glances *g, int other, int64_t enough);
+
 /* ---- bound.c: ways of any number of steps ---------------------------------------------------- */
 
 /* Set what follows from the links alone. */
@@ -310,6 +387,7 @@ typedef struct sherd__side {
     /* of each state: picoseconds that a path may take to be of use; -1 = it has the shortest */
     int64_t *most;
     int opens, taken;
+    int seen;                        /* open ones that have a path */
     bool *done;                      /* taken */
     sherd__cost radius;              /* no state that is open is nearer */
     const struct sherd__side *other; /* or NULL */
@@ -334,8 +412,9 @@ sherd_status sherd__meeting_start(sherd__meeting *m, sherd__field *field, sherd_
  * soon as the shortest one is known, and stores it there; no stops if there is none.
  */
 void sherd__meeting_go(sherd__meeting *m, sherd__cost limit, sherd__route *route);
-/* Keep the nodes that were taken. */
+/* Keep the nodes that were taken, and after that do as sherd__left_find does. */
 void sherd__meeting_keep(sherd__meeting *m);
+void sherd__meeting_left(sherd__route *route, sherd__meeting *m, sherd__cost limit);
 void sherd__meeting_clear(sherd__meeting *m);
 
 /* ---- least.c: what any plan costs ------------------------------------------------------------ */

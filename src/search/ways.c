@@ -8,13 +8,11 @@
 
 int sherd__ways_shared(const sherd__field *field, int d, const sherd__way *a, const sherd__way *b)
 {
-    uint64_t differ = a->word ^ b->word;
-    int same = differ ? __builtin_ctzll(differ) / 8 : a->axes;
     const sherd__way *both[2] = {a, b};
     sherd__dim dim[2];
 
     if (!a->cuts && !b->cuts)
-        return same;
+        return sherd__ways_same(a, b);
     for (int k = 0; k < 2; k++) {
         dim[k].axes = both[k]->axes;
         dim[k].cuts = both[k]->cuts;
@@ -68,8 +66,8 @@ void sherd__links_pairs(sherd__field *field)
     field->pairs = sherd__alloc(heap, 1, sizeof *field->pairs);
     for (int d = 0; d < field->ndim && field->pairs; d++)
         if (field->ways[d] <= WAYS)
-            field->pair[d] = sherd__alloc(heap, (size_t)field->ways[d] * (size_t)field->ways[d],
-                                          sizeof *field->pair[d]);
+            field->shifts[d] = sherd__alloc(heap, (size_t)field->ways[d] * (size_t)field->ways[d],
+                                            sizeof *field->shifts[d]);
 }
 
 void sherd__links_forget(sherd__field *field)
@@ -77,7 +75,7 @@ void sherd__links_forget(sherd__field *field)
     sherd__heap *heap = field->problem->space->heap;
 
     for (int d = 0; d < field->ndim; d++)
-        sherd__free(heap, field->pair[d]);
+        sherd__free(heap, field->shifts[d]);
     for (int i = 0; field->pairs && i < field->pairs->pages; i++)
         sherd__free(heap, field->pairs->page[i]);
     sherd__free(heap, field->pairs);
@@ -150,44 +148,50 @@ static void fill_reach(int64_t *out, const sherd__field *field, int d, const she
     }
 }
 
-static unsigned first_axes(const sherd__way *way, int depth)
-{
-    return depth == way->axes ? way->mask : (unsigned)(way->before >> 8 * depth & 0xff);
-}
-
 /*
- * Of the axes gathered the first one, where others are cut, and all by which the last shard is
- * empty, whatever the others.
+ * Of the axes of x from a depth on those by which a rank may be last, and first by all others, and
+ * have nothing of its interval in y at its own coordinate in x: the interval, or the shard of y
+ * that the axis cuts, ends before. Or the last shards are empty, whatever the others.
  */
-static unsigned leads_of(const sherd__field *field, int d, const sherd__way *x, int depth,
-                         bool cuts)
+static unsigned apart_in(const sherd__field *field, const sherd__way *x, const sherd__way *y,
+                         int depth)
 {
-    int64_t n = field->shape[d];
-    unsigned leads = 0;
+    unsigned apart = 0;
 
-    for (int i = 0; i < x->axes; i++) {
+    for (int i = depth; i < x->axes; i++) {
         int axis = (int)(x->word >> 8 * i & 0xff) - 1;
-        int64_t p = field->mesh->extent[axis];
-        if (i >= depth && ((i == depth && cuts) || n < p))
-            leads |= 1u << axis;
-        n = sherd__ceil_div(n, p);
+        int64_t p = field->mesh->extent[axis], n = x->length[i];
+        int64_t first = sherd__min(n, (p - 1) * x->length[i + 1]); /* of the last shard */
+        int64_t end = y->mask >> axis & 1 ? y->length[y->place[axis]] : y->longest;
+        if (end <= first || n < p)
+            apart |= 1u << axis;
     }
-    return leads;
+    return apart;
 }
 
-/* What two ways of a dim are to each other; ways of the source and of the target. */
-static void fill_pair(sherd__pair *p, const sherd__field *field, int d, const sherd__way *x,
-                      const sherd__way *y)
+const sherd__shift *sherd__links_shift_made(const sherd__field *field, int d, int x, int y,
+                                            sherd__shift *room)
 {
-    int depth = x == y ? x->axes : sherd__ways_shared(field, d, x, y);
-    unsigned kept = first_axes(x, depth);
+    sherd__shift *p = field->shifts[d] ? &field->shifts[d][x * field->ways[d] + y] : room;
+    const sherd__way *source = &field->way[d][x], *target = &field->way[d][y];
+    int depth = x == y ? source->axes : sherd__ways_shared(field, d, source, target);
+    unsigned kept = sherd__way_first(source, depth);
 
-    p->gathered = (uint8_t)(x->mask & ~kept);
-    p->cut = (uint8_t)(y->mask & ~kept);
-    p->leads = field->listed ? 0 : (uint8_t)leads_of(field, d, x, depth, depth < y->axes);
-    p->one = sherd__min(x->longest, y->longest);
-    fill_reach(p->receive, field, d, x, p->gathered, y->longest);
-    fill_reach(p->send, field, d, y, p->cut, x->longest);
+    *p = (sherd__shift){.pair = -1};
+    p->sets = (source->mask & ~kept) << SHERD__GATHERED | (target->mask & ~kept) << SHERD__CUT;
+    if (!field->listed)
+        p->sets |= apart_in(field, source, target, depth) << SHERD__LEADS |
+                   apart_in(field, target, source, depth) << SHERD__TRAILS;
+    int64_t one = sherd__min(source->longest, target->longest);
+    if (!field->listed && one > 0)
+        p->messages = (uint16_t)sherd__min(sherd__ceil_div(target->longest, one) - 1, UINT16_MAX);
+    return p;
+}
+
+int64_t sherd__links_wanted(const sherd__field *field, int d, int x, int y, unsigned crossed)
+{
+    return first_of(field, &field->way[d][y], 0, field->shape[d], crossed,
+                    field->way[d][x].longest);
 }
 
 /* Room for one more pair; NULL where there is none. */
@@ -210,12 +214,18 @@ static sherd__pair *add_pair(const sherd__field *field)
 const sherd__pair *sherd__links_pair_made(const sherd__field *field, int d, int x, int y,
                                           sherd__pair *room)
 {
-    sherd__pair *p = field->pair[d] ? add_pair(field) : NULL;
+    sherd__shift other;
+    const sherd__shift *shift = sherd__links_shift(field, d, x, y, &other);
+    sherd__pair *p = shift != &other ? add_pair(field) : NULL;
 
     if (p)
-        field->pair[d][x * field->ways[d] + y] = p;
+        field->shifts[d][x * field->ways[d] + y].pair = (int16_t)field->pairs->pairs;
     else
         p = room;
-    fill_pair(p, field, d, &field->way[d][x], &field->way[d][y]);
+    const sherd__way *source = &field->way[d][x], *target = &field->way[d][y];
+    fill_reach(p->receive, field, d, source, sherd__shift_set(shift->sets, SHERD__GATHERED),
+               target->longest);
+    fill_reach(p->send, field, d, target, sherd__shift_set(shift->sets, SHERD__CUT),
+               source->longest);
     return p;
 }
