@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A network that solves a differential equation: -(u_xx + u_yy) = f on the unit square, u = 0 at its
- * border, f = 2 pi^2 sin(pi x) sin(pi y), so that u = sin(pi x) sin(pi y). The loss has the second
- * derivatives of the network by its inputs in it, and training differentiates these once more. The
- * points are sharded over the ranks; nothing moves but the gradients of the weights and the sums.
+ * A network that solves a differential equation: -(u_xx + u_yy) = f on the unit square, u = 0 at
+ * its border, f = 2 pi^2 sin(pi x) sin(pi y), so that u = sin(pi x) sin(pi y). The loss has the
+ * second derivatives of the network by its inputs in it, and training differentiates these once
+ * more. The points are sharded over the ranks; only sums and the gradients of the weights move.
  *
  *     poisson [RANKS [STEPS [POINTS [WIDTH]]]]      2 1000 1024 32
  */
