@@ -207,6 +207,9 @@ typedef struct sherd_shard_options {
     bool no_prefetch;     /* gather a module's parameters when it is called, not ahead of that */
     /* keep what backward needs of the gathered parameters, instead of gathering it again */
     bool keep_gathered;
+    /* leave parameters that the axis shards already as they are, such as experts over its ranks;
+     * otherwise they are an error */
+    bool skip_sharded;
 } sherd_shard_options;
 
 /**
@@ -227,8 +230,8 @@ typedef struct sherd_shard_options {
  * @numerics   values are copied bit for bit; the sums of gradients are added in rank order
  * @owns       the module keeps the hooks until it is destroyed; tied parameters stay tied
  * @errors     EINVAL no such axis, min_elements negative, a parameter that varies, is on another
- *             mesh, or is sharded over the axis already; ENOMEM; EDIFFER; after an error the module
- *             is partly changed
+ *             mesh, or is sharded over the axis already (skip_sharded allows it); ENOMEM; EDIFFER;
+ *             after an error the module is partly changed
  */
 SHERD_CALL sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh,
                                           const char *axis, const sherd_shard_options *options);

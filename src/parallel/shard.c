@@ -20,7 +20,7 @@
 typedef struct sharding {
     sherd_world *world;
     int refs;
-    bool no_prefetch, keep_gathered;
+    sherd_shard_options options;
     uint64_t failed;    /* checks that had failed when the order below was learned */
     int running;        /* calls of the root under way */
     struct unit *last;  /* the unit that was called last in this forward */
@@ -135,7 +135,7 @@ static void put_in(unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         sherd__named_tensor *p = &u->module->parameter[u->slot[i].parameter];
-        record(p->tensor, u->whole[i], u->all->keep_gathered);
+        record(p->tensor, u->whole[i], u->all->options.keep_gathered);
         u->slot[i].home = p->tensor;
         p->tensor = sherd_tensor_retain(u->whole[i]);
     }
@@ -163,7 +163,7 @@ static void begin_next(sharding *all, unit *u)
 {
     unit *next = u->failed == all->failed ? u->next : NULL;
 
-    if (all->no_prefetch || !all->running || !next || next->gathered || next->depth > 0)
+    if (all->options.no_prefetch || !all->running || !next || next->gathered || next->depth > 0)
         return;
     gather(next, true);
     all->ahead = next;
@@ -275,7 +275,7 @@ typedef struct job {
     sherd_world *world;
     const sherd_mesh *mesh, *root;
     int axis, root_axis;
-    int64_t min_elements;
+    const sherd_shard_options *options;
     sharding *all;
 } job;
 
@@ -309,7 +309,9 @@ static bool is_sharded(const job *j, const sherd_tensor *t)
 
 static bool is_wanted(const job *j, const sherd_tensor *t)
 {
-    return t->ndim > 0 && sherd_tensor_count(t) > 0 && sherd_tensor_count(t) >= j->min_elements;
+    return t->ndim > 0 && sherd_tensor_count(t) > 0 &&
+           sherd_tensor_count(t) >= j->options->min_elements &&
+           !(j->options->skip_sharded && is_sharded(j, t));
 }
 
 /* The layout of a parameter when it is gathered. */
@@ -321,7 +323,7 @@ static sherd_status gathered_layout(const sherd_layout **out, const job *j, cons
     if (p->tensor->layout && sherd_layout_mesh(p->tensor->layout) != j->root)
         fault = "lies on another mesh";
     else if (is_sharded(j, p->tensor))
-        fault = "is sharded over the axis already";
+        fault = "is sharded over the axis already (options.skip_sharded leaves it)";
     if (fault)
         return sherd__module_fail(m, SHERD_EINVAL,
                                   "sherd_fully_shard: parameter \"%s\" of \"%s\" %s", p->name,
@@ -445,7 +447,7 @@ static sherd_status hook_root(const job *j, sherd_module *module)
     return sherd_module_hook_after(NULL, module, leave_root, &options);
 }
 
-static sherd_status run(job *j, sherd_module *module, const sherd_shard_options *o)
+static sherd_status run(job *j, sherd_module *module)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
     sherd_status status;
@@ -455,15 +457,11 @@ static sherd_status run(job *j, sherd_module *module, const sherd_shard_options 
     j->all = sherd__alloc(heap, 1, sizeof *j->all);
     if (!j->all)
         return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");
-    *j->all = (sharding){.world = j->world,
-                         .refs = 1,
-                         .no_prefetch = o->no_prefetch,
-                         .keep_gathered = o->keep_gathered};
+    *j->all = (sharding){.world = j->world, .refs = 1, .options = *j->options};
     sherd_scope_begin(j->world);
     status = make_units(j, module);
-    /* Before the hooks of its own unit, and after them. */
     if (!status)
-        status = hook_root(j, module);
+        status = hook_root(j, module); /* before the hooks of its own unit, and after them */
     if (!status)
         status = cut(j, module);
     if (!status)
@@ -478,7 +476,7 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
 {
     static const char function[] = "sherd_fully_shard";
     const sherd_shard_options o = options ? *options : (sherd_shard_options){0};
-    job j = {.mesh = mesh, .min_elements = o.min_elements};
+    job j = {.mesh = mesh, .root = sherd_mesh_root(mesh), .options = &o};
     sherd_status status = sherd__style_axis(&j.axis, &j.world, module, mesh, axis, function);
     uint64_t hash = 1;
 
@@ -487,13 +485,13 @@ sherd_status sherd_fully_shard(sherd_module *module, const sherd_mesh *mesh, con
     if (!status && o.min_elements < 0)
         status = sherd__module_fail(module, SHERD_EINVAL, "%s: min_elements is negative", function);
     if (!status) {
-        j.root = sherd_mesh_root(mesh);
         j.root_axis = mesh->root_axis[j.axis];
-        hash = sherd__hash_word(mesh->hash, (uint64_t)j.axis);
-        hash = sherd__hash_word(sherd__hash_word(hash, (uint64_t)o.min_elements), o.no_prefetch);
-        hash = sherd__hash_word(hash, o.keep_gathered);
+        const int of[] = {j.axis, o.no_prefetch, o.keep_gathered, o.skip_sharded};
+        hash = sherd__hash_word(mesh->hash, (uint64_t)o.min_elements);
+        for (int i = 0; i < 4; i++)
+            hash = sherd__hash_word(hash, (uint64_t)of[i]);
         hash = sherd__hash_tree(hash, module);
-        status = run(&j, module, &o);
+        status = run(&j, module);
         module->spread = true;
     }
     return sherd__agree(j.world, status, hash, function);
