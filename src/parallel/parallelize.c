@@ -4,12 +4,12 @@
  * leaves the module as it was. Each name of a path is a shell pattern for one level of the tree.
  * Ranks agree at the end: the hash of the plan and of what it matched must be the same on all.
  */
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "parallel/near.h"
+#include "base/near.h"
+#include "nn/pattern.h"
 #include "parallel/style.h"
 
 typedef struct job {
@@ -21,15 +21,15 @@ typedef struct job {
     /* Of the entry that is looked at: */
     const sherd_parallel_entry *entry;
     int matches;
-    int depth, deepest;       /* how far the path has led; the deepest that it came to no child */
-    const sherd_module *stop; /* where that was */
-    const char *missed;       /* the name that it looked for there */
 } job;
 
-typedef sherd_status (*visitor)(job *j, sherd_module *module);
+typedef sherd_status (*visitor)(void *data, sherd_module *module, const char *rest);
 
-static sherd_status note(job *j, sherd_module *module)
+static sherd_status note(void *data, sherd_module *module, const char *rest)
 {
+    job *j = data;
+
+    (void)rest;
     j->matches++;
     j->hash = sherd__hash_text(j->hash, sherd_module_path(module));
     return SHERD_OK;
@@ -47,12 +47,14 @@ sherd_status sherd__told(sherd_module *module, const char *function, const char 
         function, what, sherd__module_name(module), (int)returned, sherd_status_name(returned));
 }
 
-static sherd_status apply(job *j, sherd_module *module)
+static sherd_status apply(void *data, sherd_module *module, const char *rest)
 {
+    job *j = data;
     const sherd_style *style = &j->entry->style;
     const char *name = style->name ? style->name : "of your own";
     char what[64];
 
+    (void)rest;
     snprintf(what, sizeof what, "style %.48s", name);
     sherd__world_diag(j->world)->status = SHERD_OK;
     sherd_status status = sherd__told(module, "sherd_parallelize", what,
@@ -61,40 +63,20 @@ static sherd_status apply(job *j, sherd_module *module)
                   : sherd__note_style(module, name, sherd_mesh_axis_name(j->mesh, j->axis));
 }
 
-/* Visit the modules that the patterns in `left`, one for each level, lead to. */
-static sherd_status descend(job *j, sherd_module *m, const char *names, int left, visitor visit)
+static const char *child_at(void *of, int i)
 {
-    const char *rest = names + strlen(names) + 1;
-    sherd_status status = SHERD_OK;
-    bool met = false;
-
-    if (left == 0)
-        return visit(j, m);
-    for (int i = 0; !status && i < sherd_module_children(m); i++) {
-        if (fnmatch(names, sherd_module_child_name(m, i), 0) != 0)
-            continue;
-        met = true;
-        j->depth++;
-        status = descend(j, sherd_module_child(m, i), left > 1 ? rest : "", left - 1, visit);
-        j->depth--;
-    }
-    if (!met && j->depth > j->deepest) {
-        j->deepest = j->depth;
-        j->stop = m;
-        j->missed = names;
-    }
-    return status;
+    return sherd_module_child_name(of, i);
 }
 
-static sherd_status no_match(const job *j)
+static sherd_status no_match(const job *j, const sherd__descent *d)
 {
     char near[256];
 
-    sherd__near_names(near, sizeof near, j->stop, j->missed);
+    sherd__near_names(near, sizeof near, child_at, d->stop, d->missed);
     return sherd__module_fail(j->module, SHERD_EINVAL,
                               "sherd_parallelize: path \"%s\" matches nothing: \"%s\" has no child "
                               "\"%s\"%s%s",
-                              j->entry->path, sherd__module_name(j->stop), j->missed,
+                              j->entry->path, sherd__module_name(d->stop), d->missed,
                               near[0] ? "; it has " : "", near);
 }
 
@@ -102,23 +84,18 @@ static sherd_status no_match(const job *j)
 static sherd_status each_match(job *j, const sherd_parallel_entry *entry, visitor visit)
 {
     sherd__heap *heap = sherd__world_heap(j->world);
-    char *names = sherd__copy_text(heap, entry->path);
-    int levels = entry->path[0] != 0;
+    sherd__descent d = {.visit = visit, .data = j, .deepest = -1};
+    int levels;
+    char *names = sherd__path_names(heap, entry->path, &levels);
     sherd_status status;
 
     if (!names)
         return sherd__no_memory(sherd__world_diag(j->world), "sherd_parallelize");
-    for (char *c = names; *c; c++)
-        if (*c == '.') {
-            *c = 0;
-            levels++;
-        }
     j->entry = entry;
-    j->matches = j->depth = 0;
-    j->deepest = -1;
-    status = descend(j, j->module, names, levels, visit);
+    j->matches = 0;
+    status = sherd__descend(&d, j->module, names, levels);
     if (!status && visit == note && j->matches == 0)
-        status = no_match(j);
+        status = no_match(j, &d);
     sherd__free(heap, names);
     return status;
 }

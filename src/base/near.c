@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Suggestions for a misspelt name: names ordered by edit distance. Runs only for an error. */
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "parallel/near.h"
+#include "near.h"
 
 enum { letters = 63, shown = 5 };
 
@@ -30,18 +31,19 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-void sherd__near_names(char *out, size_t room, const sherd_module *module, const char *name)
+void sherd__near_names(char *out, size_t room, sherd__name_at at, void *of, const char *name)
 {
     int last = -1, last_i = -1;
     size_t length = 0;
+    const char *other;
 
     out[0] = 0;
 
     /* Each round takes the next one in the order of (distance, number). */
     for (int k = 0; k < shown; k++) {
         int best = INT_MAX, best_i = -1;
-        for (int i = 0; i < sherd_module_children(module); i++) {
-            int d = distance(name, sherd_module_child_name(module, i));
+        for (int i = 0; (other = at(of, i)); i++) {
+            int d = distance(name, other);
             bool comes_later = d > last || (d == last && i > last_i);
             if (comes_later && d < best) {
                 best = d;
@@ -52,7 +54,7 @@ void sherd__near_names(char *out, size_t room, const sherd_module *module, const
             return;
         if (length < room)
             length += (size_t)snprintf(out + length, room - length, "%s%s", k ? ", " : "",
-                                       sherd_module_child_name(module, best_i));
+                                       at(of, best_i));
         last = best;
         last_i = best_i;
     }
