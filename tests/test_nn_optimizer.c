@@ -99,7 +99,8 @@ static const char *const grid[][3] = {
 static void check_adamw(sherd_world *world, sherd_dtype dtype, const sherd_mesh *mesh,
                         const char *const placements[3])
 {
-    const sherd_adamw_options options = {0.8, 0.95, 1e-6, 0.1, false};
+    const sherd_adamw_options options = {
+        .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
     /* Of 16 bits: what the gradients were rounded by may turn a step, of 0.01, by a fifth. */
     static const double tolerances[SHERD_DTYPES] = {
         [SHERD_F64] = 1e-13, [SHERD_F32] = 2e-6, [SHERD_BF16] = 1e-2, [SHERD_F16] = 1e-3};

@@ -3,9 +3,15 @@
 """Write tests/optimizer_cases.h: what PyTorch's optimizers and schedules make of known numbers, in f64.
 
 The parameter is a matrix [2, 3] with element i = 0.5 + 0.4 sin(0.1 (i + 1)); its gradient in step t (from 1) is
-2 sin(0.1 (i + 1) (t + 2)). Usage: tools/golden_optimizers.py > tests/optimizer_cases.h
+2 sin(0.1 (i + 1) (t + 2)). With groups of parameters there are four, the n-th (from 0) 0.5 + 0.4 sin(0.1 (i + 1) (n + 1)), with gradients
+2 sin(0.1 (i + 1) (t + n + 2)), and the rate of a step doubles in odd ones. Usage:
+
+    tools/golden_optimizers.py > tests/optimizer_cases.h
+    tools/golden_optimizers.py groups > tests/optimizer_groups.h
 """
 import math
+import sys
+
 import torch
 
 STEPS, RATE = 6, 0.05
@@ -24,6 +30,18 @@ CASES = [
      "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}"),
 ]
 
+# Shapes by name; and for each case sherd's groups, with (factor of the rate, decay) that parameters have by them where the default decays by 0.1.
+SHAPES = {"embed.weight": (4, 3), "blocks.0.weight": (2, 3), "blocks.0.bias": (3,), "norm.weight": (3,)}
+GROUPED = [
+    ('{.pattern = "embed.weight", .rate = 0.1}, {.pattern = "blocks.*.weight", .weight_decay = 0.3}, {.pattern = "norm.**", .decay_all = true}',
+     [(0.1, 0.1), (1, 0.3), (1, 0), (1, 0.1)]),
+    ('{.pattern = "embed.*", .no_rate = true}, {.pattern = "**.bias", .weight_decay = 0.2, .decay_all = true, .rate = 2}, '
+     '{.pattern = "blocks.**", .no_decay = true}',
+     [(0, 0.1), (1, 0), (2, 0.2), (1, 0)]),
+    ('{.pattern = "**", .rate = 0.5, .weight_decay = 0.4}', [(0.5, 0.4), (0.5, 0.4), (0.5, 0), (0.5, 0)]),
+]
+GROUPED_BY = [("sgd", "SGD", dict(momentum=0.9, nesterov=True)), ("adam", "Adam", ADAM), ("adamw", "AdamW", ADAM)]
+
 
 def wave(offset, scale, k):
     return torch.tensor([[offset + scale * math.sin(0.1 * (3 * r + c + 1) * k) for c in range(3)] for r in range(2)],
@@ -41,6 +59,24 @@ def trained(kind, options, clip):
             torch.nn.utils.clip_grad_value_([p], 0.7)
         o.step()
     return p.detach().flatten().tolist()
+
+
+def element(shape, offset, scale, k):
+    count = math.prod(shape)
+    return torch.tensor([offset + scale * math.sin(0.1 * (i + 1) * k) for i in range(count)], dtype=torch.float64).reshape(shape)
+
+
+def trained_in_groups(kind, options, groups, clip):
+    p = [torch.nn.Parameter(element(shape, 0.5, 0.4, n + 1)) for n, shape in enumerate(SHAPES.values())]
+    o = getattr(torch.optim, kind)([dict(params=[q], weight_decay=decay) for q, (_, decay) in zip(p, groups)], lr=RATE, **options)
+    for t in range(1, STEPS + 1):
+        for n, q in enumerate(p):
+            q.grad = element(q.shape, 0, 2, t + n + 2)
+            o.param_groups[n]["lr"] = RATE * (1 + t % 2) * groups[n][0]
+        if clip:
+            torch.nn.utils.clip_grad_norm_(p, 1.5)
+        o.step()
+    return [x for q in p for x in q.detach().flatten().tolist()]
 
 
 def rates(make):
@@ -66,21 +102,38 @@ SCHEDULES = [
     ("step", lambda o: s.StepLR(o, step_size=3, gamma=0.5)),
     ("exponential", lambda o: s.ExponentialLR(o, gamma=0.9)),
 ]
+
+
+def one_parameter():
+    for name in ("sgd", "adam", "adamw"):
+        print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
+              % ("sgd" if name == "sgd" else "adamw", name))
+        for kind, of, options, text in CASES:
+            for number, clip in enumerate((None, "norm", "value")):
+                if of == name:
+                    print("    {%s, %d, %s}," % (text, number, row(trained(kind, options, clip))))
+        print("};")
+    for name, make in SCHEDULES:
+        print("static const double %s_rates[] = %s;" % (name, row(rates(make))))
+    # Within its period; sherd's stays at the end then, PyTorch's goes up again.
+    print("static const double cosine_rates[] = %s;" % row(rates(lambda o: s.CosineAnnealingLR(o, T_max=11, eta_min=0.1))))
+
+
+def groups_of_parameters():
+    print("static const struct { sherd_optimizer_group groups[3]; int clip; double p[3][24]; } group_cases[] = {")
+    for text, groups in GROUPED:
+        for clip in (0, 1):
+            print("    {{%s}, %d, {" % (text, clip))
+            for name, kind, options in GROUPED_BY:
+                print("        %s," % row(trained_in_groups(kind, options, groups, clip)))
+            print("    }},")
+    print("};")
+
+
 print("/* SPDX-License-Identifier: Apache-2.0 */")
 print("/* Written by tools/golden_optimizers.py with PyTorch %s; do not edit. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
 print("enum { CASE_STEPS = %d };" % STEPS)
 print("static const double case_rate = %g;" % RATE)
-for name in ("sgd", "adam", "adamw"):
-    print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
-          % ("sgd" if name == "sgd" else "adamw", name))
-    for kind, of, options, text in CASES:
-        for number, clip in enumerate((None, "norm", "value")):
-            if of == name:
-                print("    {%s, %d, %s}," % (text, number, row(trained(kind, options, clip))))
-    print("};")
-for name, make in SCHEDULES:
-    print("static const double %s_rates[] = %s;" % (name, row(rates(make))))
-# Within its period; sherd's stays at the end then, PyTorch's goes up again.
-print("static const double cosine_rates[] = %s;" % row(rates(lambda o: s.CosineAnnealingLR(o, T_max=11, eta_min=0.1))))
+groups_of_parameters() if sys.argv[1:] == ["groups"] else one_parameter()
 print("/* clang-format on */")

@@ -4,7 +4,8 @@
  * call per group); then every rank updates only what it holds. The state has the layout of its
  * parameter.
  *
- * Weight decay applies to parameters of two or more dims only, unless decay_all is set.
+ * Weight decay applies to parameters of two or more dims only, unless decay_all is set. Groups give
+ * some parameters another rate or decay.
  *
  * For a bf16 or f16 parameter the state is f32 and includes an exact f32 copy, and the parameter is
  * that copy rounded. If the program writes the parameter between steps, the copy is replaced too.
@@ -21,6 +22,27 @@ SHERD_BEGIN
 
 typedef struct sherd_optimizer sherd_optimizer;
 
+/*
+ * Parameters that differ from the others in rate or weight decay. A parameter belongs to the first
+ * group with a pattern that matches its path, or none; settings of later groups do not add to it. A
+ * zero member takes the default in brackets.
+ *
+ *     {.pattern = "embed.weight", .rate = 0.1}, {.pattern = "blocks.*.attn.**", .no_decay = true}
+ */
+typedef struct sherd_optimizer_group {
+    /*
+     * names from the module on, joined by dots, the last one the parameter's, with shell wildcards
+     * (* ? [..]) that match one level; ** stands for any number of levels, also none: "**.bias",
+     * "blocks.**"
+     */
+    const char *pattern;
+    double rate;         /* [1] multiplies the learning rate of each step */
+    double weight_decay; /* [that of the optimizer's options] */
+    bool no_rate;        /* a rate of 0: values stay, but state goes on; freezing saves that too */
+    bool no_decay;       /* a weight_decay of 0 */
+    bool decay_all;      /* [that of the options] parameters of fewer than two dims decay too */
+} sherd_optimizer_group;
+
 /* A zero member takes the default in brackets. */
 typedef struct sherd_adamw_options {
     double beta1;        /* [0.9] */
@@ -28,6 +50,9 @@ typedef struct sherd_adamw_options {
     double eps;          /* [1e-8] */
     double weight_decay; /* [0] */
     bool decay_all;      /* parameters of fewer than two dims decay too */
+
+    const sherd_optimizer_group *groups; /* [group_count]; only read while the optimizer is made */
+    int group_count;
 } sherd_adamw_options;
 
 /**
@@ -38,8 +63,9 @@ typedef struct sherd_adamw_options {
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
- * @errors EINVAL betas outside [0, 1), eps or weight_decay negative, parameters on two meshes;
- *         ENOMEM
+ * @errors EINVAL betas outside [0, 1), eps or weight_decay negative, parameters on two meshes; a
+ *         group whose pattern matches no parameter (similar paths are listed) or only those of
+ *         earlier groups, or whose rate or decay is negative, not finite, or given twice; ENOMEM
  */
 SHERD_CALL sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                            const sherd_adamw_options *options);
@@ -50,8 +76,9 @@ SHERD_CALL sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *
  *
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
- * @errors EINVAL betas outside [0, 1), eps or weight_decay negative, parameters on two meshes;
- *         ENOMEM
+ * @errors EINVAL betas outside [0, 1), eps or weight_decay negative, parameters on two meshes; a
+ *         group whose pattern matches no parameter (similar paths are listed) or only those of
+ *         earlier groups, or whose rate or decay is negative, not finite, or given twice; ENOMEM
  */
 SHERD_CALL sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                           const sherd_adamw_options *options);
@@ -63,6 +90,9 @@ typedef struct sherd_sgd_options {
     double weight_decay;
     bool nesterov;
     bool decay_all; /* parameters of fewer than two dims decay too */
+
+    const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
+    int group_count;
 } sherd_sgd_options;
 
 /**
@@ -74,7 +104,8 @@ typedef struct sherd_sgd_options {
  * @local
  * @owns   the caller destroys *out, before the module; NULL on failure
  * @errors EINVAL momentum outside [0, 1), dampening outside [0, 1], weight_decay negative, nesterov
- *         without momentum or with dampening, parameters on two meshes; ENOMEM
+ *         without momentum or with dampening, parameters on two meshes; a group as in
+ *         sherd_adamw_create; ENOMEM
  */
 SHERD_CALL sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
                                          const sherd_sgd_options *options);
@@ -119,8 +150,9 @@ SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
 SHERD_API void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most);
 
 /**
- * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them).
- * Parameters without a gradient do not change. Gradients are kept; see sherd_optimizer_clear.
+ * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them),
+ * the learning rate by that of a group. Parameters without a gradient do not change. Gradients are
+ * kept; see sherd_optimizer_clear.
  *
  * @collective the parameters' mesh, if gradients are not settled yet
  * @errors     EDIFFER; ENOMEM; EPEER; by the alarm
@@ -136,7 +168,7 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
  * AdamW, momentum for SGD, exact for a 16-bit parameter (its f32 copy), and steps (i64 []: how many
  * steps had a gradient). They have the layout of the parameter; steps is on all its ranks. Those of
- * frozen parameters are not there yet.
+ * frozen parameters are not there yet. Groups are not part of it.
  *
  * @local  may wait until peers have read an exact copy
  * @shapes out: sherd_named_state[room], or NULL to count only

@@ -29,14 +29,13 @@ static sherd_adamw_options with_defaults(const sherd_adamw_options *options)
 void sherd__adam_update(const sherd_optimizer *o, const sherd__update *u, bool decoupled)
 {
     const sherd_adamw_options *with = &o->options.adam;
-    double decay = sherd__decay_of(u->ndim, with->weight_decay, with->decay_all);
     const sherd__adamw_step step = {
         .rate = u->rate,
         .beta1 = with->beta1,
         .beta2 = with->beta2,
         .eps = with->eps,
-        .decay = decoupled ? decay : 0,
-        .l2 = decoupled ? 0 : decay,
+        .decay = decoupled ? u->decay : 0,
+        .l2 = decoupled ? 0 : u->decay,
         .correction1 = 1 - pow(with->beta1, (double)u->steps),
         .correction2 = 1 - pow(with->beta2, (double)u->steps),
         .grad_scale = u->grad_scale,
@@ -49,12 +48,16 @@ sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options,
                                 const sherd__optimizer_kind *kind)
 {
-    sherd_optimizer like = {.kind = kind, .states = 2, .options.adam = with_defaults(options)};
+    const sherd_adamw_options with = with_defaults(options);
+    const sherd__grouping grouping = {with.weight_decay, with.decay_all, with.groups,
+                                      with.group_count};
+    sherd_optimizer like = {.kind = kind, .states = 2, .options.adam = with};
     sherd_status status = sherd__optimizer_start(out, module, kind->function);
 
+    like.options.adam.groups = NULL; /* the caller's */
     if (!status)
-        status = check(sherd_module_world(module), kind->function, &like.options.adam);
-    return status ? status : sherd__optimizer_create(out, module, &like);
+        status = check(sherd_module_world(module), kind->function, &with);
+    return status ? status : sherd__optimizer_create(out, module, &like, &grouping);
 }
 
 static void update(const sherd_optimizer *o, const sherd__update *u)

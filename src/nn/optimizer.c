@@ -138,7 +138,8 @@ static sherd_status reserve(sherd_optimizer *o)
     return sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
 }
 
-static sherd_status start_items(sherd_optimizer *o, sherd_module *module)
+static sherd_status start_items(sherd_optimizer *o, sherd_module *module,
+                                const sherd__grouping *grouping)
 {
     sherd__heap *heap = sherd__world_heap(o->world);
     sherd_named_parameter *all = sherd__alloc(heap, (size_t)o->count, sizeof *all);
@@ -152,6 +153,8 @@ static sherd_status start_items(sherd_optimizer *o, sherd_module *module)
         status = start_item(o, &o->item[i], &all[i]);
         sherd_scope_end(o->world);
     }
+    if (!status)
+        status = sherd__optimizer_group(o, grouping, all);
     sherd__free(heap, all);
     if (status || !o->mesh)
         return status;
@@ -170,7 +173,7 @@ sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
 }
 
 sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
-                                     const sherd_optimizer *like)
+                                     const sherd_optimizer *like, const sherd__grouping *grouping)
 {
     sherd_world *world = sherd_module_world(module);
     sherd_optimizer *o = sherd__alloc(sherd__world_heap(world), 1, sizeof *o);
@@ -184,7 +187,7 @@ sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module
     o->count = sherd_module_all_parameters(module, NULL, 0);
     status = reserve(o);
     if (!status)
-        status = start_items(o, module);
+        status = start_items(o, module, grouping);
     if (status) {
         sherd_optimizer_destroy(o);
         return status;
@@ -245,7 +248,10 @@ static int64_t count_step(sherd_tensor *steps)
 static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate, double grad_scale)
 {
     sherd_tensor *p = item->p, *g = sherd__raw_grad(p);
-    sherd__update u = {.count = p->count, .ndim = p->ndim, .rate = rate, .grad_scale = grad_scale};
+    sherd__update u = {.count = p->count,
+                       .rate = rate * item->rate,
+                       .decay = item->decay,
+                       .grad_scale = grad_scale};
 
     if (!g)
         return true;
@@ -274,6 +280,7 @@ static void note(const sherd_optimizer *o, double rate, double grad_scale)
 {
     uint64_t what = sherd__attribute_double(sherd__attribute_double(1, rate), grad_scale), identity;
 
+    what = sherd__hash_word(what, o->settings);
     sherd__deed_add(o->mesh, "sherd_optimizer_step", what, &identity);
 }
 

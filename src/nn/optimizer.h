@@ -23,7 +23,9 @@ typedef struct sherd__optimized {
      */
     sherd_tensor *tensor[SHERD__OPTIMIZER_TENSORS];
     char *name[SHERD__OPTIMIZER_TENSORS];
-    int64_t version; /* of the parameter's storage when EXACT was last the same */
+    int64_t version;    /* of the parameter's storage when EXACT was last the same */
+    bool grouped;       /* in a group of parameters */
+    double rate, decay; /* the factor of a step's rate, and its weight decay */
 } sherd__optimized;
 
 /*
@@ -32,10 +34,9 @@ typedef struct sherd__optimized {
 typedef struct sherd__update {
     const sherd__kernels *kernels;
     int64_t count, steps; /* steps: this one included */
-    int ndim;             /* of the parameter */
     void *p, *state[SHERD__OPTIMIZER_STATES];
     const void *grad;
-    double rate, grad_scale;
+    double rate, decay, grad_scale;
 } sherd__update;
 
 /* What defines a kind of optimizer. One constant per kind. */
@@ -61,9 +62,18 @@ struct sherd_optimizer {
     int *which;
     sherd_tensor **from, **moved;
     const sherd_layout **to;
-    int64_t *shared; /* [ranks of the mesh] */
-    int found;       /* the item whose state was loaded last */
+    int64_t *shared;   /* [ranks of the mesh] */
+    int found;         /* the item that was looked for last */
+    uint64_t settings; /* hash of what parameters have of their groups */
 };
+
+/* What decides on rate and decay of parameters: members of the options of all kinds. */
+typedef struct sherd__grouping {
+    double weight_decay;
+    bool decay_all;
+    const sherd_optimizer_group *group; /* [count] */
+    int count;
+} sherd__grouping;
 
 /* Set *out to NULL, and refuse NULL arguments. */
 sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
@@ -71,19 +81,20 @@ sherd_status sherd__optimizer_start(sherd_optimizer **out, sherd_module *module,
 
 /* Make one over all parameters of a module; `like` has kind, states and options. */
 sherd_status sherd__optimizer_create(sherd_optimizer **out, sherd_module *module,
-                                     const sherd_optimizer *like);
+                                     const sherd_optimizer *like, const sherd__grouping *grouping);
+
+/* Give each item its rate and decay (groups.c). `all`: the parameters of the items, just listed. */
+sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *grouping,
+                                    const sherd_named_parameter *all);
+
+/* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
+sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p);
 
 /*
  * If a 16-bit parameter was written since the last step, set its exact copy from it. False: ended
  * by the alarm.
  */
 bool sherd__optimizer_refresh(sherd__optimized *item);
-
-/* The weight decay of a parameter: 0 for fewer than two dims, unless `all` decay. */
-static inline double sherd__decay_of(int ndim, double decay, bool all)
-{
-    return ndim >= 2 || all ? decay : 0;
-}
 
 /* As sherd_optimizer_load. */
 sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);

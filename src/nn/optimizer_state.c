@@ -55,8 +55,7 @@ static bool has_name(const sherd_named_state *entry, const char *name)
            strcmp(name + length + 1, entry->name) == 0;
 }
 
-/* The item of a parameter: mostly the one that was found last, or the next one. NULL: none. */
-static sherd__optimized *item_of(sherd_optimizer *o, const sherd_tensor *p)
+sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p)
 {
     for (int i = 0; i < o->count; i++) {
         int at = (o->found + i) % o->count;
@@ -81,8 +80,9 @@ static sherd__optimized *find_as_named(sherd_optimizer *o, const char *name, int
     sherd_module *m = sherd__module_at(o->module, name, before);
     sherd__name_kind kind;
     int i = m ? sherd__find_name(m, parameter, (size_t)(state - parameter), &kind) : -1;
-    sherd__optimized *item =
-        i >= 0 && kind == SHERD__PARAMETER ? item_of(o, m->parameter[i].tensor) : NULL;
+    sherd__optimized *item = i >= 0 && kind == SHERD__PARAMETER
+                                 ? sherd__optimizer_item(o, m->parameter[i].tensor)
+                                 : NULL;
     for (*e = 0; item && *e < SHERD__OPTIMIZER_TENSORS; ++*e)
         if (item->tensor[*e] && strcmp(item->name[*e], parameter) == 0)
             return item;

@@ -8,7 +8,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     bool first = u->steps == 1;
     const sherd__sgd_step step = {
         .rate = u->rate,
-        .decay = sherd__decay_of(u->ndim, with->weight_decay, with->decay_all),
+        .decay = u->decay,
         .grad_scale = u->grad_scale,
         .keep = first ? 0 : with->momentum,
         .add = first ? 1 : 1 - with->dampening,
@@ -43,13 +43,15 @@ static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
                               const sherd_sgd_options *options)
 {
-    sherd_optimizer like = {.kind = &sgd};
+    const sherd_sgd_options with = options ? *options : (sherd_sgd_options){0};
+    const sherd__grouping grouping = {with.weight_decay, with.decay_all, with.groups,
+                                      with.group_count};
+    sherd_optimizer like = {.kind = &sgd, .options.sgd = with};
     sherd_status status = sherd__optimizer_start(out, module, sgd.function);
 
-    if (options)
-        like.options.sgd = *options;
     like.states = like.options.sgd.momentum != 0;
+    like.options.sgd.groups = NULL; /* the caller's */
     if (!status)
         status = check(sherd_module_world(module), &like.options.sgd);
-    return status ? status : sherd__optimizer_create(out, module, &like);
+    return status ? status : sherd__optimizer_create(out, module, &like, &grouping);
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of optimizers, their groups, loss scalers and schedules: see misuse.h. */
+#include <math.h>
+
+#include "misuse.h"
+#include "sherd/layers.h"
+#include "sherd/ops.h"
+#include "sherd/scaler.h"
+
+static sherd_module *linear(sherd_world *world)
+{
+    static const sherd_layer_options biased = {.name = "layer", .bias = true};
+    sherd_module *m = NULL;
+
+    CHECK_OK(sherd_linear_create(&m, world, 4, 4, &biased));
+    return m;
+}
+
+/* A training step of a small layer, clipped. */
+static void computes(sherd_world *world)
+{
+    const int64_t shape[] = {4, 4};
+    const sherd_optimizer_group group = {.pattern = "bias", .rate = 2};
+    sherd_module *layer = linear(world);
+    sherd_optimizer *o = NULL;
+
+    sherd_scope_begin(world);
+    CHECK_OK(
+        sherd_adamw_create(&o, layer, &(sherd_adamw_options){.groups = &group, .group_count = 1}));
+    sherd_backward(
+        sherd_sum(sherd_module_call(layer, sherd_constant(world, SHERD_F32, shape, 2, 1))));
+    CHECK_NEAR(sherd_optimizer_clip(o, 1), sqrt(4 * 4 * 16 + 4 * 16), 1e-4);
+    sherd_optimizer_step(o, 0.1, 1);
+    sherd_scope_end(world);
+    CHECK_OK(sherd_world_check(world));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
+#define MISUSE(name) MISUSE_WORKS(name, computes)
+
+MISUSE(an_optimizer_needs_a_module)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *out;
+    const sherd_adamw_options one = {.beta1 = 1}, nan = {.eps = (double)NAN};
+    const sherd_sgd_options bad[] = {
+        {.momentum = 1},           {.momentum = -0.1},
+        {.momentum = (double)NAN}, {.dampening = 1.1},
+        {.dampening = -0.1},       {.weight_decay = -1},
+        {.nesterov = true},        {.momentum = 0.5, .dampening = 0.5, .nesterov = true}};
+
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adamw_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &one));
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &nan));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_adam_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &one));
+    REFUSES(SHERD_EINVAL, sherd_sgd_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_sgd_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(bad); i++)
+        REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &bad[i]));
+    ANSWERS(out == NULL);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(groups_need_patterns_that_find_parameters)
+{
+    static const sherd_optimizer_group bad[] = {{.pattern = NULL},
+                                                {.pattern = "none"},
+                                                {.pattern = "*", .rate = (double)NAN},
+                                                {.pattern = "*", .rate = -1},
+                                                {.pattern = "*", .weight_decay = -1}};
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *out;
+    sherd_adamw_options adam = {.groups = NULL, .group_count = 1};
+    sherd_sgd_options sgd = {.groups = bad, .group_count = -1};
+
+    REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &adam));
+    REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &adam));
+    REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &sgd));
+    adam.group_count = sgd.group_count = 1;
+    for (int i = 0; i < LEN(bad); i++) {
+        adam.groups = sgd.groups = &bad[i];
+        REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &adam));
+        REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &adam));
+        REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &sgd));
+    }
+    ANSWERS(out == NULL);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(clipping_needs_a_bound_that_is_not_negative)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    ANSWERS(isnan(sherd_optimizer_clip(NULL, 1)));
+    sherd_optimizer_clip_value(NULL, 1);
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip(o, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizer_clip_value(o, BAD((double)NAN, 1)));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(a_scaler_has_a_factor_that_is_a_number)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+    sherd_scaler good = {0},
+                 bad[] = {{.scale = -1},    {.scale = HUGE_VAL},    {.scale = (double)NAN},
+                          {.growth = 0.5},  {.backoff = 1.5},       {.backoff = -0.5},
+                          {.interval = -1}, {.growth = (double)NAN}};
+    sherd_tensor *loss = sherd_constant(m->world, SHERD_F32, NULL, 0, 1);
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    ANSWERS(!sherd_scaler_step(&good, NULL, 1, 0, NULL));
+    ANSWERS(sherd_scaler_scale(&good, NULL) == NULL);
+    FAILS(SHERD_EINVAL, sherd_scaler_scale(NUL(&good), loss));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(NUL(&good), o, 1, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD(-1, 0), NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step(&good, o, 1, BAD((double)NAN, 0), NULL));
+    for (int i = 0; i < LEN(bad); i++) {
+        FAILS(SHERD_EINVAL, sherd_scaler_scale(m->wrong ? &bad[i] : &good, loss));
+        FAILS(SHERD_EINVAL, sherd_scaler_step(m->wrong ? &bad[i] : &good, o, 1, 0, NULL));
+    }
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
+MISUSE(schedules_answer_whatever_is_asked)
+{
+    ANSWERS(sherd_schedule_constant(-1, -1, 0.5) == 1 && sherd_schedule_warmup(-1, -1) == 1);
+    ANSWERS(sherd_schedule_linear(0, -1, 1, 0.5) == 0.5 && sherd_schedule_cosine(0, -1, 0) < 1e-9);
+    ANSWERS(sherd_schedule_step(1, -1, 0.5) == 1 && sherd_schedule_exponential(-1, 0.5) == 1);
+}
+
+static const check_test tests[] = {
+    {TEST(an_optimizer_needs_a_module), {1, 2}},
+    {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
+    {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
+    {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},
+    {TEST(schedules_answer_whatever_is_asked), {1}},
+};
+CHECK_MAIN(tests)
