@@ -16,6 +16,15 @@ static sherd_module *linear(sherd_world *world)
     return m;
 }
 
+static const sherd_mesh *line(sherd_world *world)
+{
+    const sherd_mesh *mesh = NULL;
+    int64_t ranks = sherd_world_ranks(world);
+
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, &ranks, (const char *[]){"x"}, NULL));
+    return mesh;
+}
+
 /* A training step of a small layer, clipped. */
 static void computes(sherd_world *world)
 {
@@ -27,9 +36,10 @@ static void computes(sherd_world *world)
     sherd_scope_begin(world);
     CHECK_OK(
         sherd_adamw_create(&o, layer, &(sherd_adamw_options){.groups = &group, .group_count = 1}));
+    const sherd_optimizers all = {line(world), &o, 1};
     sherd_backward(
         sherd_sum(sherd_module_call(layer, sherd_constant(world, SHERD_F32, shape, 2, 1))));
-    CHECK_NEAR(sherd_optimizer_clip(o, 1), sqrt(4 * 4 * 16 + 4 * 16), 1e-4);
+    CHECK_NEAR(sherd_optimizers_clip(&all, 1), sqrt(4 * 4 * 16 + 4 * 16), 1e-4);
     sherd_optimizer_step(o, 0.1, 1);
     sherd_scope_end(world);
     CHECK_OK(sherd_world_check(world));
@@ -91,6 +101,39 @@ MISUSE(groups_need_patterns_that_find_parameters)
     sherd_module_destroy(layer);
 }
 
+MISUSE(optimizers_are_clipped_together_on_a_mesh)
+{
+    sherd_module *layer = linear(m->world);
+    sherd_optimizer *o = NULL;
+    const sherd_mesh *mesh = line(m->world);
+
+    CHECK_OK(sherd_sgd_create(&o, layer, NULL));
+    sherd_backward(sherd_sum(sherd_module_parameter(layer, "weight")));
+    sherd_optimizer *once[] = {o}, *twice[] = {o, o}, *none[] = {NULL};
+    sherd_scaler scaler = {0};
+    const sherd_optimizers good = {mesh, once, 1}, bad[] = {{mesh, once, -1},
+                                                            {mesh, NULL, 1},
+                                                            {mesh, twice, 2},
+                                                            {mesh, none, 1},
+                                                            {NULL, once, 1}};
+
+    ANSWERS(isnan(sherd_optimizers_grad_norm(NULL)));
+    ANSWERS(isnan(sherd_optimizers_clip(NULL, 1)));
+    ANSWERS(!sherd_scaler_step_all(&scaler, NULL, 1, 0, NULL));
+    ANSWERS(isnan(sherd_optimizers_grad_norm(&(sherd_optimizers){NULL, none, 1})));
+    for (int i = 0; i < LEN(bad); i++) {
+        FAILS(SHERD_EINVAL, sherd_optimizers_grad_norm(m->wrong ? &bad[i] : &good));
+        FAILS(SHERD_EINVAL, sherd_optimizers_clip(m->wrong ? &bad[i] : &good, 1));
+        FAILS(SHERD_EINVAL, sherd_scaler_step_all(&scaler, m->wrong ? &bad[i] : &good, 1, 0, NULL));
+    }
+    FAILS(SHERD_EINVAL, sherd_optimizers_clip(&good, BAD(-1, 1)));
+    FAILS(SHERD_EINVAL, sherd_optimizers_clip(&good, BAD((double)NAN, 1)));
+    FAILS(SHERD_EINVAL, sherd_scaler_step_all(NUL(&scaler), &good, 1, 0, NULL));
+    FAILS(SHERD_EINVAL, sherd_scaler_step_all(&scaler, &good, 1, BAD(-1, 0), NULL));
+    sherd_optimizer_destroy(o);
+    sherd_module_destroy(layer);
+}
+
 MISUSE(clipping_needs_a_bound_that_is_not_negative)
 {
     sherd_module *layer = linear(m->world);
@@ -142,6 +185,7 @@ MISUSE(schedules_answer_whatever_is_asked)
 static const check_test tests[] = {
     {TEST(an_optimizer_needs_a_module), {1, 2}},
     {TEST(groups_need_patterns_that_find_parameters), {1, 2}},
+    {TEST(optimizers_are_clipped_together_on_a_mesh), {1, 2, 3}},
     {TEST(clipping_needs_a_bound_that_is_not_negative), {1, 2, 3}},
     {TEST(a_scaler_has_a_factor_that_is_a_number), {1, 2}},
     {TEST(schedules_answer_whatever_is_asked), {1}},

@@ -2,7 +2,7 @@
 /*
  * Two stages of a model on two meshes, as a pipeline has them: what moves between them goes forward
  * and its gradient back, also where ranks are in both meshes or in none, and both weights are
- * trained as by plain loops of one process.
+ * trained as by plain loops of one process, also clipped by the norm of all gradients.
  */
 #include <sherd.h>
 
@@ -12,7 +12,11 @@
 
 enum { ROWS = 10, IN = 6, HIDDEN = 9, STEPS = 3, WEIGHTS = IN * HIDDEN };
 
-static const double rate = 0.1;
+static const double rate = 0.1, most = 0.3;
+
+/* How gradients are clipped: not; at once; by the step, each rank with the stages that it is in; by
+ * a loss scaler. */
+typedef enum clipping { NO_CLIP, CLIP, BY_THE_STEP, SCALED, CLIPPINGS } clipping;
 
 typedef struct weights {
     double first[WEIGHTS], second[WEIGHTS]; /* [HIDDEN, IN], [IN, HIDDEN] */
@@ -29,10 +33,10 @@ static void begin(weights *w, double *x)
 }
 
 /* One step of mean((W2 tanh(W1 x))^2) by hand; returns the loss. */
-static double step_by_hand(weights *w, const double *x)
+static double step_by_hand(weights *w, const double *x, bool clip, double *norm)
 {
     weights g = {{0}, {0}};
-    double loss = 0;
+    double loss = 0, by = 1, squares = 0;
 
     for (int n = 0; n < ROWS; n++) {
         double h[HIDDEN], dh[HIDDEN] = {0};
@@ -56,9 +60,14 @@ static double step_by_hand(weights *w, const double *x)
             for (int d = 0; d < IN; d++)
                 g.first[f * IN + d] += dh[f] * (1 - h[f] * h[f]) * x[n * IN + d];
     }
+    for (int i = 0; i < WEIGHTS; i++)
+        squares += g.first[i] * g.first[i] + g.second[i] * g.second[i];
+    *norm = sqrt(squares);
+    if (clip && *norm > most)
+        by = most / *norm;
     for (int i = 0; i < WEIGHTS; i++) {
-        w->first[i] -= rate * g.first[i];
-        w->second[i] -= rate * g.second[i];
+        w->first[i] -= rate * by * g.first[i];
+        w->second[i] -= rate * by * g.second[i];
     }
     return loss;
 }
@@ -85,9 +94,39 @@ static void make_stage(stage *s, sherd_world *world, const char *mesh, sherd_sty
     CHECK_OK(sherd_sgd_create(&s->optimizer, s->module, NULL));
 }
 
+static double step_stages(stage *a, stage *b, sherd_scaler *scaler, clipping how)
+{
+    sherd_world *world = sherd_module_world(a->module);
+    sherd_optimizer *list[2] = {a->optimizer, b->optimizer};
+    double norm = NAN, by = 1;
+    sherd_optimizers all = {NULL, list, 2};
+
+    CHECK_OK(sherd_mesh_create(&all.mesh, world, 1, SHAPE(sherd_world_ranks(world)), NULL, NULL));
+    if (how == SCALED)
+        CHECK(sherd_scaler_step_all(scaler, &all, rate, most, &norm));
+    if (how != CLIP) {
+        all.count = 0;
+        for (int i = 0; i < 2; i++)
+            if ((i ? b : a)->inside)
+                list[all.count++] = (i ? b : a)->optimizer;
+    }
+    if (how == CLIP)
+        norm = sherd_optimizers_clip(&all, most);
+    if (how == BY_THE_STEP)
+        norm = sherd_optimizers_grad_norm(&all);
+    if (how == BY_THE_STEP && norm > most)
+        by = most / norm;
+    for (int i = 0; i < all.count; i++) {
+        if (how != SCALED)
+            sherd_optimizer_step(list[i], rate, by);
+        sherd_optimizer_clear(list[i]);
+    }
+    return norm;
+}
+
 /* Returns the loss on ranks of the second stage, otherwise NaN. */
 static double train_once(stage *a, stage *b, const sherd_layout *from, const sherd_layout *to,
-                         sherd_tensor *x)
+                         sherd_tensor *x, sherd_scaler *scaler, clipping how, double *norm)
 {
     double loss = NAN;
     sherd_tensor *h, *grad;
@@ -100,20 +139,14 @@ static double train_once(stage *a, stage *b, const sherd_layout *from, const she
     if (b->inside) {
         sherd_tensor *leaf = sherd_require_grad(sherd_detach(h), true);
         sherd_tensor *y = sherd_mean(sherd_square(sherd_module_call(b->module, leaf)));
-        sherd_backward(y);
+        sherd_backward(how == SCALED ? sherd_scaler_scale(scaler, y) : y);
         loss = sherd_item(y);
         grad = sherd_grad(leaf);
     } else {
         grad = sherd_constant_on(to, SHERD_F64, 0);
     }
     sherd_backward_with(&h, &grad, 1, NULL);
-    for (int i = 0; i < 2; i++) {
-        stage *s = i ? b : a;
-        if (!s->inside)
-            continue;
-        sherd_optimizer_step(s->optimizer, rate, 1);
-        sherd_optimizer_clear(s->optimizer);
-    }
+    *norm = step_stages(a, b, scaler, how);
     return loss;
 }
 
@@ -129,6 +162,42 @@ static void compare_stage(const stage *s, const double *wanted)
     }
 }
 
+static void train_stages(sherd_world *world, const char *const meshes[2],
+                         const char *const moves[2], clipping how)
+{
+    const sherd_layout *from = NULL, *to = NULL;
+    sherd_scaler scaler = {.scale = 1024, .interval = 2};
+    weights w;
+    double x[ROWS * IN], norm, wanted_norm;
+    stage a = {0}, b = {0};
+
+    begin(&w, x);
+    make_stage(&a, world, meshes[0], sherd_colwise(), IN, HIDDEN, w.first);
+    make_stage(&b, world, meshes[1], sherd_rowwise(), HIDDEN, IN, w.second);
+    CHECK_OK(sherd_layout_parse_placements(&from, a.mesh, 2, SHAPE(ROWS, HIDDEN), moves[0], NULL));
+    CHECK_OK(sherd_layout_parse_placements(&to, b.mesh, 2, SHAPE(ROWS, HIDDEN), moves[1], NULL));
+    sherd_tensor *input = spread(
+        sherd_mark_equal(sherd_from_data(world, SHERD_F64, SHAPE(ROWS, IN), 2, x)), a.mesh, "S(0)");
+    for (int i = 0; i < STEPS; i++) {
+        double wanted = step_by_hand(&w, x, how != NO_CLIP, &wanted_norm);
+        double loss = train_once(&a, &b, from, to, input, &scaler, how, &norm);
+        CHECK_OK(sherd_world_check(world));
+        if (b.inside)
+            CHECK_NEAR(loss, wanted, 1e-12);
+        CHECK(how == NO_CLIP || wanted_norm > most);
+        if (how != NO_CLIP)
+            CHECK_NEAR(norm, wanted_norm, 1e-12);
+    }
+    CHECK_EQ(scaler.scale, how == SCALED ? 2048 : 1024);
+    compare_stage(&a, w.first);
+    compare_stage(&b, w.second);
+    CHECK_OK(sherd_world_check(world));
+    for (int i = 0; i < 2; i++) {
+        sherd_optimizer_destroy(i ? b.optimizer : a.optimizer);
+        sherd_module_destroy(i ? b.module : a.module);
+    }
+}
+
 static void stages_on_two_meshes_are_trained_as_one(sherd_world *world)
 {
     /* Two halves; meshes that share ranks; with a rank that is in none; one rank each. */
@@ -137,37 +206,8 @@ static void stages_on_two_meshes_are_trained_as_one(sherd_world *world)
     static const char *const moves[][2] = {
         {"R", "S(1)"}, {"S(1)", "S(0)"}, {"S(0)", "R"}, {"S(1)", "S(1)"}};
 
-    for (int c = 0; c < LEN(meshes); c++) {
-        const sherd_layout *from = NULL, *to = NULL;
-        weights w;
-        double x[ROWS * IN];
-        stage a = {0}, b = {0};
-
-        begin(&w, x);
-        make_stage(&a, world, meshes[c][0], sherd_colwise(), IN, HIDDEN, w.first);
-        make_stage(&b, world, meshes[c][1], sherd_rowwise(), HIDDEN, IN, w.second);
-        CHECK_OK(sherd_layout_parse_placements(&from, a.mesh, 2, SHAPE(ROWS, HIDDEN), moves[c][0],
-                                               NULL));
-        CHECK_OK(
-            sherd_layout_parse_placements(&to, b.mesh, 2, SHAPE(ROWS, HIDDEN), moves[c][1], NULL));
-        sherd_tensor *input =
-            spread(sherd_mark_equal(sherd_from_data(world, SHERD_F64, SHAPE(ROWS, IN), 2, x)),
-                   a.mesh, "S(0)");
-        for (int i = 0; i < STEPS; i++) {
-            double wanted = step_by_hand(&w, x);
-            double loss = train_once(&a, &b, from, to, input);
-            CHECK_OK(sherd_world_check(world));
-            if (b.inside)
-                CHECK_NEAR(loss, wanted, 1e-12);
-        }
-        compare_stage(&a, w.first);
-        compare_stage(&b, w.second);
-        CHECK_OK(sherd_world_check(world));
-        for (int i = 0; i < 2; i++) {
-            sherd_optimizer_destroy(i ? b.optimizer : a.optimizer);
-            sherd_module_destroy(i ? b.module : a.module);
-        }
-    }
+    for (int c = 0; c < LEN(meshes) * CLIPPINGS; c++)
+        train_stages(world, meshes[c / CLIPPINGS], moves[c / CLIPPINGS], (clipping)(c % CLIPPINGS));
 }
 
 static const check_test tests[] = {{TEST(stages_on_two_meshes_are_trained_as_one), {4, 5}}};

@@ -149,6 +149,41 @@ SHERD_API double sherd_optimizer_clip(sherd_optimizer *optimizer, double most);
  */
 SHERD_API void sherd_optimizer_clip_value(sherd_optimizer *optimizer, double most);
 
+/*
+ * Several optimizers that are clipped as one: of the stages of a pipeline, or of a model and its
+ * adapters. A gradient belongs to one of them only.
+ */
+typedef struct sherd_optimizers {
+    const sherd_mesh *mesh; /* with all ranks of their parameters' meshes; may be one of them */
+    sherd_optimizer *const *list; /* [count] those that this rank has, in one order everywhere */
+    int count;                    /* may differ between ranks, and be 0 */
+} sherd_optimizers;
+
+/**
+ * The 2-norm of the gradients of all these optimizers, each element counted once, equal on all
+ * ranks; NaN after the alarm. They are settled one after the other; then ranks exchange two
+ * numbers. A grad_scale of most / norm in the step of each clips them without another pass.
+ *
+ * @collective all->mesh, also its ranks that have no parameter in any of them
+ * @numerics   squares are added in f64; the sums of ranks in rank order
+ * @errors     EINVAL `all`, its mesh or an optimizer is NULL, a negative count, an optimizer of
+ *             another world, or with parameters on ranks outside the mesh, or gradients that
+ *             another one has too;
+ *             EDIFFER gradients of plain parameters are not equal on all ranks of the mesh; ENOMEM;
+ *             EPEER; by the alarm, and NaN is returned
+ */
+SHERD_API double sherd_optimizers_grad_norm(const sherd_optimizers *all);
+
+/**
+ * Scale all gradients of these optimizers so that their 2-norm together is at most `most`, as
+ * sherd_optimizer_clip. Returns the norm before scaling; if it is not finite, nothing is scaled.
+ *
+ * @collective all->mesh, as sherd_optimizers_grad_norm
+ * @numerics   as sherd_optimizers_grad_norm
+ * @errors     EINVAL `most` negative; otherwise as sherd_optimizers_grad_norm
+ */
+SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most);
+
 /**
  * One step. Gradients are multiplied by `grad_scale` (1 = unchanged; max_norm / norm clips them),
  * the learning rate by that of a group. Parameters without a gradient do not change. Gradients are

@@ -52,6 +52,18 @@ SHERD_API sherd_tensor *sherd_scaler_scale(sherd_scaler *scaler, sherd_tensor *l
 SHERD_API bool sherd_scaler_step(sherd_scaler *scaler, sherd_optimizer *optimizer,
                                  double learning_rate, double most, double *norm);
 
+/**
+ * The same for several optimizers: one norm of all their gradients says whether all take the step
+ * or none, and the factor is adapted once. A rate of its own for one of them is that of a group:
+ * {.pattern = "**", .rate = 10}.
+ *
+ * @collective all->mesh, as sherd_optimizers_grad_norm
+ * @numerics   as sherd_optimizer_step with its grad_scale: no further rounding
+ * @errors     as sherd_scaler_step and sherd_optimizers_grad_norm, by the alarm of the mesh's world
+ */
+SHERD_API bool sherd_scaler_step_all(sherd_scaler *scaler, const sherd_optimizers *all,
+                                     double learning_rate, double most, double *norm);
+
 SHERD_END
 
 #endif

@@ -92,6 +92,11 @@ static void clip_all(sherd_optimizer *o, const clip *c)
     sherd_scope_end(o->world);
 }
 
+void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by)
+{
+    clip_all(o, &(clip){function, false, by});
+}
+
 double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
 {
     static const char function[] = "sherd_optimizer_clip";
@@ -105,7 +110,7 @@ double sherd_optimizer_clip(sherd_optimizer *optimizer, double most)
     }
     norm = sherd_optimizer_grad_norm(optimizer);
     if (isfinite(norm) && norm > most)
-        clip_all(optimizer, &(clip){function, false, most / norm});
+        sherd__optimizer_scale(optimizer, function, most / norm);
     return norm;
 }
 

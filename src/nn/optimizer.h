@@ -96,6 +96,19 @@ sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *
  */
 bool sherd__optimizer_refresh(sherd__optimized *item);
 
+/*
+ * Sums of squares of what this rank counts: of distributed gradients, and of plain ones. False:
+ * ended by the alarm.
+ */
+bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain);
+
+/* Scale all gradients, which are settled. */
+void sherd__optimizer_scale(sherd_optimizer *o, const char *function, double by);
+
+/* As sherd_optimizers_grad_norm. NULL: there is no world to be told of errors. */
+double sherd__optimizers_norm(const char *function, const sherd_optimizers *all);
+sherd_world *sherd__optimizers_world(const sherd_optimizers *all);
+
 /* As sherd_optimizer_load. */
 sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);
 

@@ -59,32 +59,73 @@ static void adjust(sherd_scaler *s, bool good)
         s->scale *= s->growth;
 }
 
-bool sherd_scaler_step(sherd_scaler *scaler, sherd_optimizer *optimizer, double learning_rate,
-                       double most, double *norm)
-{
-    static const char function[] = "sherd_scaler_step";
-    double found = NAN, by = 1;
+/* What a step with a scaler is told, and whose gradients it is for: one of the two is NULL. */
+typedef struct step {
+    const char *function;
+    sherd_world *world;
+    sherd_optimizer *one;
+    const sherd_optimizers *all;
+    double rate, most;
+} step;
 
-    if (norm)
-        *norm = NAN;
-    if (!optimizer || !prepare(optimizer->world, function, scaler))
+static double norm_of(const step *s)
+{
+    return s->one ? sherd_optimizer_grad_norm(s->one) : sherd__optimizers_norm(s->function, s->all);
+}
+
+static void step_all(const step *s, double grad_scale)
+{
+    if (s->one)
+        sherd_optimizer_step(s->one, s->rate, grad_scale);
+    for (int i = 0; s->all && i < s->all->count; i++)
+        sherd_optimizer_step(s->all->list[i], s->rate, grad_scale);
+}
+
+static bool run(const step *s, sherd_scaler *scaler, double *norm)
+{
+    double found, by = 1;
+
+    if (!s->world || !prepare(s->world, s->function, scaler))
         return false;
-    if (!(most >= 0)) {
-        sherd__raise(optimizer->world, SHERD_EINVAL, "%s: the norm %g is negative", function, most);
+    if (!(s->most >= 0)) {
+        sherd__raise(s->world, SHERD_EINVAL, "%s: the norm %g is negative", s->function, s->most);
         return false;
     }
-    found = sherd_optimizer_grad_norm(optimizer) / scaler->scale;
-    if (sherd__alarmed(optimizer->world))
+    found = norm_of(s) / scaler->scale;
+    if (sherd__alarmed(s->world))
         return false;
     if (norm)
         *norm = found;
     bool good = isfinite(found);
-    if (good && most > 0 && found > most)
-        by = most / found;
+    if (good && s->most > 0 && found > s->most)
+        by = s->most / found;
     if (good)
-        sherd_optimizer_step(optimizer, learning_rate, by / scaler->scale);
-    if (sherd__alarmed(optimizer->world))
+        step_all(s, by / scaler->scale);
+    if (sherd__alarmed(s->world))
         return false;
     adjust(scaler, good);
     return good;
+}
+
+bool sherd_scaler_step(sherd_scaler *scaler, sherd_optimizer *optimizer, double learning_rate,
+                       double most, double *norm)
+{
+    const step s = {"sherd_scaler_step", optimizer ? optimizer->world : NULL,
+                    optimizer,           NULL,
+                    learning_rate,       most};
+
+    if (norm)
+        *norm = NAN;
+    return run(&s, scaler, norm);
+}
+
+bool sherd_scaler_step_all(sherd_scaler *scaler, const sherd_optimizers *all, double learning_rate,
+                           double most, double *norm)
+{
+    const step s = {
+        "sherd_scaler_step_all", sherd__optimizers_world(all), NULL, all, learning_rate, most};
+
+    if (norm)
+        *norm = NAN;
+    return run(&s, scaler, norm);
 }

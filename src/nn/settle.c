@@ -86,8 +86,7 @@ static bool counts(const sherd_tensor *t)
     return true;
 }
 
-/* Sums of squares of what this rank counts: of distributed gradients, and of plain ones. */
-static bool add_squares(sherd_optimizer *o, double *distributed, double *plain)
+bool sherd__optimizer_squares(sherd_optimizer *o, double *distributed, double *plain)
 {
     *distributed = *plain = 0;
     for (int i = 0; i < o->count; i++) {
@@ -135,7 +134,7 @@ double sherd_optimizer_grad_norm(sherd_optimizer *optimizer)
     if (!o || sherd__alarmed(o->world))
         return NAN;
     sherd_scope_begin(o->world);
-    good = add_squares(o, &distributed, &plain);
+    good = sherd__optimizer_squares(o, &distributed, &plain);
     sherd_scope_end(o->world);
     if (good && o->mesh && sherd__in_mesh(o->world, o->mesh))
         good = add_up(o, &distributed);

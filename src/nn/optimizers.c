@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several optimizers as one: the norm of all their gradients, and clipping by it. Their parameters
+ * may lie on several meshes, none of which all ranks are in, so numbers are exchanged on one that
+ * has them all. A plain gradient is added by each rank for itself, and must be the same on all.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "nn/optimizer.h"
+
+/* Whether a mesh lacks a rank that another one has. */
+static bool lacks_ranks(const sherd_world *world, const sherd_mesh *mesh, const sherd_mesh *other)
+{
+    int64_t at[SHERD_MAX_AXES];
+
+    for (int r = 0; mesh != other && r < sherd_world_ranks(world); r++)
+        if (sherd_mesh_coordinate(other, r, at) && !sherd_mesh_coordinate(mesh, r, at))
+            return true;
+    return false;
+}
+
+/* Mark the parameters that have gradients; whether one was marked before in this walk. */
+static bool mark(const sherd_optimizer *o, uint64_t walk)
+{
+    bool before = false;
+
+    for (int i = 0; i < o->count; i++) {
+        if (!sherd__raw_grad(o->item[i].p))
+            continue;
+        before = before || o->item[i].p->walk == walk;
+        o->item[i].p->walk = walk;
+    }
+    return before;
+}
+
+/* Why an optimizer cannot be one of several; NULL: it can. */
+static const char *fault_of(const sherd_world *world, const sherd_mesh *mesh,
+                            const sherd_optimizer *o, uint64_t walk)
+{
+    if (!o)
+        return "it is NULL";
+    if (o->world != world)
+        return "it is of another world than the mesh";
+    if (o->mesh && lacks_ranks(world, mesh, o->mesh))
+        return "its parameters lie on ranks that are not in the mesh";
+    return mark(o, walk) ? "its gradients are also in one before it" : NULL;
+}
+
+static sherd_status check(sherd_world *world, const char *function, const sherd_optimizers *all)
+{
+    const sherd__argument need[] = {{"all", all}, {"mesh", all ? all->mesh : NULL}, {NULL, NULL}};
+    sherd_status status = sherd__require(sherd__world_diag(world), function, need);
+    uint64_t walk = sherd__walk_number(world);
+
+    if (!status && (all->count < 0 || (all->count > 0 && !all->list)))
+        status = sherd__fail(sherd__world_diag(world), SHERD_EINVAL, "%s: %d optimizers%s",
+                             function, all->count, all->list ? "" : ", but list is NULL");
+    for (int i = 0; !status && i < all->count; i++) {
+        const char *fault = fault_of(world, sherd_mesh_root(all->mesh), all->list[i], walk);
+        if (fault)
+            status = sherd__fail(sherd__world_diag(world), SHERD_EINVAL,
+                                 "%s: optimizer %d of %d, mesh %s: %s", function, i, all->count,
+                                 sherd_mesh_text(all->mesh), fault);
+    }
+    return status;
+}
+
+sherd_world *sherd__optimizers_world(const sherd_optimizers *all)
+{
+    if (all && all->mesh)
+        return sherd__space_world(all->mesh->space);
+    return all && all->list && all->count > 0 && all->list[0] ? all->list[0]->world : NULL;
+}
+
+/* ---- the norm -------------------------------------------------------------------------------- */
+
+enum { DISTRIBUTED, PLAIN, SUMS };
+
+/* Settle all, and sum up the squares that this rank counts. False: ended by the alarm. */
+static bool add_squares(sherd_world *world, const sherd_optimizers *all, double sums[SUMS])
+{
+    double distributed, plain;
+    bool good = true;
+
+    for (int i = 0; i < all->count; i++)
+        sherd_optimizer_settle(all->list[i]);
+    sherd_scope_begin(world);
+    for (int i = 0; good && i < all->count; i++) {
+        good =
+            !sherd__alarmed(world) && sherd__optimizer_squares(all->list[i], &distributed, &plain);
+        sums[DISTRIBUTED] += good ? distributed : 0;
+        sums[PLAIN] += good ? plain : 0;
+    }
+    sherd_scope_end(world);
+    return good;
+}
+
+static bool are_same(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Those of all ranks, added in rank order. False: ended by the alarm. */
+static bool add_up(sherd_world *world, const char *function, const sherd_mesh *mesh,
+                   double sums[SUMS])
+{
+    sherd__heap *heap = sherd__world_heap(world);
+    int64_t ranks = sherd_mesh_ranks(mesh), mine[SUMS];
+    int64_t *words = sherd__alloc(heap, (size_t)ranks * SUMS, sizeof *words);
+    double sum = 0, plain = sums[PLAIN];
+    bool good = words != NULL;
+
+    memcpy(mine, sums, sizeof mine);
+    if (!words) {
+        sherd__no_memory(sherd__world_diag(world), function);
+        sherd__raise_diag(world);
+    } else {
+        good = sherd__share(world, mesh, function, mine, SUMS, words);
+    }
+    for (int64_t r = 0; good && r < ranks; r++) {
+        double part[SUMS];
+        memcpy(part, &words[r * SUMS], sizeof part);
+        sum += part[DISTRIBUTED];
+        if (!are_same(part[PLAIN], plain)) {
+            sherd__raise(world, SHERD_EDIFFER,
+                         "%s: squares of gradients of plain parameters add up to %g here and to %g "
+                         "on another rank: put parameters that not all ranks train alike on a mesh",
+                         function, plain, part[PLAIN]);
+            good = false;
+        }
+    }
+    sherd__free(heap, words);
+    sums[DISTRIBUTED] = sum;
+    return good;
+}
+
+double sherd__optimizers_norm(const char *function, const sherd_optimizers *all)
+{
+    sherd_world *world = sherd__optimizers_world(all);
+    double sums[SUMS] = {0};
+
+    if (!world || sherd__alarmed(world))
+        return NAN;
+    if (check(world, function, all)) {
+        sherd__raise_diag(world);
+        return NAN;
+    }
+    if (!add_squares(world, all, sums) ||
+        !add_up(world, function, sherd_mesh_root(all->mesh), sums))
+        return NAN;
+    return sqrt(sums[DISTRIBUTED] + sums[PLAIN]);
+}
+
+double sherd_optimizers_grad_norm(const sherd_optimizers *all)
+{
+    return sherd__optimizers_norm("sherd_optimizers_grad_norm", all);
+}
+
+double sherd_optimizers_clip(const sherd_optimizers *all, double most)
+{
+    static const char function[] = "sherd_optimizers_clip";
+    sherd_world *world = sherd__optimizers_world(all);
+    double norm;
+
+    if (world && !(most >= 0)) {
+        sherd__raise(world, SHERD_EINVAL, "%s: the norm %g is negative", function, most);
+        return NAN;
+    }
+    norm = sherd__optimizers_norm(function, all);
+    for (int i = 0; isfinite(norm) && norm > most && i < all->count; i++)
+        sherd__optimizer_scale(all->list[i], function, most / norm);
+    return norm;
+}
