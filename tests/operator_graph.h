@@ -392,6 +392,33 @@ static inline void draw_program(drawing *d, sherd_world *world, program *p, uint
     sherd_set_recording(world, recorded);
 }
 
+/* Backward, four ways: once; twice, where the second adds as much again; gradients that are asked
+ * for; with a penalty on gradients. */
+typedef enum flow { ONCE, ASKED, TWICE, PENALISED, FLOWS } flow;
+
+static inline flow flow_of(const program *p)
+{
+    return (flow)(p->seed / 2 % FLOWS);
+}
+
+/* Whether a gradient can not be differentiated again: see sherd_gradients. */
+static inline bool has_last_gradient(const program *p)
+{
+    for (int i = 0; i < p->steps; i++) {
+        const call_plan *c = &p->step[i].call;
+        if (p->step[i].kind == CALL && (strcmp(c->row->name, "neighbourhood_attention") == 0 ||
+                                        (c->row->run == run_attention_general && c->number[1])))
+            return true;
+    }
+    return false;
+}
+
+/* Nobody used it. */
+static inline bool is_final(const program *p, int v)
+{
+    return !p->leaf[v] && !p->used[v];
+}
+
 static inline void say_program(FILE *out, const program *p)
 {
     static const char *const kinds[] = {"", "move", "move together"};

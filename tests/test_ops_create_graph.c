@@ -146,6 +146,18 @@ static sherd_tensor *by_addends(sherd_tensor *x)
     return sherd_square(sherd_from_local(mine, mesh, &sum, NULL));
 }
 
+/* The pieces of such a sum, taken and put together again. */
+static sherd_tensor *by_pieces_of_a_sum(sherd_tensor *x)
+{
+    const sherd_mesh *mesh = sherd_layout_mesh(sherd_tensor_layout(x));
+    const sherd_placement sum = sherd_partial(SHERD_SUM);
+    sherd_tensor *mine = sherd_full_with(x, &sum);
+
+    mine = sherd_scale(mine, 1.0 / sherd_world_ranks(sherd_tensor_world(x)));
+    x = sherd_from_local(mine, mesh, &sum, NULL);
+    return sherd_square(sherd_from_local_as(sherd_to_local(x), sherd_tensor_layout(x)));
+}
+
 /* The same on all ranks, and a gradient of which each rank has an addend. */
 static sherd_tensor *by_declared_addends(sherd_tensor *x)
 {
@@ -197,8 +209,8 @@ static sherd_tensor *to_check(sherd_tensor *const *in, int count, void *payload)
 
 static void moves_are_recorded(sherd_world *world)
 {
-    probe ways[] = {{by_placements},       {by_pieces}, {by_addends},
-                    {by_declared_addends}, {by_halo},   {by_dtypes}};
+    probe ways[] = {{by_placements}, {by_pieces}, {by_addends},        {by_declared_addends},
+                    {by_halo},       {by_dtypes}, {by_pieces_of_a_sum}};
 
     for (int i = 0; i < LEN(ways); i++) {
         sherd_scope_begin(world);

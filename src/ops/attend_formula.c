@@ -54,12 +54,13 @@ static sherd_tensor *attended(sherd_tensor *const *in, const sherd__attend_attri
                               int result)
 {
     sherd_tensor *scores = scores_of(in, a);
-    sherd_tensor *hidden = sherd_eq_scalar(scores, -(double)INFINITY);
+    sherd_tensor *blind =
+        sherd_eq_scalar(sherd_logsumexp(sherd_detach(scores), 4, true), -(double)INFINITY);
 
-    scores = sherd_masked_fill(scores, hidden, scores->dtype == SHERD_F64 ? -1e300 : -3e38);
+    scores = sherd_masked_fill(scores, blind, 0);
     if (result == LOG_SUM)
         return sherd_logsumexp(scores, 4, false);
-    return product_of("bgrst,btgw->bsgrw", sherd_masked_fill(sherd_softmax(scores, 4), hidden, 0),
+    return product_of("bgrst,btgw->bsgrw", sherd_masked_fill(sherd_softmax(scores, 4), blind, 0),
                       sherd_cast(in[SHERD__V], scores->dtype));
 }
 

@@ -9,21 +9,34 @@
 
 #include "sherd/ops_elements.h"
 
+/* g factor / t^2; t^2 itself might overflow. */
 static sherd_tensor *over_square(sherd_tensor *g, sherd_tensor *t, double factor)
 {
-    return sherd_scale(sherd_mul(g, sherd_square(sherd_reciprocal(t))), factor);
+    sherd_tensor *inverse = sherd_reciprocal(t);
+
+    return sherd_scale(sherd_mul(sherd_mul(g, inverse), inverse), factor);
 }
 
-/* g s (1 - s), of the logistic function s. */
-static sherd_tensor *by_logistic(sherd_tensor *g, sherd_tensor *s)
+/* The logistic function s of x and, exact far out, 1 - s. */
+typedef struct logistic {
+    sherd_tensor *s, *rest;
+} logistic;
+
+static logistic logistic_of(sherd_tensor *x)
 {
-    return sherd_mul(g, sherd_sub(s, sherd_square(s)));
+    return (logistic){sherd_sigmoid(x), sherd_sigmoid(sherd_neg(x))};
+}
+
+/* g s (1 - s) */
+static sherd_tensor *by_logistic(sherd_tensor *g, logistic l)
+{
+    return sherd_mul(sherd_mul(g, l.s), l.rest);
 }
 
 /*
  * With u = c (x + a x^3) and t = tanh(u) the slope is (1 + t) / 2 + x (1 - t^2) u' / 2, and its own
- * slope (1 - t^2) (u' - x t u'^2 + x u'' / 2). Far out, where 1 - t^2 is 0, powers of x would
- * overflow.
+ * slope (1 - t^2) (u' - x t u'^2 + x u'' / 2). Of the logistic function s of 2 u, t is s - (1 - s)
+ * and 1 - t^2 is 4 s (1 - s). Far out, where that is 0, powers of x would overflow.
  */
 static sherd_tensor *bend_gelu(sherd_tensor *g, sherd_tensor *x)
 {
@@ -31,13 +44,14 @@ static sherd_tensor *bend_gelu(sherd_tensor *g, sherd_tensor *x)
 
     x = sherd_clamp(x, -30, 30);
     sherd_tensor *square = sherd_square(x);
-    sherd_tensor *t =
-        sherd_tanh(sherd_mul(sherd_scale(x, c), sherd_add_scalar(sherd_scale(square, a), 1)));
+    sherd_tensor *factor = sherd_add_scalar(sherd_scale(square, a), 1);
+    logistic l = logistic_of(sherd_mul(sherd_scale(x, 2 * c), factor));
     sherd_tensor *slope = sherd_scale(sherd_add_scalar(sherd_scale(square, 3 * a), 1), c);
     sherd_tensor *curve = sherd_scale(square, 3 * a * c);
+    sherd_tensor *t = sherd_sub(l.s, l.rest);
     sherd_tensor *inner =
         sherd_sub(sherd_add(slope, curve), sherd_mul(sherd_mul(x, t), sherd_square(slope)));
-    return sherd_mul(g, sherd_mul(inner, sherd_add_scalar(sherd_neg(sherd_square(t)), 1)));
+    return sherd_scale(sherd_mul(by_logistic(g, l), inner), 4);
 }
 
 /* The density is d(x) = e^(-x^2 / 2) / sqrt(2 pi): d(x) (2 - x^2). */
@@ -59,16 +73,16 @@ static sherd_tensor *bend_erf(sherd_tensor *g, sherd_tensor *x)
 /* s (1 - s) (2 + x (1 - 2 s)) */
 static sherd_tensor *bend_silu(sherd_tensor *g, sherd_tensor *x)
 {
-    sherd_tensor *s = sherd_sigmoid(x);
-    sherd_tensor *inner = sherd_mul(x, sherd_add_scalar(sherd_scale(s, -2), 1));
+    logistic l = logistic_of(x);
+    sherd_tensor *inner = sherd_mul(x, sherd_sub(l.rest, l.s));
 
-    return sherd_mul(by_logistic(g, s), sherd_add_scalar(inner, 2));
+    return sherd_mul(by_logistic(g, l), sherd_add_scalar(inner, 2));
 }
 
 static sherd_tensor *bend_softplus(sherd_tensor *g, sherd_tensor *x, double beta, double threshold)
 {
     sherd_tensor *scaled = sherd_scale(x, beta);
-    sherd_tensor *bent = sherd_scale(by_logistic(g, sherd_sigmoid(scaled)), beta);
+    sherd_tensor *bent = sherd_scale(by_logistic(g, logistic_of(scaled)), beta);
 
     return sherd_masked_fill(bent, sherd_gt_scalar(scaled, threshold), 0);
 }

@@ -210,6 +210,8 @@ static void go_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tenso
     if (sherd__makes_graph(sherd__node_world(node))) {
         sherd__differentiate(node, 1u << LOGITS | 1u << TARGETS | 1u << WEIGHT,
                              counted ? formula_of_mean : formula, grad_out, grad_in);
+        if (sherd_node_operands(node) > WEIGHT)
+            grad_in[WEIGHT] = NULL; /* it has none */
         return;
     }
     sherd_tensor *in[G_OPERANDS] = {grad_out[0],

@@ -5,6 +5,8 @@
  */
 #include "entropy.h"
 
+#include <math.h>
+
 #include "base/dtype.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_losses.h"
@@ -13,10 +15,15 @@
 
 enum { LOGITS, TARGETS, WEIGHT };
 
-/* a times factors that broadcast; 0 where these are 0. */
+/* a times factors that broadcast; 0 where these are 0, even if a is -inf. */
 static sherd_tensor *counted(sherd_tensor *a, sherd_tensor *factor)
 {
-    return factor ? sherd_masked_fill(sherd_mul(a, factor), sherd_eq_scalar(factor, 0), 0) : a;
+    sherd_tensor *none;
+
+    if (!factor)
+        return a;
+    none = sherd_logical_and(sherd_eq_scalar(a, -(double)INFINITY), sherd_eq_scalar(factor, 0));
+    return sherd_mul(sherd_masked_fill(a, none, 0), factor);
 }
 
 static sherd_tensor *over_classes(sherd_tensor *log_x, sherd_tensor *weight)

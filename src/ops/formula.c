@@ -94,14 +94,17 @@ void sherd__differentiate(sherd_node *node, unsigned operands, sherd__formula fo
         *given[SHERD_MAX_RESULTS] = {NULL};
     int at[SHERD_MAX_OPERANDS], n = alias_operands(in, asked, at, node, operands), count = 0;
 
-    for (int j = 0; j < node->outs && n > 0; j++)
-        if (dy[j]) {
+    for (int j = 0; j < node->outs && n > 0; j++) {
+        sherd_tensor *made = dy[j] ? formula(node, in, j) : NULL;
+        /* A result may depend on none of the operands that want gradients. */
+        if (made && (sherd_requires_grad(made) || sherd_tensor_failed(made))) {
             given[count] = dy[j];
-            y[count++] = formula(node, in, j);
+            y[count++] = made;
         }
+    }
     sherd__gradients_of(found, asked, n, y, given, count);
-    for (int k = 0; k < n && count > 0; k++)
-        grad_in[at[k]] = found[k];
+    for (int k = 0; k < n; k++)
+        grad_in[at[k]] = found[k] ? found[k] : sherd__zeros_like_operand(node, at[k]);
 }
 
 sherd_tensor *sherd__normalised(sherd_tensor *x, const int *dims, int count, double eps,

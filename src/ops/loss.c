@@ -54,7 +54,8 @@ static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int resu
 {
     (void)result;
     (void)node;
-    return sherd_nll_loss(sherd_log_softmax(in[LOGITS], -1), in[TARGETS], SHERD_LOSS_MEAN);
+    sherd_tensor *x = sherd_cast(in[LOGITS], sherd__statistics_dtype(in[LOGITS]->dtype));
+    return sherd_nll_loss(sherd_log_softmax(x, -1), in[TARGETS], SHERD_LOSS_MEAN);
 }
 
 static void cross_entropy_back(sherd_node *node, sherd_tensor *const *grad_out,

@@ -242,13 +242,25 @@ static sherd_tensor *record_global(sherd_tensor *y, sherd_tensor *local, unsigne
 static const sherd_op to_local_table;
 
 /*
- * This rank's piece of the gradient of a tensor with `layout`. Of a pending sum each rank's addend
- * has the same gradient, the whole one: so its own gradient is the sum over them.
+ * The axes where a tensor is a pending sum and its gradient is not. There each rank's addend has
+ * the whole gradient: so where such gradients are differentiated again, whole numbers become
+ * addends and addends whole numbers.
  */
+static unsigned of_addends(const sherd_layout *layout, unsigned declared)
+{
+    unsigned axes = 0;
+
+    for (int x = 0; x < layout->spec.mesh->axes; x++)
+        if (layout->spec.pending[x] == SHERD_SUM)
+            axes |= 1u << x;
+    return axes & ~declared;
+}
+
+/* This rank's piece of the gradient of a tensor with `layout`. */
 static sherd_tensor *taken(sherd_tensor *g, const sherd_layout *layout, unsigned declared)
 {
     sherd_tensor *y = sherd__local_view(g);
-    local_attrs attrs = {layout->pending_axes & ~declared};
+    local_attrs attrs = {of_addends(layout, declared)};
 
     if (!sherd_tensor_failed(y))
         sherd__record_node(g->world, &to_local_table, &g, 1, &y, 1, &attrs, sizeof attrs);
@@ -324,14 +336,14 @@ sherd_tensor *sherd__promote_recorded(sherd_tensor *t, const sherd_mesh *mesh, c
 static void to_local_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const local_attrs *attrs = sherd_node_attributes(node);
+    const sherd_layout *layout = sherd_node_layout(node, 0), *to;
     sherd_tensor *g = sherd_contiguous(grad_out[0]);
-    const sherd_layout *to;
 
-    if (layout_of_gradient(&to, sherd_node_layout(node, 0), attrs->pending) != SHERD_OK)
+    if (layout_of_gradient(&to, layout, attrs->pending) != SHERD_OK)
         grad_in[0] = sherd__fail_diag(sherd__node_world(node), true);
     else
-        grad_in[0] =
-            record_global(sherd__global_view(g, to, "the gradient of sherd_to_local"), g, 0);
+        grad_in[0] = record_global(sherd__global_view(g, to, "the gradient of sherd_to_local"), g,
+                                   of_addends(layout, attrs->pending));
 }
 
 static const sherd_op to_local_table = {

@@ -268,7 +268,7 @@ sherd_tensor *sherd__zeros_like_operand(sherd_node *node, int i);
  * For operators whose own backward can not be differentiated, in a backward that is recorded
  * (sherd__makes_graph): the gradients of `operands` (bits) are those of a formula, the same
  * function made of other operators. It gets these operands (others are NULL), and returns the
- * result of that number.
+ * result of that number. An operand on which it does not depend gets zeros.
  */
 typedef sherd_tensor *(*sherd__formula)(sherd_node *node, sherd_tensor *const *in, int result);
 void sherd__differentiate(sherd_node *node, unsigned operands, sherd__formula formula,

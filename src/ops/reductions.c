@@ -8,6 +8,7 @@
 #include "dims.h"
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
+#include "sherd/ops_shape.h"
 
 #include <math.h>
 #include <string.h>
@@ -258,6 +259,41 @@ static void extreme_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     grad_in[0] = sherd_cast(sherd_mul(equal, part), sherd__node_dtype(node, 0));
 }
 
+/* The product over a dim, multiplied in pairs. */
+static sherd_tensor *multiplied(sherd_tensor *x, int dim)
+{
+    sherd_tensor *rest = NULL;
+
+    for (int64_t n = x->shape[dim]; n > 1; n /= 2) {
+        sherd_tensor *last = n % 2 ? sherd_narrow(x, dim, n - 1, 1) : NULL;
+        x = sherd_mul(sherd_narrow(x, dim, 0, n / 2), sherd_narrow(x, dim, n / 2, n / 2));
+        rest = rest && last ? sherd_mul(rest, last) : last ? last : rest;
+    }
+    return rest ? sherd_mul(x, rest) : x;
+}
+
+/*
+ * The same made of operators, for a backward that is recorded. Quotients would not do: at an
+ * element that is 0, or nearly so, it is lost how they depend on it.
+ */
+static sherd_tensor *product_formula(sherd_node *node, sherd_tensor *const *in, int result)
+{
+    const sherd__dims *dims = sherd_node_attributes(node);
+    sherd_tensor *x = sherd_cast(in[0], sherd__statistics_dtype(in[0]->dtype));
+    unsigned reduced = sherd__dims_bits(dims, in[0]->ndim);
+    int64_t shape[SHERD_MAX_DIMS];
+    int ndim = 0;
+
+    (void)result;
+    for (int d = 0; d < in[0]->ndim; d++) {
+        if (reduced >> d & 1)
+            x = multiplied(x, d);
+        if (dims->keepdim || !(reduced >> d & 1))
+            shape[ndim++] = reduced >> d & 1 ? 1 : in[0]->shape[d];
+    }
+    return sherd_view(x, shape, ndim);
+}
+
 /*
  * dy times the product of all other elements: p / element, where p is the product of the nonzero
  * elements. If exactly one element is 0 it gets p; beside a 0 all others get 0.
@@ -269,6 +305,10 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
     sherd_tensor *x = sherd_cast(sherd_node_operand(node, 0), dtype);
     sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
 
+    if (sherd__makes_graph(x->world) && sherd_tensor_count(x) > 0) {
+        sherd__differentiate(node, 1, product_formula, grad_out, grad_in);
+        return;
+    }
     dims.keepdim = true;
     sherd_tensor *zero = sherd_eq_scalar(x, 0);
     sherd_tensor *zeroes = sherd__sum_over(sherd_cast(zero, dtype), &dims);

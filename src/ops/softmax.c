@@ -8,6 +8,7 @@
 #include "sherd/ops_elements.h"
 #include "sherd/ops_reductions.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -177,15 +178,19 @@ static sherd__soft_kind kind_of_gradient(const sherd_op *op)
     return op == &gradient_op ? SHERD__SOFTMAX : SHERD__LOG_SOFTMAX;
 }
 
-/* The same made of operators, for a backward that is recorded. */
-static sherd_tensor *soft_gradient(const sherd_node *node, sherd_tensor *dy, sherd_tensor *y,
-                                   bool of_log)
+/* The same made of operators, for a backward that is recorded; 16-bit types compute in f32. */
+static sherd_tensor *soft_gradient(sherd_node *node, sherd_tensor *dy, sherd_tensor *y, bool of_log)
 {
     sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
+    sherd_dtype own = sherd__node_dtype(node, 0), dtype = sherd__statistics_dtype(own);
 
     dims.keepdim = true;
+    dy = sherd_cast(dy, dtype);
+    y = sherd_cast(y, dtype);
     sherd_tensor *sum = sherd__sum_over(of_log ? dy : sherd_mul(dy, y), &dims);
-    return of_log ? sherd_sub(dy, sherd_mul(sherd_exp(y), sum)) : sherd_mul(y, sherd_sub(dy, sum));
+    sherd_tensor *dx =
+        of_log ? sherd_sub(dy, sherd_mul(sherd_exp(y), sum)) : sherd_mul(y, sherd_sub(dy, sum));
+    return sherd_cast(dx, own);
 }
 
 static void softmax_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -229,12 +234,24 @@ static const sherd_op spread_op = {.name = "sherd_logsumexp backward",
                                    .describe = describe,
                                    .forward = spread};
 
+/* The same made of operators. The sum of nothing but -inf has no gradient. */
+static sherd_tensor *log_sum_gradient(sherd_node *node, sherd_tensor *dy)
+{
+    sherd_dtype own = sherd__node_dtype(node, 0), dtype = sherd__statistics_dtype(own);
+    const sherd__dims *dims = sherd_node_attributes(node);
+    sherd_tensor *x = sherd_cast(sherd_node_operand(node, 0), dtype);
+    sherd_tensor *nothing =
+        sherd_eq_scalar(sherd_logsumexp(sherd_detach(x), dims->dim[0], true), -(double)INFINITY);
+    sherd_tensor *part = sherd_softmax(sherd_masked_fill(x, nothing, 0), dims->dim[0]);
+
+    dy = sherd_cast(sherd__dims_kept(node, dy), dtype);
+    return sherd_cast(sherd_masked_fill(sherd_mul(part, dy), nothing, 0), own);
+}
+
 static void logsumexp_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     if (sherd__makes_graph(sherd__node_world(node))) {
-        const sherd__dims *dims = sherd_node_attributes(node);
-        sherd_tensor *x = sherd_node_operand(node, 0);
-        grad_in[0] = sherd_mul(sherd_softmax(x, dims->dim[0]), sherd__dims_kept(node, grad_out[0]));
+        grad_in[0] = log_sum_gradient(node, grad_out[0]);
         return;
     }
     sherd_tensor *in[] = {sherd_node_operand(node, 0), sherd_node_result(node, 1), grad_out[0]};
