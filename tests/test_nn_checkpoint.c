@@ -2,6 +2,7 @@
 /* Checkpointing: the same bits, nothing kept but arguments, and what cannot be run again is an
  * error. */
 #include "modules.h"
+#include "sherd/ops_elements.h"
 
 enum { ROWS = 6, WIDTH = 4 };
 
@@ -442,7 +443,38 @@ static void no_memory_fails_and_leaks_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* ---- a backward inside ------------------------------------------------------------------------ */
+
+static void differentiating_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = in->value[0], *y = sherd_sum(sherd_exp(x)), *g = NULL;
+
+    (void)self;
+    sherd_gradients(&g, &x, 1, &y, 1, &(sherd_gradients_options){.create_graph = true});
+    out->value[0] = g;
+    out->count = 1;
+}
+
+/* What it needs is not saved while the module runs. */
+static void no_backward_runs_inside(sherd_world *world)
+{
+    for (int checkpointed = 0; checkpointed < 2; checkpointed++) {
+        sherd_scope_begin(world);
+        sherd_module *m = NULL;
+        CHECK_OK(sherd_module_create(&m, world, differentiating_forward, NULL));
+        sherd_module_checkpoint(m, checkpointed);
+        sherd_tensor *x = sherd_require_grad(wave(world, SHERD_F64, 1, SHAPE(5), 3, 1, 0), true);
+        sherd_backward(sherd_sum(sherd_module_call(m, sherd_sin(x))));
+        CHECK_EQ(sherd_world_check(world), checkpointed ? SHERD_EINVAL : SHERD_OK);
+        CHECK(!checkpointed || strstr(sherd_world_error(world), "do not checkpoint it"));
+        sherd_module_destroy(m);
+        sherd_scope_end(world);
+        CHECK_EQ(sherd_saved_bytes(world), 0);
+    }
+}
+
 static const check_test tests[] = {
+    {TEST(no_backward_runs_inside), {1, 2, 3}},
     {TEST(gradients_are_the_same_bits), {1, 2, 3, 4, 8}},
     {TEST(sharded_parameters_give_the_same_bits), {1, 2, 3, 4, 8}},
     {TEST(only_arguments_are_kept), {1, 2, 3, 8}},

@@ -360,7 +360,8 @@ SHERD_API void sherd_module_unhook(sherd_module *module, int id);
  * fails with EINVAL where that can be detected: other operators run than the first time, a
  * parameter, a buffer or another tensor that gradients depend on was written since, or the module
  * no longer exists. What the forward itself writes before it reads it may be written. A forward or
- * hook that counts its calls can ask sherd_is_recomputing.
+ * hook that counts its calls can ask sherd_is_recomputing. A forward that asks for gradients of
+ * what it has computed (sherd_gradients) cannot be checkpointed: EINVAL.
  *
  * @local   @errors none
  */

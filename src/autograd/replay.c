@@ -372,8 +372,20 @@ static void fill(sherd__replay *r)
     sherd__refcounted_release(&r->head);
 }
 
+/* What such a module saves is not kept while it runs, so nothing in it can run backward yet. */
+static bool refuse_inside(const sherd__replay *r)
+{
+    sherd__raise(r->world, SHERD_EINVAL,
+                 "sherd_module_checkpoint: module \"%s\" asks for gradients of what it computes "
+                 "while it runs: do not checkpoint it",
+                 name_of(r));
+    return false;
+}
+
 bool sherd__replay_fill(sherd_node *node)
 {
+    if (node->replay && node->replay->state != WAITS)
+        return refuse_inside(node->replay);
     if (!node->lacks || !node->replay)
         return true;
     if (!sherd__replay_fill(node->replay->keeper))
