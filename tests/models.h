@@ -154,6 +154,28 @@ static inline sherd_module *block(sherd_world *world, sherd_dtype dtype, block_s
     return block_with(world, dtype, size, hidden, gelu_forward);
 }
 
+static inline void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_tensor *x = in->value[0];
+
+    for (int i = 0; i < sherd_module_children(self); i++)
+        x = sherd_module_call(sherd_module_child(self, i), x);
+    out->value[0] = x;
+    out->count = 1;
+}
+
+/* Up to four blocks "0", "1", .. one after the other. */
+static inline sherd_module *stack_of(sherd_world *world, sherd_dtype dtype, block_size *size,
+                                     int64_t hidden, int blocks)
+{
+    static const char *const names[] = {"0", "1", "2", "3"};
+    sherd_module *root = container(world, stack_forward, NULL);
+
+    for (int i = 0; i < blocks; i++)
+        add_layer(root, names[i], block(world, dtype, size, hidden));
+    return root;
+}
+
 /* Make a block (at `prefix`, "" or "blocks.*.") parallel; heads stay whole. */
 static inline sherd_status parallelize_block(sherd_module *m, const sherd_mesh *mesh,
                                              const char *prefix, const block_size *size,

@@ -180,4 +180,16 @@ static inline void say_call(FILE *out, const call_plan *p)
     fprintf(out, ")");
 }
 
+/* The operands of a call that went wrong, and why. */
+static inline void say_failed_call(const call_plan *p, sherd_tensor *const *in, sherd_world *world)
+{
+    flockfile(stderr);
+    fprintf(stderr, "  in ");
+    say_call(stderr, p);
+    for (int i = 0; i < p->operands; i++)
+        fprintf(stderr, " %s", sherd_tensor_text(in[i]));
+    fprintf(stderr, "\n  the last error was: %s\n", sherd_world_error(world));
+    funlockfile(stderr);
+}
+
 #endif

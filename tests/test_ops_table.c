@@ -108,13 +108,7 @@ static bool same_outcome(bench *b)
 
 static void say_operands(const bench *b, sherd_tensor *const *in)
 {
-    flockfile(stderr);
-    fprintf(stderr, "  in ");
-    say_call(stderr, &b->plan);
-    for (int i = 0; i < b->plan.operands; i++)
-        fprintf(stderr, " %s", sherd_tensor_text(in[i]));
-    fprintf(stderr, "\n  the last error was: %s\n", sherd_world_error(b->world));
-    funlockfile(stderr);
+    say_failed_call(&b->plan, in, b->world);
 }
 
 /* ---- all layouts ----------------------------------------------------------------------------- */

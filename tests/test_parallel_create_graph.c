@@ -14,24 +14,9 @@ enum { BATCH = 4, LENGTH = 4 };
 
 typedef enum kind { PLAIN, CHECKPOINTED, FULLY_SHARDED, SAVED_AS_SHARDS, KINDS } kind;
 
-static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
-{
-    sherd_tensor *x = in->value[0];
-
-    for (int i = 0; i < sherd_module_children(self); i++)
-        x = sherd_module_call(sherd_module_child(self, i), x);
-    out->value[0] = x;
-    out->count = 1;
-}
-
 static sherd_module *stack_of_blocks(sherd_world *world, sherd_dtype dtype, block_size *size)
 {
-    static const char *const names[] = {"0", "1"};
-    sherd_module *root = container(world, stack_forward, NULL);
-
-    for (int i = 0; i < BLOCKS; i++)
-        add_layer(root, names[i], block(world, dtype, size, HIDDEN));
-    return root;
+    return stack_of(world, dtype, size, HIDDEN, BLOCKS);
 }
 
 static sherd_tensor *input(sherd_world *world, sherd_dtype dtype, const sherd_mesh *mesh, int k)

@@ -71,16 +71,6 @@ static int body(sherd_world *world, void *unused)
 
 enum { LAYERS = 8, WIDE = 256, LAYER = WIDE * WIDE * 4 };
 
-static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
-{
-    sherd_tensor *x = in->value[0];
-
-    for (int i = 0; i < LAYERS; i++)
-        x = sherd_module_call(sherd_module_child(self, i), x);
-    out->value[0] = x;
-    out->count = 1;
-}
-
 static double sharded_step(sherd_module *m, sherd_optimizer *o, const sherd_mesh *mesh)
 {
     sherd_world *world = sherd_module_world(m);

@@ -17,24 +17,9 @@ enum {
     LENGTH = 3
 };
 
-static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
-{
-    sherd_tensor *x = in->value[0];
-
-    for (int i = 0; i < sherd_module_children(self); i++)
-        x = sherd_module_call(sherd_module_child(self, i), x);
-    out->value[0] = x;
-    out->count = 1;
-}
-
 static sherd_module *stack_of_blocks(sherd_world *world, sherd_dtype dtype, block_size *size)
 {
-    static const char *const names[] = {"0", "1", "2"};
-    sherd_module *root = container(world, stack_forward, NULL);
-
-    for (int i = 0; i < BLOCKS; i++)
-        add_layer(root, names[i], block(world, dtype, size, HIDDEN));
-    return root;
+    return stack_of(world, dtype, size, HIDDEN, BLOCKS);
 }
 
 /* Losses of some steps of AdamW, on rows over dp. */

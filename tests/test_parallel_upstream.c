@@ -107,7 +107,7 @@ static void every_plan_trains_like_the_plain_model(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
-static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
+static void layers_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_module *layers = sherd_module_find(self, "layers");
 
@@ -120,7 +120,7 @@ static void stack_forward(sherd_module *self, const sherd_args *in, sherd_args *
 static sherd_module *stack(sherd_world *world)
 {
     static const char *const names[] = {"0", "1", "2"};
-    sherd_module *m = container(world, stack_forward, NULL);
+    sherd_module *m = container(world, layers_forward, NULL);
     sherd_module *layers = add_layer(m, "layers", container(world, NULL, NULL));
 
     for (int i = 0; i < LEN(names); i++)
