@@ -237,7 +237,7 @@ static void back_by_formula(sherd_node *node, sherd_tensor *const *grad_out, she
     sum_back(node, grad_out[SUM] ? sherd_add(grad_out[SUM], found[0]) : found[0], grad_in);
     if (weighs)
         grad_in[WEIGHT] = found[1];
-    if (centred && sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
+    if (centred && sherd_node_wants(node, BIAS))
         grad_in[BIAS] =
             sherd_cast(sherd__sum_to_operand(node, BIAS, dy), sherd__node_dtype(node, BIAS));
 }

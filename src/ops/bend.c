@@ -110,11 +110,36 @@ static sherd_tensor *bend_x_log_x(sherd_tensor *g, sherd_tensor *x, double scale
     return sherd_masked_fill(sherd_scale(sherd_mul(g, sherd_reciprocal(safe)), scale), zero, 0);
 }
 
-sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *g,
-                          const double *parameter)
+/* Made of straight parts: the second derivative is 0. */
+static bool is_straight(sherd__unary_kind kind, double p)
+{
+    switch (kind) {
+    case SHERD__NEG:
+    case SHERD__ABS:
+    case SHERD__SIGN:
+    case SHERD__RELU:
+    case SHERD__LEAKY_RELU:
+    case SHERD__CLAMP:
+    case SHERD__COUNT_OF:
+        return true;
+    case SHERD__POW:
+    case SHERD__SIZE_TO:
+        return p == 0 || p == 1;
+    case SHERD__ROOT:
+        return p == 1;
+    default:
+        return false;
+    }
+}
+
+sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *dy,
+                          sherd_tensor *g, const double *parameter)
 {
     double p = parameter ? parameter[0] : 0;
 
+    if (is_straight(kind, p))
+        return NULL;
+    g = sherd_mul(g, dy);
     switch (kind) {
     case SHERD__EXP:
     case SHERD__EXPM1:
@@ -128,8 +153,7 @@ sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor 
     case SHERD__RSQRT:
         return sherd_scale(sherd_mul(g, sherd_square(t)), -1.5);
     case SHERD__POW:
-        return p == 0 || p == 1 ? NULL
-                                : sherd_scale(sherd_mul(g, sherd_pow(t, p - 2)), p * (p - 1));
+        return sherd_scale(sherd_mul(g, sherd_pow(t, p - 2)), p * (p - 1));
     case SHERD__SQUARE:
         return sherd_scale(g, 2);
     case SHERD__RECIPROCAL:
@@ -152,14 +176,14 @@ sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor 
     case SHERD__SOFTPLUS:
         return bend_softplus(g, t, p, parameter ? parameter[1] : 0);
     case SHERD__SIZE_TO:
-        return p == 0 || p == 1 ? NULL : bend_power(g, t, p - 2, p * (p - 1));
+        return bend_power(g, t, p - 2, p * (p - 1));
     case SHERD__ROOT:
-        return p == 1 ? NULL : bend_power(g, t, -p, (1 - p) / p);
+        return bend_power(g, t, -p, (1 - p) / p);
     case SHERD__HUBER_OF:
         return bend_huber(g, t, p);
     case SHERD__X_LOG_X:
         return bend_x_log_x(g, t, p);
-    default: /* linear, or made of straight parts */
+    default: /* another kind of kernel, of no function */
         return NULL;
     }
 }

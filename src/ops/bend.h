@@ -6,10 +6,10 @@
 #include "operator.h"
 
 /*
- * g times d(slope)/dt, of the slope as a function of t: of x, or of y for those whose slope reads
- * the value. NULL: it is 0 everywhere.
+ * g times dy times d(slope)/dt, of the slope as a function of t: of x, or of y for those whose
+ * slope reads the value. NULL: it is 0 everywhere.
  */
-sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *g,
-                          const double *parameter);
+sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *dy,
+                          sherd_tensor *g, const double *parameter);
 
 #endif

@@ -229,20 +229,14 @@ static const sherd_op back_op = {.name = "sherd_pad_with backward",
 
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
-    around w = *(const around *)sherd_node_attributes(node);
-    const sherd_layout *like[] = {NULL, sherd_node_layout(node, 0)};
-    sherd_tensor *in[] = {grad_out[0], NULL};
+    around back = *(const around *)sherd_node_attributes(node), again = back;
     const int64_t *shape;
     int ndim = sherd_node_shape(node, 0, &shape);
 
+    again.value = 0;
     for (int d = 0; d < ndim; d++)
-        w.from[d] = shape[d];
-    bool recording = sherd_set_recording(in[0]->world, false);
-    sherd__apply_like(&grad_in[0], &back_op, in, 2, &w, like[1] ? like : NULL);
-    sherd_set_recording(in[0]->world, recording);
-    w = *(const around *)sherd_node_attributes(node);
-    w.value = 0;
-    sherd__record_adjoint(node, &w, in[0], grad_in[0]);
+        back.from[d] = shape[d];
+    grad_in[0] = sherd__adjoint_like(node, &back_op, &back, &again, grad_out[0]);
 }
 
 const sherd_op sherd__pad_with_op = {.name = "sherd_pad_with",

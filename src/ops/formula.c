@@ -55,6 +55,19 @@ void sherd__record_adjoint(const sherd_node *node, const void *attributes, sherd
     sherd__record_node(dx->world, &adjoint_table, &dy, 1, &dx, 1, &a, sizeof a);
 }
 
+sherd_tensor *sherd__adjoint_like(sherd_node *node, const sherd_op *back, const void *attributes,
+                                  const void *again, sherd_tensor *dy)
+{
+    const sherd_layout *like[] = {NULL, sherd_node_layout(node, 0)};
+    sherd_tensor *in[] = {dy, NULL}, *dx = NULL;
+    bool recording = sherd_set_recording(dy->world, false);
+
+    sherd__apply_like(&dx, back, in, 2, attributes, like[1] ? like : NULL);
+    sherd_set_recording(dy->world, recording);
+    sherd__record_adjoint(node, again, dy, dx);
+    return dx;
+}
+
 /* ---- formulas -------------------------------------------------------------------------------- */
 
 void sherd__gradients_of(sherd_tensor **out, sherd_tensor *const *in, int n, sherd_tensor **y,

@@ -57,7 +57,7 @@ static sherd_tensor *formula(sherd_node *node, sherd_tensor *const *in, int resu
 static void back_by_formula(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd__differentiate(node, 1u << X | 1u << WEIGHT, formula, grad_out, grad_in);
-    if (sherd_node_operands(node) > BIAS && sherd_node_wants(node, BIAS))
+    if (sherd_node_wants(node, BIAS))
         grad_in[BIAS] = sherd_cast(sherd__sum_to_operand(node, BIAS, grad_out[0]),
                                    sherd__node_dtype(node, BIAS));
 }

@@ -293,4 +293,10 @@ sherd_tensor *sherd__normalised(sherd_tensor *x, const int *dims, int count, dou
  */
 void sherd__record_adjoint(const sherd_node *node, const void *attributes, sherd_tensor *dy,
                            sherd_tensor *dx);
+/*
+ * The gradient of operand 0 by `back`, an operator of dy and, for its layout alone, operand 0; and
+ * record it so. `attributes`: of `back`; `again`: as above.
+ */
+sherd_tensor *sherd__adjoint_like(sherd_node *node, const sherd_op *back, const void *attributes,
+                                  const void *again, sherd_tensor *dy);
 #endif

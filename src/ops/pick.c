@@ -84,7 +84,7 @@ sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, parties 
 }
 
 /* Whether the operands have layouts for that; no rule shards the dim and the index by one axis. */
-bool sherd__pick_by_owners(const sherd_call *call, const sherd_layout *a, parties p)
+static bool by_owners(const sherd_call *call, const sherd_layout *a, parties p)
 {
     const sherd_layout *index = call->in[p.index]->layout, *y = call->out[0]->layout;
     const pick *at = call->attributes;
@@ -125,7 +125,7 @@ static const char *describe_back(sherd_call *call)
 }
 
 /* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
-bool sherd__pick_add(sherd_call *call, const sherd__pick *p, int source)
+static bool add_here(sherd_call *call, const sherd__pick *p, int source)
 {
     const sherd_tensor *src = call->in[source], *y = call->out[0];
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
@@ -147,7 +147,7 @@ bool sherd__pick_add(sherd_call *call, const sherd__pick *p, int source)
 }
 
 /* The same if some elements go to other ranks, and some come from them. */
-bool sherd__pick_give(sherd_call *call, parties p)
+static bool give(sherd_call *call, parties p)
 {
     const pick *at = call->attributes;
     const sherd_tensor *y = call->out[0];
@@ -161,16 +161,23 @@ bool sherd__pick_give(sherd_call *call, parties p)
     return sherd__give_to_owners(&w, call->to[0], call->from[p.source]);
 }
 
+bool sherd__pick_add(sherd_call *call, const sherd_layout *a, parties p)
+{
+    const sherd_tensor *y = call->out[0];
+    sherd__pick pieces = sherd__pick_pieces(call, y, p.index);
+
+    if (by_owners(call, a, p))
+        return give(call, p);
+    return y->count == 0 || call->in[p.source]->count == 0 || add_here(call, &pieces, p.source);
+}
+
 static bool put_back(sherd_call *call)
 {
     sherd_tensor *y = call->out[0];
-    sherd__pick p = sherd__pick_pieces(call, y, B_INDEX);
 
     if (y->count)
         sherd__fill(y, 0);
-    if (sherd__pick_by_owners(call, y->layout, put_back_parties))
-        return sherd__pick_give(call, put_back_parties);
-    return y->count == 0 || call->in[B_GRAD]->count == 0 || sherd__pick_add(call, &p, B_GRAD);
+    return sherd__pick_add(call, y->layout, put_back_parties);
 }
 
 static void take_again(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -257,7 +264,7 @@ static bool take(sherd_call *call)
 
     if (!sherd__check_indices(call, INDEX, a->shape[dim]))
         return false;
-    if (sherd__pick_by_owners(call, a->layout, take_parties))
+    if (by_owners(call, a->layout, take_parties))
         return sherd__take_from_owners(
             &(sherd__wants){call, a, call->out[0], call->from[INDEX], dim, at->flat}, call->to[0],
             call->from[A]);

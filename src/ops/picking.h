@@ -36,13 +36,13 @@ const char *sherd__pick_fault(sherd_call *call);
 /* Elements beyond the sizes of the index in the other dims are not involved. */
 sherd_tensor *sherd__pick_within(sherd_tensor *t, const sherd_tensor *index, int dim);
 
-/* Add the way by an exchange with owners, if it pays; and whether the operands lie so. */
+/* Add the way by an exchange with owners, if it pays. */
 sherd_status sherd__pick_ways(const sherd_call *call, sherd_ways *ways, sherd__pick_parties p);
-bool sherd__pick_by_owners(const sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
 
-/* y += the indexed elements, in f32 for 16 bits; y holds the initial values. False: no memory. */
-bool sherd__pick_add(sherd_call *call, const sherd__pick *p, int source);
-/* The same if some elements go to other ranks, and some come from them. */
-bool sherd__pick_give(sherd_call *call, sherd__pick_parties p);
+/*
+ * Result 0 += the elements of the source, each at its index, here or at its owner; the result holds
+ * the initial values. `a`: the layout of what is indexed. False: failed.
+ */
+bool sherd__pick_add(sherd_call *call, const sherd_layout *a, sherd__pick_parties p);
 
 #endif

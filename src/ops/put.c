@@ -71,14 +71,7 @@ static bool put(sherd_call *call)
 
 static bool put_and_add(sherd_call *call)
 {
-    const sherd_tensor *y = call->out[0];
-    sherd__pick p = sherd__pick_pieces(call, y, INDEX);
-
-    if (!begin_put(call))
-        return false;
-    if (sherd__pick_by_owners(call, call->in[A]->layout, put_parties))
-        return sherd__pick_give(call, put_parties);
-    return y->count == 0 || call->in[INDEX]->count == 0 || sherd__pick_add(call, &p, SOURCE);
+    return begin_put(call) && sherd__pick_add(call, call->in[A]->layout, put_parties);
 }
 
 static sherd_status lie_add(const sherd_call *call, sherd_ways *ways)

@@ -302,13 +302,14 @@ static void product_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_
 {
     sherd__dims dims = *(const sherd__dims *)sherd_node_attributes(node);
     sherd_dtype own = sherd__node_dtype(node, 0), dtype = sherd__statistics_dtype(own);
-    sherd_tensor *x = sherd_cast(sherd_node_operand(node, 0), dtype);
-    sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
+    sherd_tensor *x = sherd_node_operand(node, 0);
 
     if (sherd__makes_graph(x->world) && sherd_tensor_count(x) > 0) {
         sherd__differentiate(node, 1, product_formula, grad_out, grad_in);
         return;
     }
+    x = sherd_cast(x, dtype);
+    sherd_tensor *dy = sherd__dims_kept(node, sherd_cast(grad_out[0], dtype));
     dims.keepdim = true;
     sherd_tensor *zero = sherd_eq_scalar(x, 0);
     sherd_tensor *zeroes = sherd__sum_over(sherd_cast(zero, dtype), &dims);

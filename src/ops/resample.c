@@ -127,13 +127,8 @@ static const sherd_op back_op = {.name = "sherd_interpolate backward",
 static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd__taps_attributes a = sherd__taps_back(node);
-    const sherd_layout *like[] = {NULL, sherd_node_layout(node, 0)};
-    sherd_tensor *in[] = {grad_out[0], NULL};
 
-    bool recording = sherd_set_recording(in[0]->world, false);
-    sherd__apply_like(&grad_in[0], &back_op, in, 2, &a, like[1] ? like : NULL);
-    sherd_set_recording(in[0]->world, recording);
-    sherd__record_adjoint(node, sherd_node_attributes(node), in[0], grad_in[0]);
+    grad_in[0] = sherd__adjoint_like(node, &back_op, &a, sherd_node_attributes(node), grad_out[0]);
 }
 
 static const char *describe_average(sherd_call *call)

@@ -103,8 +103,7 @@ static void bend(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor *
     if (sherd_node_wants(node, G_DY))
         grad_in[G_DY] = sherd_apply(node->op, (sherd_tensor *[]){at, g}, 2, attributes);
     if (sherd_node_wants(node, G_AT))
-        grad_in[G_AT] =
-            sherd__bend(kind, at, sherd_mul(g, sherd_node_operand(node, G_DY)), parameter);
+        grad_in[G_AT] = sherd__bend(kind, at, sherd_node_operand(node, G_DY), g, parameter);
 }
 
 /* In the place of dy, where that is nobody else's: a pass over memory less. */
