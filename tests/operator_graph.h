@@ -72,6 +72,10 @@ static inline bool suits(const drawing *d, int v, const need *w)
         return good;
     for (int64_t i = 0; i < n && good && (w->kind == 'p' || w->kind == 'q'); i++)
         good = x[i] > 0.2;
+    for (int64_t i = 0; i < n && good && w->kind == 's'; i++)
+        good = fabs(x[i]) < 0.95;
+    for (int64_t i = 0; i < n && good && w->kind == 'l'; i++)
+        good = x[i] > 1.05;
     if (good && (w->kind == 'd' || w->kind == 'q'))
         good = are_apart(x, n, d->p->narrow ? 1e-3 : 1e-6);
     return good;

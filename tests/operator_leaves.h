@@ -18,8 +18,8 @@ enum { MOST_IN = 4, MOST_DIMS = 4, MOST_ELEMENTS = 256, MOST_LAYOUTS = 1200 };
 
 /* What an operand must be: its values are what its operator is continuous at. */
 typedef struct need {
-    /* x: any; d: each far from the others and from where functions bend; p: positive; q: both; i:
-     * an index below `limit`, i32; b: bool */
+    /* x: any; d: each far from the others and from where functions bend; p: positive; q: both; s:
+     * smaller than 1; l: larger; i: an index below `limit`, i32; b: bool */
     char kind;
     int ndim;
     int64_t shape[MOST_DIMS];
@@ -45,7 +45,7 @@ static inline bool is_fraction(sherd_dtype dtype)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Where functions bend or jump: 0, and numbers that operator_rows.h passes to them. */
-static const double bends[] = {0, 0.3, 0.4, 0.8, 1, -1};
+static const double bends[] = {0, 0.3, 0.4, 0.5, -0.5, 0.7, -0.7, 0.8, 1, -1};
 
 /* Multiples of the golden ratio: no two of some hundred are closer than a part of their number. */
 static inline double fraction_at(const need *w, int64_t i)
@@ -53,7 +53,17 @@ static inline double fraction_at(const need *w, int64_t i)
     double start = (double)(sherd__hash_word(w->seed, 5) >> 11) / 9007199254740992.0;
     double v = fmod(start + 0.6180339887498949 * (double)i, 1);
 
-    return w->kind == 'p' || w->kind == 'q' ? 0.5 + v : 2.2 * v - 1.1;
+    switch (w->kind) {
+    case 'p':
+    case 'q':
+        return 0.5 + v;
+    case 's':
+        return 1.8 * v - 0.9;
+    case 'l':
+        return 1.2 + v;
+    default:
+        return 2.2 * v - 1.1;
+    }
 }
 
 static inline double leaf_value(const need *w, int64_t i)

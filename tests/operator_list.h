@@ -30,6 +30,12 @@ static const row rows[] = {
     ROW(cast, 'd', 0, 3, draw_cast, run_cast),
     ROW(add_scalar, 'x', 0, 3, draw_one, run_add_scalar),
     ROW(logical_not, 'd', 0, 3, draw_one, run_logical_not),
+    ROW(isnan, 'x', 0, 3, draw_one, run_isnan),
+    ROW(isinf, 'x', 0, 3, draw_one, run_isinf),
+    ROW(isfinite, 'x', 0, 3, draw_one, run_isfinite),
+    ROW(nan_to_num, 'x', 0, 3, draw_one, run_nan_to_num),
+    ROW(one_hot, 'i', 0, 3, draw_indices, run_one_hot),
+    ROW(bincount, 'i', 0, 3, draw_indices, run_bincount),
     ROW(where, 'x', 0, 3, draw_where, run_where),
     ROW(masked_fill, 'x', 0, 3, draw_fill, run_masked_fill),
     ROW(matmul, 'x', 1, 3, draw_matmul, run_matmul),
@@ -121,16 +127,23 @@ static const row rows[] = {
 };
 #undef ROW
 
-/* Functions of one operand that have no kind of their own: those that need positive numbers, and
- * those that bend. */
+/* Functions of one operand have no kind of their own, but need certain numbers, or bend. */
 static inline char kind_of(const row *r)
 {
-    static const char positive[] = " log log1p sqrt rsqrt pow reciprocal ",
-                      bent[] = " abs sign relu leaky_relu clamp softplus ";
+    static const char *const names[] = {
+        "p log log2 log10 log1p sqrt rsqrt pow reciprocal ",
+        "d abs sign relu leaky_relu elu selu clamp softplus floor ceil trunc round frac "
+        "floor_divide_scalar remainder_scalar hardsigmoid hardswish ",
+        "s asin acos atanh ",
+        "l acosh ",
+    };
     char word[64];
 
     snprintf(word, sizeof word, " %s ", r->name);
-    return r->kind ? r->kind : strstr(positive, word) ? 'p' : strstr(bent, word) ? 'd' : 'x';
+    for (int i = 0; i < LEN(names) && !r->kind; i++)
+        if (strstr(names[i], word))
+            return names[i][0];
+    return r->kind ? r->kind : 'x';
 }
 
 /* Sizes that meshes of 2 and 3 divide, and others; at most 60 elements; of `odds` dims one is

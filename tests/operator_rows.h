@@ -139,7 +139,7 @@ static inline bool is_whole(const act *a)
 }
 
 #define UNARY0(name, ...) RUN(run_##name, sherd_##name(in[0]))
-#define UNARY1(name, ...) RUN(run_##name, sherd_##name(in[0], 0.7))
+#define UNARY1(name, ...) RUN(run_##name, sherd_##name(in[0], is_whole(a) ? -2 : 0.7))
 #define UNARY2(name, ...) \
     RUN(run_##name, sherd_##name(in[0], is_whole(a) ? -1 : 0.3, is_whole(a) ? 2 : 0.8))
 #define BINARY(name, ...) RUN(run_##name, sherd_##name(in[0], in[1]))
@@ -155,6 +155,32 @@ RUN(run_mul, sherd_mul(in[0], in[1]))
 RUN(run_scale, sherd_scale(in[0], -1.5))
 RUN(run_add_scalar, sherd_add_scalar(in[0], 2))
 RUN(run_logical_not, sherd_logical_not(in[0]))
+/* With some elements infinite, and some NaN. */
+static inline sherd_tensor *with_gaps(act *a)
+{
+    sherd_tensor *x = a->in[0];
+
+    if (is_whole(a))
+        return x;
+    return sherd_masked_fill(sherd_masked_fill(x, sherd_gt_scalar(x, 0.5), INFINITY),
+                             sherd_lt_scalar(x, -0.5), (double)NAN);
+}
+
+RUN(run_isnan, sherd_isnan(with_gaps(a)))
+RUN(run_isinf, sherd_isinf(with_gaps(a)))
+RUN(run_isfinite, sherd_isfinite(with_gaps(a)))
+RUN(run_nan_to_num, sherd_nan_to_num(with_gaps(a), 0.25, 2, -3))
+RUN(run_one_hot, sherd_one_hot(in[0], 4, SHERD_F32))
+RUN(run_bincount, sherd_bincount(in[0], 4))
+
+static inline bool draw_indices(call_plan *p, uint64_t *dice)
+{
+    (void)dice;
+    p->operands = 1;
+    p->in[0].limit = 5; /* one of them is no class */
+    return true;
+}
+
 RUN(run_where, sherd_where(in[1], in[0], in[2]))
 RUN(run_masked_fill, sherd_masked_fill(in[0], in[1], (double)n[0]))
 RUN(run_cast, sherd_cast(in[0], (sherd_dtype)n[0]))

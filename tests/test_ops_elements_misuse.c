@@ -38,6 +38,9 @@ MISUSE(a_function_of_nothing_is_nothing)
 #define LOGIC(name, ...)   ANSWERS(!sherd_##name(NULL, NULL));
 #include "kernels/functions.inc"
     ANSWERS(!sherd_add_scalar(NULL, 1) && !sherd_logical_not(NULL));
+    ANSWERS(!sherd_isnan(NULL) && !sherd_isinf(NULL) && !sherd_isfinite(NULL));
+    ANSWERS(!sherd_nan_to_num(NULL, 0, 0, 0) && !sherd_one_hot(NULL, 3, SHERD_F32));
+    ANSWERS(!sherd_bincount(NULL, 3));
     ANSWERS(!sherd_where(NULL, NULL, NULL) && !sherd_masked_fill(NULL, NULL, 0));
 }
 
@@ -66,6 +69,16 @@ MISUSE(integers_take_numbers_of_theirs)
     FAILS(SHERD_EINVAL, sherd_scatter_fill(i, 0, i, BAD((double)INFINITY, 3)));
     FAILS(SHERD_EINVAL, sherd_add_scalar(i, BAD((double)INFINITY, 3)));
     FAILS(SHERD_EINVAL, sherd_add_scalar(u, BAD(300, -2)));
+    FAILS(SHERD_EINVAL, sherd_floor_divide_scalar(i, BAD(0, 3)));
+    FAILS(SHERD_EINVAL, sherd_remainder_scalar(i, BAD(0.5, 3)));
+    FAILS(SHERD_EINVAL, sherd_remainder_scalar(u, BAD(-1.0, 3)));
+    FAILS(SHERD_EINVAL, sherd_floor_divide_scalar(i, BAD((double)NAN, 3)));
+    FAILS(SHERD_EINVAL, sherd_one_hot(i, BAD(-1, 3), SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_one_hot(i, 3, BAD((sherd_dtype)77, SHERD_F32)));
+    FAILS(SHERD_EINVAL, sherd_one_hot(BAD(u, i), 3, SHERD_F32));
+    FAILS(SHERD_EINVAL, sherd_bincount(i, BAD(-1, 3)));
+    FAILS(SHERD_EINVAL, sherd_bincount(BAD(u, i), 3));
+    FAILS(SHERD_EINVAL, sherd_nan_to_num(BAD(i, numbers(m->world, SHERD_F32)), 0, 0, 0));
     sherd_scope_end(m->world);
 }
 

@@ -364,19 +364,31 @@ def conv_transposed():
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
+    "exp2": torch.exp2, "tan": torch.tan, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh,
+    "erfc": torch.erfc, "logsigmoid": F.logsigmoid, "selu": F.selu, "mish": F.mish, "softsign": F.softsign,
+    "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1), "hardswish": F.hardswish, "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc,
+    "round": torch.round, "frac": torch.frac,
 }
-POSITIVE = {"log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal}
+POSITIVE = {"log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal,
+            "log2": torch.log2, "log10": torch.log10}
 
 OPERATORS = [unary("sherd_" + name, f) for name, f in UNARY.items()]
 OPERATORS += [unary("sherd_" + name, f, positive=True) for name, f in POSITIVE.items()]
 OPERATORS += [
     unary("sherd_leaky_relu", lambda x: F.leaky_relu(x, 0.2), slope=0.2),
     unary("sherd_softplus", lambda x: F.softplus(x, 1.5, 20), beta=1.5, threshold=20),
+    unary("sherd_elu", lambda x: F.elu(x, 0.7), alpha=0.7),
+    unary("sherd_remainder_scalar", lambda x: torch.remainder(x, -0.75), divisor=-0.75),
+    unary("sherd_floor_divide_scalar", lambda x: torch.floor(x / 0.75), divisor=0.75),
+    unary("sherd_nan_to_num", lambda x: x.nan_to_num(0.5, 2, -3), nan=0.5, above=2, below=-3),
     unary("sherd_clamp", lambda x: x.clamp(-0.5, 0.7), min=-0.5, max=0.7),
     unary("sherd_pow", lambda x: x.pow(1.7), positive=True, exponent=1.7),
     unary("sherd_add_scalar", lambda x: x + 0.3, addend=0.3),
     binary("sherd_div", torch.div, positive=True), binary("sherd_maximum", torch.maximum),
     binary("sherd_minimum", torch.minimum), binary("sherd_power", torch.pow, positive=True),
+    binary("sherd_atan2", torch.atan2), binary("sherd_hypot", torch.hypot), binary("sherd_copysign", torch.copysign),
+    binary("sherd_fmod", torch.fmod), binary("sherd_remainder", torch.remainder), binary("sherd_logaddexp", torch.logaddexp),
+    binary("sherd_xlogy", torch.xlogy, positive=True),
     over("sherd_sum_over", lambda x, d, k: x.sum(d, keepdim=k)), over("sherd_mean_over", lambda x, d, k: x.mean(d, keepdim=k)),
     over("sherd_max", lambda x, d, k: x.amax(d, keepdim=k)), over("sherd_min", lambda x, d, k: x.amin(d, keepdim=k)),
     along("sherd_softmax", torch.softmax), along("sherd_log_softmax", torch.log_softmax), along("sherd_logsumexp", torch.logsumexp),

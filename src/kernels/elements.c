@@ -30,6 +30,39 @@ static double gelu_slope(double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
 }
 
+/* x tanh(log(1 + e^x)), and what it rises by; with e = e^-|x| nothing overflows. */
+static double mish(double x)
+{
+    return x * tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))));
+}
+
+static double mish_slope(double x)
+{
+    double t = tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))));
+
+    return t + x * (1 - t * t) / (1 + exp(-x));
+}
+
+/* What is left of a, with the sign of b, as in Python. */
+static double modulo(double a, double b)
+{
+    double left = fmod(a, b);
+
+    return left != 0 && (left < 0) != (b < 0) ? left + b : left;
+}
+
+/* floor(a / b) of the exact quotient: a / b may be rounded up to an integer. */
+static double floor_quotient(double a, double b)
+{
+    double left = fmod(a, b), quotient = rint((a - left) / b);
+
+    if (b == 0)
+        return a / b;
+    if (left != 0 && (left < 0) != (b < 0))
+        quotient -= 1;
+    return quotient == 0 ? copysign(0.0, a / b) : quotient;
+}
+
 #define REAL    float
 #define NAME(x) x##_f32
 #include "functions_body.inc"

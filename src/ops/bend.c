@@ -3,7 +3,7 @@
  * Second derivatives of the elementwise functions of one operand (kernels/functions.inc): the
  * slope of each, as a function of what it reads (x, or the value y), differentiated by that. They
  * are made of operators, so derivatives of any order follow. Where a slope jumps, it counts as
- * constant on both sides.
+ * constant on both sides; functions whose slope does nothing else are not in the table.
  */
 #include "bend.h"
 
@@ -16,6 +16,160 @@ static sherd_tensor *over_square(sherd_tensor *g, sherd_tensor *t, double factor
 
     return sherd_scale(sherd_mul(sherd_mul(g, inverse), inverse), factor);
 }
+
+/* g times the third power of t, and factor. */
+static sherd_tensor *by_cube(sherd_tensor *g, sherd_tensor *t, double factor)
+{
+    return sherd_scale(sherd_mul(sherd_mul(g, t), sherd_square(t)), factor);
+}
+
+/* ---- powers, exponentials and logarithms ----------------------------------------------------- */
+
+static sherd_tensor *bend_exp(sherd_tensor *g, sherd_tensor *y)
+{
+    (void)y;
+    return g;
+}
+
+static sherd_tensor *bend_exp2(sherd_tensor *g, sherd_tensor *y)
+{
+    (void)y;
+    return sherd_scale(g, 0.6931471805599453);
+}
+
+static sherd_tensor *bend_log(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(g, x, -1);
+}
+
+static sherd_tensor *bend_log2(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(g, x, -1.4426950408889634);
+}
+
+static sherd_tensor *bend_log10(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(g, x, -0.4342944819032518);
+}
+
+static sherd_tensor *bend_log1p(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(g, sherd_add_scalar(x, 1), -1);
+}
+
+static sherd_tensor *bend_sqrt(sherd_tensor *g, sherd_tensor *y)
+{
+    return over_square(g, y, -0.5);
+}
+
+static sherd_tensor *bend_rsqrt(sherd_tensor *g, sherd_tensor *y)
+{
+    return sherd_scale(sherd_mul(g, sherd_square(y)), -1.5);
+}
+
+static sherd_tensor *bend_square(sherd_tensor *g, sherd_tensor *x)
+{
+    (void)x;
+    return sherd_scale(g, 2);
+}
+
+static sherd_tensor *bend_pow(sherd_tensor *g, sherd_tensor *x, const double *p)
+{
+    if (p[0] == 0 || p[0] == 1)
+        return NULL;
+    return sherd_scale(sherd_mul(g, sherd_pow(x, p[0] - 2)), p[0] * (p[0] - 1));
+}
+
+/* Of factor |t|^exponent, which is 0 where t is 0. */
+static sherd_tensor *bend_power(sherd_tensor *g, sherd_tensor *t, double exponent, double factor)
+{
+    sherd_tensor *zero = sherd_eq_scalar(t, 0), *size = sherd_masked_fill(sherd_abs(t), zero, 1);
+    sherd_tensor *bent = sherd_scale(sherd_mul(g, sherd_pow(size, exponent)), factor);
+
+    return exponent > 0 || exponent < 0 ? sherd_masked_fill(bent, zero, 0) : bent;
+}
+
+static sherd_tensor *bend_size_to(sherd_tensor *g, sherd_tensor *x, const double *p)
+{
+    return p[0] == 0 || p[0] == 1 ? NULL : bend_power(g, x, p[0] - 2, p[0] * (p[0] - 1));
+}
+
+static sherd_tensor *bend_root(sherd_tensor *g, sherd_tensor *y, const double *p)
+{
+    return p[0] == 1 ? NULL : bend_power(g, y, -p[0], (1 - p[0]) / p[0]);
+}
+
+/* ---- angles ---------------------------------------------------------------------------------- */
+
+/* Of 1 / x, and of tanh. */
+static sherd_tensor *bend_minus_2(sherd_tensor *g, sherd_tensor *y)
+{
+    return sherd_scale(sherd_mul(g, y), -2);
+}
+
+static sherd_tensor *bend_sin(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_neg(sherd_mul(g, sherd_sin(x)));
+}
+
+static sherd_tensor *bend_cos(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_neg(sherd_mul(g, sherd_cos(x)));
+}
+
+static sherd_tensor *bend_tan(sherd_tensor *g, sherd_tensor *y)
+{
+    return sherd_scale(sherd_mul(g, y), 2);
+}
+
+static sherd_tensor *bend_sinh(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_mul(g, sherd_sinh(x));
+}
+
+static sherd_tensor *bend_cosh(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_mul(g, sherd_cosh(x));
+}
+
+/* x / sqrt(1 - x^2)^3 */
+static sherd_tensor *bend_asin(sherd_tensor *g, sherd_tensor *x)
+{
+    sherd_tensor *slope = sherd_rsqrt(sherd_add_scalar(sherd_neg(sherd_square(x)), 1));
+
+    return by_cube(sherd_mul(g, x), slope, 1);
+}
+
+static sherd_tensor *bend_acos(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_neg(bend_asin(g, x));
+}
+
+/* -2 x / (1 + x^2)^2 */
+static sherd_tensor *bend_atan(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(sherd_mul(g, x), sherd_add_scalar(sherd_square(x), 1), -2);
+}
+
+/* -x / sqrt(x^2 + 1)^3 */
+static sherd_tensor *bend_asinh(sherd_tensor *g, sherd_tensor *x)
+{
+    return by_cube(sherd_mul(g, x), sherd_rsqrt(sherd_add_scalar(sherd_square(x), 1)), -1);
+}
+
+/* -x / sqrt(x^2 - 1)^3 */
+static sherd_tensor *bend_acosh(sherd_tensor *g, sherd_tensor *x)
+{
+    return by_cube(sherd_mul(g, x), sherd_rsqrt(sherd_add_scalar(sherd_square(x), -1)), -1);
+}
+
+/* 2 x / (1 - x^2)^2 */
+static sherd_tensor *bend_atanh(sherd_tensor *g, sherd_tensor *x)
+{
+    return over_square(sherd_mul(g, x), sherd_add_scalar(sherd_square(x), -1), 2);
+}
+
+/* ---- gates ----------------------------------------------------------------------------------- */
 
 /* The logistic function s of x and, exact far out, 1 - s. */
 typedef struct logistic {
@@ -31,6 +185,48 @@ static logistic logistic_of(sherd_tensor *x)
 static sherd_tensor *by_logistic(sherd_tensor *g, logistic l)
 {
     return sherd_mul(sherd_mul(g, l.s), l.rest);
+}
+
+static sherd_tensor *bend_sigmoid(sherd_tensor *g, sherd_tensor *y)
+{
+    return sherd_mul(g, sherd_add_scalar(sherd_scale(y, -2), 1));
+}
+
+static sherd_tensor *bend_logsigmoid(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_neg(by_logistic(g, logistic_of(x)));
+}
+
+/* s (1 - s) (2 + x (1 - 2 s)) */
+static sherd_tensor *bend_silu(sherd_tensor *g, sherd_tensor *x)
+{
+    logistic l = logistic_of(x);
+    sherd_tensor *inner = sherd_mul(x, sherd_sub(l.rest, l.s));
+
+    return sherd_mul(by_logistic(g, l), sherd_add_scalar(inner, 2));
+}
+
+static sherd_tensor *bend_softplus(sherd_tensor *g, sherd_tensor *x, const double *p)
+{
+    sherd_tensor *scaled = sherd_scale(x, p[0]);
+    sherd_tensor *bent = sherd_scale(by_logistic(g, logistic_of(scaled)), p[0]);
+
+    return sherd_masked_fill(bent, sherd_gt_scalar(scaled, p[1]), 0);
+}
+
+/*
+ * With t = tanh(softplus(x)), which rises by t' = (1 - t^2) s, the slope is t + x t', and its own
+ * slope t' (2 + x (1 - s - 2 t s)). Far out, where t' is 0, x may be infinite.
+ */
+static sherd_tensor *bend_mish(sherd_tensor *g, sherd_tensor *x)
+{
+    x = sherd_clamp(x, -100, 100);
+    logistic l = logistic_of(x);
+    sherd_tensor *t = sherd_tanh(sherd_neg(sherd_logsigmoid(sherd_neg(x))));
+    sherd_tensor *rise = sherd_mul(sherd_add_scalar(sherd_neg(sherd_square(t)), 1), l.s);
+    sherd_tensor *inner = sherd_sub(l.rest, sherd_scale(sherd_mul(t, l.s), 2));
+
+    return sherd_mul(sherd_mul(g, rise), sherd_add_scalar(sherd_mul(x, inner), 2));
 }
 
 /*
@@ -70,120 +266,109 @@ static sherd_tensor *bend_erf(sherd_tensor *g, sherd_tensor *x)
     return sherd_scale(sherd_mul(g, sherd_mul(x, density)), -2 * 1.1283791670955126);
 }
 
-/* s (1 - s) (2 + x (1 - 2 s)) */
-static sherd_tensor *bend_silu(sherd_tensor *g, sherd_tensor *x)
+static sherd_tensor *bend_erfc(sherd_tensor *g, sherd_tensor *x)
 {
-    logistic l = logistic_of(x);
-    sherd_tensor *inner = sherd_mul(x, sherd_sub(l.rest, l.s));
-
-    return sherd_mul(by_logistic(g, l), sherd_add_scalar(inner, 2));
+    return sherd_neg(bend_erf(g, x));
 }
 
-static sherd_tensor *bend_softplus(sherd_tensor *g, sherd_tensor *x, double beta, double threshold)
+/* g factor e^x where x is negative, else 0. */
+static sherd_tensor *below_0(sherd_tensor *g, sherd_tensor *x, double factor)
 {
-    sherd_tensor *scaled = sherd_scale(x, beta);
-    sherd_tensor *bent = sherd_scale(by_logistic(g, logistic_of(scaled)), beta);
+    sherd_tensor *bent = sherd_scale(sherd_mul(g, sherd_exp(sherd_clamp(x, -1000, 0))), factor);
 
-    return sherd_masked_fill(bent, sherd_gt_scalar(scaled, threshold), 0);
+    return sherd_masked_fill(bent, sherd_gt_scalar(x, 0), 0);
 }
 
-/* Of factor |t|^exponent, which is 0 where t is 0. */
-static sherd_tensor *bend_power(sherd_tensor *g, sherd_tensor *t, double exponent, double factor)
+static sherd_tensor *bend_elu(sherd_tensor *g, sherd_tensor *x, const double *p)
 {
-    sherd_tensor *zero = sherd_eq_scalar(t, 0), *size = sherd_masked_fill(sherd_abs(t), zero, 1);
-    sherd_tensor *bent = sherd_scale(sherd_mul(g, sherd_pow(size, exponent)), factor);
-
-    return exponent > 0 || exponent < 0 ? sherd_masked_fill(bent, zero, 0) : bent;
+    return below_0(g, x, p[0]);
 }
+
+static sherd_tensor *bend_selu(sherd_tensor *g, sherd_tensor *x)
+{
+    return below_0(g, x, 1.7580993408473766);
+}
+
+/* -2 sign(x) / (1 + |x|)^3 */
+static sherd_tensor *bend_softsign(sherd_tensor *g, sherd_tensor *x)
+{
+    return by_cube(sherd_mul(g, sherd_sign(x)), sherd_reciprocal(sherd_add_scalar(sherd_abs(x), 1)),
+                   -2);
+}
+
+/* The slope is x / 3 + 1 / 2 between -3 and 3. */
+static sherd_tensor *bend_hardswish(sherd_tensor *g, sherd_tensor *x)
+{
+    return sherd_masked_fill(sherd_scale(g, 1.0 / 3), sherd_ge_scalar(sherd_abs(x), 3), 0);
+}
+
+/* ---- steps of losses ------------------------------------------------------------------------- */
 
 /* The slope is x within delta, else constant. */
-static sherd_tensor *bend_huber(sherd_tensor *g, sherd_tensor *x, double delta)
+static sherd_tensor *bend_huber(sherd_tensor *g, sherd_tensor *x, const double *p)
 {
-    return sherd_masked_fill(g, sherd_gt_scalar(sherd_abs(x), delta), 0);
+    return sherd_masked_fill(g, sherd_gt_scalar(sherd_abs(x), p[0]), 0);
 }
 
 /* The slope is scale (log x + 1), and 0 at 0. */
-static sherd_tensor *bend_x_log_x(sherd_tensor *g, sherd_tensor *x, double scale)
+static sherd_tensor *bend_x_log_x(sherd_tensor *g, sherd_tensor *x, const double *p)
 {
     sherd_tensor *zero = sherd_eq_scalar(x, 0), *safe = sherd_masked_fill(x, zero, 1);
 
-    return sherd_masked_fill(sherd_scale(sherd_mul(g, sherd_reciprocal(safe)), scale), zero, 0);
+    return sherd_masked_fill(sherd_scale(sherd_mul(g, sherd_reciprocal(safe)), p[0]), zero, 0);
 }
 
-/* Made of straight parts: the second derivative is 0. */
-static bool is_straight(sherd__unary_kind kind, double p)
-{
-    switch (kind) {
-    case SHERD__NEG:
-    case SHERD__ABS:
-    case SHERD__SIGN:
-    case SHERD__RELU:
-    case SHERD__LEAKY_RELU:
-    case SHERD__CLAMP:
-    case SHERD__COUNT_OF:
-        return true;
-    case SHERD__POW:
-    case SHERD__SIZE_TO:
-        return p == 0 || p == 1;
-    case SHERD__ROOT:
-        return p == 1;
-    default:
-        return false;
-    }
-}
+/* Of g, which holds dy, and of what the slope reads. */
+static sherd_tensor *(*const bends[SHERD__UNARY_KINDS])(sherd_tensor *g, sherd_tensor *t) = {
+    [SHERD__EXP] = bend_exp,
+    [SHERD__EXPM1] = bend_exp,
+    [SHERD__EXP2] = bend_exp2,
+    [SHERD__LOG] = bend_log,
+    [SHERD__LOG2] = bend_log2,
+    [SHERD__LOG10] = bend_log10,
+    [SHERD__LOG1P] = bend_log1p,
+    [SHERD__SQRT] = bend_sqrt,
+    [SHERD__RSQRT] = bend_rsqrt,
+    [SHERD__SQUARE] = bend_square,
+    [SHERD__RECIPROCAL] = bend_minus_2,
+    [SHERD__SIN] = bend_sin,
+    [SHERD__COS] = bend_cos,
+    [SHERD__TAN] = bend_tan,
+    [SHERD__ASIN] = bend_asin,
+    [SHERD__ACOS] = bend_acos,
+    [SHERD__ATAN] = bend_atan,
+    [SHERD__SINH] = bend_sinh,
+    [SHERD__COSH] = bend_cosh,
+    [SHERD__TANH] = bend_minus_2,
+    [SHERD__ASINH] = bend_asinh,
+    [SHERD__ACOSH] = bend_acosh,
+    [SHERD__ATANH] = bend_atanh,
+    [SHERD__ERF] = bend_erf,
+    [SHERD__ERFC] = bend_erfc,
+    [SHERD__SIGMOID] = bend_sigmoid,
+    [SHERD__LOGSIGMOID] = bend_logsigmoid,
+    [SHERD__GELU] = bend_gelu,
+    [SHERD__GELU_ERF] = bend_gelu_erf,
+    [SHERD__SILU] = bend_silu,
+    [SHERD__MISH] = bend_mish,
+    [SHERD__SELU] = bend_selu,
+    [SHERD__SOFTSIGN] = bend_softsign,
+    [SHERD__HARDSWISH] = bend_hardswish,
+};
+
+/* Those with parameters. */
+static sherd_tensor *(*const bends_by[SHERD__UNARY_KINDS])(sherd_tensor *g, sherd_tensor *t,
+                                                           const double *p) = {
+    [SHERD__POW] = bend_pow,         [SHERD__SOFTPLUS] = bend_softplus,
+    [SHERD__ELU] = bend_elu,         [SHERD__SIZE_TO] = bend_size_to,
+    [SHERD__ROOT] = bend_root,       [SHERD__HUBER_OF] = bend_huber,
+    [SHERD__X_LOG_X] = bend_x_log_x,
+};
 
 sherd_tensor *sherd__bend(sherd__unary_kind kind, sherd_tensor *t, sherd_tensor *dy,
                           sherd_tensor *g, const double *parameter)
 {
-    double p = parameter ? parameter[0] : 0;
-
-    if (is_straight(kind, p))
-        return NULL;
-    g = sherd_mul(g, dy);
-    switch (kind) {
-    case SHERD__EXP:
-    case SHERD__EXPM1:
-        return g;
-    case SHERD__LOG:
-        return over_square(g, t, -1);
-    case SHERD__LOG1P:
-        return over_square(g, sherd_add_scalar(t, 1), -1);
-    case SHERD__SQRT:
-        return over_square(g, t, -0.5);
-    case SHERD__RSQRT:
-        return sherd_scale(sherd_mul(g, sherd_square(t)), -1.5);
-    case SHERD__POW:
-        return sherd_scale(sherd_mul(g, sherd_pow(t, p - 2)), p * (p - 1));
-    case SHERD__SQUARE:
-        return sherd_scale(g, 2);
-    case SHERD__RECIPROCAL:
-    case SHERD__TANH:
-        return sherd_scale(sherd_mul(g, t), -2);
-    case SHERD__SIN:
-        return sherd_neg(sherd_mul(g, sherd_sin(t)));
-    case SHERD__COS:
-        return sherd_neg(sherd_mul(g, sherd_cos(t)));
-    case SHERD__ERF:
-        return bend_erf(g, t);
-    case SHERD__SIGMOID:
-        return sherd_mul(g, sherd_add_scalar(sherd_scale(t, -2), 1));
-    case SHERD__GELU:
-        return bend_gelu(g, t);
-    case SHERD__GELU_ERF:
-        return bend_gelu_erf(g, t);
-    case SHERD__SILU:
-        return bend_silu(g, t);
-    case SHERD__SOFTPLUS:
-        return bend_softplus(g, t, p, parameter ? parameter[1] : 0);
-    case SHERD__SIZE_TO:
-        return bend_power(g, t, p - 2, p * (p - 1));
-    case SHERD__ROOT:
-        return bend_power(g, t, -p, (1 - p) / p);
-    case SHERD__HUBER_OF:
-        return bend_huber(g, t, p);
-    case SHERD__X_LOG_X:
-        return bend_x_log_x(g, t, p);
-    default: /* another kind of kernel, of no function */
-        return NULL;
-    }
+    if (bends[kind])
+        return bends[kind](sherd_mul(g, dy), t);
+    return bends_by[kind] ? bends_by[kind](sherd_mul(g, dy), t, parameter) : NULL;
 }

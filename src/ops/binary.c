@@ -59,7 +59,7 @@ static bool compute_slope(sherd_call *call)
     return true;
 }
 
-/* For maximum and minimum: which part of dy counts does not depend on it. */
+/* For slopes that only jump, such as that of maximum: what counts of dy does not depend on it. */
 static void same_part(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *in[] = {sherd_node_operand(node, G_A), sherd_node_operand(node, G_B),
@@ -85,6 +85,16 @@ static const sherd_op gradient_op = {
     .backward = same_part,
     .needs = {[G_DY] = SHERD_NEEDS_OPERAND(G_A) | SHERD_NEEDS_OPERAND(G_B)}};
 
+/* Of atan2: b and -a over a^2 + b^2; 0 at 0. */
+static sherd_tensor *angle_slope(int which, sherd_tensor *a, sherd_tensor *b, sherd_tensor *dy)
+{
+    sherd_tensor *none = sherd_logical_and(sherd_eq_scalar(a, 0), sherd_eq_scalar(b, 0));
+    sherd_tensor *square = sherd_add(sherd_square(a), sherd_square(b));
+    sherd_tensor *side = which == 0 ? b : sherd_neg(a);
+
+    return sherd_mul(dy, sherd_div(side, sherd_masked_fill(square, none, 1)));
+}
+
 /* dy times the slope of a or b, made of operators. */
 static sherd_tensor *slope_of(sherd__binary_kind kind, int which, sherd_tensor *a, sherd_tensor *b,
                               sherd_tensor *dy)
@@ -105,7 +115,18 @@ static sherd_tensor *slope_of(sherd__binary_kind kind, int which, sherd_tensor *
         a = sherd_masked_fill(a, none, 1); /* there log(a) would be -inf, times 0 */
         return sherd_masked_fill(sherd_mul(dy, sherd_mul(sherd_power(a, b), sherd_log(a))), none,
                                  0);
-    default: /* maximum, minimum: a part of dy */
+    case SHERD__ATAN2:
+        return angle_slope(which, a, b, dy);
+    case SHERD__HYPOT:
+        return sherd_mul(dy, sherd_div(which == 0 ? a : b, sherd_hypot(a, b)));
+    case SHERD__LOGADDEXP:
+        return sherd_mul(dy, sherd_sigmoid(which == 0 ? sherd_sub(a, b) : sherd_sub(b, a)));
+    case SHERD__XLOGY:
+        if (which == 1)
+            return sherd_mul(dy, sherd_div(a, b));
+        none = sherd_logical_and(sherd_eq_scalar(a, 0), sherd_le_scalar(b, 0));
+        return sherd_masked_fill(sherd_mul(dy, sherd_log(sherd_masked_fill(b, none, 1))), none, 0);
+    default: /* dy times what only jumps */
         return sherd_apply(&gradient_op, (sherd_tensor *[]){a, b, dy}, 3,
                            &(gradient_attributes){(int)kind, which});
     }

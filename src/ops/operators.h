@@ -16,6 +16,8 @@ extern const sherd_op sherd__add_op, sherd__sub_op, sherd__mul_op, sherd__scale_
 extern const sherd_op sherd__unary_ops[], sherd__binary_ops[], sherd__compare_ops[],
     sherd__compare_scalar_ops[];
 extern const sherd_op sherd__add_scalar_op, sherd__logical_not_op;
+extern const sherd_op sherd__isnan_op, sherd__isinf_op, sherd__isfinite_op, sherd__nan_to_num_op,
+    sherd__one_hot_op, sherd__bincount_op;
 extern const sherd_op sherd__where_op, sherd__masked_fill_op;
 
 extern const sherd_op sherd__matmul_op, sherd__linear_op, sherd__einsum_op;

@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#include "kernels/cast.h"
+
 typedef struct unary_attributes {
     double parameter[SHERD__PARAMETERS];
 } unary_attributes;
@@ -32,6 +34,19 @@ static const char *describe_bounds(sherd_call *call)
     bool good = !isnan(attributes->parameter[0]) && !isnan(attributes->parameter[1]);
 
     return good || sherd__has_fractions(call->in[0]->dtype) ? NULL : "a bound of integers is NaN";
+}
+
+/* Integers are divided by one of theirs. */
+static const char *describe_divisor(sherd_call *call)
+{
+    const unary_attributes *attributes = call->attributes;
+    double divisor = attributes->parameter[0];
+    sherd_dtype dtype = call->in[0]->dtype;
+
+    if (sherd__has_fractions(dtype) || (sherd__holds(dtype, divisor) && divisor != 0))
+        return NULL;
+    return sherd_call_reason(call, "%g is not an integer other than 0 that %s holds", divisor,
+                             sherd_dtype_name(dtype));
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -132,8 +147,9 @@ static void differentiate(sherd_node *node, sherd_tensor *const *grad_out, sherd
 const sherd_op sherd__unary_ops[SHERD__UNARY_KINDS] = {
 #define UNARY0(name, NAME, text, numbers, at, ...) \
     [SHERD__##NAME] = OPERATOR(name, text, numbers, at, .attributes = 0),
-#define UNARY1(name, NAME, p, text, numbers, at, ...) \
-    [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0))),
+#define UNARY1(name, NAME, p, text, numbers, at, ...)                                \
+    [SHERD__##NAME] = OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0)), \
+                               .describe = describe_divisor),
 #define UNARY2(name, NAME, p, q, text, numbers, at, ...)                                \
     [SHERD__##NAME] =                                                                   \
         OPERATOR(name, text, numbers, at, PARAMETERS(PARAMETER(p, 0), PARAMETER(q, 1)), \

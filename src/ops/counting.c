@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Questions about numbers (is it NaN, infinite, finite), made of comparisons; and indices as rows
+ * of 0 and 1, and counted. Each rank counts its own, so counts of sharded indices are a pending
+ * sum, and nothing moves.
+ */
+#include "operator.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_shape.h"
+#include "sherd/values.h"
+
+#include <math.h>
+#include <string.h>
+
+#define QUESTION(name_, text, composed)                                                          \
+    {                                                                                            \
+        .name = name_, .summary = text, .operand = {{"a", 0}}, .result = {{"y", SHERD_OP_BOOL}}, \
+        .numbers = SHERD_EVERYTHING, .compose = composed                                         \
+    }
+
+static bool isnan_of(sherd_call *call)
+{
+    sherd_tensor *a = sherd__without_pending(call->in[0]);
+
+    call->out[0] = sherd_ne(a, a);
+    return true;
+}
+
+static bool isinf_of(sherd_call *call)
+{
+    sherd_tensor *a = sherd__without_pending(call->in[0]);
+
+    call->out[0] =
+        sherd__has_fractions(a->dtype) ? sherd_eq_scalar(sherd_abs(a), INFINITY) : sherd_ne(a, a);
+    return true;
+}
+
+static bool isfinite_of(sherd_call *call)
+{
+    sherd_tensor *a = sherd__without_pending(call->in[0]);
+
+    call->out[0] =
+        sherd__has_fractions(a->dtype) ? sherd_lt_scalar(sherd_abs(a), INFINITY) : sherd_eq(a, a);
+    return true;
+}
+
+const sherd_op sherd__isnan_op = QUESTION("sherd_isnan", "whether a is NaN", isnan_of);
+const sherd_op sherd__isinf_op = QUESTION("sherd_isinf", "whether a is infinite", isinf_of);
+const sherd_op sherd__isfinite_op =
+    QUESTION("sherd_isfinite", "whether a is neither NaN nor infinite", isfinite_of);
+
+sherd_tensor *sherd_isnan(sherd_tensor *a)
+{
+    return sherd_apply(&sherd__isnan_op, &a, 1, NULL);
+}
+
+sherd_tensor *sherd_isinf(sherd_tensor *a)
+{
+    return sherd_apply(&sherd__isinf_op, &a, 1, NULL);
+}
+
+sherd_tensor *sherd_isfinite(sherd_tensor *a)
+{
+    return sherd_apply(&sherd__isfinite_op, &a, 1, NULL);
+}
+
+/* ---- without infinities ---------------------------------------------------------------------- */
+
+typedef struct finite_attributes {
+    double nan, above, below;
+} finite_attributes;
+
+static bool nan_to_num(sherd_call *call)
+{
+    const finite_attributes *to = call->attributes;
+    sherd_tensor *a = sherd__without_pending(call->in[0]);
+    sherd_tensor *y = sherd_masked_fill(a, sherd_isnan(a), to->nan);
+
+    y = sherd_masked_fill(y, sherd_eq_scalar(a, INFINITY), to->above);
+    call->out[0] = sherd_masked_fill(y, sherd_eq_scalar(a, -INFINITY), to->below);
+    return true;
+}
+
+const sherd_op sherd__nan_to_num_op = {.name = "sherd_nan_to_num",
+                                       .summary = "NaN and infinities replaced",
+                                       .operand = {{"a", 0}},
+                                       .result = {{"y", 0}},
+                                       .field = {SHERD_FIELD(finite_attributes, nan, DOUBLE),
+                                                 SHERD_FIELD(finite_attributes, above, DOUBLE),
+                                                 SHERD_FIELD(finite_attributes, below, DOUBLE)},
+                                       .attributes = sizeof(finite_attributes),
+                                       .compose = nan_to_num};
+
+sherd_tensor *sherd_nan_to_num(sherd_tensor *a, double nan, double above, double below)
+{
+    return sherd_apply(&sherd__nan_to_num_op, &a, 1, &(finite_attributes){nan, above, below});
+}
+
+/* ---- indices --------------------------------------------------------------------------------- */
+
+typedef struct class_attributes {
+    int64_t classes;
+    int dtype;
+} class_attributes;
+
+static bool one_hot(sherd_call *call)
+{
+    const class_attributes *to = call->attributes;
+    sherd_tensor *index = sherd_unsqueeze(call->in[0], -1);
+
+    if (to->classes < 0 || to->classes > INT32_MAX)
+        return sherd_call_fail(call, SHERD_EINVAL, "%lld classes: must be in [0, 2^31)",
+                               (long long)to->classes);
+    sherd_tensor *all = sherd_arange(call->world, SHERD_I32, 0, (double)to->classes, 1);
+    call->out[0] = sherd_cast(sherd_eq(index, all), (sherd_dtype)to->dtype);
+    return true;
+}
+
+const sherd_op sherd__one_hot_op = {.name = "sherd_one_hot",
+                                    .summary = "1 at the index, else 0, in a new last dim",
+                                    .operand = {{"index", SHERD_OP_INDEX}},
+                                    .result = {{"y", 0}},
+                                    .numbers = SHERD_EVERYTHING,
+                                    .field = {SHERD_FIELD(class_attributes, classes, INT64),
+                                              SHERD_FIELD(class_attributes, dtype, INT)},
+                                    .attributes = sizeof(class_attributes),
+                                    .compose = one_hot};
+
+sherd_tensor *sherd_one_hot(sherd_tensor *index, int64_t classes, sherd_dtype dtype)
+{
+    return sherd_apply(&sherd__one_hot_op, &index, 1, &(class_attributes){classes, (int)dtype});
+}
+
+static const char *describe_counts(sherd_call *call)
+{
+    const class_attributes *to = call->attributes;
+
+    if (to->classes < 0)
+        return sherd_call_reason(call, "%lld classes", (long long)to->classes);
+    call->shape[0][0] = to->classes;
+    return NULL;
+}
+
+/* The piece of the result may be a part of the classes. */
+static bool count(sherd_call *call)
+{
+    const sherd_tensor *out = call->out[0];
+    int64_t first = sherd_tensor_box(out).offset[0];
+    const int32_t *index = call->from[0];
+    int32_t *counts = call->to[0];
+
+    if (out->count == 0)
+        return true;
+    memset(counts, 0, (size_t)out->count * sizeof *counts);
+    for (int64_t i = 0; i < call->in[0]->count; i++)
+        if (index[i] >= first && index[i] - first < out->count)
+            counts[index[i] - first]++;
+    return true;
+}
+
+const sherd_op sherd__bincount_op = {.name = "sherd_bincount",
+                                     .summary = "how often each index occurs",
+                                     .operand = {{"index", SHERD_OP_INDEX}},
+                                     .result = {{"y", SHERD_OP_INDEX}},
+                                     .field = {SHERD_FIELD(class_attributes, classes, INT64)},
+                                     .attributes = sizeof(class_attributes),
+                                     .rule = "...->v",
+                                     .numbers = SHERD_EVERYTHING,
+                                     .describe = describe_counts,
+                                     .forward = count};
+
+sherd_tensor *sherd_bincount(sherd_tensor *index, int64_t classes)
+{
+    return sherd_apply(&sherd__bincount_op, &index, 1, &(class_attributes){.classes = classes});
+}
