@@ -60,6 +60,12 @@ MISUSE(an_optimizer_needs_a_module)
         {.dampening = -0.1},       {.weight_decay = -1},
         {.nesterov = true},        {.momentum = 0.5, .dampening = 0.5, .nesterov = true}};
 
+    const sherd_muon_options muon[] = {{.momentum = 1},      {.momentum = (double)NAN},
+                                       {.eps = -1},          {.weight_decay = -1},
+                                       {.steps = 101},       {.steps = -1},
+                                       {.beta1 = 1},         {.adamw_eps = -1},
+                                       {.dtype = SHERD_F16}, {.dtype = (sherd_dtype)99}};
+
     REFUSES(SHERD_EINVAL, sherd_adamw_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_adamw_create(&out, NULL, NULL));
     REFUSES(SHERD_EINVAL, sherd_adamw_create(&out, layer, &one));
@@ -69,6 +75,10 @@ MISUSE(an_optimizer_needs_a_module)
     REFUSES(SHERD_EINVAL, sherd_adam_create(&out, layer, &one));
     REFUSES(SHERD_EINVAL, sherd_sgd_create(NULL, layer, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_sgd_create(&out, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_muon_create(NULL, layer, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_muon_create(&out, NULL, NULL));
+    for (int i = 0; i < LEN(muon); i++)
+        REFUSES(SHERD_EINVAL, sherd_muon_create(&out, layer, &muon[i]));
     for (int i = 0; i < LEN(bad); i++)
         REFUSES(SHERD_EINVAL, sherd_sgd_create(&out, layer, &bad[i]));
     ANSWERS(out == NULL);

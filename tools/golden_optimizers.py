@@ -13,6 +13,7 @@ import math
 import sys
 
 import torch
+import torch.optim._muon as muon
 
 STEPS, RATE = 6, 0.05
 ADAM = dict(betas=(0.8, 0.95), eps=1e-6)
@@ -28,6 +29,11 @@ CASES = [
      "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}"),
     ("AdamW", "adamw", dict(weight_decay=0.1, **ADAM),
      "{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}"),
+    ("Muon", "muon", dict(weight_decay=0), "{.momentum = 0}"),
+    ("Muon", "muon", dict(momentum=0.8, nesterov=False, weight_decay=0.1, ns_steps=3),
+     "{.momentum = 0.8, .plain = true, .weight_decay = 0.1, .steps = 3}"),
+    ("Muon", "muon", dict(momentum=0.9, weight_decay=0.2, adjust_lr_fn="match_rms_adamw"),
+     "{.momentum = 0.9, .weight_decay = 0.2, .match_adamw = true}"),
 ]
 
 # Shapes by name; and for each case sherd's groups, with (factor of the rate, decay) that parameters have by them where the default decays by 0.1.
@@ -41,6 +47,19 @@ GROUPED = [
     ('{.pattern = "**", .rate = 0.5, .weight_decay = 0.4}', [(0.5, 0.4), (0.5, 0.4), (0.5, 0), (0.5, 0)]),
 ]
 GROUPED_BY = [("sgd", "SGD", dict(momentum=0.9, nesterov=True)), ("adam", "Adam", ADAM), ("adamw", "AdamW", ADAM)]
+
+
+def orthogonal(grad, coefficients, steps, eps):
+    """PyTorch's iteration, which it does in bf16, in the dtype of the gradient."""
+    a, b, c = coefficients
+    x = grad / grad.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+muon._zeropower_via_newtonschulz = orthogonal
 
 
 def wave(offset, scale, k):
@@ -105,9 +124,9 @@ SCHEDULES = [
 
 
 def one_parameter():
-    for name in ("sgd", "adam", "adamw"):
+    for name in ("sgd", "adam", "adamw", "muon"):
         print("static const struct { sherd_%s_options options; int clip; double p[6]; } %s_cases[] = {"
-              % ("sgd" if name == "sgd" else "adamw", name))
+              % ("adamw" if name == "adam" else name, name))
         for kind, of, options, text in CASES:
             for number, clip in enumerate((None, "norm", "value")):
                 if of == name:

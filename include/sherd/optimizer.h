@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Optimizers for sharded parameters. All gradients are settled in one round of communication (one
- * call per group); then every rank updates only what it holds. The state has the layout of its
- * parameter.
+ * call per group); then every rank updates only what it holds (Muon: its part of the matrices). The
+ * state has the layout of its parameter.
  *
  * Weight decay applies to parameters of two or more dims only, unless decay_all is set. Groups give
  * some parameters another rate or decay.
@@ -41,6 +41,7 @@ typedef struct sherd_optimizer_group {
     bool no_rate;        /* a rate of 0: values stay, but state goes on; freezing saves that too */
     bool no_decay;       /* a weight_decay of 0 */
     bool decay_all;      /* [that of the options] parameters of fewer than two dims decay too */
+    bool adamw;          /* sherd_muon_create: matrices too are updated as AdamW does */
 } sherd_optimizer_group;
 
 /* A zero member takes the default in brackets. */
@@ -109,6 +110,47 @@ typedef struct sherd_sgd_options {
  */
 SHERD_CALL sherd_status sherd_sgd_create(sherd_optimizer **out, sherd_module *module,
                                          const sherd_sgd_options *options);
+
+/* A zero member takes the default in brackets. */
+typedef struct sherd_muon_options {
+    double momentum;     /* [0.95] */
+    double eps;          /* [1e-7] the least 2-norm by which a matrix is divided */
+    int steps;           /* [5] of the iteration */
+    bool plain;          /* without Nesterov's look ahead */
+    bool match_adamw;    /* steps as large as AdamW's: the same learning rate suits both */
+    double weight_decay; /* [0] */
+    bool decay_all;      /* parameters of fewer than two dims decay too */
+    /* SHERD_BF16: the iteration in bf16, as PyTorch has it; [f32, and f64 for parameters of f64] */
+    sherd_dtype dtype;
+
+    double beta1, beta2, adamw_eps; /* of AdamW, for the others: [0.9, 0.999, 1e-8] */
+
+    const sherd_optimizer_group *groups; /* as in sherd_adamw_options */
+    int group_count;
+} sherd_muon_options;
+
+/**
+ * Muon over all matrices (parameters of two dims) of a module, and AdamW over its other parameters.
+ * Embeddings and the last layer are usually left to AdamW too, by a group that says so:
+ *
+ *     {.pattern = "embed.weight", .adamw = true, .rate = 0.1}
+ *
+ * M = mu M + (1-mu) G; D = mu M + (1-mu) G, or M if plain; p -= lr (f(D) s + decay p). f makes D
+ * orthogonal: X = D / |D|, then a few times X = a X + b (X X^T) X + c (X X^T)^2 X. s is
+ * sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)) with match_adamw. As
+ * torch.optim.Muon.
+ *
+ * Each matrix is computed whole by one rank, whatever its layout: a step has two moves, of all
+ * matrices together, and ranks share the work by size. Results do not depend on the mesh but for
+ * the rounding of gradients.
+ *
+ * @local
+ * @owns   the caller destroys *out, before the module; NULL on failure
+ * @errors EINVAL momentum outside [0, 1), eps or weight_decay negative, steps outside [0, 100],
+ *         another dtype; otherwise as sherd_adamw_create
+ */
+SHERD_CALL sherd_status sherd_muon_create(sherd_optimizer **out, sherd_module *module,
+                                          const sherd_muon_options *options);
 
 /** Free an optimizer; NULL is a no-op. @local @errors none */
 SHERD_API void sherd_optimizer_destroy(sherd_optimizer *optimizer);
@@ -190,7 +232,8 @@ SHERD_API double sherd_optimizers_clip(const sherd_optimizers *all, double most)
  * kept; see sherd_optimizer_clear.
  *
  * @collective the parameters' mesh, if gradients are not settled yet
- * @errors     EDIFFER; ENOMEM; EPEER; by the alarm
+ * @errors     EINVAL state that an earlier step lost when it failed; EDIFFER; ENOMEM; EPEER; by the
+ *             alarm
  */
 SHERD_API void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate,
                                     double grad_scale);
@@ -201,9 +244,9 @@ SHERD_API void sherd_optimizer_clear(sherd_optimizer *optimizer);
 /**
  * All tensors of the optimizer's state, to save beside those of the module (sherd_module_state).
  * Their names begin with the parameter's, as in "blocks.0.attn.wq.weight.m": m and v for Adam and
- * AdamW, momentum for SGD, exact for a 16-bit parameter (its f32 copy), and steps (i64 []: how many
- * steps had a gradient). They have the layout of the parameter; steps is on all its ranks. Those of
- * frozen parameters are not there yet. Groups are not part of it.
+ * AdamW, m for a matrix of Muon, momentum for SGD, exact for a 16-bit parameter (its f32 copy), and
+ * steps (i64 []: how many steps had a gradient). They have the layout of the parameter; steps is on
+ * all its ranks. Those of frozen parameters are not there yet. Groups are not part of it.
  *
  * @local  may wait until peers have read an exact copy
  * @shapes out: sherd_named_state[room], or NULL to count only

@@ -4,10 +4,10 @@
 
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
-    sherd__adam_update(o, u, false);
+    sherd__adam_update(&o->options.adam, u, false);
 }
 
-static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update};
+static const sherd__optimizer_kind adam = {"sherd_adam_create", {"m", "v"}, update, NULL};
 
 sherd_status sherd_adam_create(sherd_optimizer **out, sherd_module *module,
                                const sherd_adamw_options *options)

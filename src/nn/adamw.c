@@ -4,7 +4,8 @@
 
 #include "nn/optimizer.h"
 
-static sherd_status check(sherd_world *world, const char *function, const sherd_adamw_options *o)
+sherd_status sherd__adam_check(sherd_world *world, const char *function,
+                               const sherd_adamw_options *o)
 {
     bool good = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 &&
                 o->weight_decay >= 0;
@@ -16,7 +17,7 @@ static sherd_status check(sherd_world *world, const char *function, const sherd_
                        function, o->beta1, o->beta2, o->eps, o->weight_decay);
 }
 
-static sherd_adamw_options with_defaults(const sherd_adamw_options *options)
+sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options)
 {
     sherd_adamw_options o = options ? *options : (sherd_adamw_options){0};
 
@@ -26,9 +27,8 @@ static sherd_adamw_options with_defaults(const sherd_adamw_options *options)
     return o;
 }
 
-void sherd__adam_update(const sherd_optimizer *o, const sherd__update *u, bool decoupled)
+void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled)
 {
-    const sherd_adamw_options *with = &o->options.adam;
     const sherd__adamw_step step = {
         .rate = u->rate,
         .beta1 = with->beta1,
@@ -48,7 +48,7 @@ sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options,
                                 const sherd__optimizer_kind *kind)
 {
-    const sherd_adamw_options with = with_defaults(options);
+    const sherd_adamw_options with = sherd__adam_defaults(options);
     const sherd__grouping grouping = {with.weight_decay, with.decay_all, with.groups,
                                       with.group_count};
     sherd_optimizer like = {.kind = kind, .states = 2, .options.adam = with};
@@ -56,16 +56,16 @@ sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
 
     like.options.adam.groups = NULL; /* the caller's */
     if (!status)
-        status = check(sherd_module_world(module), kind->function, &with);
+        status = sherd__adam_check(sherd_module_world(module), kind->function, &with);
     return status ? status : sherd__optimizer_create(out, module, &like, &grouping);
 }
 
 static void update(const sherd_optimizer *o, const sherd__update *u)
 {
-    sherd__adam_update(o, u, true);
+    sherd__adam_update(&o->options.adam, u, true);
 }
 
-static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update};
+static const sherd__optimizer_kind adamw = {"sherd_adamw_create", {"m", "v"}, update, NULL};
 
 sherd_status sherd_adamw_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options)

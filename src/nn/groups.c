@@ -37,6 +37,7 @@ static void put_in(const job *j, sherd__optimized *item)
     double decay = g->weight_decay != 0 ? g->weight_decay : j->grouping->weight_decay;
 
     item->grouped = true;
+    item->whole &= !g->adamw;
     item->rate = g->no_rate ? 0 : g->rate != 0 ? g->rate : 1;
     item->decay =
         g->no_decay ? 0 : decay_of(item->p, decay, j->grouping->decay_all || g->decay_all);
@@ -100,8 +101,9 @@ static sherd_status no_match(job *j)
     return refuse(j, "no parameter has such a path", near[sizeof before - 1] ? near : "");
 }
 
-static const char *fault_of(const sherd_optimizer_group *g)
+static const char *fault_of(const job *j)
 {
+    const sherd_optimizer_group *g = j->group;
     bool good =
         g->rate >= 0 && isfinite(g->rate) && g->weight_decay >= 0 && isfinite(g->weight_decay);
 
@@ -113,6 +115,8 @@ static const char *fault_of(const sherd_optimizer_group *g)
         return "it has a rate, and no_rate";
     if (g->no_decay && g->weight_decay != 0)
         return "it has a weight_decay, and no_decay";
+    if (g->adamw && !j->o->kind->update_whole)
+        return "adamw is for sherd_muon_create";
     return NULL;
 }
 
@@ -122,7 +126,7 @@ static sherd_status form(job *j)
 {
     sherd__heap *heap = sherd__world_heap(j->o->world);
     sherd__descent d = {.visit = visit, .data = j, .any_depth = true, .deepest = -1};
-    const char *fault = fault_of(j->group);
+    const char *fault = fault_of(j);
     int levels;
     char *names;
 
@@ -153,6 +157,7 @@ sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *g
                                   g->count, g->group ? "" : ", but groups is NULL");
     for (int i = 0; i < o->count; i++) {
         o->item[i].rate = 1;
+        o->item[i].whole = o->kind->update_whole && sherd_tensor_ndim(all[i].tensor) == 2;
         o->item[i].decay = decay_of(all[i].tensor, g->weight_decay, g->decay_all);
     }
     for (; !status && j.number < g->count; j.number++) {
@@ -162,6 +167,7 @@ sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *g
     for (int i = 0; i < o->count; i++) {
         o->settings = sherd__attribute_double(o->settings, o->item[i].rate);
         o->settings = sherd__attribute_double(o->settings, o->item[i].decay);
+        o->settings = sherd__hash_word(o->settings, o->item[i].whole);
     }
     return status;
 }

@@ -97,13 +97,9 @@ static sherd_status start_state(const sherd_optimizer *o, sherd__optimized *item
     return SHERD_OK;
 }
 
-/* After a failure the item can be destroyed too. */
-static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
-                               const sherd_named_parameter *parameter)
+static sherd_status hold_parameter(sherd_optimizer *o, sherd__optimized *item, sherd_tensor *p)
 {
     sherd__diag *diag = sherd__world_diag(o->world);
-    sherd_tensor *p = parameter->tensor;
-    sherd_status status = SHERD_OK;
 
     if (p->layout && o->mesh && o->mesh != sherd_layout_mesh(p->layout))
         return sherd__fail(diag, SHERD_EINVAL, "%s: parameters lie on two meshes, %s and %s",
@@ -113,7 +109,23 @@ static sherd_status start_item(sherd_optimizer *o, sherd__optimized *item,
         o->mesh = sherd_layout_mesh(p->layout);
     item->p = sherd_tensor_retain(p);
     item->version = -1; /* nothing is the same yet */
-    for (int i = 0; !status && i < o->states; i++)
+    return SHERD_OK;
+}
+
+/* Its states: a whole matrix has the first one only. */
+static int states_of(const sherd_optimizer *o, const sherd__optimized *item)
+{
+    return item->whole ? 1 : o->states;
+}
+
+/* After a failure the item can be destroyed too. */
+static sherd_status start_item(const sherd_optimizer *o, sherd__optimized *item,
+                               const sherd_named_parameter *parameter)
+{
+    sherd_tensor *p = parameter->tensor;
+    sherd_status status = SHERD_OK;
+
+    for (int i = 0; !status && i < states_of(o, item); i++)
         status = name_tensor(o, item, i, parameter->name, o->kind->state[i]);
     if (!status && sherd__is_half(p->dtype))
         status = name_tensor(o, item, SHERD__OPTIMIZER_EXACT, parameter->name, "exact");
@@ -148,13 +160,15 @@ static sherd_status start_items(sherd_optimizer *o, sherd_module *module,
     if (!all)
         return sherd__no_memory(sherd__world_diag(o->world), o->kind->function);
     sherd_module_all_parameters(module, all, o->count);
+    for (int i = 0; !status && i < o->count; i++)
+        status = hold_parameter(o, &o->item[i], all[i].tensor);
+    if (!status)
+        status = sherd__optimizer_group(o, grouping, all);
     for (int i = 0; !status && i < o->count; i++) {
         sherd_scope_begin(o->world);
         status = start_item(o, &o->item[i], &all[i]);
         sherd_scope_end(o->world);
     }
-    if (!status)
-        status = sherd__optimizer_group(o, grouping, all);
     sherd__free(heap, all);
     if (status || !o->mesh)
         return status;
@@ -211,8 +225,7 @@ bool sherd__optimizer_refresh(sherd__optimized *item)
     return exact && from;
 }
 
-/* The tensor that a step changes: the parameter, or its exact copy. NULL: ended by the alarm. */
-static void *to_change(sherd__optimized *item)
+void *sherd__optimizer_change(sherd__optimized *item)
 {
     if (!item->tensor[SHERD__OPTIMIZER_EXACT])
         return sherd__mutable(item->p);
@@ -220,15 +233,16 @@ static void *to_change(sherd__optimized *item)
                                           : NULL;
 }
 
-/* Round the changed exact copy into the parameter. False: ended by the alarm. */
-static bool round_parameter(sherd__optimized *item, const void *exact)
+bool sherd__optimizer_round(sherd__optimized *item, const void *changed)
 {
     sherd_tensor *p = item->p;
-    void *to = sherd__mutable(p);
+    void *to;
 
-    if (!to)
+    if (!item->tensor[SHERD__OPTIMIZER_EXACT])
+        return true;
+    if (!(to = sherd__mutable(p)))
         return false;
-    sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, exact);
+    sherd__convert(sherd__world_kernels(p->world), p->dtype, SHERD_F32, p->count, to, changed);
     item->version = p->storage->version;
     return true;
 }
@@ -244,35 +258,55 @@ static int64_t count_step(sherd_tensor *steps)
     return n ? ++*n : steps->count == 0;
 }
 
+/* State that only some ranks changed is gone; without it a step would be another one. */
+static bool has_state(const sherd_optimizer *o, const sherd__optimized *item)
+{
+    for (int i = 0; i < SHERD__OPTIMIZER_TENSORS; i++)
+        if (item->tensor[i] && sherd__is_failed(item->tensor[i])) {
+            sherd__raise(o->world, SHERD_EINVAL,
+                         "sherd_optimizer_step: the state %s was lost in a step that failed: load "
+                         "it (sherd_optimizer_load), or make a new optimizer",
+                         item->name[i]);
+            return false;
+        }
+    return true;
+}
+
+bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u)
+{
+    sherd_tensor *p = item->p, *g = sherd__contiguous(sherd__raw_grad(p));
+
+    *u = (sherd__update){.count = p->count, .decay = item->decay};
+    /* It was frozen when the optimizer was made, maybe. */
+    if (start_state(o, item) || !has_state(o, item))
+        return false;
+    u->grad = sherd__data(g);
+    if (!u->grad)
+        return false;
+    for (int i = 0; i < states_of(o, item); i++)
+        if (!(u->state[i] = sherd__mutable(item->tensor[i])))
+            return false;
+    u->steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
+    /* A plain parameter varies as far as it did, or its gradient does. */
+    if (u->steps)
+        sherd__set_varies(p, p->varies | g->varies);
+    u->kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
+    return u->steps != 0;
+}
+
 /* Update one parameter; false: ended by the alarm. */
 static bool update(const sherd_optimizer *o, sherd__optimized *item, double rate, double grad_scale)
 {
-    sherd_tensor *p = item->p, *g = sherd__raw_grad(p);
-    sherd__update u = {.count = p->count,
-                       .rate = rate * item->rate,
-                       .decay = item->decay,
-                       .grad_scale = grad_scale};
+    sherd__update u;
 
-    if (!g)
+    if (!sherd__raw_grad(item->p) || item->whole)
         return true;
-    if (start_state(o, item)) /* it was frozen when the optimizer was made */
+    if (!sherd__optimizer_begin(o, item, &u) || !(u.p = sherd__optimizer_change(item)))
         return false;
-    g = sherd__contiguous(g);
-    u.grad = sherd__data(g);
-    u.p = to_change(item);
-    if (!u.grad || !u.p)
-        return false;
-    for (int i = 0; i < o->states; i++)
-        if (!(u.state[i] = sherd__mutable(item->tensor[i])))
-            return false;
-    u.steps = count_step(item->tensor[SHERD__OPTIMIZER_STEPS]);
-    if (!u.steps)
-        return false;
-    /* A plain parameter varies as far as it did, or its gradient does. */
-    sherd__set_varies(p, p->varies | g->varies);
-    u.kernels = sherd__kernels_of(sherd__world_kernels(o->world), p->dtype);
+    u.rate = rate * item->rate;
+    u.grad_scale = grad_scale;
     o->kind->update(o, &u);
-    return !item->tensor[SHERD__OPTIMIZER_EXACT] || round_parameter(item, u.p);
+    return sherd__optimizer_round(item, u.p);
 }
 
 /* Ranks must take the same step; parameters that only some ranks have changed are lost. */
@@ -293,6 +327,8 @@ void sherd_optimizer_step(sherd_optimizer *optimizer, double learning_rate, doub
     if (!o || sherd__alarmed(o->world))
         return;
     sherd_scope_begin(o->world);
+    if (o->kind->update_whole)
+        good = o->kind->update_whole(o, learning_rate, grad_scale);
     for (int i = 0; good && i < o->count; i++)
         good = update(o, &o->item[i], learning_rate, grad_scale);
     if (good && o->mesh)

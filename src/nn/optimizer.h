@@ -25,6 +25,7 @@ typedef struct sherd__optimized {
     char *name[SHERD__OPTIMIZER_TENSORS];
     int64_t version;    /* of the parameter's storage when EXACT was last the same */
     bool grouped;       /* in a group of parameters */
+    bool whole;         /* a matrix that `update_whole` of its kind updates */
     double rate, decay; /* the factor of a step's rate, and its weight decay */
 } sherd__optimized;
 
@@ -44,6 +45,9 @@ typedef struct sherd__optimizer_kind {
     const char *function;                       /* that makes one, for messages */
     const char *state[SHERD__OPTIMIZER_STATES]; /* names */
     void (*update)(const sherd_optimizer *o, const sherd__update *u);
+    /* If it needs matrices whole: all items that are, which have the first state only, in a step of
+     * this rate. False: ended by the alarm. NULL: there are none. */
+    bool (*update_whole)(sherd_optimizer *o, double rate, double grad_scale);
 } sherd__optimizer_kind;
 
 struct sherd_optimizer {
@@ -54,6 +58,10 @@ struct sherd_optimizer {
     union {     /* defaults filled in */
         sherd_adamw_options adam;
         sherd_sgd_options sgd;
+        struct {
+            sherd_muon_options with;
+            sherd_adamw_options others;
+        } muon;
     } options;
     const sherd_mesh *mesh; /* of all distributed parameters; NULL = there are none */
     int count;
@@ -91,6 +99,19 @@ sherd_status sherd__optimizer_group(sherd_optimizer *o, const sherd__grouping *g
 sherd__optimized *sherd__optimizer_item(sherd_optimizer *o, const sherd_tensor *p);
 
 /*
+ * What a step needs of an item that has a gradient, except where p lies; counts the step. False:
+ * ended by the alarm.
+ */
+bool sherd__optimizer_begin(const sherd_optimizer *o, sherd__optimized *item, sherd__update *u);
+
+/*
+ * What a step changes: the parameter, or its exact copy (NULL: ended by the alarm); and that copy,
+ * changed, rounded into the parameter (false: ended by the alarm).
+ */
+void *sherd__optimizer_change(sherd__optimized *item);
+bool sherd__optimizer_round(sherd__optimized *item, const void *changed);
+
+/*
  * If a 16-bit parameter was written since the last step, set its exact copy from it. False: ended
  * by the alarm.
  */
@@ -113,7 +134,10 @@ sherd_world *sherd__optimizers_world(const sherd_optimizers *all);
 sherd_status sherd__optimizer_load(const sherd__loading *what, sherd_optimizer *optimizer);
 
 /* One step of a kind whose state is m and v (adamw.c). */
-void sherd__adam_update(const sherd_optimizer *o, const sherd__update *u, bool decoupled);
+void sherd__adam_update(const sherd_adamw_options *with, const sherd__update *u, bool decoupled);
+sherd_adamw_options sherd__adam_defaults(const sherd_adamw_options *options);
+sherd_status sherd__adam_check(sherd_world *world, const char *function,
+                               const sherd_adamw_options *o);
 sherd_status sherd__adam_create(sherd_optimizer **out, sherd_module *module,
                                 const sherd_adamw_options *options,
                                 const sherd__optimizer_kind *kind);

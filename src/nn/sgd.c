@@ -19,7 +19,7 @@ static void update(const sherd_optimizer *o, const sherd__update *u)
     u->kernels->sgd(u->count, u->p, u->state[0], u->grad, &step);
 }
 
-static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update};
+static const sherd__optimizer_kind sgd = {"sherd_sgd_create", {"momentum"}, update, NULL};
 
 static sherd_status check(sherd_world *world, const sherd_sgd_options *o)
 {
