@@ -49,6 +49,8 @@ static const option table[] = {
      "each dp rank keeps its part of parameters, gradients and optimizer state"},
     {"input-reshard", 0, FLAG, FIELD(input_reshard), 0, 0, "",
      "keep activations that tp ranks share as shards"},
+    {"muon", 0, FLAG, FIELD(muon), 0, 0, "",
+     "Muon for the matrices of the blocks, AdamW for the rest"},
     {"text", 0, NAMES, FIELD(text), 0, 0, "FILE...",
      "train on these instead of licences or sherd's docs"},
     {"sample", 0, COUNT, FIELD(sample), 0, 1 << 24, "N", "bytes to write at the end"},

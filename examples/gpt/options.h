@@ -13,7 +13,7 @@ typedef struct gpt_options {
     int64_t batch, steps, seed, sample;
     double rate, dropout;
     const char *dtype; /* what products compute with: f32 (or NULL), bf16 or f16 */
-    bool sequence_parallel, keep_gathered, shard_parameters, input_reshard, threads, help;
+    bool sequence_parallel, keep_gathered, shard_parameters, input_reshard, muon, threads, help;
     char *const *text; /* [texts] files; NULL = the default text */
     int texts;
     const char *json; /* NULL = none */

@@ -47,15 +47,31 @@ sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t r
                                rows_over_dp, NULL);
 }
 
+/* Muon takes the matrices of the blocks, with steps as large as AdamW's, which has the rest. */
+static sherd_status make_optimizer(trainer *t)
+{
+    static const sherd_optimizer_group rest[] = {{.pattern = "tok.*", .adamw = true},
+                                                 {.pattern = "place", .adamw = true},
+                                                 {.pattern = "head.*", .adamw = true}};
+    const sherd_adamw_options adamw = {.beta2 = 0.99, .weight_decay = weight_decay};
+    const sherd_muon_options muon = {.match_adamw = true,
+                                     .weight_decay = weight_decay,
+                                     .beta2 = 0.99,
+                                     .groups = rest,
+                                     .group_count = sizeof rest / sizeof rest[0]};
+
+    return t->options->muon ? sherd_muon_create(&t->optimizer, t->model, &muon)
+                            : sherd_adamw_create(&t->optimizer, t->model, &adamw);
+}
+
 /* What each rank makes for itself. */
 static sherd_status make_rest(trainer *t)
 {
-    const sherd_adamw_options adamw = {.beta2 = 0.99, .weight_decay = weight_decay};
     size_t n = (size_t)(t->options->batch * t->options->context);
     sherd_status status = layout_of_ids(&t->batch, t, t->options->batch);
 
     if (!status)
-        status = sherd_adamw_create(&t->optimizer, t->model, &adamw);
+        status = make_optimizer(t);
     t->ids = malloc(n * sizeof *t->ids);
     t->targets = malloc(n * sizeof *t->targets);
     return status ? status : t->ids && t->targets ? SHERD_OK : SHERD_ENOMEM;
