@@ -287,6 +287,10 @@ static void a_failed_write_leaves_what_was_there(sherd_world *world)
     CHECK(strstr(sherd_world_error(world), "\"t\" is there twice") != NULL);
     list[1] = (sherd_named_tensor){"\xFF", t};
     CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EINVAL);
+    sherd_named_tensor nameless[2] = {{"", t}, {"", t}};
+    CHECK_EQ(sherd_file_write(world, path, nameless, 2, NULL, 0), SHERD_EINVAL);
+    CHECK_EQ(sherd_file_write(world, path, list, 1, &(sherd_file_note){"", "\xFF"}, 1),
+             SHERD_EINVAL);
     list[1] = (sherd_named_tensor){"v", varies};
     CHECK_EQ(sherd_file_write(world, path, list, 2, NULL, 0), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "tensor 1, \"v\", varies") != NULL);

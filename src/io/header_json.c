@@ -243,43 +243,47 @@ static void place_entries(sherd__header *h)
 }
 
 /*
- * Write notes and entries into an object. Returns the name of one that cannot be written, "" if
- * memory runs out, or NULL.
+ * Write notes and entries into an object. EINVAL sets *fault: the name of one that cannot be
+ * written; ENOMEM. Neither is reported.
  */
-static const char *fill_json(json_t *root, const sherd__header *h)
+static sherd_status fill_json(json_t *root, const sherd__header *h, const char **fault)
 {
     json_t *notes = h->notes ? json_object() : NULL;
 
     /* Gives up the notes, too, where there is no root. */
     if ((h->notes && json_object_set_new(root, "__metadata__", notes)) || !root)
-        return "";
-    for (int i = 0; i < h->notes; i++)
-        if (json_object_set_new(notes, h->note[i].key, json_string(h->note[i].text)))
-            return h->note[i].key;
-    for (int i = 0; i < h->entries; i++) {
-        const char *name = h->entry[i].name;
-        if (json_object_get(root, name) ||
-            json_object_set_new(root, name, entry_json(&h->entry[i])))
-            return name;
+        return SHERD_ENOMEM;
+    for (int i = 0; i < h->notes; i++) {
+        *fault = h->note[i].key;
+        if (json_object_set_new(notes, *fault, json_string(h->note[i].text)))
+            return SHERD_EINVAL;
     }
-    return NULL;
+    for (int i = 0; i < h->entries; i++) {
+        *fault = h->entry[i].name;
+        if (json_object_get(root, *fault) ||
+            json_object_set_new(root, *fault, entry_json(&h->entry[i])))
+            return SHERD_EINVAL;
+    }
+    return SHERD_OK;
 }
 
 sherd_status sherd__header_text(char **out, size_t *bytes, sherd__header *header, sherd__diag *diag,
                                 const char *function)
 {
     json_t *root = json_object();
+    const char *fault = "";
 
     *out = NULL;
     place_entries(header);
-    const char *fault = fill_json(root, header);
-    if (fault) {
+    sherd_status status = fill_json(root, header, &fault);
+    if (status) {
         json_decref(root);
-        return !fault[0] ? sherd__no_memory(diag, function)
-                         : sherd__fail(
-                               diag, SHERD_EINVAL,
-                               "%s: \"%.120s\" is there twice, or is no UTF-8, or its text is none",
-                               function, fault);
+        return status == SHERD_ENOMEM
+                   ? sherd__no_memory(diag, function)
+                   : sherd__fail(
+                         diag, status,
+                         "%s: \"%.120s\" is there twice, or is no UTF-8, or its text is none",
+                         function, fault);
     }
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
