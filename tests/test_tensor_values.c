@@ -241,6 +241,7 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
         CHECK(strstr(sherd_world_error(world), (text)) != NULL); \
     } while (0)
     SAYS("sherd_arange: the step leads away from end", sherd_arange(world, SHERD_F32, 0, 1, -1));
+    SAYS("sherd_arange: the step leads away from end", sherd_arange(world, SHERD_F32, 0, -0.5, 1));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_I32, 0.5, 3, 1));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_U8, 0, 257, 1));
     SAYS("sherd_arange_on: the layout has a pending", sherd_arange_on(row, SHERD_F32, 0, 1));
@@ -255,6 +256,8 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
          sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_truncated_normal(0, 1, 1, 1), &g));
     SAYS("sherd_random: a number of the distribution is not finite",
          sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_kaiming_normal(SIZES(2), 1, 1), &g));
+    SAYS("sherd_random: a number of the distribution is not finite",
+         sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_uniform(0, (double)INFINITY), &g));
     SAYS("sherd_random: the dtype must have fractions",
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_normal(0, 1), &g));
 }

@@ -191,7 +191,7 @@ static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
 {
     double most = 4294967296.0;
 
-    if (isnan(d->a) || isnan(d->b))
+    if (!isfinite(d->a) || !isfinite(d->b))
         return "a number of the distribution is not finite";
     switch (d->kind) {
     case SHERD_DRAW_TRUNCATED:

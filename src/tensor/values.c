@@ -87,13 +87,13 @@ sherd_tensor *sherd_arange(sherd_world *world, sherd_dtype dtype, double start, 
     const sherd__values values = {
         .dtype = dtype, .kind = SHERD__STEPS, .start = start, .step = step};
     target t = {.function = "sherd_arange", .world = world};
-    double count = ceil((end - start) / step);
+    double steps = (end - start) / step;
 
     if (!world)
         return NULL;
-    if (step == 0 || !(count >= 0)) /* NaN too */
+    if (step == 0 || !(steps >= 0)) /* NaN too */
         return refuse(&t, "the step leads away from end, or nowhere");
-    t.shape[0] = count < 0x1p62 ? (int64_t)count : INT64_MAX;
+    t.shape[0] = steps < 0x1p62 ? (int64_t)ceil(steps) : INT64_MAX;
     return make(&t, 1, sherd_dtype_bytes(dtype) ? fault_of_steps(&values, t.shape[0]) : NULL,
                 &values);
 }
