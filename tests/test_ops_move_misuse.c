@@ -71,6 +71,22 @@ MISUSE(a_spread_from_one_rank_needs_it_there)
     FAILS(SHERD_EINVAL, sherd_distribute_from(t.plain, t.mesh, "S(0)", BAD(-1, 0)));
 }
 
+/* The root itself says so. */
+static void a_root_outside_the_mesh_is_none(sherd_world *world)
+{
+    int last = sherd_world_ranks(world) - 1;
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, "x=%d", last);
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    sherd_tensor *t = sherd_constant(world, SHERD_F32, square, 2, 1);
+    if (sherd_world_rank(world) == last)
+        sherd_distribute_from(t, mesh, "S(0)", last);
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    CHECK(strstr(sherd_world_error(world), "the root is not a rank of the mesh") != NULL);
+}
+
 MISUSE(pieces_need_a_layout)
 {
     things t = make(m->world);
@@ -91,6 +107,9 @@ MISUSE(two_worlds_do_not_mix)
     things t = make(m->world), u = make(second);
     FAILS(SHERD_EINVAL, sherd_distribute_as(t.plain, BAD(u.mesh, t.mesh), "S(0)", 0));
     FAILS(SHERD_EINVAL, sherd_from_local_as(t.plain, BAD(u.whole, t.whole)));
+    bool is_root = sherd_world_rank(m->world) == 0;
+    if (!m->alone || m->wrong == is_root) /* only the root's tensor is looked at */
+        FAILS(SHERD_EINVAL, sherd_distribute_from(BAD(u.plain, t.plain), t.mesh, "S(0)", 0));
     CHECK_OK(sherd_world_check(second));
     CHECK_OK(sherd_world_close(second));
 }
@@ -99,6 +118,7 @@ static const check_test tests[] = {
     {TEST(a_move_by_text_needs_a_tensor_and_a_text), {1, 2, 3}},
     {TEST(a_spread_by_text_needs_all_of_it), {1, 2, 3}},
     {TEST(a_spread_from_one_rank_needs_it_there), {1, 2, 3}},
+    {TEST(a_root_outside_the_mesh_is_none), {2, 3, 4}},
     {TEST(pieces_need_a_layout), {1, 2, 3}},
     {TEST(two_worlds_do_not_mix), {1, 2}},
 };

@@ -44,6 +44,17 @@ static const int64_t *ask(const sherd_mesh *mesh, int root, const int64_t *mine,
     return &all[sherd__mesh_place(mesh, at) * WORDS];
 }
 
+/* Why this rank cannot take part; NULL: it can. `t` of the root; NULL elsewhere. */
+static const char *fault_of(const sherd_tensor *t, const sherd_mesh *mesh, int root)
+{
+    if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, NULL))
+        return "the root is not a rank of the mesh";
+    if (t && t->layout)
+        return "t is distributed already: use sherd_redistribute";
+    return t && t->world != sherd__space_world(mesh->space) ? "t is of another world than the mesh"
+                                                            : NULL;
+}
+
 /* With valid arguments. */
 static sherd_tensor *spread(sherd_tensor *t, const sherd_mesh *mesh, const char *text, int root,
                             const int64_t *words)
@@ -69,7 +80,7 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
 {
     const sherd__argument need[] = {{"mesh", mesh}, {"text", text}, {NULL, NULL}};
     sherd_world *world = mesh ? sherd__space_world(mesh->space) : t ? t->world : NULL;
-    int64_t at[SHERD_MAX_AXES], mine[WORDS];
+    int64_t mine[WORDS];
     sherd_tensor *result;
 
     if (!sherd__given(world, name, need, &result))
@@ -79,19 +90,19 @@ sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh, con
                                       {NULL, NULL}};
     if (!sherd__given(world, name, source, &result))
         return result;
-    if (is_root && sherd__is_failed(t))
+    t = is_root ? t : NULL;
+    if (t && sherd__is_failed(t))
         sherd__raise_failed(world, name);
     if (sherd__alarmed(world))
         return sherd__failed(world);
-    if (!sherd_mesh_coordinate(sherd_mesh_root(mesh), root, at) || (is_root && t->layout))
-        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name,
-                                  is_root ? "t is distributed already: use sherd_redistribute"
-                                          : "the root is not a rank of the mesh");
+    const char *why = fault_of(t, mesh, root);
+    if (why)
+        return sherd__fail_tensor(world, true, SHERD_EINVAL, "%s: %s", name, why);
     int64_t *all = sherd__alloc(sherd__world_heap(world),
                                 (size_t)sherd_mesh_root(mesh)->count * WORDS, sizeof *all);
     if (!all)
         return sherd__fail_tensor(world, true, SHERD_ENOMEM, "%s: out of memory", name);
-    describe(mine, is_root ? t : NULL, text, root);
+    describe(mine, t, text, root);
     const int64_t *words = ask(sherd_mesh_root(mesh), root, mine, all);
     result = words ? spread(t, mesh, text, root, words) : sherd__failed(world);
     sherd__free(sherd__world_heap(world), all);
