@@ -159,11 +159,16 @@ static bool is_elsewhere(const write *w)
 }
 
 /* Memory for this write alone. NULL: there is none, raised. */
-static void *scratch(const sherd_tensor *a)
+static void *scratch(const write *w)
 {
+    const sherd_tensor *a = w->a;
     sherd_tensor *t = sherd__new_plain(a->world, a->dtype, 1, &a->count, 0);
 
-    return sherd_tensor_failed(t) ? NULL : sherd__fresh(t);
+    if (!sherd_tensor_failed(t))
+        return sherd__fresh(t);
+    if (a->layout)
+        sherd__raise_failed(a->world, w->name); /* it is plain, but others go on with theirs */
+    return NULL;
 }
 
 /*
@@ -185,7 +190,7 @@ static const void *open_source(const write *w, int64_t *stride)
                 memcmp(stride, w->a->stride, sherd__bytes(w->a->ndim) * sizeof *stride) != 0;
     if (!from || !overlaps)
         return from;
-    void *copy = scratch(w->a);
+    void *copy = scratch(w);
     int64_t whole[SHERD_MAX_DIMS];
     sherd__row_major(w->a->ndim, w->a->local, whole);
     if (copy)
@@ -222,7 +227,7 @@ static bool combine(const write *w, void *to, const void *from, const int64_t *s
     const sherd__kernels *kernels = sherd__kernels_of(sherd__world_kernels(a->world), a->dtype);
     sherd__binary_kind op = w->kind == ADD ? SHERD__ADD : SHERD__MUL;
     bool whole = sherd__is_contiguous(a);
-    void *result = whole ? to : scratch(a);
+    void *result = whole ? to : scratch(w);
     int64_t row[SHERD_MAX_DIMS];
 
     if (!result)

@@ -242,10 +242,13 @@ sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts)
 {
     if (!ghosts)
         return NULL;
+    static const char name[] = "sherd_ghosts_tensor";
     const sherd_layout *layout = ghosts->window->layout;
     sherd_tensor *t = sherd__new_view(ghosts->cells);
-    if (!t->storage)
+    if (!t->storage) {
+        sherd__raise_failed(ghosts->world, name); /* a plain view's failure would stay local */
         return t;
+    }
     sherd__layout_set(&t->layout, layout);
     t->varies = 0;
     t->strided = true;
@@ -257,6 +260,6 @@ sherd_tensor *sherd_ghosts_tensor(sherd_ghosts *ghosts)
         t->count *= t->local[d];
     }
     t->offset = t->count ? ghosts->start : 0;
-    sherd__note_one("sherd_ghosts_tensor", NULL, ghosts->identity, t);
+    sherd__note_one(name, NULL, ghosts->identity, t);
     return t;
 }

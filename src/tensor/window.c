@@ -72,7 +72,7 @@ static sherd__move move_of(const task *t)
                          .result_offset = t->to->offset};
 }
 
-static bool plan(task *t, sherd__direction direction)
+static bool plan(task *t, sherd__direction direction, const char *name)
 {
     sherd_world *world = t->from->world;
 
@@ -88,6 +88,8 @@ static bool plan(task *t, sherd__direction direction)
     t->to = direction == SHERD__GATHER ? new_piece(t->w)
                                        : sherd__new_on(t->w->window->layout, t->from->dtype);
     t->calls = t->plan->mine[0] != NULL;
+    if (!t->to->storage && is_shared(t->w))
+        sherd__raise_failed(world, name); /* a plain piece's failure would stay local */
     return t->to->storage != NULL;
 }
 
@@ -151,7 +153,7 @@ static bool run_tasks(const batch *b)
         b->tasks[i] = (task){.w = w, .from = gathers ? w->whole : w->piece};
     }
     for (int i = 0; i < b->count && good; i++)
-        good = plan(&b->tasks[i], b->direction);
+        good = plan(&b->tasks[i], b->direction, b->name);
     good = good && move_all(b);
     for (int i = 0; i < b->count; i++) {
         const task *t = &b->tasks[i];
