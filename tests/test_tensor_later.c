@@ -61,6 +61,17 @@ static void memory_comes_with_the_first_look(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static sherd_tensor *turned_view(sherd_tensor *t)
+{
+    sherd_tensor *turned = sherd__new_view(t);
+
+    for (int d = 0; d < 2; d++) {
+        turned->shape[d] = turned->local[d] = t->shape[1 - d];
+        turned->stride[d] = t->stride[1 - d];
+    }
+    return turned;
+}
+
 /* Who writes one element finds the others there. */
 static void a_writer_finds_the_values(sherd_world *world)
 {
@@ -81,11 +92,7 @@ static void views_are_made_with_their_tensor(sherd_world *world)
     for (int first = 0; first < 2; first++) {
         sherd_tensor *t[2];
         make_both(t, world, SHERD_F64, shapes[0], 2);
-        sherd_tensor *turned = sherd__new_view(t[1]);
-        for (int d = 0; d < 2; d++) {
-            turned->shape[d] = turned->local[d] = t[1]->shape[1 - d];
-            turned->stride[d] = t[1]->stride[1 - d];
-        }
+        sherd_tensor *turned = turned_view(t[1]);
         int64_t before = live(world);
         const double *a = first ? sherd_tensor_read(turned) : sherd_tensor_read(t[1]);
         const double *x = sherd_tensor_read(t[1]), *y = sherd_tensor_read(turned);
@@ -140,16 +147,56 @@ static void other_ways_to_spread_it_work_too(sherd_world *world)
         u[i] = sherd__move_to(sherd__from_local(t[i], mesh, copies, NULL), rows, false);
     CHECK(same_data(u[0], u[1]));
     make_both(t, world, SHERD_F32, (int64_t[]){5, 7}, 2);
-    for (int i = 0; i < 2; i++) {
-        u[i] = sherd__new_view(t[i]);
-        for (int d = 0; d < 2; d++) {
-            u[i]->shape[d] = u[i]->local[d] = t[i]->shape[1 - d];
-            u[i]->stride[d] = t[i]->stride[1 - d];
-        }
-        u[i] = sherd_distribute(u[i], rows, -1);
-    }
+    for (int i = 0; i < 2; i++)
+        u[i] = sherd_distribute(turned_view(t[i]), rows, -1);
     CHECK(same_data(u[0], u[1]));
     CHECK_OK(sherd_world_check(world));
+}
+
+/*
+ * Looking at what does not vary is this rank's own business: another rank may look later, or never.
+ * And a rank that gets nothing of a view has no need to look.
+ */
+static void one_rank_may_look_before_the_others(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_layout *rows = layout_of(mesh, 2, shapes[3], "S(0)", NULL);
+    sherd_placement copies[] = {sherd_replicate()};
+    bool looks = sherd_world_rank(world) == 0;
+    sherd_tensor *t[2];
+
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < 3; i++) {
+            make_both(t, world, SHERD_F32, shapes[3], kind);
+            if (looks)
+                CHECK(sherd_tensor_read(t[1]) != NULL);
+            if (i == 0)
+                CHECK(
+                    same_data(sherd_distribute(t[1], rows, -1), sherd_distribute(t[0], rows, -1)));
+            else if (i == 1)
+                CHECK(same_data(sherd__from_local(t[1], mesh, copies, NULL), t[0]));
+            else
+                CHECK(same_data(sherd__promote(t[1], mesh, "test"), t[0]));
+            CHECK_OK(sherd_world_check(world));
+        }
+        make_both(t, world, SHERD_F32, (int64_t[]){3, 2}, kind);
+        sherd_tensor *turned = turned_view(t[1]);
+        CHECK(same_data(sherd_distribute(turned, rows, -1),
+                        sherd_distribute(turned_view(t[0]), rows, -1)));
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* Once it is written its description is that of something else. */
+static void what_was_written_is_not_what_was_left(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *t = sherd_constant_later(world, SHERD_F32, shapes[3], 2, 1);
+
+    if (sherd_world_rank(world) == 0)
+        *(float *)sherd_tensor_write(t) = 2;
+    sherd__promote(sherd_mark_equal(t), mesh, "test");
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
 }
 
 static void an_item_is_made_to_be_read(sherd_world *world)
@@ -238,6 +285,8 @@ static const check_test tests[] = {
     {TEST(views_are_made_with_their_tensor), {1}},
     {TEST(a_rank_draws_its_box_alone), {3, 4}},
     {TEST(other_ways_to_spread_it_work_too), {3}},
+    {TEST(one_rank_may_look_before_the_others), {1, 2, 3, 4}},
+    {TEST(what_was_written_is_not_what_was_left), {2, 3}},
     {TEST(an_item_is_made_to_be_read), {1, 2}},
     {TEST(wrong_arguments_are_refused_at_once), {1, 2}},
     {TEST(no_memory_for_it_raises_the_alarm), {1, 2, 3}},

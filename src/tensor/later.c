@@ -132,6 +132,7 @@ bool sherd__make_now(sherd_tensor *t)
                         .stride = {1},
                         .count = n};
     sherd__draw(&row, values);
+    storage->made_of = sherd__values_hash(values);
     sherd__free(sherd__world_heap(storage->world), values);
     return true;
 }

@@ -53,6 +53,7 @@ typedef struct sherd__storage {
     sherd_world *world;
     sherd__block *block;  /* NULL if there are no elements, or while it is deferred */
     sherd__values *later; /* deferred: what it will hold; otherwise NULL */
+    uint64_t made_of;     /* the description's hash, once made: of the contents of version 0 */
     int64_t bytes;
     int64_t version;
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
@@ -159,7 +160,7 @@ uint64_t sherd__attribute_double(uint64_t hash, double value);
 
 /*
  * For a tensor that should be equal everywhere: the hash of its values' description if it is
- * deferred; with SHERD_VERIFY, of its local elements; otherwise 0.
+ * deferred, or was and is unchanged; with SHERD_VERIFY, of its local elements; otherwise 0.
  */
 uint64_t sherd__content(sherd_tensor *t);
 
