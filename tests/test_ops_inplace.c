@@ -174,6 +174,34 @@ static void ranks_that_write_different_things_are_found(sherd_world *world)
     CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
 }
 
+/*
+ * What one rank alone has written through a view is seen through every other: none of them is left
+ * to be read there.
+ */
+static void a_write_that_is_lost_is_lost_in_all_views(sherd_world *world)
+{
+    const sherd_mesh *mesh = test_mesh(world);
+    const sherd_layout *whole = NULL;
+    bool alone = sherd_world_rank(world) == 0;
+
+    CHECK_OK(sherd__replicated(&whole, mesh, 1, SIZES(4)));
+    for (int way = 0; way < 3; way++) {
+        sherd_tensor *t = sherd_constant_on(whole, SHERD_F64, 1), *kept = sherd_scale(t, 2);
+        sherd_tensor *part = sherd_narrow(t, 0, 0, 2), *other = sherd_detach(t);
+        CHECK_OK(sherd_world_check(world));
+        if (alone)
+            sherd_fill(way ? t : part, 5);
+        CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+        CHECK_EQ(sherd_tensor_failed(t), alone);
+        CHECK_EQ(sherd_tensor_failed(part), alone);
+        CHECK_EQ(sherd_tensor_failed(other), alone);
+        CHECK_EQ(sherd_item(sherd_sum(kept)), 8);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scale(way == 2 ? part : other, 2);
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    }
+}
+
 static void only_sums_can_be_written(sherd_world *world)
 {
     const sherd_mesh *mesh = test_mesh(world);
@@ -250,6 +278,7 @@ static const check_test tests[] = {
     {TEST(no_gradient_is_lost_in_silence), {1}},
     {TEST(a_written_result_of_a_move_is_itself), {2, 3}},
     {TEST(ranks_that_write_different_things_are_found), {2, 3}},
+    {TEST(a_write_that_is_lost_is_lost_in_all_views), {2, 3, 4}},
     {TEST(only_sums_can_be_written), {2}},
     {TEST(no_memory_on_one_rank_fails_on_all), {3}},
 };

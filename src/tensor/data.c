@@ -130,13 +130,16 @@ static void *writable(sherd_tensor *t, bool strided)
 }
 
 /*
- * The contents now belong to the next deed: if some ranks do not do that deed, the tensor is lost
- * on all.
+ * The contents now belong to the next deed: if not all ranks do that deed, the tensor is lost, and
+ * so are all that share its storage.
  */
 static void *awaiting_deed(sherd_tensor *t, void *data)
 {
-    if (data && t->layout)
-        t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
+    if (!data || !t->layout)
+        return data;
+    t->made = sherd__deed_count(t->layout->spec.mesh) + 1;
+    t->storage->written = t->made;
+    t->storage->written_on = t->layout->spec.mesh;
     return data;
 }
 

@@ -96,15 +96,25 @@ static void claim_all(sherd_world *world)
 
 /* ---- after a failed check ------------------------------------------------------------------- */
 
+static bool is_lost(const sherd_tensor *t)
+{
+    const sherd__storage *storage = t->storage;
+
+    return (t->made && sherd__deed_loss(t->world, t->layout->spec.mesh, t->made) != SHERD__KEPT) ||
+           (storage && storage->written &&
+            sherd__deed_loss(t->world, storage->written_on, storage->written) != SHERD__KEPT);
+}
+
 /*
- * A tensor is lost with the deed that made it, storage with the call that filled it. If a rank's
- * box did not change in a move, the result shares the storage of its source, which is not lost.
+ * A tensor is lost with the deed that made it, or that wrote to its storage, also through another
+ * view; storage with the call that filled it. If a rank's box did not change in a move, the result
+ * shares the storage of its source, which is not lost.
  */
 static void lose(sherd_world *world)
 {
     for (sherd_tensor *t = sherd__tensors_of(world)->all; t; t = t->next) {
-        if (t->layout && t->made && !t->lost)
-            t->lost = sherd__deed_loss(world, t->layout->spec.mesh, t->made) != SHERD__KEPT;
+        if (t->layout && !t->lost)
+            t->lost = is_lost(t);
         if (t->storage)
             sherd__block_lose(world, t->storage->block);
     }

@@ -56,6 +56,9 @@ typedef struct sherd__storage {
     uint64_t made_of;     /* the description's hash, once made: of the contents of version 0 */
     int64_t bytes;
     int64_t version;
+    /* the last deed that wrote to it in place, and its mesh; 0 = none */
+    uint64_t written;
+    const sherd_mesh *written_on;
     /* a copy in a 16-bit dtype (autocast), until this storage is written; counted; may be NULL */
     struct sherd__storage *image;
     sherd_dtype image_dtype;
