@@ -317,6 +317,32 @@ static void uneven_shards_decide_alike_on_all_ranks(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* A piece that is a leaf on one rank and a result on another is none of a leaf: hooks of both see
+ * it. */
+static void pieces_of_two_kinds_are_packed_alike(sherd_world *world)
+{
+    counter c = {0};
+    sherd_saved_hooks hooks = {pack, unpack, &c};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_placement rows[] = {sherd_shard(0)};
+    const sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
+    int ranks = sherd_world_ranks(world);
+
+    for (int leaves = 0; leaves <= ranks; leaves++) {
+        sherd_tensor *w = leaf_of(world, N, 2);
+        if (sherd_world_rank(world) >= leaves)
+            w = doubled(w);
+        sherd_tensor *x = sherd__from_local(w, mesh, rows, &infer);
+        x->requires_grad = true;
+        c.packed = 0;
+        sherd_saved_hooks_push(world, &hooks);
+        product(x, x);
+        sherd_saved_hooks_pop(world);
+        CHECK_EQ(c.packed, leaves < ranks);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* A gathered leaf costs nothing; written since the move it would be another tensor, so then the
  * result is kept. */
 static void a_source_that_was_written_is_not_moved_again(sherd_world *world)
@@ -456,6 +482,7 @@ static const check_test tests[] = {
     {TEST(a_gathered_tensor_is_saved_as_its_shard), {2}},
     {TEST(uneven_shards_decide_alike_on_all_ranks), {2}},
     {TEST(a_source_that_was_written_is_not_moved_again), {2}},
+    {TEST(pieces_of_two_kinds_are_packed_alike), {1, 2, 3}},
     {TEST(hooks_see_the_source_of_a_move), {2}},
     {TEST(a_settled_sum_is_saved_as_it_is), {2}},
     {TEST(a_settled_sum_of_shards_is_saved_as_it_is), {4}},

@@ -109,6 +109,25 @@ static void a_piece_remembers_where_it_was(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* What ranks decide by must be the same on all, whoever has the piece that it comes from. */
+static void one_strided_piece_is_known_to_all(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const sherd_placement rows[] = {sherd_shard(0)};
+    const sherd_from_local_options infer = {.mode = SHERD_FROM_INFER};
+    int ranks = sherd_world_ranks(world);
+
+    for (int which = 0; which <= ranks; which++) {
+        sherd_tensor *piece = indices_plain(world, SHERD_F32, 2, (int64_t[]){3, 3});
+        piece->of_leaf = sherd_world_rank(world) != which;
+        piece->strided = sherd_world_rank(world) == which;
+        sherd_tensor *t = sherd__from_local(piece, mesh, rows, &infer);
+        CHECK_EQ(t->strided, which < ranks);
+        CHECK_EQ(t->of_leaf, which == ranks);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_sub_mesh_replicates_over_the_rest(sherd_world *world)
 {
     const sherd_mesh *mesh = mesh_of(world, "dp=2,tp=2"), *tp = NULL;
@@ -365,6 +384,7 @@ static const check_test tests[] = {
     {TEST(explicit_sizes_and_order_are_taken), {4}},
     {TEST(shape_and_cuts_follow_from_the_pieces), {4}},
     {TEST(a_piece_remembers_where_it_was), {4}},
+    {TEST(one_strided_piece_is_known_to_all), {1, 2, 3}},
     {TEST(a_sub_mesh_replicates_over_the_rest), {4}},
     {TEST(pieces_that_do_not_fit_are_an_error_on_all), {2, 3}},
     {TEST(arguments_that_differ_are_ediffer_on_all), {2}},

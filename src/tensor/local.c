@@ -13,10 +13,10 @@
 #include "base/text.h"
 
 /*
- * What a rank shares: a hash of its arguments, dtype, ndim, whether it requires a gradient, and the
- * sizes of its piece.
+ * What a rank shares: a hash of its arguments, dtype, ndim, whether it requires a gradient; whether
+ * its piece is none of a leaf, and strided; and the sizes of its piece.
  */
-enum { ARGUMENTS, DTYPE, NDIM, WANTS, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
+enum { ARGUMENTS, DTYPE, NDIM, WANTS, COMPUTED, STRIDED, SIZES, WORDS = SIZES + SHERD_MAX_DIMS };
 
 typedef struct joining {
     sherd_world *world;
@@ -150,6 +150,8 @@ static bool share(joining *j)
     mine[DTYPE] = (int64_t)j->local->dtype;
     mine[NDIM] = j->local->ndim;
     mine[WANTS] = j->local->requires_grad;
+    mine[COMPUTED] = !j->local->of_leaf;
+    mine[STRIDED] = j->local->strided;
     memcpy(&mine[SIZES], j->local->local, sizeof j->local->local);
     return sherd__share(j->world, j->mesh, "sherd_from_local", mine, WORDS, j->all);
 }
@@ -172,6 +174,19 @@ static bool agree(const joining *j)
                 return false;
             }
     return true;
+}
+
+/* What all ranks must decide by alike; a rank outside the mesh knows nothing of the others. */
+static void decide_alike(const joining *j, sherd_tensor *out)
+{
+    bool computed = !out->of_leaf, strided = out->strided;
+
+    for (int64_t i = 0; j->all && i < j->mesh->count; i++) {
+        computed |= j->all[i * WORDS + COMPUTED] != 0;
+        strided |= j->all[i * WORDS + STRIDED] != 0;
+    }
+    out->of_leaf = !computed;
+    out->strided = strided;
 }
 
 static const char *sizes_text(char *out, size_t room, const int64_t *sizes, int ndim)
@@ -312,7 +327,10 @@ sherd_tensor *sherd__from_local(sherd_tensor *local, const sherd_mesh *mesh,
         return sherd__fail_tensor(
             j.world, true, SHERD_EINVAL, "sherd_from_local: %s is %s", sherd_tensor_text(local),
             local->layout ? "distributed already" : "of another world than the mesh");
-    bool good = join(&j);
+    sherd_tensor *out =
+        join(&j) ? sherd__global_view(local, j.layout, "sherd_from_local") : sherd__failed(j.world);
+    if (out->storage)
+        decide_alike(&j, out);
     sherd__free(sherd__world_heap(j.world), j.all);
-    return good ? sherd__global_view(local, j.layout, "sherd_from_local") : sherd__failed(j.world);
+    return out;
 }
