@@ -2,6 +2,10 @@
 /* Ghost cells: one storage that is filled again and again, in place. */
 #include "halos.h"
 
+#include "sherd/autocast.h"
+#include "sherd/ops.h"
+#include "sherd/values.h"
+
 /* Where the k-th element of a box lies among the cells of a larger one, row-major. */
 static int64_t cell_of(const sherd_box *cells, const sherd_box *box, int64_t k)
 {
@@ -108,6 +112,37 @@ static void filling_allocates_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Where there is nothing around the piece, the cells are the field's own: a 16-bit copy of them is of
+ * what they held. */
+static void a_copy_for_autocast_is_of_the_newest_values(sherd_world *world)
+{
+    static const int64_t shape[2] = {4, 4};
+    static const sherd_halo_options around[] = {
+        {.value = 0},
+        {.after = {{1, SHERD_BORDER_NONE}}},
+        {.before = {{1, SHERD_BORDER_NONE}}, .after = {{1, SHERD_BORDER_NONE}}}};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *one = sherd_eye_on(layout_of(mesh, 2, shape, "R", NULL), SHERD_F32);
+
+    for (int i = 0; i < LEN(around); i++) {
+        sherd_ghosts *g = NULL;
+        CHECK_OK(sherd_ghosts_create(&g, layout_of(mesh, 2, shape, "S(0)", NULL), SHERD_F32,
+                                     &around[i]));
+        sherd_tensor *t = sherd_ghosts_tensor(g);
+        sherd_box box = sherd_ghosts_box(g);
+        sherd_set_autocast(world, SHERD_BF16);
+        for (int k = 1; k < 4; k++) {
+            float *cells = sherd_ghosts_data(g);
+            for (int64_t c = 0; cells && c < count_of(&box); c++)
+                cells[c] = (float)k;
+            CHECK_EQ(sherd_item(sherd_sum(sherd_matmul(t, one))), 16 * k);
+        }
+        sherd_set_autocast(world, SHERD_DTYPE_NONE);
+        sherd_ghosts_destroy(g);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
 /* What is beyond no end need not be a number of the dtype: for fields as for sherd_halo. */
 static void a_value_without_a_border_says_nothing(sherd_world *world)
 {
@@ -128,6 +163,7 @@ static void a_value_without_a_border_says_nothing(sherd_world *world)
 static const check_test tests[] = {
     {TEST(ghosts_are_filled_again_and_again), {1, 2, 3, 4, 8}},
     {TEST(filling_allocates_nothing), {1, 2, 4, 8}},
+    {TEST(a_copy_for_autocast_is_of_the_newest_values), {1, 2, 3, 4, 8}},
     {TEST(a_value_without_a_border_says_nothing), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -107,6 +107,13 @@ sherd_tensor *sherd_wait(sherd_tensor *t)
     return t;
 }
 
+void sherd__mark_written(sherd_tensor *t)
+{
+    t->storage->version++;
+    sherd__origin_set(t, (sherd__origin){0, 0});
+    sherd__drop_image(t->storage);
+}
+
 /* The first element for writing; a strided view is refused unless `strided`. */
 static void *writable(sherd_tensor *t, bool strided)
 {
@@ -123,9 +130,7 @@ static void *writable(sherd_tensor *t, bool strided)
         return NULL;
     if (t->storage->block && !sherd__block_writable(t->world, t->storage->block))
         return NULL;
-    t->storage->version++;
-    sherd__origin_set(t, (sherd__origin){0, 0});
-    sherd__drop_image(t->storage);
+    sherd__mark_written(t);
     return first(t);
 }
 

@@ -223,8 +223,7 @@ void *sherd_ghosts_data(sherd_ghosts *ghosts)
     if (!ghosts || ghosts->cells->count == 0 ||
         !sherd__block_writable(ghosts->world, ghosts->cells->storage->block))
         return NULL;
-    ghosts->cells->storage->version++;
-    sherd__origin_set(ghosts->cells, (sherd__origin){0, 0});
+    sherd__mark_written(ghosts->cells);
     return sherd__block_data(ghosts->cells->storage->block);
 }
 

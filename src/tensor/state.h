@@ -66,6 +66,9 @@ sherd_tensor *sherd__loose_on(const sherd_layout *layout, sherd_dtype dtype);
 bool sherd__is_plain_shape(sherd_world *world, const char *function, sherd_dtype dtype,
                            const int64_t *shape, int ndim);
 
+/* Somebody is about to write to its storage: what was derived from the contents is no longer so. */
+void sherd__mark_written(sherd_tensor *t);
+
 /* Release everything that a tensor holds; its struct stays. */
 void sherd__tensor_strip(sherd__tensors *s, sherd_tensor *t);
 
