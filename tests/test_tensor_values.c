@@ -244,10 +244,19 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
     SAYS("sherd_arange: the step leads away from end", sherd_arange(world, SHERD_F32, 0, -0.5, 1));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_I32, 0.5, 3, 1));
     SAYS("sherd_arange: the dtype does not hold", sherd_arange(world, SHERD_U8, 0, 257, 1));
+    SAYS("sherd_arange: the dtype does not hold",
+         sherd_arange(world, SHERD_I64, 0x1p63 - 2048, 0x1p63 + 2048, 1024));
+    SAYS("sherd_arange: the dtype does not hold",
+         sherd_arange(world, SHERD_I64, 0x1p63, 0x1p63 - 3072, -1024));
     SAYS("sherd_arange_on: the layout has a pending", sherd_arange_on(row, SHERD_F32, 0, 1));
     SAYS("sherd_eye_on: the layout must have two dims", sherd_eye_on(row, SHERD_F32));
     SAYS("sherd_random: integers need low < high",
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_integers(2, 2), &g));
+    SAYS("within -2^53 to 2^53", sherd_random(world, SHERD_I64, SIZES(2), 1,
+                                              sherd_integers(1LL << 53, (1LL << 53) + 2), &g));
+    SAYS("within -2^53 to 2^53",
+         sherd_random(world, SHERD_I64, SIZES(2), 1,
+                      sherd_integers(-(1LL << 53) - 2, -(1LL << 53) + 2), &g));
     SAYS("sherd_random: the dtype does not hold all of these integers",
          sherd_random(world, SHERD_U8, SIZES(2), 1, sherd_integers(0, 257), &g));
     SAYS("sherd_random: a probability must be in [0,1]",

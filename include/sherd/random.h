@@ -59,7 +59,8 @@ static inline sherd_distribution sherd_truncated_normal(double mean, double devi
 }
 
 /**
- * Integers in [low, high), at most 2^32 different ones; for any dtype that can hold them.
+ * Integers in [low, high), at most 2^32 different ones within -2^53 to 2^53; for any dtype that can
+ * hold them.
  *
  * @local   @errors none
  */

@@ -189,7 +189,7 @@ sherd_generator sherd_generator_named(const char *name)
 /* What is wrong with a distribution for this dtype; NULL: nothing. */
 static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
 {
-    double most = 4294967296.0;
+    const double most = 0x1p32, exact = 0x1p53; /* the arithmetic is in f64 */
 
     if (!isfinite(d->a) || !isfinite(d->b))
         return "a number of the distribution is not finite";
@@ -202,8 +202,9 @@ static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
     case SHERD_DRAW_NORMAL:
         break;
     case SHERD_DRAW_INTEGERS:
-        if (!(d->a < d->b) || d->b - d->a > most || d->a != floor(d->a) || d->b != floor(d->b))
-            return "integers need low < high, at most 2^32 apart";
+        if (!(d->a < d->b) || d->b - d->a > most || d->a != floor(d->a) || d->b != floor(d->b) ||
+            d->a < -exact || d->b > exact)
+            return "integers need low < high, at most 2^32 apart, within -2^53 to 2^53";
         return sherd__holds(dtype, d->a) && sherd__holds(dtype, d->b - 1)
                    ? NULL
                    : "the dtype does not hold all of these integers";
