@@ -64,6 +64,8 @@ MISUSE(integers_take_numbers_of_theirs)
     FAILS(SHERD_EINVAL, sherd_clamp(i, BAD((double)NAN, 0), 2));
     FAILS(SHERD_EINVAL, sherd_clamp(u, 0, BAD((double)NAN, 2)));
     FAILS(SHERD_EINVAL, sherd_masked_fill(i, mask, BAD(3e9, 3)));
+    FAILS(SHERD_EINVAL,
+          sherd_masked_fill(numbers(m->world, SHERD_I64), mask, BAD(0x1p63, -0x1p63)));
     FAILS(SHERD_EINVAL, sherd_masked_fill(u, mask, BAD((double)NAN, 0)));
     FAILS(SHERD_EINVAL, sherd_masked_fill(u, mask, BAD(-1.0, 1)));
     FAILS(SHERD_EINVAL, sherd_scatter_fill(i, 0, i, BAD((double)INFINITY, 3)));

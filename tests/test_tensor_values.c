@@ -267,6 +267,8 @@ static void a_refusal_says_what_is_wrong(sherd_world *world)
          sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_kaiming_normal(SIZES(2), 1, 1), &g));
     SAYS("sherd_random: a number of the distribution is not finite",
          sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_uniform(0, (double)INFINITY), &g));
+    SAYS("sherd_random: the deviation of normal numbers is negative",
+         sherd_random(world, SHERD_F32, SIZES(2), 1, sherd_normal(0, -1), &g));
     SAYS("sherd_random: the dtype must have fractions",
          sherd_random(world, SHERD_I32, SIZES(2), 1, sherd_normal(0, 1), &g));
 }

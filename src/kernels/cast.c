@@ -150,6 +150,8 @@ bool sherd__holds(sherd_dtype dtype, double value)
 
     if (sherd__has_fractions(dtype))
         return true;
+    if (value >= 0x1p63) /* the largest i64 would be rounded to that on its way back */
+        return false;
     sherd__cast(dtype, SHERD_F64, 1, element, &value);
     sherd__cast(SHERD_F64, dtype, 1, &back, element);
     return back == value;

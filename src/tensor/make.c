@@ -198,8 +198,11 @@ static const char *fault_of(const sherd_distribution *d, sherd_dtype dtype)
         if (!(d->low < d->high) || !(d->b > 0))
             return "truncated normal numbers need low < high and a deviation above 0";
         break;
-    case SHERD_DRAW_UNIFORM:
     case SHERD_DRAW_NORMAL:
+        if (!(d->b >= 0))
+            return "the deviation of normal numbers is negative";
+        break;
+    case SHERD_DRAW_UNIFORM:
         break;
     case SHERD_DRAW_INTEGERS:
         if (!(d->a < d->b) || d->b - d->a > most || d->a != floor(d->a) || d->b != floor(d->b) ||
