@@ -15,7 +15,10 @@ ASAN_ENV = ASAN_OPTIONS=detect_leaks=1 \
 TSAN_ENV = TSAN_OPTIONS=second_deadlock_stack=1:halt_on_error=1 \
            SHERD_GEMM=reference SHERD_TEST_SECONDS=500
 
-.PHONY: all run heat test install asan tsan lint symbols operators format bench proof fuzz stress clean help
+# Tests that reach the kernels of AVX-512 and AMX, each on the three machines that are emulated.
+EMULATED_TESTS = test_(kernels|emulated|real)_|test_ops_(forward|gradient|.*products|product_sums|attend_cached|add_norm|norms|layers)|test_(nn_optimizers|autograd_random|parallel_(attention|block|toy)|example_(gradients|llama))$$
+
+.PHONY: all run heat test install asan tsan emulated lint symbols operators format bench proof fuzz stress clean help
 .DEFAULT_GOAL := all
 
 # configure FOLDER, OPTIONS: the log is shown only when it fails.
@@ -58,6 +61,14 @@ tsan: ## run the tests that use threads under the thread sanitizer
 	@cmake --build build-tsan --parallel $(JOBS) --target tests
 	@cd build-tsan && $(TSAN_ENV) ctest --no-label-summary --output-on-failure --parallel $(JOBS) -L threads -LE processes $(ARGS)
 
+emulated: ## run kernels of AVX-512, AVX512_BF16 and AMX by emulation, on any x86-64 machine
+	@tools/bootstrap.sh
+	$(call configure,build-emulated,-DSHERD_EMULATE=ON -DSHERD_MPI=OFF)
+	@cmake --build build-emulated --parallel $(JOBS) --target tests
+	@cd build-emulated && for machine in avx512 avx512_bf16 amx; do \
+	    echo "== $$machine"; SHERD_EMULATED=$$machine SHERD_TEST_SECONDS=500 ctest --no-label-summary --output-on-failure \
+	    --parallel $(JOBS) -R '$(EMULATED_TESTS)' $(ARGS) || exit 1; done
+
 lint: ready ## check format, tags, include direction, symbols, sizes, style
 	@cmake --build $(BUILD) --parallel $(JOBS) --target sherd_shared >/dev/null
 	@tools/lint.sh $(BUILD)
@@ -79,7 +90,7 @@ bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
 	    case $$b in *_mpi) continue ;; esac; \
 	    echo "== $$b"; "$$b" $(ARGS) </dev/null || exit 1; done
 
-proof: ready ## the long tests: more meshes, many more pairs of layouts, the suite over MPI
+proof: ready ## the long tests: more meshes, many more pairs of layouts, the suite over MPI, emulated kernels
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tests
 	@for t in $$(grep -l SHERD_PROOF tests/test_*.c); do \
 	    echo "== $$t"; SHERD_PROOF=1 SHERD_TEST_SECONDS=36000 $(BUILD)/$$(basename $$t .c) || exit 1; done
@@ -87,6 +98,7 @@ proof: ready ## the long tests: more meshes, many more pairs of layouts, the sui
 	@cmake --build $(BUILD) --parallel $(JOBS) --target stress
 	@for kind in openmpi mpich; do [ ! -e $(BUILD)/sherd_mpi_$$kind.so ] || \
 	    $(BUILD)/stress/stress --mpi $$kind --times 8 --rounds 500 --keep-going || exit 1; done
+	@case $$(uname -m) in x86_64) $(MAKE) emulated ARGS= ;; esac
 
 fuzz: ## fuzz what reads texts, each target for SECONDS=60 (needs clang; make fuzz ARGS="mesh layout")
 	@tools/fuzz.sh $(SECONDS) $(JOBS) $(ARGS)
@@ -96,7 +108,7 @@ stress: ready ## random programs, right and wrong, on 2 to 16 ranks, for SECONDS
 	@$(BUILD)/stress/stress --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove all build folders
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan build-emulated build-fuzz
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile

@@ -24,7 +24,8 @@ INLINE void begin_products(void)
         shapes.bytes[i] = BLOCK * sizeof(uint16_t);
         shapes.rows[i] = SIDE;
     }
-    __asm__ volatile("ldtilecfg %0" ::"m"(shapes));
+    __asm__ volatile("" ::"m"(shapes)); /* gcc's _tile_loadconfig is seen to read 8 bytes */
+    _tile_loadconfig(&shapes);
 }
 
 INLINE void end_products(void)

@@ -45,6 +45,7 @@ bool sherd__has_avx2(void)
 #endif
 }
 
+#ifndef SHERD_EMULATE /* else tests/emulated/machine.c answers */
 bool sherd__has_avx512(void)
 {
 #if defined(__x86_64__)
@@ -121,6 +122,7 @@ bool sherd__has_fast_pairs(void)
 {
     return false;
 }
+#endif
 #endif
 
 bool sherd__has_fast_bf16(void)
