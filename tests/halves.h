@@ -8,9 +8,9 @@
 #define SHERD_TESTS_HALVES_H
 
 #include "check.h"
-#include "kernels/fast.h"
+#include "fast_sets.h"
 
-enum { ROOM = 6000, VERSIONS = 4, TYPES = 2, INS = 4, OUTS = 3 };
+enum { ROOM = 6000, VERSIONS = FAST_SETS + 2, TYPES = 2, INS = 4, OUTS = 3 };
 
 typedef struct version {
     sherd__kernels half[TYPES];
@@ -18,20 +18,13 @@ typedef struct version {
 
 static inline int versions(version *out)
 {
-    int n = 0;
+    fast_set sets[FAST_SETS];
+    int n = fast_sets(sets);
 
+    for (int i = 0; i < n; i++)
+        sets[i].half(&out[i].half[0], &out[i].half[1]);
     sherd__install_half_ref(&out[n].half[0], &out[n].half[1]);
     n++;
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        sherd__install_half_avx2(&out[n].half[0], &out[n].half[1]);
-        n++;
-    }
-    if (sherd__has_avx512()) {
-        sherd__install_half_avx512(&out[n].half[0], &out[n].half[1]);
-        n++;
-    }
-#endif
     sherd__kernel_set set; /* with what is put over these */
     sherd__kernels_choose(&set);
     out[n].half[0] = set.bf16;

@@ -3,24 +3,18 @@
 #ifndef SHERD_TESTS_KERNEL_VERSIONS_H
 #define SHERD_TESTS_KERNEL_VERSIONS_H
 
-#include "kernels/fast.h"
+#include "fast_sets.h"
 
 /* How many there are. */
-static inline int versions(sherd__kernels out[2])
+static inline int versions(sherd__kernels out[FAST_SETS])
 {
-    int n = 0;
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx2(&out[n++]);
+    fast_set sets[FAST_SETS];
+    int n = fast_sets(sets);
+
+    for (int i = 0; i < n; i++) {
+        out[i] = sherd__ref_f32;
+        sets[i].f32(&out[i]);
     }
-    if (sherd__has_avx512()) {
-        out[n] = sherd__ref_f32;
-        sherd__install_avx512(&out[n++]);
-    }
-#else
-    (void)out;
-#endif
     return n;
 }
 

@@ -124,7 +124,7 @@ static void compare(const side *plain, const side *fast, const sherd__attending 
 
 static void try_with(side *plain, side *fast, const sherd__attending *shape, const float *dlog_sum)
 {
-    sherd__kernels list[2] = {sherd__ref_f32, sherd__ref_f32};
+    sherd__kernels list[FAST_SETS];
     int n = versions(list);
 
     run(plain, shape, dlog_sum);
@@ -277,7 +277,7 @@ static void empty_tensors_may_be_null(void)
 {
     const sherd__attending no_keys = problem(2, 3, 1, 4, 0, 5, 0.5);
     const sherd__attending no_queries = problem(2, 3, 1, 0, 4, 5, 0.5);
-    sherd__kernels list[3] = {sherd__ref_f32, sherd__ref_f32, sherd__ref_f32};
+    sherd__kernels list[1 + FAST_SETS] = {sherd__ref_f32};
     int n = 1 + versions(list + 1);
     side s = open_side();
     float *const *r = s.result;
@@ -370,7 +370,7 @@ static void nothing_seen_is_nothing(void)
 static void a_nan_is_not_hidden_by_hidden_keys(void)
 {
     sherd__attending shape = problem(1, 1, 1, 40, 40, 8, 0.4);
-    sherd__kernels all[3] = {sherd__ref_f32};
+    sherd__kernels all[1 + FAST_SETS] = {sherd__ref_f32};
     int n = 1 + versions(all + 1);
 
     shape.causal = true;
@@ -423,7 +423,7 @@ static void large_masks_hide_nothing(void)
 {
     static const float added[] = {-1e9f, -3e9f, -1e20f, -3e38f, -3.4028235e38f};
     sherd__attending shape = problem(1, 1, 1, 3, 20, 4, 40);
-    sherd__kernels fast[3] = {sherd__ref_f32};
+    sherd__kernels fast[1 + FAST_SETS] = {sherd__ref_f32};
     int n = 1 + versions(fast + 1);
 
     for (int v = 0; v < n; v++)

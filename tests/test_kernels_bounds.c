@@ -172,8 +172,9 @@ static int try_table(const char *set, sherd_dtype dtype, const sherd__kernels *k
 
 static void products_stay_within_what_they_are_given(void)
 {
-    static const char *const sets[] = {"avx2", "avx512", "avx512_bf16"};
-    const bool has[] = {sherd__has_avx2(), sherd__has_avx512(), sherd__has_fast_pairs()};
+    static const char *const sets[] = {"simd128", "avx2", "avx512", "avx512_bf16"};
+    const bool has[] = {sherd__has_simd128(), sherd__has_avx2(), sherd__has_avx512(),
+                        sherd__has_fast_pairs()};
     fence part[PARTS];
     struct sigaction was[FENCE_SIGNALS];
 

@@ -143,8 +143,9 @@ static void choose(sherd__kernel_set *set, const char *name)
 
 static void try_fractions(trial *t)
 {
-    static const char *const sets[] = {"reference", "avx2", "avx512", "avx512_bf16"};
-    const bool has[] = {true, sherd__has_avx2(), sherd__has_avx512(), sherd__has_fast_pairs()};
+    static const char *const sets[] = {"reference", "simd128", "avx2", "avx512", "avx512_bf16"};
+    const bool has[] = {true, sherd__has_simd128(), sherd__has_avx2(), sherd__has_avx512(),
+                        sherd__has_fast_pairs()};
     sherd__kernel_set plain, set;
 
     choose(&plain, "reference");

@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "fast_sets.h"
 
 enum { ROOM = 60000, BEHIND = 64, SPACE = 1 << 20 };
 
@@ -21,28 +21,26 @@ typedef struct version {
     sherd__kernels k;
 } version;
 
-static int versions(version to[10])
+enum { VERSIONS = 4 + 3 * FAST_SETS };
+
+static int versions(version to[VERSIONS])
 {
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_BF16, SHERD_F16};
     sherd__kernels table[3] = {sherd__ref_f32};
+    fast_set sets[FAST_SETS];
     int n = 0;
 
     sherd__install_half_ref(&table[1], &table[2]);
     for (int t = 0; t < 3; t++)
-        to[n++] =
-            (version){"reference", (sherd_dtype[]){SHERD_F32, SHERD_BF16, SHERD_F16}[t], table[t]};
+        to[n++] = (version){"reference", dtypes[t], table[t]};
     to[n++] = (version){"reference", SHERD_F64, sherd__ref_f64};
-#if defined(__x86_64__)
-    for (int wide = 0; wide < 2; wide++) {
-        if (wide ? !sherd__has_avx512() : !sherd__has_avx2())
-            continue;
+    for (int i = 0, count = fast_sets(sets); i < count; i++) {
         table[0] = sherd__ref_f32;
-        (wide ? sherd__install_avx512 : sherd__install_avx2)(&table[0]);
-        (wide ? sherd__install_half_avx512 : sherd__install_half_avx2)(&table[1], &table[2]);
+        sets[i].f32(&table[0]);
+        sets[i].half(&table[1], &table[2]);
         for (int t = 0; t < 3; t++)
-            to[n++] = (version){wide ? "avx512" : "avx2",
-                                (sherd_dtype[]){SHERD_F32, SHERD_BF16, SHERD_F16}[t], table[t]};
+            to[n++] = (version){sets[i].name, dtypes[t], table[t]};
     }
-#endif
     return n;
 }
 
@@ -155,7 +153,7 @@ static void results_are_as_written_out(void)
 {
     static const int64_t widths[] = {1, 5, 8, 16, 24, 33, 64, 80, 128};
     static const int64_t keys[] = {0, 1, 3, 31, 32, 33, 70};
-    version all[10];
+    version all[VERSIONS];
     int count = versions(all), number = 0;
 
     for (int i = 0; i < count; i++)
@@ -181,7 +179,7 @@ static void results_are_as_written_out(void)
 static void rows_keep_their_bits(void)
 {
     enum { QUERIES = 5, GROUPS = 3, REPEAT = 3, WIDTH = 72, KEYS = 101 };
-    version all[10];
+    version all[VERSIONS];
     int count = versions(all);
 
     for (int x = 0; x < count; x++) {
@@ -222,7 +220,7 @@ static void rows_keep_their_bits(void)
 static void what_is_no_number_spreads_as_it_must(void)
 {
     enum { WIDTH = 40, KEYS = 50 };
-    version all[10];
+    version all[VERSIONS];
     int count = versions(all);
 
     for (int x = 0; x < count; x++) {

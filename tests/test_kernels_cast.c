@@ -6,8 +6,8 @@
  */
 #define CHECK_PURE
 #include "check.h"
+#include "fast_sets.h"
 #include "kernels/cast.h"
-#include "kernels/fast.h"
 #include "kernels/half.h"
 
 enum { ALL = 1 << 16, MANY = 1 << 20 };
@@ -114,17 +114,13 @@ typedef struct version {
 
 static int versions(version *out)
 {
-    int n = 0;
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        sherd__install_half_avx2(&out[n].half[0], &out[n].half[1]);
-        out[n++].name = "avx2";
+    fast_set sets[FAST_SETS];
+    int n = fast_sets(sets);
+
+    for (int i = 0; i < n; i++) {
+        sets[i].half(&out[i].half[0], &out[i].half[1]);
+        out[i].name = sets[i].name;
     }
-    if (sherd__has_avx512()) {
-        sherd__install_half_avx512(&out[n].half[0], &out[n].half[1]);
-        out[n++].name = "avx512";
-    }
-#endif
     sherd__install_half_ref(&out[n].half[0], &out[n].half[1]);
     out[n++].name = "reference";
     return n;
@@ -164,7 +160,7 @@ static void vectors_convert_as_the_plain_code(void)
     float *x = malloc(MANY * sizeof *x), *wide = malloc(ALL * sizeof *wide);
     uint16_t *half = malloc(MANY * sizeof *half), *got = malloc(MANY * sizeof *got);
     float *got_wide = malloc(ALL * sizeof *got_wide);
-    version all[3];
+    version all[1 + FAST_SETS];
     int n = versions(all);
 
     for (int k = 0; k < LEN(formats); k++) {
@@ -196,7 +192,7 @@ static void vectors_convert_as_the_plain_code(void)
 static void conversions_stay_in_their_run(void)
 {
     enum { ROOM = 64 };
-    version all[3];
+    version all[1 + FAST_SETS];
     int count = versions(all);
 
     for (int v = 0; v < count; v++)

@@ -136,7 +136,7 @@ static int try_both(sherd__engine *engine, int which, const sherd__kernels *kern
 static void they_are_as_the_plain_ones(void)
 {
     sherd__heap heap = {0};
-    sherd__kernels fast[2];
+    sherd__kernels fast[FAST_SETS];
     int biased = 0, both = 0, of_own = 0, count = versions(fast);
 
     sherd__engine *engine = sherd__engine_create(&heap);
@@ -191,7 +191,7 @@ static int try_weight(const sherd__kernels *kernels, int which)
 
 static void gradients_of_weights_are_those_of_the_plain_kernel(void)
 {
-    sherd__kernels fast[2];
+    sherd__kernels fast[FAST_SETS];
 
     for (int v = 0, count = versions(fast); v < count; v++) {
         int tried = 0;
@@ -205,7 +205,7 @@ static void no_memory_is_said_and_nothing_is_lost(void)
 {
     const sherd__conv_task both[] = {{SHERD__CONV_BACKWARD_X, {made[0], w, y}},
                                      {SHERD__CONV_BACKWARD_W, {x, made[1], y}}};
-    sherd__kernels fast[2];
+    sherd__kernels fast[FAST_SETS];
     int count = versions(fast);
     const sherd__conv_job own = {&geometries[11], both, 2, NULL, count ? &fast[count - 1] : NULL},
                           other = {&geometries[0], both, 2, NULL, NULL};

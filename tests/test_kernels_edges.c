@@ -7,8 +7,8 @@
 #include <math.h>
 
 #include "check.h"
+#include "fast_sets.h"
 #include "kernels/cast.h"
-#include "kernels/fast.h"
 
 enum { MOST_COLS = 40, TYPES = 3 };
 
@@ -19,22 +19,18 @@ typedef struct version {
     sherd__kernels k[TYPES];
 } version;
 
-static int versions(version out[2])
+static int versions(version out[FAST_SETS])
 {
-    int n = 0;
-#if defined(__x86_64__)
-    for (int wide = 0; wide < 2; wide++) {
-        if (wide ? !sherd__has_avx512() : !sherd__has_avx2())
-            continue;
-        sherd__kernels *k = out[n].k;
-        out[n++].name = wide ? "avx512" : "avx2";
+    fast_set sets[FAST_SETS];
+    int n = fast_sets(sets);
+
+    for (int i = 0; i < n; i++) {
+        sherd__kernels *k = out[i].k;
+        out[i].name = sets[i].name;
         k[0] = sherd__ref_f32;
-        (wide ? sherd__install_avx512 : sherd__install_avx2)(&k[0]);
-        (wide ? sherd__install_half_avx512 : sherd__install_half_avx2)(&k[1], &k[2]);
+        sets[i].f32(&k[0]);
+        sets[i].half(&k[1], &k[2]);
     }
-#else
-    (void)out;
-#endif
     return n;
 }
 
@@ -84,7 +80,7 @@ static void try_norm_grad(const version *v, int type, int64_t cols)
 
 static void what_is_behind_a_row_does_not_count(void)
 {
-    version list[2];
+    version list[FAST_SETS];
 
     for (int v = versions(list) - 1; v >= 0; v--)
         for (int type = 0; type < TYPES; type++)
@@ -99,7 +95,7 @@ static void zero_keeps_its_sign(void)
                                               SHERD__GELU_ERF, SHERD__SCALE};
     const float zeroes[] = {0.0f, -0.0f};
     const double factor[SHERD__PARAMETERS] = {2};
-    version list[2];
+    version list[FAST_SETS];
     float y[MOST_COLS];
 
     for (int v = versions(list) - 1; v >= 0; v--)

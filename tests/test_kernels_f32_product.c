@@ -7,8 +7,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
-#include "kernels/ref.h"
+#include "kernel_versions.h"
 
 enum { ROOM = 1 << 19, BEHIND = 64, SPACE = 1 << 20 };
 
@@ -75,39 +74,19 @@ static void try_shape(const sherd__kernels *k, int64_t m, int64_t n, int64_t dep
     }
 }
 
-/* The instruction sets, as far as the machine has them. */
-enum { AVX2, AVX512, SETS };
-
-static bool choose(int set, sherd__kernels *table)
-{
-    bool here = set == AVX2 ? sherd__has_avx2() : sherd__has_avx512();
-
-    *table = sherd__ref_f32;
-#if defined(__x86_64__)
-    if (here)
-        (set == AVX2 ? sherd__install_avx2 : sherd__install_avx512)(table);
-    CHECK(!here || (table->product && table->product_fits));
-#endif
-    return here;
-}
-
 /* Also of shapes that are not given to it, down to one of each. */
 static void products_are_sums_of_products(void)
 {
-#if defined(__x86_64__)
     static const int64_t shapes[][3] = {
         {1, 1, 1},       {2, 3, 5},      {12, 32, 4},    {13, 33, 7},
         {23, 31, 64},    {24, 64, 65},   {35, 95, 66},   {192, 64, 64},
         {199, 65, 67},   {30, 300, 512}, {25, 257, 513}, {17, 160, 1024},
         {11, 130, 1027}, {9, 1025, 130}, {205, 97, 301}, {1030, 40, 130}};
-    sherd__kernels table;
+    sherd__kernels list[FAST_SETS];
 
-    for (int set = 0; set < SETS; set++)
-        for (int i = 0; i < LEN(shapes) && choose(set, &table); i++)
-            try_shape(&table, shapes[i][0], shapes[i][1], shapes[i][2]);
-#else
-    (void)try_shape;
-#endif
+    for (int v = versions(list) - 1; v >= 0; v--)
+        for (int i = 0; i < LEN(shapes); i++)
+            try_shape(&list[v], shapes[i][0], shapes[i][1], shapes[i][2]);
 }
 
 /* Operands that are neither small nor large, without gaps; never another dtype, nor both turned. */
@@ -117,7 +96,7 @@ static void it_takes_what_it_is_fast_at(void)
         .dtype = SHERD_F32, .result = SHERD_F32, .tb = true, .m = 2048, .n = 128, .k = 256};
     const sherd__product turned = {
         .dtype = SHERD_F32, .result = SHERD_F32, .ta = true, .m = 128, .n = 256, .k = 2048};
-    sherd__kernels table;
+    sherd__kernels list[FAST_SETS];
     sherd__product p[13];
 
     for (int i = 0; i < LEN(p); i++)
@@ -132,18 +111,17 @@ static void it_takes_what_it_is_fast_at(void)
     p[10].m = 1 << 20;
     p[11].m = 16;
     p[12].m = p[12].n = 1024;
-    for (int set = 0; set < SETS; set++) {
-        if (!choose(set, &table))
-            continue;
-        CHECK(table.product_fits(&good) && table.product_fits(&turned));
+    for (int v = versions(list) - 1; v >= 0; v--) {
+        CHECK(list[v].product_fits(&good) && list[v].product_fits(&turned));
         for (int i = 0; i < LEN(p); i++)
-            CHECK(!table.product_fits(&p[i]));
+            CHECK(!list[v].product_fits(&p[i]));
     }
 }
 
 static void what_is_asked_for_by_name_is_taken(void)
 {
     static const char *const others[] = {"reference", "onednn"};
+    sherd__kernels list[FAST_SETS];
     sherd__kernel_set set;
 
     for (int i = 0; i < LEN(others); i++) {
@@ -152,12 +130,11 @@ static void what_is_asked_for_by_name_is_taken(void)
         CHECK(!set.f32.product && !set.f32.product_fits);
     }
     setenv("SHERD_GEMM", "tiles", 1);
-    setenv("SHERD_KERNELS", "avx512", 1);
-    sherd__kernels_choose(&set);
-    CHECK_EQ(set.f32.product_fits != NULL, sherd__has_avx2()); /* at most AVX-512 */
-    setenv("SHERD_KERNELS", "avx2", 1);
-    sherd__kernels_choose(&set);
-    CHECK_EQ(set.f32.product_fits != NULL, sherd__has_avx2());
+    for (int i = versions(list) - 1; i >= 0; i--) {
+        setenv("SHERD_KERNELS", list[i].name, 1);
+        sherd__kernels_choose(&set);
+        CHECK(set.f32.product_fits == list[i].product_fits);
+    }
     unsetenv("SHERD_GEMM");
     unsetenv("SHERD_KERNELS");
 }

@@ -67,9 +67,9 @@ static int64_t length(int i)
 }
 
 /* Run the body below for every version. */
-#define EACH_VERSION(k)         \
-    sherd__kernels list[2];     \
-    int count = versions(list); \
+#define EACH_VERSION(k)             \
+    sherd__kernels list[FAST_SETS]; \
+    int count = versions(list);     \
     for (const sherd__kernels *k = list; k < list + count; k++)
 
 static void unary_is_the_same(void)
@@ -389,7 +389,7 @@ static void grad_in_parts(const sherd__kernels *k, float result[][ROOM], int64_t
 static void norm_grads_of_parts_add_up_to_the_same_bits(void)
 {
     static const float mean[] = {0.1f, -0.2f, 0, 0.5f, 3}, rstd[] = {1, 2, 0.5f, 1.5f, 0.1f};
-    sherd__kernels version[3] = {sherd__ref_f32};
+    sherd__kernels version[1 + FAST_SETS] = {sherd__ref_f32};
 
     for (int v = versions(version + 1); v >= 0; v--)
         for (int i = 0; length(i) >= 0 && length(i) <= 513; i++) {

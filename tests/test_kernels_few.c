@@ -7,7 +7,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "fast_sets.h"
 
 enum { MOST_ROWS = 16, GAP = 5, ROOM = 40000, BEHIND = 64 };
 
@@ -21,27 +21,21 @@ typedef struct version {
     sherd__kernels k;
 } version;
 
-static int versions(version out[6])
+enum { VERSIONS = 3 * FAST_SETS };
+
+static int versions(version out[VERSIONS])
 {
+    static const sherd_dtype dtypes[] = {SHERD_F32, SHERD_BF16, SHERD_F16};
+    fast_set sets[FAST_SETS];
     int n = 0;
-#if defined(__x86_64__)
-    for (int wide = 0; wide < 2; wide++) {
-        sherd__kernels table[3];
-        if (wide ? !sherd__has_avx512() : !sherd__has_avx2())
-            continue;
-        table[0] = sherd__ref_f32;
-        (wide ? sherd__install_avx512 : sherd__install_avx2)(&table[0]);
-        (wide ? sherd__install_half_avx512 : sherd__install_half_avx2)(&table[1], &table[2]);
+
+    for (int i = 0, count = fast_sets(sets); i < count; i++) {
+        sherd__kernels table[3] = {sherd__ref_f32};
+        sets[i].f32(&table[0]);
+        sets[i].half(&table[1], &table[2]);
         for (int t = 0; t < 3; t++)
-            out[n++] = (version){wide ? "avx512" : "avx2",
-                                 t == 0   ? SHERD_F32
-                                 : t == 1 ? SHERD_BF16
-                                          : SHERD_F16,
-                                 table[t]};
+            out[n++] = (version){sets[i].name, dtypes[t], table[t]};
     }
-#else
-    (void)out;
-#endif
     return n;
 }
 
@@ -128,7 +122,7 @@ static void products_are_sums_of_products(void)
 {
     static const int64_t depths[] = {1, 3, 16, 31, 32, 33, 64, 100, 257};
     static const int64_t columns[] = {8, 9, 13, 16, 30, 47};
-    version v[6];
+    version v[VERSIONS];
     int count = versions(v);
 
     for (int i = 0; i < count; i++)
@@ -141,7 +135,7 @@ static void products_are_sums_of_products(void)
 static void rows_and_columns_keep_their_bits(void)
 {
     enum { N = 37, K = 211 };
-    version v[6];
+    version v[VERSIONS];
     int count = versions(v);
 
     for (int i = 0; i < count; i++) {
@@ -167,7 +161,7 @@ static void f32_takes_few_rows_only(void)
 {
     const sherd__product good = {
         .dtype = SHERD_F32, .result = SHERD_F32, .tb = true, .m = 4, .n = 100, .k = 50};
-    version v[6];
+    version v[VERSIONS];
     int count = versions(v);
 
     for (int i = 0; i < count; i++) {

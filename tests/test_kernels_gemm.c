@@ -6,8 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
-#include "kernels/ref.h"
+#include "fast_sets.h"
 
 enum { ROOM = 330 * 330, GAP = 3, UNTOUCHED = 99 };
 
@@ -111,21 +110,15 @@ static void the_plain_products_are_right(void)
 
 static void the_tiles_are_right(void)
 {
-#if defined(__x86_64__)
-    sherd__kernels table = sherd__ref_f32, wide = sherd__ref_f64;
-    if (sherd__has_avx2()) {
-        sherd__install_avx2(&table);
-        try_all_shapes("avx2 tiles", table.gemm, NULL);
-        sherd__install_wide_avx2(&wide);
-        try_all_shapes("avx2 tiles of f64", NULL, wide.gemm);
+    fast_set sets[FAST_SETS];
+
+    for (int i = fast_sets(sets) - 1; i >= 0; i--) {
+        sherd__kernels table = sherd__ref_f32, wide = sherd__ref_f64;
+        sets[i].f32(&table);
+        try_all_shapes(sets[i].name, table.gemm, NULL);
+        sets[i].f64(&wide);
+        try_all_shapes(sets[i].name, NULL, wide.gemm);
     }
-    if (sherd__has_avx512()) {
-        sherd__install_avx512(&table);
-        try_all_shapes("avx512 tiles", table.gemm, NULL);
-        sherd__install_wide_avx512(&wide);
-        try_all_shapes("avx512 tiles of f64", NULL, wide.gemm);
-    }
-#endif
 }
 
 /* Whatever this machine and the environment choose, beside oneDNN. */

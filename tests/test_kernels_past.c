@@ -6,7 +6,7 @@
  */
 #define CHECK_PURE
 #include "check.h"
-#include "kernels/fast.h"
+#include "kernel_versions.h"
 #include "kernels/stream.h"
 
 enum { COUNT = 5, RESULTS = 3, ROOM = 1 << 17, UNTOUCHED = 0xEE };
@@ -79,6 +79,7 @@ static void try_table(const sherd__kernels *k, sherd_dtype dtype)
 
 static void bits_are_those_of_plain_sums(void)
 {
+    sherd__kernels list[FAST_SETS];
     sherd__kernel_set set;
 
     a = aligned_alloc(SHERD__LINE, sizeof *a);
@@ -87,13 +88,8 @@ static void bits_are_those_of_plain_sums(void)
     sherd__kernels_choose(&set);
     for (int d = SHERD_DTYPE_NONE + 1; d < SHERD_DTYPES; d++)
         try_table(sherd__kernels_of_any(&set, (sherd_dtype)d), (sherd_dtype)d);
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        sherd__kernels avx2 = sherd__ref_f32;
-        sherd__install_avx2(&avx2);
-        try_table(&avx2, SHERD_F32);
-    }
-#endif
+    for (int i = versions(list) - 1; i >= 0; i--)
+        try_table(&list[i], SHERD_F32);
     free(a);
 }
 

@@ -88,7 +88,7 @@ static void every_size_is_as_plain(void)
                                        {2, 5, 33},  {3, 40, 300}, {1, 1, 40},  {0, 5, 3},
                                        {2, 5, 0},   {2, 0, 3},    {2, 0, 1}};
     numbers *in = malloc(sizeof *in);
-    sherd__kernels list[2];
+    sherd__kernels list[FAST_SETS];
     int count = versions(list);
 
     for (int v = 0; v < count; v++)
@@ -106,7 +106,7 @@ static void what_is_no_number_is_where_it_was(void)
                                    {NAN, -INFINITY}, {FLT_MAX, -FLT_MAX},  {-INFINITY, 100}};
     static const int64_t sizes[][3] = {{4, 37, 1}, {2, 37, 19}};
     numbers *in = malloc(sizeof *in);
-    sherd__kernels list[2];
+    sherd__kernels list[FAST_SETS];
     int count = versions(list);
 
     for (int v = 0; v < count; v++)
@@ -128,7 +128,7 @@ static void functions_are_accurate(void)
 {
     static const sherd__unary_kind kinds[] = {SHERD__EXP, SHERD__SIGMOID, SHERD__TANH};
     static const float range[] = {80, 80, 12};
-    sherd__kernels list[2];
+    sherd__kernels list[FAST_SETS];
     int count = versions(list);
 
     for (int v = 0; v < count; v++)

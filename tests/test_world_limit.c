@@ -116,7 +116,7 @@ static void kernels_that_do_not_exist_are_refused(void)
         const char *variable, *value, *reason;
     } wrong[] = {
         {"SHERD_KERNELS", "AVX2",
-         "SHERD_KERNELS=AVX2: expected reference, avx2, avx512, avx512_bf16 or amx"},
+         "SHERD_KERNELS=AVX2: expected reference, simd128, avx2, avx512, avx512_bf16 or amx"},
         {"SHERD_GEMM", "oneDNN", "SHERD_GEMM=oneDNN: expected reference, tiles or onednn"}};
     sherd_world *world = NULL;
     char text[SHERD_ERROR_BYTES] = "";

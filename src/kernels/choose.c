@@ -34,6 +34,15 @@ static bool has_f16c(void)
 }
 #endif
 
+bool sherd__has_simd128(void)
+{
+#ifdef SHERD__SIMD128
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* Asked here and not in their files: those may be compiled to instructions that this machine lacks.
  */
 bool sherd__has_avx2(void)
@@ -130,8 +139,7 @@ bool sherd__has_fast_bf16(void)
     return sherd__has_amx() || sherd__has_fast_pairs();
 }
 
-#if defined(__x86_64__)
-/* Whether the environment allows AVX512_BF16, and AVX-512. */
+/* Whether the environment allows AVX512_BF16, AVX-512, AVX2, and vectors of 128 bits. */
 static bool wants_pairs(void)
 {
     return wanted("SHERD_KERNELS", "avx512_bf16") || wanted("SHERD_KERNELS", "amx");
@@ -141,7 +149,16 @@ static bool wants_avx512(void)
 {
     return wanted("SHERD_KERNELS", "avx512") || wants_pairs();
 }
-#endif
+
+static bool wants_avx2(void)
+{
+    return wanted("SHERD_KERNELS", "avx2") || wants_avx512();
+}
+
+static bool wants_simd128(void)
+{
+    return wanted("SHERD_KERNELS", "simd128") || wants_avx2();
+}
 
 static void install_tiles(sherd__kernel_set *set)
 {
@@ -177,19 +194,27 @@ static void install_pairs(sherd__kernel_set *set)
 static void install_fast(sherd__kernel_set *set)
 {
 #if defined(__x86_64__)
-    bool any256 = wants_avx512() || wanted("SHERD_KERNELS", "avx2");
-
     if (wants_avx512() && sherd__has_avx512()) {
         sherd__install_avx512(&set->f32);
         sherd__install_wide_avx512(&set->f64);
         sherd__install_half_avx512(&set->bf16, &set->f16);
-    } else if (any256 && sherd__has_avx2()) {
+        return;
+    }
+    if (wants_avx2() && sherd__has_avx2()) {
         sherd__install_avx2(&set->f32);
         sherd__install_wide_avx2(&set->f64);
         sherd__install_half_avx2(&set->bf16, &set->f16);
+        return;
+    }
+#endif
+#ifdef SHERD__SIMD128
+    if (wants_simd128()) {
+        sherd__install_simd128(&set->f32);
+        sherd__install_wide_simd128(&set->f64);
+        sherd__install_half_simd128(&set->bf16, &set->f16);
     }
 #else
-    (void)set;
+    (void)set, (void)wants_simd128;
 #endif
 }
 
@@ -245,7 +270,11 @@ void sherd__kernels_choose(sherd__kernel_set *set)
 
 const char *sherd__gemm_name(const sherd__kernel_set *set)
 {
-    return set->product && sherd__onednn_is_here() ? "onednn" : set->f32.gemm_name;
+    const sherd__product large = {
+        .dtype = SHERD_F32, .result = SHERD_F32, .m = 1024, .n = 1024, .k = 1024};
+    bool own = set->f32.product_fits && set->f32.product_fits(&large);
+
+    return set->product && !own && sherd__onednn_is_here() ? "onednn" : set->f32.gemm_name;
 }
 
 const sherd__kernels *sherd__kernels_of(const sherd__kernel_set *set, sherd_dtype dtype)

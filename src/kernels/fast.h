@@ -7,13 +7,21 @@
 #include "base/num.h"
 #include "ref.h"
 
+/* Machines that have vectors of 128 bits, of which the first byte in memory is the last. */
+#if defined(__x86_64__) || (defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#define SHERD__SIMD128
+#endif
+
 /* Put the fast f32 kernels over the reference. The machine must have the instruction set. */
+void sherd__install_simd128(sherd__kernels *table);
 void sherd__install_avx2(sherd__kernels *table);
 void sherd__install_avx512(sherd__kernels *table);
 /* The products of f64; the rest of that table stays the reference. */
+void sherd__install_wide_simd128(sherd__kernels *table);
 void sherd__install_wide_avx2(sherd__kernels *table);
 void sherd__install_wide_avx512(sherd__kernels *table);
 /* Those of the 16-bit types: whole tables. */
+void sherd__install_half_simd128(sherd__kernels *bf16, sherd__kernels *f16);
 void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
 void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
 
@@ -34,7 +42,8 @@ extern const sherd__bf16_by sherd__bf16_by_f32;
 void sherd__install_pairs(sherd__kernels *bf16);
 void sherd__install_elements_bf16(sherd__kernels *bf16);
 
-/* Whether this machine has the instruction set (and FMA and F16C). */
+/* Whether this machine has the instruction set (of AVX2 and AVX-512 also FMA and F16C). */
+bool sherd__has_simd128(void);
 bool sherd__has_avx2(void);
 bool sherd__has_avx512(void);
 
@@ -52,6 +61,7 @@ bool sherd__has_fast_pairs(void);
 
 /* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that
  * was. */
+double sherd__spin_simd128(int64_t rounds);
 double sherd__spin_avx2(int64_t rounds);
 double sherd__spin_avx512(int64_t rounds);
 /* The same of bf16. */

@@ -334,8 +334,8 @@ typedef struct sherd__attention_tiles {
 } sherd__attention_tiles;
 
 /* What a machine can do, found once per world. In the environment
- * `SHERD_KERNELS=reference|avx2|avx512|avx512_bf16|amx` and `SHERD_GEMM=reference|tiles|onednn`
- * choose less than what there is. */
+ * `SHERD_KERNELS=reference|simd128|avx2|avx512|avx512_bf16|amx` and
+ * `SHERD_GEMM=reference|tiles|onednn` choose less than what there is. */
 typedef struct sherd__kernel_set {
     sherd__kernels f32, f64, bf16, f16;
     /* Products by oneDNN (engine.h), which may say that it can not; NULL where it is not wanted. */

@@ -109,6 +109,10 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
 }
+INLINE vf v_rounded_off(vf x, vf square)
+{
+    return v_fnma(x, x, square);
+}
 INLINE vf v_sqrt(vf x)
 {
     return _mm256_sqrt_ps(x);

@@ -92,6 +92,11 @@ INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm512_fnmadd_ps(a, b, c);
 }
+/* What rounding has added to `square`, which is x * x. */
+INLINE vf v_rounded_off(vf x, vf square)
+{
+    return v_fnma(x, x, square);
+}
 INLINE vf v_sqrt(vf x)
 {
     return _mm512_sqrt_ps(x);

@@ -44,9 +44,10 @@ static sherd_status read_patience(sherd_world *world)
 static sherd_status check_kernels(sherd_world *world)
 {
     static const struct {
-        const char *variable, *name[6];
-    } choices[] = {{"SHERD_KERNELS", {"reference", "avx2", "avx512", "avx512_bf16", "amx"}},
-                   {"SHERD_GEMM", {"reference", "tiles", "onednn"}}};
+        const char *variable, *name[7];
+    } choices[] = {
+        {"SHERD_KERNELS", {"reference", "simd128", "avx2", "avx512", "avx512_bf16", "amx"}},
+        {"SHERD_GEMM", {"reference", "tiles", "onednn"}}};
 
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         const char *text = getenv(choices[i].variable), *const *name = choices[i].name;
@@ -56,7 +57,7 @@ static sherd_status check_kernels(sherd_world *world)
         if (!known)
             return sherd__fail(&world->diag, SHERD_EINVAL, "%s=%.40s: expected %s",
                                choices[i].variable, text,
-                               i == 0 ? "reference, avx2, avx512, avx512_bf16 or amx"
+                               i == 0 ? "reference, simd128, avx2, avx512, avx512_bf16 or amx"
                                       : "reference, tiles or onednn");
     }
     return SHERD_OK;
