@@ -8,6 +8,13 @@
 
 enum { FAST_SETS = 3 };
 
+/* Whether f32 products of all shapes are theirs: on arm64 oneDNN's are plain C. */
+#if defined(__aarch64__)
+enum { TAKES_ALL = true };
+#else
+enum { TAKES_ALL = false };
+#endif
+
 /* How its tables are filled; those of f32 and f64 hold the reference before. */
 typedef struct fast_set {
     const char *name; /* in SHERD_KERNELS, too */

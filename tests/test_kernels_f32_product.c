@@ -112,9 +112,11 @@ static void it_takes_what_it_is_fast_at(void)
     p[11].m = 16;
     p[12].m = p[12].n = 1024;
     for (int v = versions(list) - 1; v >= 0; v--) {
-        CHECK(list[v].product_fits(&good) && list[v].product_fits(&turned));
+        bool short_vectors = strcmp(list[v].name, "simd128") == 0;
+        CHECK_EQ(list[v].product_fits(&good), TAKES_ALL || !short_vectors);
+        CHECK_EQ(list[v].product_fits(&turned), TAKES_ALL || !short_vectors);
         for (int i = 0; i < LEN(p); i++)
-            CHECK(!list[v].product_fits(&p[i]));
+            CHECK_EQ(list[v].product_fits(&p[i]), TAKES_ALL && p[i].dtype == SHERD_F32);
     }
 }
 

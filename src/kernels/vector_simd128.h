@@ -16,9 +16,10 @@
 /* With two vectors of b and a few numbers of a, the sums of a tile take 29 of the 32 registers of
  * arm64, or 15 of 16; rows whose maxima are looked for together, a part of a tile. */
 #if defined(__aarch64__)
-#define F32_TAKES_ALL 1
+#define F32_TAKES F32_ALL
 enum { W = 4, TILE_ROWS = 12, TOGETHER = 4 };
 #else
+#define F32_TAKES F32_FEW
 enum { W = 4, TILE_ROWS = 6, TOGETHER = 2 };
 #endif
 
