@@ -389,7 +389,7 @@ static void no_memory_makes_no_optimizer(sherd_world *world)
             CHECK_EQ(sherd_world_memory(world).live_bytes, before);
         }
         CHECK_EQ(status, wanted);
-        CHECK(failures > 10);
+        CHECK(failures > (way ? 2 : 10)); /* what is wrong is found before state is made */
     }
 }
 
