@@ -335,8 +335,8 @@ SHERD_API sherd_tensor *sherd_distribute_as(sherd_tensor *t, const sherd_mesh *m
  * @shapes     t: read on the root only; mesh, text, root: as in sherd_distribute_as, with root >= 0
  * @numerics   values are copied bit for bit
  * @owns       the result belongs to the scope; `t` and `text` are only read
- * @errors     EINVAL no such root, `t` is NULL, distributed or of another world there; EDIFFER ranks
- *             passed different texts or roots; otherwise as sherd_distribute_as
+ * @errors     EINVAL no such root, `t` is NULL, distributed or of another world there; EDIFFER
+ *             ranks passed different texts or roots; otherwise as sherd_distribute_as
  */
 SHERD_API sherd_tensor *sherd_distribute_from(sherd_tensor *t, const sherd_mesh *mesh,
                                               const char *text, int root);
