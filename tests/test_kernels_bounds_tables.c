@@ -8,6 +8,7 @@
 #define CHECK_PURE
 #include "bounds_attention.h"
 #include "bounds_elements.h"
+#include "bounds_fft.h"
 #include "bounds_folds.h"
 #include "bounds_rows.h"
 #include "check.h"
@@ -80,6 +81,9 @@ static const subject subjects[] = {
     TRY(cross_entropy_grad),
     TRY(adamw),
     TRY(sgd),
+    TRY(fft),
+    ASKED(fft_workspace),
+    TRY(complex_mul),
     TRY(conv_weight),
 };
 

@@ -16,7 +16,7 @@
 void sherd__install_simd128(sherd__kernels *table);
 void sherd__install_avx2(sherd__kernels *table);
 void sherd__install_avx512(sherd__kernels *table);
-/* The products of f64; the rest of that table stays the reference. */
+/* The products and Fourier transforms of f64; the rest of that table stays the reference. */
 void sherd__install_wide_simd128(sherd__kernels *table);
 void sherd__install_wide_avx2(sherd__kernels *table);
 void sherd__install_wide_avx512(sherd__kernels *table);

@@ -127,6 +127,25 @@ typedef struct sherd__added_grad {
     bool add;
 } sherd__added_grad;
 
+typedef enum sherd__fft_kind {
+    SHERD__FFT_COMPLEX,  /* n complex numbers to n */
+    SHERD__FFT_TO_HALF,  /* n real ones to n / 2 + 1 complex ones: the others are conjugates */
+    SHERD__FFT_FROM_HALF /* back: of the first, and of an even n the last, the real part counts */
+} sherd__fft_kind;
+
+/*
+ * Fourier transforms along the middle of [outer, n, inner], n > 0: y[k] = scale times the sum over
+ * j of x[j] e^(-2 pi i j k / n), and + where it is inverse, as FROM_HALF always is. Complex numbers
+ * are pairs. Folded, as gradients are: each of the halves that has a conjugate counts once (FROM),
+ * or is doubled (TO).
+ */
+typedef struct sherd__fft {
+    sherd__fft_kind kind;
+    bool inverse, folded;
+    int64_t outer, n, inner;
+    double scale;
+} sherd__fft;
+
 typedef struct sherd__kernels {
     const char *name;      /* "reference", "avx2", "avx512" */
     const char *gemm_name; /* "tiles", "reference"; oneDNN is in `product` of the set */
@@ -307,6 +326,14 @@ typedef struct sherd__kernels {
                   const sherd__adamw_step *step);
     /* m may be NULL. */
     void (*sgd)(int64_t n, void *p, void *m, const void *grad, const sherd__sgd_step *step);
+
+    /* Errors grow as log n. workspace: so many bytes. NULL of 16 bits, as the next two. */
+    void (*fft)(const sherd__fft *t, void *dst, const void *src, void *workspace);
+    int64_t (*fft_workspace)(const sherd__fft *t);
+    /* dst = a b, or a times the conjugate of b: pairs, contiguous of `size`; a and b with strides,
+     * from one real part to the next, 0 = broadcast. */
+    void (*complex_mul)(bool conj, int ndim, const int64_t *size, void *dst, const void *a,
+                        const int64_t *a_stride, const void *b, const int64_t *b_stride);
 
     /*
      * The gradient of a convolution's weight, dw, of f32; plain: sherd__conv_plain. x and dy lie in

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "fft.h"
 #include "half.h"
 
 /* Word i of the stream of a key. */
