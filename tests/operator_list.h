@@ -3,6 +3,7 @@
 #ifndef SHERD_TESTS_OPERATOR_LIST_H
 #define SHERD_TESTS_OPERATOR_LIST_H
 
+#include "operator_rows_fft.h"
 #include "operator_rows_stencil.h"
 #include "operator_rows_shape.h"
 
@@ -114,6 +115,11 @@ static const row rows[] = {
     ROW(adaptive_avg_pool, 'x', 3, 4, draw_new_sizes, run_adaptive_avg_pool),
     ROW(interpolate, 'x', 3, 4, draw_new_sizes, run_interpolate),
     ROW(neighbourhood_attention, 'x', 4, 4, draw_neighbours, run_neighbourhood_attention),
+    ROW(fft, 'x', 2, 4, draw_fft, run_fft),
+    ROW(ifft, 'x', 2, 4, draw_fft, run_ifft),
+    ROW(rfft, 'x', 1, 3, draw_rfft, run_rfft),
+    ROW(irfft, 'x', 2, 4, draw_irfft, run_irfft),
+    ROW(complex_mul, 'x', 1, 4, draw_complex_mul, run_complex_mul),
     ROW(knn, 'x', 2, 2, draw_points, run_knn),
     ROW(radius_search, 'x', 2, 2, draw_points, run_radius_search),
     ROW(rotary, 'x', 4, 4, draw_rotary, run_rotary),

@@ -19,9 +19,9 @@ sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count,
     return d;
 }
 
-static const char *check(sherd_call *call, const sherd__dims *dims)
+const char *sherd__dims_fault(sherd_call *call, const sherd__dims *dims, int ndim)
 {
-    int ndim = call->in[0]->ndim, room = ndim ? ndim : 1; /* a scalar takes 0 and -1 */
+    int room = ndim ? ndim : 1; /* a scalar takes 0 and -1 */
     unsigned seen = 0;
 
     if (dims->count == NO_LIST)
@@ -51,8 +51,8 @@ unsigned sherd__dims_bits(const sherd__dims *dims, int ndim)
 
 const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims)
 {
-    const char *reason = check(call, dims);
     int ndim = call->in[0]->ndim, n = 0;
+    const char *reason = sherd__dims_fault(call, dims, ndim);
 
     if (reason)
         return reason;

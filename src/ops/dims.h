@@ -20,6 +20,9 @@ typedef struct sherd__dims {
 /* Attributes of a list that a user gave. What is wrong with it is said by sherd__dims_rule. */
 sherd__dims sherd__dims_given(const sherd_tensor *a, const int *dims, int count, bool keepdim);
 
+/* What is wrong with them as dims of a tensor with `ndim`; NULL: nothing. */
+const char *sherd__dims_fault(sherd_call *call, const sherd__dims *dims, int ndim);
+
 /* Bits of the dims of a tensor with `ndim`. */
 unsigned sherd__dims_bits(const sherd__dims *dims, int ndim);
 

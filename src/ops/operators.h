@@ -34,6 +34,8 @@ extern const sherd_op sherd__index_select_op, sherd__gather_op, sherd__scatter_o
 extern const sherd_op sherd__conv_op, sherd__conv_transposed_op, sherd__pad_with_op,
     sherd__max_pool_op, sherd__avg_pool_op, sherd__adaptive_avg_pool_op, sherd__interpolate_op,
     sherd__neighbourhood_attention_op;
+extern const sherd_op sherd__fft_op, sherd__ifft_op, sherd__rfft_op, sherd__irfft_op,
+    sherd__complex_mul_op;
 extern const sherd_op sherd__knn_op, sherd__radius_search_op;
 extern const sherd_op sherd__layer_norm_op, sherd__embedding_op, sherd__dropout_op,
     sherd__attention_op, sherd__cross_entropy_op;

@@ -123,7 +123,10 @@ bool sherd__dims_equal(const sherd_layout *a, const sherd_layout *b)
 
 /* ---- dims made whole ------------------------------------------------------------------------- */
 
-/* Add one way: the operand in a layout, and all results sharded alike, in their own shapes. */
+/*
+ * Add one way: the operand in a layout, and all results sharded alike, in their own shapes. What
+ * they have more dims at the end, or less, is whole.
+ */
 static sherd_status add_whole(const sherd_call *call, sherd_ways *ways, sherd__sketch *s,
                               unsigned dims)
 {
@@ -132,9 +135,13 @@ static sherd_status add_whole(const sherd_call *call, sherd_ways *ways, sherd__s
 
     for (int j = 0; j < call->results && !status; j++) {
         sherd__layout_spec spec = operand->spec;
-        for (int d = 0; d < spec.ndim; d++)
-            if (dims >> d & 1)
+        spec.ndim = call->ndim[j];
+        for (int d = 0; d < spec.ndim; d++) {
+            if (dims >> d & 1 || d >= operand->spec.ndim)
                 spec.shape[d] = call->shape[j][d];
+            if (d >= operand->spec.ndim)
+                spec.dim[d] = (sherd__dim){0};
+        }
         status = sherd__layout_intern(&result[j], &spec);
     }
     return status ? status : sherd_way_add(ways, &operand, result);
@@ -158,8 +165,8 @@ static void empty_dims(sherd__sketch *s, const sherd_layout *from, unsigned dims
             s->spec.pending[a] = -1;
 }
 
-sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
-                               sherd__passes passes)
+sherd_status sherd__homes_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
+                               const int *home, int homes, sherd__passes passes)
 {
     const sherd_layout *from = call->in[0]->layout;
     bool sharded = false;
@@ -170,13 +177,23 @@ sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigne
         sharded |= (dims >> d & 1) && from->spec.dim[d].axes;
     empty_dims(&s, from, dims, -1, passes);
     status = add_whole(call, ways, &s, dims);
-    for (int home = 0; home < from->spec.ndim && sharded && !status; home++) {
-        if (dims >> home & 1 || from->spec.shape[home] < 2)
-            continue;
-        empty_dims(&s, from, dims, home, passes);
+    for (int i = 0; i < homes && sharded && !status; i++) {
+        empty_dims(&s, from, dims, home[i], passes);
         status = add_whole(call, ways, &s, dims);
     }
     return status;
+}
+
+sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
+                               sherd__passes passes)
+{
+    const sherd_layout *from = call->in[0]->layout;
+    int home[SHERD_MAX_DIMS], homes = 0;
+
+    for (int d = 0; d < from->spec.ndim; d++)
+        if (!(dims >> d & 1) && from->spec.shape[d] > 1)
+            home[homes++] = d;
+    return sherd__homes_ways(call, ways, dims, home, homes, passes);
 }
 
 /* ---- dims as they are given ------------------------------------------------------------------ */

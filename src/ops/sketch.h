@@ -58,10 +58,15 @@ typedef enum sherd__passes { SHERD__PASS_NONE, SHERD__PASS_SUMS, SHERD__PASS_ALL
 /*
  * The ways of an operator on one operand for which some dims (bits) must not be sharded, while the
  * others shard results as they do the operand: shards of these dims are gathered, or moved to
- * another dim, whichever is cheaper. Results have call->shape.
+ * another dim, whichever is cheaper. Results have call->shape; more or less dims than the operand
+ * at the end.
  */
 sherd_status sherd__whole_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
                                sherd__passes passes);
+
+/* The same, where only these dims are moved to; of equal prices the first wins. */
+sherd_status sherd__homes_ways(const sherd_call *call, sherd_ways *ways, unsigned dims,
+                               const int *home, int homes, sherd__passes passes);
 
 /*
  * `t` as a part of dim `dim`, of size n, of a tensor of zeros. If t has the layout of that part of
