@@ -361,6 +361,38 @@ def conv_transposed():
                  "after": padding, "extra": extra, "kernel": kernel})
 
 
+NORMS = ["backward", "ortho", "forward"]
+
+
+def transform(name, real_in, real_out):
+    """A Fourier transform over some dims, in any order; complex tensors as view_as_real has them."""
+    def make():
+        s = [rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 37]) for _ in range(rng.randint(1, 3))]
+        dims = rng.sample(range(len(s)), rng.randint(1, len(s)))
+        norm, f = rng.randint(0, 2), getattr(torch.fft, name)
+        sizes, last = None, 0
+        if real_out:
+            last = rng.choice([0, 1, 6, 7, 2 * s[dims[-1]] - 1]) if s[dims[-1]] > 1 else 3
+            sizes = [s[d] for d in dims[:-1]] + [last or 2 * (s[dims[-1]] - 1)]
+        given = [d - len(s) if rng.random() < 0.5 else d for d in dims]
+
+        def compute(x):
+            y = f(x if real_in else torch.view_as_complex(x), s=sizes, dim=dims, norm=NORMS[norm])
+            return y if real_out else torch.view_as_real(y)
+
+        return Case("sherd_" + name[:-1], [s if real_in else s + [2]], compute,
+                    {"dims.count": len(dims), "dims.dim": given, "norm": norm, "last": last})
+
+    return make
+
+
+def complex_mul():
+    s = shape()
+    a, b = s + [2], stretched(s) + [2]
+    return Case("sherd_complex_mul", [a, b],
+                lambda x, y: torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(y)))
+
+
 UNARY = {
     "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "expm1": torch.expm1, "square": torch.square, "sin": torch.sin,
     "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu_erf": F.gelu, "silu": F.silu,
@@ -402,7 +434,8 @@ OPERATORS += [
     unary("sherd_sum", torch.sum), unary("sherd_mean", torch.mean), view, transpose, layer_norm, embedding, attention,
     cross_entropy, nll, max_pool, avg_pool, adaptive_avg_pool, interpolate, pad_with,
     neighbourhood_attention,
-    conv, conv_transposed,
+    conv, conv_transposed, transform("fftn", False, False), transform("ifftn", False, False),
+    transform("rfftn", True, False), transform("irfftn", False, True), complex_mul,
 ]
 
 
