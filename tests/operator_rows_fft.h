@@ -63,9 +63,7 @@ static inline bool draw_irfft(call_plan *p, uint64_t *dice)
     int ndim = p->in[0].ndim - 1, count = (int)p->number[0];
     int last = count ? (int)(p->number[count] + ndim) % ndim : ndim - 1;
     int64_t half = p->in[0].shape[last];
-    p->number[6] = half > 1 && roll(dice, 2) ? 0
-                   : roll(dice, 2)           ? 2 * half - 1
-                                             : 1 + roll(dice, 8);
+    p->number[6] = half > 1 && roll(dice, 2) ? 0 : roll(dice, 2) ? 2 * half - 1 : 1 + roll(dice, 8);
     return true;
 }
 
