@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "check.h"
-#include "kernels/fast.h"
+#include "fast_sets.h"
 #include "kernels/fft.h"
 
 enum { MOST = 1 << 18 };
@@ -21,26 +21,21 @@ typedef struct version {
     sherd__kernels k;
 } version;
 
-static int versions(version out[6])
+enum { VERSIONS = 2 + 2 * FAST_SETS };
+
+static int versions(version out[VERSIONS])
 {
-    int n = 2;
+    fast_set sets[FAST_SETS];
+    int count = fast_sets(sets), n = 2;
 
     out[0] = (version){"plain f32", false, sherd__ref_f32};
     out[1] = (version){"plain f64", true, sherd__ref_f64};
-#if defined(__x86_64__)
-    if (sherd__has_avx2()) {
-        out[n] = (version){"avx2 f32", false, sherd__ref_f32};
-        sherd__install_avx2(&out[n++].k);
-        out[n] = (version){"avx2 f64", true, sherd__ref_f64};
-        sherd__install_wide_avx2(&out[n++].k);
+    for (int i = 0; i < count; i++) {
+        out[n] = (version){sets[i].name, false, sherd__ref_f32};
+        sets[i].f32(&out[n++].k);
+        out[n] = (version){sets[i].name, true, sherd__ref_f64};
+        sets[i].f64(&out[n++].k);
     }
-    if (sherd__has_avx512()) {
-        out[n] = (version){"avx512 f32", false, sherd__ref_f32};
-        sherd__install_avx512(&out[n++].k);
-        out[n] = (version){"avx512 f64", true, sherd__ref_f64};
-        sherd__install_wide_avx512(&out[n++].k);
-    }
-#endif
     return n;
 }
 
@@ -194,7 +189,7 @@ static void short_lengths_are_the_sum(void)
 {
     static const int64_t boxes[][2] = {{1, 1},  {3, 1},  {1, 3}, {2, 5},
                                        {1, 17}, {19, 1}, {2, 8}, {2, 2}};
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int64_t n = 1; n <= 131; n++) {
@@ -211,7 +206,7 @@ static void long_lengths_are_the_sum(void)
 {
     static const int64_t lengths[] = {243,  343,  512,  729,  961,  997,   1000,  1001, 1024,
                                       1994, 2048, 2053, 4096, 4100, 10007, 14641, 65536};
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int j = 0; j < LEN(lengths); j++) {
@@ -242,7 +237,7 @@ static double eps_of(const version *v)
 static void there_and_back_is_the_identity(void)
 {
     static double x[MOST], y[MOST], z[MOST];
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int j = 0; j < LEN(some); j++)
@@ -274,7 +269,7 @@ static void there_and_back_is_the_identity(void)
 static void a_shift_is_a_factor(void)
 {
     static double x[MOST], shifted[MOST], y[MOST], z[MOST];
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int j = 0; j < LEN(some); j++) {
@@ -300,7 +295,7 @@ static void a_shift_is_a_factor(void)
 static void the_folded_way_back_is_the_adjoint(void)
 {
     static double x[MOST], y[MOST], to[MOST], back[MOST];
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int j = 0; j < LEN(some); j++)
@@ -335,7 +330,7 @@ static void the_folded_way_back_is_the_adjoint(void)
 static void a_column_depends_on_itself_alone(void)
 {
     static double x[MOST], y[MOST], one[MOST], alone[MOST];
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = versions(v); i-- > 0;)
         for (int j = 0; j < LEN(some); j++)
@@ -389,7 +384,7 @@ static void products_broadcast(void)
     const int64_t *const strides[] = {whole, row, stretched};
     double a[120], b[120], y[120];
     float a32[120], b32[120], y32[120];
-    version v[6];
+    version v[VERSIONS];
 
     for (int i = 0; i < 120; i++) {
         a32[i] = (float)(a[i] = value(i));
