@@ -11,7 +11,7 @@
 #include "model/programs.h"
 #include "model/search.h"
 
-enum { SHORT = 40 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
+enum { SHORT = 30 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
 
 static bool is_proof(void)
 {
