@@ -138,8 +138,8 @@ static inline char kind_of(const row *r)
 {
     static const char *const names[] = {
         "p log log2 log10 log1p sqrt rsqrt pow reciprocal ",
-        "d abs sign relu leaky_relu elu selu clamp softplus floor ceil trunc round frac "
-        "floor_divide_scalar remainder_scalar hardsigmoid hardswish ",
+        ("d abs sign relu leaky_relu elu selu clamp softplus floor ceil trunc round frac "
+         "floor_divide_scalar remainder_scalar hardsigmoid hardswish "),
         "s asin acos atanh ",
         "l acosh ",
     };

@@ -137,8 +137,7 @@ static void sixteen_bits_train_as_f32_does_on_every_mesh(void)
 static void muon_trains_alike_on_every_mesh(void)
 {
     static const char *const how[] = {"--mesh tp=2 --muon", "--mesh dp=2,tp=3 --muon",
-                                      "--mesh dp=2,tp=2 --sequence-parallel --shard-parameters "
-                                      "--muon"};
+                                      "--mesh dp=2,tp=2 --muon --shard-parameters"};
     json_t *one = train("-n 1 --muon"), *other = train("-n 1");
 
     CHECK(difference(one, other, "losses") > 1e-3);

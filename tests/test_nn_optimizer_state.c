@@ -198,7 +198,7 @@ static void state_is_named_after_parameters(sherd_world *world)
 static void what_is_frozen_has_no_state(sherd_world *world)
 {
     for (int k = 0; k < KINDS; k++) {
-        run r = make(world, k, SHERD_BF16, layouts[0]);
+        run r = make(world, (kind)k, SHERD_BF16, layouts[0]);
         sherd_optimizer *o = NULL;
         sherd_named_state list[ENTRIES];
         char name[NAME];
