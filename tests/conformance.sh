@@ -10,6 +10,7 @@ long=$2 only=" ${SHERD_CONFORMANCE:-openmpi mpich mpi parts arena mixed hosts} "
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export ASAN_OPTIONS=detect_leaks=0 SHERD_TEST_AS=mpi SHERD_TIMEOUT=${SHERD_TIMEOUT:-60}
 logs=$(mktemp -d)
+export OMPI_MCA_orte_tmpdir_base="$logs" # not the folder of another launcher that starts now
 trap 'rm -rf "$logs"' EXIT
 
 # Who sends its data waits for no reader to overwrite it: what is said of writers who wait does not come about there. And what

@@ -37,6 +37,25 @@ static inline bool is_mpi_rank(void)
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK");
 }
 
+/*
+ * Launchers of Open MPI that start at once may find their common folder half made: each run gets
+ * one of its own. False: there is one already.
+ */
+static inline bool make_mpi_folder(char *name)
+{
+    return !getenv("OMPI_MCA_orte_tmpdir_base") && mkdtemp(name) &&
+           setenv("OMPI_MCA_orte_tmpdir_base", name, 1) == 0;
+}
+
+static inline void remove_mpi_folder(const char *name)
+{
+    char line[64];
+
+    snprintf(line, sizeof line, "rm -rf %s", name);
+    CHECK_EQ(system(line), 0);
+    unsetenv("OMPI_MCA_orte_tmpdir_base");
+}
+
 /* As root, and with more ranks than cores. */
 static inline void allow_mpirun(void)
 {
@@ -68,7 +87,8 @@ static inline const program_end *mpi_run_each(int ranks, const char *line)
 {
     static program_end end[LEN(mpi_kinds)];
     program p[LEN(mpi_kinds)];
-    char all[3072];
+    char all[3072], folder[] = "/tmp/sherd_mpi_XXXXXX";
+    bool made = make_mpi_folder(folder);
 
     for (int i = 0; i < LEN(mpi_kinds); i++) {
         const char *place = strstr(line, "%s");
@@ -82,6 +102,8 @@ static inline const program_end *mpi_run_each(int ranks, const char *line)
         if (mpirun_of(mpi_kinds[i]))
             program_join(&p[i], &end[i]);
     CHECK_EQ(program_orphans(8), 0);
+    if (made)
+        remove_mpi_folder(folder);
     return end;
 }
 
