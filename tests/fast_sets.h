@@ -15,12 +15,7 @@ enum { TAKES_ALL = true };
 enum { TAKES_ALL = false };
 #endif
 
-/* How its tables are filled; those of f32 and f64 hold the reference before. */
-typedef struct fast_set {
-    const char *name; /* in SHERD_KERNELS, too */
-    void (*f32)(sherd__kernels *), (*f64)(sherd__kernels *);
-    void (*half)(sherd__kernels *bf16, sherd__kernels *f16);
-} fast_set;
+typedef sherd__fast_set fast_set;
 
 /* How many there are. */
 static inline int fast_sets(fast_set out[FAST_SETS])
@@ -28,16 +23,13 @@ static inline int fast_sets(fast_set out[FAST_SETS])
     int n = 0;
 
 #ifdef SHERD__SIMD128
-    out[n++] = (fast_set){"simd128", sherd__install_simd128, sherd__install_wide_simd128,
-                          sherd__install_half_simd128};
+    out[n++] = sherd__simd128;
 #endif
 #if defined(__x86_64__)
     if (sherd__has_avx2())
-        out[n++] = (fast_set){"avx2", sherd__install_avx2, sherd__install_wide_avx2,
-                              sherd__install_half_avx2};
+        out[n++] = sherd__avx2;
     if (sherd__has_avx512())
-        out[n++] = (fast_set){"avx512", sherd__install_avx512, sherd__install_wide_avx512,
-                              sherd__install_half_avx512};
+        out[n++] = sherd__avx512;
 #endif
     return n;
 }

@@ -177,8 +177,7 @@ static sherd_tensor *own(sherd_tensor *t)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "%s: %s: f64 is checked", name,
                                   sherd_tensor_text(t));
     const void *data = sherd_tensor_read(t);
-    copy = t->layout ? sherd__new_on(t->layout, t->dtype)
-                     : sherd__new_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
+    copy = sherd__new_like(t, t->dtype);
     if (!copy->storage)
         return copy;
     if (!data && t->count > 0)

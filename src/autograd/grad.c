@@ -58,8 +58,7 @@ sherd_tensor *sherd__converted(sherd_tensor *t, sherd_dtype dtype)
     if (t->dtype == dtype || !from->storage)
         return from;
     const void *src = sherd__data(from);
-    sherd_tensor *y = t->layout ? sherd__new_on(t->layout, dtype)
-                                : sherd__new_plain(world, dtype, t->ndim, t->shape, t->varies);
+    sherd_tensor *y = sherd__new_like(t, dtype);
     void *dst = y->storage && src ? sherd__fresh(y) : NULL;
 
     if (!dst)

@@ -6,6 +6,8 @@
 
 #ifdef __AVX512F__
 
+#define SET "avx512"
+
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
@@ -33,30 +35,17 @@ static void copy(void *dst, const void *src, size_t bytes)
         memcpy(to + at, from + at, bytes - at);
 }
 
-void sherd__install_avx512(sherd__kernels *table)
+static void install_more(sherd__kernels *table)
 {
-    install(table, "avx512");
+    install(table);
     table->copy = copy;
     table->conv_weight = conv_weight;
     table->conv_block = W;
 }
 
-void sherd__install_wide_avx512(sherd__kernels *table)
-{
-    install_wide(table);
-}
-
-void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16)
-{
-    install_halves(bf16, f16, "avx512");
-}
+const sherd__fast_set sherd__avx512 = {SET, install_more, install_wide, install_halves, spin};
 
 const sherd__bf16_by sherd__bf16_by_f32 = {bf16_product, product_workspace, bf16_fast_unary,
                                            bf16_fast_unary_grad};
-
-double sherd__spin_avx512(int64_t rounds)
-{
-    return spin(rounds);
-}
 
 #endif

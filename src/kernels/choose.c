@@ -190,32 +190,32 @@ static void install_pairs(sherd__kernel_set *set)
 #endif
 }
 
-/* The widest instruction set that the machine and the environment allow. */
-static void install_fast(sherd__kernel_set *set)
+/* The widest instruction set that the machine and the environment allow; NULL: none. */
+static const sherd__fast_set *fastest_set(void)
 {
 #if defined(__x86_64__)
-    if (wants_avx512() && sherd__has_avx512()) {
-        sherd__install_avx512(&set->f32);
-        sherd__install_wide_avx512(&set->f64);
-        sherd__install_half_avx512(&set->bf16, &set->f16);
-        return;
-    }
-    if (wants_avx2() && sherd__has_avx2()) {
-        sherd__install_avx2(&set->f32);
-        sherd__install_wide_avx2(&set->f64);
-        sherd__install_half_avx2(&set->bf16, &set->f16);
-        return;
-    }
+    if (wants_avx512() && sherd__has_avx512())
+        return &sherd__avx512;
+    if (wants_avx2() && sherd__has_avx2())
+        return &sherd__avx2;
 #endif
 #ifdef SHERD__SIMD128
-    if (wants_simd128()) {
-        sherd__install_simd128(&set->f32);
-        sherd__install_wide_simd128(&set->f64);
-        sherd__install_half_simd128(&set->bf16, &set->f16);
-    }
+    return wants_simd128() ? &sherd__simd128 : NULL;
 #else
-    (void)set, (void)wants_simd128;
+    (void)wants_simd128;
+    return NULL;
 #endif
+}
+
+static void install_fast(sherd__kernel_set *set)
+{
+    const sherd__fast_set *fast = fastest_set();
+
+    if (!fast)
+        return;
+    fast->f32(&set->f32);
+    fast->f64(&set->f64);
+    fast->half(&set->bf16, &set->f16);
 }
 
 /* The plain products, where they are asked for by name. */

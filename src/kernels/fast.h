@@ -12,18 +12,18 @@
 #define SHERD__SIMD128
 #endif
 
-/* Put the fast f32 kernels over the reference. The machine must have the instruction set. */
-void sherd__install_simd128(sherd__kernels *table);
-void sherd__install_avx2(sherd__kernels *table);
-void sherd__install_avx512(sherd__kernels *table);
-/* The products and Fourier transforms of f64; the rest of that table stays the reference. */
-void sherd__install_wide_simd128(sherd__kernels *table);
-void sherd__install_wide_avx2(sherd__kernels *table);
-void sherd__install_wide_avx512(sherd__kernels *table);
-/* Those of the 16-bit types: whole tables. */
-void sherd__install_half_simd128(sherd__kernels *bf16, sherd__kernels *f16);
-void sherd__install_half_avx2(sherd__kernels *bf16, sherd__kernels *f16);
-void sherd__install_half_avx512(sherd__kernels *bf16, sherd__kernels *f16);
+/* The fast kernels of an instruction set, which the machine must have. */
+typedef struct sherd__fast_set {
+    const char *name; /* in SHERD_KERNELS, too */
+    /* Put those of f32 over the reference; of f64 products and Fourier transforms. */
+    void (*f32)(sherd__kernels *table), (*f64)(sherd__kernels *table);
+    /* Those of the 16-bit types: whole tables. */
+    void (*half)(sherd__kernels *bf16, sherd__kernels *f16);
+    /* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations
+     * that was. */
+    double (*spin)(int64_t rounds);
+} sherd__fast_set;
+extern const sherd__fast_set sherd__simd128, sherd__avx2, sherd__avx512;
 
 /*
  * Kernels of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is
@@ -59,12 +59,7 @@ bool sherd__may_use_amx(void);
 bool sherd__has_fast_bf16(void);
 bool sherd__has_fast_pairs(void);
 
-/* Multiply-adds in registers only, `rounds` times; returns how many floating-point operations that
- * was. */
-double sherd__spin_simd128(int64_t rounds);
-double sherd__spin_avx2(int64_t rounds);
-double sherd__spin_avx512(int64_t rounds);
-/* The same of bf16. */
+/* As sherd__fast_set's spin, of bf16. */
 double sherd__spin_pairs(int64_t rounds);
 
 #endif

@@ -161,6 +161,7 @@ void sherd__fft_plan_of(sherd__fft_plan *plan, const sherd__fft *t, int lanes, s
 /* ---- the plain ones -------------------------------------------------------------------------- */
 
 #define INLINE static inline __attribute__((always_inline))
+#define KERNEL /* the functions of fft.h */
 
 #define MADD(a, b, c)  ((a) * (b) + (c))
 #define NMADD(a, b, c) ((c) - (a) * (b))
@@ -172,44 +173,12 @@ typedef double doubles __attribute__((vector_size(16), may_alias));
 #define LANE     floats
 #define LANES    4
 #define SPLAT(x) ((x) - (floats){0})
-#define NAME(x)  x##_f32
+#define NAME(x)  sherd__##x##_f32
 #include "fft_body.inc"
 
 #define REAL     double
 #define LANE     doubles
 #define LANES    2
 #define SPLAT(x) ((x) - (doubles){0})
-#define NAME(x)  x##_f64
+#define NAME(x)  sherd__##x##_f64
 #include "fft_body.inc"
-
-void sherd__fft_f32(const sherd__fft *t, void *dst, const void *src, void *workspace)
-{
-    fft_f32(t, dst, src, workspace);
-}
-
-void sherd__fft_f64(const sherd__fft *t, void *dst, const void *src, void *workspace)
-{
-    fft_f64(t, dst, src, workspace);
-}
-
-int64_t sherd__fft_workspace_f32(const sherd__fft *t)
-{
-    return fft_workspace_f32(t);
-}
-
-int64_t sherd__fft_workspace_f64(const sherd__fft *t)
-{
-    return fft_workspace_f64(t);
-}
-
-void sherd__complex_mul_f32(bool conj, int ndim, const int64_t *size, void *dst, const void *a,
-                            const int64_t *a_stride, const void *b, const int64_t *b_stride)
-{
-    complex_mul_f32(conj, ndim, size, dst, a, a_stride, b, b_stride);
-}
-
-void sherd__complex_mul_f64(bool conj, int ndim, const int64_t *size, void *dst, const void *a,
-                            const int64_t *a_stride, const void *b, const int64_t *b_stride)
-{
-    complex_mul_f64(conj, ndim, size, dst, a, a_stride, b, b_stride);
-}

@@ -42,12 +42,12 @@ static spin_function *fastest_spin(void)
 {
 #if defined(__x86_64__)
     if (sherd__has_avx512())
-        return sherd__spin_avx512;
+        return sherd__avx512.spin;
     if (sherd__has_avx2())
-        return sherd__spin_avx2;
+        return sherd__avx2.spin;
 #endif
 #ifdef SHERD__SIMD128
-    return sherd__spin_simd128;
+    return sherd__simd128.spin;
 #else
     return spin_plain;
 #endif

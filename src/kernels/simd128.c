@@ -5,6 +5,8 @@
 
 #ifdef SHERD__SIMD128
 
+#define SET "simd128"
+
 #include "vector_simd128.h"
 #if defined(__aarch64__)
 #include "tile_neon.h"
@@ -13,24 +15,6 @@
 #include "fast_halves.inc"
 #include "fast_gemm_f64.inc"
 
-void sherd__install_simd128(sherd__kernels *table)
-{
-    install(table, "simd128");
-}
-
-void sherd__install_wide_simd128(sherd__kernels *table)
-{
-    install_wide(table);
-}
-
-void sherd__install_half_simd128(sherd__kernels *bf16, sherd__kernels *f16)
-{
-    install_halves(bf16, f16, "simd128");
-}
-
-double sherd__spin_simd128(int64_t rounds)
-{
-    return spin(rounds);
-}
+const sherd__fast_set sherd__simd128 = {SET, install, install_wide, install_halves, spin};
 
 #endif

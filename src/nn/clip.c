@@ -65,8 +65,7 @@ static bool clip_one(const clip *c, sherd_tensor *p)
     if (is_ours_alone(out)) {
         dst = sherd__mutable(out);
     } else {
-        out = g->layout ? sherd__new_on(g->layout, g->dtype)
-                        : sherd__new_plain(g->world, g->dtype, g->ndim, g->shape, g->varies);
+        out = sherd__new_like(g, g->dtype);
         dst = sherd_tensor_failed(out) ? NULL : sherd__fresh(out);
     }
     if (!dst)

@@ -23,12 +23,6 @@ static const double coefficients[] = {3.4445, -4.7750, 2.0315};
 
 /* ---- on the rank of a matrix ----------------------------------------------------------------- */
 
-/* x g, or g x if x is wide. */
-static sherd_tensor *times(bool wide, sherd_tensor *x, sherd_tensor *g)
-{
-    return wide ? sherd_matmul(g, x) : sherd_matmul(x, g);
-}
-
 /*
  * U V^T of the matrix U S V^T, nearly: x := a x + (b g + c g^2) x with g = x x^T, a few times; from
  * the other side if x is tall, so that g is small.
@@ -47,7 +41,7 @@ static sherd_tensor *orthogonal(sherd_tensor *x, const sherd_muon_options *with)
         sherd_tensor *turned = sherd_transpose(x, 0, 1);
         sherd_tensor *g = wide ? sherd_matmul(x, turned) : sherd_matmul(turned, x);
         sherd_tensor *by = sherd_add(sherd_scale(g, b), sherd_scale(sherd_matmul(g, g), c));
-        x = sherd_add(sherd_scale(x, a), times(wide, x, by));
+        x = sherd_add(sherd_scale(x, a), wide ? sherd_matmul(by, x) : sherd_matmul(x, by));
     }
     return sherd_cast(x, dtype);
 }
@@ -136,9 +130,7 @@ static bool find_direction(const sherd_optimizer *o, sherd__optimized *item, dou
 {
     const sherd_muon_options *with = &o->options.muon.with;
     sherd_tensor *p = item->p;
-    sherd_dtype dtype = sherd__statistics_dtype(p->dtype);
-    sherd_tensor *d = p->layout ? sherd__new_on(p->layout, dtype)
-                                : sherd__new_plain(o->world, dtype, p->ndim, p->shape, p->varies);
+    sherd_tensor *d = sherd__new_like(p, sherd__statistics_dtype(p->dtype));
     sherd__update u;
 
     if (sherd_tensor_failed(d) || !sherd__optimizer_begin(o, item, &u))

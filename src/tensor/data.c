@@ -57,10 +57,7 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t)
 
     if (!t->storage || sherd__is_contiguous(t))
         return t;
-    if (t->layout)
-        out = sherd__new_on(t->layout, t->dtype);
-    else
-        out = sherd__new_plain(t->world, t->dtype, t->ndim, t->shape, t->varies);
+    out = sherd__new_like(t, t->dtype);
     if (!out->storage)
         return out;
     sherd__layout_set(&out->was, t->was);

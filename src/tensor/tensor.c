@@ -251,6 +251,12 @@ sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype)
     return t && sherd__scope_add(t) ? t : sherd__failed(sherd__space_world(layout->space));
 }
 
+sherd_tensor *sherd__new_like(const sherd_tensor *t, sherd_dtype dtype)
+{
+    return t->layout ? sherd__new_on(t->layout, dtype)
+                     : sherd__new_plain(t->world, dtype, t->ndim, t->shape, t->varies);
+}
+
 sherd_tensor *sherd__detached(sherd_tensor *t)
 {
     sherd_tensor *view;

@@ -217,6 +217,8 @@ void sherd__scope_leave(sherd_world *world, int before);
 sherd_tensor *sherd__new_plain(sherd_world *world, sherd_dtype dtype, int ndim,
                                const int64_t *shape, unsigned varies);
 sherd_tensor *sherd__new_on(const sherd_layout *layout, sherd_dtype dtype);
+/* On t's layout; or plain, and varying as t does. */
+sherd_tensor *sherd__new_like(const sherd_tensor *t, sherd_dtype dtype);
 /* A deferred plain tensor that does not vary: it allocates memory when its data is first needed. */
 sherd_tensor *sherd__new_later(sherd_world *world, int ndim, const int64_t *shape,
                                const sherd__values *values);
