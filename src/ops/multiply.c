@@ -66,6 +66,18 @@ typedef struct wide {
     float *a, *b, *bias, *c;
 } wide;
 
+/*
+ * Room for whichever way the products of one call go, taken when the first of them wants it, and
+ * enough for the longest.
+ */
+typedef struct room {
+    wide wide;
+    void *workspace; /* of the table's own product */
+    const sherd__product *longest;
+    int64_t bytes; /* of the workspace; 0 = what the product at hand needs */
+    bool differ;   /* shapes do: no primitive is made for each */
+} room;
+
 static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
 {
     int64_t a = p->m * p->k, b = p->k * p->n, bias = p->bias ? p->n : 0;
@@ -80,9 +92,10 @@ static bool take_room(sherd_call *call, const sherd__product *p, wide *w)
     return true;
 }
 
-static bool multiply_wide(sherd_call *call, const sherd__product *p, const wide *w, void *c,
+static bool multiply_wide(sherd_call *call, const sherd__product *p, const room *r, void *c,
                           const void *a, const void *b, const void *bias)
 {
+    const wide *w = &r->wide;
     const sherd__kernel_set *set = sherd__world_kernels(call->world);
     const sherd__kernels *half = sherd__kernels_of(set, p->dtype);
     bool rounds = p->result != SHERD_F32;
@@ -94,7 +107,7 @@ static bool multiply_wide(sherd_call *call, const sherd__product *p, const wide 
     half->widen(p->k * p->n, w->b, b);
     if (p->bias)
         half->widen(p->n, w->bias, bias);
-    sherd__done done = try_product(call, &f32, to, w->a, w->b, w->bias);
+    sherd__done done = r->differ ? SHERD__CANNOT : try_product(call, &f32, to, w->a, w->b, w->bias);
     if (done == SHERD__NO_MEMORY)
         return no_memory(call);
     if (done == SHERD__CANNOT)
@@ -106,12 +119,6 @@ static bool multiply_wide(sherd_call *call, const sherd__product *p, const wide 
 
 /* ---- the products --------------------------------------------------------------------------- */
 
-/* Room for whichever way products of one shape go, taken when the first of them wants it. */
-typedef struct room {
-    wide wide;
-    void *workspace; /* of the table's own product */
-} room;
-
 /* By the table's product, in its workspace. */
 static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, void *c,
                             const void *a, const void *b, const void *bias)
@@ -119,19 +126,19 @@ static bool multiply_packed(sherd_call *call, const sherd__product *p, room *r, 
     const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(call->world), p->dtype);
 
     if (!r->workspace)
-        r->workspace = sherd_call_scratch(call, k->product_workspace(p));
+        r->workspace = sherd_call_scratch(call, sherd__max(r->bytes, k->product_workspace(p)));
     if (r->workspace)
         k->product(p, c, a, b, bias, r->workspace);
     return r->workspace != NULL;
 }
 
 /* Of bf16 only where the machine is good at it. */
-static sherd__done try_first(sherd_call *call, const sherd__product *p, void *c, const void *a,
-                             const void *b, const void *bias)
+static sherd__done try_first(sherd_call *call, const sherd__product *p, const room *r, void *c,
+                             const void *a, const void *b, const void *bias)
 {
     bool slow = p->dtype == SHERD_BF16 && !sherd__world_kernels(call->world)->bf16_products;
 
-    return slow ? SHERD__CANNOT : try_product(call, p, c, a, b, bias);
+    return slow || r->differ ? SHERD__CANNOT : try_product(call, p, c, a, b, bias);
 }
 
 static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, void *c, const void *a,
@@ -142,15 +149,15 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 
     if (k->product_fits && k->product_fits(p))
         return multiply_packed(call, p, r, c, a, b, bias);
-    sherd__done done = try_first(call, p, c, a, b, bias);
+    sherd__done done = try_first(call, p, r, c, a, b, bias);
     if (done != SHERD__CANNOT)
         return done == SHERD__DONE || no_memory(call);
     if (k->product && !k->product_fits)
         return multiply_packed(call, p, r, c, a, b, bias);
     /* Where plain products are asked for by name, they are those of the table. */
     if (sherd__is_half(p->dtype) && (set->product || p->result != p->dtype))
-        return (r->wide.a || take_room(call, p, &r->wide)) &&
-               multiply_wide(call, p, &r->wide, c, a, b, bias);
+        return (r->wide.a || take_room(call, r->longest, &r->wide)) &&
+               multiply_wide(call, p, r, c, a, b, bias);
     multiply_plain(k, p, c, a, b, bias);
     return true;
 }
@@ -158,7 +165,7 @@ static bool multiply_one(sherd_call *call, const sherd__product *p, room *r, voi
 bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
                      const void *b, const void *bias)
 {
-    room r = {{NULL, NULL, NULL, NULL}, NULL};
+    room r = {.longest = &p};
     bool good = true;
 
     p.bias = bias != NULL;
@@ -168,6 +175,31 @@ bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c,
         const char *y = p.k ? (const char *)b + bytes_of(i * p.k * p.n, p.dtype) : NULL;
         char *to = (char *)c + bytes_of(i * p.m * p.n, p.result);
         good = multiply_one(call, &p, &r, to, x, y, bias);
+    }
+    return good;
+}
+
+bool sherd__multiply_runs(sherd_call *call, sherd__product p, const sherd__run_product *run,
+                          int64_t runs)
+{
+    const sherd__kernels *k = sherd__kernels_of(sherd__world_kernels(call->world), p.dtype);
+    int64_t *rows = p.ta ? &p.k : &p.m, longest = 0;
+    room r = {.differ = true};
+    bool good = true;
+
+    for (int64_t i = 0; i < runs; i++) {
+        *rows = run[i].rows;
+        longest = sherd__max(longest, *rows);
+        if (k->product) /* a longer one may need less */
+            r.bytes = sherd__max(r.bytes, k->product_workspace(&p));
+    }
+    *rows = longest;
+    const sherd__product most = p;
+    r.longest = &most;
+    for (int64_t i = 0; i < runs && good; i++) {
+        *rows = run[i].rows;
+        good = multiply_one(call, &p, &r, run[i].c, p.k ? run[i].a : NULL, p.k ? run[i].b : NULL,
+                            NULL);
     }
     return good;
 }

@@ -178,6 +178,19 @@ static inline void sherd__open_in(sherd_call *call)
 bool sherd__multiply(sherd_call *call, sherd__product p, int64_t times, void *c, const void *a,
                      const void *b, const void *bias);
 
+/*
+ * Products that differ in their rows (or, if p.ta, in their inner lengths): p.m (or p.k) is not
+ * read. No kernel is made for each such length. p has no bias. False: failed.
+ */
+typedef struct sherd__run_product {
+    int64_t rows;
+    void *c;
+    const void *a, *b;
+} sherd__run_product;
+
+bool sherd__multiply_runs(sherd_call *call, sherd__product p, const sherd__run_product *run,
+                          int64_t runs);
+
 /* This rank's cached oneDNN primitives; NULL: do not use any. */
 sherd__engine *sherd__engine_in(const sherd_call *call);
 

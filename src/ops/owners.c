@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The exchange with owners: see owners.h. Ranks stand in one line, by all axes of the mesh, those
- * that shard the dim last: so every `shards` consecutive ranks hold the dim together, and exchange.
- * What the i-th of them has for the rank r places after it is a shard of the r-th list, a tensor of
- * one dim; that rank asks for it by a window on the list. All lists go in one call.
- */
+/* The exchange with owners: see owners.h. What travels are lists (lists.h). */
+#include "lists.h"
 #include "owners.h"
 
 #include <string.h>
@@ -12,15 +8,12 @@
 #include "base/num.h"
 #include "kernels/cast.h"
 #include "kernels/pick.h"
-#include "plan/window.h"
 #include "sketch.h"
 
 typedef struct exchange {
     const sherd__wants *w;
     const sherd_layout *layout; /* of what owners have */
-    sherd__layout_spec line;    /* one dim, by all axes */
-    int64_t ranks, shards;
-    int64_t me, mine;      /* this rank in the line; its shard */
+    sherd__line line;
     int64_t outer, inner;  /* elements of an entry that is asked for: [outer, inner] */
     int64_t entries, n;    /* what there is here to ask for; what there is to fill */
     const int64_t *cut;    /* [shards + 1] of the dim */
@@ -36,38 +29,7 @@ static void *scratch(const exchange *x, int64_t count, size_t bytes)
 
 static int64_t counted(const exchange *x, int64_t rank, int64_t shard)
 {
-    return x->count[rank * (x->shards + 1) + shard];
-}
-
-static int64_t shard_behind(const exchange *x, int64_t shard, int64_t step)
-{
-    return (shard + step + x->shards) % x->shards;
-}
-
-/* The line of ranks along the dim, and this rank's place in it. False: it is not in the mesh. */
-static bool stand(exchange *x)
-{
-    const sherd__dim *dim = &x->layout->spec.dim[x->w->dim];
-    const sherd_mesh *mesh = x->layout->spec.mesh;
-    unsigned owners = sherd__dim_bits(dim);
-    int64_t coordinate[SHERD_MAX_AXES];
-    sherd__dim *line = &x->line.dim[0];
-
-    x->line = (sherd__layout_spec){.mesh = mesh, .ndim = 1};
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        x->line.pending[a] = -1;
-    for (int a = 0; a < mesh->axes; a++)
-        if (!(owners >> a & 1))
-            line->axis[line->axes++] = a;
-    for (int i = 0; i < dim->axes; i++)
-        line->axis[line->axes++] = dim->axis[i];
-    x->ranks = sherd__dim_parts(mesh, line);
-    x->shards = sherd__dim_parts(mesh, dim);
-    if (!sherd_mesh_coordinate(mesh, sherd_world_rank(x->w->call->world), coordinate))
-        return false;
-    x->me = sherd__dim_shard(mesh, line, coordinate);
-    x->mine = x->me % x->shards;
-    return true;
+    return x->count[rank * (x->line.shards + 1) + shard];
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -85,7 +47,7 @@ static void measure(exchange *x)
 
 static int64_t owner_of(const exchange *x, int64_t index)
 {
-    int64_t lo = 0, hi = x->shards - 1;
+    int64_t lo = 0, hi = x->line.shards - 1;
 
     while (lo < hi) {
         int64_t mid = (lo + hi) / 2;
@@ -116,10 +78,10 @@ static int32_t code_of(const exchange *x, int64_t j, int64_t owner)
  */
 static bool sort_requests(exchange *x, const bool *may)
 {
-    int64_t *cut = scratch(x, x->shards + 1, sizeof *cut);
-    int64_t *next = scratch(x, x->shards + 1, sizeof *next);
+    int64_t *cut = scratch(x, x->line.shards + 1, sizeof *cut);
+    int64_t *next = scratch(x, x->line.shards + 1, sizeof *next);
 
-    x->first = scratch(x, x->shards + 2, sizeof *x->first);
+    x->first = scratch(x, x->line.shards + 2, sizeof *x->first);
     x->order = scratch(x, x->n, sizeof *x->order);
     x->code = scratch(x, x->n, sizeof *x->code);
     if (!cut || !next || !x->first || !x->order || !x->code)
@@ -127,19 +89,19 @@ static bool sort_requests(exchange *x, const bool *may)
     const sherd__layout_spec *spec = &x->layout->spec;
     sherd__dim_cuts(spec->mesh, &spec->dim[x->w->dim], spec->shape[x->w->dim], cut);
     x->cut = cut;
-    memset(x->first, 0, (size_t)(x->shards + 2) * sizeof *x->first);
+    memset(x->first, 0, (size_t)(x->line.shards + 2) * sizeof *x->first);
     for (int64_t j = 0; j < x->n; j++) {
         int64_t owner = owner_of(x, x->w->index[j]);
-        x->first[shard_behind(x, owner, -x->mine) + 1] += may[owner];
+        x->first[sherd__shard_behind(&x->line, owner, -x->line.mine) + 1] += may[owner];
     }
-    for (int64_t r = 0; r < x->shards; r++)
+    for (int64_t r = 0; r < x->line.shards; r++)
         x->first[r + 1] += x->first[r];
-    memcpy(next, x->first, (size_t)(x->shards + 1) * sizeof *next);
+    memcpy(next, x->first, (size_t)(x->line.shards + 1) * sizeof *next);
     for (int64_t j = 0; j < x->n; j++) {
         int64_t owner = owner_of(x, x->w->index[j]);
         if (!may[owner])
             continue;
-        int64_t at = next[shard_behind(x, owner, -x->mine)]++;
+        int64_t at = next[sherd__shard_behind(&x->line, owner, -x->line.mine)]++;
         x->order[at] = (int32_t)j;
         x->code[at] = code_of(x, j, owner);
     }
@@ -149,12 +111,12 @@ static bool sort_requests(exchange *x, const bool *may)
 /* Gather the counts of all ranks' requests. */
 static bool tell_counts(exchange *x)
 {
-    sherd__layout_spec spec = x->line;
+    sherd__layout_spec spec = x->line.spec;
     const sherd_layout *each, *all;
 
     spec.ndim = 2;
-    spec.shape[0] = x->ranks;
-    spec.shape[1] = x->shards + 1;
+    spec.shape[0] = x->line.ranks;
+    spec.shape[1] = x->line.shards + 1;
     if (sherd__layout_intern(&each, &spec) ||
         sherd__replicated(&all, spec.mesh, spec.ndim, spec.shape)) {
         sherd__fail_diag(x->w->call->world, true);
@@ -164,9 +126,9 @@ static bool tell_counts(exchange *x)
     if (sherd_tensor_failed(mine))
         return false;
     int64_t *count = sherd__fresh(mine);
-    for (int64_t r = 0; r < x->shards; r++)
-        count[shard_behind(x, x->mine, r)] = x->first[r + 1] - x->first[r];
-    count[x->shards] = x->outer * x->inner;
+    for (int64_t r = 0; r < x->line.shards; r++)
+        count[sherd__shard_behind(&x->line, x->line.mine, r)] = x->first[r + 1] - x->first[r];
+    count[x->line.shards] = x->outer * x->inner;
     sherd_tensor *told = sherd__move_to(mine, all, false);
     x->count = sherd_tensor_failed(told) ? NULL : sherd__data(told);
     return x->count != NULL;
@@ -174,104 +136,44 @@ static bool tell_counts(exchange *x)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/*
- * List r: for each rank, what it has for the owner r places after it; or, `back`, for the rank r
- * places before it.
- */
-typedef struct list {
-    const exchange *x;
-    int64_t r;
-    bool back, wide;    /* wide: entries, else their indices */
-    const int64_t *cut; /* [ranks + 1], once it is made */
-} list;
-
-static int64_t length_at(const list *l, int64_t rank)
+/* Requests of a rank to the owner r behind it. */
+static int64_t asked_at(const void *what, int64_t rank, int64_t r)
 {
-    const exchange *x = l->x;
-    int64_t shard = rank % x->shards, head = rank - shard;
-    int64_t asking = l->back ? head + shard_behind(x, shard, -l->r) : rank;
-    int64_t owner = l->back ? shard : shard_behind(x, shard, l->r);
+    const exchange *x = what;
 
-    return counted(x, asking, owner) * (l->wide ? counted(x, asking, x->shards) : 1);
+    return counted(x, rank, sherd__shard_behind(&x->line, rank % x->line.shards, r));
 }
 
-static void ask(const void *what, int d, int64_t rank, int64_t lo, int64_t hi, int64_t *first,
-                int64_t *end)
+/* Elements of an entry that a rank asks for. */
+static int64_t width_at(const exchange *x, int64_t rank)
 {
-    const list *l = what;
-    int64_t shard = rank % l->x->shards, other = rank - shard;
-
-    (void)d, (void)lo, (void)hi;
-    other += shard_behind(l->x, shard, l->back ? l->r : -l->r);
-    *first = l->cut[other];
-    *end = l->cut[other + 1];
+    return counted(x, rank, x->line.shards);
 }
 
-/* A new list, of which this rank fills its shard, and the window on it. False: failed. */
-static bool make_list(sherd__windowed *out, list *l, sherd_dtype dtype)
+/* What a rank gives to the owner r behind it. */
+static int64_t given_at(const void *what, int64_t rank, int64_t r)
 {
-    sherd__layout_spec spec = l->x->line;
-    int64_t *cut = scratch(l->x, l->x->ranks + 1, sizeof *cut);
-    const sherd_layout *layout;
-
-    if (!cut)
-        return false;
-    cut[0] = 0;
-    for (int64_t i = 0; i < l->x->ranks; i++)
-        cut[i + 1] = cut[i] + length_at(l, i);
-    spec.shape[0] = cut[l->x->ranks];
-    spec.dim[0].cuts = l->cut = cut;
-    if (sherd__layout_intern(&layout, &spec) ||
-        sherd__window_create(&out->window, layout, &(sherd__asking){ask, l, NULL})) {
-        sherd__fail_diag(l->x->w->call->world, true);
-        return false;
-    }
-    out->whole = sherd__new_on(layout, dtype);
-    return !sherd_tensor_failed(out->whole);
+    return asked_at(what, rank, r) * width_at(what, rank);
 }
 
-/* The lists of all steps but 0, at out[1], ... False: failed. */
-static bool make_lists(sherd__windowed *out, const exchange *x, bool back, bool wide,
-                       sherd_dtype dtype)
+/* What an owner lends to the rank r before it. */
+static int64_t lent_at(const void *what, int64_t rank, int64_t r)
 {
-    for (int64_t r = 1; r < x->shards; r++)
-        if (!make_list(&out[r], &(list){x, r, back, wide, NULL}, dtype))
-            return false;
-    return true;
-}
+    const exchange *x = what;
+    int64_t shard = rank % x->line.shards;
+    int64_t asking = rank - shard + sherd__shard_behind(&x->line, shard, -r);
 
-static void release_lists(sherd__windowed *lists, int64_t count)
-{
-    for (int64_t i = 0; lists && i < count; i++)
-        sherd__window_release(lists[i].window);
-}
-
-static sherd__windowed *new_lists(const exchange *x, int64_t count)
-{
-    sherd__windowed *lists = scratch(x, count, sizeof *lists);
-
-    if (lists)
-        memset(lists, 0, (size_t)count * sizeof *lists);
-    return lists;
+    return counted(x, asking, shard) * width_at(x, asking);
 }
 
 static void fill_codes(const exchange *x, const sherd__windowed *lists)
 {
-    for (int64_t r = 1; r < x->shards; r++) {
+    for (int64_t r = 1; r < x->line.shards; r++) {
         int64_t count = x->first[r + 1] - x->first[r];
         if (count)
             memcpy(sherd__fresh(lists[r].whole), x->code + x->first[r],
                    (size_t)count * sizeof *x->code);
     }
-}
-
-/* The data that has arrived; *good is false if the alarm has ended the wait. */
-static const void *came(const sherd__windowed *one, bool *good)
-{
-    const void *data = one->piece->count ? sherd__data(one->piece) : NULL;
-
-    *good = *good && (data || one->piece->count == 0);
-    return data;
 }
 
 /* Elements of a list, [outer, count, inner], and their positions in [outer, entries, inner]. */
@@ -293,19 +195,19 @@ static bool begin(exchange *x, const sherd__wants *w, const sherd_layout *layout
 
     *x = (exchange){.w = w, .layout = layout};
     sherd__open_in(w->call);
-    *there = stand(x);
+    *there = sherd__line_up(&x->line, w->call, mesh, dim);
     if (!*there)
         return true;
     measure(x);
-    bool *may = scratch(x, x->shards, sizeof *may);
+    bool *may = scratch(x, x->line.shards, sizeof *may);
     if (!may)
         return false;
     /*
      * Ranks that want the same give it once: each to the owner that is where it is along those
      * axes.
      */
-    for (int64_t s = 0; s < x->shards; s++) {
-        int64_t other = s, mine = x->mine;
+    for (int64_t s = 0; s < x->line.shards; s++) {
+        int64_t other = s, mine = x->line.mine;
         may[s] = true;
         for (int i = dim->axes - 1; i >= 0; i--) {
             int64_t extent = mesh->extent[dim->axis[i]];
@@ -341,8 +243,8 @@ static bool answer(const exchange *x, const sherd__windowed *asked, const sherd_
 {
     bool good = true;
 
-    for (int64_t r = 1; r < x->shards && good; r++) {
-        const int32_t *code = came(&asked[r], &good);
+    for (int64_t r = 1; r < x->line.shards && good; r++) {
+        const int32_t *code = sherd__list_came(&asked[r], &good);
         sherd__pick from = pick_of(x, asked[r].piece->count, x->entries, code);
         if (good && lists[r].whole->count)
             sherd__gather(bytes, &from, sherd__fresh(lists[r].whole), a);
@@ -352,21 +254,21 @@ static bool answer(const exchange *x, const sherd__windowed *asked, const sherd_
 
 static bool take_all(const exchange *x, sherd__windowed *lists, void *taken, const void *a)
 {
-    sherd__windowed *asked = lists, *lent = lists + x->shards;
-    int others = (int)x->shards - 1;
+    sherd__windowed *asked = lists, *lent = lists + x->line.shards;
+    int others = (int)x->line.shards - 1;
     sherd_dtype dtype = x->w->taken->dtype;
     size_t bytes = sherd_dtype_bytes(dtype);
     const char *name = x->w->call->op->name;
-    bool good = make_lists(asked, x, false, false, SHERD_I32);
+    bool good = sherd__lists_make(asked, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32});
 
     if (good)
         fill_codes(x, asked);
     good = good && sherd__gather_windows(asked + 1, others, false, name) &&
-           make_lists(lent, x, true, true, dtype) && answer(x, asked, lent, a, bytes) &&
-           sherd__gather_windows(lent + 1, others, false, name);
+           sherd__lists_make(lent, &(sherd__lists){&x->line, true, lent_at, x, dtype}) &&
+           answer(x, asked, lent, a, bytes) && sherd__gather_windows(lent + 1, others, false, name);
 
-    for (int64_t r = 1; r < x->shards && good; r++) {
-        const void *data = came(&lent[r], &good);
+    for (int64_t r = 1; r < x->line.shards && good; r++) {
+        const void *data = sherd__list_came(&lent[r], &good);
         sherd__pick to = pick_of(x, x->first[r + 1] - x->first[r], x->n, x->order + x->first[r]);
         if (good && data)
             sherd__scatter(bytes, &to, taken, data, NULL);
@@ -383,10 +285,10 @@ bool sherd__take_from_owners(const sherd__wants *w, void *taken, const void *a)
         return false;
     if (!there)
         return true;
-    sherd__windowed *lists = new_lists(&x, 2 * x.shards);
+    sherd__windowed *lists = sherd__lists_room(&x.line, 2 * x.line.shards);
     bool good = lists && take_own(&x, taken, a, sherd_dtype_bytes(w->taken->dtype)) &&
                 take_all(&x, lists, taken, a);
-    release_lists(lists, 2 * x.shards);
+    sherd__lists_release(lists, 2 * x.line.shards);
     return good;
 }
 
@@ -425,27 +327,29 @@ static void collect(const exchange *x, int64_t r, void *to, const void *taken)
 
 static bool give_all(const exchange *x, sherd__windowed *lists, void *a, const void *taken)
 {
-    sherd__windowed *codes = lists, *entries = lists + x->shards - 1; /* side by side: one call */
+    sherd__windowed *codes = lists,
+                    *entries = lists + x->line.shards - 1; /* side by side: one call */
     sherd_dtype dtype = x->w->taken->dtype;
     void *own = scratch(x, x->first[1] * x->outer * x->inner, sherd_dtype_bytes(dtype));
-    bool good = own && make_lists(codes, x, false, false, SHERD_I32) &&
-                make_lists(entries, x, false, true, dtype);
+    bool good =
+        own && sherd__lists_make(codes, &(sherd__lists){&x->line, false, asked_at, x, SHERD_I32}) &&
+        sherd__lists_make(entries, &(sherd__lists){&x->line, false, given_at, x, dtype});
 
     if (good)
         fill_codes(x, codes);
-    for (int64_t r = 1; r < x->shards && good; r++)
+    for (int64_t r = 1; r < x->line.shards && good; r++)
         if (entries[r].whole->count)
             collect(x, r, sherd__fresh(entries[r].whole), taken);
-    good = good &&
-           sherd__gather_windows(codes + 1, 2 * ((int)x->shards - 1), false, x->w->call->op->name);
-    for (int64_t shard = 0; shard < x->shards && good; shard++) {
-        int64_t r = shard_behind(x, x->mine, -shard);
+    good = good && sherd__gather_windows(codes + 1, 2 * ((int)x->line.shards - 1), false,
+                                         x->w->call->op->name);
+    for (int64_t shard = 0; shard < x->line.shards && good; shard++) {
+        int64_t r = sherd__shard_behind(&x->line, x->line.mine, -shard);
         if (r == 0) {
             collect(x, 0, own, taken);
             good = add(x, a, x->first[1], x->code, own);
         } else {
-            const int32_t *code = came(&codes[r], &good);
-            const void *data = came(&entries[r], &good);
+            const int32_t *code = sherd__list_came(&codes[r], &good);
+            const void *data = sherd__list_came(&entries[r], &good);
             good = good && add(x, a, codes[r].piece->count, code, data);
         }
     }
@@ -464,13 +368,13 @@ bool sherd__give_to_owners(const sherd__wants *w, void *a, const void *taken)
         return false;
     if (!there)
         return true;
-    sherd__windowed *lists = new_lists(&x, 2 * x.shards);
+    sherd__windowed *lists = sherd__lists_room(&x.line, 2 * x.line.shards);
     if (half)
         total = scratch(&x, w->a->count, sizeof(float));
     if (half && total)
         sherd__convert(set, SHERD_F32, dtype, w->a->count, total, a);
     bool good = lists && (total || !half) && give_all(&x, lists, total, taken);
-    release_lists(lists, 2 * x.shards);
+    sherd__lists_release(lists, 2 * x.line.shards);
     if (good && half)
         sherd__convert(set, dtype, SHERD_F32, w->a->count, a, total);
     return good;

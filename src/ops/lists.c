@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See lists.h. Costs a layout, a window and a plan for each step, in tens of microseconds. */
+#include "lists.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "plan/window.h"
+#include "solve.h"
+
+bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
+                    const sherd__dim *dim)
+{
+    unsigned owners = sherd__dim_bits(dim);
+    int64_t coordinate[SHERD_MAX_AXES];
+    sherd__dim *all = &line->spec.dim[0];
+
+    *line = (sherd__line){.call = call, .spec = {.mesh = mesh, .ndim = 1}};
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        line->spec.pending[a] = -1;
+    for (int a = 0; a < mesh->axes; a++)
+        if (!(owners >> a & 1))
+            all->axis[all->axes++] = a;
+    for (int i = 0; i < dim->axes; i++)
+        all->axis[all->axes++] = dim->axis[i];
+    line->ranks = sherd__dim_parts(mesh, all);
+    line->shards = sherd__dim_parts(mesh, dim);
+    if (!sherd_mesh_coordinate(mesh, sherd_world_rank(call->world), coordinate))
+        return false;
+    line->me = sherd__dim_shard(mesh, all, coordinate);
+    line->mine = line->me % line->shards;
+    return true;
+}
+
+/* A list under way. */
+typedef struct list {
+    const sherd__lists *of;
+    int64_t r;
+    const int64_t *cut; /* [ranks + 1] */
+} list;
+
+static void ask(const void *what, int d, int64_t rank, int64_t lo, int64_t hi, int64_t *first,
+                int64_t *end)
+{
+    const list *l = what;
+    const sherd__line *line = l->of->line;
+    int64_t shard = rank % line->shards, other = rank - shard;
+
+    (void)d, (void)lo, (void)hi;
+    other += sherd__shard_behind(line, shard, l->of->back ? l->r : -l->r);
+    *first = l->cut[other];
+    *end = l->cut[other + 1];
+}
+
+static bool make_list(sherd__windowed *out, const sherd__lists *lists, int64_t r)
+{
+    const sherd__line *line = lists->line;
+    sherd__layout_spec spec = line->spec;
+    int64_t *cut = sherd_call_scratch(line->call, (line->ranks + 1) * (int64_t)sizeof *cut);
+    const list one = {lists, r, cut};
+    const sherd_layout *layout;
+
+    if (!cut)
+        return false;
+    cut[0] = 0;
+    for (int64_t i = 0; i < line->ranks; i++)
+        cut[i + 1] = cut[i] + lists->length(lists->what, i, r);
+    spec.shape[0] = cut[line->ranks];
+    spec.dim[0].cuts = cut;
+    if (sherd__layout_intern(&layout, &spec) ||
+        sherd__window_create(&out->window, layout, &(sherd__asking){ask, &one, NULL})) {
+        sherd__fail_diag(line->call->world, true);
+        return false;
+    }
+    out->whole = sherd__new_on(layout, lists->dtype);
+    return !sherd_tensor_failed(out->whole);
+}
+
+bool sherd__lists_make(sherd__windowed *out, const sherd__lists *lists)
+{
+    for (int64_t r = 1; r < lists->line->shards; r++)
+        if (!make_list(&out[r], lists, r))
+            return false;
+    return true;
+}
+
+sherd__windowed *sherd__lists_room(const sherd__line *line, int64_t count)
+{
+    sherd__windowed *lists =
+        sherd_call_scratch(line->call, sherd__max(count, 1) * (int64_t)sizeof *lists);
+
+    if (lists)
+        memset(lists, 0, sherd__bytes(count) * sizeof *lists);
+    return lists;
+}
+
+void sherd__lists_release(sherd__windowed *lists, int64_t count)
+{
+    for (int64_t i = 0; lists && i < count; i++)
+        sherd__window_release(lists[i].window);
+}
+
+const void *sherd__list_came(const sherd__windowed *one, bool *good)
+{
+    const void *data = one->piece->count ? sherd__data(one->piece) : NULL;
+
+    *good = *good && (data || one->piece->count == 0);
+    return data;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists that ranks have for each other, when all ranks know how long each is. Ranks stand in one
+ * line, by all axes of the mesh, those that shard a dim last: so every `shards` consecutive ranks
+ * hold the dim together, and exchange. What the i-th of them has for the rank r places after it is a
+ * shard of the r-th list, a tensor of one dim; that rank asks for it by a window on the list. So
+ * what travels is planned, checked and logged like any other call. All lists go in one.
+ */
+#ifndef SHERD__LISTS_H
+#define SHERD__LISTS_H
+
+#include "operator.h"
+
+typedef struct sherd__line {
+    sherd_call *call;
+    sherd__layout_spec spec; /* one dim, by all axes */
+    int64_t ranks, shards;
+    int64_t me, mine; /* this rank in the line; its shard */
+} sherd__line;
+
+/* False: this rank is not in the mesh. */
+bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
+                    const sherd__dim *dim);
+
+/* The shard `step` places behind another. */
+static inline int64_t sherd__shard_behind(const sherd__line *line, int64_t shard, int64_t step)
+{
+    return (shard + step + line->shards) % line->shards;
+}
+
+typedef struct sherd__lists {
+    const sherd__line *line;
+    bool back; /* they go to the rank r places before, not behind */
+    /* What a rank of the line has for the one r places away. Equal on all ranks. */
+    int64_t (*length)(const void *what, int64_t rank, int64_t r);
+    const void *what;
+    sherd_dtype dtype;
+} sherd__lists;
+
+/* Room for `count` lists, empty ones. NULL: no memory, raised. */
+sherd__windowed *sherd__lists_room(const sherd__line *line, int64_t count);
+
+/*
+ * The lists of all steps but 0, at out[1], ...: new tensors, of which this rank fills its shards,
+ * and windows. False: failed, raised.
+ */
+bool sherd__lists_make(sherd__windowed *out, const sherd__lists *lists);
+
+/* What has come by a list; *good is false if the alarm has ended the wait. */
+const void *sherd__list_came(const sherd__windowed *one, bool *good);
+
+void sherd__lists_release(sherd__windowed *lists, int64_t count);
+
+#endif

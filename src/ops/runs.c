@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See runs.h. Costs a look at each run, on each rank. */
+#include "runs.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+
+bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, int64_t rows,
+                    int64_t groups)
+{
+    *out = (sherd__runs){.count = ends->shape[0], .rows = rows, .groups = groups};
+    if (ends->count < ends->shape[0]) {
+        *out = (sherd__runs){.groups = groups}; /* outside the mesh */
+        return true;
+    }
+    out->end = out->count ? sherd__data(ends) : NULL;
+    out->group = group && out->count ? sherd__data(group) : NULL;
+    return out->count == 0 || (out->end && (!group || out->group));
+}
+
+/* The first run that ends or points elsewhere than it may; `count` if the last ends early; -1. */
+static int64_t first_wrong(const sherd__runs *runs)
+{
+    int64_t before = 0;
+
+    for (int64_t r = 0; r < runs->count; r++) {
+        int64_t group = sherd__run_group(runs, r);
+        if (runs->end[r] < before || runs->end[r] > runs->rows || group < 0 ||
+            group >= runs->groups)
+            return r;
+        before = runs->end[r];
+    }
+    return before == runs->rows ? -1 : runs->count;
+}
+
+const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
+{
+    int64_t r = first_wrong(runs), before = r > 0 ? sherd__run_begin(runs, r) : 0;
+
+    if (r < 0)
+        return NULL;
+    if (r == runs->count)
+        return sherd_call_reason(call, "the last run ends at %lld of %lld rows", (long long)before,
+                                 (long long)runs->rows);
+    if (runs->end[r] < before || runs->end[r] > runs->rows)
+        return sherd_call_reason(call, "ends[%lld] is %lld: must be in [%lld, %lld]", (long long)r,
+                                 (long long)runs->end[r], (long long)before, (long long)runs->rows);
+    return sherd_call_reason(call, "group[%lld] is %lld: must be in [0, %lld)", (long long)r,
+                             (long long)sherd__run_group(runs, r), (long long)runs->groups);
+}
+
+/* ---- operands that are equal everywhere ------------------------------------------------------ */
+
+sherd_tensor *sherd__known(sherd_tensor *t)
+{
+    return t && !sherd_tensor_failed(t) ? sherd__contiguous(sherd__whole_at(t, -1)) : t;
+}
+
+int64_t sherd__known_digest(sherd_tensor *const *t, int count)
+{
+    uint64_t hash = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (!t[i] || sherd_tensor_failed(t[i]) || t[i]->count == 0)
+            continue;
+        const void *data = sherd__data(t[i]);
+        if (data)
+            hash = sherd__hash_bytes(hash + (uint64_t)i + 1, data,
+                                     sherd__bytes(t[i]->count) * sherd_dtype_bytes(t[i]->dtype));
+    }
+    return (int64_t)hash;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/*
+ * Where the rows of each shard of the groups begin, into cut[0], cut[step], ...: false if runs are
+ * in another order.
+ */
+static bool find_bounds(int64_t *cut, int64_t step, const sherd__runs *runs,
+                        const sherd__layout_spec *weight)
+{
+    const sherd__dim *e = &weight->dim[0];
+    int64_t parts = sherd__dim_parts(weight->mesh, e), part = 0;
+
+    cut[0] = 0;
+    for (int64_t r = 0; r < runs->count; r++) {
+        int64_t begin = sherd__run_begin(runs, r), group = sherd__run_group(runs, r);
+        if (begin == runs->end[r])
+            continue;
+        if (group < sherd__dim_cut(weight->mesh, e, weight->shape[0], part))
+            return false;
+        while (group >= sherd__dim_cut(weight->mesh, e, weight->shape[0], part + 1))
+            cut[++part * step] = begin;
+    }
+    while (part < parts)
+        cut[++part * step] = runs->rows;
+    return true;
+}
+
+/* Whether `own` is sharded by these axes, and by those of the groups as they are. */
+static bool is_so(const sherd_mesh *mesh, const sherd__dim *own, const sherd__dim *dim,
+                  const int64_t *cut, int64_t parts, int64_t rows)
+{
+    int64_t step = sherd__dim_parts(mesh, dim) / parts;
+    bool so = own->axes == dim->axes &&
+              memcmp(own->axis, dim->axis, (size_t)own->axes * sizeof *own->axis) == 0;
+
+    for (int64_t p = 0; so && p <= parts; p++)
+        so = sherd__dim_cut(mesh, own, rows, p * step) == cut[p * step];
+    return so;
+}
+
+bool sherd__lay_runs(sherd__sketch *s, const sherd__runs *runs, const sherd__layout_spec *weight,
+                     const sherd__dim *own)
+{
+    const sherd_mesh *mesh = weight->mesh;
+    int64_t parts = sherd__dim_parts(mesh, &weight->dim[0]);
+    sherd__dim *rows = &s->spec.dim[0];
+    unsigned taken = 0;
+
+    if (weight->dim[0].axes == 0 || first_wrong(runs) >= 0)
+        return false;
+    for (int d = 0; d < weight->ndim; d++)
+        taken |= sherd__dim_bits(&weight->dim[d]);
+    *rows = weight->dim[0];
+    rows->cuts = NULL;
+    for (int i = 0; i < own->axes; i++)
+        if (!(taken >> own->axis[i] & 1))
+            rows->axis[rows->axes++] = own->axis[i];
+    int64_t step = sherd__dim_parts(mesh, rows) / parts, *cut = sherd__sketch_cuts(s, 0);
+    if (!cut)
+        return true; /* the sketch reports it */
+    if (!find_bounds(cut, step, runs, weight))
+        return false;
+    if (is_so(mesh, own, rows, cut, parts, runs->rows)) {
+        *rows = *own;
+        return true;
+    }
+    for (int64_t p = 0; p < parts; p++)
+        for (int64_t i = 1; i < step; i++) {
+            int64_t lo, hi, end = cut[(p + 1) * step];
+            sherd__chunk(end - cut[p * step], step, i, &lo, &hi);
+            cut[p * step + i] = cut[p * step] + lo;
+        }
+    rows->cuts = cut;
+    return true;
+}

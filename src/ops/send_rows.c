@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows taken in an order that all ranks know (sherd_dispatch, sherd_combine). So each knows what it
+ * sends to whom, and rows move in one call, of lists (lists.h), or not at all where each rank has
+ * what it needs. The order is one of all rows, so the gradient is taken in the inverse order. If
+ * that moves less, the dim is gathered instead.
+ */
+#include "lists.h"
+#include "runs.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_groups.h"
+#include "sherd/ops_reductions.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "kernels/pick.h"
+
+/* y[i] = a[index[i] / k]; back[index[i]] = i. `rows` is a layout alone: [n] as y is laid. */
+enum { A, INDEX, BACK, ROWS };
+
+enum {
+    CALL_BYTES = 4096 * 4, /* what could be copied in the time of a call */
+    ELEMENT_BYTES = 4      /* of sherd__price_moves */
+};
+
+typedef struct taking {
+    int64_t digest, k;
+} taking;
+
+/* ---- what goes where ------------------------------------------------------------------------- */
+
+/* How many rows each shard of the result needs of each shard of the operand. */
+typedef struct traffic {
+    const sherd_mesh *mesh;
+    const sherd__dim *to, *from;
+    int64_t n, entries, shards_to, shards_from, k;
+    const int32_t *index; /* NULL: outside the mesh */
+    int64_t *cut;         /* [shards_from + 1] */
+    int64_t *count;       /* [shards_to, shards_from] */
+} traffic;
+
+static int64_t owner_of(const traffic *t, int64_t entry)
+{
+    int64_t lo = 0, hi = t->shards_from - 1;
+
+    while (lo < hi) {
+        int64_t mid = (lo + hi) / 2;
+        if (t->cut[mid + 1] > entry)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+static int64_t traffic_words(const traffic *t)
+{
+    return t->shards_from + 1 + t->shards_to * t->shards_from;
+}
+
+static void begin_traffic(traffic *t, const sherd_layout *from, const sherd__dim *to, int64_t k)
+{
+    *t = (traffic){.mesh = from->spec.mesh,
+                   .to = to,
+                   .from = &from->spec.dim[0],
+                   .entries = from->spec.shape[0],
+                   .k = k};
+    t->n = t->entries * k;
+    t->shards_to = sherd__dim_parts(t->mesh, to);
+    t->shards_from = sherd__dim_parts(t->mesh, t->from);
+}
+
+static void count_traffic(traffic *t, const int32_t *index, int64_t *words)
+{
+    t->index = index;
+    t->cut = words;
+    t->count = words + t->shards_from + 1;
+    sherd__dim_cuts(t->mesh, t->from, t->entries, t->cut);
+    memset(t->count, 0, sherd__bytes(t->shards_to * t->shards_from) * sizeof *t->count);
+    for (int64_t s = 0; index && s < t->shards_to; s++)
+        for (int64_t i = sherd__dim_cut(t->mesh, t->to, t->n, s),
+                     end = sherd__dim_cut(t->mesh, t->to, t->n, s + 1);
+             i < end; i++)
+            t->count[s * t->shards_from + owner_of(t, index[i] / t->k)]++;
+}
+
+/* What a rank with this shard of the operand needs from the others. */
+static int64_t received(const traffic *t, int64_t shard_to, int64_t shard_from)
+{
+    const int64_t *count = t->count + shard_to * t->shards_from;
+    int64_t all = 0;
+
+    for (int64_t i = 0; i < t->shards_from; i++)
+        all += i == shard_from ? 0 : count[i];
+    return all;
+}
+
+/* The most rows that any rank receives. */
+static int64_t busiest(const traffic *t)
+{
+    int64_t most = 0, ranks = 1, coordinate[SHERD_MAX_AXES];
+
+    for (int a = 0; a < t->mesh->axes; a++)
+        ranks *= t->mesh->extent[a];
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        int64_t rest = rank;
+        for (int a = t->mesh->axes - 1; a >= 0; a--) {
+            coordinate[a] = rest % t->mesh->extent[a];
+            rest /= t->mesh->extent[a];
+        }
+        most = sherd__max(most, received(t, sherd__dim_shard(t->mesh, t->to, coordinate),
+                                         sherd__dim_shard(t->mesh, t->from, coordinate)));
+    }
+    return most;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static const char *describe(sherd_call *call)
+{
+    const taking *how = call->attributes;
+    const sherd_tensor *a = call->in[A], *index = call->in[INDEX];
+
+    if (a->ndim < 1 || a->shape[0] * how->k != sherd_tensor_count(index))
+        return sherd_call_reason(call, "%lld choices are not %lld of each row",
+                                 (long long)sherd_tensor_count(index), (long long)how->k);
+    sherd_call_shape(call, 0, a->ndim, a->shape);
+    call->shape[0][0] = index->shape[0];
+    return NULL;
+}
+
+/* `a` without the axes of the rows in other dims or pending; its rows as they are, or gathered. */
+static sherd_status lay_operand(const sherd_layout **out, const sherd_layout *a,
+                                const sherd__dim *rows, bool gathered)
+{
+    sherd__layout_spec spec = a->spec;
+    unsigned taken = sherd__dim_bits(rows);
+
+    for (int d = 1; d < spec.ndim; d++)
+        spec.dim[d] = sherd__dim_without(&spec.dim[d], taken);
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        if (taken >> i & 1)
+            spec.pending[i] = -1;
+    if (gathered)
+        spec.dim[0] = (sherd__dim){0};
+    return sherd__layout_intern(out, &spec);
+}
+
+static sherd_status lay_result(const sherd_layout **out, const sherd_layout *operand,
+                               const sherd__dim *rows, int64_t n)
+{
+    sherd__layout_spec spec = operand->spec;
+
+    spec.dim[0] = *rows;
+    spec.shape[0] = n;
+    return sherd__layout_intern(out, &spec);
+}
+
+static int64_t elements_beside(const sherd__layout_spec *a)
+{
+    int64_t n = 1;
+
+    for (int d = 1; d < a->ndim; d++)
+        n *= sherd__dim_longest(a->mesh, &a->dim[d], a->shape[d]);
+    return n;
+}
+
+/* Whether gathering moves less than sending what each rank needs. */
+static sherd_status is_gathered(bool *gathered, const sherd_call *call, const sherd_layout *stays,
+                                const sherd_layout *whole, const sherd__dim *rows)
+{
+    const taking *how = call->attributes;
+    sherd_tensor *index = call->in[INDEX];
+    sherd__heap *heap = sherd__world_heap(call->world);
+    int64_t bytes;
+    traffic t;
+
+    begin_traffic(&t, stays, rows, how->k);
+    int64_t *words = sherd__alloc(heap, sherd__bytes(traffic_words(&t)), sizeof *words);
+    if (!words)
+        return sherd__no_memory(sherd__world_diag(call->world), call->op->name);
+    count_traffic(&t, index->count ? sherd__data(index) : NULL, words);
+    int64_t sent = busiest(&t) * elements_beside(&stays->spec) * ELEMENT_BYTES;
+    sherd__free(heap, words);
+    sherd_status status = sherd__price_moves(&bytes, 1, &stays, &whole);
+    *gathered = sent > 0 && bytes < sent + CALL_BYTES;
+    return status;
+}
+
+static sherd_status lie(const sherd_call *call, sherd_ways *ways)
+{
+    static const sherd__dim none;
+    const sherd_layout *given = sherd__way_given(ways, A), *like = sherd__way_given(ways, ROWS);
+    const sherd__dim *rows = like ? &like->spec.dim[0] : &none;
+    const sherd_layout *operand[] = {NULL, sherd__way_given(ways, INDEX),
+                                     sherd__way_given(ways, BACK), like};
+    const sherd_layout *whole, *result;
+    bool gathered = false;
+    sherd_status status = lay_operand(&operand[A], given, rows, false);
+
+    if (!status && sherd__dim_parts(given->spec.mesh, &given->spec.dim[0]) > 1)
+        status = lay_operand(&whole, given, rows, true);
+    if (!status && sherd__dim_parts(given->spec.mesh, &given->spec.dim[0]) > 1)
+        status = is_gathered(&gathered, call, operand[A], whole, rows);
+    if (!status && gathered)
+        operand[A] = whole;
+    if (!status)
+        status = lay_result(&result, operand[A], rows, call->shape[0][0]);
+    return status ? status : sherd_way_add(ways, operand, &result);
+}
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
+
+typedef struct exchange {
+    sherd_call *call;
+    sherd__line line;
+    traffic t;
+    int64_t inner; /* elements of a row */
+    size_t bytes;  /* of an element */
+} exchange;
+
+/* The interval of the result that a rank of the line has, and its shard. */
+static int64_t interval(const exchange *x, int64_t rank, int64_t *lo, int64_t *hi)
+{
+    int64_t coordinate[SHERD_MAX_AXES] = {0};
+
+    sherd__dim_place(x->t.mesh, &x->line.spec.dim[0], rank, coordinate);
+    sherd__dim_interval(x->t.mesh, x->t.to, x->t.n, coordinate, lo, hi);
+    return sherd__dim_shard(x->t.mesh, x->t.to, coordinate);
+}
+
+/* The rank r places behind another, of those that hold the rows together. */
+static int64_t rank_behind(const exchange *x, int64_t rank, int64_t r)
+{
+    int64_t shard = rank % x->line.shards;
+
+    return rank - shard + sherd__shard_behind(&x->line, shard, r);
+}
+
+/* What a rank has for the one r places behind it. */
+static int64_t sent_at(const void *what, int64_t rank, int64_t r)
+{
+    const exchange *x = what;
+    int64_t lo, hi, to = interval(x, rank_behind(x, rank, r), &lo, &hi);
+
+    return x->t.count[to * x->t.shards_from + rank % x->line.shards] * x->inner;
+}
+
+/*
+ * The rows that a rank of the line needs of a shard: their places in the result, and in the shard.
+ * Returns how many.
+ */
+static int64_t needed(const exchange *x, int64_t rank, int64_t shard, int32_t *place, int32_t *code)
+{
+    const traffic *t = &x->t;
+    int64_t lo, hi, count = 0;
+
+    interval(x, rank, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t entry = t->index[i] / t->k;
+        if (entry < t->cut[shard] || entry >= t->cut[shard + 1])
+            continue;
+        if (place)
+            place[count] = (int32_t)(i - lo);
+        if (code)
+            code[count] = (int32_t)(entry - t->cut[shard]);
+        count++;
+    }
+    return count;
+}
+
+static void pick_rows(const exchange *x, int64_t count, const int32_t *code, void *to,
+                      const void *from)
+{
+    const sherd__pick p = {1, count, x->inner, INT32_MAX, 0, code, true};
+
+    if (count && x->inner)
+        sherd__gather(x->bytes, &p, to, from);
+}
+
+static void put_rows(const exchange *x, int64_t count, const int32_t *place, void *to,
+                     const void *from)
+{
+    const sherd__pick p = {1, count, x->inner, INT32_MAX, 0, place, true};
+
+    if (count && x->inner)
+        sherd__scatter(x->bytes, &p, to, from, NULL);
+}
+
+/* Rows of this rank's own shard. */
+static bool take_own(const exchange *x, int32_t *place, int32_t *code)
+{
+    int64_t count = needed(x, x->line.me, x->line.mine, place, code);
+    void *own = sherd_call_scratch(x->call, count * x->inner * (int64_t)x->bytes);
+
+    if (!own)
+        return false;
+    pick_rows(x, count, code, own, x->call->from[A]);
+    put_rows(x, count, place, x->call->to[0], own);
+    return true;
+}
+
+static bool send_all(const exchange *x, sherd__windowed *lists, int32_t *place, int32_t *code)
+{
+    sherd_call *call = x->call;
+    const sherd__lists of = {&x->line, false, sent_at, x, call->in[A]->dtype};
+    bool good = sherd__lists_make(lists, &of);
+
+    for (int64_t r = 1; good && r < x->line.shards; r++)
+        if (lists[r].whole->count)
+            pick_rows(x, needed(x, rank_behind(x, x->line.me, r), x->line.mine, NULL, code), code,
+                      sherd__fresh(lists[r].whole), call->from[A]);
+    good = good && sherd__gather_windows(lists + 1, (int)x->line.shards - 1, false, call->op->name);
+    for (int64_t r = 1; good && r < x->line.shards; r++) {
+        int64_t shard = sherd__shard_behind(&x->line, x->line.mine, -r);
+        const void *data = sherd__list_came(&lists[r], &good);
+        if (data)
+            put_rows(x, needed(x, x->line.me, shard, place, NULL), place, call->to[0], data);
+    }
+    return good;
+}
+
+/* The longest interval of the result. */
+static int64_t longest(const traffic *t)
+{
+    return sherd__dim_longest(t->mesh, t->to, t->n);
+}
+
+static bool exchange_rows(sherd_call *call)
+{
+    const taking *how = call->attributes;
+    const sherd_tensor *a = call->in[A], *y = call->out[0];
+    exchange x = {.call = call,
+                  .inner = sherd__local_count(a, 1, a->ndim),
+                  .bytes = sherd_dtype_bytes(a->dtype)};
+
+    if (!sherd__line_up(&x.line, call, a->layout->spec.mesh, &a->layout->spec.dim[0]))
+        return true;
+    begin_traffic(&x.t, a->layout, &y->layout->spec.dim[0], how->k);
+    int64_t *words = sherd_call_scratch(call, traffic_words(&x.t) * (int64_t)sizeof *words);
+    int32_t *place = sherd_call_scratch(call, (longest(&x.t) + 1) * (int64_t)sizeof *place);
+    int32_t *code = sherd_call_scratch(call, (longest(&x.t) + 1) * (int64_t)sizeof *code);
+    if (!words || !place || !code)
+        return false;
+    count_traffic(&x.t, call->from[INDEX], words);
+    if (!take_own(&x, place, code))
+        return false;
+    if (busiest(&x.t) == 0)
+        return true;
+    sherd__open_in(call);
+    sherd__windowed *lists = sherd__lists_room(&x.line, x.line.shards);
+    bool good = lists && send_all(&x, lists, place, code);
+    sherd__lists_release(lists, x.line.shards);
+    return good;
+}
+
+/* ---- the operator ---------------------------------------------------------------------------- */
+
+/* This rank has all rows, or all are plain. */
+static bool take_here(sherd_call *call)
+{
+    const taking *how = call->attributes;
+    const sherd_tensor *a = call->in[A], *y = call->out[0];
+    const int32_t *index = call->from[INDEX];
+    const exchange x = {.inner = sherd__local_count(a, 1, a->ndim),
+                        .bytes = sherd_dtype_bytes(a->dtype)};
+    int64_t first = y->layout ? sherd_tensor_box(y).offset[0] : 0;
+    int32_t *code = sherd_call_scratch(call, (y->local[0] + 1) * (int64_t)sizeof *code);
+
+    if (!code)
+        return false;
+    for (int64_t i = 0; y->count && i < y->local[0]; i++)
+        code[i] = (int32_t)(index[first + i] / how->k);
+    pick_rows(&x, y->count ? y->local[0] : 0, code, call->to[0], call->from[A]);
+    return true;
+}
+
+static bool take(sherd_call *call)
+{
+    const sherd_layout *a = call->in[A]->layout;
+
+    if (!sherd__check_indices(call, INDEX, sherd_tensor_count(call->in[INDEX])))
+        return false;
+    return a && sherd__dim_parts(a->spec.mesh, &a->spec.dim[0]) > 1 ? exchange_rows(call)
+                                                                    : take_here(call);
+}
+
+static sherd_tensor *take_rows(const sherd_op *op, sherd_tensor *a, sherd_tensor *index,
+                               sherd_tensor *back, const sherd_layout *rows, int64_t k);
+
+/* The layout of k rows for each of the first dim of this one. NULL: failed, raised. */
+static const sherd_layout *spread(sherd_world *world, const sherd_layout *a, int64_t k)
+{
+    sherd__sketch s;
+    const sherd_layout *out = NULL;
+
+    sherd__sketch_begin(&s, a);
+    s.spec.ndim = 1;
+    s.spec.shape[0] *= k;
+    for (int i = 0; i < SHERD_MAX_AXES; i++)
+        s.spec.pending[i] = -1;
+    int64_t *cut = sherd__sketch_cuts(&s, 0), parts = sherd__dim_parts(s.spec.mesh, &s.spec.dim[0]);
+    for (int64_t i = 0; cut && i <= parts; i++)
+        cut[i] = sherd__dim_cut(s.spec.mesh, &a->spec.dim[0], a->spec.shape[0], i) * k;
+    if (parts > 1)
+        s.spec.dim[0].cuts = cut;
+    if (sherd__sketch_end(&out, &s, "sherd_dispatch"))
+        sherd__fail_diag(world, true);
+    return out;
+}
+
+static sherd_tensor *sum_of_choices(sherd_tensor *t, int64_t k)
+{
+    int64_t n = sherd_tensor_failed(t) ? 0 : t->shape[0];
+
+    if (k == 1)
+        return t;
+    return sherd_sum_over(sherd_unflatten(t, 0, (int64_t[]){k ? n / k : 0, k}, 2), (int[]){1}, 1,
+                          false);
+}
+
+static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
+{
+    const taking *how = sherd_node_attributes(node);
+    const sherd_layout *a = sherd_node_layout(node, A), *rows = NULL;
+
+    if (a && !(rows = spread(grad_out[0]->world, a, how->k))) {
+        grad_in[A] = sherd__failed(grad_out[0]->world);
+        return;
+    }
+    grad_in[A] =
+        sum_of_choices(take_rows(&sherd__combine_op, grad_out[0], sherd_node_operand(node, BACK),
+                                 sherd_node_operand(node, INDEX), rows, 1),
+                       how->k);
+}
+
+#define TAKE(label, text)                                                                      \
+    {                                                                                          \
+        .name = label, .summary = text, .layouts = "rows are sent; other dims as the operand", \
+        .operand = {{"rows", 0},                                                               \
+                    {"order", SHERD_OP_INDEX},                                                 \
+                    {"place", SHERD_OP_INDEX},                                                 \
+                    {"to", SHERD_OP_ANY | SHERD_OP_OPTIONAL}},                                 \
+        .result = {{"y", 0}},                                                                  \
+        .field = {SHERD_FIELD(taking, digest, INT64), SHERD_FIELD(taking, k, INT64)},          \
+        .attributes = sizeof(taking), .linearity = SHERD_LINEAR, .numbers = SHERD_EVERYTHING,  \
+        .describe = describe, .ways = lie, .forward = take, .backward = take_back,             \
+        .takes_pending = true, .needs = {                                                      \
+            [A] = SHERD_NEEDS_OPERAND(INDEX) | SHERD_NEEDS_OPERAND(BACK)                       \
+        }                                                                                      \
+    }
+
+const sherd_op sherd__dispatch_op = TAKE("sherd_dispatch", "rows of tokens, sorted by group");
+const sherd_op sherd__combine_op = TAKE("sherd_combine", "rows back at their tokens");
+
+static sherd_tensor *take_rows(const sherd_op *op, sherd_tensor *a, sherd_tensor *index,
+                               sherd_tensor *back, const sherd_layout *rows, int64_t k)
+{
+    const sherd_layout *like[] = {NULL, NULL, NULL, rows};
+    sherd_tensor *in[] = {a, sherd__known(index), sherd__known(back), NULL}, *y = NULL;
+    const taking how = {sherd__known_digest(&in[INDEX], 1), k};
+
+    sherd__apply_like(&y, op, in, 4, &how, like);
+    return y;
+}
+
+sherd_tensor *sherd_dispatch(sherd_tensor *x, const sherd_groups *groups)
+{
+    static const sherd_groups none;
+    const sherd_groups *g = groups ? groups : &none;
+
+    return take_rows(&sherd__dispatch_op, x, g->order, g->place, g->rows, g->k);
+}
+
+sherd_tensor *sherd_combine(sherd_tensor *y, const sherd_groups *groups, sherd_tensor *scores)
+{
+    static const sherd_groups none;
+    const sherd_groups *g = groups ? groups : &none;
+    sherd_tensor *t = take_rows(&sherd__combine_op, y, g->place, g->order, g->choices, 1);
+
+    if (!scores || sherd_tensor_failed(t))
+        return sum_of_choices(t, g->k);
+    if (sherd_tensor_failed(scores))
+        return scores;
+    int64_t shape[SHERD_MAX_DIMS] = {sherd_tensor_count(scores)};
+    for (int d = 1; d < t->ndim; d++)
+        shape[d] = 1;
+    return sum_of_choices(sherd_mul(t, sherd_view(scores, shape, t->ndim)), g->k);
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows in groups: a mixture of experts on drawn meshes and layouts gives the numbers and gradients
+ * of the same mixture made of plain einsums over gathered weights; where rows lie, and what moves;
+ * and what is wrong is said by all.
+ */
+#include "points.h"
+
+#include "sherd/autocast.h"
+#include "sherd/comm.h"
+#include "sherd/ops_elements.h"
+#include "sherd/ops_groups.h"
+#include "sherd/ops_reductions.h"
+
+static const char *const meshes[][3] = {
+    {"1", "1x1", "1"}, {"2", "1x2", "2x1"}, {"3", "3", "1x3"}, {"4", "2x2", "2x2"},
+    {"5", "5", "1x5"}, {"6", "2x3", "3x2"}, {"7", "7", "7"},   {"8", "2x2x2", "2x4"}};
+
+typedef struct mixture {
+    sherd_tensor *x, *up, *bias, *down, *scores, *choice;
+} mixture;
+
+enum { PARTS = 5 }; /* those with gradients */
+
+static sherd_tensor **part(mixture *m, int i)
+{
+    sherd_tensor **all[] = {&m->x, &m->up, &m->bias, &m->down, &m->scores};
+
+    return all[i];
+}
+
+/* Small whole numbers: sums are exact in any order. */
+static sherd_tensor *numbers(scene *s, sherd_dtype dtype, int ndim, const int64_t *shape, int limit)
+{
+    int64_t count = 1;
+
+    for (int d = 0; d < ndim; d++)
+        count *= shape[d];
+    int32_t *x = malloc(sizeof *x * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++)
+        x[i] = roll(&s->dice, limit) - (dtype == SHERD_I32 ? 0 : limit / 2);
+    sherd_tensor *t = sherd_mark_equal(sherd_from_data(s->world, SHERD_I32, shape, ndim, x));
+    free(x);
+    return dtype == SHERD_I32 ? t : sherd_cast(t, dtype);
+}
+
+/* In a layout of any axes on any dims, with cuts anywhere. */
+static sherd_tensor *spread(scene *s, const sherd_mesh *mesh, sherd_tensor *t)
+{
+    sherd_placement placement[SHERD_MAX_AXES];
+    int64_t sizes[3][8], parts[3] = {1, 1, 1};
+    const int64_t *views[3] = {NULL};
+    const sherd_layout *layout = NULL;
+
+    for (int a = 0; a < sherd_mesh_axes(mesh); a++) {
+        int dim = roll(&s->dice, 3) ? 0 : roll(&s->dice, t->ndim + 1);
+        placement[a] = dim < t->ndim ? sherd_shard(dim) : sherd_replicate();
+        if (dim < t->ndim)
+            parts[dim] *= sherd_mesh_extent(mesh, a);
+    }
+    for (int d = 0; d < t->ndim; d++) {
+        int64_t left = t->shape[d];
+        for (int64_t i = 0; i < parts[d]; i++) {
+            sizes[d][i] = i + 1 < parts[d] ? roll(&s->dice, (int)left + 1) : left;
+            left -= sizes[d][i];
+        }
+        views[d] = roll(&s->dice, 2) ? sizes[d] : NULL;
+    }
+    CHECK_OK(sherd_layout_create(&layout, mesh, t->ndim, t->shape, placement,
+                                 &(sherd_layout_options){.sizes = views}));
+    return sherd_distribute(t, layout, -1);
+}
+
+/* How many elements differ in value: zeros may have any sign. */
+static int64_t different(sherd_tensor *a, sherd_tensor *plain)
+{
+    const void *x = sherd_tensor_read(sherd_full(a)), *y = sherd_tensor_read(plain);
+    int64_t wrong = x && y ? 0 : plain->count;
+
+    for (int64_t i = 0; x && y && i < plain->count; i++)
+        wrong += number_at(x, plain->dtype, i) != number_at(y, plain->dtype, i);
+    return wrong;
+}
+
+static mixture draw_mixture(scene *s, sherd_dtype dtype)
+{
+    int64_t tokens = roll(&s->dice, 20), k = 1 + roll(&s->dice, 3), width = 1 + roll(&s->dice, 5);
+    int64_t groups = 1 + roll(&s->dice, 9), hidden = 1 + roll(&s->dice, 6);
+
+    return (mixture){.x = numbers(s, dtype, 2, (int64_t[]){tokens, width}, 5),
+                     .up = numbers(s, dtype, 3, (int64_t[]){groups, hidden, width}, 5),
+                     .bias = numbers(s, dtype, 2, (int64_t[]){groups, hidden}, 5),
+                     .down = numbers(s, dtype, 3, (int64_t[]){groups, hidden, width}, 5),
+                     .scores = numbers(s, dtype, 2, (int64_t[]){tokens, k}, 5),
+                     .choice = numbers(s, SHERD_I32, 2, (int64_t[]){tokens, k}, (int)groups)};
+}
+
+/* down of relu of up, of the chosen groups: the formula, over weights gathered for each token. */
+static sherd_tensor *formula(const mixture *m)
+{
+    int64_t n = sherd_tensor_count(m->choice), hidden = m->up->shape[1], width = m->up->shape[2];
+    int64_t tokens = m->choice->shape[0], k = m->choice->shape[1];
+    sherd_tensor *index = sherd_view(m->choice, &n, 1);
+    const int64_t of_token[] = {tokens, k, hidden, width};
+    sherd_tensor *up = sherd_view(sherd_index_select(m->up, 0, index), of_token, 4);
+    sherd_tensor *down = sherd_view(sherd_index_select(m->down, 0, index), of_token, 4);
+    sherd_tensor *bias = sherd_view(sherd_index_select(m->bias, 0, index), of_token, 3);
+    sherd_tensor *h = sherd_einsum("tkhw,tw->tkh", (sherd_tensor *[]){up, m->x}, 2);
+
+    h = sherd_relu(sherd_add(h, bias));
+    return sherd_einsum("tkhw,tkh,tk->tw", (sherd_tensor *[]){down, h, m->scores}, 3);
+}
+
+static sherd_tensor *by_groups(const mixture *m)
+{
+    sherd_groups to;
+
+    sherd_group_rows(&to, m->choice, m->up);
+    sherd_tensor *rows = sherd_dispatch(m->x, &to);
+    rows = sherd_relu(sherd_grouped_linear(rows, m->up, m->bias, to.ends, to.group));
+    rows = sherd_grouped_matmul(rows, m->down, to.ends, to.group);
+    return sherd_combine(rows, &to, m->scores);
+}
+
+static void take_gradients(mixture *m, sherd_tensor *y, sherd_tensor *dy)
+{
+    sherd_backward_with(&y, &dy, 1, NULL);
+    for (int i = 0; i < PARTS; i++)
+        *part(m, i) = sherd_grad(*part(m, i));
+}
+
+static bool check_mixture(scene *s, const sherd_mesh *mesh, sherd_dtype dtype)
+{
+    mixture plain = draw_mixture(s, dtype), m = {.choice = spread(s, mesh, plain.choice)};
+    bool good = true;
+
+    for (int i = 0; i < PARTS; i++) {
+        *part(&m, i) = sherd_require_grad(spread(s, mesh, *part(&plain, i)), true);
+        sherd_require_grad(*part(&plain, i), true);
+    }
+    const mixture laid = m;
+    sherd_tensor *want = formula(&plain), *y = by_groups(&m);
+    good = CHECK(!sherd_tensor_failed(y)) && CHECK_EQ(different(y, want), 0);
+    sherd_tensor *dy = numbers(s, dtype, 2, want->shape, 5);
+    take_gradients(&plain, want, dy);
+    take_gradients(&m, y, dy);
+    for (int i = 0; i < PARTS; i++)
+        good = CHECK_EQ(different(*part(&m, i), *part(&plain, i)), 0) && good;
+    if (!good)
+        fprintf(stderr, "%s by %s: x %s, weights %s\n", sherd_tensor_text(laid.choice),
+                sherd_tensor_text(laid.scores), sherd_tensor_text(laid.x),
+                sherd_tensor_text(laid.up));
+    return good;
+}
+
+static void every_layout_is_as_the_formula(sherd_world *world)
+{
+    scene s = {.world = world, .dice = (uint64_t)sherd_world_ranks(world)};
+    int rounds = getenv("SHERD_PROOF") ? 2000 : 30;
+
+    for (int i = 0; i < rounds; i++) {
+        const sherd_mesh *mesh = mesh_of(world, meshes[sherd_world_ranks(world) - 1][i % 3]);
+        sherd_scope_begin(world);
+        check_mixture(&s, mesh, i % 4 ? SHERD_F64 : SHERD_F32);
+        if (!CHECK_OK(sherd_world_check(world)))
+            fprintf(stderr, "%s\n", sherd_world_error(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* ---- what moves ------------------------------------------------------------------------------ */
+
+enum { TOKENS = 24, K = 2, WIDTH = 4096, GROUPS = 8 };
+
+/* Token t chooses group t % 8 and the one after: so each shard of tokens needs all groups. */
+static int32_t chosen(int64_t t, int64_t j)
+{
+    return (int32_t)((t + j) % GROUPS);
+}
+
+static sherd_tensor *choices_on(sherd_world *world, const sherd_mesh *mesh, const char *placements)
+{
+    static const int64_t shape[] = {TOKENS, K};
+    int32_t data[TOKENS * K];
+
+    for (int64_t c = 0; c < TOKENS * K; c++)
+        data[c] = chosen(c / K, c % K);
+    sherd_tensor *t = sherd_from_data(world, SHERD_I32, shape, 2, data);
+    return sherd_distribute(sherd_mark_equal(t), layout_of(mesh, 2, shape, placements, NULL), -1);
+}
+
+static sherd_tensor *ones_on(const sherd_mesh *mesh, int ndim, const int64_t *shape,
+                             const char *placements)
+{
+    return sherd_require_grad(
+        sherd_constant_on(layout_of(mesh, ndim, shape, placements, NULL), SHERD_F32, 1), true);
+}
+
+/* Bytes and calls since the last look. */
+typedef struct moved {
+    int64_t bytes, calls;
+} moved;
+
+static moved look(sherd_world *world)
+{
+    moved m = {0, sherd_comm_calls(world, NULL)};
+
+    for (int i = 0; i < sherd_comm_count(world); i++)
+        m.bytes += sherd_comm_get(world, i).bytes_received;
+    sherd_comm_reset(world);
+    return m;
+}
+
+/* Rows of the groups of shard `at` of `of`, whose tokens are in shard `from`. */
+static int64_t rows_between(int64_t from, int64_t at, int64_t of)
+{
+    int64_t rows = 0;
+
+    for (int64_t t = from * TOKENS / of; t < (from + 1) * TOKENS / of; t++)
+        for (int64_t j = 0; j < K; j++)
+            rows += chosen(t, j) / (GROUPS / of) == at;
+    return rows;
+}
+
+/* One call brings the choices to all; then each direction of rows is one, of just these rows. */
+static void what_moves_is_the_rows(sherd_world *world)
+{
+    int ranks = sherd_world_ranks(world), me = sherd_world_rank(world);
+    const sherd_mesh *mesh = line_of_ranks(world);
+    int64_t row = WIDTH * (int64_t)sizeof(float), in = 0, out = 0;
+    sherd_tensor *choice = choices_on(world, mesh, "S(0)");
+    sherd_tensor *x = ones_on(mesh, 2, (int64_t[]){TOKENS, WIDTH}, "S(0)");
+    sherd_tensor *w = ones_on(mesh, 3, (int64_t[]){GROUPS, WIDTH, WIDTH}, "S(0)");
+    sherd_groups to;
+
+    for (int r = 0; r < ranks; r++) {
+        in += r == me ? 0 : rows_between(r, me, ranks);
+        out += r == me ? 0 : rows_between(me, r, ranks);
+    }
+    sherd_comm_reset(world);
+    CHECK(sherd_group_rows(&to, choice, w));
+    moved m = look(world);
+    CHECK_EQ(m.calls, 1);
+    CHECK_EQ(m.bytes, (int64_t)TOKENS * K * 4 * (ranks - 1) / ranks);
+    sherd_tensor *rows = sherd_dispatch(x, &to);
+    m = look(world);
+    CHECK_EQ(m.calls, 1);
+    CHECK_EQ(m.bytes, in * row);
+    sherd_tensor *y = sherd_grouped_linear(rows, w, NULL, to.ends, to.group);
+    CHECK_EQ(look(world).calls, 0);
+    y = sherd_combine(y, &to, NULL);
+    m = look(world);
+    CHECK_EQ(m.calls, 1);
+    CHECK_EQ(m.bytes, out * row);
+    sherd_tensor *dy = sherd_constant_on(sherd_tensor_layout(y), SHERD_F32, 1);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    m = look(world);
+    CHECK_EQ(m.calls, 2);
+    CHECK_EQ(m.bytes, (in + out) * row);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Tokens of another axis stay on it, and nothing moves if groups are not sharded. */
+static void rows_move_along_the_axes_of_groups_only(sherd_world *world)
+{
+    const sherd_mesh *mesh = mesh_of(world, "dp=2,ep=2");
+    const int64_t tokens[] = {TOKENS, WIDTH}, weights[] = {GROUPS, 4, WIDTH};
+    int me = sherd_world_rank(world), part = me % 2, rows = 0;
+    sherd_tensor *choice = choices_on(world, mesh, "S(0)S(0)");
+    sherd_tensor *x = ones_on(mesh, 2, tokens, "S(0)S(0)");
+    sherd_tensor *all = ones_on(mesh, 3, weights, "RR"), *w = ones_on(mesh, 3, weights, "RS(0)");
+    sherd_groups to;
+
+    CHECK(sherd_group_rows(&to, choice, all));
+    sherd_comm_reset(world);
+    sherd_tensor *y = sherd_dispatch(x, &to);
+    y = sherd_combine(sherd_grouped_linear(y, all, NULL, to.ends, to.group), &to, NULL);
+    CHECK_EQ(look(world).calls, 0);
+    CHECK(sherd_group_rows(&to, choice, w));
+    (void)look(world);
+    y = sherd_grouped_linear(sherd_dispatch(x, &to), w, NULL, to.ends, to.group);
+    CHECK(strstr(sherd_tensor_text(y), "48(ep,dp") != NULL);
+    for (int64_t t = (me ^ 1) * TOKENS / 4; t < (me ^ 1) * TOKENS / 4 + TOKENS / 4; t++)
+        for (int64_t j = 0; j < K; j++)
+            rows += chosen(t, j) / (GROUPS / 2) == part;
+    CHECK_EQ(look(world).bytes, (int64_t)rows * WIDTH * 4);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* Rows that are not where their groups are go there, and a wrong order of runs is computed too. */
+static void rows_elsewhere_are_moved(sherd_world *world)
+{
+    static const int32_t ends[] = {1, 4, 4, 6}, turned[] = {3, 2, 1, 0};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *end =
+        sherd_mark_equal(sherd_from_data(world, SHERD_I32, (int64_t[]){4}, 1, ends));
+    sherd_tensor *group =
+        sherd_mark_equal(sherd_from_data(world, SHERD_I32, (int64_t[]){4}, 1, turned));
+    const int64_t rows[] = {6, 3}, weights[] = {4, 3, 2};
+    sherd_tensor *x = indices_on(layout_of(mesh, 2, rows, "S(0)", NULL), SHERD_F64);
+    sherd_tensor *w = indices_on(layout_of(mesh, 3, weights, "S(0)", NULL), SHERD_F64);
+    sherd_tensor *plain_x = indices_plain(world, SHERD_F64, 2, rows);
+    sherd_tensor *plain_w = indices_plain(world, SHERD_F64, 3, weights);
+
+    for (int i = 0; i < 2; i++) {
+        sherd_tensor *g = i ? group : NULL;
+        sherd_tensor *y = sherd_grouped_matmul(x, w, end, g);
+        CHECK_EQ(different(y, sherd_grouped_matmul(plain_x, plain_w, end, g)), 0);
+        if (!g)
+            CHECK_EQ(sherd_tensor_layout(y)->pending_axes, 0);
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- 16 bits --------------------------------------------------------------------------------- */
+
+static void halves_are_close(sherd_world *world)
+{
+    scene s = {.world = world, .dice = 7};
+    const sherd_mesh *mesh = line_of_ranks(world);
+
+    for (int i = 0; i < 6; i++) {
+        sherd_dtype half = i % 2 ? SHERD_F16 : SHERD_BF16;
+        sherd_scope_begin(world);
+        mixture plain = draw_mixture(&s, SHERD_F64), m = {.choice = spread(&s, mesh, plain.choice)};
+        for (int j = 0; j < PARTS; j++)
+            *part(&m, j) =
+                sherd_require_grad(spread(&s, mesh, sherd_cast(*part(&plain, j), half)), true);
+        sherd_tensor *want = formula(&plain), *y = by_groups(&m),
+                     *dy = sherd_constant_on(sherd_tensor_layout(y), half, 1);
+        const double *right = sherd_tensor_read(want);
+        const float *got = sherd_tensor_read(sherd_full(sherd_cast(y, SHERD_F32)));
+        for (int64_t e = 0; e < want->count; e++)
+            CHECK(fabs(got[e] - right[e]) <= 0.02 * fabs(right[e]) + 2);
+        sherd_backward_with(&y, &dy, 1, NULL);
+        for (int j = 0; j < PARTS; j++)
+            CHECK_EQ(sherd_tensor_dtype(sherd_grad(*part(&m, j))), half);
+        CHECK_OK(sherd_world_check(world));
+        sherd_scope_end(world);
+    }
+}
+
+/* Under autocast the gradients of f32 weights are not rounded to 16 bits. */
+static void autocast_keeps_gradients_wide(sherd_world *world)
+{
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *choice = choices_on(world, mesh, "S(0)");
+    sherd_tensor *x = ones_on(mesh, 2, (int64_t[]){TOKENS, 3}, "S(0)");
+    sherd_tensor *w = ones_on(mesh, 3, (int64_t[]){GROUPS, 5, 3}, "S(0)");
+    sherd_groups to;
+
+    sherd_set_autocast(world, SHERD_BF16);
+    sherd_group_rows(&to, choice, w);
+    sherd_tensor *y = sherd_grouped_linear(sherd_dispatch(x, &to), w, NULL, to.ends, to.group);
+    CHECK_EQ(sherd_tensor_dtype(y), SHERD_BF16);
+    sherd_set_autocast(world, SHERD_DTYPE_NONE);
+    sherd_tensor *dy =
+        sherd_cast(sherd_constant_on(sherd_tensor_layout(y), SHERD_F32, 1 + 1.0 / 128), SHERD_BF16);
+    sherd_backward_with(&y, &dy, 1, NULL);
+    const float *dw = sherd_tensor_read(sherd_full(sherd_grad(w)));
+    /* Six rows of each group: 6 * (1 + 1/128) has nine bits. */
+    for (int i = 0; dw && i < GROUPS * 15; i++)
+        CHECK_NEAR(dw[i], 6 + 6.0 / 128, 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
+/* ---- what is wrong --------------------------------------------------------------------------- */
+
+static sherd_tensor *numbers_of(sherd_world *world, int64_t n, const int32_t *data)
+{
+    return sherd_mark_equal(sherd_from_data(world, SHERD_I32, &n, 1, data));
+}
+
+static void refused(sherd_world *world, const char *text)
+{
+    CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+    if (!CHECK(strstr(sherd_world_error(world), text) != NULL))
+        fprintf(stderr, "%s\n", sherd_world_error(world));
+}
+
+static const struct {
+    int64_t count;
+    int32_t ends[3], group[3]; /* a group below 0: none are given */
+    const char *text;
+} wrong[] = {
+    {3, {3, 2, 6}, {-1}, "sherd_grouped_linear: ends[1] is 2: must be in [3, 6]: x is"},
+    {3, {1, 2, 5}, {-1}, "sherd_grouped_linear: the last run ends at 5 of 6 rows"},
+    {3, {1, 2, 7}, {-1}, "sherd_grouped_linear: ends[2] is 7: must be in [2, 6]"},
+    {3, {1, 2, 6}, {0, 3, 1}, "sherd_grouped_linear: group[1] is 3: must be in [0, 3)"},
+    {2, {1, 6}, {-1}, "sherd_grouped_linear: 2 ends of 3 groups"},
+};
+
+static void ends_that_do_not_fit_are_said_by_all(sherd_world *world)
+{
+    static const int32_t right[] = {1, 2, 6}, far[] = {0, 3, 1};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    const int64_t rows[] = {6, 2}, weights[] = {3, 4, 2};
+
+    for (size_t i = 0; i < LEN(wrong); i++) {
+        sherd_tensor *x = ones_on(mesh, 2, rows, "S(0)"), *w = ones_on(mesh, 3, weights, "S(0)");
+        sherd_tensor *group =
+            wrong[i].group[0] < 0 ? NULL : numbers_of(world, wrong[i].count, wrong[i].group);
+        sherd_grouped_linear(x, w, NULL, numbers_of(world, wrong[i].count, wrong[i].ends), group);
+        refused(world, wrong[i].text);
+    }
+    sherd_groups to;
+    sherd_group_rows(&to, numbers_of(world, 3, far), ones_on(mesh, 3, weights, "S(0)"));
+    refused(world, "sherd_group_rows: choice[1] = 3 is outside of [0,3)");
+    sherd_group_rows(&to, numbers_of(world, 3, right),
+                     ones_on(mesh, 3, (int64_t[]){7, 1, 1}, "S(0)"));
+    sherd_dispatch(ones_on(mesh, 2, rows, "S(0)"), &to);
+    refused(world, "sherd_dispatch: 3 choices are not 1 of each row");
+}
+
+/* Ranks with other ends are told, wherever they lie. */
+static void other_ends_are_found(sherd_world *world)
+{
+    const int32_t ends[] = {1, sherd_world_rank(world) ? 2 : 3, 6};
+    const sherd_mesh *mesh = line_of_ranks(world);
+    sherd_tensor *x = ones_on(mesh, 2, (int64_t[]){6, 2}, "R");
+    sherd_tensor *w = ones_on(mesh, 3, (int64_t[]){3, 4, 2}, "R");
+
+    sherd_grouped_linear(x, w, NULL, numbers_of(world, 3, ends), NULL);
+    CHECK_EQ(sherd_world_check(world), SHERD_EDIFFER);
+}
+
+static void mix(sherd_world *world)
+{
+    static const int64_t tokens[] = {TOKENS, 300}, choices[] = {TOKENS, 1},
+                         weights[] = {GROUPS, 5, 300};
+    const sherd_layout *x = NULL, *choice = NULL, *w = NULL;
+    const sherd_mesh *mesh = NULL;
+    sherd_groups to;
+
+    sherd_scope_begin(world);
+    if (sherd_mesh_parse(&mesh, world, "2") == SHERD_OK &&
+        sherd_layout_parse_placements(&x, mesh, 2, tokens, "S(0)", NULL) == SHERD_OK &&
+        sherd_layout_parse_placements(&choice, mesh, 2, choices, "S(0)", NULL) == SHERD_OK &&
+        sherd_layout_parse_placements(&w, mesh, 3, weights, "S(0)", NULL) == SHERD_OK) {
+        sherd_tensor *weight = sherd_require_grad(sherd_constant_on(w, SHERD_F32, 1), true);
+        sherd_group_rows(&to, sherd_constant_on(choice, SHERD_I32, 5), weight);
+        sherd_tensor *y = sherd_dispatch(sherd_constant_on(x, SHERD_F32, 1), &to);
+        y = sherd_combine(sherd_grouped_linear(y, weight, NULL, to.ends, to.group), &to, NULL);
+        sherd_backward(sherd_sum(y));
+    } else {
+        sherd__raise(world, SHERD_ENOMEM, "no layouts");
+    }
+    sherd_scope_end(world);
+}
+
+static void lack_of_memory_is_said_by_all(sherd_world *world)
+{
+    fail_every_allocation(world, 1, mix);
+}
+
+static const check_test tests[] = {
+    {TEST(every_layout_is_as_the_formula), {1, 2, 3, 4, 8}},
+    {TEST(what_moves_is_the_rows), {2, 4, 8}},
+    {TEST(rows_move_along_the_axes_of_groups_only), {4}},
+    {TEST(rows_elsewhere_are_moved), {1, 2, 3, 4}},
+    {TEST(halves_are_close), {1, 2, 3}},
+    {TEST(autocast_keeps_gradients_wide), {1, 2}},
+    {TEST(ends_that_do_not_fit_are_said_by_all), {1, 2, 3}},
+    {TEST(other_ends_are_found), {2, 3}},
+    {TEST(lack_of_memory_is_said_by_all), {2}},
+};
+CHECK_MAIN(tests)
