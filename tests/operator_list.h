@@ -4,6 +4,7 @@
 #define SHERD_TESTS_OPERATOR_LIST_H
 
 #include "operator_rows_fft.h"
+#include "operator_rows_groups.h"
 #include "operator_rows_stencil.h"
 #include "operator_rows_shape.h"
 
@@ -42,6 +43,11 @@ static const row rows[] = {
     ROW(matmul, 'x', 1, 3, draw_matmul, run_matmul),
     ROW(linear, 'x', 1, 3, draw_linear, run_linear),
     ROW(einsum, 'x', 1, 3, draw_einsum, run_einsum),
+    ROW(group_rows, 'x', 2, 2, draw_there_and_back, run_there_and_back),
+    ROW(dispatch, 'x', 2, 2, draw_there_and_back, run_there_and_back),
+    ROW(combine, 'x', 2, 2, draw_there_and_back, run_there_and_back),
+    ROW(grouped_linear, 'x', 2, 2, draw_grouped_linear, run_grouped_linear),
+    ROW(grouped_matmul, 'x', 2, 2, draw_grouped_matmul, run_grouped_matmul),
     ROW(sum, 'x', 0, 3, draw_one, run_sum),
     ROW(mean, 'x', 0, 3, draw_some_dims, run_mean),
     ROW(sum_over, 'x', 0, 3, draw_dims, run_sum_over),

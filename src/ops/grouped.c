@@ -344,6 +344,23 @@ static sherd_tensor *group_of(sherd_node *node)
     return sherd_node_shape(node, GROUP, &shape) ? sherd_node_operand(node, GROUP) : NULL;
 }
 
+static sherd_tensor *gradient_of_weight(sherd_node *node, const grouped *how, sherd_tensor *dy,
+                                        sherd_tensor *ends, sherd_tensor *group)
+{
+    sherd_tensor *x = sherd_node_operand(node, X),
+                 *in[] = {how->turned ? x : dy, how->turned ? dy : x, ends, group, NULL};
+    const sherd_layout *weight = sherd_node_layout(node, WEIGHT),
+                       *like[] = {NULL, NULL, NULL, NULL, NULL};
+    const int64_t *shape;
+
+    /* What is pending in the weights is no factor of their gradient. */
+    if (weight && sherd__layout_settle(&like[LIKE], weight))
+        return sherd__fail_diag(dy->world, true);
+    sherd_node_shape(node, WEIGHT, &shape);
+    return apply_by(&weight_op, in, 5, (grouped){.groups = shape[0], .wide = is_wide(node, WEIGHT)},
+                    like);
+}
+
 static void rows_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     const grouped *how = sherd_node_attributes(node);
@@ -354,17 +371,8 @@ static void rows_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
         grad_in[X] = apply_by(&sherd__grouped_linear_op,
                               (sherd_tensor *[]){dy, sherd_node_operand(node, WEIGHT), ends, group},
                               4, (grouped){.turned = !how->turned, .wide = is_wide(node, X)}, NULL);
-    if (sherd_node_wants(node, WEIGHT)) {
-        sherd_tensor *x = sherd_node_operand(node, X);
-        const sherd_layout *like[] = {NULL, NULL, NULL, NULL, sherd_node_layout(node, WEIGHT)};
-        const int64_t *shape;
-        sherd_node_shape(node, WEIGHT, &shape);
-        grad_in[WEIGHT] =
-            apply_by(&weight_op,
-                     how->turned ? (sherd_tensor *[]){x, dy, ends, group, NULL}
-                                 : (sherd_tensor *[]){dy, x, ends, group, NULL},
-                     5, (grouped){.groups = shape[0], .wide = is_wide(node, WEIGHT)}, like);
-    }
+    if (sherd_node_wants(node, WEIGHT))
+        grad_in[WEIGHT] = gradient_of_weight(node, how, dy, ends, group);
 }
 
 /* dw[g] = a^T b over the rows of the group. */

@@ -53,9 +53,12 @@ const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
 
 /* ---- operands that are equal everywhere ------------------------------------------------------ */
 
+/* What is no index is left for the operator to refuse. */
 sherd_tensor *sherd__known(sherd_tensor *t)
 {
-    return t && !sherd_tensor_failed(t) ? sherd__contiguous(sherd__whole_at(t, -1)) : t;
+    bool is_index = t && !sherd_tensor_failed(t) && t->dtype == SHERD_I32;
+
+    return is_index ? sherd__contiguous(sherd__whole_at(t, -1)) : t;
 }
 
 int64_t sherd__known_digest(sherd_tensor *const *t, int count)

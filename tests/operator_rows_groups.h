@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows (operator_rows.h) of operators on rows in groups. */
+#ifndef SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
+#define SHERD_TESTS_OPERATOR_ROWS_GROUPS_H
+
+#include "operator_rows.h"
+
+#include "sherd/ops_groups.h"
+
+/* ---- runs: number[0] of them, and their ends; in reverse order of groups if number[6] -------- */
+
+static inline sherd_tensor *numbered_ends(act *a)
+{
+    int32_t end[MOST_NUMBERS];
+
+    for (int64_t i = 0; i < a->p->number[0]; i++)
+        end[i] = (int32_t)a->p->number[1 + i];
+    return sherd_mark_equal(
+        sherd_from_data(sherd_tensor_world(a->in[0]), SHERD_I32, &a->p->number[0], 1, end));
+}
+
+static inline sherd_tensor *numbered_groups(act *a)
+{
+    int32_t group[MOST_NUMBERS];
+    int64_t runs = a->p->number[0];
+
+    for (int64_t i = 0; i < runs; i++)
+        group[i] = (int32_t)(runs - 1 - i);
+    return a->p->number[6] ? sherd_mark_equal(sherd_from_data(sherd_tensor_world(a->in[0]),
+                                                              SHERD_I32, &runs, 1, group))
+                           : NULL;
+}
+
+RUN(run_grouped_linear, sherd_grouped_linear(in[0], in[1], a->p->operands > 2 ? in[2] : NULL,
+                                             numbered_ends(a), numbered_groups(a)))
+RUN(run_grouped_matmul, sherd_grouped_matmul(in[0], in[1], numbered_ends(a), numbered_groups(a)))
+
+static inline bool draw_runs(call_plan *p, uint64_t *dice)
+{
+    int64_t rows = p->in[0].shape[0], runs = 1 + roll(dice, 4), end = 0;
+
+    p->number[0] = runs;
+    for (int64_t i = 1; i < runs; i++) {
+        end += roll(dice, (int)(rows - end) + 1);
+        p->number[i] = end;
+    }
+    p->number[runs] = rows;
+    p->number[6] = roll(dice, 3) == 0;
+    return true;
+}
+
+static inline bool draw_grouped_linear(call_plan *p, uint64_t *dice)
+{
+    (void)draw_runs(p, dice);
+    const int64_t shape[] = {p->number[0], 1 + roll(dice, 4), p->in[0].shape[1]};
+    want(p, 1, 'x', 3, shape);
+    if (roll(dice, 2))
+        want(p, 2, 'x', 2, shape);
+    return true;
+}
+
+static inline bool draw_grouped_matmul(call_plan *p, uint64_t *dice)
+{
+    (void)draw_runs(p, dice);
+    const int64_t shape[] = {p->number[0], p->in[0].shape[1], 1 + roll(dice, 4)};
+    want(p, 1, 'x', 3, shape);
+    return true;
+}
+
+/* ---- there and back: columns of x are the groups, as their layout says where rows go --------- */
+
+static inline sherd_tensor *run_there_and_back(act *a)
+{
+    sherd_groups to;
+
+    sherd_group_rows(&to, a->in[1], sherd_transpose(a->in[0], 0, 1));
+    return sherd_combine(sherd_dispatch(a->in[0], &to), &to, a->p->operands > 2 ? a->in[2] : NULL);
+}
+
+static inline bool draw_there_and_back(call_plan *p, uint64_t *dice)
+{
+    const int64_t choice[] = {p->in[0].shape[0], 1 + roll(dice, 3)};
+
+    if (p->in[0].shape[1] == 0)
+        return false;
+    want(p, 1, 'i', 2, choice)->limit = p->in[0].shape[1];
+    if (roll(dice, 2))
+        want(p, 2, 'x', 2, choice);
+    return true;
+}
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse of operators on rows in groups: see misuse.h. */
+#include "misuse.h"
+
+#include "sherd/ops_groups.h"
+
+#define MISUSE(name) MISUSE_WORKS(name, misuse_works)
+
+typedef struct things {
+    sherd_tensor *choice, *x, *weight, *bias,
+        *scores;                  /* [4, 2], [4, 3], [3, 2, 3], [3, 2], as choice */
+    sherd_tensor *ends, *group;   /* of 8 rows: 3 runs */
+    sherd_tensor *rows;           /* [8, 3] */
+    sherd_tensor *scalar, *other; /* i32; x on another mesh */
+    sherd_groups to;
+} things;
+
+static sherd_tensor *on(sherd_world *world, sherd_dtype dtype, int ndim, const int64_t *shape,
+                        const char *form)
+{
+    const sherd_layout *layout = NULL;
+    const sherd_mesh *mesh = NULL;
+    char text[16];
+
+    snprintf(text, sizeof text, form, sherd_world_ranks(world));
+    CHECK_OK(sherd_mesh_parse(&mesh, world, text));
+    const char *placements = strstr(text, ",") ? "S(0)R" : ndim ? "S(0)" : "R";
+    CHECK_OK(sherd_layout_parse_placements(&layout, mesh, ndim, shape, placements, NULL));
+    return sherd_constant_on(layout, dtype, 1);
+}
+
+static things make(sherd_world *world)
+{
+    static const int32_t ends[] = {3, 3, 8}, group[] = {0, 1, 2};
+    static const int64_t tokens[] = {4, 3}, weight[] = {3, 2, 3}, choice[] = {4, 2},
+                         rows[] = {8, 3}, runs[] = {3};
+    things t = {.choice = on(world, SHERD_I32, 2, choice, "x=%d"),
+                .x = on(world, SHERD_F32, 2, tokens, "x=%d"),
+                .weight = on(world, SHERD_F32, 3, weight, "x=%d"),
+                .bias = on(world, SHERD_F32, 2, weight, "x=%d"),
+                .scores = on(world, SHERD_F32, 2, choice, "x=%d"),
+                .rows = on(world, SHERD_F32, 2, rows, "x=%d"),
+                .scalar = on(world, SHERD_I32, 0, NULL, "x=%d"),
+                .other = on(world, SHERD_F32, 2, tokens, "x=%d,y=1"),
+                .ends = sherd_mark_equal(sherd_from_data(world, SHERD_I32, runs, 1, ends)),
+                .group = sherd_mark_equal(sherd_from_data(world, SHERD_I32, runs, 1, group))};
+
+    CHECK(sherd_group_rows(&t.to, t.choice, t.weight));
+    CHECK_OK(sherd_world_check(world));
+    return t;
+}
+
+MISUSE(groups_need_choices_and_weights)
+{
+    things t = make(m->world);
+    sherd_groups to;
+
+    ANSWERS(!sherd_group_rows(NULL, NULL, NULL));
+    ANSWERS(!sherd_group_rows(&to, NULL, NULL) && !to.order && !to.ends);
+    FAILS(SHERD_EINVAL, sherd_group_rows(NUL(&to), t.choice, t.weight));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, NUL(t.choice), t.weight));
+    CHECK(sherd_tensor_failed(to.order) && sherd_tensor_failed(to.ends));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, t.choice, NUL(t.weight)));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, BAD(t.scalar, t.choice), t.weight));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, t.choice, BAD(t.scalar, t.weight)));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, BAD(t.x, t.choice), t.weight));
+    FAILS(SHERD_EINVAL, sherd_group_rows(&to, t.choice, BAD(t.other, t.weight)));
+}
+
+MISUSE(rows_go_by_groups_that_fit)
+{
+    things t = make(m->world);
+
+    ONLY_SAYS(NULL, sherd_dispatch(NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_dispatch(NUL(t.x), &t.to));
+    FAILS(SHERD_EINVAL, sherd_dispatch(t.x, NUL(&t.to)));
+    FAILS(SHERD_EINVAL, sherd_dispatch(BAD(t.rows, t.x), &t.to));
+    FAILS(SHERD_EINVAL, sherd_dispatch(BAD(t.scalar, t.x), &t.to));
+    FAILS(SHERD_EINVAL, sherd_dispatch(BAD(t.other, t.x), &t.to));
+    ONLY_SAYS(NULL, sherd_combine(NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_combine(NUL(t.rows), &t.to, t.scores));
+    FAILS(SHERD_EINVAL, sherd_combine(t.rows, NUL(&t.to), t.scores));
+    FAILS(SHERD_EINVAL, sherd_combine(BAD(t.x, t.rows), &t.to, t.scores));
+    FAILS(SHERD_EINVAL, sherd_combine(t.rows, &t.to, BAD(t.x, t.scores)));
+    FAILS(SHERD_EINVAL, sherd_combine(t.rows, &t.to, BAD(t.choice, t.scores)));
+}
+
+MISUSE(weights_need_rows_and_ends)
+{
+    things t = make(m->world);
+
+    ONLY_SAYS(NULL, sherd_grouped_linear(NULL, NULL, NULL, NULL, NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(NUL(t.rows), t.weight, t.bias, t.ends, t.group));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, NUL(t.weight), t.bias, t.ends, t.group));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, t.weight, t.bias, NUL(t.ends), t.group));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(BAD(t.weight, t.rows), t.weight, NULL, t.ends, NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, BAD(t.x, t.weight), NULL, t.ends, NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, t.weight, BAD(t.x, t.bias), t.ends, NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, t.weight, NULL, BAD(t.x, t.ends), NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_linear(t.rows, t.weight, NULL, t.ends, BAD(t.x, t.group)));
+    FAILS(SHERD_EINVAL,
+          sherd_grouped_linear(t.rows, t.weight, NULL, BAD(t.scalar, t.ends), t.group));
+    ONLY_SAYS(NULL, sherd_grouped_matmul(NULL, NULL, NULL, NULL));
+    sherd_tensor *turned = sherd_transpose(t.weight, 1, 2);
+    FAILS(SHERD_EINVAL, sherd_grouped_matmul(t.rows, BAD(t.weight, turned), t.ends, NULL));
+    FAILS(SHERD_EINVAL, sherd_grouped_matmul(t.rows, turned, NUL(t.ends), NULL));
+}
+
+static const check_test tests[] = {
+    {TEST(groups_need_choices_and_weights), {1, 2, 3}},
+    {TEST(rows_go_by_groups_that_fit), {1, 2, 3}},
+    {TEST(weights_need_rows_and_ends), {1, 2, 3}},
+};
+CHECK_MAIN(tests)
