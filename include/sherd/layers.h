@@ -86,6 +86,38 @@ SHERD_CALL sherd_status sherd_attention_create(sherd_module **out, sherd_world *
                                                const sherd_attention_options *how,
                                                const sherd_layer_options *options);
 
+typedef struct sherd_experts_options {
+    int64_t experts, k; /* how many there are, and how many of them a token goes through */
+    int64_t hidden;     /* width inside an expert */
+    /* scores are the softmax over all experts, not over those that were chosen */
+    bool whole_scores;
+    bool balance; /* a second output: the loss that is least if all experts have as much to do */
+} sherd_experts_options;
+
+/**
+ * A mixture of experts: each token goes through the k experts for which its row of the child
+ * "router" (a Linear [experts, width] without bias) is largest, and the results, times their
+ * scores, are added. An expert is w2 (silu(w1 x) * (w3 x)). x [..., width] -> shape of x.
+ * Parameters: w1 and w3 [experts, hidden, width], w2 [experts, width, hidden].
+ *
+ * With sherd_expert_parallel the experts are sharded, and rows go to them (ops_groups.h): no token
+ * is left out and none is padded. Tokens [batch, positions] may be sharded by either dim; if both
+ * are, positions are gathered.
+ *
+ * The balance is experts * sum over e of (choices of e / tokens) * (mean of the softmax of e): k if
+ * choices are even. It is a scalar, of f32 if the router has 16 bits; only the softmax has a
+ * gradient.
+ *
+ * @local
+ * @shapes how: must be given; options: NULL = all zero; options->name is the module's, and the
+ *         prefix of its parameters'
+ * @owns   the caller destroys *out or adds it to a module; NULL on failure
+ * @errors EINVAL a size < 1, k above the number of experts, a bias; ENOMEM
+ */
+SHERD_CALL sherd_status sherd_experts_create(sherd_module **out, sherd_world *world, int64_t width,
+                                             const sherd_experts_options *how,
+                                             const sherd_layer_options *options);
+
 /**
  * Normalise the last dim by the root of the mean of its squares (sherd_rms_norm). Parameter: weight
  * (ones) [width]. Called with x and delta it works as sherd_layer_norm_create, with

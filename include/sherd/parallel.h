@@ -112,8 +112,25 @@ SHERD_API sherd_style sherd_prepare_output(void);
 SHERD_API sherd_style sherd_prepare_input_output(void);
 
 /**
- * For user-defined styles: put a parameter or buffer on the mesh, with `placement` on the axis and
- * replicated on all others. The built-in styles use it too. To move tensors, a style calls another
+ * sherd_experts_create, or a module of one's own: those of its parameters that have three dims are
+ * sharded by the first, the experts. Tensors are left as they are: rows go where their experts are.
+ *
+ * @local   @errors none
+ */
+SHERD_API sherd_style sherd_expert_parallel(void);
+
+/**
+ * sherd_experts_create: each rank computes some of the hidden features of every expert that it has
+ * (w1 and w3 are sharded by dim 1, w2 by dim 2). Input R, output R. Along another axis than
+ * sherd_expert_parallel, or without it.
+ *
+ * @local   @errors none
+ */
+SHERD_API sherd_style sherd_expert_tensor_parallel(void);
+
+/**
+ * For user-defined styles: put a parameter or buffer on the mesh, with `placement` on the axis; a plain
+ * one is replicated on all others. The built-in styles use it too. To move tensors, a style calls another
  * one: `s = sherd_prepare_input_output()`, set its slots, then `s.apply(&s, module, mesh, axis)`.
  *
  * @local
@@ -123,8 +140,8 @@ SHERD_API sherd_style sherd_prepare_input_output(void);
  *           deferred; nothing is sent
  * @owns     the module keeps the new tensor in place of the old one, wherever that is tied
  * @errors   EINVAL no such axis, parameter, buffer or dim, a pending placement, a negative granule,
- *           a mesh of another world, a tensor that varies, or that was placed differently before;
- *           ENOMEM
+ *           a granule of a dim that other axes shard already, a mesh of another world, a tensor
+ *           that varies, or that was placed on this axis before; ENOMEM
  */
 SHERD_CALL sherd_status sherd_style_place_parameter(sherd_module *module, const char *name,
                                                     const sherd_mesh *mesh, int axis,
@@ -141,7 +158,9 @@ typedef struct sherd_parallel_entry {
  * replicate on the mesh all parameters and buffers that no style has placed.
  *
  * All paths are matched before anything changes. Tied parameters stay tied. Parameters must be
- * equal on all ranks: see sherd_module_equalize.
+ * equal on all ranks: see sherd_module_equalize. A module may be made parallel along several axes
+ * of a mesh, by one call for each: what an earlier call has replicated, or sharded by other axes,
+ * is sharded further.
  *
  * On ranks outside the mesh the module stays as it is, with plain parameters: they must not call it
  * with tensors of the mesh, as its outputs would have other layouts there. The stages of a pipeline

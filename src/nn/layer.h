@@ -24,6 +24,10 @@ sherd_status sherd__layer_create(sherd_module **out, sherd_world *world,
                                  const sherd_module_options *options, sherd_forward forward,
                                  sherd_tensor *weight, sherd_tensor *bias);
 
+/* A weight that is drawn, or zero, as the options say; deferred. */
+sherd_tensor *sherd__layer_draw(sherd_world *world, const int64_t *shape, int ndim,
+                                const sherd_layer_options *o);
+
 /* Destroy a partly made module, but not its payload; NULL is a no-op. */
 void sherd__layer_drop(sherd_module *m);
 

@@ -67,16 +67,15 @@ sherd_status sherd__layer_check(sherd_module **out, sherd_world *world, const ch
                        (long long)a, (long long)b, fault);
 }
 
-static sherd_tensor *draw(sherd_world *world, int64_t rows, int64_t cols,
-                          const sherd_layer_options *o)
+sherd_tensor *sherd__layer_draw(sherd_world *world, const int64_t *shape, int ndim,
+                                const sherd_layer_options *o)
 {
     sherd_generator generator = sherd_generator_named(o->name ? o->name : "");
     double deviation = o->deviation > 0 ? o->deviation : default_deviation;
 
     if (o->zero)
-        return sherd_constant_later(world, o->dtype, (int64_t[]){rows, cols}, 2, 0);
-    return sherd_random_later(world, o->dtype, (int64_t[]){rows, cols}, 2,
-                              sherd_normal(0, deviation), &generator);
+        return sherd_constant_later(world, o->dtype, shape, ndim, 0);
+    return sherd_random_later(world, o->dtype, shape, ndim, sherd_normal(0, deviation), &generator);
 }
 
 void sherd__layer_drop(sherd_module *m)
@@ -135,7 +134,7 @@ sherd_status sherd_linear_create(sherd_module **out, sherd_world *world, int64_t
     if (status)
         return status;
     sherd_scope_begin(world);
-    weight = draw(world, features, in, &o);
+    weight = sherd__layer_draw(world, (int64_t[]){features, in}, 2, &o);
     if (o.bias)
         bias = sherd_constant_later(world, o.dtype, &features, 1, 0);
     status = assemble(out, world, SHERD_MODULE_LINEAR, linear, weight, bias);
@@ -160,7 +159,7 @@ sherd_status sherd_embedding_create(sherd_module **out, sherd_world *world, int6
         return status;
     sherd_scope_begin(world);
     status = assemble(out, world, SHERD_MODULE_EMBEDDING, embedding,
-                      draw(world, entries, width, &o), NULL);
+                      sherd__layer_draw(world, (int64_t[]){entries, width}, 2, &o), NULL);
     sherd_scope_end(world);
     return status;
 }

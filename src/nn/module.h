@@ -16,7 +16,7 @@ typedef struct sherd__named_child {
 typedef struct sherd__named_tensor {
     char *name;
     sherd_tensor *tensor; /* counted */
-    bool placed;          /* by a style */
+    unsigned placed;      /* by styles: bits of the axes of the mesh's root */
 } sherd__named_tensor;
 
 /* A list, so that hooks may be added and removed while it is walked. */

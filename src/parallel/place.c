@@ -20,6 +20,10 @@ static void granule_sizes(int64_t n, int64_t p, int64_t granule, int64_t *sizes)
     }
 }
 
+/*
+ * The layout of a tensor with `placement` on one more axis: of a plain one that is replicated on
+ * the others, or of one that is distributed on the root of the mesh.
+ */
 static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
                                 const sherd_mesh *mesh, int axis, sherd_placement placement,
                                 int64_t granule)
@@ -32,6 +36,8 @@ static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
     int64_t p = mesh->extent[axis], *sizes = NULL;
     sherd_status status;
 
+    for (int a = 0; t->layout && a < root->axes; a++)
+        placements[a] = sherd_layout_placement(t->layout, a);
     placements[mesh->root_axis[axis]] = placement;
     if (placement.kind == SHERD_SHARD && granule > 1) {
         sizes = sherd__alloc(heap, sherd__bytes(p), sizeof *sizes);
@@ -42,7 +48,7 @@ static sherd_status make_layout(const sherd_layout **out, const sherd_tensor *t,
     }
     status = sherd_layout_create(out, root, t->ndim, t->shape, placements, sizes ? &options : NULL);
     sherd__free(heap, sizes);
-    return status;
+    return status || !t->layout ? status : sherd__layout_keep_cuts(out, *out, t->layout);
 }
 
 static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor *old,
@@ -131,6 +137,39 @@ static sherd__named_tensor *find(sherd_module *module, const char *name)
                           : NULL;
 }
 
+/* Axes on which styles have placed a tensor, by whatever names of the tree below m it has. */
+static unsigned placed_axes(const sherd_module *m, const sherd_tensor *t)
+{
+    unsigned axes = 0;
+
+    for (int i = 0; i < m->parameters; i++)
+        axes |= m->parameter[i].tensor == t ? m->parameter[i].placed : 0;
+    for (int i = 0; i < m->buffers; i++)
+        axes |= m->buffer[i].tensor == t ? m->buffer[i].placed : 0;
+    for (int i = 0; i < m->children; i++)
+        axes |= placed_axes(m->child[i].module, t);
+    return axes;
+}
+
+/* Why a parameter cannot be placed on the axis; NULL: it can. */
+static const char *misplaced(const sherd__named_tensor *p, const sherd_mesh *mesh, int axis,
+                             sherd_placement placement, int64_t granule)
+{
+    const sherd_layout *layout = p->tensor->layout;
+    int at = mesh->root_axis[axis];
+
+    if (p->placed >> at & 1)
+        return "has been placed by a style before";
+    if (!layout)
+        return NULL;
+    if (layout->spec.mesh != sherd_mesh_root(mesh))
+        return "is distributed already, on another mesh";
+    bool sharded = placement.kind == SHERD_SHARD && layout->spec.dim[placement.dim].axes > 0;
+    if (granule > 1 && sharded && !(layout->shard_axes >> at & 1))
+        return "has that dim sharded already, which leaves no granules whole";
+    return NULL;
+}
+
 sherd_status sherd__place(sherd_module *module, const char *name, const sherd_mesh *mesh, int axis,
                           sherd_placement placement, int64_t granule)
 {
@@ -140,17 +179,25 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
 
     if (!p)
         return SHERD_OK;
-    if (p->placed)
-        return refuse(module, p, "has been placed by a style before");
+    const char *fault = misplaced(p, mesh, axis, placement, granule);
+    if (fault)
+        return refuse(module, p, fault);
+    int at = mesh->root_axis[axis];
+    const sherd_module *root = module;
+    while (root->parent)
+        root = root->parent;
+    bool placed = placed_axes(root, p->tensor) >> at & 1 ||
+                  (p->tensor->layout && p->tensor->layout->shard_axes >> at & 1);
     status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
     if (status)
         return status;
-    /* Tied to a parameter that a style has placed in the same way. */
-    if (p->tensor->layout && p->tensor->layout != layout)
+    /* Tied to a parameter that a style has placed on this axis in the same way. */
+    if (placed && p->tensor->layout != layout)
         return refuse(module, p, "is distributed already, in another layout");
-    if (!p->tensor->layout)
+    if (p->tensor->layout != layout)
         status = sherd__spread(module, p, layout);
-    p->placed = !status;
+    if (!status)
+        p->placed |= 1u << at;
     return status;
 }
 
