@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sherd.h>
@@ -231,6 +232,42 @@ static int miss_one(int rank)
     return end_together(rank);
 }
 
+/* Let the process have so much more memory than it has now; 0: as much as it likes. */
+static void allow(size_t bytes)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    unsigned long pages = 0;
+    FILE *file = bytes ? fopen("/proc/self/statm", "r") : NULL;
+
+    if (file && fscanf(file, "%lu", &pages) == 1)
+        limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    if (file)
+        fclose(file);
+    (void)setrlimit(RLIMIT_AS, &limit);
+}
+
+/* Rank 1 has memory for a carrier, has none for the next, and has it again: the first time MPI
+ * itself needs some. */
+static int starve_one(int rank)
+{
+    bool good = true;
+
+    for (int turn = 0; turn < 3; turn++) {
+        char text[SHERD_ERROR_BYTES] = "";
+        sherd_carrier carrier;
+        if (rank == 1 && turn == 1)
+            allow(2 << 20);
+        sherd_status status = sherd__mpi_carrier(&carrier, MPI_COMM_WORLD, text, sizeof text);
+        allow(0);
+        printf("%s: %s\n", sherd_status_name(status), text);
+        good = good && status == (turn == 1 ? SHERD_ENOMEM : SHERD_OK);
+        if (!status)
+            carrier.close(carrier.self, good);
+    }
+    MPI_Finalize();
+    return !good;
+}
+
 /* Rank 1's MPI fails once: while the world is opened, or later. */
 static int break_one(const char *function, int rank)
 {
@@ -323,6 +360,7 @@ int main(int argc, char **argv)
         return break_one(argv[2], rank);
     if (argc > 1)
         return strcmp(argv[1], "late") == 0   ? come_late(rank)
+               : strcmp(argv[1], "poor") == 0 ? starve_one(rank)
                : strcmp(argv[1], "dies") == 0 ? die_in_two(rank)
                                               : miss_one(rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);

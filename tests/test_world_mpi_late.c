@@ -137,6 +137,17 @@ static void what_mpi_says_is_wrong_ends_an_opening(void)
     unsetenv("SHERD_TIMEOUT");
 }
 
+static void who_has_no_memory_for_it_ends_an_opening_on_all_ranks(void)
+{
+    const program_end *ends = mpi_run_part(3, "poor");
+    FOR_EACH_MPI(kind)
+    {
+        CHECK_EQ(ends[kind_i].status, 0);
+        CHECK_EQ(times(ends[kind_i].out, "ENOMEM: "), 3);
+        CHECK_EQ(times(ends[kind_i].out, ": rank 1: out of memory"), 3);
+    }
+}
+
 static void what_mpi_says_is_wrong_all_ranks_learn(void)
 {
     static const char *const functions[] = {"MPI_Isend", "MPI_Irecv", "MPI_Test"};
@@ -178,6 +189,7 @@ static const check_test tests[] = {
     {TEST(a_rank_that_does_not_come_ends_in_a_time_out)},
     {TEST(a_rank_that_does_not_open_it_ends_in_a_time_out)},
     {TEST(what_mpi_says_is_wrong_ends_an_opening)},
+    {TEST(who_has_no_memory_for_it_ends_an_opening_on_all_ranks)},
     {TEST(what_mpi_says_is_wrong_all_ranks_learn)},
 };
 MPIRUN_MAIN(tests, play_rank)

@@ -55,8 +55,9 @@ typedef struct peer {
 typedef struct carrier {
     MPI_Comm comm;
     int ranks;
-    bool posted; /* a head may come into `head` */
-    bool held;   /* one is there, and waits until the body before it has been received */
+    int poor, poorest; /* the first rank without memory for what is here: of this one, and of all */
+    bool posted;       /* a head may come into `head` */
+    bool held;         /* one is there, and waits until the body before it has been received */
     MPI_Request request;
     MPI_Status status;
     unsigned char *head;    /* [ONCE] */
@@ -413,6 +414,37 @@ static sherd_status no_memory(char *text, size_t room)
     return SHERD_ENOMEM;
 }
 
+/* What `await` has said, of a carrier that MPI may still use. */
+static sherd_status not_begun(char *text, size_t room, int error)
+{
+    if (error != LATE)
+        return say(text, room, error, "no duplicate of the communicator");
+    snprintf(text, room,
+             "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "
+             "world: end the job with MPI_Abort",
+             own_name(), most_seconds());
+    return SHERD_ETIMEDOUT;
+}
+
+/* Room for messages, on all ranks or on none: who has none would leave the others waiting. */
+static sherd_status make_room(carrier *c, int rank, char *text, size_t room)
+{
+    MPI_Request request;
+
+    c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
+    c->nowhere = malloc(PIECE_HERE);
+    c->head = malloc(ONCE);
+    c->poor = c->peer && c->nowhere && c->head ? c->ranks : rank;
+    int error = MPI_Iallreduce(&c->poor, &c->poorest, 1, MPI_INT, MPI_MIN, c->comm, &request);
+    if (error || (error = await(&request)))
+        return not_begun(text, room, error);
+    if (c->poorest == c->ranks)
+        return SHERD_OK;
+    snprintf(text, room, "%s: rank %d: out of memory", own_name(), c->poorest);
+    close_carrier(c, true);
+    return SHERD_ENOMEM;
+}
+
 sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, size_t room)
 {
     carrier *c = calloc(1, sizeof *c);
@@ -423,18 +455,10 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
         return no_memory(text, room);
     if ((error = MPI_Comm_idup(comm, &c->comm, &request))) {
         free(c);
-        return say(text, room, error, "no duplicate of the communicator");
+        return not_begun(text, room, error);
     }
-    error = await(&request);
-    if (error && error != LATE)
-        return say(text, room, error, "no duplicate of the communicator");
-    if (error) {
-        snprintf(text, room,
-                 "%s: waited %.0f s (SHERD_TIMEOUT) for all ranks of the communicator to open a "
-                 "world: end the job with MPI_Abort",
-                 own_name(), most_seconds());
-        return SHERD_ETIMEDOUT;
-    }
+    if ((error = await(&request)))
+        return not_begun(text, room, error);
     MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
     *out = (sherd_carrier){.version = SHERD_CARRIER_VERSION,
                            .name = own_name(),
@@ -449,13 +473,8 @@ sherd_status sherd__mpi_carrier(sherd_carrier *out, MPI_Comm comm, char *text, s
     MPI_Comm_rank(c->comm, &out->rank);
     MPI_Comm_size(c->comm, &out->ranks);
     c->ranks = out->ranks;
-    c->peer = calloc((size_t)c->ranks, sizeof *c->peer);
-    c->nowhere = malloc(PIECE_HERE);
-    c->head = malloc(ONCE);
-    if (c->peer && c->nowhere && c->head) {
+    sherd_status status = make_room(c, out->rank, text, room);
+    if (!status)
         near(c, NULL);
-        return SHERD_OK;
-    }
-    close_carrier(c, false);
-    return no_memory(text, room);
+    return status;
 }
