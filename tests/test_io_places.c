@@ -76,6 +76,30 @@ static void a_file_that_was_written_anew_is_not_read(sherd_world *world)
     remove_file(world, path);
 }
 
+/* As where each machine has its own disk: of the same shapes and names, but the last rank's was
+ * written before. */
+static void ranks_that_find_different_files_learn_it(sherd_world *world)
+{
+    char room[256], old_room[256], same_room[256];
+    const char *path = scratch(room, "newer"), *old = scratch(old_room, "older");
+    const char *same = scratch(same_room, "same");
+    bool last = sherd_world_rank(world) == sherd_world_ranks(world) - 1;
+    sherd_file *file = NULL;
+
+    CHECK_OK(write_shared(world, path, 2));
+    CHECK_OK(write_shared(world, same, 2));
+    CHECK_OK(write_shared(world, old, 1));
+    CHECK_EQ(sherd_file_open(&file, world, last ? old : path), SHERD_EDIFFER);
+    CHECK(!file);
+    CHECK_OK(sherd_file_open(&file, world, last ? same : path));
+    const float *x = sherd_tensor_read(sherd_file_read(file, "t", NULL));
+    CHECK(x && x[0] == 2 && x[LENGTH - 1] == 2);
+    sherd_file_destroy(file);
+    remove_file(world, path);
+    remove_file(world, same);
+    remove_file(world, old);
+}
+
 /* ---- what is no file ------------------------------------------------------------------------- */
 
 static void a_pipe_is_refused_and_not_waited_for(sherd_world *world)
@@ -268,6 +292,7 @@ static void a_limit_on_files_is_an_error(sherd_world *world)
 }
 
 static const check_test tests[] = {
+    {TEST(ranks_that_find_different_files_learn_it), {2, 3, 4, 8}},
     {TEST(a_file_that_was_written_anew_is_not_read), {1, 2, 3}},
     {TEST(a_pipe_is_refused_and_not_waited_for), {1, 2, 3}},
     {TEST(a_long_path_leaves_room_for_the_reason), {1, 2}},

@@ -69,10 +69,15 @@ typedef struct sherd_file_entry {
  * Read the header of a file and check it: every tensor has as many bytes as its shape needs, and
  * together they fill the file.
  *
+ * Ranks of several machines may each have the file on their own disk. They compare the headers and
+ * 64 KB of what follows, spread over the file: copies that differ in a few other places only are
+ * not noticed.
+ *
  * @collective the world: all ranks read it, and must find the same
  * @owns       the caller destroys *out, before the world closes; NULL on failure
  * @errors     EINVAL a NULL, a system error of the file, or what is wrong with its contents; ELIMIT
- *             a tensor of more than 8 dims; ENOTSUP built without jansson; EDIFFER; ENOMEM; EPEER
+ *             a tensor of more than 8 dims; ENOTSUP built without jansson; EDIFFER ranks found
+ *             different files; ENOMEM; EPEER
  */
 SHERD_CALL sherd_status sherd_file_open(sherd_file **out, sherd_world *world, const char *path);
 

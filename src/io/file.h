@@ -15,7 +15,7 @@ struct sherd_file {
     sherd_world *world;
     char *path;
     sherd__file_mark mark; /* as this rank has opened it */
-    uint64_t identity;     /* hash of the header: what is read is noted by it */
+    uint64_t identity;     /* hash of the header and a sample: what is read is noted by it */
     sherd__header header;
 };
 
