@@ -42,7 +42,7 @@ static void sums_stop_at_the_limit(void)
 static void counts_of_shapes(void)
 {
     const int64_t shape[] = {3, 4, 5}, empty[] = {limit - 1, 4, 0}, large[] = {limit - 1, 2},
-                  bad[] = {0, -1};
+                  bad[] = {0, -1}, beside[] = {0, limit};
     int64_t n = -1;
 
     CHECK(sherd__count(shape, 3, &n) && n == 60);
@@ -50,6 +50,7 @@ static void counts_of_shapes(void)
     CHECK(sherd__count(empty, 3, &n) && n == 0);
     CHECK(!sherd__count(large, 2, &n));
     CHECK(!sherd__count(bad, 2, &n));
+    CHECK(!sherd__count(beside, 2, &n)); /* two of them would have no sum */
 }
 
 static void casts_keep_what_fits(void)

@@ -165,6 +165,8 @@ static void what_others_write_is_read(sherd_world *world)
         "\"none\":{\"shape\":[0,3],\"dtype\":\"F64\",\"data_offsets\":[4,4]},"
         "\"never\":{\"shape\":[0,2147483648,2147483648],\"dtype\":\"F64\","
         "\"data_offsets\":[4,4]},"
+        "\"turned\":{\"shape\":[2147483648,2147483648,0],\"dtype\":\"F64\","
+        "\"data_offsets\":[4,4]},"
         "\"scalar\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[12,14]},"
         "\"__metadata__\":{\"format\":\"pt\"},"
         "\"small\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
@@ -177,7 +179,7 @@ static void what_others_write_is_read(sherd_world *world)
 
     put_header(world, path, header, 21);
     CHECK_OK(sherd_file_open(&file, world, path));
-    CHECK_EQ(sherd_file_entries(file), 8);
+    CHECK_EQ(sherd_file_entries(file), 9);
     CHECK_TEXT(sherd_file_text(file, "format"), "pt");
     CHECK(sherd_file_text(file, "form") == NULL && sherd_file_find(file, "lat") == NULL);
     const sherd_file_entry *late = sherd_file_find(file, "late");
@@ -187,6 +189,7 @@ static void what_others_write_is_read(sherd_world *world)
     CHECK(x && x[0] == 0x07060504 && x[1] == 0x0B0A0908);
     CHECK_EQ(sherd_tensor_count(sherd_file_read(file, "none", NULL)), 0);
     CHECK_EQ(sherd_tensor_count(sherd_file_read(file, "never", NULL)), 0);
+    CHECK_EQ(sherd_tensor_count(sherd_file_read(file, "turned", NULL)), 0);
     const uint16_t *y = sherd_tensor_read(sherd_file_read(file, "scalar", NULL));
     CHECK(y && *y == 0x0D0C);
     CHECK_EQ(sherd_file_find(file, "small")->dtype, SHERD_DTYPE_NONE);
@@ -229,6 +232,8 @@ static void wrong_files_are_refused(sherd_world *world)
         {ENTRY("\"shape\":[-1],\"data_offsets\":[0,4]"), 4, "a size that is not a whole number"},
         {ENTRY("\"shape\":[1.0],\"data_offsets\":[0,4]"), 4, "a size that is not a whole number"},
         {ENTRY("\"shape\":[4611686018427387904,4],\"data_offsets\":[0,4]"), 4,
+         "a size that is not a whole number"},
+        {ENTRY("\"shape\":[0,4611686018427387904],\"data_offsets\":[0,0]"), 0,
          "a size that is not a whole number"},
         {ENTRY("\"shape\":[2305843009213693952],\"data_offsets\":[0,4]"), 4, "number of bytes"},
         {ENTRY("\"shape\":[1],\"data_offsets\":[0]"), 4, "no valid data_offsets"},

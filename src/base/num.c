@@ -34,7 +34,7 @@ bool sherd__count(const int64_t *shape, int ndim, int64_t *out)
         if (shape[d] == 0)
             n = 0;
     for (int d = 0; d < ndim; d++)
-        if (!sherd__mul(n, shape[d], &n))
+        if (shape[d] >= LIMIT || !sherd__mul(n, shape[d], &n))
             return false;
     *out = n;
     return true;

@@ -72,14 +72,13 @@ static sherd_status read_shape(const reader *r, json_t *shape, sherd_file_entry 
                            "%s: \"%.180s\": \"%.120s\" has %zu dims; %d are the most",
                            r->of->function, r->of->path, e->name, ndim, SHERD_MAX_DIMS);
     e->ndim = (int)ndim;
-    *count = 1;
     for (int d = 0; d < e->ndim; d++) {
         json_t *size = json_array_get(shape, (size_t)d);
-        e->shape[d] = json_integer_value(size);
-        if (!json_is_integer(size) || e->shape[d] < 0 || !sherd__mul(*count, e->shape[d], count))
-            return bad(r, e->name, "has a size that is not a whole number from 0 to below 2^62");
+        e->shape[d] = json_is_integer(size) ? json_integer_value(size) : -1;
     }
-    return SHERD_OK;
+    return sherd__count(e->shape, e->ndim, count)
+               ? SHERD_OK
+               : bad(r, e->name, "has a size that is not a whole number from 0 to below 2^62");
 }
 
 static sherd_status read_place(const reader *r, json_t *place, sherd_file_entry *e)
