@@ -3,16 +3,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/diag.h"
 #include "cli.h"
 
 int cli_refuse(const char *name, const char *format, ...)
 {
+    char line[2 * SHERD_ERROR_BYTES];
     va_list arguments;
 
-    fprintf(stderr, "sherd%s%s: ", name[0] ? " " : "", name);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
+    sherd__one_line(line);
+    fprintf(stderr, "sherd%s%s: %s\n", name[0] ? " " : "", name, line);
     return CLI_UNUSABLE;
 }

@@ -292,6 +292,21 @@ static void every_option_says_where_it_is_wrong(void)
         check_refusal(&refusals[i]);
 }
 
+/* What is cut short is cut between two letters, or shows that it was not. */
+static void a_refusal_is_one_line_that_any_program_can_read(void)
+{
+    const program_end *end = sherd("plot\nted --mesh 2");
+    char long_name[128];
+
+    CHECK_EQ(program_lines(end->err), 1);
+    CHECK(strstr(end->err, "there is no command \"plot ted\"") != NULL);
+    memset(long_name, 'a', 99);
+    snprintf(long_name + 99, sizeof long_name - 99, "\xC3\xA4\xC3\xA4");
+    end = sherd(long_name);
+    CHECK_EQ(end->status, 2);
+    CHECK(strstr(end->err, "aaa?\"") != NULL && strchr(end->err, '\xC3') == NULL);
+}
+
 static void an_object_says_so_too(void)
 {
     const program_end *end = sherd("plan --mesh 2 --shape 8 --from X --to R --json");
@@ -343,6 +358,7 @@ static const check_test tests[] = {
     {TEST(prices_change_seconds_and_are_named)},
     {TEST(the_table_says_the_same)},
     {TEST(every_option_says_where_it_is_wrong)},
+    {TEST(a_refusal_is_one_line_that_any_program_can_read)},
     {TEST(an_object_says_so_too)},
     {TEST(help_describes_every_option)},
     {TEST(output_that_is_lost_is_a_failure)},
