@@ -159,7 +159,7 @@ static sherd_status keep_apart(sherd__arena *out, sherd__carried *carried, bool 
 
     if (!carrier->send || !carrier->sent || !carrier->receive) {
         sherd__fail(diag, SHERD_ENOTSUP,
-                    "ranks share no memory (rank 0 is on host %.60s), and %s sends no messages",
+                    "ranks share no memory (rank 0 is on host %.64s), and %s sends no messages",
                     all[0].host, carrier->name);
     } else if (!sherd__remote_open(&carried->remote, carrier, region, diag)) {
         tell_near(carrier, carried->remote, shared, mine, all);

@@ -79,10 +79,10 @@ static int be_first(uint64_t job, const notice *mine)
 
 static void say(const char *format, ...)
 {
-    char host[64] = "?", line[SHERD_ERROR_BYTES + 128];
+    char host[65] = "?", line[SHERD_ERROR_BYTES + 128];
     va_list arguments;
 
-    (void)gethostname(host, sizeof host - 1);
+    (void)gethostname(host, sizeof host); /* names have 64 letters at most */
     int n = snprintf(line, sizeof line, "sherd: host %s: ", host);
     va_start(arguments, format);
     n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, arguments);

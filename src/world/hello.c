@@ -26,7 +26,7 @@ static void name_machine(sherd__hello *out)
 
     if (given)
         snprintf(out->host, sizeof out->host, "%s", given);
-    else if (gethostname(out->host, sizeof out->host - 1))
+    else if (gethostname(out->host, sizeof out->host))
         snprintf(out->host, sizeof out->host, "?");
     (void)sherd__read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     out->machine = sherd__hash_text(given ? sherd__hash_text(6, given) : 5, boot);

@@ -8,12 +8,14 @@
 #include "base/diag.h"
 #include "sherd/carrier.h"
 
+enum { SHERD__HOST_BYTES = 65 }; /* of the longest name that Linux takes */
+
 /* What ranks tell each other. */
 typedef struct sherd__hello {
     uint64_t region_bytes;
     uint64_t machine, space; /* hash of what names the machine; its pid namespace */
     uint64_t since;          /* when it came, by its clock: its worlds differ in that */
-    char host[64];
+    char host[SHERD__HOST_BYTES];
     int pid, fd;
     bool no_pin;
     bool messages;       /* no memory is to be shared: SHERD_TRANSPORT=mpi */
