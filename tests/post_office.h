@@ -29,10 +29,12 @@ typedef struct post_office {
     letter *first[RANKS];
     unsigned char gathered[RANKS][4096];
     int sent[RANKS];
-    /* Hooks, or NULL: of a letter that is sent; whether one stays in its box; of what a rank has
-     * brought to its n-th gathering. The first two have the mutex. */
+    /* Hooks, or NULL: of a letter that is sent; whether one stays in its box; whether there is no
+     * room for the body of one that has come; of what a rank has brought to its n-th gathering. The
+     * first two have the mutex. */
     void (*sends)(struct post_office *o, int from, int to, letter *l);
     bool (*keeps)(const struct post_office *o, int to, const letter *l);
+    bool (*refuses)(const struct post_office *o, int to, const letter *l);
     void (*brings)(struct post_office *o, int rank, int gathering);
 } post_office;
 
@@ -100,7 +102,9 @@ static inline bool take_letter(void *self, int *from, sherd_message *out, const 
     s->held = l;
     *from = l->from;
     *out = (sherd_message){l->head, l->head_bytes, NULL, l->body_bytes};
-    if (l->body_bytes && (out->body = room->give(room->owner, l->from, l->body_bytes)))
+    /* Nobody has room for so much. */
+    size_t asked = o->refuses && o->refuses(o, s->rank, l) ? SIZE_MAX / 2 : l->body_bytes;
+    if (l->body_bytes && (out->body = room->give(room->owner, l->from, asked)))
         memcpy(out->body, l->body, l->body_bytes);
     return true;
 }

@@ -26,6 +26,12 @@ typedef struct bad_office {
     uint64_t dice;
     bool spoil_gather, spoiled;
     int claims; /* letters of claims that were sent */
+    /* The allocation that fails on a rank; *rich: it has asked for fewer. */
+    int poor;
+    int64_t fail_at;
+    bool rich;
+    bool no_room; /* for what rank 0 is sent of this kind */
+    sherd__message_kind kind;
 } bad_office;
 
 static uint64_t draw(bad_office *o)
@@ -78,6 +84,15 @@ static void spoil_one(post_office *post, int from, int to, letter *l)
     }
     if (o->harm && from == o->sender && post->sent[from] == o->number)
         spoil(o, l);
+}
+
+static bool has_no_room(const post_office *post, int to, const letter *l)
+{
+    const bad_office *o = (const bad_office *)post;
+    sherd__head head;
+
+    memcpy(&head, l->head, sizeof head);
+    return o->no_room && to == 0 && head.kind == (uint32_t)o->kind;
 }
 
 static void spoil_first(post_office *post, int rank, int gathering)
@@ -145,14 +160,56 @@ static void *play(void *memory)
     return NULL;
 }
 
+/* Moves of a world in which one rank lacks memory for something. */
+static void *play_poor(void *memory)
+{
+    static const int64_t shape[] = {40, 200};
+    rank_end *end = memory;
+    bad_office *o = (bad_office *)end->seat.office;
+    sherd_carrier carrier = carrier_of(&end->seat);
+    const sherd_world_options options = {.region_bytes = REGION, .no_pin = true};
+    const sherd_mesh *mesh = NULL;
+    sherd_world *world = NULL;
+
+    CHECK_OK(sherd_world_open_with(&world, &carrier, &options));
+    CHECK_OK(sherd_mesh_create(&mesh, world, 1, (int64_t[]){RANKS}, NULL, NULL));
+    sherd_scope_begin(world);
+    const sherd_layout *rows = layout_of(mesh, 2, shape, "S(0)", NULL);
+    const sherd_layout *columns = layout_of(mesh, 2, shape, "S(1)", NULL);
+    const sherd_layout *whole = layout_of(mesh, 2, shape, "R", NULL);
+    sherd_tensor *from = indices_on(rows, SHERD_F32);
+    sherd_tensor *addend = indices_on(layout_of(mesh, 2, shape, "P(sum)", NULL), SHERD_F32);
+    sherd_tensor *more[] = {from, addend};
+    sherd_constant_on(whole, SHERD_F32, 1);
+    if (end->seat.rank == o->poor)
+        sherd_world_fail_allocation(world, o->fail_at);
+    sherd__move_to(from, columns, false);
+    sherd__move_to(addend, whole, false);
+    sherd__move_to(from, whole, false);
+    sherd__move_list(more, more, (const sherd_layout *[]){whole, rows}, 2, false);
+    end->checked = sherd_world_check(world);
+    snprintf(end->error, sizeof end->error, "%s", sherd_world_error(world));
+    if (end->seat.rank == o->poor) {
+        o->rich = sherd_world_allocations(world) < o->fail_at;
+        sherd_world_fail_allocation(world, 0);
+    }
+    end->seat.office->refuses = NULL;
+    end->wrong = count_wrong(sherd__move_to(from, whole, false), 1) != 0;
+    end->wrong += sherd_world_check(world) != SHERD_OK;
+    sherd_scope_end(world);
+    end->closed = sherd_world_close(world);
+    return NULL;
+}
+
 /* One world; what becomes of it. */
 static void play_all(bad_office *o, rank_end *end)
 {
     o->post.sends = spoil_one;
     o->post.brings = spoil_first;
+    o->post.refuses = has_no_room;
     for (int r = 0; r < RANKS; r++)
         end[r] = (rank_end){.seat = {.office = &o->post, .rank = r}};
-    play_at(&o->post, play, end, sizeof *end);
+    play_at(&o->post, o->fail_at ? play_poor : play, end, sizeof *end);
 }
 
 /* ---- the tests ------------------------------------------------------------------------------- */
@@ -245,9 +302,73 @@ static void no_spoiled_message_crashes_or_divides_the_ranks(void)
     spoil_all(1, proof ? 2 : 5, proof, 2);
 }
 
+/* A line that names its rank does so once. */
+static bool is_said_once(const char *error)
+{
+    int first = -1, second = -2;
+
+    return sscanf(error, "rank %d: rank %d: ", &first, &second) != 2 || first != second;
+}
+
+/* All have learnt the same, and have gone on from there; false: none has failed. */
+static bool check_poor(const rank_end *end)
+{
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_EQ(end[r].wrong, 0);
+        CHECK_OK(end[r].closed);
+        CHECK_EQ(learnt(&end[r]), learnt(&end[0]));
+        CHECK(learnt(&end[r]) == SHERD_OK || learnt(&end[r]) == SHERD_ENOMEM);
+        if (!CHECK(is_said_once(end[r].error)))
+            fprintf(stderr, "%s\n", end[r].error);
+    }
+    return learnt(&end[0]) != SHERD_OK;
+}
+
+static void no_memory_on_one_rank_is_no_memory_on_all(void)
+{
+    rank_end end[RANKS];
+    int failed = 0;
+
+    for (int poor = 0; poor < 2; poor++) {
+        bool rich = false;
+        for (int64_t n = 1; !rich; n += 1 + n / 20) {
+            bad_office office = {.harm = NONE, .poor = poor, .fail_at = n};
+            play_all(&office, end);
+            rich = office.rich;
+            failed += check_poor(end);
+        }
+    }
+    CHECK(failed > 40);
+}
+
+/* Claims come while rank 0 waits for them at a meeting: a check that passes has seen them. */
+static void what_there_is_no_room_for_fails_on_all(void)
+{
+    static const struct {
+        sherd__message_kind kind;
+        const char *part; /* so that it has a body */
+    } cases[] = {{SHERD__SENT_CALL, "100000"},
+                 {SHERD__SENT_PART, "9000"},
+                 {SHERD__SENT_SLICE, "9000"},
+                 {SHERD__SENT_CLAIMS, "9000"}};
+    rank_end end[RANKS];
+
+    for (int i = 0; i < LEN(cases); i++) {
+        bad_office office = {
+            .harm = NONE, .fail_at = 1 << 20, .no_room = true, .kind = cases[i].kind};
+        setenv("SHERD_PART", cases[i].part, 1);
+        play_all(&office, end);
+        if (!CHECK(check_poor(end)))
+            fprintf(stderr, "  kind %d\n", (int)cases[i].kind);
+    }
+    setenv("SHERD_PART", "256", 1);
+}
+
 static const check_test tests[] = {
     {TEST(what_is_not_spoiled_goes_well)},
     {TEST(a_peer_of_another_version_is_refused_by_all)},
+    {TEST(no_memory_on_one_rank_is_no_memory_on_all)},
+    {TEST(what_there_is_no_room_for_fails_on_all)},
     {TEST(no_spoiled_message_crashes_or_divides_the_ranks)},
 };
 

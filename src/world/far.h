@@ -64,8 +64,10 @@ void sherd__remote_end(sherd__arena *arena, uint64_t word);
 bool sherd__remote_claims(sherd_world *world, const sherd__group *group);
 /* Tell of this rank's arrival. True on the rank that decides, when all have come. */
 bool sherd__remote_arrive(sherd_world *world, uint64_t round);
+/* On the rank that decides: what it could not raise, as it was at this meeting. OK: nothing. */
+sherd_status sherd__remote_lacks(sherd_world *world, char *text, size_t room);
 /* Hand out the verdict of a round; say that it has been acted upon. */
 void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower);
-void sherd__remote_taken(sherd_world *world, uint64_t round);
+void sherd__remote_taken(sherd_world *world, uint64_t round, bool new_epoch);
 
 #endif

@@ -179,6 +179,8 @@ static void decide_round(sherd_world *world, uint64_t round)
         status = alarm_status(world, text, sizeof text);
     else if (!status && !agree)
         status = compare_work(world, text, sizeof text);
+    if (!status && !agree && world->remote)
+        status = sherd__remote_lacks(world, text, sizeof text);
     if (sherd__look(world->death))
         return; /* whoever waits swaps that verdict in */
     memcpy(verdict->text, text, sizeof text);
@@ -262,7 +264,7 @@ static void leave_together(sherd_world *world, uint64_t round, bool new_epoch, u
     }
     atomic_store(&world->post->taken, round);
     if (world->remote)
-        sherd__remote_taken(world, round);
+        sherd__remote_taken(world, round, new_epoch);
     sherd__ring_all(&world->arena);
     sherd__wait_for(world, &(sherd__wait){all_have_taken, NULL, &round});
 }

@@ -38,8 +38,7 @@ bool sherd__take_claims(sherd_world *world, int from, const sherd_message *m)
         return false;
     if (!m->body) {
         sherd__remote_fail(world, SHERD_ENOMEM,
-                           "rank %d: out of memory for what rank %d sent (SHERD_VERIFY)",
-                           world->rank, from);
+                           "out of memory for what rank %d sent (SHERD_VERIFY)", from);
         return true;
     }
     sherd__sheet *sheet = sherd__sheet_of(m->body);

@@ -188,6 +188,18 @@ static void tell_all_work(sherd_world *world, const sherd__member *member)
                 tell_work(world, q, owner, lane);
 }
 
+/* Claims that there was no room for have not been compared. */
+sherd_status sherd__remote_lacks(sherd_world *world, char *text, size_t room)
+{
+    sherd__remote *remote = world->remote;
+    sherd_status status = remote->kept_status;
+
+    if (status)
+        snprintf(text, room, "rank %d: %s", world->rank, remote->kept_text);
+    remote->kept_status = SHERD_OK;
+    return status;
+}
+
 void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool lower)
 {
     const sherd__verdict *verdict = &world->arena.control->verdict[round & 1];
@@ -206,13 +218,15 @@ void sherd__remote_verdict(sherd_world *world, uint64_t round, bool failed, bool
     sherd__tell_all(world->remote, &sent, sizeof sent);
 }
 
-void sherd__remote_taken(sherd_world *world, uint64_t round)
+void sherd__remote_taken(sherd_world *world, uint64_t round, bool new_epoch)
 {
     const sherd__head head = {.kind = SHERD__SENT_TAKEN, .number = round};
     sherd__remote *remote = world->remote;
 
     sherd__tell_all(remote, &head, sizeof head);
     sherd__forget_posts(world);
+    if (new_epoch) /* it was about calls that are over */
+        remote->kept_status = SHERD_OK;
     for (int q = 0; q < world->ranks; q++)
         for (sherd__sheet **at = &remote->inbox[q]; *at;) {
             sherd__sheet *sheet = *at;
