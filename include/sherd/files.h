@@ -123,10 +123,24 @@ SHERD_API sherd_tensor *sherd_file_read(const sherd_file *file, const char *name
 SHERD_CALL sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer,
                                            const char *path);
 
+/*
+ * What parameters of a module are called in a file, where that differs. "*" as a level of `here`
+ * matches one level, and a "*" in `there` stands for what the next of them has matched. A "#" in
+ * `there`: the parameter is a stack, and its i-th part is the tensor with i in the place of "#":
+ *
+ *     {"layers.*.mlp.w1", "layers.*.mlp.experts.#.gate_proj.weight"}
+ */
+typedef struct sherd_file_name {
+    const char *here, *there;
+} sherd_file_name;
+
 typedef struct sherd_read_options {
     bool partial; /* ignore names that only the file or only the module has; otherwise EINVAL */
     bool more;    /* ignore names that only the file has */
     bool cast;    /* cast between floating-point dtypes; otherwise another dtype is EINVAL */
+    /* [name_count]: the first that matches a parameter or buffer says its name in the file */
+    const sherd_file_name *names;
+    int name_count;
 } sherd_read_options;
 
 /**
@@ -138,7 +152,8 @@ typedef struct sherd_read_options {
  * @shapes     optimizer: NULL = none, and any optimizer state in the file is ignored; options: NULL
  *             = all zero
  * @owns       parameters stay the same tensors, with new values
- * @errors     EINVAL, before anything is read: missing names, shapes or dtypes that differ;
+ * @errors     EINVAL, before anything is read: missing names, shapes or dtypes that differ, a name
+ *             with more "*" in the file than in the module, or with two "#";
  *             otherwise as sherd_file_open, sherd_file_read and sherd_module_load, and then some
  *             tensors may have been read and others not
  */

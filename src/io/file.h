@@ -34,11 +34,24 @@ sherd_status sherd__file_write(const sherd__to_write *what, const char *function
 sherd_status sherd__file_open(sherd_file **out, sherd_world *world, const char *path,
                               const char *function);
 
+/* An entry and its file. */
+typedef struct sherd__file_piece {
+    const sherd_file *file;
+    const sherd_file_entry *entry;
+} sherd__file_piece;
+
+/* A tensor in files: one entry, or, if it is stacked, an entry for each index of its first dim. */
+typedef struct sherd__file_source {
+    const sherd__file_piece *piece; /* [stacked ? count : 1] */
+    int64_t count;
+    bool stacked;
+} sherd__file_source;
+
 /*
- * This rank's rows of an entry, for the row layout of `layout` (io/rows.h); with NULL all of it,
+ * This rank's rows of a tensor, for the row layout of `layout` (io/rows.h); with NULL all of it,
  * plain. The failed tensor, raised, after a failure.
  */
-sherd_tensor *sherd__file_rows(const sherd_file *file, const sherd_file_entry *entry,
-                               const sherd_layout *layout, const char *function);
+sherd_tensor *sherd__file_rows(const sherd__file_source *source, const sherd_layout *layout,
+                               const char *function);
 
 #endif

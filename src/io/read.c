@@ -199,46 +199,96 @@ const char *sherd_file_text(const sherd_file *file, const char *key)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static sherd_status read_rows(const sherd_file *file, const sherd_file_entry *entry,
-                              sherd_tensor *t, const char *function)
-{
-    sherd__rows rows = sherd__rows_here(t);
-    void *data = rows.bytes ? sherd__fresh(t) : NULL;
-    struct stat about = {0};
-    sherd_status status = SHERD_OK;
+/* Files are opened one after the other; the one that is open stays so for the next piece. */
+typedef struct reader {
+    const sherd_file *file; /* NULL: none is open */
+    int fd;
+    const char *function;
+} reader;
 
-    if (!rows.bytes)
+static void stop(reader *r)
+{
+    if (r->file)
+        close(r->fd);
+    r->file = NULL;
+}
+
+static sherd_status turn_to(reader *r, const sherd_file *file)
+{
+    struct stat about = {0};
+
+    if (r->file == file)
         return SHERD_OK;
-    int fd = open_file(file, &about, function);
-    if (fd < 0)
+    stop(r);
+    r->fd = open_file(file, &about, r->function);
+    if (r->fd < 0)
         return sherd__world_diag(file->world)->status;
-    if (!is_same(mark_of(&about), file->mark))
-        status = fault(file, function, "has changed since it was opened");
-    else if (!sherd__read_at(fd, data, rows.bytes, entry->offset + rows.at))
-        status = sherd__file_fault(file->world, function, file->path);
-    close(fd);
+    r->file = file;
+    return is_same(mark_of(&about), file->mark)
+               ? SHERD_OK
+               : fault(file, r->function, "has changed since it was opened");
+}
+
+/* These bytes of a piece. */
+static sherd_status read_piece(reader *r, const sherd__file_piece *p, void *data, sherd__rows rows)
+{
+    sherd_status status = turn_to(r, p->file);
+
+    if (!status && !sherd__read_at(r->fd, data, rows.bytes, p->entry->offset + rows.at))
+        status = sherd__file_fault(p->file->world, r->function, p->file->path);
     return status;
 }
 
-sherd_tensor *sherd__file_rows(const sherd_file *file, const sherd_file_entry *entry,
-                               const sherd_layout *layout, const char *function)
+static sherd_status read_rows(const sherd__file_source *source, sherd_tensor *t,
+                              const char *function)
 {
-    sherd_world *world = file->world;
+    sherd__rows rows = sherd__rows_here(t);
+    int64_t one = source->stacked && rows.bytes ? rows.bytes / t->local[0] : rows.bytes;
+    char *data = rows.bytes ? sherd__fresh(t) : NULL;
+    reader r = {.function = function};
+    sherd_status status = SHERD_OK;
+
+    if (rows.bytes && !source->stacked)
+        status = read_piece(&r, source->piece, data, rows);
+    for (int64_t done = 0; source->stacked && done < rows.bytes && !status; done += one)
+        status = read_piece(&r, &source->piece[(rows.at + done) / one], data + done,
+                            (sherd__rows){0, one});
+    stop(&r);
+    return status;
+}
+
+static sherd_tensor *new_rows(const sherd__file_source *source, const sherd_layout *layout)
+{
+    const sherd_file_entry *e = source->piece->entry;
+    int64_t shape[SHERD_MAX_DIMS] = {source->count};
+    int more = source->stacked ? 1 : 0;
+    sherd_world *world = source->piece->file->world;
     const sherd_layout *rows;
-    sherd_tensor *t;
 
     if (layout && sherd__file_layout(&rows, layout))
         return sherd__fail_diag(world, true);
     if (layout)
-        t = sherd__new_on(rows, entry->dtype);
-    else
-        t = sherd__new_plain(world, entry->dtype, entry->ndim, entry->shape, 0);
+        return sherd__new_on(rows, e->dtype);
+    memcpy(shape + more, e->shape, (size_t)e->ndim * sizeof *shape);
+    return sherd__new_plain(world, e->dtype, e->ndim + more, shape, 0);
+}
+
+sherd_tensor *sherd__file_rows(const sherd__file_source *source, const sherd_layout *layout,
+                               const char *function)
+{
+    sherd_world *world = source->piece->file->world;
+    sherd_tensor *t = new_rows(source, layout);
+    uint64_t hash = 0;
+
     if (sherd__is_failed(t))
         return t;
-    if (read_rows(file, entry, t, function))
+    if (read_rows(source, t, function))
         return sherd__fail_diag(world, layout != NULL);
-    sherd__note_one("sherd_file_read", NULL,
-                    sherd__attribute(file->identity, (uint64_t)entry->offset), t);
+    for (int64_t i = 0; i < (source->stacked ? source->count : 1); i++) {
+        const sherd__file_piece *p = &source->piece[i];
+        hash = sherd__attribute(hash + p->file->identity, (uint64_t)p->entry->offset);
+    }
+    sherd__note_one("sherd_file_read", NULL, hash, t);
     return t;
 }
 
@@ -279,6 +329,7 @@ sherd_tensor *sherd_file_read(const sherd_file *file, const char *name, const sh
             file->path);
     if (layout && sherd__alarmed(world))
         return sherd__failed(world);
-    sherd_tensor *t = sherd__file_rows(file, e, layout, function);
+    const sherd__file_piece piece = {file, e};
+    sherd_tensor *t = sherd__file_rows(&(sherd__file_source){.piece = &piece}, layout, function);
     return layout && !sherd__is_failed(t) ? sherd__move_to(t, layout, false) : t;
 }

@@ -4,8 +4,8 @@
  * compared with those of the file before anything is read. Costs some walks over the tree, besides
  * writing and reading.
  */
-#include "io/file.h"
-#include "io/rows.h"
+#include "io/names.h"
+#include "io/stored.h"
 
 #include "base/dtype.h"
 #include "nn/optimizer.h"
@@ -23,7 +23,8 @@ typedef struct state {
     sherd_optimizer *optimizer;
     sherd_named_state *entry; /* [count] */
     int count, of_module;
-    sherd_named_tensor *named; /* the same, with their names in the file */
+    sherd_named_tensor *named; /* the same, with their full names */
+    sherd__stored *source;     /* and where they are read from */
 } state;
 
 static void clear(state *s)
@@ -32,6 +33,9 @@ static void clear(state *s)
 
     for (int i = 0; s->named && i < s->count; i++)
         sherd__free(heap, (char *)(uintptr_t)s->named[i].name);
+    for (int i = 0; s->source && i < s->count; i++)
+        sherd__stored_clear(heap, &s->source[i]);
+    sherd__free(heap, s->source);
     sherd__free(heap, s->named);
     sherd__free(heap, s->entry);
 }
@@ -106,13 +110,7 @@ sherd_status sherd_module_write(sherd_module *module, sherd_optimizer *optimizer
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The files of a read; a name is looked for in all of them. */
-typedef struct files {
-    sherd_file **file; /* [count] */
-    int count;
-} files;
-
-static void close_files(const state *s, files *f)
+static void close_files(const state *s, sherd__files *f)
 {
     for (int i = 0; i < f->count && f->file; i++)
         sherd_file_destroy(f->file[i]);
@@ -120,7 +118,7 @@ static void close_files(const state *s, files *f)
         sherd__free(sherd__world_heap(s->world), f->file);
 }
 
-static sherd_status open_files(const state *s, files *f, const char *const *path, int count)
+static sherd_status open_files(const state *s, sherd__files *f, const char *const *path, int count)
 {
     sherd_status status = SHERD_OK;
 
@@ -131,33 +129,6 @@ static sherd_status open_files(const state *s, files *f, const char *const *path
     for (; !status && f->count < count; f->count++)
         status = sherd__file_open(&f->file[f->count], s->world, path[f->count], s->function);
     return status;
-}
-
-/* The entry of this name, and its file; NULL: there is none. Of several the first. */
-static const sherd_file_entry *find(const files *f, const char *name, int *file)
-{
-    const sherd_file_entry *e = NULL;
-
-    for (*file = 0; *file < f->count && !(e = sherd_file_find(f->file[*file], name)); ++*file)
-        ;
-    return e;
-}
-
-/* Why an entry cannot be loaded into a tensor; NULL: it can. */
-static const char *fault_of(const sherd_file_entry *e, const sherd_tensor *t,
-                            const sherd_read_options *options, int count)
-{
-    if (!e)
-        return options->partial ? NULL
-               : count > 1      ? "none of the files has it"
-                                : "the file has none";
-    if (e->ndim != t->ndim || memcmp(e->shape, t->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
-        return "the file has another shape";
-    if (e->dtype == t->dtype ||
-        (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
-        return NULL;
-    return options->cast ? "the file has another dtype, and one of the two has no fractions"
-                         : "the file has another dtype (see cast)";
 }
 
 /*
@@ -175,21 +146,22 @@ static const char *unknown(const state *s, const sherd_file *file, const bool *k
 }
 
 /* Whether everything here can be loaded. known: of each file a list, all false. */
-static sherd_status match(const state *s, const files *f, const sherd_read_options *options,
+static sherd_status match(state *s, const sherd__files *f, const sherd_read_options *options,
                           bool *const *known)
 {
     sherd__diag *diag = sherd__world_diag(s->world);
 
     for (int i = 0; i < s->count; i++) {
-        int at;
-        const sherd_file_entry *e = find(f, s->named[i].name, &at);
-        const char *why = fault_of(e, s->named[i].tensor, options, f->count);
-        if (why)
-            return sherd__fail(diag, SHERD_EINVAL, "%s: \"%.180s\": \"%.80s\", %.80s: %s",
-                               s->function, f->file[e ? at : 0]->path, s->named[i].name,
-                               sherd_tensor_text(s->named[i].tensor), why);
-        if (e)
-            known[at][e - f->file[at]->header.entry] = true;
+        const sherd__wanted want = {s->function,
+                                    diag,
+                                    sherd__world_heap(s->world),
+                                    s->named[i].name,
+                                    s->named[i].tensor,
+                                    options,
+                                    i < s->of_module};
+        sherd_status status = sherd__find_stored(&s->source[i], f, &want, known);
+        if (status)
+            return status;
     }
     for (int i = 0; i < f->count && !options->partial && !options->more; i++) {
         const char *name = unknown(s, f->file[i], known[i]);
@@ -201,10 +173,13 @@ static sherd_status match(const state *s, const files *f, const sherd_read_optio
     return SHERD_OK;
 }
 
-static sherd_status match_all(const state *s, const files *f, const sherd_read_options *options)
+static sherd_status match_all(state *s, const sherd__files *f, const sherd_read_options *options)
 {
     sherd__heap *heap = sherd__world_heap(s->world);
     bool **known = sherd__alloc(heap, (size_t)f->count, sizeof *known), good = known != NULL;
+
+    s->source = sherd__alloc(heap, (size_t)s->count + 1, sizeof *s->source);
+    good = good && s->source;
 
     for (int i = 0; i < f->count && good; i++)
         good = (known[i] = sherd__alloc(heap, (size_t)f->file[i]->header.entries + 1,
@@ -217,20 +192,19 @@ static sherd_status match_all(const state *s, const files *f, const sherd_read_o
     return status;
 }
 
-static sherd_status read_one(const state *s, const files *f, int i, sherd__load_kind kind)
+static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
 {
     sherd__loading what = {s->function, s->world, s->module, s->named[i].name, NULL, -1, kind};
     sherd_tensor *t = s->named[i].tensor;
+    const sherd__stored *from = &s->source[i];
     sherd_status status;
-    int at;
-    const sherd_file_entry *e = find(f, what.name, &at);
 
-    if (!e)
+    if (!from->count)
         return SHERD_OK;
     bool recording = sherd_set_recording(s->world, false);
     sherd_scope_begin(s->world);
-    sherd_tensor *rows = sherd__file_rows(f->file[at], e, t->layout, s->function);
-    if (e->dtype != t->dtype && !sherd__is_failed(rows))
+    sherd_tensor *rows = sherd__file_rows(&from->rows, t->layout, s->function);
+    if (!sherd__is_failed(rows) && rows->dtype != t->dtype)
         rows = sherd_cast(rows, t->dtype);
     what.t = rows;
     if (i >= s->of_module) {
@@ -245,23 +219,33 @@ static sherd_status read_one(const state *s, const files *f, int i, sherd__load_
     return status;
 }
 
+static uint64_t how_of(const sherd_read_options *o)
+{
+    return sherd__file_names_hash(o->names, o->name_count) + 1 + (uint64_t)o->partial +
+           2 * (uint64_t)o->cast + 4 * (uint64_t)o->more;
+}
+
 static sherd_status read_all(state *s, const char *const *path, int count,
                              const sherd_read_options *options)
 {
-    files f = {NULL, 0};
-    sherd_status status = open_files(s, &f, path, count);
+    const char *fault = sherd__file_names_fault(options->names, options->name_count);
+    sherd__files f = {NULL, 0};
+    sherd_status status = SHERD_OK;
 
+    if (fault)
+        status = sherd__fail(sherd__world_diag(s->world), SHERD_EINVAL, "%s: names: %s",
+                             s->function, fault);
+    status = sherd__agree(s->world, status, 0, s->function);
+    if (!status)
+        status = open_files(s, &f, path, count);
     if (!status) {
         status = match_all(s, &f, options);
-        status = sherd__agree(s->world, status,
-                              1 + (uint64_t)options->partial + 2 * (uint64_t)options->cast +
-                                  4 * (uint64_t)options->more,
-                              s->function);
+        status = sherd__agree(s->world, status, how_of(options), s->function);
     }
     sherd__load_kind own = sherd__load_kind_of(s->module),
                      its = sherd__load_kind_of(s->optimizer ? s->optimizer->module : NULL);
     for (int i = 0; !status && i < s->count; i++)
-        status = read_one(s, &f, i, i < s->of_module ? own : its);
+        status = read_one(s, i, i < s->of_module ? own : its);
     close_files(s, &f);
     return status;
 }

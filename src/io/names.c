@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See names.h. Costs a walk over the list for each name. */
+#include "io/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { MOST_LEVELS = 32 };
+
+/* What a name has where the pattern has "*", one level each. */
+typedef struct levels {
+    const char *text[MOST_LEVELS];
+    int length[MOST_LEVELS], count;
+} levels;
+
+static int level_length(const char *text)
+{
+    return (int)strcspn(text, ".");
+}
+
+static bool fits(levels *l, const char *pattern, const char *name)
+{
+    l->count = 0;
+    for (;;) {
+        int p = level_length(pattern), n = level_length(name);
+        if (p == 1 && *pattern == '*' && l->count < MOST_LEVELS) {
+            l->text[l->count] = name;
+            l->length[l->count++] = n;
+        } else if (p != n || memcmp(pattern, name, (size_t)n) != 0) {
+            return false;
+        }
+        pattern += p, name += n;
+        if (*pattern != *name || !*name)
+            return *pattern == *name;
+        pattern++, name++;
+    }
+}
+
+static int occurrences(const char *text, char c)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == c;
+    return n;
+}
+
+/* "*" as a level of a pattern. */
+static int wildcards(const char *pattern)
+{
+    int n = 0;
+
+    for (;; pattern++) {
+        int length = level_length(pattern);
+        n += length == 1 && *pattern == '*';
+        pattern += length;
+        if (!*pattern)
+            return n;
+    }
+}
+
+const char *sherd__file_names_fault(const sherd_file_name *list, int count)
+{
+    if (count < 0 || (count && !list))
+        return "there is no list of names";
+    for (int i = 0; i < count; i++) {
+        if (!list[i].here || !list[i].there)
+            return "a name is NULL";
+        if (occurrences(list[i].there, '*') > wildcards(list[i].here))
+            return "a name of the file has more * than that of the module has levels *";
+        if (wildcards(list[i].here) > MOST_LEVELS)
+            return "a name has more than 32 levels *";
+        if (occurrences(list[i].there, '#') > 1)
+            return "a name of the file has two #";
+    }
+    return NULL;
+}
+
+uint64_t sherd__file_names_hash(const sherd_file_name *list, int count)
+{
+    uint64_t hash = (uint64_t)count;
+
+    for (int i = 0; i < count; i++)
+        hash = sherd__hash_text(sherd__hash_text(hash, list[i].here), list[i].there);
+    return hash;
+}
+
+const sherd_file_name *sherd__file_name_find(const sherd_file_name *list, int count,
+                                             const char *name)
+{
+    levels l;
+
+    for (int i = 0; i < count; i++)
+        if (fits(&l, list[i].here, name))
+            return &list[i];
+    return NULL;
+}
+
+bool sherd__file_name_stacks(const sherd_file_name *n)
+{
+    return n && strchr(n->there, '#');
+}
+
+/* Write the name into out[room], of which it needs as many bytes as are returned. */
+static size_t write_name(char *out, size_t room, const sherd_file_name *n, const levels *l,
+                         int64_t index)
+{
+    char number[24];
+    size_t at = 0;
+    int star = 0;
+
+    snprintf(number, sizeof number, "%lld", (long long)index);
+    for (const char *c = n->there; *c; c++) {
+        const char *text = *c == '*' ? l->text[star] : *c == '#' ? number : c;
+        size_t length = *c == '*' ? (size_t)l->length[star] : *c == '#' ? strlen(number) : 1;
+        star += *c == '*';
+        if (at + length < room)
+            memcpy(out + at, text, length);
+        at += length;
+    }
+    if (at < room)
+        out[at] = 0;
+    return at + 1;
+}
+
+char *sherd__file_name_of(sherd__heap *heap, const sherd_file_name *n, const char *name,
+                          int64_t index)
+{
+    levels l = {.count = 0};
+
+    if (!n)
+        return sherd__copy_text(heap, name);
+    (void)fits(&l, n->here, name);
+    size_t bytes = write_name(NULL, 0, n, &l, index);
+    char *out = sherd__alloc(heap, bytes, 1);
+    if (out)
+        (void)write_name(out, bytes, n, &l, index);
+    return out;
+}

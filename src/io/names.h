@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of tensors that differ between a module and a file (sherd_file_name). */
+#ifndef SHERD__NAMES_H
+#define SHERD__NAMES_H
+
+#include "base/alloc.h"
+#include "sherd/files.h"
+
+/* What is wrong with a list of names; NULL = nothing. */
+const char *sherd__file_names_fault(const sherd_file_name *list, int count);
+
+/* A hash of the list, to compare between ranks. */
+uint64_t sherd__file_names_hash(const sherd_file_name *list, int count);
+
+/* The first of the list that fits a name of the module; NULL: it has the same name in the file. */
+const sherd_file_name *sherd__file_name_find(const sherd_file_name *list, int count,
+                                             const char *name);
+
+/* Whether what it names is a stack: one tensor of the file for each index of the first dim. */
+bool sherd__file_name_stacks(const sherd_file_name *n);
+
+/* The name in the file, of one index of a stack. The caller frees it; NULL: no memory. */
+char *sherd__file_name_of(sherd__heap *heap, const sherd_file_name *n, const char *name,
+                          int64_t index);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See stored.h. Costs a look at each file for each name. */
+#include "io/stored.h"
+
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/num.h"
+#include "io/names.h"
+#include "tensor/tensor.h"
+
+/* The entry of this name, and its file; NULL: there is none. Of several the first. */
+static const sherd_file_entry *find(const sherd__files *f, const char *name, int *file)
+{
+    const sherd_file_entry *e = NULL;
+
+    for (*file = 0; *file < f->count && !(e = sherd_file_find(f->file[*file], name)); ++*file)
+        ;
+    return e;
+}
+
+/* Why an entry cannot be loaded into dims [more, ..) of a tensor; NULL: it can. */
+static const char *misfit(const sherd_file_entry *e, const sherd_tensor *t, int more,
+                          const sherd_read_options *options)
+{
+    int ndim = t->ndim - more;
+
+    if (e->ndim != ndim ||
+        memcmp(e->shape, t->shape + more, sherd__bytes(ndim) * sizeof *e->shape) != 0)
+        return "the file has another shape";
+    if (e->dtype == t->dtype ||
+        (options->cast && sherd__has_fractions(e->dtype) && sherd__has_fractions(t->dtype)))
+        return NULL;
+    return options->cast ? "the file has another dtype, and one of the two has no fractions"
+                         : "the file has another dtype (see cast)";
+}
+
+static sherd_status refuse(const sherd__wanted *want, const sherd__files *f, int file,
+                           const char *name, const char *why)
+{
+    return sherd__fail(want->diag, SHERD_EINVAL, "%s: \"%.180s\": \"%.80s\", %.80s: %s",
+                       want->function, f->file[file]->path, name, sherd_tensor_text(want->tensor),
+                       why);
+}
+
+/* Piece i. It may be missing if all are, and the options say so. */
+static sherd_status find_piece(sherd__stored *out, const sherd__files *f, const sherd__wanted *want,
+                               const char *name, int64_t i, bool *const *known)
+{
+    int at;
+    const sherd_file_entry *e = find(f, name, &at);
+    const char *why = NULL;
+
+    if (e)
+        why = misfit(e, want->tensor, out->rows.stacked, want->options);
+    else if (!want->options->partial)
+        why = f->count > 1 ? "none of the files has it" : "the file has none";
+    if (!why && i && (e != NULL) != (out->count > 0))
+        why = "the file has only some of a stack";
+    if (!why && e && i && e->dtype != out->piece[0].entry->dtype)
+        why = "the file has other dtypes in one stack";
+    if (why)
+        return refuse(want, f, e ? at : 0, name, why);
+    if (!e)
+        return SHERD_OK;
+    out->piece[out->count++] = (sherd__file_piece){f->file[at], e};
+    known[at][e - f->file[at]->header.entry] = true;
+    return SHERD_OK;
+}
+
+sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
+                                const sherd__wanted *want, bool *const *known)
+{
+    const sherd_read_options *o = want->options;
+    const sherd_file_name *as =
+        want->renamed ? sherd__file_name_find(o->names, o->name_count, want->name) : NULL;
+    bool stacked = sherd__file_name_stacks(as);
+    sherd_status status = SHERD_OK;
+
+    *out = (sherd__stored){.piece = NULL};
+    if (stacked && want->tensor->ndim == 0)
+        return refuse(want, files, 0, want->name, "it has no dim to be a stack");
+    int64_t count = stacked ? want->tensor->shape[0] : 1;
+    out->piece = sherd__alloc(want->heap, sherd__bytes(count) + 1, sizeof *out->piece);
+    if (!out->piece)
+        return sherd__no_memory(want->diag, want->function);
+    out->rows = (sherd__file_source){out->piece, count, stacked};
+    for (int64_t i = 0; i < count && !status; i++) {
+        char *name = sherd__file_name_of(want->heap, as, want->name, i);
+        status = name ? find_piece(out, files, want, name, i, known)
+                      : sherd__no_memory(want->diag, want->function);
+        sherd__free(want->heap, name);
+    }
+    return status;
+}
+
+void sherd__stored_clear(sherd__heap *heap, sherd__stored *source)
+{
+    sherd__free(heap, source->piece);
+}

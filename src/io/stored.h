@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tensors of a module are in the files that it is read from. */
+#ifndef SHERD__STORED_H
+#define SHERD__STORED_H
+
+#include "io/file.h"
+
+/* The files of a read; a name is looked for in all of them. */
+typedef struct sherd__files {
+    sherd_file **file; /* [count] */
+    int count;
+} sherd__files;
+
+typedef struct sherd__stored {
+    sherd__file_source rows;
+    sherd__file_piece *piece; /* of `rows` */
+    int64_t count;            /* of pieces; 0: the files have none */
+} sherd__stored;
+
+/* A tensor that is looked for. */
+typedef struct sherd__wanted {
+    const char *function;
+    sherd__diag *diag;
+    sherd__heap *heap;
+    const char *name;
+    sherd_tensor *tensor;
+    const sherd_read_options *options;
+    bool renamed; /* options->names may have another name for it */
+} sherd__wanted;
+
+/*
+ * Find it, and mark the entries that it is read from: known[file][entry]. EINVAL: it is not there,
+ * or cannot be loaded; ENOMEM.
+ */
+sherd_status sherd__find_stored(sherd__stored *out, const sherd__files *files,
+                                const sherd__wanted *want, bool *const *known);
+void sherd__stored_clear(sherd__heap *heap, sherd__stored *source);
+
+#endif
