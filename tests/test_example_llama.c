@@ -57,26 +57,46 @@ static void add_weight(weights *w, const char *name, int64_t rows, int64_t colum
     w->count++;
 }
 
+typedef struct part {
+    const char *name;
+    int64_t rows, columns;
+} part;
+
+static void add_parts(weights *w, int layer, const char *of, const part *list, int count)
+{
+    for (int p = 0; p < count; p++) {
+        char name[80];
+        snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, of, list[p].name);
+        add_weight(w, name, list[p].rows, list[p].columns);
+    }
+}
+
 static void add_layer(weights *w, const config *c, int i)
 {
-    const struct {
-        const char *name;
-        int64_t rows, columns;
-    } part[] = {{"self_attn.q_proj", c->heads * c->width, c->dim},
-                {"self_attn.k_proj", c->kv_heads * c->width, c->dim},
-                {"self_attn.v_proj", c->kv_heads * c->width, c->dim},
-                {"self_attn.o_proj", c->dim, c->heads * c->width},
-                {"mlp.gate_proj", c->hidden, c->dim},
-                {"mlp.up_proj", c->hidden, c->dim},
-                {"mlp.down_proj", c->dim, c->hidden},
-                {"input_layernorm", c->dim, 0},
-                {"post_attention_layernorm", c->dim, 0}};
+    const part attention[] = {{"q_proj", c->heads * c->width, c->dim},
+                              {"k_proj", c->kv_heads * c->width, c->dim},
+                              {"v_proj", c->kv_heads * c->width, c->dim},
+                              {"o_proj", c->dim, c->heads * c->width}},
+               mlp[] = {{"gate_proj", c->hidden, c->dim},
+                        {"up_proj", c->hidden, c->dim},
+                        {"down_proj", c->dim, c->hidden}},
+               router = {"gate", c->experts, c->dim},
+               expert[] = {{"w1", c->hidden, c->dim},
+                           {"w2", c->dim, c->hidden},
+                           {"w3", c->hidden, c->dim}},
+               norms[] = {{"input_layernorm", c->dim, 0}, {"post_attention_layernorm", c->dim, 0}};
 
-    for (int p = 0; p < LEN(part); p++) {
-        char name[64];
-        snprintf(name, sizeof name, "model.layers.%d.%s", i, part[p].name);
-        add_weight(w, name, part[p].rows, part[p].columns);
+    add_parts(w, i, "self_attn.", attention, LEN(attention));
+    if (c->experts)
+        add_parts(w, i, "block_sparse_moe.", &router, 1);
+    for (int e = 0; e < c->experts; e++) {
+        char of[40];
+        snprintf(of, sizeof of, "block_sparse_moe.experts.%d.", e);
+        add_parts(w, i, of, expert, LEN(expert));
     }
+    if (!c->experts)
+        add_parts(w, i, "mlp.", mlp, LEN(mlp));
+    add_parts(w, i, "", norms, LEN(norms));
 }
 
 static void put_text(sherd_world *world, const char *directory, const char *name, const char *text)
@@ -157,16 +177,21 @@ static void remove_directory(sherd_world *world, const char *directory)
 
 /* ---- models --------------------------------------------------------------------------------- */
 
-/* The i-th mesh of all ranks: tensor parallel, rows of a batch, both. NULL: there is none. */
+/*
+ * The i-th mesh of all ranks: tensor parallel, rows of a batch, experts; and two of these. NULL:
+ * there is none.
+ */
 static const sherd_mesh *mesh_at(sherd_world *world, int i)
 {
-    int ranks = sherd_world_ranks(world), dp = i == 0 ? 1 : i == 1 ? ranks : 2;
+    static const char *const form[] = {"dp=1,tp=%d", "dp=%d,tp=1",      "dp=1,ep=%d,tp=1",
+                                       "dp=2,tp=%d", "dp=1,ep=2,tp=%d", "dp=2,ep=%d,tp=1"};
+    int ranks = sherd_world_ranks(world);
     const sherd_mesh *mesh = NULL;
     char text[40];
 
-    if (i > 2 || (i && ranks == 1) || (i == 2 && ranks != 4))
+    if (i >= LEN(form) || (i && ranks == 1) || (i > 2 && ranks != 4))
         return NULL;
-    snprintf(text, sizeof text, "dp=%d,tp=%d", dp, ranks / dp);
+    snprintf(text, sizeof text, form[i], i > 2 ? ranks / 2 : ranks);
     CHECK_OK(sherd_mesh_parse(&mesh, world, text));
     return mesh;
 }

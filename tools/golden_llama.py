@@ -17,6 +17,9 @@ CONFIGS = {
                  num_key_value_heads=4, head_dim=6, rms_norm_eps=1e-6, rope_theta=500000.0, tie_word_embeddings=True),
     "one": dict(vocab_size=17, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
                 num_key_value_heads=1, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False),
+    "experts": dict(model_type="mixtral", vocab_size=19, hidden_size=16, intermediate_size=10, num_hidden_layers=2,
+                    num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5, rope_theta=1000000.0,
+                    tie_word_embeddings=False, num_local_experts=4, num_experts_per_tok=2),
 }
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2], [6, 5], [8, 9, 7, 11]]
 TOKENS = 9
@@ -26,12 +29,17 @@ def names(c):
     """Names and shapes of the weights."""
     d, h, kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
     w, f = c.get("head_dim", d // h), c["intermediate_size"]
+    hidden = [("mlp.gate_proj", (f, d)), ("mlp.up_proj", (f, d)), ("mlp.down_proj", (d, f))]
+    if "num_local_experts" in c:
+        experts = range(c["num_local_experts"])
+        hidden = [("block_sparse_moe.gate", (len(experts), d))]
+        hidden += [(f"block_sparse_moe.experts.{e}.{n}", (d, f) if n == "w2" else (f, d))
+                   for e in experts for n in ("w1", "w2", "w3")]
     yield "model.embed_tokens.weight", (c["vocab_size"], d)
     for i in range(c["num_hidden_layers"]):
         at = f"model.layers.{i}."
         for name, shape in (("self_attn.q_proj", (h * w, d)), ("self_attn.k_proj", (kv * w, d)),
-                            ("self_attn.v_proj", (kv * w, d)), ("self_attn.o_proj", (d, h * w)),
-                            ("mlp.gate_proj", (f, d)), ("mlp.up_proj", (f, d)), ("mlp.down_proj", (d, f)),
+                            ("self_attn.v_proj", (kv * w, d)), ("self_attn.o_proj", (d, h * w)), *hidden,
                             ("input_layernorm", (d,)), ("post_attention_layernorm", (d,))):
             yield at + name + ".weight", shape
     yield "model.norm.weight", (d,)
@@ -88,7 +96,21 @@ class Llama:
                                            enable_gqa=self.heads != self.kv)
         return self.linear(y.transpose(1, 2).reshape(batch, s, -1), self.w[at + "self_attn.o_proj.weight"])
 
+    def mix(self, x, at):
+        """Each token through the experts that it chooses; scores are a softmax over these."""
+        at += "block_sparse_moe."
+        y = torch.zeros_like(x)
+        top = self.linear(x, self.w[at + "gate.weight"]).topk(self.c["num_experts_per_tok"], -1)
+        scores = top.values.softmax(-1)
+        for e in range(self.c["num_local_experts"]):
+            w1, w2, w3 = (self.w[f"{at}experts.{e}.w{n}.weight"] for n in (1, 2, 3))
+            score = (scores * (top.indices == e)).sum(-1, keepdim=True)
+            y += score * self.linear(F.silu(self.linear(x, w1)) * self.linear(x, w3), w2)
+        return y
+
     def hidden(self, x, at):
+        if "num_local_experts" in self.c:
+            return self.mix(x, at)
         gate, up, down = (self.w[f"{at}mlp.{n}_proj.weight"] for n in ("gate", "up", "down"))
         return self.linear(F.silu(self.linear(x, gate)) * self.linear(x, up), down)
 

@@ -38,6 +38,13 @@ static const char *fault(const config *c, const json_t *o)
         return "a size is missing";
     if (c->kv_heads < 1 || c->heads % c->kv_heads || c->width < 2 || c->width % 2)
         return "heads, shared heads and their width do not fit";
+    if (c->experts && (c->chosen < 1 || c->chosen > c->experts))
+        return "num_experts_per_tok does not fit the experts";
+    if (json_object_get(o, "num_experts"))
+        return "experts are those of Mixtral (num_local_experts) only";
+    if (json_is_integer(json_object_get(o, "sliding_window")) &&
+        !json_is_false(json_object_get(o, "use_sliding_window")))
+        return "sliding_window is not done here";
     if (scaling && !json_is_null(scaling))
         return "rope_scaling is not done here";
     if (act && strcmp(act, "silu") != 0)
@@ -62,6 +69,8 @@ bool config_read(config *out, const char *path, char error[LINE_BYTES])
                     .hidden = integer(o, "intermediate_size", 0),
                     .layers = integer(o, "num_hidden_layers", 0),
                     .heads = integer(o, "num_attention_heads", 0),
+                    .experts = integer(o, "num_local_experts", 0),
+                    .chosen = integer(o, "num_experts_per_tok", 0),
                     .eps = number(o, "rms_norm_eps", 1e-6),
                     .rope_base = number(o, "rope_theta", 10000),
                     .tied = json_is_true(json_object_get(o, "tie_word_embeddings")),

@@ -10,6 +10,7 @@ enum { LINE_BYTES = 512 };
 /* What config.json says. */
 typedef struct config {
     int64_t vocabulary, dim, hidden, layers, heads, kv_heads, width; /* of a head */
+    int64_t experts, chosen; /* of a mixture in each layer (Mixtral); 0 = one MLP */
     double eps, rope_base;
     bool tied; /* the embedding is also the head's weight */
     sherd_dtype dtype;
@@ -38,7 +39,7 @@ struct llama {
 };
 
 /*
- * Split over axis "tp"; weights are zeros, to be read, or random. The caller destroys it, also
+ * Split over axis "tp", and experts over axis "ep" if the mesh has one; weights are zeros, to be read, or random. The caller destroys it, also
  * after a failure.
  */
 sherd_status llama_create(llama *out, sherd_world *world, const config *c, const sherd_mesh *mesh,

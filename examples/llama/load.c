@@ -47,7 +47,13 @@ static const char *list(parts *p, const char *directory)
 
 sherd_status llama_load(llama *m, const char *directory)
 {
-    const sherd_read_options options = {.cast = true, .more = true};
+    static const sherd_file_name names[] = {
+        {"model.layers.*.mlp.router.weight", "model.layers.*.block_sparse_moe.gate.weight"},
+        {"model.layers.*.mlp.w1", "model.layers.*.block_sparse_moe.experts.#.w1.weight"},
+        {"model.layers.*.mlp.w2", "model.layers.*.block_sparse_moe.experts.#.w2.weight"},
+        {"model.layers.*.mlp.w3", "model.layers.*.block_sparse_moe.experts.#.w3.weight"}};
+    const sherd_read_options options = {
+        .cast = true, .more = true, .names = names, .name_count = sizeof names / sizeof *names};
     parts p = {.count = 0};
     const char *why = list(&p, directory);
 

@@ -2,7 +2,7 @@
 /*
  * The model: a tree of modules with the names of Hugging Face's files, and how it is split. The
  * forward functions compute on whole tensors; the styles say which rank has what: heads and hidden
- * units by Colwise and Rowwise, the vocabulary by entries. A granule keeps the heads that share
+ * units by Colwise and Rowwise, the vocabulary by entries, experts by number. A granule keeps the heads that share
  * keys on one rank, so caches lie as the heads do, and any number of ranks works; one that gets no
  * head has nothing to do there.
  */
@@ -152,6 +152,33 @@ static void rms_norm(builder *b, sherd_module *parent, const char *name)
         b->status = sherd_module_add(parent, name, made);
 }
 
+/* A mixture of experts in the place of the MLP. */
+static void experts(builder *b, sherd_module *parent, const char *name)
+{
+    const config *c = &b->m->c;
+    const sherd_experts_options how = {c->experts, c->chosen, c->hidden, false, false};
+    char path[64];
+    sherd_module *made = NULL;
+
+    snprintf(path, sizeof path, "%s.%s", sherd_module_path(parent), name);
+    b->options.name = path;
+    if (!b->status)
+        b->status = sherd_experts_create(&made, b->m->world, c->dim, &how, &b->options);
+    b->options.name = NULL;
+    if (!b->status)
+        b->status = sherd_module_add(parent, name, made);
+}
+
+static void one_mlp(builder *b, sherd_module *parent, const char *name)
+{
+    const config *c = &b->m->c;
+    sherd_module *hidden = branch(b, parent, name, mlp, NULL);
+
+    linear(b, hidden, "gate_proj", c->dim, c->hidden);
+    linear(b, hidden, "up_proj", c->dim, c->hidden);
+    linear(b, hidden, "down_proj", c->hidden, c->dim);
+}
+
 static void add_layer(builder *b, sherd_module *layers, int64_t i)
 {
     const config *c = &b->m->c;
@@ -165,10 +192,7 @@ static void add_layer(builder *b, sherd_module *layers, int64_t i)
     linear(b, attn, "k_proj", c->dim, c->kv_heads * c->width);
     linear(b, attn, "v_proj", c->dim, c->kv_heads * c->width);
     linear(b, attn, "o_proj", c->heads * c->width, c->dim);
-    sherd_module *hidden = branch(b, one, "mlp", mlp, NULL);
-    linear(b, hidden, "gate_proj", c->dim, c->hidden);
-    linear(b, hidden, "up_proj", c->dim, c->hidden);
-    linear(b, hidden, "down_proj", c->hidden, c->dim);
+    (c->experts ? experts : one_mlp)(b, one, "mlp");
     rms_norm(b, one, "input_layernorm");
     rms_norm(b, one, "post_attention_layernorm");
 }
@@ -203,17 +227,27 @@ static sherd_style by(sherd_style style, int64_t granule)
 static sherd_status split(llama *m)
 {
     int64_t shared = m->c.width * (m->c.heads / m->c.kv_heads);
+    const sherd_parallel_entry by_expert = {"model.layers.*.mlp", sherd_expert_parallel()};
     const sherd_parallel_entry plan[] = {
         {"model.embed_tokens", sherd_rowwise()},
         {"model.layers.*.self_attn.q_proj", by(sherd_colwise(), shared)},
         {"model.layers.*.self_attn.[kv]_proj", by(sherd_colwise(), m->c.width)},
         {"model.layers.*.self_attn.o_proj", by(sherd_rowwise(), shared)},
+        {"lm_head", sherd_colwise()},
         {"model.layers.*.mlp.gate_proj", sherd_colwise()},
         {"model.layers.*.mlp.up_proj", sherd_colwise()},
-        {"model.layers.*.mlp.down_proj", sherd_rowwise()},
-        {"lm_head", sherd_colwise()}};
+        {"model.layers.*.mlp.down_proj", sherd_rowwise()}};
+    const sherd_parallel_entry mixed[] = {
+        plan[0], plan[1], plan[2],
+        plan[3], plan[4], {"model.layers.*.mlp", sherd_expert_tensor_parallel()}};
+    sherd_status status =
+        m->c.experts
+            ? sherd_parallelize(m->root, m->mesh, "tp", mixed, sizeof mixed / sizeof *mixed)
+            : sherd_parallelize(m->root, m->mesh, "tp", plan, sizeof plan / sizeof *plan);
 
-    return sherd_parallelize(m->root, m->mesh, "tp", plan, sizeof plan / sizeof *plan);
+    if (!status && m->c.experts && sherd_mesh_find_axis(m->mesh, "ep") >= 0)
+        status = sherd_parallelize(m->root, m->mesh, "ep", &by_expert, 1);
+    return status;
 }
 
 sherd_status llama_create(llama *out, sherd_world *world, const config *c, const sherd_mesh *mesh,
