@@ -76,6 +76,7 @@ suite() {
         run mpi ops_redistribute 2 3 4
         run mpi ops_halo 2 3
         run mpi ops_points 2 3
+        run mpi ops_groups 2 3
         run mpi ops_stencils 2 3
         run mpi nn_sharded 2 3
         run mpi nn_verify 2 3

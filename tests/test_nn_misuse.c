@@ -101,12 +101,20 @@ MISUSE(a_layer_needs_a_world_and_sizes)
     const sherd_norm_options averages = {.averages = SHERD_NORM_WITH}, eps = {.eps = (double)NAN};
     const sherd_norm_options momentum = {.momentum = -0.5}, part = {.affine = (sherd_norm_part)7};
 
+    const sherd_experts_options mixture = {4, 2, 4, false, false}, empty = {0, 0, 0, false, false};
+
     REFUSES(SHERD_EINVAL, sherd_linear_create(NULL, w, 4, 4, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_linear_create(&out, NULL, 4, 4, NULL));
     REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 0, 4, NULL));
     REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, -4, NULL));
     REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, 4, &none));
     REFUSES(SHERD_EINVAL, sherd_linear_create(&out, w, 4, 4, &nan));
+    REFUSES(SHERD_EINVAL, sherd_experts_create(NULL, w, 4, &mixture, NULL));
+    ONLY_SAYS(SHERD_EINVAL, sherd_experts_create(&out, NULL, 4, &mixture, NULL));
+    REFUSES(SHERD_EINVAL, sherd_experts_create(&out, w, 0, &mixture, NULL));
+    REFUSES(SHERD_EINVAL, sherd_experts_create(&out, w, 4, NULL, NULL));
+    REFUSES(SHERD_EINVAL, sherd_experts_create(&out, w, 4, &mixture, &none));
+    REFUSES(SHERD_EINVAL, sherd_experts_create(&out, w, 4, &empty, NULL));
     REFUSES(SHERD_EINVAL, sherd_embedding_create(NULL, w, 4, 4, NULL));
     ONLY_SAYS(SHERD_EINVAL, sherd_embedding_create(&out, NULL, 4, 4, NULL));
     REFUSES(SHERD_EINVAL, sherd_embedding_create(&out, w, -1, 4, NULL));

@@ -279,7 +279,8 @@ static void styles_need_experts(sherd_world *world)
     CHECK_EQ(sherd_parallelize(m, mesh, "x", &by_expert, 1), SHERD_EINVAL);
     CHECK(strstr(sherd_world_error(world), "it has no parameter of three dims") != NULL);
     CHECK_EQ(sherd_parallelize(m, mesh, "x", &by_feature, 1), SHERD_EINVAL);
-    CHECK(strstr(sherd_world_error(world), "it needs a parameter \"w1\" of three dims") != NULL);
+    CHECK(strstr(sherd_world_error(world), "it needs parameters w1, w2 and w3 of three dims") !=
+          NULL);
     sherd_module_destroy(m);
     CHECK_OK(sherd_world_check(world));
 }

@@ -158,6 +158,26 @@ MISUSE(a_style_is_made_of_good_numbers)
     destroy_layers(layer);
 }
 
+MISUSE(experts_are_placed_whole)
+{
+    const sherd_experts_options how = {4, 2, 4, false, false};
+    const sherd_mesh *mesh = line(m->world);
+    sherd_style wrong[] = {sherd_expert_parallel(), sherd_expert_tensor_parallel()};
+
+    for (int i = 0; i < LEN(wrong); i++) {
+        const sherd_parallel_entry right = {"", wrong[i]};
+        sherd_module *layer[LAYERS], *mixture = NULL;
+        wrong[i].granule = -1;
+        const sherd_parallel_entry bad = {"", wrong[i]};
+        CHECK_OK(sherd_experts_create(&mixture, m->world, 4, &how, NULL));
+        ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(mixture, mesh, "x", BAD(&bad, &right), 1));
+        sherd_module_destroy(mixture);
+        make_layers(m->world, layer);
+        ALL_REFUSE(SHERD_EINVAL, sherd_parallelize(layer[0], mesh, "x", &right, 1));
+        destroy_layers(layer);
+    }
+}
+
 /* A style of one's own, whose payload is what it returns. */
 static sherd_status return_payload(const sherd_style *style, sherd_module *module,
                                    const sherd_mesh *mesh, int axis)
@@ -269,6 +289,7 @@ static const check_test tests[] = {
     {TEST(making_a_module_parallel_needs_module_mesh_axis_and_plan), {1, 2, 3}},
     {TEST(distributing_a_module_needs_a_module_and_a_mesh), {1, 2, 3}},
     {TEST(a_style_is_made_of_good_numbers), {1, 2}},
+    {TEST(experts_are_placed_whole), {1, 2, 3}},
     {TEST(whatever_a_style_returns_is_a_status), {1, 2, 3}},
     {TEST(dims_that_no_tensor_has_are_found_in_the_call), {1, 2}},
     {TEST(a_granule_larger_than_all_keeps_all_on_one_rank), {1, 2, 3}},

@@ -39,8 +39,8 @@ struct llama {
 };
 
 /*
- * Split over axis "tp", and experts over axis "ep" if the mesh has one; weights are zeros, to be read, or random. The caller destroys it, also
- * after a failure.
+ * Split over axis "tp", and experts over axis "ep" if the mesh has one; weights are zeros, to be
+ * read, or random. The caller destroys it, also after a failure.
  */
 sherd_status llama_create(llama *out, sherd_world *world, const config *c, const sherd_mesh *mesh,
                           bool random);

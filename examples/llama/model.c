@@ -2,9 +2,9 @@
 /*
  * The model: a tree of modules with the names of Hugging Face's files, and how it is split. The
  * forward functions compute on whole tensors; the styles say which rank has what: heads and hidden
- * units by Colwise and Rowwise, the vocabulary by entries, experts by number. A granule keeps the heads that share
- * keys on one rank, so caches lie as the heads do, and any number of ranks works; one that gets no
- * head has nothing to do there.
+ * units by Colwise and Rowwise, the vocabulary by entries, experts by number. A granule keeps the
+ * heads that share keys on one rank, so caches lie as the heads do, and any number of ranks works;
+ * one that gets no head has nothing to do there.
  */
 #include <stdlib.h>
 #include <string.h>

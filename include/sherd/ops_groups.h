@@ -43,8 +43,8 @@ typedef struct sherd_groups {
  * Sort choices of groups. `weight` [groups, ...] says how many there are, and with its first dim
  * where rows lie; choices should be laid as the tokens are. If the weights are sharded by groups,
  * rows are in the order of those shards; then in that of the shards of tokens by other axes; then
- * by group, and then as they were. So there is a run for each group and such shard of tokens. False:
- * failed, and all tensors are the failed one.
+ * by group, and then as they were. So there is a run for each group and such shard of tokens.
+ * False: failed, and all tensors are the failed one.
  *
  * @collective see ops.h; choices that are sharded are gathered
  * @shapes     choice: i32 [tokens, k] or [tokens]

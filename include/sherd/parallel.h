@@ -129,9 +129,10 @@ SHERD_API sherd_style sherd_expert_parallel(void);
 SHERD_API sherd_style sherd_expert_tensor_parallel(void);
 
 /**
- * For user-defined styles: put a parameter or buffer on the mesh, with `placement` on the axis; a plain
- * one is replicated on all others. The built-in styles use it too. To move tensors, a style calls another
- * one: `s = sherd_prepare_input_output()`, set its slots, then `s.apply(&s, module, mesh, axis)`.
+ * For user-defined styles: put a parameter or buffer on the mesh, with `placement` on the axis; a
+ * plain one is replicated on all others. The built-in styles use it too. To move tensors, a style
+ * calls another one: `s = sherd_prepare_input_output()`, set its slots, then `s.apply(&s, module,
+ * mesh, axis)`.
  *
  * @local
  * @shapes   placement: replicated, or a shard of a dim (negative counts from the end); granule: how

@@ -15,7 +15,7 @@ bool sherd__mul(int64_t a, int64_t b, int64_t *out);
 /* *out = a + b for a, b >= 0; false if the sum reaches 2^62. */
 bool sherd__add(int64_t a, int64_t b, int64_t *out);
 
-/* Product of shape[0..ndim); 1 for ndim 0. False if it or a size reaches 2^62, or a size is below 0. */
+/* Product of shape[0..ndim); 1 for ndim 0. False if it or a size reaches 2^62, or a size is < 0. */
 bool sherd__count(const int64_t *shape, int ndim, int64_t *out);
 
 /* Narrowing of a value that must fit: asserts. */

@@ -27,7 +27,7 @@ typedef struct grouped {
             SHERD_FIELD(grouped, wide, BOOL), SHERD_FIELD(grouped, groups, INT64) \
     }
 
-/* Operands: rows, then weights or rows again, ends, groups; of gradients of weights their layout. */
+/* Operands: rows, then weights or rows again, ends, groups; for weights' gradients their layout. */
 enum { X, WEIGHT, ENDS, GROUP, LIKE };
 
 static bool runs_in(sherd__runs *out, const sherd_call *call, int64_t groups)

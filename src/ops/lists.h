@@ -2,8 +2,8 @@
 /*
  * Lists that ranks have for each other, when all ranks know how long each is. Ranks stand in one
  * line, by all axes of the mesh, those that shard a dim last: so every `shards` consecutive ranks
- * hold the dim together, and exchange. What the i-th of them has for the rank r places after it is a
- * shard of the r-th list, a tensor of one dim; that rank asks for it by a window on the list. So
+ * hold the dim together, and exchange. What the i-th of them has for the rank r places after it is
+ * a shard of the r-th list, a tensor of one dim; that rank asks for it by a window on the list. So
  * what travels is planned, checked and logged like any other call. All lists go in one.
  */
 #ifndef SHERD__LISTS_H

@@ -6,6 +6,12 @@
  */
 #include "parallel/style.h"
 
+static sherd_status refuse(const sherd_style *style, const sherd_module *module, const char *why)
+{
+    return sherd__module_fail(module, SHERD_EINVAL, "sherd_parallelize: %s of module \"%s\": %s",
+                              style->name ? style->name : "style", sherd__module_name(module), why);
+}
+
 static sherd_status by_expert(const sherd_style *style, sherd_module *module,
                               const sherd_mesh *mesh, int axis)
 {
@@ -13,6 +19,8 @@ static sherd_status by_expert(const sherd_style *style, sherd_module *module,
     sherd_status status = SHERD_OK;
     int found = 0;
 
+    if (style->granule < 0)
+        return refuse(style, module, "the granule is negative");
     for (int i = 0; !status && i < module->parameters; i++) {
         if (module->parameter[i].tensor->ndim != 3)
             continue;
@@ -21,10 +29,7 @@ static sherd_status by_expert(const sherd_style *style, sherd_module *module,
                               style->granule);
     }
     if (!status && !found)
-        return sherd__module_fail(module, SHERD_EINVAL,
-                                  "sherd_parallelize: ExpertParallel of module \"%s\": it has no "
-                                  "parameter of three dims",
-                                  sherd__module_name(module));
+        return refuse(style, module, "it has no parameter of three dims");
     return status ? status : sherd__style_hook(style, &recipe, module, mesh, axis);
 }
 
@@ -47,13 +52,12 @@ static sherd_status by_feature(const sherd_style *style, sherd_module *module,
                                   .follow = -1};
     sherd_status status = SHERD_OK;
 
+    if (style->granule < 0)
+        return refuse(style, module, "the granule is negative");
     for (int i = 0; i < 3; i++) {
         const sherd_tensor *t = sherd_module_parameter(module, weight[i].name);
         if (!t || t->ndim != 3)
-            return sherd__module_fail(module, SHERD_EINVAL,
-                                      "sherd_parallelize: ExpertTensorParallel of module \"%s\": "
-                                      "it needs a parameter \"%s\" of three dims",
-                                      sherd__module_name(module), weight[i].name);
+            return refuse(style, module, "it needs parameters w1, w2 and w3 of three dims");
     }
     for (int i = 0; !status && i < 3; i++)
         status = sherd__place(module, weight[i].name, mesh, axis, sherd_shard(weight[i].dim),
