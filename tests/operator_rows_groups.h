@@ -84,7 +84,7 @@ static inline bool draw_there_and_back(call_plan *p, uint64_t *dice)
     if (p->in[0].shape[1] == 0)
         return false;
     want(p, 1, 'i', 2, choice)->limit = p->in[0].shape[1];
-    if (roll(dice, 2))
+    if (roll(dice, 2) && p->in[0].dtype != SHERD_BOOL)
         want(p, 2, 'x', 2, choice);
     return true;
 }
