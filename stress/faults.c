@@ -272,6 +272,15 @@ static bool make_missing(maker *m, const op *o)
     return m->f->alt.shows;
 }
 
+/* Gathering a tensor moves it to where it is whole: that and such a move are the same. */
+static bool is_gathered_twice(const program *p, const op *a, const op *b)
+{
+    const op *move = a->kind == OP_MOVE ? a : b, *full = move == a ? b : a;
+
+    return move->kind == OP_MOVE && full->kind == OP_FULL && a->src[0] == b->src[0] &&
+           layout_is_whole(p->layout[move->layout[0]].paper);
+}
+
 static bool make_swapped(maker *m, const op *o)
 {
     const op *next = o + 1;
@@ -285,7 +294,8 @@ static bool make_swapped(maker *m, const op *o)
                 return false;
     m->f->other = m->f->at + 1;
     m->f->alt.shows =
-        o->kind != next->kind || o->layout[0] != next->layout[0] || o->src[0] != next->src[0];
+        (o->kind != next->kind || o->layout[0] != next->layout[0] || o->src[0] != next->src[0]) &&
+        !is_gathered_twice(m->p, o, next);
     return true;
 }
 
