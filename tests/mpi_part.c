@@ -33,7 +33,8 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
 {
     int error = fails("MPI_Isend");
     sends++;
-    return error ? error : PMPI_Isend(data, count, type, to, tag, comm, out);
+    /* To nobody: so MPI itself says what is wrong, in its own words. */
+    return PMPI_Isend(data, count, type, error ? -7 : to, tag, comm, out);
 }
 
 int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,

@@ -101,12 +101,15 @@ static bool works(carrier *c, int error, const char *function)
     return error == MPI_SUCCESS;
 }
 
+/* On one line; MPICH has several. */
 static sherd_status say(char *text, size_t room, int error, const char *what)
 {
     char reason[MPI_MAX_ERROR_STRING] = "?";
     int length;
 
     MPI_Error_string(error, reason, &length);
+    for (char *at = reason; (at = strchr(at, '\n'));)
+        *at = ' ';
     snprintf(text, room, "%s: %s: %s", own_name(), what, reason);
     return SHERD_EINVAL;
 }
