@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ typedef struct post_office {
     letter *first[RANKS];
     unsigned char gathered[RANKS][4096];
     int sent[RANKS];
+    int breaks, at; /* where `at` is not 0: that letter of this rank is not sent, and none comes to
+                       it any more */
     /* Hooks, or NULL: of a letter that is sent; whether one stays in its box; whether there is no
      * room for the body of one that has come; of what a rank has brought to its n-th gathering. The
      * first two have the mutex. */
@@ -42,15 +45,21 @@ typedef struct seat {
     post_office *office;
     int rank, gathers;
     letter *held; /* whose head is in use */
+    bool broken;
 } seat;
 
 static inline bool put_letter(void *self, int to, const sherd_message *m, sherd_sending *sending)
 {
     seat *s = self;
     post_office *o = s->office;
-    letter *l = calloc(1, sizeof *l), **at;
+    letter *l, **at;
 
     (void)sending;
+    if (o->at && s->rank == o->breaks && o->sent[s->rank] == o->at && !s->broken) {
+        s->broken = true;
+        return false;
+    }
+    l = calloc(1, sizeof *l);
     l->from = s->rank;
     l->head_bytes = m->head_bytes;
     l->body_bytes = m->body_bytes;
@@ -88,6 +97,8 @@ static inline bool take_letter(void *self, int *from, sherd_message *out, const 
     seat *s = self;
     post_office *o = s->office;
 
+    if (s->broken)
+        return false;
     pthread_mutex_lock(&o->mutex);
     letter **at = &o->first[s->rank];
     while (*at && o->keeps && o->keeps(o, s->rank, *at))
@@ -125,6 +136,16 @@ static inline bool gather(void *self, const void *mine, size_t bytes, void *all)
     return true;
 }
 
+/* In more than one line, as MPICH does, and more than UTF-8. */
+static inline bool is_broken(void *self, char *text, size_t room)
+{
+    const seat *s = self;
+
+    if (s->broken)
+        snprintf(text, room, "the letter is lost:\nwho knows\xC3");
+    return s->broken;
+}
+
 static inline void leave(void *self, bool well)
 {
     seat *s = self;
@@ -145,6 +166,7 @@ static inline sherd_carrier carrier_of(seat *s)
                            .send = put_letter,
                            .sent = is_sent,
                            .receive = take_letter,
+                           .has_failed = is_broken,
                            .close = leave};
 }
 

@@ -364,10 +364,29 @@ static void what_there_is_no_room_for_fails_on_all(void)
     setenv("SHERD_PART", "256", 1);
 }
 
+/* Whatever the carrier says, it is one line. */
+static void a_carrier_that_fails_ends_the_world_for_all(void)
+{
+    static const int at[] = {1, 9, 20};
+    rank_end end[RANKS];
+
+    for (int i = 0; i < LEN(at); i++) {
+        bad_office office = {.post = {.breaks = 1, .at = at[i]}, .sender = 1, .number = at[i]};
+        play_all(&office, end);
+        check_ends(&office, end);
+        for (int r = 0; r < RANKS; r++)
+            if (!CHECK(learnt(&end[r]) == SHERD_EPEER) ||
+                !CHECK(strstr(end[r].error, "rank 1: does not send to rank ") != NULL) ||
+                !CHECK(strstr(end[r].error, "the letter is lost: who knows?") != NULL))
+                fprintf(stderr, "  %s\n", end[r].error);
+    }
+}
+
 static const check_test tests[] = {
     {TEST(what_is_not_spoiled_goes_well)},
     {TEST(a_peer_of_another_version_is_refused_by_all)},
     {TEST(no_memory_on_one_rank_is_no_memory_on_all)},
+    {TEST(a_carrier_that_fails_ends_the_world_for_all)},
     {TEST(what_there_is_no_room_for_fails_on_all)},
     {TEST(no_spoiled_message_crashes_or_divides_the_ranks)},
 };

@@ -128,6 +128,7 @@ static void carrier_fails(sherd__remote *remote, int to)
     else
         snprintf(post->ending, sizeof post->ending, "rank %d: does not send to rank %d: %s",
                  carrier->rank, to, why);
+    sherd__one_line(post->ending); /* whatever the carrier says */
     sherd__end_world(&remote->arena,
                      sherd__end_word(SHERD__END_TOLD, carrier->rank, 0, SHERD_EPEER));
 }
