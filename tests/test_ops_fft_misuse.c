@@ -5,7 +5,7 @@
 #include "sherd/ops_fft.h"
 #include "sherd/values.h"
 
-static const int rows[] = {0}, twice[] = {1, -1}, none[] = {2};
+static const int rows[] = {0, 0, 0}, twice[] = {1, -1}, none[] = {2};
 
 typedef struct things {
     sherd_tensor *pairs;        /* [4,6,2], sharded */
