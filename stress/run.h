@@ -45,6 +45,8 @@ typedef struct runner {
     bool left;
     bool again;           /* programs run again and again, and memory is watched */
     memory_use before;    /* in the middle of a world whose programs run again and again */
+    int64_t allocations;  /* at the last look */
+    int grown;            /* how often there were more than that, since `before` */
     sherd_status verdict; /* of the meeting that ended the program */
 } runner;
 
