@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of every f32 kernel at the size of the benchmark GPT (rows 2048, dim 256, MLP 1024, 8 heads
+ * Time of every kernel of f32, or f64, at the size of the benchmark GPT (rows 2048, dim 256, MLP 1024, 8 heads
  * of 32, context 256, batch 8, vocabulary 256; and of a long sequence: 4096 positions, 2 heads of
  * 64), beside the plain version and beside what the machine can do. A figure is the median of
  * several runs, the versions in turn; bytes are those that must move, in and out.
  *
- *   kernels [part of a name]     SHERD_KERNELS and SHERD_GEMM choose less
+ *   kernels [--dtype f64] [part of a name]     SHERD_KERNELS and SHERD_GEMM choose less
  */
 #include "kernels/engine.h"
 #include "kernels/ref.h"
@@ -40,8 +40,10 @@ enum {
 static const int64_t one = 1;
 
 typedef struct bench {
-    float *x[OPERANDS];
+    char *x[OPERANDS];
     int32_t ids[ROWS];
+    sherd_dtype dtype;
+    size_t element;
     const sherd__kernels *k;
     sherd__kernel_set set;
     sherd__engine *engine;
@@ -51,9 +53,15 @@ typedef struct bench {
 typedef struct job {
     const char *name;
     void (*run)(bench *b);
-    double bytes; /* moved between kernel and memory at least */
+    double bytes; /* of f32, moved between kernel and memory at least */
     double flops; /* of matrix products; 0 where bytes count */
 } job;
+
+/* Operand i from an element on. */
+static void *from(bench *b, int i, int64_t element)
+{
+    return b->x[i] + (size_t)element * b->element;
+}
 
 static void gelu(bench *b)
 {
@@ -73,7 +81,7 @@ static void layer_norm(bench *b)
 
 static void layer_norm_grad(bench *b)
 {
-    b->k->layer_norm_grad(ROWS, DIM, b->x[0], b->x[2] + DIM, b->x[2], b->x[1], b->x[7], b->x[5],
+    b->k->layer_norm_grad(ROWS, DIM, b->x[0], from(b, 2, DIM), b->x[2], b->x[1], b->x[7], b->x[5],
                           b->x[3], b->x[4], false);
 }
 
@@ -86,7 +94,7 @@ static void add_norm_grad(bench *b)
                                  .mean = b->x[3],
                                  .rstd = b->x[4],
                                  .dx = b->x[0],
-                                 .dweight = b->x[2] + DIM,
+                                 .dweight = from(b, 2, DIM),
                                  .dbias = b->x[2]};
     b->k->add_norm_grad(ROWS, DIM, &p);
 }
@@ -115,7 +123,7 @@ static void sum_all(bench *b)
 
 static void sum_squares(bench *b)
 {
-    b->x[0][0] = (float)b->k->sum_squares(b->x[1], PARAMETERS);
+    *(double *)(void *)b->x[0] = b->k->sum_squares(b->x[1], PARAMETERS);
 }
 
 static void reduce(bench *b)
@@ -165,6 +173,24 @@ static void cross_entropy_grad(bench *b)
     b->k->cross_entropy_grad(ROWS, VOCABULARY, b->x[0], b->x[1], b->ids, 0, b->x[2], 1.0 / ROWS);
 }
 
+static void softmax(bench *b)
+{
+    b->k->soft_stats(ROWS, VOCABULARY, 1, b->x[2], b->x[4], b->x[1]);
+    b->k->soft(SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[0], b->x[1], b->x[2], b->x[4]);
+}
+
+static void log_softmax(bench *b)
+{
+    b->k->soft_stats(ROWS, VOCABULARY, 1, b->x[2], b->x[4], b->x[1]);
+    b->k->soft(SHERD__LOG_SOFTMAX, ROWS, VOCABULARY, 1, b->x[0], b->x[1], b->x[2], b->x[4]);
+}
+
+static void softmax_grad(bench *b)
+{
+    b->k->soft_grad_sum(SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[2], b->x[7], b->x[1]);
+    b->k->soft_grad(SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[0], b->x[7], b->x[1], b->x[2]);
+}
+
 static void adamw(bench *b)
 {
     const sherd__adamw_step step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1, 0};
@@ -184,7 +210,7 @@ static void attend(bench *b, const sherd__attending *s)
 
 static void attend_back(bench *b, const sherd__attending *s)
 {
-    b->k->attention_grad(s, b->x[6] + 4 * PARAMETERS / 8, b->x[6], b->x[6] + PARAMETERS, NULL,
+    b->k->attention_grad(s, from(b, 6, PARAMETERS / 2), b->x[6], from(b, 6, PARAMETERS), NULL,
                          b->x[5], NULL, b->x[1], b->x[2], b->x[3], b->x[0], b->x[4], b->x[7]);
 }
 
@@ -210,14 +236,14 @@ static void sequence_grad(bench *b)
 
 static void copy_rows(bench *b)
 {
-    const int64_t size[] = {ROWS, DIM / 2}, from[] = {DIM, 1}, to[] = {DIM / 2, 1};
-    sherd__copy_box(sizeof(float), 2, size, b->x[0], to, b->x[1], from);
+    const int64_t size[] = {ROWS, DIM / 2}, along[] = {DIM, 1}, to[] = {DIM / 2, 1};
+    sherd__copy_box(b->element, 2, size, b->x[0], to, b->x[1], along);
 }
 
 static void copy_transposed(bench *b)
 {
-    const int64_t size[] = {ROWS, DIM}, from[] = {1, ROWS}, to[] = {DIM, 1};
-    sherd__copy_box(sizeof(float), 2, size, b->x[0], to, b->x[1], from);
+    const int64_t size[] = {ROWS, DIM}, along[] = {1, ROWS}, to[] = {DIM, 1};
+    sherd__copy_box(b->element, 2, size, b->x[0], to, b->x[1], along);
 }
 
 /* By the set's product where the machine's best is measured. */
@@ -273,6 +299,9 @@ static const job jobs[] = {
     {"cross_entropy", cross_entropy, 4.0 * ROWS *VOCABULARY, 0},
     {"cross_entropy + join", cross_entropy_join, 4.0 * ROWS *VOCABULARY, 0},
     {"cross_entropy_grad", cross_entropy_grad, 8.0 * ROWS *VOCABULARY, 0},
+    {"softmax", softmax, 8.0 * ROWS *VOCABULARY, 0},
+    {"log_softmax", log_softmax, 8.0 * ROWS *VOCABULARY, 0},
+    {"softmax_grad", softmax_grad, 12.0 * ROWS *VOCABULARY, 0},
     {"adamw", adamw, 28.0 * PARAMETERS, 0},
     {"sgd with momentum", sgd, 20.0 * PARAMETERS, 0},
     {"copy of half rows", copy_rows, 4.0 * ROWS *DIM, 0},
@@ -303,9 +332,11 @@ static double median_time(bench *b, const job *j, const sherd__kernels *k)
     return time[RUNS / 2];
 }
 
-static bool open_bench(bench *b, sherd__heap *heap)
+static bool open_bench(bench *b, sherd__heap *heap, sherd_dtype dtype)
 {
     memset(b, 0, sizeof *b);
+    b->dtype = dtype;
+    b->element = dtype == SHERD_F64 ? sizeof(double) : sizeof(float);
     sherd__kernels_choose(&b->set);
     b->engine = sherd__engine_create(heap);
     if (!b->engine)
@@ -313,11 +344,12 @@ static bool open_bench(bench *b, sherd__heap *heap)
     b->attention = self_attention(BATCH, HEADS, CONTEXT, WIDTH, true);
     b->sequence = self_attention(1, LONG_HEADS, LONG_CONTEXT, LONG_WIDTH, true);
     for (int i = 0; i < OPERANDS; i++) {
-        b->x[i] = aligned_alloc(64, sizeof(float) * ROOM);
+        b->x[i] = aligned_alloc(64, b->element * ROOM);
         if (!b->x[i])
             return false;
-        sherd__ref_f32.uniform(ROOM, b->x[i], i == 5 ? 0.1 : -1, 1,
-                               (sherd__key){{(uint32_t)i, 0}, {0, 0}}, 0);
+        sherd__kernels_of(&b->set, b->dtype)
+            ->uniform(ROOM, b->x[i], i == 5 ? 0.1 : -1, 1, (sherd__key){{(uint32_t)i, 0}, {0, 0}},
+                      0);
     }
     for (int i = 0; i < ROWS; i++)
         b->ids[i] = (i * 97 + i / 7) % VOCABULARY;
@@ -331,36 +363,41 @@ static void close_bench(bench *b)
     sherd__engine_destroy(b->engine);
 }
 
+static void print_job(bench *b, const job *j)
+{
+    bool wide = b->dtype == SHERD_F64;
+    double fast = median_time(b, j, sherd__kernels_of(&b->set, b->dtype)),
+           plain = median_time(b, j, wide ? &sherd__ref_f64 : &sherd__ref_f32);
+
+    printf("%-22s %10.1f %10.1f %7.1f ", j->name, plain * 1e6, fast * 1e6, plain / fast);
+    if (j->flops > 0) {
+        double peak = sherd__measure_rates(&b->set).peak / (wide ? 2 : 1);
+        printf("%10.1f %7.0f%%\n", j->flops / fast * 1e-9, 100e-9 * j->flops / fast / peak);
+    } else {
+        printf("%10.1f GB/s\n", j->bytes * (wide ? 2 : 1) / fast * 1e-9);
+    }
+}
+
 int main(int argc, char **argv)
 {
     sherd__heap heap = {0};
-    const char *part = "";
-    const bench_option options[] = {{NULL, "PART", .text = &part}};
+    const char *part = "", *dtype = "f32";
+    const bench_option options[] = {{"--dtype", "f32|f64", .text = &dtype},
+                                    {NULL, "PART", .text = &part}};
     bench b;
     int status = 1;
 
     if (!READ_COMMAND_LINE(argc, argv, options))
         return 2;
-    if (open_bench(&b, &heap)) {
+    if (open_bench(&b, &heap, strcmp(dtype, "f64") == 0 ? SHERD_F64 : SHERD_F32)) {
         sherd__rates rates = sherd__measure_rates(&b.set);
-        printf("%s, gemm by %s: peak %.0f GFLOP/s, gemm at 1024^3 %.0f GFLOP/s\n", b.set.f32.name,
-               sherd__gemm_name(&b.set), rates.peak, rates.gemm);
+        printf("%s, gemm by %s: peak %.0f GFLOP/s, gemm at 1024^3 %.0f GFLOP/s (f32)\n",
+               b.set.f32.name, sherd__gemm_name(&b.set), rates.peak, rates.gemm);
         printf("%-22s %10s %10s %7s %10s %8s\n", "", "plain us", "us", "times", "GFLOP/s",
                "of peak");
-        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
-            const job *j = &jobs[i];
-            if (!strstr(j->name, part))
-                continue;
-            rates = j->flops > 0 ? sherd__measure_rates(&b.set) : rates;
-            double fast = median_time(&b, j, &b.set.f32),
-                   plain = median_time(&b, j, &sherd__ref_f32);
-            printf("%-22s %10.1f %10.1f %7.1f ", j->name, plain * 1e6, fast * 1e6, plain / fast);
-            if (j->flops > 0)
-                printf("%10.1f %7.0f%%\n", j->flops / fast * 1e-9,
-                       100e-9 * j->flops / fast / rates.peak);
-            else
-                printf("%10.1f GB/s\n", j->bytes / fast * 1e-9);
-        }
+        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+            if (strstr(jobs[i].name, part))
+                print_job(&b, &jobs[i]);
         status = 0;
     }
     close_bench(&b);

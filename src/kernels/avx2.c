@@ -11,8 +11,13 @@
 #include "tile_avx2.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
-#include "fast_gemm_f64.inc"
 
-const sherd__fast_set sherd__avx2 = {SET, install, install_wide, install_halves, spin};
+static void install_f64(sherd__kernels *f64)
+{
+    sherd__install_avx2_f64(f64);
+    install_wide_random(f64);
+}
+
+const sherd__fast_set sherd__avx2 = {SET, install, install_f64, install_halves, spin};
 
 #endif

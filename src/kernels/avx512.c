@@ -11,7 +11,6 @@
 #include "vector_avx512.h"
 #include "fast_body.inc"
 #include "fast_halves.inc"
-#include "fast_gemm_f64.inc"
 #include "fast_conv.inc"
 
 /*
@@ -43,7 +42,13 @@ static void install_more(sherd__kernels *table)
     table->conv_block = W;
 }
 
-const sherd__fast_set sherd__avx512 = {SET, install_more, install_wide, install_halves, spin};
+static void install_f64(sherd__kernels *f64)
+{
+    sherd__install_avx512_f64(f64);
+    install_wide_random(f64);
+}
+
+const sherd__fast_set sherd__avx512 = {SET, install_more, install_f64, install_halves, spin};
 
 const sherd__bf16_by sherd__bf16_by_f32 = {bf16_product, product_workspace, bf16_fast_unary,
                                            bf16_fast_unary_grad};

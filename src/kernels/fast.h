@@ -15,7 +15,7 @@
 /* The fast kernels of an instruction set, which the machine must have. */
 typedef struct sherd__fast_set {
     const char *name; /* in SHERD_KERNELS, too */
-    /* Put those of f32 over the reference; of f64 products and Fourier transforms. */
+    /* Put those of f32, and of f64, over the reference. */
     void (*f32)(sherd__kernels *table), (*f64)(sherd__kernels *table);
     /* Those of the 16-bit types: whole tables. */
     void (*half)(sherd__kernels *bf16, sherd__kernels *f16);
@@ -24,6 +24,11 @@ typedef struct sherd__fast_set {
     double (*spin)(int64_t rounds);
 } sherd__fast_set;
 extern const sherd__fast_set sherd__simd128, sherd__avx2, sherd__avx512;
+
+/* The part of `f64` that is in files of its own, *_f64.c: all but random numbers. */
+void sherd__install_simd128_f64(sherd__kernels *f64);
+void sherd__install_avx2_f64(sherd__kernels *f64);
+void sherd__install_avx512_f64(sherd__kernels *f64);
 
 /*
  * Kernels of bf16 by AVX512_BF16, over those of AVX-512, which come by way of f32 and do what is

@@ -13,8 +13,13 @@
 #endif
 #include "fast_body.inc"
 #include "fast_halves.inc"
-#include "fast_gemm_f64.inc"
 
-const sherd__fast_set sherd__simd128 = {SET, install, install_wide, install_halves, spin};
+static void install_f64(sherd__kernels *f64)
+{
+    sherd__install_simd128_f64(f64);
+    install_wide_random(f64);
+}
+
+const sherd__fast_set sherd__simd128 = {SET, install, install_f64, install_halves, spin};
 
 #endif

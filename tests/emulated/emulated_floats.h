@@ -19,6 +19,10 @@ EMULATED_HALVES(min_ps, __m512, f, half)
 EMULATED_HALVES(max_ps, __m512, f, half)
 EMULATED_HALVES(unpacklo_ps, __m512, f, half)
 EMULATED_HALVES(unpackhi_ps, __m512, f, half)
+EMULATED_HALVES(min_pd, __m512d, d, half_d)
+EMULATED_HALVES(max_pd, __m512d, d, half_d)
+#define _mm512_min_pd       emulated_min_pd
+#define _mm512_max_pd       emulated_max_pd
 #define _mm512_add_ps(x, y) ((__m512)((x) + (y)))
 #define _mm512_sub_ps(x, y) ((__m512)((x) - (y)))
 #define _mm512_mul_ps(x, y) ((__m512)((x) * (y)))
@@ -60,6 +64,36 @@ EMULATED __m512d emulated_fmadd_pd(__m512d x, __m512d y, __m512d z)
 }
 #define _mm512_fmadd_pd emulated_fmadd_pd
 
+EMULATED __m512d emulated_fnmadd_pd(__m512d x, __m512d y, __m512d z)
+{
+    emulated_bits a = {.d = x}, b = {.d = y}, c = {.d = z};
+
+    c.half_d[0] = _mm256_fnmadd_pd(a.half_d[0], b.half_d[0], c.half_d[0]);
+    c.half_d[1] = _mm256_fnmadd_pd(a.half_d[1], b.half_d[1], c.half_d[1]);
+    return c.d;
+}
+#define _mm512_fnmadd_pd emulated_fnmadd_pd
+
+EMULATED __m512d emulated_fmsub_pd(__m512d x, __m512d y, __m512d z)
+{
+    emulated_bits a = {.d = x}, b = {.d = y}, c = {.d = z};
+
+    c.half_d[0] = _mm256_fmsub_pd(a.half_d[0], b.half_d[0], c.half_d[0]);
+    c.half_d[1] = _mm256_fmsub_pd(a.half_d[1], b.half_d[1], c.half_d[1]);
+    return c.d;
+}
+#define _mm512_fmsub_pd emulated_fmsub_pd
+
+EMULATED __m512d emulated_sqrt_pd(__m512d x)
+{
+    emulated_bits a = {.d = x};
+
+    a.half_d[0] = _mm256_sqrt_pd(a.half_d[0]);
+    a.half_d[1] = _mm256_sqrt_pd(a.half_d[1]);
+    return a.d;
+}
+#define _mm512_sqrt_pd emulated_sqrt_pd
+
 EMULATED __m512 emulated_sqrt_ps(__m512 x)
 {
     emulated_bits a = {.f = x};
@@ -89,6 +123,38 @@ EMULATED __mmask16 emulated_cmp_ps_mask(__m512 x, __m512 y, int how)
     return (__mmask16)mask;
 }
 #define _mm512_cmp_ps_mask emulated_cmp_ps_mask
+
+EMULATED __mmask8 emulated_cmp_pd_mask(__m512d x, __m512d y, int how)
+{
+    emulated_bits a = {.d = x}, b = {.d = y};
+    unsigned mask = 0;
+
+    emulated_fault(how != _CMP_LT_OQ && how != _CMP_LE_OQ && how != _CMP_UNORD_Q,
+                   "vcmppd: a comparison that is not emulated");
+    for (int i = 0; i < 2; i++) {
+        __m256d l = a.half_d[i], r = b.half_d[i];
+        __m256d is = how == _CMP_LT_OQ   ? _mm256_cmp_pd(l, r, _CMP_LT_OQ)
+                     : how == _CMP_LE_OQ ? _mm256_cmp_pd(l, r, _CMP_LE_OQ)
+                                         : _mm256_cmp_pd(l, r, _CMP_UNORD_Q);
+        mask |= (unsigned)_mm256_movemask_pd(is) << 4 * i;
+    }
+    return (__mmask8)mask;
+}
+#define _mm512_cmp_pd_mask emulated_cmp_pd_mask
+
+EMULATED_LANES __m512d emulated_mask_blend_pd(__mmask8 m, __m512d x, __m512d y)
+{
+    const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
+    emulated_bits a = {.d = x}, b = {.d = y};
+
+    for (int i = 0; i < 2; i++) {
+        __m256i chosen = _mm256_and_si256(_mm256_set1_epi64x(m >> 4 * i), bit);
+        a.half_d[i] = _mm256_blendv_pd(a.half_d[i], b.half_d[i],
+                                       _mm256_castsi256_pd(_mm256_cmpeq_epi64(chosen, bit)));
+    }
+    return a.d;
+}
+#define _mm512_mask_blend_pd emulated_mask_blend_pd
 
 /* m ? y : x, lane by lane. */
 EMULATED_LANES __m512 emulated_mask_blend_ps(__mmask16 m, __m512 x, __m512 y)
@@ -172,6 +238,18 @@ EMULATED __m512 emulated_roundscale_ps(__m512 x, int how)
 }
 #define _mm512_roundscale_ps emulated_roundscale_ps
 
+EMULATED __m512d emulated_roundscale_pd(__m512d x, int how)
+{
+    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+    emulated_bits a = {.d = x};
+
+    emulated_fault(how != NEAREST, "vrndscalepd: a rounding that is not emulated");
+    a.half_d[0] = _mm256_round_pd(a.half_d[0], NEAREST);
+    a.half_d[1] = _mm256_round_pd(a.half_d[1], NEAREST);
+    return a.d;
+}
+#define _mm512_roundscale_pd emulated_roundscale_pd
+
 /* ---- across lanes ---- */
 
 #define _mm512_extractf32x8_ps(x, i) ((emulated_bits){.f = (x)}.half[i])
@@ -231,5 +309,15 @@ EMULATED_LANES float emulated_reduce_max_ps(__m512 x)
     return _mm_cvtss_f32(z);
 }
 #define _mm512_reduce_max_ps emulated_reduce_max_ps
+
+EMULATED_LANES double emulated_reduce_max_pd(__m512d x)
+{
+    emulated_bits a = {.d = x};
+    __m256d y = _mm256_max_pd(a.half_d[1], a.half_d[0]);
+    __m128d z = _mm_max_pd(_mm256_extractf128_pd(y, 1), _mm256_castpd256_pd128(y));
+
+    return _mm_cvtsd_f64(_mm_max_sd(_mm_unpackhi_pd(z, z), z));
+}
+#define _mm512_reduce_max_pd emulated_reduce_max_pd
 
 #endif

@@ -41,7 +41,8 @@ EMULATED void emulated_stream_ps(float *p, __m512 x)
     emulated_fault((uintptr_t)p % 64 != 0, "vmovntps: the address is no multiple of 64");
     emulated_store(p, (emulated_bits){.f = x});
 }
-#define _mm512_stream_ps emulated_stream_ps
+#define _mm512_stream_ps       emulated_stream_ps
+#define _mm512_stream_pd(p, x) emulated_stream_ps((float *)(void *)(p), (emulated_bits){.d = (x)}.f)
 
 EMULATED_LANES __m512 emulated_maskz_loadu_ps(__mmask16 m, const void *p)
 {
@@ -63,6 +64,27 @@ EMULATED_LANES void emulated_mask_storeu_ps(void *p, __mmask16 m, __m512 from)
             memcpy((char *)p + sizeof(float) * (size_t)i, &x.f32[i], sizeof(float));
 }
 #define _mm512_mask_storeu_ps emulated_mask_storeu_ps
+
+EMULATED_LANES __m512d emulated_maskz_loadu_pd(__mmask8 m, const void *p)
+{
+    emulated_bits x = {.f64 = {0}};
+
+    for (int i = 0; i < 8; i++)
+        if (m >> i & 1)
+            memcpy(&x.f64[i], (const char *)p + sizeof(double) * (size_t)i, sizeof(double));
+    return x.d;
+}
+#define _mm512_maskz_loadu_pd emulated_maskz_loadu_pd
+
+EMULATED_LANES void emulated_mask_storeu_pd(void *p, __mmask8 m, __m512d from)
+{
+    emulated_bits x = {.d = from};
+
+    for (int i = 0; i < 8; i++)
+        if (m >> i & 1)
+            memcpy((char *)p + sizeof(double) * (size_t)i, &x.f64[i], sizeof(double));
+}
+#define _mm512_mask_storeu_pd emulated_mask_storeu_pd
 
 EMULATED_LANES __m512i emulated_maskz_loadu_epi16(__mmask32 m, const void *p)
 {

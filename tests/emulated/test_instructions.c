@@ -42,6 +42,51 @@ static void arithmetic_is_that_of_c(void)
     }
 }
 
+static bool same_f64(double a, double b)
+{
+    return isnan(a) ? isnan(b) : memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Numbers of f64 that f32 has not, too: some subnormal, some huge. */
+static vector numbers_f64(uint64_t *dice)
+{
+    vector x;
+
+    for (int i = 0; i < 8; i++)
+        x.f64[i] = (double)number(dice) * (roll(dice, 2) ? 1 : ldexp(1.1, 1800 - roll(dice, 3600)));
+    return x;
+}
+
+static void arithmetic_of_f64_is_that_of_c(void)
+{
+    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+    uint64_t dice = 11;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        vector a = numbers_f64(&dice), b = numbers_f64(&dice), c = numbers_f64(&dice);
+        __mmask8 less = _mm512_cmp_pd_mask(a.d, b.d, _CMP_LT_OQ);
+        __mmask8 most = _mm512_cmp_pd_mask(a.d, b.d, _CMP_LE_OQ);
+        __mmask8 none = _mm512_cmp_pd_mask(a.d, b.d, _CMP_UNORD_Q), m = (__mmask8)roll(&dice, 256);
+        vector chosen = {.d = _mm512_mask_blend_pd(m, a.d, b.d)};
+        for (int i = 0; i < 8; i++) {
+            double x = a.f64[i], y = b.f64[i], z = c.f64[i];
+            const double want[] = {fma(x, y, z),  fma(-x, y, z), fma(x, y, -z), sqrt(x),
+                                   x < y ? x : y, x > y ? x : y, nearbyint(x)};
+            const __m512d got[] = {
+                _mm512_fmadd_pd(a.d, b.d, c.d),    _mm512_fnmadd_pd(a.d, b.d, c.d),
+                _mm512_fmsub_pd(a.d, b.d, c.d),    _mm512_sqrt_pd(a.d),
+                _mm512_min_pd(a.d, b.d),           _mm512_max_pd(a.d, b.d),
+                _mm512_roundscale_pd(a.d, NEAREST)};
+            for (int k = 0; k < LEN(want); k++)
+                CHECK(same_f64(((vector){.d = got[k]}).f64[i], want[k]));
+            CHECK_EQ(less >> i & 1, x < y);
+            CHECK_EQ(most >> i & 1, x <= y);
+            CHECK_EQ(none >> i & 1, isnan(x) || isnan(y));
+            CHECK(same_f64(chosen.f64[i], m >> i & 1 ? y : x));
+        }
+    }
+}
+
 static void masks_choose_lanes(void)
 {
     uint64_t dice = 2;
@@ -289,6 +334,11 @@ static void sums_over_lanes_have_all_of_them(void)
         CHECK(_mm512_reduce_max_ps(x.f) == 1e6f);
         x.f32[i] = -1;
     }
+    for (int i = 0; i < 8; i++) {
+        vector high = {.d = _mm512_set1_pd(-1)};
+        high.f64[i] = 1e60;
+        CHECK(_mm512_reduce_max_pd(high.d) == 1e60);
+    }
     d.d = _mm512_fmadd_pd(_mm512_add_pd(d.d, d.d), _mm512_set1_pd(3), _mm512_mul_pd(d.d, d.d));
     for (int i = 0; i < 8; i++)
         CHECK(d.f64[i] == 6 * (1 << i) + (1 << 2 * i));
@@ -330,6 +380,15 @@ static void what_no_mask_chooses_is_not_touched(void)
         y.f = _mm512_maskz_loadu_ps((__mmask16)m, (const float *)(void *)at);
         for (int i = 0; i < 16; i++)
             CHECK_EQ(y.u32[i], i < n ? x.u32[i] : 0);
+        if (n <= 8) {
+            memset(p + page - 128, 0x11, 128);
+            at = p + page - 8 * n;
+            _mm512_mask_storeu_pd(at, (__mmask8)m, x.d);
+            CHECK(at[-1] == 0x11 && (n == 0 || at[0] == 0x41 + n));
+            y.d = _mm512_maskz_loadu_pd((__mmask8)m, at);
+            for (int i = 0; i < 8; i++)
+                CHECK(y.u64[i] == (i < n ? x.u64[i] : 0));
+        }
         _mm512_storeu_si512(p + page - 64, x.i);
         y.i = _mm512_loadu_si512(p + page - 64);
         CHECK(memcmp(&x, &y, sizeof x) == 0);
@@ -356,6 +415,7 @@ static void streams_want_an_alignment(void)
 
 static const check_test tests[] = {
     {TEST(arithmetic_is_that_of_c)},
+    {TEST(arithmetic_of_f64_is_that_of_c)},
     {TEST(masks_choose_lanes)},
     {TEST(numbers_are_taken_apart)},
     {TEST(inverses_are_estimates)},

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vectors of 8 f64 by AVX-512: the words of vector_avx512.h, which explains them, and of
+ * vector_f64.h. Included by the file of this instruction set only. */
+#ifndef SHERD__VECTOR_H
+#define SHERD__VECTOR_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+
+enum { W = 8, TILE_ROWS = 12 };
+
+typedef __m512d vf;
+typedef uint64_t vi __attribute__((vector_size(64)));
+typedef __mmask8 vm;
+
+INLINE void v_leave(void)
+{
+    _mm256_zeroupper();
+}
+
+INLINE vm v_part(int64_t n)
+{
+    return (vm)(n >= W ? 0xFFu : (1u << n) - 1);
+}
+INLINE void v_stream(double *p, vf x)
+{
+    _mm512_stream_pd(p, x);
+}
+INLINE vf v_load_part(const double *p, vm m)
+{
+    return _mm512_maskz_loadu_pd(m, p);
+}
+INLINE void v_store_part(double *p, vm m, vf x)
+{
+    _mm512_mask_storeu_pd(p, m, x);
+}
+INLINE vf v_set(double x)
+{
+    return _mm512_set1_pd(x);
+}
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_pd(a, b, c);
+}
+/* a * b - product, exactly. */
+INLINE vf v_rest(vf a, vf b, vf product)
+{
+    return _mm512_fmsub_pd(a, b, product);
+}
+INLINE vf v_sqrt(vf x)
+{
+    return _mm512_sqrt_pd(x);
+}
+INLINE vf v_min(vf a, vf b)
+{
+    return _mm512_min_pd(a, b);
+}
+INLINE vf v_max(vf a, vf b)
+{
+    return _mm512_max_pd(a, b);
+}
+INLINE vf v_nearest(vf x)
+{
+    return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+INLINE vm v_less(vf a, vf b)
+{
+    return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ);
+}
+INLINE vm v_not_greater(vf a, vf b)
+{
+    return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ);
+}
+INLINE vm v_is_nan(vf x)
+{
+    return _mm512_cmp_pd_mask(x, x, _CMP_UNORD_Q);
+}
+INLINE vm v_either(vm a, vm b)
+{
+    return (vm)(a | b);
+}
+/* Whether a lane is chosen. */
+INLINE bool v_any(vm m)
+{
+    return m != 0;
+}
+INLINE vf v_choose(vm m, vf yes, vf no)
+{
+    return _mm512_mask_blend_pd(m, no, yes);
+}
+INLINE double v_sum(vf x)
+{
+    return _mm512_reduce_add_pd(x);
+}
+INLINE double v_most(vf x)
+{
+    return _mm512_reduce_max_pd(x);
+}
+
+#include "vector_f64.h"
+
+#endif
