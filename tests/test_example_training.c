@@ -133,6 +133,28 @@ static void sixteen_bits_train_as_f32_does_on_every_mesh(void)
     json_decref(exact);
 }
 
+/* Experts over dp, their features over tp, with what else may be split. */
+static void experts_train_alike_on_every_mesh(void)
+{
+    static const char *const how[] = {"--mesh tp=2 --experts 5", "--mesh dp=2 --experts 5",
+                                      "--mesh dp=2,tp=2 --experts 5",
+                                      "--mesh dp=3 --experts 5 --shard-parameters",
+                                      "--mesh dp=2,tp=2 --experts 5 --sequence-parallel"};
+    json_t *one = train("-n 1 --experts 5"), *other = train("-n 1");
+
+    CHECK(difference(one, other, "losses") > 1e-3);
+    for (int i = 0; one && i < LEN(how); i++) {
+        json_t *many = train(how[i]);
+        bool same = CHECK_NEAR(many ? difference(one, many, "losses") : 1, 0, 1e-4);
+        same &= CHECK_NEAR(many ? difference(one, many, "grad_norms") : 1, 0, 1e-4);
+        if (!same)
+            fprintf(stderr, "with %s\n", how[i]);
+        json_decref(many);
+    }
+    json_decref(one);
+    json_decref(other);
+}
+
 /* Rounding of gradients is amplified where a matrix has small singular values. */
 static void muon_trains_alike_on_every_mesh(void)
 {
@@ -279,6 +301,7 @@ static void sherd_run_starts_the_same_training(void)
 static const check_test tests[] = {
     {TEST(every_mesh_trains_like_one_rank)},
     {TEST(sixteen_bits_train_as_f32_does_on_every_mesh)},
+    {TEST(experts_train_alike_on_every_mesh)},
     {TEST(muon_trains_alike_on_every_mesh)},
     {TEST(training_learns)},
     {TEST(heads_that_do_not_divide_move_nothing_more)},

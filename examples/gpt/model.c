@@ -52,6 +52,13 @@ static void mlp(sherd_module *self, const sherd_args *in, sherd_args *out)
     give(out, call(self, "drop", call(self, "down", h)));
 }
 
+/* The same with experts; and their balance. */
+static void mixture(sherd_module *self, const sherd_args *in, sherd_args *out)
+{
+    sherd_module_run(sherd_module_find(self, "mix"), in, out);
+    out->value[0] = call(self, "drop", out->value[0]);
+}
+
 /*
  * The norm of x + delta, and the new x = x + delta, in one pass over memory. With no delta yet, the
  * norm of x.
@@ -70,15 +77,19 @@ static sherd_tensor *norm_of(sherd_module *parent, const char *child, sherd_tens
 
 /*
  * (x, delta) -> (x, delta): what is to be added to the residual stream is added where the next norm
- * reads it.
+ * reads it. With experts the sum of balances goes along.
  */
 static void block(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *x = in->value[0], *delta = in->count > 1 ? in->value[1] : NULL;
+    sherd_args to_mlp = {.count = 1}, y;
 
     delta = call(self, "attn", norm_of(self, "norm1", &x, delta));
-    delta = call(self, "mlp", norm_of(self, "norm2", &x, delta));
-    *out = (sherd_args){.count = 2, .value = {x, delta}};
+    to_mlp.value[0] = norm_of(self, "norm2", &x, delta);
+    sherd_module_run(sherd_module_find(self, "mlp"), &to_mlp, &y);
+    *out = (sherd_args){.count = 1 + y.count, .value = {x, y.value[0], y.value[1]}};
+    if (y.count > 1 && in->count > 2)
+        out->value[2] = sherd_add(in->value[2], y.value[1]);
 }
 
 /* The tables: a vector for each byte and one for its place. */
@@ -124,6 +135,8 @@ static void gpt(sherd_module *self, const sherd_args *in, sherd_args *out)
     }
     sherd_tensor *x = now.value[0];
     give(out, call(self, "head", norm_of(self, "norm", &x, now.value[1])));
+    if (now.count > 2)
+        out->value[out->count++] = sherd_scale(now.value[2], 1.0 / sherd_module_children(blocks));
     let_go(&now);
 }
 
@@ -230,6 +243,26 @@ static void add_mlp(builder *b, sherd_module *parent)
     drop(b, m);
 }
 
+/* As many products as the MLP has: three of two experts, of two thirds of a third of its width. */
+static void add_mixture(builder *b, sherd_module *parent)
+{
+    sherd_module *m = branch(b, parent, "mlp", mixture), *made = NULL;
+    const sherd_experts_options how = {.experts = b->options->experts,
+                                       .k = 2,
+                                       .hidden = (4 * b->options->dim + 2) / 3,
+                                       .balance = true};
+    sherd_layer_options options = {.deviation = deviation};
+    path_text path;
+
+    if (b->status)
+        return;
+    path_of(path, m, "mix");
+    options.name = path;
+    b->status = sherd_experts_create(&made, b->world, b->options->dim, &how, &options);
+    hang(b, m, "mix", made);
+    drop(b, m);
+}
+
 static void add_blocks(builder *b, sherd_module *root)
 {
     sherd_module *blocks = branch(b, root, "blocks", NULL);
@@ -241,7 +274,7 @@ static void add_blocks(builder *b, sherd_module *root)
         norm(b, one, "norm1");
         add_attention(b, one);
         norm(b, one, "norm2");
-        add_mlp(b, one);
+        (b->options->experts ? add_mixture : add_mlp)(b, one);
     }
 }
 

@@ -32,6 +32,9 @@ static const option table[] = {
     {"layers", 0, COUNT, FIELD(layers), 1, 1000, "N", "transformer blocks"},
     {"dim", 0, COUNT, FIELD(dim), 1, 1 << 20, "N", "width of the model, a multiple of the heads"},
     {"heads", 0, COUNT, FIELD(heads), 1, 1 << 16, "N", "attention heads of a block"},
+    {"experts", 0, COUNT, FIELD(experts), 0, 1 << 16, "N",
+     "experts in place of each MLP, a byte goes through 2: sharded over dp, their features over "
+     "tp"},
     {"context", 0, COUNT, FIELD(context), 1, 1 << 24, "N", "bytes that the model sees at once"},
     {"batch", 0, COUNT, FIELD(batch), 1, 1 << 24, "N", "sequences in a step, over all ranks"},
     {"steps", 0, COUNT, FIELD(steps), 1, 1 << 30, "N", "training steps"},
@@ -232,6 +235,10 @@ static bool check(const gpt_options *o, char *error)
     if (o->dim % o->heads != 0) {
         snprintf(error, LINE_BYTES, "--dim %lld is not a multiple of --heads %lld",
                  (long long)o->dim, (long long)o->heads);
+        return false;
+    }
+    if (o->experts == 1) {
+        snprintf(error, LINE_BYTES, "--experts 1: a byte goes through two of them");
         return false;
     }
     if (o->dp * o->tp > SHERD_MAX_RANKS) {

@@ -10,6 +10,7 @@
 typedef struct gpt_options {
     int64_t ranks, dp, tp; /* 0 = not said */
     int64_t layers, dim, heads, context;
+    int64_t experts; /* of a mixture in each block; 0 = an MLP */
     int64_t batch, steps, seed, sample;
     double rate, dropout;
     const char *dtype; /* what products compute with: f32 (or NULL), bf16 or f16 */

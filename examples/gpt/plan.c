@@ -10,6 +10,9 @@
  * all-reduce becomes a reduce-scatter, and a gather where attention or MLP begins. What is gathered
  * is gathered again in backward, or kept.
  *
+ * Experts, where there are any, lie with the ranks of "dp", whose bytes go there and come back, and
+ * their features are split over "tp".
+ *
  * With sharded parameters each rank of "dp" keeps its part of what "tp" leaves there, and a layer's
  * are gathered when it is called.
  */
@@ -46,6 +49,14 @@ static sherd_style arriving(sherd_style style, sherd_placement input)
     return style;
 }
 
+/* Each rank of "dp" has some experts, to which the bytes of all go. */
+static sherd_status spread_experts(sherd_module *model, const sherd_mesh *mesh)
+{
+    const sherd_parallel_entry entry = {"blocks.*.mlp.mix", sherd_expert_parallel()};
+
+    return sherd_parallelize(model, mesh, "dp", &entry, 1);
+}
+
 /* What lies between the products: each rank keeps some positions. */
 static void add_sequence(plan *p, bool keep)
 {
@@ -70,19 +81,25 @@ sherd_status model_split(sherd_module *model, const sherd_mesh *mesh, const gpt_
     sherd_status status;
 
     /* Nothing to split; and so no rank ever has whole parameters. */
-    if (options->shard_parameters && options->tp == 1)
+    if (options->shard_parameters && options->tp == 1 && !options->experts)
         return sherd_fully_shard(model, mesh, "dp", NULL);
     add(&p, "tok", leaving(sherd_rowwise(), between));
     add(&p, "blocks.*.attn.w[qkv]", by_head(sherd_colwise(), options));
     add(&p, "blocks.*.attn.wo", leaving(by_head(sherd_rowwise(), options), between));
-    add(&p, "blocks.*.mlp.up", sherd_colwise());
-    add(&p, "blocks.*.mlp.down", leaving(sherd_rowwise(), between));
+    if (options->experts) {
+        add(&p, "blocks.*.mlp.mix", leaving(sherd_expert_tensor_parallel(), between));
+    } else {
+        add(&p, "blocks.*.mlp.up", sherd_colwise());
+        add(&p, "blocks.*.mlp.down", leaving(sherd_rowwise(), between));
+    }
     add(&p, "head", arriving(sherd_colwise(), between));
     if (sequence)
         add_sequence(&p, options->keep_gathered);
     status = sherd_parallelize(model, mesh, "tp", p.entry, p.count);
+    if (!status && options->experts)
+        status = spread_experts(model, mesh);
     if (!status && options->shard_parameters)
-        status = sherd_fully_shard(model, mesh, "dp", NULL);
+        status = sherd_fully_shard(model, mesh, "dp", &(sherd_shard_options){.skip_sharded = true});
     if (!status && options->input_reshard)
         status = sherd_input_reshard(model, mesh, "tp", SEQUENCE);
     return status;

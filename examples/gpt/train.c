@@ -14,7 +14,8 @@
 #include "train.h"
 
 static const double weight_decay = 0.1;
-static const double most_norm = 1; /* gradients are clipped to this norm */
+static const double balance_weight = 0.01; /* beside the loss, of experts */
+static const double most_norm = 1;         /* gradients are clipped to this norm */
 
 double seconds_now(void)
 {
@@ -47,18 +48,20 @@ sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t r
                                rows_over_dp, NULL);
 }
 
-/* Muon takes the matrices of the blocks, with steps as large as AdamW's, which has the rest. */
+/* Muon takes the matrices of the blocks but the experts', with steps as large as AdamW's, which has the rest. */
 static sherd_status make_optimizer(trainer *t)
 {
     static const sherd_optimizer_group rest[] = {{.pattern = "tok.*", .adamw = true},
                                                  {.pattern = "place", .adamw = true},
-                                                 {.pattern = "head.*", .adamw = true}};
+                                                 {.pattern = "head.*", .adamw = true},
+                                                 {.pattern = "blocks.*.mlp.mix.w*", .adamw = true}};
+    int groups = sizeof rest / sizeof rest[0] - (t->options->experts ? 0 : 1);
     const sherd_adamw_options adamw = {.beta2 = 0.99, .weight_decay = weight_decay};
     const sherd_muon_options muon = {.match_adamw = true,
                                      .weight_decay = weight_decay,
                                      .beta2 = 0.99,
                                      .groups = rest,
-                                     .group_count = sizeof rest / sizeof rest[0]};
+                                     .group_count = groups};
 
     return t->options->muon ? sherd_muon_create(&t->optimizer, t->model, &muon)
                             : sherd_adamw_create(&t->optimizer, t->model, &adamw);
@@ -149,11 +152,15 @@ void train_gradients(trainer *t, int64_t step, step_figures *out)
     sherd_tensor *ids = spread_ids(world, t->batch, t->ids);
     sherd_tensor *targets = spread_ids(world, t->batch, t->targets);
     sherd_dtype before = sherd_set_autocast(world, train_dtype(t->options));
-    sherd_tensor *logits = sherd_module_call(t->model, ids);
-    sherd_tensor *loss = sherd_cross_entropy(logits, targets);
+    const sherd_args in = {.count = 1, .value = {ids}};
+    sherd_args made;
+    sherd_module_run(t->model, &in, &made);
+    sherd_tensor *loss = sherd_cross_entropy(made.value[0], targets), *whole = loss;
+    if (made.count > 1)
+        whole = sherd_add(loss, sherd_scale(made.value[1], balance_weight));
     sherd_set_autocast(world, before);
     out->saved_bytes = sherd_saved_bytes(world);
-    sherd_backward(is_scaled(t) ? sherd_scaler_scale(&t->scaler, loss) : loss);
+    sherd_backward(is_scaled(t) ? sherd_scaler_scale(&t->scaler, whole) : whole);
     out->loss = sherd_item(loss);
     sherd_scope_end(world);
 }

@@ -121,8 +121,8 @@ SHERD_API sherd_style sherd_expert_parallel(void);
 
 /**
  * sherd_experts_create: each rank computes some of the hidden features of every expert that it has
- * (w1 and w3 are sharded by dim 1, w2 by dim 2). Input R, output R. Along another axis than
- * sherd_expert_parallel, or without it.
+ * (w1 and w3 are sharded by dim 1, w2 by dim 2). Input R, output R; the balance is left as it is.
+ * Along another axis than sherd_expert_parallel, or without it.
  *
  * @local   @errors none
  */

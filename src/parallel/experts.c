@@ -49,7 +49,8 @@ static sherd_status by_feature(const sherd_style *style, sherd_module *module,
                                   .taken = sherd_replicate(),
                                   .desired = sherd_replicate(),
                                   .output = sherd_replicate(),
-                                  .follow = -1};
+                                  .follow = -1,
+                                  .only_first = true}; /* the balance is a scalar */
     sherd_status status = SHERD_OK;
 
     if (style->granule < 0)

@@ -15,6 +15,7 @@
 typedef struct passage {
     sherd__side side;
     bool each; /* one gate a tensor: their number is checked */
+    bool only_first;
     int gates; /* positional ones first, then named ones */
     sherd__gate gate[];
 } passage;
@@ -126,7 +127,9 @@ static void leave(sherd_module *self, const sherd_args *in, sherd_args *out, voi
         return;
     }
     for (int i = 0; i < out->count && i < SHERD_MAX_ARGS; i++)
-        out->value[i] = sherd__gate_pass(&p->side, &p->gate[p->each ? i : 0], self, out->value[i]);
+        if (i == 0 || !p->only_first)
+            out->value[i] =
+                sherd__gate_pass(&p->side, &p->gate[p->each ? i : 0], self, out->value[i]);
 }
 
 /* ---- making them ---------------------------------------------------------------------------- */
@@ -245,6 +248,7 @@ static sherd_status hook_outputs(const sherd_style *style, const sherd__recipe *
     p = make_passage(recipe, module, mesh, axis, style->outputs, style->output_count);
     if (!p)
         return sherd__no_memory(sherd__world_diag(module->world), "sherd_parallelize");
+    p->only_first = recipe->only_first;
     if (!p->each)
         p->gate[0].desired = output;
     for (int i = 0; i < p->gates; i++)

@@ -17,6 +17,7 @@ typedef struct sherd__recipe {
     int follow;              /* the input's last dim gets the cuts of this dim of "weight" or -1 */
     bool slots;              /* any number of tensors, each with a slot of the style */
     bool only_out;           /* inputs are left alone */
+    bool only_first;         /* so are all outputs but the first */
 } sherd__recipe;
 
 /* What is wrong with the values of a style; NULL = nothing. */
