@@ -48,7 +48,10 @@ sherd_status layout_of_ids(const sherd_layout **out, const trainer *t, int64_t r
                                rows_over_dp, NULL);
 }
 
-/* Muon takes the matrices of the blocks but the experts', with steps as large as AdamW's, which has the rest. */
+/*
+ * Muon takes the matrices of the blocks but the experts', with steps as large as AdamW's, which has
+ * the rest.
+ */
 static sherd_status make_optimizer(trainer *t)
 {
     static const sherd_optimizer_group rest[] = {{.pattern = "tok.*", .adamw = true},
