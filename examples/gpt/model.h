@@ -11,7 +11,8 @@ enum { VOCABULARY = 256 }; /* bytes */
 
 /*
  * Make the model: ids i32 [batch, context] -> logits [batch, context, VOCABULARY]; with experts a
- * second output, the mean of their balances (sherd_experts_create). Its parameters are plain, equal on all ranks, and take no memory before it is split. `options` must outlive it.
+ * second output, the mean of their balances (sherd_experts_create). Its parameters are plain, equal
+ * on all ranks, and take no memory before it is split. `options` must outlive it.
  */
 sherd_status model_create(sherd_module **out, sherd_world *world, const gpt_options *options);
 
