@@ -195,14 +195,14 @@ static bool group_rows(sherd_call *call)
 
     if (!sherd__check_indices(call, CHOICE, how->groups))
         return false;
+    if (call->out[2]->count < how->runs || how->runs == 0)
+        return true; /* outside the mesh, or there are no groups */
     plan_order(&p, like ? like[LIKE] : NULL, like ? like[WEIGHT] : NULL, tokens, how->groups);
     first_run *first = sherd_call_scratch(call, (how->groups + 1) * (int64_t)sizeof *first);
     int32_t *next = sherd_call_scratch(call, (how->runs + 1) * (int64_t)sizeof *next);
     const int64_t *segment = find_segments(call, &p);
     if (!first || !next || !segment)
         return false;
-    if (how->runs == 0)
-        return true;
     number_runs(&p, first, group);
     memset(ends, 0, sherd__bytes(how->runs) * sizeof *ends);
     sort(&p, k, call->from[CHOICE], first, segment, ends, NULL, NULL);

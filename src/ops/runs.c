@@ -12,7 +12,7 @@ bool sherd__runs_of(sherd__runs *out, sherd_tensor *ends, sherd_tensor *group, i
 {
     *out = (sherd__runs){.count = ends->shape[0], .rows = rows, .groups = groups};
     if (ends->count < ends->shape[0]) {
-        *out = (sherd__runs){.groups = groups}; /* outside the mesh */
+        *out = (sherd__runs){.outside = true, .rows = rows, .groups = groups};
         return true;
     }
     out->end = out->count ? sherd__data(ends) : NULL;
@@ -32,7 +32,7 @@ static int64_t first_wrong(const sherd__runs *runs)
             return r;
         before = runs->end[r];
     }
-    return before == runs->rows ? -1 : runs->count;
+    return before == runs->rows || runs->outside ? -1 : runs->count;
 }
 
 const char *sherd__runs_fault(sherd_call *call, const sherd__runs *runs)
