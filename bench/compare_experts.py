@@ -9,15 +9,12 @@ that has torch.
 
     python bench/compare_experts.py [-n 2] [--rounds 5] [--samples 5] [--f32] [--build build]
 """
-import argparse
-import os
-import re
 import statistics
-import subprocess
 import sys
 import time
 
-LINE = re.compile(r"^(.+?) +([0-9.]+) ms +(\S+) (\S+) (\S+)$")
+import beside
+
 KINDS = {"large": (2048, 512, 1024, 8, 2), "small": (2048, 512, 256, 64, 8)}
 
 
@@ -69,45 +66,19 @@ def measure_torch(args):
             print(f"{name} {label}  {1e3 * best:.3f} ms  {lengths[0]:.12g} {lengths[1]:.12g} {lengths[2]:.12g}")
 
 
-def run(command, times, numbers):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"compare_experts.py: {' '.join(command)} failed:\n{done.stderr}")
-    for m in filter(None, map(LINE.match, done.stdout.splitlines())):
-        times.setdefault(m[1], []).append(float(m[2]))
-        numbers[m[1]] = [float(m[i]) for i in (3, 4, 5)]
-
-
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-n", type=int, default=2, help="ranks, and threads")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=5, help="in each round")
-    parser.add_argument("--f32", action="store_true", help="PyTorch's bf16 takes seconds where the CPU has none: leave it out")
-    parser.add_argument("--build", default=os.path.join(here, "..", "build"))
-    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = beside.read_options(__file__, __doc__, [
+        ("--f32", "PyTorch's bf16 takes seconds where the CPU has none: leave it out")])
     if args.torch:
         return measure_torch(args)
-    ours = [os.path.join(args.build, "bench", "experts"), str(args.n), str(args.samples)]
-    peer = [sys.executable, os.path.abspath(__file__), "--torch", "-n", str(args.n), "--samples", str(args.samples)]
-    peer += ["--f32"] if args.f32 else []
-    times, numbers = ({}, {}), ({}, {})
-    for _ in range(args.rounds):
-        for i, command in enumerate((ours, peer)):
-            run(command, times[i], numbers[i])
-    for name in times[0]:
-        size, _, dtype = name.split()
-        other = f"{size} {dtype}"
-        if other not in times[1]:
-            print(f"{name:14} sherd {statistics.median(times[0][name]):8.1f} ms")
+    for name, here, there, apart in beside.take_turns(args, "experts", lambda name: " ".join(name.split()[::2])):
+        if there is None:
+            print(f"{name:14} sherd {here:8.1f} ms")
             continue
-        a, b = statistics.median(times[0][name]), statistics.median(times[1][other])
-        apart = max(abs(x - y) / y for x, y in zip(numbers[0][name], numbers[1][other]))
-        if not apart < (1e-5 if dtype == "f32" else 2e-2):
+        if not apart < (1e-5 if name.endswith(" f32") else 2e-2):
             sys.exit(f"compare_experts.py: {name}: results differ by {apart} of their size")
-        print(f"{name:14} sherd {a:8.1f} ms, torch {b:8.1f} ms: {a / b:.2f} of its time; results {apart:.1e} apart")
+        print(f"{name:14} sherd {here:8.1f} ms, torch {there:8.1f} ms: {here / there:.2f} of its time; "
+              f"results {apart:.1e} apart")
     return 0
 
 

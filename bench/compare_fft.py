@@ -5,17 +5,14 @@
 bench/fft and PyTorch (this script again, with --torch) transform the same numbers. Rounds take turns (sherd, PyTorch, sherd,
 ...); medians of the rounds' medians. Three numbers of each result must agree. Run it with a python that has torch.
 
-    python bench/compare_fft.py [-n 2] [--rounds 5] [--samples 7] [--build build]
+    python bench/compare_fft.py [-n 2] [--rounds 5] [--samples 5] [--build build]
 """
-import argparse
-import os
-import re
 import statistics
-import subprocess
 import sys
 import time
 
-LINE = re.compile(r"^(.+?) +([0-9.]+) ms +(\S+) (\S+) (\S+)$")
+import beside
+
 SHAPES = {"images": ([32, 256, 256], [1, 2]), "rows": ([1024, 1024], [1]), "cube": ([128, 128, 128], [0, 1, 2])}
 
 
@@ -42,38 +39,15 @@ def measure_torch(args):
                   f"{y[0]:.12g} {y[n // 3]:.12g} {y[n - 2]:.12g}")
 
 
-def run(command, times, numbers):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"compare_fft.py: {' '.join(command)} failed:\n{done.stderr}")
-    for m in filter(None, map(LINE.match, done.stdout.splitlines())):
-        times.setdefault(m[1], []).append(float(m[2]))
-        numbers[m[1]] = [float(m[i]) for i in (3, 4, 5)]
-
-
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-n", type=int, default=2, help="ranks, and threads")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=7, help="in each round")
-    parser.add_argument("--build", default=os.path.join(here, "..", "build"))
-    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = beside.read_options(__file__, __doc__)
     if args.torch:
         return measure_torch(args)
-    ours = [os.path.join(args.build, "bench", "fft"), str(args.n), str(args.samples)]
-    peer = [sys.executable, os.path.abspath(__file__), "--torch", "-n", str(args.n), "--samples", str(args.samples)]
-    times, numbers = ({}, {}), ({}, {})
-    for _ in range(args.rounds):
-        for i, command in enumerate((ours, peer)):
-            run(command, times[i], numbers[i])
-    for name in times[0]:
-        a, b = (statistics.median(t[name]) for t in times)
-        apart = max(abs(x - y) for x, y in zip(numbers[0][name], numbers[1][name]))
+    for name, here, there, apart in beside.take_turns(args, "fft"):
         if not apart < (1e-3 if name.endswith("f32") else 1e-9):
             sys.exit(f"compare_fft.py: {name}: results differ by {apart}")
-        print(f"{name:14} sherd {a:8.3f} ms, torch {b:8.3f} ms: {a / b:.2f} of its time; results {apart:.1e} apart")
+        print(f"{name:14} sherd {here:8.3f} ms, torch {there:8.3f} ms: {here / there:.2f} of its time; "
+              f"results {apart:.1e} apart")
     return 0
 
 

@@ -7,20 +7,7 @@
  *
  *     bench/fft [RANKS [ROUNDS]]      2 7
  */
-#include <math.h>
-#include <stdio.h>
-
-#include <sherd.h>
-
-#include "command_line.h"
-#include "processes.h"
-#include "timing.h"
-
-enum { MOST_ROUNDS = 101 };
-
-typedef struct job {
-    int64_t ranks, rounds;
-} job;
+#include "kinds.h"
 
 typedef struct kind {
     const char *name;
@@ -77,8 +64,10 @@ static sherd_tensor *transform(sherd_tensor *x, const kind *k)
                    : sherd_fft(x, k->dims, k->count, SHERD_FFT_ORTHO);
 }
 
-static bool measure(sherd_world *world, const sherd_mesh *mesh, const kind *k, double *time)
+static bool measure(sherd_world *world, const sherd_mesh *mesh, int number, double *time)
 {
+    const kind *k = &kinds[number];
+
     sherd_scope_begin(world);
     sherd_tensor *x = make(mesh, k);
     sherd_tensor_read(x);
@@ -92,8 +81,10 @@ static bool measure(sherd_world *world, const sherd_mesh *mesh, const kind *k, d
 }
 
 /* Elements of the result, from its beginning, a third and its end. */
-static void look(sherd_world *world, const sherd_mesh *mesh, const kind *k, double number[3])
+static void look(sherd_world *world, const sherd_mesh *mesh, int of, double number[3])
 {
+    const kind *k = &kinds[of];
+
     sherd_scope_begin(world);
     sherd_tensor *y = sherd_full(sherd_cast(transform(make(mesh, k), k), SHERD_F64));
     const double *at = sherd_tensor_read(y);
@@ -104,37 +95,12 @@ static void look(sherd_world *world, const sherd_mesh *mesh, const kind *k, doub
     sherd_scope_end(world);
 }
 
-static int body(sherd_world *world, void *payload)
+static const char *name_of(int number)
 {
-    static double time[KINDS][MOST_ROUNDS];
-    const job *j = payload;
-    const sherd_mesh *mesh = NULL;
-    bool good = sherd_mesh_create(&mesh, world, 1, &j->ranks, NULL, NULL) == SHERD_OK;
-
-    for (int64_t round = 0; round < j->rounds && good; round++)
-        for (int i = 0; i < KINDS && good; i++)
-            good = measure(world, mesh, &kinds[i], &time[i][round]);
-    for (int i = 0; i < KINDS && good; i++) {
-        double number[3];
-        look(world, mesh, &kinds[i], number);
-        if (sherd_world_rank(world) == 0)
-            printf("%-14s %9.3f ms  %.12g %.12g %.12g\n", kinds[i].name,
-                   1e3 * median(time[i], (int)j->rounds), number[0], number[1], number[2]);
-    }
-    if (!good || sherd_world_check(world) != SHERD_OK) {
-        fprintf(stderr, "%s\n", sherd_world_error(world));
-        return 1;
-    }
-    return 0;
+    return kinds[number].name;
 }
 
 int main(int argc, char **argv)
 {
-    job j = {.ranks = 2, .rounds = 7};
-    const bench_option options[] = {{NULL, "RANKS", .number = &j.ranks, .most = SHERD_MAX_RANKS},
-                                    {NULL, "ROUNDS", .number = &j.rounds, .most = MOST_ROUNDS}};
-
-    if (!READ_COMMAND_LINE(argc, argv, options))
-        return 2;
-    return run_processes(j.ranks, body, &j);
+    return run_kinds(argc, argv, &(bench_kinds){KINDS, name_of, measure, look});
 }

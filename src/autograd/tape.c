@@ -329,6 +329,11 @@ sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i)
     return taken_by(in->node, in->dtype);
 }
 
+bool sherd__is_wide(const sherd_node *node, int i)
+{
+    return sherd__is_half(node->in[i].dtype) && sherd__gradient_dtype(node, i) == SHERD_F32;
+}
+
 sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t)
 {
     const sherd_node *node = (const sherd_node *)t->node;

@@ -42,6 +42,8 @@ void sherd__take_wide(sherd_tensor *t, const sherd_op *op, sherd_dtype dtype, bo
  * accepts.
  */
 sherd_dtype sherd__gradient_dtype(const sherd_node *node, int i);
+/* Whether that is f32 although the operand has 16 bits. */
+bool sherd__is_wide(const sherd_node *node, int i);
 /* The dtype that the gradient of a tensor may have after a move. */
 sherd_dtype sherd__moved_gradient_dtype(const sherd_tensor *t);
 

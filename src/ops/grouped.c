@@ -330,13 +330,6 @@ static sherd_tensor *apply_by(const sherd_op *op, sherd_tensor *const *in, int c
     return out;
 }
 
-/* Whether the gradient of operand i is f32 although the operand has 16 bits. */
-static bool is_wide(const sherd_node *node, int i)
-{
-    return sherd__is_half(sherd__node_dtype(node, i)) &&
-           sherd__gradient_dtype(node, i) == SHERD_F32;
-}
-
 static sherd_tensor *group_of(sherd_node *node)
 {
     const int64_t *shape;
@@ -357,8 +350,8 @@ static sherd_tensor *gradient_of_weight(sherd_node *node, const grouped *how, sh
     if (weight && sherd__layout_settle(&like[LIKE], weight))
         return sherd__fail_diag(dy->world, true);
     sherd_node_shape(node, WEIGHT, &shape);
-    return apply_by(&weight_op, in, 5, (grouped){.groups = shape[0], .wide = is_wide(node, WEIGHT)},
-                    like);
+    return apply_by(&weight_op, in, 5,
+                    (grouped){.groups = shape[0], .wide = sherd__is_wide(node, WEIGHT)}, like);
 }
 
 static void rows_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
@@ -368,9 +361,10 @@ static void rows_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     sherd_tensor *dy = sherd_cast(grad_out[0], sherd__node_dtype(node, X));
 
     if (sherd_node_wants(node, X))
-        grad_in[X] = apply_by(&sherd__grouped_linear_op,
-                              (sherd_tensor *[]){dy, sherd_node_operand(node, WEIGHT), ends, group},
-                              4, (grouped){.turned = !how->turned, .wide = is_wide(node, X)}, NULL);
+        grad_in[X] =
+            apply_by(&sherd__grouped_linear_op,
+                     (sherd_tensor *[]){dy, sherd_node_operand(node, WEIGHT), ends, group}, 4,
+                     (grouped){.turned = !how->turned, .wide = sherd__is_wide(node, X)}, NULL);
     if (sherd_node_wants(node, WEIGHT))
         grad_in[WEIGHT] = gradient_of_weight(node, how, dy, ends, group);
 }

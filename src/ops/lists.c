@@ -32,6 +32,20 @@ bool sherd__line_up(sherd__line *line, sherd_call *call, const sherd_mesh *mesh,
     return true;
 }
 
+int64_t sherd__owner_of(const int64_t *cut, int64_t shards, int64_t index)
+{
+    int64_t lo = 0, hi = shards - 1;
+
+    while (lo < hi) {
+        int64_t mid = (lo + hi) / 2;
+        if (cut[mid + 1] > index)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
 /* A list under way. */
 typedef struct list {
     const sherd__lists *of;

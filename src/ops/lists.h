@@ -28,6 +28,9 @@ static inline int64_t sherd__shard_behind(const sherd__line *line, int64_t shard
     return (shard + step + line->shards) % line->shards;
 }
 
+/* The shard that has an index, by the cuts [shards + 1] of its dim. */
+int64_t sherd__owner_of(const int64_t *cut, int64_t shards, int64_t index);
+
 typedef struct sherd__lists {
     const sherd__line *line;
     bool back; /* they go to the rank r places before, not behind */

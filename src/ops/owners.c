@@ -47,16 +47,7 @@ static void measure(exchange *x)
 
 static int64_t owner_of(const exchange *x, int64_t index)
 {
-    int64_t lo = 0, hi = x->line.shards - 1;
-
-    while (lo < hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (x->cut[mid + 1] > index)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
+    return sherd__owner_of(x->cut, x->line.shards, index);
 }
 
 /* The position of request j in its owner's piece. */

@@ -142,24 +142,18 @@ static void linear_dw_back(sherd_node *node, sherd_tensor *const *grad_out, sher
         grad_in[1] = of_two(&linear_dx, sherd_node_operand(node, 0), dy);
 }
 
-/* Whether the gradient of operand i is f32 although the operand has 16 bits. */
-static bool is_wide(const sherd_node *node, int i)
-{
-    return sherd__is_half(sherd__node_dtype(node, i)) &&
-           sherd__gradient_dtype(node, i) == SHERD_F32;
-}
-
 static void linear_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_tensor **grad_in)
 {
     sherd_tensor *dy = grad_out[0];
 
     if (sherd_node_wants(node, X))
-        grad_in[X] = multiplied_onto(node, X, is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
-                                     sherd_node_operand(node, WEIGHT));
+        grad_in[X] =
+            multiplied_onto(node, X, sherd__is_wide(node, X) ? &linear_dx_wide : &linear_dx, dy,
+                            sherd_node_operand(node, WEIGHT));
     if (sherd_node_wants(node, WEIGHT))
-        grad_in[WEIGHT] =
-            multiplied_onto(node, WEIGHT, is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
-                            sherd_node_operand(node, X));
+        grad_in[WEIGHT] = multiplied_onto(
+            node, WEIGHT, sherd__is_wide(node, WEIGHT) ? &linear_dw_wide : &linear_dw, dy,
+            sherd_node_operand(node, X));
     if (sherd_node_wants(node, BIAS))
         grad_in[BIAS] = sherd__sum_to_operand(node, BIAS, dy);
 }

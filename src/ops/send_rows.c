@@ -40,20 +40,6 @@ typedef struct traffic {
     int64_t *count;       /* [shards_to, shards_from] */
 } traffic;
 
-static int64_t owner_of(const traffic *t, int64_t entry)
-{
-    int64_t lo = 0, hi = t->shards_from - 1;
-
-    while (lo < hi) {
-        int64_t mid = (lo + hi) / 2;
-        if (t->cut[mid + 1] > entry)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
-}
-
 static int64_t traffic_words(const traffic *t)
 {
     return t->shards_from + 1 + t->shards_to * t->shards_from;
@@ -82,7 +68,8 @@ static void count_traffic(traffic *t, const int32_t *index, int64_t *words)
         for (int64_t i = sherd__dim_cut(t->mesh, t->to, t->n, s),
                      end = sherd__dim_cut(t->mesh, t->to, t->n, s + 1);
              i < end; i++)
-            t->count[s * t->shards_from + owner_of(t, index[i] / t->k)]++;
+            t->count[s * t->shards_from +
+                     sherd__owner_of(t->cut, t->shards_from, index[i] / t->k)]++;
 }
 
 /* What a rank with this shard of the operand needs from the others. */
