@@ -10,8 +10,8 @@
 #include "sketch.h"
 
 typedef struct sherd__runs {
-    bool
-        outside; /* this rank is not in the mesh, and knows of no run: layouts do not matter to it */
+    /* this rank is not in the mesh, and knows of no run: layouts do not matter to it */
+    bool outside;
     int64_t count, rows, groups;
     const int32_t *end, *group; /* group NULL: run r is of group r */
 } sherd__runs;
