@@ -82,6 +82,25 @@ static void outputs_that_nobody_uses_get_nothing(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+static void without_attributes_back(sherd_node *node, sherd_tensor *const *grad_out,
+                                    sherd_tensor **grad_in)
+{
+    CHECK(sherd_node_attributes(node) == NULL);
+    grad_in[0] = grad_out[0];
+}
+
+/* As in forward: a kernel that gets them asks whether there are any. */
+static void no_attributes_are_null(sherd_world *world)
+{
+    static const sherd_op same = {.name = "same", .backward = without_attributes_back};
+    sherd_tensor *x = leaf_of(world, 4, 2), *y = scaled(x, 1);
+
+    sherd__record_node(world, &same, &x, 1, &y, 1, NULL, 0);
+    sherd_backward(total(y));
+    CHECK_EQ(wrong_grads(x, 1), 0);
+    CHECK_OK(sherd_world_check(world));
+}
+
 static void a_scalar_leaf_is_its_own_loss(sherd_world *world)
 {
     sherd_tensor *x = leaf_of(world, 1, 2);
@@ -444,6 +463,7 @@ static const check_test tests[] = {
     {TEST(a_leaf_used_three_times_gets_three_gradients), {1}},
     {TEST(one_gradient_of_two_leaves_is_not_shared_when_added_to), {1}},
     {TEST(outputs_that_nobody_uses_get_nothing), {1}},
+    {TEST(no_attributes_are_null), {1}},
     {TEST(a_scalar_leaf_is_its_own_loss), {1}},
     {TEST(what_is_not_recorded_flows_nowhere), {1}},
     {TEST(wrong_uses_are_named_errors), {1}},

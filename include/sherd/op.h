@@ -439,7 +439,7 @@ SHERD_API sherd_tensor *sherd_node_operand(sherd_node *node, int i);
 SHERD_API sherd_tensor *sherd_node_result(sherd_node *node, int j);
 
 /**
- * In backward: the attributes of the call.
+ * In backward: the attributes of the call; NULL if the operator has none.
  *
  * @local   @owns borrowed until backward returns   @errors none
  */

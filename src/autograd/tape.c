@@ -205,7 +205,7 @@ sherd_node *sherd__node_create(sherd_world *world, int ins, int outs, size_t att
     node->in = (sherd__edge *)(void *)(memory + in);
     node->out = (sherd__result *)(void *)(memory + out);
     node->slot = (sherd__kept **)(void *)(memory + slot);
-    node->attributes = memory + attrs;
+    node->attributes = attributes ? memory + attrs : NULL;
     return node;
 }
 
