@@ -436,6 +436,38 @@ static void the_count_of_a_mask_takes_no_room(sherd_world *world)
     CHECK_OK(sherd_world_check(world));
 }
 
+/* Sizes beside a 0 multiply to what no number holds. A softmax of nothing is nothing; the sum of no
+ * exponentials is -inf, at too many positions where the dim of size 0 is summed over. */
+static void nothing_may_be_wide(sherd_world *world)
+{
+    static const int64_t wide = INT64_C(1) << 61, far = INT64_C(1) << 40;
+    const int64_t shapes[][4] = {
+        {0, wide, 1, 1}, {wide, 0, 1, 1}, {far, far, 0, 3}, {0, 3, far, far}};
+
+    for (int i = 0; i < 4; i++)
+        for (int d = 0; d < 4; d++) {
+            sherd_tensor *a =
+                i < 2
+                    ? sherd_constant_on(layout_of(line_of_ranks(world), 4, shapes[i], "S(2)", NULL),
+                                        SHERD_F32, 1)
+                    : sherd_constant(world, SHERD_F32, shapes[i], 4, 1);
+            sherd_require_grad(a, true);
+            sherd_tensor *y = sherd_add(sherd_softmax(a, d), sherd_log_softmax(a, d));
+            CHECK_EQ(sherd_tensor_count(y), 0);
+            sherd_backward(sherd_sum(y));
+            CHECK_EQ(sherd_tensor_count(sherd_grad(a)), 0);
+            CHECK_OK(sherd_world_check(world));
+            sherd_tensor *sum = sherd_logsumexp(a, d, false);
+            if (shapes[i][d] != 0) {
+                CHECK_EQ(sherd_tensor_count(sum), 0);
+                sherd_backward(sherd_sum(sum));
+                CHECK_OK(sherd_world_check(world));
+            } else {
+                CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
+            }
+        }
+}
+
 static const check_test tests[] = {
     {TEST(integers_of_any_shape_are_counted), {1}},
     {TEST(the_count_of_a_mask_takes_no_room), {1, 3}},
@@ -453,5 +485,6 @@ static const check_test tests[] = {
     {TEST(a_large_mean_hides_no_variance), {1}},
     {TEST(ends_are_as_they_should), {1}},
     {TEST(halves_sum_in_f32), {1}},
+    {TEST(nothing_may_be_wide), {1, 2, 3}},
 };
 CHECK_MAIN(tests)

@@ -13,7 +13,10 @@
 
 #include "base/num.h"
 
-/* A tensor as [outer, mid, inner] around the dim, locally. */
+/*
+ * A tensor as [outer, mid, inner] around the dim, locally. Of what has a result alone: sizes beside
+ * a 0 multiply to anything.
+ */
 typedef struct slab {
     int64_t outer, mid, inner;
 } slab;
@@ -100,9 +103,11 @@ static bool exchange(sherd_call *call, unsigned bits, void **most, void **total)
 static bool soft(sherd_call *call)
 {
     unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
-    slab s = slab_of(call->in[0], bits);
     void *most, *total;
 
+    if (sherd_tensor_count(call->in[0]) == 0)
+        return true;
+    slab s = slab_of(call->in[0], bits);
     if (!exchange(call, bits, &most, &total))
         return false;
     if (call->in[0]->count)
@@ -121,6 +126,8 @@ static bool logsumexp(sherd_call *call)
     const int64_t one = 1;
     void *most, *total;
 
+    if (sherd_tensor_count(y) == 0)
+        return true;
     if (!exchange(call, sherd__dims_bits(call->attributes, call->in[0]->ndim), &most, &total))
         return false;
     if (y->count == 0)
@@ -143,6 +150,9 @@ static bool differentiate(sherd_call *call)
     sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
     unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
     sherd__soft_kind kind = kind_of_gradient(call->op);
+
+    if (sherd_tensor_count(call->in[0]) == 0)
+        return true;
     slab s = slab_of(call->in[0], bits);
     int64_t n = s.outer * s.inner, parts;
     sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 1);
@@ -219,11 +229,12 @@ enum { S_X, S_LOG_SUM, S_DY };
 static bool spread(sherd_call *call)
 {
     const sherd_tensor *x = call->in[S_X];
-    slab s = slab_of(x, sherd__dims_bits(call->attributes, x->ndim));
 
-    if (x->count)
-        sherd__kernels_in(call)->soft_spread(s.outer, s.mid, s.inner, call->to[0], call->from[S_X],
-                                             call->from[S_LOG_SUM], call->from[S_DY]);
+    if (x->count == 0)
+        return true;
+    slab s = slab_of(x, sherd__dims_bits(call->attributes, x->ndim));
+    sherd__kernels_in(call)->soft_spread(s.outer, s.mid, s.inner, call->to[0], call->from[S_X],
+                                         call->from[S_LOG_SUM], call->from[S_DY]);
     return true;
 }
 
