@@ -103,6 +103,20 @@ static void no_dims_are_one_element(void)
     try_box(1, 0, none, none, none);
 }
 
+/* However many rows of nothing there are. */
+static void a_size_of_zero_is_no_element(void)
+{
+    static const int64_t wide = INT64_C(1) << 61;
+    const int64_t sizes[][3] = {{0, 1, 1}, {1, 3, 0}, {wide, 0, 1}, {2, wide, 0}, {0, wide, wide}};
+    static const int64_t to[] = {0, 0, 1}, from[] = {1, 3, 5};
+
+    for (int i = 0; i < 5; i++) {
+        sherd__copy_box(8, 3, sizes[i], NULL, to, NULL, from);
+        sherd__copy_box(4, 3, sizes[i], NULL, from, NULL, to);
+        sherd__copy_box(2, 3, sizes[i], NULL, to, NULL, to);
+    }
+}
+
 static void all_dims_of_size_two(void)
 {
     const int64_t size[8] = {2, 2, 2, 2, 2, 2, 2, 2};
@@ -206,6 +220,7 @@ static const check_test tests[] = {
     {TEST(every_order_of_dims_on_both_sides)},
     {TEST(a_source_stride_of_zero_repeats)},
     {TEST(no_dims_are_one_element)},
+    {TEST(a_size_of_zero_is_no_element)},
     {TEST(all_dims_of_size_two)},
     {TEST(row_major_strides)},
     {TEST(large_boxes_are_exact)},

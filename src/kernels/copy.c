@@ -236,12 +236,13 @@ void sherd__copy_part(size_t element_bytes, int ndim, const int64_t *size, void 
     int64_t bytes = (int64_t)element_bytes, run = bytes, all = bytes;
     copy c;
 
+    for (int d = 0; d < ndim; d++)
+        if (size[d] == 0) /* whatever the other sizes multiply to; the pointers may be NULL */
+            return;
     if (copy_few(bytes, ndim, size, dst, dst_stride, src, src_stride))
         return;
     c.ndim = 0;
     for (int d = 0; d < ndim; d++) {
-        if (size[d] == 0)
-            return;
         all *= size[d];
         if (size[d] > 1)
             insert(&c, size[d], dst_stride[d] * bytes, src_stride[d] * bytes);
