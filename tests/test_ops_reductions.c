@@ -466,6 +466,12 @@ static void nothing_may_be_wide(sherd_world *world)
                 CHECK_EQ(sherd_world_check(world), SHERD_ELIMIT);
             }
         }
+    const int64_t apart[] = {0, 3, wide};
+    sherd_tensor *sum =
+        sherd_sum_over(sherd_constant(world, SHERD_F32, apart, 3, 1), DIMS(0, 2), false);
+    CHECK(is_near(sum, (const double[]){0, 0, 0}, 3));
+    sherd_sum_over(sherd_constant(world, SHERD_F32, shapes[2], 4, 1), DIMS(3), false);
+    CHECK_OK(sherd_world_check(world));
 }
 
 static const check_test tests[] = {

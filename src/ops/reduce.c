@@ -102,13 +102,17 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims)
     const sherd_tensor *in = call->in[0], *out = call->out[0];
     const sherd__kernels *kernels = sherd__kernels_in(call);
     run runs[SHERD_MAX_DIMS];
-    int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
     const void *src = call->from[0];
     void *dst = call->to[0];
-    bool widen = left > 1 && sherd__is_half(out->dtype);
 
     if (out->count == 0)
         return true;
+    if (in->count == 0) { /* sizes beside a 0 multiply to anything */
+        memset(dst, 0, (size_t)out->count * sherd_dtype_bytes(out->dtype));
+        return true;
+    }
+    int count = runs_of(in, dims, runs), left, i = next_run(runs, count, &left);
+    bool widen = left > 1 && sherd__is_half(out->dtype);
     if (i < 0) {
         memcpy(dst, src, (size_t)out->count * sherd_dtype_bytes(out->dtype));
         return true;
