@@ -44,8 +44,10 @@ static bool find(sherd_call *call)
     bool least = call->op == &sherd__argmin_op;
     unsigned reduced = sherd__dims_bits(dims, in->ndim);
     int64_t kept[SHERD_MAX_DIMS], stride[SHERD_MAX_DIMS], parts;
-    int64_t first = index_strides(in, reduced, stride);
 
+    if (sherd_tensor_count(in) == 0) /* sizes beside a 0 multiply to anything */
+        return true;
+    int64_t first = index_strides(in, reduced, stride);
     sherd_tensor *best = sherd__new_parts(call, reduced, in->dtype, 1);
     sherd_tensor *index = best ? sherd__new_parts(call, reduced, SHERD_I64, 1) : NULL;
     if (!index)

@@ -73,11 +73,13 @@ const char *sherd__dims_rule(sherd_call *call, const sherd__dims *dims)
 int64_t sherd__dims_count(const sherd__dims *dims, const sherd_tensor *t)
 {
     unsigned bits = sherd__dims_bits(dims, t->ndim);
-    int64_t n = 1;
+    int64_t size[SHERD_MAX_DIMS], n = ((int64_t)1 << SHERD__SIZE_LIMIT_LOG2) - 1;
+    int count = 0;
 
     for (int d = 0; d < t->ndim; d++)
         if (bits >> d & 1)
-            n *= t->shape[d];
+            size[count++] = t->shape[d];
+    sherd__count(size, count, &n); /* else more than there can be: a size beside them is 0 */
     return n;
 }
 
