@@ -133,7 +133,7 @@ static void asks_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     CHECK(sherd_node_operand(node, 0) == NULL); /* it has not been saved */
     CHECK(sherd_node_result(node, 99) == NULL && sherd_node_result(node, -1) == NULL);
     CHECK(sherd_node_shape(node, 3, &shape) == 0 && sherd_node_layout(node, 3) == NULL);
-    CHECK(sherd_node_attributes(node) != NULL);
+    CHECK(sherd_node_attributes(node) == NULL);
     grad_in[0] = grad_out[0];
 }
 
