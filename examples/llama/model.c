@@ -228,7 +228,7 @@ static sherd_status split(llama *m)
 {
     int64_t shared = m->c.width * (m->c.heads / m->c.kv_heads);
     const sherd_parallel_entry by_expert = {"model.layers.*.mlp", sherd_expert_parallel()};
-    const sherd_parallel_entry plan[] = {
+    sherd_parallel_entry plan[] = {
         {"model.embed_tokens", sherd_rowwise()},
         {"model.layers.*.self_attn.q_proj", by(sherd_colwise(), shared)},
         {"model.layers.*.self_attn.[kv]_proj", by(sherd_colwise(), m->c.width)},
@@ -237,14 +237,13 @@ static sherd_status split(llama *m)
         {"model.layers.*.mlp.gate_proj", sherd_colwise()},
         {"model.layers.*.mlp.up_proj", sherd_colwise()},
         {"model.layers.*.mlp.down_proj", sherd_rowwise()}};
-    const sherd_parallel_entry mixed[] = {
-        plan[0], plan[1], plan[2],
-        plan[3], plan[4], {"model.layers.*.mlp", sherd_expert_tensor_parallel()}};
-    sherd_status status =
-        m->c.experts
-            ? sherd_parallelize(m->root, m->mesh, "tp", mixed, sizeof mixed / sizeof *mixed)
-            : sherd_parallelize(m->root, m->mesh, "tp", plan, sizeof plan / sizeof *plan);
+    enum { BEFORE_MLP = 5, ENTRIES = sizeof plan / sizeof *plan };
 
+    if (m->c.experts)
+        plan[BEFORE_MLP] =
+            (sherd_parallel_entry){"model.layers.*.mlp", sherd_expert_tensor_parallel()};
+    sherd_status status =
+        sherd_parallelize(m->root, m->mesh, "tp", plan, m->c.experts ? BEFORE_MLP + 1 : ENTRIES);
     if (!status && m->c.experts && sherd_mesh_find_axis(m->mesh, "ep") >= 0)
         status = sherd_parallelize(m->root, m->mesh, "ep", &by_expert, 1);
     return status;

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "vector_plain.h"
+
 INLINE vf v_load(const double *p)
 {
     vf x;
@@ -19,26 +21,6 @@ INLINE vf v_load(const double *p)
 INLINE void v_store(double *p, vf x)
 {
     memcpy(p, &x, sizeof x);
-}
-INLINE vf v_zero(void)
-{
-    return (vf){0};
-}
-INLINE vf v_add(vf a, vf b)
-{
-    return a + b;
-}
-INLINE vf v_sub(vf a, vf b)
-{
-    return a - b;
-}
-INLINE vf v_mul(vf a, vf b)
-{
-    return a * b;
-}
-INLINE vf v_div(vf a, vf b)
-{
-    return a / b;
 }
 
 INLINE vi v_bits(uint64_t x)

@@ -63,10 +63,9 @@ INLINE void v_store(float *p, vf x)
 {
     memcpy(p, &x, sizeof x);
 }
-INLINE vf v_zero(void)
-{
-    return (vf){0};
-}
+
+#include "vector_plain.h"
+
 /* m: the first lanes, as v_part says. */
 INLINE vf v_load_part(const float *p, vm m)
 {
@@ -99,22 +98,6 @@ INLINE vf v_set(float x)
 {
     return (vf){x, x, x, x};
 }
-INLINE vf v_add(vf a, vf b)
-{
-    return a + b;
-}
-INLINE vf v_sub(vf a, vf b)
-{
-    return a - b;
-}
-INLINE vf v_mul(vf a, vf b)
-{
-    return a * b;
-}
-INLINE vf v_div(vf a, vf b)
-{
-    return a / b;
-}
 
 #if defined(__aarch64__)
 #include "simd128_neon.h"
@@ -145,22 +128,9 @@ INLINE vf v_inverse_or_0(vf x, vm gone)
 {
     return (vf)((vi)v_inverse(x) & ~gone.lanes);
 }
-INLINE vm v_less(vf a, vf b)
-{
-    return (vm){(vi)(a < b), 0};
-}
-INLINE vm v_not_greater(vf a, vf b)
-{
-    return (vm){(vi)(a <= b), 0};
-}
-INLINE vm v_is_nan(vf x)
-{
-    return (vm){(vi)(x != x), 0};
-}
-INLINE vm v_either(vm a, vm b)
-{
-    return (vm){a.lanes | b.lanes, 0};
-}
+
+#include "simd128_lanes.h"
+
 INLINE vf v_choose(vm m, vf yes, vf no)
 {
     return (vf)v_choose_bits(m.lanes, (vi)yes, (vi)no);

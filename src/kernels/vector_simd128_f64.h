@@ -55,22 +55,9 @@ INLINE vf v_set(double x)
 {
     return (vf){x, x};
 }
-INLINE vm v_less(vf a, vf b)
-{
-    return (vm){(vi)(a < b), 0};
-}
-INLINE vm v_not_greater(vf a, vf b)
-{
-    return (vm){(vi)(a <= b), 0};
-}
-INLINE vm v_is_nan(vf x)
-{
-    return (vm){(vi)(x != x), 0};
-}
-INLINE vm v_either(vm a, vm b)
-{
-    return (vm){a.lanes | b.lanes, 0};
-}
+
+#include "simd128_lanes.h"
+
 INLINE bool v_any(vm m)
 {
     return (m.lanes[0] | m.lanes[1]) != 0;

@@ -327,10 +327,7 @@ bool sherd_mesh_coordinate(const sherd_mesh *mesh, int rank, int64_t *coordinate
 
     if (place < 0)
         return false;
-    for (int i = root->axes - 1; i >= 0; i--) {
-        at[i] = place % root->extent[i];
-        place /= root->extent[i];
-    }
+    sherd__mesh_coordinate_at(root, place, at);
     for (int i = 0; coordinate && i < mesh->axes; i++)
         coordinate[i] = at[mesh->root_axis[i]];
     return true;
@@ -348,6 +345,14 @@ int64_t sherd__mesh_place(const sherd_mesh *mesh, const int64_t *coordinate)
     for (int i = 0; i < mesh->axes; i++)
         place = place * mesh->extent[i] + coordinate[i];
     return place;
+}
+
+void sherd__mesh_coordinate_at(const sherd_mesh *mesh, int64_t place, int64_t *coordinate)
+{
+    for (int i = mesh->axes - 1; i >= 0; i--) {
+        coordinate[i] = place % mesh->extent[i];
+        place /= mesh->extent[i];
+    }
 }
 
 int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate)

@@ -28,6 +28,8 @@ sherd_status sherd__mesh_read(const sherd_mesh **out, sherd__space *space, const
 
 /* Row-major number of a coordinate. */
 int64_t sherd__mesh_place(const sherd_mesh *mesh, const int64_t *coordinate);
+/* The converse. */
+void sherd__mesh_coordinate_at(const sherd_mesh *mesh, int64_t place, int64_t *coordinate);
 /* World rank at a coordinate of a root mesh. */
 int sherd__mesh_rank_at(const sherd_mesh *mesh, const int64_t *coordinate);
 

@@ -221,10 +221,7 @@ static int rank_at(const sherd_mesh *mesh, int64_t number)
 {
     int64_t at[SHERD_MAX_AXES];
 
-    for (int a = mesh->axes - 1; a >= 0; a--) {
-        at[a] = number % mesh->extent[a];
-        number /= mesh->extent[a];
-    }
+    sherd__mesh_coordinate_at(mesh, number, at);
     return sherd__mesh_rank_at(mesh, at);
 }
 

@@ -22,7 +22,7 @@ typedef struct sorting {
  * shards of tokens by other axes.
  */
 typedef struct plan {
-    const sherd_mesh *mesh; /* NULL: all is plain, and there is one part and one segment */
+    const sherd_mesh *mesh; /* NULL: all is plain, and no dim has axes */
     sherd__dim e, tokens, beside;
     int64_t groups, n_tokens, parts, segments;
 } plan;
@@ -32,15 +32,14 @@ static void plan_order(plan *p, const sherd_layout *choices, const sherd_layout 
 {
     unsigned taken = 0;
 
-    *p = (plan){.groups = groups, .n_tokens = tokens, .parts = 1, .segments = 1};
-    if (!choices && !weight)
-        return;
-    p->mesh = choices ? choices->spec.mesh : weight->spec.mesh;
+    *p = (plan){.groups = groups, .n_tokens = tokens};
     if (weight) {
+        p->mesh = weight->spec.mesh;
         p->e = weight->spec.dim[0];
         taken = weight->shard_axes;
     }
     if (choices) {
+        p->mesh = choices->spec.mesh;
         p->tokens = choices->spec.dim[0];
         p->beside = sherd__dim_without(&p->tokens, taken);
     }
@@ -50,24 +49,16 @@ static void plan_order(plan *p, const sherd_layout *choices, const sherd_layout 
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* [n] on the mesh of the plan, not sharded. */
-static sherd__layout_spec list_of(const plan *p, int64_t n)
-{
-    sherd__layout_spec spec = {.mesh = p->mesh, .ndim = 1, .shape = {n}};
-
-    for (int a = 0; a < SHERD_MAX_AXES; a++)
-        spec.pending[a] = -1;
-    return spec;
-}
-
 /* Rows are cut where a segment of a part ends. */
 static sherd_status lay_rows(const sherd_layout **out, const plan *p, const int32_t *ends,
                              int64_t n, int64_t *cut)
 {
-    sherd__layout_spec spec = list_of(p, n);
+    sherd__layout_spec spec = {.mesh = p->mesh, .ndim = 1, .shape = {n}};
     sherd__dim *rows = &spec.dim[0];
     int64_t run = 0;
 
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        spec.pending[a] = -1;
     *rows = p->e;
     for (int i = 0; i < p->beside.axes; i++)
         rows->axis[rows->axes++] = p->beside.axis[i];
@@ -80,19 +71,6 @@ static sherd_status lay_rows(const sherd_layout **out, const plan *p, const int3
             *cut++ = run && ends ? ends[run - 1] : 0;
         }
     cut[-1] = n; /* also on a rank outside the mesh, which has no ends */
-    return sherd__layout_intern(out, &spec);
-}
-
-/* Choices are cut where their tokens are. */
-static sherd_status lay_choices(const sherd_layout **out, const plan *p, int64_t k, int64_t *cut)
-{
-    sherd__layout_spec spec = list_of(p, p->n_tokens * k);
-    int64_t shards = sherd__dim_parts(p->mesh, &p->tokens);
-
-    spec.dim[0] = p->tokens;
-    spec.dim[0].cuts = p->tokens.axes ? cut : NULL;
-    for (int64_t i = 0; i <= shards; i++)
-        cut[i] = sherd__dim_cut(p->mesh, &p->tokens, p->n_tokens, i) * k;
     return sherd__layout_intern(out, &spec);
 }
 
@@ -133,14 +111,13 @@ static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 /* The segment of each shard of tokens. NULL: no memory. */
 static const int64_t *find_segments(sherd_call *call, const plan *p)
 {
-    int64_t shards = p->mesh ? sherd__dim_parts(p->mesh, &p->tokens) : 1;
+    int64_t shards = sherd__dim_parts(p->mesh, &p->tokens);
     int64_t *segment = sherd_call_scratch(call, shards * (int64_t)sizeof *segment);
-    int64_t coordinate[SHERD_MAX_AXES] = {0};
+    int64_t coordinate[SHERD_MAX_AXES];
 
     for (int64_t i = 0; segment && i < shards; i++) {
-        if (p->mesh)
-            sherd__dim_place(p->mesh, &p->tokens, i, coordinate);
-        segment[i] = p->mesh ? sherd__dim_shard(p->mesh, &p->beside, coordinate) : 0;
+        sherd__dim_place(p->mesh, &p->tokens, i, coordinate);
+        segment[i] = sherd__dim_shard(p->mesh, &p->beside, coordinate);
     }
     return segment;
 }
@@ -155,7 +132,7 @@ static void number_runs(const plan *p, first_run *first, int32_t *group)
     int64_t lo = 0, hi;
 
     for (int64_t part = 0; part < p->parts; part++, lo = hi) {
-        hi = p->mesh ? sherd__dim_cut(p->mesh, &p->e, p->groups, part + 1) : p->groups;
+        hi = sherd__dim_cut(p->mesh, &p->e, p->groups, part + 1);
         for (int64_t g = lo; g < hi; g++) {
             first[g] = (first_run){lo * p->segments + g - lo, hi - lo};
             for (int64_t s = 0; s < p->segments; s++)
@@ -167,11 +144,11 @@ static void number_runs(const plan *p, first_run *first, int32_t *group)
 static void sort(const plan *p, int64_t k, const int32_t *choice, const first_run *first,
                  const int64_t *segment, int32_t *next, int32_t *order, int32_t *place)
 {
-    int64_t shard = 0;
+    int64_t shard = -1, end = 0; /* where it ends */
 
     for (int64_t t = 0; t < p->n_tokens; t++) {
-        while (p->mesh && t >= sherd__dim_cut(p->mesh, &p->tokens, p->n_tokens, shard + 1))
-            shard++;
+        while (t >= end)
+            end = sherd__dim_cut(p->mesh, &p->tokens, p->n_tokens, ++shard + 1);
         for (int64_t c = t * k; c < (t + 1) * k; c++) {
             const first_run *f = &first[choice[c]];
             int32_t *at = &next[f->run + segment[shard] * f->step];
@@ -240,23 +217,29 @@ static bool fail(sherd_groups *out, sherd_tensor *failed)
     return false;
 }
 
+/* As the tokens lie; plain choices lie with all ranks. */
+static sherd_status lay_choices(const sherd_layout **out, const plan *p, const sherd_tensor *choice)
+{
+    int64_t n = sherd_tensor_count(choice), k = choice->ndim > 1 ? choice->shape[1] : 1;
+
+    return choice->layout ? sherd__lay_choices(out, choice->layout, k)
+                          : sherd__replicated(out, p->mesh, 1, &n);
+}
+
 static bool lay(sherd_groups *out, const plan *p, const sherd_tensor *choice)
 {
     sherd_world *world = choice->world;
     sherd__heap *heap = sherd__world_heap(world);
     const int32_t *ends = out->ends->count ? sherd__data(out->ends) : NULL;
-    int64_t most = sherd__max(p->parts * p->segments, sherd__dim_parts(p->mesh, &p->tokens));
-    int64_t *cut = sherd__alloc(heap, sherd__bytes(most + 1), sizeof *cut);
-    sherd_status status =
-        cut ? SHERD_OK : sherd__no_memory(sherd__world_diag(world), "sherd_group_rows");
 
     if (out->ends->count && !ends)
         return fail(out, sherd__failed(world));
-    if (!status)
-        status = lay_rows(&out->rows, p, ends, sherd_tensor_count(choice), cut);
-    if (!status)
-        status = lay_choices(&out->choices, p, out->k, cut);
+    int64_t *cut = sherd__alloc(heap, sherd__bytes(p->parts * p->segments + 1), sizeof *cut);
+    sherd_status status = cut ? lay_rows(&out->rows, p, ends, sherd_tensor_count(choice), cut)
+                              : sherd__no_memory(sherd__world_diag(world), "sherd_group_rows");
     sherd__free(heap, cut);
+    if (!status)
+        status = lay_choices(&out->choices, p, choice);
     return !status || fail(out, sherd__fail_diag(world, true));
 }
 

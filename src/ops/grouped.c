@@ -9,7 +9,6 @@
 #include "sherd/ops_groups.h"
 #include "sherd/values.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -26,6 +25,10 @@ typedef struct grouped {
         SHERD_FIELD(grouped, digest, INT64), SHERD_FIELD(grouped, turned, BOOL),  \
             SHERD_FIELD(grouped, wide, BOOL), SHERD_FIELD(grouped, groups, INT64) \
     }
+
+/* What the gradient of an operand needs: another one, and where the runs are. */
+#define NEEDS_WITH_RUNS(i) \
+    (SHERD_NEEDS_OPERAND(i) | SHERD_NEEDS_OPERAND(ENDS) | SHERD_NEEDS_OPERAND(GROUP))
 
 /* Operands: rows, then weights or rows again, ends, groups; for weights' gradients their layout. */
 enum { X, WEIGHT, ENDS, GROUP, LIKE };
@@ -255,10 +258,7 @@ static const sherd_op weight_op = {
     .ways = lie_weight,
     .forward = weight_grad,
     .backward = weight_grad_back,
-    .needs = {[X] = SHERD_NEEDS_OPERAND(WEIGHT) | SHERD_NEEDS_OPERAND(ENDS) |
-                    SHERD_NEEDS_OPERAND(GROUP),
-              [WEIGHT] =
-                  SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(ENDS) | SHERD_NEEDS_OPERAND(GROUP)}};
+    .needs = {[X] = NEEDS_WITH_RUNS(WEIGHT), [WEIGHT] = NEEDS_WITH_RUNS(X)}};
 
 /* ---- rows by weights ------------------------------------------------------------------------- */
 
@@ -396,10 +396,8 @@ static void weight_grad_back(sherd_node *node, sherd_tensor *const *grad_out,
         .result = {{"y", 0}}, .field = GROUPED_FIELDS, .attributes = sizeof(grouped),             \
         .linearity = SHERD_LINEAR, .describe = describe, .ways = lie, .forward = rows_by_weights, \
         .backward = rows_back, .needs = {                                                         \
-            [X] = SHERD_NEEDS_OPERAND(WEIGHT) | SHERD_NEEDS_OPERAND(ENDS) |                       \
-                  SHERD_NEEDS_OPERAND(GROUP),                                                     \
-            [WEIGHT] =                                                                            \
-                SHERD_NEEDS_OPERAND(X) | SHERD_NEEDS_OPERAND(ENDS) | SHERD_NEEDS_OPERAND(GROUP)   \
+            [X] = NEEDS_WITH_RUNS(WEIGHT),                                                        \
+            [WEIGHT] = NEEDS_WITH_RUNS(X)                                                         \
         }                                                                                         \
     }
 

@@ -12,20 +12,7 @@
 #include "base/num.h"
 #include "sketch.h"
 
-enum {
-    CALL_ELEMENTS = 4096, /* what could be copied in the time of a call */
-    CODE = 1              /* an index beside an element of 4 bytes, as sherd__price_moves counts */
-};
-
-/* Sizes of the longest shards of all dims but one. */
-static int64_t elements_beside(const sherd__layout_spec *a, int dim)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < a->ndim; d++)
-        n *= d == dim ? 1 : sherd__dim_longest(a->mesh, &a->dim[d], a->shape[d]);
-    return n;
-}
+enum { CODE = 1 /* an index, in elements of SHERD__PRICED_BYTES */ };
 
 static unsigned axes_beside(const sherd__layout_spec *a, int dim)
 {
@@ -56,12 +43,12 @@ static int64_t received_else(const sherd__owned_question *q, const sherd__dim *r
 static bool pays(const sherd__owned_question *q, const sherd__dim *rows, int64_t n)
 {
     const sherd__layout_spec *a = &q->a->spec;
-    int64_t beside = elements_beside(a, q->dim), mine = sherd__dim_longest(a->mesh, rows, n);
+    int64_t beside = sherd__elements_beside(a, q->dim), mine = sherd__dim_longest(a->mesh, rows, n);
     int64_t codes = q->flat ? CODE : beside * CODE;
 
     if (sherd__layout_largest(q->a) >= INT32_MAX || mine * beside >= INT32_MAX)
         return false;
-    return mine * (beside + codes) + CALL_ELEMENTS * (q->gives ? 1 : 2) <
+    return mine * (beside + codes) + SHERD__CALL_ELEMENTS * (q->gives ? 1 : 2) <
            received_else(q, rows, n, beside);
 }
 

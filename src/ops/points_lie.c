@@ -12,7 +12,7 @@
 
 static const char name[] = "a search of points";
 
-enum { ELEMENT_BYTES = 4 /* of sherd__price_moves */, FOUND_BYTES = 8 + 4 };
+enum { FOUND_BYTES = 8 + 4 };
 
 /*
  * Rows sharded as they are, with further axes appended; coordinates not sharded; nothing pending.
@@ -61,7 +61,7 @@ static sherd_status price(int64_t *sum, const sherd_layout *from, const sherd_la
     int64_t more = 0;
     sherd_status status = sherd__price_moves(&more, 1, &from, &to);
 
-    *sum += more / ELEMENT_BYTES * (int64_t)bytes;
+    *sum += more / SHERD__PRICED_BYTES * (int64_t)bytes;
     return status;
 }
 

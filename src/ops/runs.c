@@ -78,6 +78,25 @@ int64_t sherd__known_digest(sherd_tensor *const *t, int count)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
+sherd_status sherd__lay_choices(const sherd_layout **out, const sherd_layout *tokens, int64_t k)
+{
+    const sherd__dim *dim = &tokens->spec.dim[0];
+    int64_t parts = sherd__dim_parts(tokens->spec.mesh, dim);
+    sherd__sketch s;
+
+    sherd__sketch_begin(&s, tokens);
+    s.spec.ndim = 1;
+    s.spec.shape[0] *= k;
+    for (int a = 0; a < SHERD_MAX_AXES; a++)
+        s.spec.pending[a] = -1;
+    int64_t *cut = sherd__sketch_cuts(&s, 0);
+    for (int64_t i = 0; cut && i <= parts; i++)
+        cut[i] = sherd__dim_cut(tokens->spec.mesh, dim, tokens->spec.shape[0], i) * k;
+    if (dim->axes)
+        s.spec.dim[0].cuts = cut;
+    return sherd__sketch_end(out, &s, "sherd_dispatch");
+}
+
 /*
  * Where the rows of each shard of the groups begin, into cut[0], cut[step], ...: false if runs are
  * in another order.

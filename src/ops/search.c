@@ -16,7 +16,6 @@ enum {
     CHOICES = 24,     /* ways to shard one letter */
     SUBLIST_AXES = 4, /* of longer lists only the beginnings are tried */
     CANDIDATES = 512, /* then the best so far, or everything whole, is taken */
-    ELEMENT_BYTES = 4,
     SETTLE = -1
 };
 
@@ -221,7 +220,7 @@ sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *c
         const sherd_plan *plan;
         if (!to[i] || to[i] == from[i])
             continue;
-        sherd_status status = sherd__plan_find(&plan, from[i], to[i], ELEMENT_BYTES, NULL);
+        sherd_status status = sherd__plan_find(&plan, from[i], to[i], SHERD__PRICED_BYTES, NULL);
         if (status)
             return status;
         *bytes += plan->price.recv_max_bytes;

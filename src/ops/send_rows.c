@@ -19,11 +19,6 @@
 /* y[i] = a[index[i] / k]; back[index[i]] = i. `rows` is a layout alone: [n] as y is laid. */
 enum { A, INDEX, BACK, ROWS };
 
-enum {
-    CALL_BYTES = 4096 * 4, /* what could be copied in the time of a call */
-    ELEMENT_BYTES = 4      /* of sherd__price_moves */
-};
-
 typedef struct taking {
     int64_t digest, k;
 } taking;
@@ -91,11 +86,7 @@ static int64_t busiest(const traffic *t)
     for (int a = 0; a < t->mesh->axes; a++)
         ranks *= t->mesh->extent[a];
     for (int64_t rank = 0; rank < ranks; rank++) {
-        int64_t rest = rank;
-        for (int a = t->mesh->axes - 1; a >= 0; a--) {
-            coordinate[a] = rest % t->mesh->extent[a];
-            rest /= t->mesh->extent[a];
-        }
+        sherd__mesh_coordinate_at(t->mesh, rank, coordinate);
         most = sherd__max(most, received(t, sherd__dim_shard(t->mesh, t->to, coordinate),
                                          sherd__dim_shard(t->mesh, t->from, coordinate)));
     }
@@ -144,54 +135,54 @@ static sherd_status lay_result(const sherd_layout **out, const sherd_layout *ope
     return sherd__layout_intern(out, &spec);
 }
 
-static int64_t elements_beside(const sherd__layout_spec *a)
-{
-    int64_t n = 1;
-
-    for (int d = 1; d < a->ndim; d++)
-        n *= sherd__dim_longest(a->mesh, &a->dim[d], a->shape[d]);
-    return n;
-}
-
-/* Whether gathering moves less than sending what each rank needs. */
-static sherd_status is_gathered(bool *gathered, const sherd_call *call, const sherd_layout *stays,
-                                const sherd_layout *whole, const sherd__dim *rows)
+/* What the busiest rank receives if ranks send what each needs, as sherd__price_moves counts. */
+static sherd_status price_of_sending(int64_t *bytes, const sherd_call *call,
+                                     const sherd_layout *operand, const sherd__dim *rows)
 {
     const taking *how = call->attributes;
     sherd_tensor *index = call->in[INDEX];
     sherd__heap *heap = sherd__world_heap(call->world);
-    int64_t bytes;
     traffic t;
 
-    begin_traffic(&t, stays, rows, how->k);
+    begin_traffic(&t, operand, rows, how->k);
     int64_t *words = sherd__alloc(heap, sherd__bytes(traffic_words(&t)), sizeof *words);
     if (!words)
         return sherd__no_memory(sherd__world_diag(call->world), call->op->name);
     count_traffic(&t, index->count ? sherd__data(index) : NULL, words);
-    int64_t sent = busiest(&t) * elements_beside(&stays->spec) * ELEMENT_BYTES;
+    *bytes = busiest(&t) * sherd__elements_beside(&operand->spec, 0) * SHERD__PRICED_BYTES;
     sherd__free(heap, words);
-    sherd_status status = sherd__price_moves(&bytes, 1, &stays, &whole);
-    *gathered = sent > 0 && bytes < sent + CALL_BYTES;
+    return SHERD_OK;
+}
+
+/* The operand stays, or is gathered, if that moves less. */
+static sherd_status choose_operand(const sherd_layout **out, const sherd_call *call,
+                                   const sherd_layout *given, const sherd__dim *rows)
+{
+    const sherd_layout *whole;
+    int64_t sent = 0, gathered = 0;
+    sherd_status status = lay_operand(out, given, rows, false);
+
+    if (status || sherd__dim_parts(given->spec.mesh, &given->spec.dim[0]) == 1)
+        return status;
+    status = lay_operand(&whole, given, rows, true);
+    if (!status)
+        status = price_of_sending(&sent, call, *out, rows);
+    if (!status)
+        status = sherd__price_moves(&gathered, 1, out, &whole);
+    if (!status && sent > 0 && gathered < sent + SHERD__CALL_ELEMENTS * SHERD__PRICED_BYTES)
+        *out = whole;
     return status;
 }
 
 static sherd_status lie(const sherd_call *call, sherd_ways *ways)
 {
     static const sherd__dim none;
-    const sherd_layout *given = sherd__way_given(ways, A), *like = sherd__way_given(ways, ROWS);
+    const sherd_layout *like = sherd__way_given(ways, ROWS), *result;
     const sherd__dim *rows = like ? &like->spec.dim[0] : &none;
     const sherd_layout *operand[] = {NULL, sherd__way_given(ways, INDEX),
                                      sherd__way_given(ways, BACK), like};
-    const sherd_layout *whole, *result;
-    bool gathered = false;
-    sherd_status status = lay_operand(&operand[A], given, rows, false);
+    sherd_status status = choose_operand(&operand[A], call, sherd__way_given(ways, A), rows);
 
-    if (!status && sherd__dim_parts(given->spec.mesh, &given->spec.dim[0]) > 1)
-        status = lay_operand(&whole, given, rows, true);
-    if (!status && sherd__dim_parts(given->spec.mesh, &given->spec.dim[0]) > 1)
-        status = is_gathered(&gathered, call, operand[A], whole, rows);
-    if (!status && gathered)
-        operand[A] = whole;
     if (!status)
         status = lay_result(&result, operand[A], rows, call->shape[0][0]);
     return status ? status : sherd_way_add(ways, operand, &result);
@@ -376,27 +367,6 @@ static bool take(sherd_call *call)
 static sherd_tensor *take_rows(const sherd_op *op, sherd_tensor *a, sherd_tensor *index,
                                sherd_tensor *back, const sherd_layout *rows, int64_t k);
 
-/* The layout of k rows for each of the first dim of this one. NULL: failed, raised. */
-static const sherd_layout *spread(sherd_world *world, const sherd_layout *a, int64_t k)
-{
-    sherd__sketch s;
-    const sherd_layout *out = NULL;
-
-    sherd__sketch_begin(&s, a);
-    s.spec.ndim = 1;
-    s.spec.shape[0] *= k;
-    for (int i = 0; i < SHERD_MAX_AXES; i++)
-        s.spec.pending[i] = -1;
-    int64_t *cut = sherd__sketch_cuts(&s, 0), parts = sherd__dim_parts(s.spec.mesh, &s.spec.dim[0]);
-    for (int64_t i = 0; cut && i <= parts; i++)
-        cut[i] = sherd__dim_cut(s.spec.mesh, &a->spec.dim[0], a->spec.shape[0], i) * k;
-    if (parts > 1)
-        s.spec.dim[0].cuts = cut;
-    if (sherd__sketch_end(&out, &s, "sherd_dispatch"))
-        sherd__fail_diag(world, true);
-    return out;
-}
-
 static sherd_tensor *sum_of_choices(sherd_tensor *t, int64_t k)
 {
     int64_t n = sherd_tensor_failed(t) ? 0 : t->shape[0];
@@ -412,8 +382,8 @@ static void take_back(sherd_node *node, sherd_tensor *const *grad_out, sherd_ten
     const taking *how = sherd_node_attributes(node);
     const sherd_layout *a = sherd_node_layout(node, A), *rows = NULL;
 
-    if (a && !(rows = spread(grad_out[0]->world, a, how->k))) {
-        grad_in[A] = sherd__failed(grad_out[0]->world);
+    if (a && sherd__lay_choices(&rows, a, how->k)) {
+        grad_in[A] = sherd__fail_diag(grad_out[0]->world, true);
         return;
     }
     grad_in[A] =

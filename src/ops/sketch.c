@@ -113,6 +113,15 @@ sherd_status sherd__sketch_end(const sherd_layout **out, sherd__sketch *s, const
     return status;
 }
 
+int64_t sherd__elements_beside(const sherd__layout_spec *spec, int dim)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < spec->ndim; d++)
+        n *= d == dim ? 1 : sherd__dim_longest(spec->mesh, &spec->dim[d], spec->shape[d]);
+    return n;
+}
+
 bool sherd__dims_equal(const sherd_layout *a, const sherd_layout *b)
 {
     for (int d = 0; d < a->spec.ndim; d++)

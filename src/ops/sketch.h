@@ -49,6 +49,9 @@ sherd__dim sherd__dim_without(const sherd__dim *dim, unsigned bits);
 /* The finished layout. `name` is the operator's. */
 sherd_status sherd__sketch_end(const sherd_layout **out, sherd__sketch *s, const char *name);
 
+/* The product of the longest shards of all dims but one. */
+int64_t sherd__elements_beside(const sherd__layout_spec *spec, int dim);
+
 /* Whether two layouts of one shape shard all dims equally, pending or not. */
 bool sherd__dims_equal(const sherd_layout *a, const sherd_layout *b);
 

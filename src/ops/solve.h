@@ -46,9 +46,12 @@ sherd_status sherd__choose_way(sherd__placing *placing, const sherd__run *run,
  */
 const sherd_layout *sherd__way_given(const sherd_ways *ways, int i);
 
+/* Prices here are of elements of so many bytes; and what could be copied in the time of a call. */
+enum { SHERD__PRICED_BYTES = 4, SHERD__CALL_ELEMENTS = 4096 };
+
 /*
  * What the busiest rank receives when operands move to these layouts, summed over the operands, in
- * bytes of 4-byte elements.
+ * bytes of elements of SHERD__PRICED_BYTES.
  */
 sherd_status sherd__price_moves(int64_t *bytes, int count, const sherd_layout *const *from,
                                 const sherd_layout *const *to);

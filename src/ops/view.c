@@ -19,7 +19,7 @@ typedef struct group {
     int from, from_end, to, to_end;
 } group;
 
-enum { OWN = -1, ELEMENT_BYTES = 4 /* for comparing prices */ };
+enum { OWN = -1 };
 
 typedef struct mapping {
     int home; /* the dim that takes displaced axes; OWN = the outermost of their group */
@@ -284,7 +284,7 @@ typedef struct cost {
 static sherd_status cost_of(cost *out, const sherd_layout *layout, const sherd_layout *from)
 {
     const sherd_plan *plan;
-    sherd_status status = sherd__plan_find(&plan, layout, from, ELEMENT_BYTES, NULL);
+    sherd_status status = sherd__plan_find(&plan, layout, from, SHERD__PRICED_BYTES, NULL);
 
     if (!status)
         *out = (cost){plan->price.recv_max_bytes, sherd__layout_largest(from)};

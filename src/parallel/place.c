@@ -61,6 +61,13 @@ static void replace_in(sherd__named_tensor *list, int count, const sherd_tensor 
         }
 }
 
+static sherd_module *root_of(sherd_module *m)
+{
+    while (m->parent)
+        m = m->parent;
+    return m;
+}
+
 /* Replace `old` by `fresh` everywhere in the tree below m. */
 static void replace_tied(sherd_module *m, const sherd_tensor *old, sherd_tensor *fresh)
 {
@@ -95,7 +102,6 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
 {
     sherd__diag *diag = sherd__world_diag(m->world);
     sherd_tensor *old = named->tensor, *fresh;
-    sherd_module *root = m;
     sherd_status status = SHERD_OK;
     bool recording, once = is_named_once(old);
 
@@ -103,8 +109,6 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
         return refuse(m, named,
                       "varies between ranks, as far as sherd knows; if it is equal on all, say "
                       "so with sherd_mark_equal, else make it so with sherd_module_equalize");
-    while (root->parent)
-        root = root->parent;
     recording = sherd_set_recording(m->world, false);
     sherd_scope_begin(m->world);
     fresh = relaid(old, layout);
@@ -119,7 +123,7 @@ sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sh
         if (once)
             replace_in(named, 1, old, fresh);
         else
-            replace_tied(root, old, fresh);
+            replace_tied(root_of(m), old, fresh);
         sherd_tensor_release(old);
     }
     sherd_scope_end(m->world);
@@ -183,10 +187,7 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
     if (fault)
         return refuse(module, p, fault);
     int at = mesh->root_axis[axis];
-    const sherd_module *root = module;
-    while (root->parent)
-        root = root->parent;
-    bool placed = placed_axes(root, p->tensor) >> at & 1 ||
+    bool placed = placed_axes(root_of(module), p->tensor) >> at & 1 ||
                   (p->tensor->layout && p->tensor->layout->shard_axes >> at & 1);
     status = make_layout(&layout, p->tensor, mesh, axis, placement, granule);
     if (status)

@@ -122,19 +122,11 @@ static int64_t hash_of_arguments(const joining *j)
     return (int64_t)(hash >> 1);
 }
 
-static void coordinate_of(const sherd_mesh *mesh, int64_t index, int64_t *coordinate)
-{
-    for (int a = mesh->axes - 1; a >= 0; a--) {
-        coordinate[a] = index % mesh->extent[a];
-        index /= mesh->extent[a];
-    }
-}
-
 static int rank_at(const sherd_mesh *mesh, int64_t index)
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
-    coordinate_of(mesh, index, coordinate);
+    sherd__mesh_coordinate_at(mesh, index, coordinate);
     return sherd__mesh_rank_at(mesh, coordinate);
 }
 
@@ -211,7 +203,7 @@ static bool all_fit(const joining *j)
         char has[192], needs[192];
         sherd_box box;
 
-        coordinate_of(j->mesh, i, coordinate);
+        sherd__mesh_coordinate_at(j->mesh, i, coordinate);
         sherd__layout_box(j->layout, coordinate, &box);
         if (j->all[i * WORDS + NDIM] == ndim && same_sizes(box.size, sizes, ndim))
             continue;
@@ -229,7 +221,7 @@ static int64_t shard_number(const joining *j, const sherd__dim *dim, int64_t ind
 {
     int64_t coordinate[SHERD_MAX_AXES];
 
-    coordinate_of(j->mesh, index, coordinate);
+    sherd__mesh_coordinate_at(j->mesh, index, coordinate);
     return sherd__dim_shard(j->mesh, dim, coordinate);
 }
 

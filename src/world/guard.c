@@ -14,6 +14,7 @@
  */
 #include "inside.h"
 #include "carried.h"
+#include "hello.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -79,10 +80,10 @@ static int be_first(uint64_t job, const notice *mine)
 
 static void say(const char *format, ...)
 {
-    char host[65] = "?", line[SHERD_ERROR_BYTES + 128];
+    char host[SHERD__HOST_BYTES] = "?", line[SHERD_ERROR_BYTES + 128];
     va_list arguments;
 
-    (void)gethostname(host, sizeof host); /* names have 64 letters at most */
+    (void)gethostname(host, sizeof host);
     int n = snprintf(line, sizeof line, "sherd: host %s: ", host);
     va_start(arguments, format);
     n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, arguments);
