@@ -9,8 +9,10 @@ static const char *const pairs[][2] = {
     {"2@0,1", "2@2,1"}, {"3", "2@2,0"}, {"2@0,2", "3@2,1,0"}, {"2@0,1", "1@2"}};
 
 /* x times a constant there; its gradient is the constant here, settled, whatever was pending. */
-static void check_gradient(const sherd_layout *from, const sherd_layout *to, bool leaf)
+static void check_gradient(const sherd_layout *from, const sherd_layout *to, bool leaf,
+                           const sherd_mesh *among)
 {
+    const sherd_redistribute_options options = {.among = among};
     sherd_world *world = sherd__space_world(from->space);
     const sherd_layout *settled = NULL;
     int64_t nowhere[SHERD_MAX_AXES] = {0};
@@ -19,7 +21,7 @@ static void check_gradient(const sherd_layout *from, const sherd_layout *to, boo
     sherd_tensor *x = indices_on(from, SHERD_F64);
     sherd_require_grad(x, true);
     sherd_tensor *h = leaf ? x : sherd_scale(x, 1);
-    sherd_tensor *y = sherd_redistribute(h, to, NULL);
+    sherd_tensor *y = sherd_redistribute(h, to, &options);
     sherd_tensor *w = indices_on(to, SHERD_F64);
     sherd_backward(sherd_sum(sherd_mul(y, w)));
     sherd_tensor *g = sherd_grad(x);
@@ -43,8 +45,99 @@ static void a_gradient_comes_back_across(sherd_world *world)
             for (int j = 0; j < LEN(to); j++)
                 for (int leaf = 0; leaf < 2; leaf++)
                     check_gradient(layout_of(a, 2, shape, from[i], NULL),
-                                   layout_of(b, 2, shape, to[j], NULL), leaf);
+                                   layout_of(b, 2, shape, to[j], NULL), leaf, NULL);
         CHECK_OK(sherd_world_check(world));
+    }
+}
+
+static void ranks_with_one_coordinate_are_a_mesh(sherd_world *world)
+{
+    static const char *const of[][3] = {{"pp=2,dp=2,tp=2", "pp", "dp=2,tp=2@4,5,6,7"},
+                                        {"pp=2,dp=2,tp=2", "dp", "pp=2,tp=2@2,3,6,7"},
+                                        {"pp=2,dp=2,tp=2", "tp", "pp=2,dp=2@1,3,5,7"},
+                                        {"pp=3,tp=2@6,1,7,4,5,2", "pp", "tp=2@7,4"},
+                                        {"pp=3@2,5,1", "pp", "pp=1@5"}};
+
+    for (int i = 0; i < LEN(of); i++) {
+        const sherd_mesh *mesh = NULL, *part = NULL, *same = NULL;
+        CHECK_OK(sherd_mesh_parse(&mesh, world, of[i][0]));
+        CHECK_OK(sherd_mesh_select(&part, mesh, of[i][1], 1));
+        CHECK_TEXT(sherd_mesh_text(part), of[i][2]);
+        CHECK_OK(sherd_mesh_parse(&same, world, of[i][2]));
+        CHECK(part == same);
+    }
+}
+
+/* Ranks that are not among those who call do something else, and are not waited for. */
+static void others_need_not_call_if_it_is_said_who_does(sherd_world *world)
+{
+    static const char *const of[][3] = {{"2@0,1", "2@3,1", "4@3,0,1,5"},
+                                        {"2@0,1", "1@3", "3@0,1,3"},
+                                        {"1@4", "1@4", "1@4"},
+                                        {"2@5,4", "3@1,2,3", "5@1,2,3,4,5"}};
+    static const char *const layouts[][2] = {
+        {"R", "S(0)"}, {"S(1)", "R"}, {"P(sum)", "S(1)"}, {"S(0)", "S(0)"}};
+    int64_t shape[2] = {7, 5};
+
+    for (int c = 0; c < LEN(of); c++) {
+        const sherd_mesh *mesh[3];
+        for (int i = 0; i < 3; i++)
+            mesh[i] = mesh_of(world, of[c][i]);
+        bool mine = sherd_mesh_coordinate(mesh[2], sherd_world_rank(world), NULL);
+        int64_t calls = sherd_comm_calls(world, NULL);
+        for (int i = 0; i < LEN(layouts) && mine; i++)
+            for (int leaf = 0; leaf < 2; leaf++)
+                check_gradient(layout_of(mesh[0], 2, shape, layouts[i][0], NULL),
+                               layout_of(mesh[1], 2, shape, layouts[i][1], NULL), leaf, mesh[2]);
+        CHECK(mine || sherd_comm_calls(world, NULL) == calls);
+        CHECK_OK(sherd_world_check(world));
+    }
+}
+
+/* Second derivatives of x^3 that has been there and back. */
+static void gradients_among_some_are_differentiated_again(sherd_world *world)
+{
+    const sherd_mesh *a = mesh_of(world, "2@0,1"), *b = mesh_of(world, "2@1,3"),
+                     *among = mesh_of(world, "3@3,1,0");
+    const sherd_redistribute_options options = {.among = among};
+    const sherd_gradients_options graph = {.create_graph = true};
+    int64_t shape[2] = {7, 5};
+
+    if (sherd_mesh_coordinate(among, sherd_world_rank(world), NULL)) {
+        const sherd_layout *here = layout_of(a, 2, shape, "S(0)", NULL),
+                           *there = layout_of(b, 2, shape, "S(1)", NULL);
+        sherd_tensor *x = sherd_require_grad(sherd_constant_on(here, SHERD_F64, 2), true), *g, *h;
+        sherd_tensor *y =
+            sherd_redistribute(sherd_redistribute(x, there, &options), here, &options);
+        sherd_tensor *sum = sherd_sum(sherd_mul(y, sherd_mul(y, y)));
+        sherd_gradients(&g, &x, 1, &sum, 1, &graph);
+        sum = sherd_sum(g);
+        sherd_gradients(&h, &x, 1, &sum, 1, NULL);
+        const double *values = sherd_tensor_read(h);
+        for (int64_t i = 0; values && i < h->count; i++)
+            CHECK_EQ(values[i], 12);
+        CHECK(values || !sherd__in_mesh(world, a));
+    }
+    CHECK_OK(sherd_world_check(world));
+}
+
+static void whoever_is_left_out_of_a_move_is_named(sherd_world *world)
+{
+    const sherd_mesh *a = mesh_of(world, "2@0,1"), *b = mesh_of(world, "2@2,3"), *sub = NULL,
+                     *grid = mesh_of(world, "2x2");
+    const sherd_mesh *bad[] = {mesh_of(world, "3@0,1,2"), mesh_of(world, "3@1,2,3"),
+                               mesh_of(world, "2@0,1"), NULL};
+    int64_t shape[2] = {7, 5};
+    sherd_tensor *t = indices_on(layout_of(a, 2, shape, "S(0)", NULL), SHERD_F32);
+
+    CHECK_OK(sherd_mesh_slice(&sub, grid, 1, (const char *[]){"a0"}));
+    bad[3] = sub;
+    for (int i = 0; i < LEN(bad); i++) {
+        CHECK(sherd_tensor_failed(
+            sherd_redistribute(t, layout_of(b, 2, shape, "S(1)", NULL),
+                               &(sherd_redistribute_options){.among = bad[i]})));
+        CHECK_EQ(sherd_world_check(world), SHERD_EINVAL);
+        CHECK(strstr(sherd_world_error(world), "options.among is ") != NULL);
     }
 }
 
@@ -145,6 +238,10 @@ static void a_bad_plan_is_an_error_on_all(sherd_world *world)
 
 static const check_test tests[] = {
     {TEST(a_gradient_comes_back_across), {3, 4}},
+    {TEST(ranks_with_one_coordinate_are_a_mesh), {8}},
+    {TEST(others_need_not_call_if_it_is_said_who_does), {6, 8}},
+    {TEST(gradients_among_some_are_differentiated_again), {4, 5}},
+    {TEST(whoever_is_left_out_of_a_move_is_named), {4, 5}},
     {TEST(gradients_of_two_meshes_add_up), {3}},
     {TEST(a_rank_outside_has_nothing_and_goes_on), {3}},
     {TEST(ranks_with_other_planners_all_get_ediffer), {2}},

@@ -230,6 +230,24 @@ MISUSE(a_mesh_is_made_by_all_or_refused_by_all)
     CHECK(mesh == NULL);
 }
 
+MISUSE(ranks_are_selected_by_axis_and_index)
+{
+    const sherd_mesh *mesh = line(m->world), *out = mesh, *same = NULL, *part = NULL;
+
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(NUL(&out), mesh, "x", 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(&out, mesh, NUL("x"), 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(&out, mesh, BAD("y", "x"), 0));
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(&out, mesh, "x", BAD(-1, 0)));
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(&out, mesh, "x", BAD(sherd_mesh_ranks(mesh), 0)));
+    CHECK(out == NULL);
+    ONLY_SAYS(SHERD_EINVAL, sherd_mesh_select(&out, NULL, "x", 0));
+    CHECK_OK(sherd_mesh_select(&same, mesh, "x", 0));
+    CHECK(sherd_mesh_ranks(same) == 1 && sherd_mesh_coordinate(same, 0, NULL));
+    CHECK_OK(sherd_mesh_parse(&mesh, m->world, "y=1,x=1"));
+    CHECK_OK(sherd_mesh_slice(&part, mesh, 1, (const char *[]){"x"}));
+    ALL_REFUSE(SHERD_EINVAL, sherd_mesh_select(&out, BAD(part, mesh), "x", 0));
+}
+
 MISUSE(a_part_of_a_mesh_is_named_axis_by_axis)
 {
     const sherd_mesh *mesh = line(m->world), *out;
@@ -431,6 +449,7 @@ static const check_test tests[] = {
     {TEST(a_meeting_that_a_rank_missed_is_found_in_the_next), {2, 3}},
     {TEST(a_failure_of_the_callers_own_may_have_no_text), {1, 2}},
     {TEST(a_mesh_is_made_by_all_or_refused_by_all), {1, 2, 3}},
+    {TEST(ranks_are_selected_by_axis_and_index), {1, 2}},
     {TEST(a_part_of_a_mesh_is_named_axis_by_axis), {1, 2}},
     {TEST(questions_to_no_mesh_have_an_answer), {1, 2}},
     {TEST(a_layout_needs_all_that_it_is_made_of), {1, 2}},

@@ -51,6 +51,17 @@ SHERD_CALL sherd_status sherd_mesh_slice(const sherd_mesh **out, const sherd_mes
                                          const char *const *names);
 
 /**
+ * The mesh of the ranks that have one coordinate on an axis: of "pp=2,dp=4,tp=2" those with pp = 1,
+ * as "dp=4,tp=2@8,9,...". The axis is left out, unless it is the only one: then its extent is 1.
+ *
+ * @collective the world, with the same axis and index on all ranks; local for a paper world
+ * @owns       *out belongs to the world; NULL on failure
+ * @errors     EINVAL a sub-mesh, no such axis, no such index; otherwise as sherd_mesh_create
+ */
+SHERD_CALL sherd_status sherd_mesh_select(const sherd_mesh **out, const sherd_mesh *mesh,
+                                          const char *axis, int64_t index);
+
+/**
  * The mesh that a sub-mesh is part of; the mesh itself if it is a root.
  *
  * @local   @owns borrowed from the world   @errors none

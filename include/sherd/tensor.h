@@ -357,6 +357,11 @@ typedef struct sherd_redistribute_options {
      */
     bool keep;
     const sherd_plan_options *plan; /* NULL = exact planner, the world's price */
+    /*
+     * If `to` is on another mesh: a mesh that has all ranks of both. Its ranks call instead of the
+     * world's, for the gradient too. NULL = the world. Not looked at on one mesh.
+     */
+    const sherd_mesh *among;
 } sherd_redistribute_options;
 
 /**
@@ -365,18 +370,19 @@ typedef struct sherd_redistribute_options {
  * The plan is cached. If layout and dtypes do not change, the result is `t` itself. Gradient: moved
  * back to the layout of `t`, in which an axis with a pending sum becomes replicated.
  *
- * `to` may be on another mesh. Then all ranks of the world call; a rank that is in neither mesh
- * gets a tensor without data; each rank waits only for those that it receives from.
+ * `to` may be on another mesh. Then all ranks of the world call, or those of options->among; one
+ * that is in neither mesh gets a tensor without data; each rank waits only for those that it
+ * receives from. Where sender and receiver do not know each other's layouts, see sherd/pipeline.h.
  *
- * @collective the mesh axes that the plan needs (see sherd_plan_step); the world if `to` is on
- *             another mesh; complete on return unless options->begin is set
+ * @collective the mesh axes that the plan needs (see sherd_plan_step); if `to` is on another mesh,
+ *             options->among or the world; complete on return unless options->begin is set
  * @shapes     to: a layout of the same global shape, of the same world; options: NULL = all zero
  * @numerics   values are copied bit for bit; a pending reduction is added in rank order
  * @owns       the result belongs to the scope; `t` is only read. If a rank's box does not change,
  *             the result shares the storage of `t`, and an in-place write changes both
  * @errors     EINVAL `t` is plain, shapes differ, `to` has a pending reduction that `t` does not
- *             have, a dtype that is not floating-point while `t` requires a gradient; EDIFFER;
- *             ENOMEM; EPEER
+ *             have, a dtype that is not floating-point while `t` requires a gradient, an `among`
+ *             that lacks a rank of one of the meshes or this rank; EDIFFER; ENOMEM; EPEER
  */
 SHERD_API sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                            const sherd_redistribute_options *options);

@@ -14,6 +14,7 @@ typedef struct move_attrs {
     bool leaf;
     sherd_dtype from; /* of the gradient of the source */
     sherd_dtype back; /* in which the gradient moves */
+    const sherd_mesh *among;
 } move_attrs;
 
 static bool whole_on(const sherd_layout *l, int axis)
@@ -56,6 +57,10 @@ static void redistribute_back(sherd_node *node, sherd_tensor *const *grad_out,
 
     if (!stays && gradient_layout(&to, from, attrs->to, g->layout) != SHERD_OK)
         g = sherd__fail_diag(g->world, true);
+    else if (!stays && attrs->among)
+        g = sherd_redistribute(
+            g, to,
+            &(sherd_redistribute_options){.among = attrs->among, .begin = sherd__begins(node)});
     else if (!stays)
         g = sherd__gradient_to(g, to, sherd__begins(node));
     grad_in[0] = sherd_cast(g, attrs->from);
@@ -82,7 +87,7 @@ static sherd_tensor *move(sherd_tensor *t, const sherd_layout *to,
 {
     if (sherd__cannot_move(t, to))
         return sherd__failed(t->world);
-    sherd_tensor *y = sherd__move_planned(t, to, o->plan, o->begin);
+    sherd_tensor *y = sherd__move_among(t, to, o->plan, o->among, o->begin);
 
     if (!o->keep && y != t && !sherd__is_failed(y) && is_smaller(t->layout, to) && !y->moved_from)
         y->moved_from = sherd_tensor_retain(t);
@@ -123,6 +128,23 @@ static const char *dtype_fault(sherd_tensor *t, const sherd_redistribute_options
     return NULL;
 }
 
+/* Whether a move to another mesh can be a call of the ranks of o->among; if not, it has failed. */
+static bool fits_among(sherd_tensor *t, const sherd_layout *to, const sherd_redistribute_options *o)
+{
+    const sherd_mesh *among = o->among, *from = t->layout ? t->layout->spec.mesh : NULL;
+
+    if (!among || !from || from == to->spec.mesh ||
+        (sherd__mesh_holds(t->world, among, from) &&
+         sherd__mesh_holds(t->world, among, to->spec.mesh)))
+        return true;
+    sherd__fail_tensor(
+        t->world, true, SHERD_EINVAL,
+        "sherd_redistribute: options.among is %s, which must have the ranks of %s and "
+        "of %s, and this one, %d",
+        among->text, from->text, to->spec.mesh->text, sherd_world_rank(t->world));
+    return false;
+}
+
 sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
                                  const sherd_redistribute_options *options)
 {
@@ -138,6 +160,8 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     if (fault)
         return sherd__fail_tensor(t->world, true, SHERD_EINVAL, "sherd_redistribute: %s: %s",
                                   sherd_tensor_text(t), fault);
+    if (!fits_among(t, to, o))
+        return sherd__failed(world);
     bool casts = o->forward_dtype != SHERD_DTYPE_NONE && o->forward_dtype != t->dtype;
     sherd_tensor *y = casts ? cast_and_move(t, to, o) : move(t, to, o);
     sherd_dtype from = sherd__moved_gradient_dtype(t);
@@ -151,7 +175,7 @@ sherd_tensor *sherd_redistribute(sherd_tensor *t, const sherd_layout *to,
     if (y == t || sherd__is_failed(y) || !sherd__is_recorded(world, &t, 1))
         return y;
 
-    move_attrs attrs = {to, t->node == NULL, from, back};
+    move_attrs attrs = {to, t->node == NULL, from, back, o->among};
     sherd__record_node(world, &redistribute_table, &t, 1, &y, 1, &attrs, sizeof attrs);
     if (back == from && from != t->dtype)
         sherd__take_wide(y, &redistribute_table, from, true);

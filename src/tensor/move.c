@@ -7,8 +7,8 @@
  * All steps of a move go round by round, and within a round groups follow in the order of the first
  * tensor that needs them. So the calls of a list are in one order that all ranks know, and each
  * rank makes those of its own groups in that order: no cycle of ranks can wait for each other. A
- * step to another mesh is a call of the world. A rank in neither mesh makes it too, but sends and
- * receives nothing, and waits for nobody.
+ * step to another mesh is a call of the world, or of a mesh that holds both. A rank in neither mesh
+ * makes it too, but sends and receives nothing, and waits for nobody.
  */
 #include "tensor/state.h"
 
@@ -23,6 +23,7 @@ typedef struct task {
     sherd_tensor *from; /* the operand */
     const sherd_layout *to;
     const sherd_plan_options *options; /* NULL = default */
+    const sherd_mesh *among;           /* who calls a step to another mesh; NULL = the world */
     /* what it is after the steps done so far: `from` itself or a result of ours */
     sherd_tensor *at;
     sherd_tensor *next;     /* result of the step under way */
@@ -54,7 +55,8 @@ static sherd__move move_of(const task *w)
                         .source_offset = source->offset,
                         .source_stride = source->stride,
                         .result = w->next->storage->block,
-                        .result_offset = w->next->offset};
+                        .result_offset = w->next->offset,
+                        .among = w->among};
     return move;
 }
 
@@ -122,7 +124,7 @@ static bool start(task *w)
     if (is_local(step))
         return stay(w, step);
     w->calls = across || w->plan->mine[w->step]; /* NULL: this rank is not in the mesh */
-    w->mesh = across ? NULL : mesh;
+    w->mesh = across ? w->among : mesh;
     w->axes = step->axes;
     if (w->calls && step->sliced && !sherd__is_contiguous(w->at)) {
         w->compact = sherd__contiguous(w->at);
@@ -337,16 +339,23 @@ static bool run(sherd_world *world, task *tasks, sherd__move *moves, int count, 
     return good;
 }
 
-sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
-                                  const sherd_plan_options *options, bool begin)
+sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
+                                const sherd_plan_options *options, const sherd_mesh *among,
+                                bool begin)
 {
-    task one = {.from = t, .to = to, .options = options};
+    task one = {.from = t, .to = to, .options = options, .among = among};
 
     if (sherd__stop(t->world, "sherd_redistribute", &t, 1))
         return sherd__failed(t->world);
     if (t->layout == to)
         return t;
     return run_one(t->world, &one, begin) ? one.at : sherd__failed(t->world);
+}
+
+sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
+                                  const sherd_plan_options *options, bool begin)
+{
+    return sherd__move_among(t, to, options, NULL, begin);
 }
 
 bool sherd__cannot_move(sherd_tensor *t, const sherd_layout *to)

@@ -301,6 +301,10 @@ sherd_tensor *sherd__contiguous(sherd_tensor *t);
  */
 sherd_tensor *sherd__move_planned(sherd_tensor *t, const sherd_layout *to,
                                   const sherd_plan_options *options, bool begin);
+/* The same; between two meshes as a call of the ranks of `among` (NULL: the world). */
+sherd_tensor *sherd__move_among(sherd_tensor *t, const sherd_layout *to,
+                                const sherd_plan_options *options, const sherd_mesh *among,
+                                bool begin);
 
 /*
  * Whether `to` has another shape, or is pending where `t` is not (only callers in the library may

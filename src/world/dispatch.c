@@ -53,20 +53,33 @@ static void trace_call(sherd_world *world, const sherd__group *group, const char
                                 {.key = "plan", .text = plan->what}}});
 }
 
+/* The group that makes the call of a step: NULL if it is this rank alone. False: there is none. */
+static bool find_group(sherd_world *world, const sherd__move *move, const char *name,
+                       sherd__group **out)
+{
+    const sherd_step *step = &move->plan->step[move->step];
+    const sherd_mesh *mesh = step->from->spec.mesh, *among = move->among;
+    bool across = mesh != step->to->spec.mesh;
+
+    *out = &world->whole;
+    if (across && !among)
+        return true;
+    if (across)
+        mesh = among;
+    return sherd__group_find(world, mesh, across ? sherd__mesh_axis_bits(mesh) : step->axes, out) ||
+           no_group(world, mesh, name);
+}
+
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin)
 {
     const sherd_step *step = &moves[0].plan->step[moves[0].step];
-    const sherd_mesh *mesh = step->from->spec.mesh;
-    bool across = mesh != step->to->spec.mesh;
-    sherd__group *group = &world->whole;
+    sherd__group *group;
 
     if (!world->transport->call)
         return no_peers(world, name);
-    if (!may_publish(world))
+    if (!may_publish(world) || !find_group(world, &moves[0], name, &group))
         return false;
-    if (!across && !sherd__group_find(world, mesh, step->axes, &group))
-        return no_group(world, mesh, name);
     if (!group) { /* all axes have extent 1 */
         bool good = true;
         for (int i = 0; i < count; i++)

@@ -197,6 +197,20 @@ bool sherd__group_find(sherd_world *world, const sherd_mesh *mesh, unsigned axes
     return true;
 }
 
+bool sherd__mesh_holds(const sherd_world *world, const sherd_mesh *outer, const sherd_mesh *inner)
+{
+    const sherd__member *member = find_member(world, outer);
+    const int *ranks = inner->root->ranks;
+    bool all = member && member->inside && inner->space == &world->space;
+
+    for (int64_t i = 0; i < inner->root->count && all; i++) {
+        int rank = ranks ? ranks[i] : (int)i;
+        all =
+            member->widest ? sherd__ranks_has(&member->widest->members, rank) : rank == world->rank;
+    }
+    return all;
+}
+
 static void lane_axes(const sherd_world *world, int lane, char *out, size_t room)
 {
     snprintf(out, room, "world");

@@ -36,6 +36,7 @@ typedef enum sherd__room {
     SHERD__ROOM_AUTOGRAD,
     SHERD__ROOM_OPS,
     SHERD__ROOM_PARALLEL,
+    SHERD__ROOM_CHANNELS, /* of parallel/, too */
     SHERD__ROOMS
 } sherd__room;
 
@@ -282,14 +283,15 @@ typedef struct sherd__move {
     /* elements, of the tensor's dims; ALL_REDUCE needs a contiguous source */
     const int64_t *source_stride;
     sherd__block *result;
-    int64_t result_offset; /* elements */
+    int64_t result_offset;   /* elements */
+    const sherd_mesh *among; /* between two meshes: whose ranks call; NULL = the world's */
 } sherd__move;
 
 /*
  * Run one step for each of `count` tensors as one call of one group. Either all moves are on one
  * mesh, in steps with the same axes (never 0: a slice is not a call, and is run by sherd__slice),
  * and ranks outside the mesh must not call. Or all go from one mesh to another; then the group is
- * the world, and a rank in neither mesh calls without data. `begin`: return once published; sources
+ * all ranks of `among` (NULL: the world), and a rank in neither mesh calls without data. `begin`: return once published; sources
  * and results carry tickets. False: the alarm is raised (here or by a peer).
  */
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
@@ -315,6 +317,9 @@ bool sherd__share(sherd_world *world, const sherd_mesh *mesh, const char *name, 
  */
 sherd_status sherd__agree(sherd_world *world, sherd_status mine, uint64_t arguments,
                           const char *name);
+
+/* Whether this rank and all of `inner` are ranks of the root mesh `outer`, in a world of both. */
+bool sherd__mesh_holds(const sherd_world *world, const sherd_mesh *outer, const sherd_mesh *inner);
 
 /* Whether this rank has coordinates in the mesh. */
 bool sherd__in_mesh(const sherd_world *world, const sherd_mesh *mesh);
