@@ -34,6 +34,7 @@
 #include "sherd/scaler.h"
 #include "sherd/files.h"
 #include "sherd/parallel.h"
+#include "sherd/pipeline.h"
 #include "sherd/comm.h"
 #include "sherd/info.h"
 

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Channels. A send is a call of the ranks of both meshes (sherd_redistribute_options.among) for a
+ * head, which says how many tensors come and how they lie, and one for each tensor; a sender makes
+ * them without waiting, and a receiver knows from the head what to call for next. Each channel has
+ * a lane of its own, a mesh of one axis, because calls of one group come in one order on all ranks.
+ * So lanes are numbered, and a number is used again when its channel is gone: lanes stay as long as
+ * the world.
+ */
+#include "parallel/channel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "layout/layout.h"
+#include "ops/operator.h"
+
+/* What comes before the tensors: the layouts as a text, or as much of it as there is room for. */
+typedef struct head {
+    int64_t mark, length;
+    int32_t count;
+    uint32_t wants;
+    char text[232];
+} head;
+
+/* ---- numbers of lanes ------------------------------------------------------------------------ */
+
+/* Which are taken. */
+typedef struct numbers {
+    int room;
+    bool *taken;
+} numbers;
+
+static void free_numbers(sherd_world *world, void *state)
+{
+    numbers *n = state;
+
+    sherd__free(sherd__world_heap(world), n->taken);
+    sherd__free(sherd__world_heap(world), n);
+}
+
+static numbers *numbers_of(sherd_world *world)
+{
+    numbers *n = sherd__world_state(world, SHERD__ROOM_CHANNELS);
+
+    if (!n) {
+        n = sherd__alloc(sherd__world_heap(world), 1, sizeof *n);
+        if (n)
+            sherd__world_set_state(world, SHERD__ROOM_CHANNELS, n, free_numbers);
+    }
+    return n;
+}
+
+/* The least number that is not taken; -1 for lack of memory. */
+static int take_number(sherd_world *world)
+{
+    numbers *n = numbers_of(world);
+    int number = 0;
+
+    if (!n)
+        return -1;
+    while (number < n->room && n->taken[number])
+        number++;
+    if (number == n->room) {
+        bool *grown = sherd__grow(sherd__world_heap(world), n->taken, (size_t)n->room,
+                                  (size_t)n->room + 8, sizeof *grown);
+        if (!grown)
+            return -1;
+        n->taken = grown;
+        n->room += 8;
+    }
+    n->taken[number] = true;
+    return number;
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static bool same_axes(const sherd_mesh *a, const sherd_mesh *b)
+{
+    bool same = a->axes == b->axes;
+
+    for (int i = 0; i < a->axes && same; i++)
+        same = a->extent[i] == b->extent[i] && strcmp(a->name[i], b->name[i]) == 0;
+    return same;
+}
+
+static int rank_of(const sherd_mesh *mesh, int64_t i)
+{
+    return mesh->ranks ? mesh->ranks[i] : (int)i;
+}
+
+/* A rank that is in both; -1: none. */
+static int shared_rank(const sherd_mesh *a, const sherd_mesh *b)
+{
+    for (int64_t i = 0; i < a->count; i++)
+        if (sherd_mesh_coordinate(b, rank_of(a, i), NULL))
+            return rank_of(a, i);
+    return -1;
+}
+
+static sherd_status check(const sherd_mesh *from, const sherd_mesh *to, const char *function)
+{
+    sherd__diag *diag = from->space->diag;
+
+    if (from->space != to->space)
+        return sherd__fail(diag, SHERD_EINVAL, "%s: (%s) and (%s) are of different worlds",
+                           function, from->text, to->text);
+    if (from->root != from || to->root != to)
+        return sherd__fail(diag, SHERD_EINVAL,
+                           "%s: from (%s) to (%s): one of them is a part of a mesh; "
+                           "sherd_mesh_select makes a mesh of some ranks",
+                           function, from->text, to->text);
+    int rank = shared_rank(from, to);
+    return rank < 0 ? SHERD_OK
+                    : sherd__fail(diag, SHERD_EINVAL, "%s: (%s) and (%s) share rank %d", function,
+                                  from->text, to->text, rank);
+}
+
+/* A mesh of all ranks of both, with a name that no other channel's lane has. */
+static sherd_status make_lane(sherd_channel *c, int which)
+{
+    char name[SHERD__NAME_BYTES];
+    const char *names[] = {name};
+    int64_t count = c->from->count + c->to->count;
+    sherd__heap *heap = sherd__world_heap(c->world);
+    int *ranks = sherd__alloc(heap, (size_t)count, sizeof *ranks);
+    sherd_status status = ranks ? SHERD_OK : sherd__no_memory(c->from->space->diag, "lane");
+
+    for (int64_t i = 0; ranks && i < count; i++)
+        ranks[i] = i < c->from->count ? rank_of(c->from, i) : rank_of(c->to, i - c->from->count);
+    snprintf(name, sizeof name, "%s%d", which == SHERD__FORTH ? "channel" : "back", c->number);
+    status = sherd__agree(c->world, status, (uint64_t)c->number, "sherd_channel_create");
+    if (!status)
+        status = sherd_mesh_create(&c->lane[which], c->world, 1, &count, names, ranks);
+    sherd__free(heap, ranks);
+    return status;
+}
+
+static sherd_status make(sherd_channel **out, const sherd_mesh *from, const sherd_mesh *to,
+                         const char *placements, const char *function)
+{
+    sherd_world *world = sherd__space_world(from->space);
+    sherd__heap *heap = sherd__world_heap(world);
+    sherd_status status = check(from, to, function);
+    sherd_channel *c = status ? NULL : sherd__alloc(heap, 1, sizeof *c);
+
+    if (status)
+        return status;
+    if (c) {
+        *c = (sherd_channel){.world = world,
+                             .from = from,
+                             .to = to,
+                             .placements = placements ? sherd__copy_text(heap, placements) : NULL,
+                             .number = take_number(world),
+                             .alike = same_axes(from, to),
+                             .sends = sherd__in_mesh(world, from),
+                             .receives = sherd__in_mesh(world, to)};
+        if (c->number >= 0 && (c->placements || !placements))
+            *out = c;
+        else
+            sherd_channel_destroy(c);
+    }
+    return *out ? SHERD_OK : sherd__no_memory(from->space->diag, function);
+}
+
+sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
+                                   const sherd_mesh *to, const char *placements, bool back,
+                                   const char *function)
+{
+    sherd_world *world = sherd__space_world(from->space);
+    sherd_channel *c = NULL;
+    sherd_status status = make(&c, from, to, placements, function);
+    uint64_t hash = sherd__hash_text(sherd__hash_word(from->hash, to->hash),
+                                     placements ? placements : "as before");
+
+    status = sherd__agree(world, status, status ? 0 : hash, function);
+    for (int lane = 0; !status && lane <= (back ? SHERD__BACK : SHERD__FORTH); lane++)
+        status = make_lane(c, lane);
+    if (status)
+        sherd_channel_destroy(c);
+    *out = status ? NULL : c;
+    return status;
+}
+
+sherd_status sherd_channel_create(sherd_channel **out, const sherd_mesh *from, const sherd_mesh *to,
+                                  const char *placements)
+{
+    static const char function[] = "sherd_channel_create";
+    const sherd__argument list[] = {{"out", out}, {"from", from}, {"to", to}, {NULL, NULL}};
+    const sherd_mesh *any = from ? from : to;
+    sherd_world *world = any ? sherd__space_world(any->space) : NULL;
+    sherd_status status = sherd__require(sherd__world_diag(world), function, list);
+
+    if (out)
+        *out = NULL;
+    if (status)
+        return world ? sherd__agree(world, status, 0, function) : status;
+    return sherd__channel_create(out, from, to, placements, false, function);
+}
+
+void sherd_channel_destroy(sherd_channel *c)
+{
+    if (!c)
+        return;
+    sherd__heap *heap = sherd__world_heap(c->world);
+    if (c->number >= 0)
+        numbers_of(c->world)->taken[c->number] = false;
+    sherd__free(heap, c->placements);
+    sherd__free(heap, c);
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Raise the failure that a lower room has written down. */
+static bool failed(const sherd_channel *c)
+{
+    sherd__raise_diag(c->world);
+    return false;
+}
+
+/* How something lies when it has arrived, by how it lay before: alike on all ranks of both. */
+static sherd_status arrival(const sherd_layout **out, const sherd_channel *c,
+                            const sherd_layout *from, const char *function)
+{
+    if (c->placements) {
+        const sherd__target target = {.function = function,
+                                      .mesh = c->to,
+                                      .ndim = from->spec.ndim,
+                                      .shape = from->spec.shape};
+        return sherd__target_read(out, &target, c->placements);
+    }
+    if (!c->alike)
+        return sherd__replicated(out, c->to, from->spec.ndim, from->spec.shape);
+    sherd__layout_spec spec = from->spec;
+    spec.mesh = c->to;
+    return sherd__layout_intern(out, &spec);
+}
+
+static sherd_tensor *bytes_on(const sherd_mesh *mesh, int64_t bytes)
+{
+    const sherd_layout *layout;
+
+    if (sherd__replicated(&layout, mesh, 1, &bytes) != SHERD_OK)
+        return sherd__fail_diag(sherd__space_world(mesh->space), true);
+    return sherd__new_on(layout, SHERD_U8);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* One tensor by one lane; `t` lies as `from` where this rank is on that side. */
+static sherd_tensor *pass(const sherd_channel *c, int lane, sherd_tensor *t, const sherd_layout *to)
+{
+    bool sends = lane == SHERD__FORTH ? c->sends : c->receives;
+
+    return sherd__is_failed(t) ? t : sherd__move_among(t, to, NULL, c->lane[lane], sends);
+}
+
+static bool pass_bytes(const sherd_channel *c, const void *data, int64_t bytes)
+{
+    const sherd_layout *to;
+    sherd_tensor *t = bytes_on(c->from, bytes);
+
+    if (sherd__is_failed(t) || !sherd__block_writable(c->world, t->storage->block))
+        return false;
+    memcpy(sherd__block_data(t->storage->block), data, (size_t)bytes);
+    if (sherd__replicated(&to, c->to, 1, &bytes) != SHERD_OK)
+        return failed(c);
+    return !sherd__is_failed(pass(c, SHERD__FORTH, t, to));
+}
+
+/* "f32[8(dp),4] on (dp=2);..." into text[room]; returns the length of all. */
+static int64_t write_layouts(const sherd__parcel *p, char *text, int64_t room)
+{
+    int64_t at = 0;
+
+    for (int i = 0; i < p->count; i++)
+        at += snprintf(at < room ? text + at : NULL, at < room ? (size_t)(room - at) : 0, "%s%s;",
+                       sherd_dtype_name(p->t[i]->dtype), p->from[i]->text);
+    return at;
+}
+
+static bool put_head(const sherd_channel *c, const sherd__parcel *p)
+{
+    sherd__heap *heap = sherd__world_heap(c->world);
+    head h = {.mark = p->mark, .count = p->count, .wants = p->wants};
+    const int64_t room = sizeof h.text;
+
+    h.length = write_layouts(p, h.text, room);
+    if (!pass_bytes(c, &h, sizeof h))
+        return false;
+    if (h.length < room)
+        return true;
+    char *text = sherd__alloc(heap, (size_t)h.length + 1, 1);
+    if (!text) {
+        sherd__raise(c->world, SHERD_ENOMEM, "sherd_channel_send: out of memory");
+        return false;
+    }
+    write_layouts(p, text, h.length + 1);
+    bool good = pass_bytes(c, text, h.length + 1);
+    sherd__free(heap, text);
+    return good;
+}
+
+bool sherd__channel_put(sherd_channel *c, sherd__parcel *p, const char *function)
+{
+    for (int i = 0; i < p->count; i++) {
+        p->from[i] = p->t[i]->layout;
+        if (arrival(&p->to[i], c, p->from[i], function) != SHERD_OK)
+            return failed(c);
+    }
+    bool good = put_head(c, p);
+    for (int i = 0; i < p->count && good; i++)
+        good = !sherd__is_failed(pass(c, SHERD__FORTH, p->t[i], p->to[i]));
+    return good;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+/* The bytes that come next, in a tensor of the scope; NULL: failed. */
+static const char *take_bytes(const sherd_channel *c, int64_t bytes)
+{
+    const sherd_layout *to;
+    sherd_tensor *t = bytes_on(c->from, bytes);
+
+    if (sherd__is_failed(t))
+        return NULL;
+    if (sherd__replicated(&to, c->to, 1, &bytes) != SHERD_OK)
+        sherd__fail_diag(c->world, true);
+    else
+        t = pass(c, SHERD__FORTH, t, to);
+    return t->layout == to && !sherd__is_failed(t) ? sherd_tensor_read(t) : NULL;
+}
+
+/* The layouts and dtypes of what comes. */
+static bool read_layouts(const sherd_channel *c, sherd__parcel *p, char *text, const char *function)
+{
+    for (int i = 0; i < p->count; i++) {
+        char *end = strchr(text, ';');
+        int dtype = 0;
+        if (end)
+            *end = '\0';
+        if (!end || sherd__layout_read(&p->from[i], c->from->space, text, &dtype) != SHERD_OK ||
+            arrival(&p->to[i], c, p->from[i], function) != SHERD_OK)
+            return failed(c);
+        p->t[i] = sherd__new_on(p->from[i], (sherd_dtype)dtype);
+        text = end + 1;
+    }
+    return true;
+}
+
+static bool take_head(const sherd_channel *c, sherd__parcel *p, const char *function)
+{
+    sherd__heap *heap = sherd__world_heap(c->world);
+    const char *bytes = take_bytes(c, sizeof(head));
+    head h;
+
+    if (!bytes)
+        return false;
+    memcpy(&h, bytes, sizeof h);
+    p->count = h.count;
+    p->wants = h.wants;
+    p->mark = h.mark;
+    bool fits = h.length < (int64_t)sizeof h.text;
+    if (!fits && !(bytes = take_bytes(c, h.length + 1)))
+        return false;
+    char *text = sherd__alloc(heap, (size_t)h.length + 1, 1);
+    if (!text) {
+        sherd__raise(c->world, SHERD_ENOMEM, "%s: out of memory", function);
+        return false;
+    }
+    memcpy(text, fits ? h.text : bytes, (size_t)h.length + 1);
+    bool good = read_layouts(c, p, text, function);
+    sherd__free(heap, text);
+    return good;
+}
+
+bool sherd__channel_take(sherd_channel *c, sherd__parcel *p, const char *function)
+{
+    bool good = take_head(c, p, function);
+
+    for (int i = 0; good && i < p->count; i++) {
+        p->t[i] = pass(c, SHERD__FORTH, p->t[i], p->to[i]);
+        good = !sherd__is_failed(p->t[i]);
+    }
+    return good;
+}
+
+sherd_tensor *sherd__channel_return(sherd_channel *c, sherd_tensor *t, sherd_dtype dtype,
+                                    const sherd_layout *from, const sherd_layout *to)
+{
+    return pass(c, SHERD__BACK, t ? t : sherd__new_on(to, dtype), from);
+}
+
+/* ---- for everybody --------------------------------------------------------------------------- */
+
+/* Whether this rank may; if not, it has failed. */
+static bool may(const sherd_channel *c, bool here, const sherd_mesh *mesh, int count,
+                const void *list, const char *function)
+{
+    if (here && count >= 0 && count <= SHERD_MAX_ARGS && (list || count == 0))
+        return true;
+    if (!here)
+        sherd__raise(c->world, SHERD_EINVAL, "%s: rank %d is not in (%s)", function,
+                     sherd_world_rank(c->world), mesh->text);
+    else
+        sherd__raise(c->world, SHERD_EINVAL, "%s: %d tensors%s; 0 to %d can travel", function,
+                     count, list ? "" : ", but the list is NULL", SHERD_MAX_ARGS);
+    return false;
+}
+
+sherd_tensor *sherd__channel_ready(const sherd_channel *c, sherd_tensor *t, int i,
+                                   const char *function)
+{
+    if (!t || sherd__is_failed(t)) {
+        if (!t)
+            sherd__raise(c->world, SHERD_EINVAL, "%s: tensor %d is NULL", function, i);
+        else
+            sherd__raise_failed(c->world, function);
+        return sherd__failed(c->world);
+    }
+    t = sherd__without_pending(sherd__promote_recorded(t, c->from, function));
+    if (!sherd__is_failed(t) && t->layout->spec.mesh != c->from)
+        t = sherd__fail_tensor(c->world, true, SHERD_EINVAL,
+                               "%s: tensor %d is %s, but what is sent comes from (%s)", function, i,
+                               sherd_tensor_text(t), c->from->text);
+    return t;
+}
+
+void sherd_channel_send(sherd_channel *c, sherd_tensor *const *t, int count)
+{
+    static const char function[] = "sherd_channel_send";
+    sherd__parcel p = {.count = count};
+
+    if (!c || !may(c, c->sends, c->from, count, t, function) || sherd__alarmed(c->world))
+        return;
+    sherd_scope_begin(c->world);
+    bool good = true;
+    for (int i = 0; i < count && good; i++) {
+        p.t[i] = sherd__channel_ready(c, t[i], i, function);
+        good = !sherd__is_failed(p.t[i]);
+    }
+    if (good)
+        sherd__channel_put(c, &p, function);
+    sherd_scope_end(c->world);
+}
+
+/* The tensors of a send, from an inner scope to the one around. False: failed. */
+static bool receive(sherd_channel *c, sherd_tensor **out, int count, const char *function)
+{
+    sherd__parcel p = {.count = 0};
+
+    if (!sherd__channel_take(c, &p, function))
+        return false;
+    if (p.count != count) {
+        sherd__raise(c->world, SHERD_EDIFFER, "%s: (%s) sends %d tensors, and %d are received",
+                     function, c->from->text, p.count, count);
+        return false;
+    }
+    for (int i = 0; i < count; i++)
+        out[i] = sherd_scope_pass(p.t[i]);
+    return true;
+}
+
+void sherd_channel_receive(sherd_channel *c, sherd_tensor **out, int count)
+{
+    static const char function[] = "sherd_channel_receive";
+
+    bool good = c && may(c, c->receives, c->to, count, out, function) && !sherd__alarmed(c->world);
+
+    if (good) {
+        sherd_scope_begin(c->world);
+        good = receive(c, out, count, function);
+        sherd_scope_end(c->world);
+    }
+    for (int i = 0; !good && out && i < count && i < SHERD_MAX_ARGS; i++)
+        out[i] = c ? sherd__failed(c->world) : NULL;
+}

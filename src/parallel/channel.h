@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a channel, for pipelines: tensors that want a gradient back, and its way back. */
+#ifndef SHERD__CHANNEL_H
+#define SHERD__CHANNEL_H
+
+#include "sherd/pipeline.h"
+#include "tensor/tensor.h"
+
+enum { SHERD__FORTH, SHERD__BACK, SHERD__LANES_OF_CHANNEL };
+
+struct sherd_channel {
+    sherd_world *world;
+    const sherd_mesh *from, *to;
+    const sherd_mesh *lane[SHERD__LANES_OF_CHANNEL]; /* all ranks of both; NULL: no such lane */
+    char *placements;                                /* NULL = as on `from` */
+    int number;           /* in the names of its lanes; no other channel has it while this lives */
+    bool alike;           /* the meshes have the same axes */
+    bool sends, receives; /* this rank does */
+};
+
+/* What is sent at once. */
+typedef struct sherd__parcel {
+    int count;
+    unsigned wants; /* bits of those whose gradient is wanted back */
+    int64_t mark;   /* what it is, for the receiver to compare with what it waits for */
+    sherd_tensor *t[SHERD_MAX_ARGS];
+    const sherd_layout *from[SHERD_MAX_ARGS], *to[SHERD_MAX_ARGS]; /* held by the scope */
+} sherd__parcel;
+
+/* As sherd_channel_create; `back`: gradients return. */
+sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
+                                   const sherd_mesh *to, const char *placements, bool back,
+                                   const char *function);
+
+/*
+ * What is sent of tensor i: on the mesh that it comes from, with nothing pending; recorded. The
+ * failed tensor, raised, if it cannot be.
+ */
+sherd_tensor *sherd__channel_ready(const sherd_channel *c, sherd_tensor *t, int i,
+                                   const char *function);
+/* Send tensors that are ready; finds their layouts. False: failed. */
+bool sherd__channel_put(sherd_channel *c, sherd__parcel *p, const char *function);
+/* Receive a parcel. False: failed. */
+bool sherd__channel_take(sherd_channel *c, sherd__parcel *p, const char *function);
+
+/*
+ * A gradient's way back, from the layout `to` to `from` of what was sent: on ranks of `to`, `t` has
+ * the former; the others pass NULL and the dtype, and get it.
+ */
+sherd_tensor *sherd__channel_return(sherd_channel *c, sherd_tensor *t, sherd_dtype dtype,
+                                    const sherd_layout *from, const sherd_layout *to);
+
+#endif

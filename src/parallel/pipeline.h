@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a pipeline: pipeline.c makes it, microbatch.c runs it. */
+#ifndef SHERD__PIPELINE_H
+#define SHERD__PIPELINE_H
+
+#include "parallel/channel.h"
+#include "parallel/turns.h"
+
+/* One microbatch in one stage of this rank, from its forward to its backward. */
+typedef struct sherd__kept {
+    sherd__parcel in, out; /* tensors whose gradients are wanted, and layouts, are counted */
+    sherd_tensor *grad[SHERD_MAX_ARGS]; /* of `out`, from a next stage at the same place; counted */
+    sherd_tensor *loss;                 /* of the last stage; counted */
+} sherd__kept;
+
+struct sherd_pipeline {
+    sherd_world *world;
+    sherd_stage *stage;    /* [stages]; without texts, which channels have */
+    sherd_channel **from;  /* [stages]: what comes from the stage before; NULL: the same place */
+    const sherd_mesh *all; /* of all ranks: the sum of losses is told there */
+    const sherd_layout *loss, *told; /* of that sum, on the last stage's mesh and there; counted */
+    sherd__turns turns;
+    int here;  /* this rank's place; -1: none */
+    bool fits; /* turns.extra has been found for turns.count */
+    /* while it runs: */
+    sherd__kept *slot; /* [stages of this rank][microbatches] */
+    sherd_tensor *sum; /* of losses, on ranks of the last stage; counted, or NULL */
+};
+
+/* The order of turns for so many microbatches. False: failed, raised. */
+bool sherd__pipeline_fit(sherd_pipeline *p, int64_t count, bool forward_only);
+
+#endif

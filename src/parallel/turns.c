@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of a pipeline's forwards and backwards (Narayanan et al., "Efficient Large-Scale
+ * Language Model Training on GPU Clusters Using Megatron-LM", 2021). Microbatches go in groups, of
+ * as many as there are places: a place takes a group through its first stage, then through its
+ * second, and so on; backward the other way round. It begins with some forwards, then takes
+ * forwards and backwards in turns, and ends with the backwards that are left.
+ *
+ * With v stages at each of p places, place i begins with p - i - 1 forwards, or with
+ * 2 (p - i - 1) + (v - 1) p if v > 1. That is known to work where p divides the number of
+ * microbatches. Where it does not, or where places have not equally many stages, turns are played:
+ * if all places come to wait for each other, each begins with one forward more. With all forwards
+ * first (GPipe) nothing waits in a circle.
+ */
+#include "parallel/turns.h"
+
+/* How many stages lie at a place. */
+static int stages_at(const sherd__turns *t, int place)
+{
+    return (t->stages - place + t->places - 1) / t->places;
+}
+
+/* The next microbatch and stage in the order of forwards, or of backwards. */
+typedef struct walker {
+    const sherd__turns *turns;
+    int place, round; /* stage = round * places + place */
+    bool backward;
+    int64_t first, microbatch; /* of the group; the next one */
+} walker;
+
+static walker walk(const sherd__turns *t, int place, bool backward)
+{
+    return (walker){t, place, backward ? stages_at(t, place) - 1 : 0, backward, 0, 0};
+}
+
+static sherd_pipeline_turn take(walker *w)
+{
+    const sherd__turns *t = w->turns;
+    sherd_pipeline_turn turn = {w->round * t->places + w->place, w->backward, w->microbatch};
+    int last = w->backward ? 0 : stages_at(t, w->place) - 1;
+
+    if (++w->microbatch < w->first + t->places && w->microbatch < t->count)
+        return turn;
+    if (w->round == last) {
+        w->round = w->backward ? stages_at(t, w->place) - 1 : 0;
+        w->first += t->places;
+    } else {
+        w->round += w->backward ? -1 : 1;
+    }
+    w->microbatch = w->first;
+    return turn;
+}
+
+/* How many forwards come before the first backward, the one beside it not counted. */
+static int64_t first_forwards(const sherd__turns *t, int place, int64_t all)
+{
+    int64_t after = t->places - place - 1;
+    int64_t rounds = stages_at(t, 0);
+    int64_t first = rounds == 1 ? after : 2 * after + (rounds - 1) * t->places;
+
+    if (t->schedule == SHERD_PIPELINE_GPIPE || first + t->extra > all)
+        return all;
+    return first + t->extra;
+}
+
+int64_t sherd__turns_of(const sherd__turns *t, int place, sherd_pipeline_turn *out)
+{
+    int64_t all = t->count * stages_at(t, place), first = first_forwards(t, place, all), at = 0;
+    walker forth = walk(t, place, false), back = walk(t, place, true);
+
+    if (t->forward_only)
+        first = all;
+    for (int64_t i = 0; out && i < first; i++)
+        out[at++] = take(&forth);
+    for (int64_t i = first; out && i < all; i++) {
+        out[at++] = take(&forth);
+        out[at++] = take(&back);
+    }
+    for (int64_t i = 0; out && i < first && !t->forward_only; i++)
+        out[at++] = take(&back);
+    return t->forward_only ? all : 2 * all;
+}
+
+/* ---- playing --------------------------------------------------------------------------------- */
+
+/* All places at some moment: what has been sent to a stage, and what it has taken. */
+typedef struct game {
+    const sherd__turns *turns;
+    sherd_pipeline_turn **list;  /* [places] */
+    int64_t *length, *at;        /* [places] */
+    int64_t *sent[2], *taken[2]; /* [stages]: forward, backward */
+} game;
+
+/* Whether a place can take its next turn: what it needs is there, and what it sends has room. */
+static bool can(const game *g, int place)
+{
+    const sherd_pipeline_turn *turn = &g->list[place][g->at[place]];
+    int back = turn->backward, s = turn->stage, last = g->turns->stages - 1;
+    int next = back ? s - 1 : s + 1;
+    bool first = back ? s == last : s == 0, ends = back ? s == 0 : s == last;
+
+    return (first || g->sent[back][s] > g->taken[back][s]) &&
+           (ends || g->sent[back][next] - g->taken[back][next] < SHERD__SENDS_AHEAD);
+}
+
+static void move_on(game *g, int place)
+{
+    const sherd_pipeline_turn *turn = &g->list[place][g->at[place]++];
+    int back = turn->backward, next = back ? turn->stage - 1 : turn->stage + 1;
+
+    g->taken[back][turn->stage]++;
+    if (next >= 0 && next < g->turns->stages)
+        g->sent[back][next]++;
+}
+
+/* Whether all places come to the end of their turns. */
+static bool play(game *g)
+{
+    bool moved = true, ended = true;
+
+    for (int p = 0; p < g->turns->places; p++)
+        g->length[p] = sherd__turns_of(g->turns, p, g->list[p]);
+    while (moved) {
+        moved = false;
+        for (int p = 0; p < g->turns->places; p++)
+            while (g->at[p] < g->length[p] && can(g, p)) {
+                move_on(g, p);
+                moved = true;
+            }
+    }
+    for (int p = 0; p < g->turns->places; p++)
+        ended = ended && g->at[p] == g->length[p];
+    return ended;
+}
+
+static void close_game(game *g, sherd__heap *heap)
+{
+    for (int p = 0; g->list && p < g->turns->places; p++)
+        sherd__free(heap, g->list[p]);
+    sherd__free(heap, g->list);
+    sherd__free(heap, g->length);
+}
+
+/* Numbers of all kinds are in one array. */
+static bool open_game(game *g, const sherd__turns *t, sherd__heap *heap)
+{
+    size_t places = (size_t)t->places, stages = (size_t)t->stages;
+    bool good;
+
+    *g = (game){.turns = t};
+    g->list = sherd__alloc(heap, places, sizeof *g->list);
+    g->length = sherd__alloc(heap, 2 * places + 4 * stages, sizeof *g->length);
+    good = g->list && g->length;
+    for (int p = 0; good && p < t->places; p++) {
+        g->list[p] = sherd__alloc(heap, (size_t)sherd__turns_of(t, p, NULL), sizeof **g->list);
+        good = g->list[p] != NULL;
+    }
+    if (!good) {
+        close_game(g, heap);
+        return false;
+    }
+    g->at = g->length + places;
+    for (int back = 0; back < 2; back++) {
+        g->sent[back] = g->at + places + (size_t)(2 * back) * stages;
+        g->taken[back] = g->sent[back] + stages;
+    }
+    return true;
+}
+
+bool sherd__turns_fit(sherd__turns *t, sherd__heap *heap)
+{
+    int64_t all = t->count * stages_at(t, 0);
+    game g;
+
+    for (t->extra = 0; t->extra <= all; t->extra++) {
+        if (!open_game(&g, t, heap))
+            return false;
+        bool ended = play(&g);
+        close_game(&g, heap);
+        if (ended)
+            return true;
+    }
+    return true;
+}

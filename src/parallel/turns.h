@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In which order the places of a pipeline compute. Pure: the same on all ranks. */
+#ifndef SHERD__TURNS_H
+#define SHERD__TURNS_H
+
+#include "base/alloc.h"
+#include "sherd/pipeline.h"
+
+/* A channel's sender may be so many sends ahead: see SHERD__DEPTH, of which a send takes two. */
+enum { SHERD__SENDS_AHEAD = 8 };
+
+typedef struct sherd__turns {
+    int places, stages; /* stage i is at place i % places */
+    int64_t count;      /* of microbatches */
+    sherd_pipeline_schedule schedule;
+    bool forward_only;
+    int64_t extra; /* forwards before the first backward, more than the schedule has */
+} sherd__turns;
+
+/* Write the turns of a place to out[...], or NULL to count only; returns how many there are. */
+int64_t sherd__turns_of(const sherd__turns *turns, int place, sherd_pipeline_turn *out);
+
+/* Find the least `extra` with which no place waits for ever. False: no memory. */
+bool sherd__turns_fit(sherd__turns *turns, sherd__heap *heap);
+
+#endif
