@@ -203,7 +203,9 @@ static sherd_status read_one(const state *s, int i, sherd__load_kind kind)
         return SHERD_OK;
     bool recording = sherd_set_recording(s->world, false);
     sherd_scope_begin(s->world);
-    sherd_tensor *rows = sherd__file_rows(&from->rows, t->layout, s->function);
+    sherd_tensor *rows = sherd__is_elsewhere(t)
+                             ? sherd_constant_later(s->world, t->dtype, t->shape, t->ndim, 0)
+                             : sherd__file_rows(&from->rows, t->layout, s->function);
     if (!sherd__is_failed(rows) && rows->dtype != t->dtype)
         rows = sherd_cast(rows, t->dtype);
     what.t = rows;

@@ -244,7 +244,8 @@ static void put(writing *w, int i)
 static void put_all(writing *w, bool distributed)
 {
     for (int i = 0; i < w->header.entries; i++) {
-        if (!w->list[i].tensor->layout == distributed)
+        const sherd_tensor *t = w->list[i].tensor;
+        if (!t->layout == distributed || sherd__is_elsewhere(t))
             continue;
         sherd_scope_begin(w->world);
         put(w, i);
@@ -282,7 +283,8 @@ static void rename_it(writing *w)
 
 /*
  * Plain tensors are written by rank 0, and first: a rank outside a mesh may have a plain tensor
- * where the ranks of the mesh have a distributed one, which then overwrites it.
+ * where the ranks of the mesh have a distributed one, which then overwrites it. If it is deferred,
+ * it stays so.
  */
 static void write_all(writing *w, const char *header, size_t bytes)
 {

@@ -52,7 +52,12 @@ static sherd_tensor *zeros_like(sherd_tensor *p)
 
     if (p->layout)
         return sherd_constant_on(p->layout, dtype, 0);
-    return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
+    if (!sherd__is_elsewhere(p))
+        return sherd_constant(p->world, dtype, p->shape, p->ndim, 0);
+    sherd_tensor *t = sherd_constant_later(p->world, dtype, p->shape, p->ndim, 0);
+    if (!sherd_tensor_failed(t))
+        t->elsewhere = true;
+    return t;
 }
 
 /* A new count of steps, 0; equal on all ranks of the parameter's mesh. */

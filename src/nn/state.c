@@ -177,14 +177,14 @@ static bool is_seen_here(const sherd_tensor *t)
 
 /*
  * What this rank must write into `to`: *here, or NULL if nothing (a plain parameter on a rank
- * outside the mesh does not change).
+ * outside the mesh does not change if it is deferred, or if what is loaded lies on the mesh).
  */
 static sherd_status fetch(sherd_tensor **here, sherd_tensor *to, sherd_tensor *from, int root)
 {
     sherd__diag *diag = sherd__world_diag(to->world);
 
     *here = NULL;
-    if (!is_seen_here(from) && !to->layout)
+    if ((!is_seen_here(from) && !to->layout) || sherd__is_elsewhere(to))
         return SHERD_OK;
     diag->status = SHERD_OK;
     *here = sherd__contiguous(bring(to, from, root));

@@ -38,7 +38,7 @@ static sherd_status run(const job *j, sherd_module *m)
                                   "before",
                                   sherd__module_name(m));
     if (!sherd__in_mesh(m->world, j->mesh))
-        return SHERD_OK;
+        return sherd__replicate_rest(m, j->mesh);
     if (j->partition)
         status = partition_tree(j, m);
     if (!status)

@@ -179,7 +179,7 @@ static sherd_status run(job *j, const sherd_parallel_entry *plan, int count)
     for (int i = 0; !status && i < count; i++)
         status = check_entry(j, &plan[i]);
     if (!sherd__in_mesh(j->world, j->mesh))
-        return status;
+        return status ? status : sherd__replicate_rest(j->module, j->mesh);
     for (int i = 0; !status && i < count; i++)
         status = each_match(j, &plan[i], apply);
     return status ? status : sherd__replicate_rest(j->module, j->mesh);

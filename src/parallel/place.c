@@ -253,9 +253,24 @@ sherd_status sherd__replicate(sherd_module *module, sherd__named_tensor *named,
     return status ? status : sherd__spread(module, named, layout);
 }
 
+static void note_elsewhere(const sherd_module *module)
+{
+    for (int i = 0; i < module->parameters; i++)
+        module->parameter[i].tensor->elsewhere = !module->parameter[i].tensor->layout;
+    for (int i = 0; i < module->buffers; i++)
+        module->buffer[i].tensor->elsewhere = !module->buffer[i].tensor->layout;
+    for (int i = 0; i < module->children; i++)
+        note_elsewhere(module->child[i].module);
+}
+
 sherd_status sherd__replicate_rest(sherd_module *module, const sherd_mesh *mesh)
 {
     sherd_status status = SHERD_OK;
+
+    if (!sherd__in_mesh(module->world, mesh)) {
+        note_elsewhere(module);
+        return SHERD_OK;
+    }
 
     for (int i = 0; !status && i < module->parameters; i++)
         status = sherd__replicate(module, &module->parameter[i], mesh);

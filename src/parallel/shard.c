@@ -453,7 +453,7 @@ static sherd_status run(job *j, sherd_module *module)
     sherd_status status;
 
     if (!sherd__in_mesh(j->world, j->mesh))
-        return SHERD_OK;
+        return sherd__replicate_rest(module, j->mesh);
     j->all = sherd__alloc(heap, 1, sizeof *j->all);
     if (!j->all)
         return sherd__no_memory(sherd__world_diag(j->world), "sherd_fully_shard");

@@ -41,7 +41,10 @@ sherd_status sherd__place(sherd_module *module, const char *name, const sherd_me
  */
 sherd_status sherd__spread(sherd_module *m, sherd__named_tensor *named, const sherd_layout *layout);
 
-/* Replicate all plain parameters and buffers of the tree on the root of `mesh`. */
+/*
+ * Replicate all plain parameters and buffers of the tree on the root of `mesh`. A rank outside it
+ * notes that they lie elsewhere.
+ */
 sherd_status sherd__replicate_rest(sherd_module *module, const sherd_mesh *mesh);
 
 /*

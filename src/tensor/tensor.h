@@ -99,6 +99,8 @@ struct sherd_tensor {
     const struct sherd_module *holder;
     /* a failed check has found that not all ranks have it: it counts as the failed tensor */
     bool lost;
+    /* plain: of a module that lies on a mesh without this rank; its values are others' business */
+    bool elsewhere;
     const sherd_layout *was; /* plain: the layout it had before to_local, or NULL */
     /* For autograd: */
     bool requires_grad;
@@ -239,6 +241,12 @@ void sherd__draws_clear(sherd__draws *draws);
 void sherd__draw(sherd_tensor *t, const sherd__values *values);
 /* A hash of the values' description, for the ledger. */
 uint64_t sherd__values_hash(const sherd__values *values);
+
+/* Whether a tensor is of ranks without this one, and has taken no memory here. */
+static inline bool sherd__is_elsewhere(const sherd_tensor *t)
+{
+    return t->elsewhere && t->storage && t->storage->later;
+}
 
 /*
  * Allocate and fill a deferred tensor, if it still is one. False: no memory, the alarm is raised.
