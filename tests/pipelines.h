@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model of some stages, to be run as a pipeline or as a whole: each stage passes on tanh(W h + b),
- * a second tensor that wants a gradient too, and indices that want none. Microbatches have other
+ * a second tensor that wants a gradient too (some stages pass it as it is, and twice), and indices
+ * that want none. Microbatches have other
  * sizes, and the loss is of all.
  */
 #ifndef SHERD_TESTS_PIPELINES_H
@@ -20,17 +21,27 @@ static inline int64_t rows_of(int64_t microbatch)
 static inline void stage_forward(sherd_module *self, const sherd_args *in, sherd_args *out)
 {
     sherd_tensor *gain = sherd_module_parameter(self, "gain");
+    const bool *passes = sherd_module_payload(self); /* the second tensor as it is, and twice */
+    sherd_tensor *second = in->value[1];
 
-    out->count = 3;
+    if (in->count > 3)
+        second = sherd_add(second, in->value[3]);
+    if (gain)
+        second = sherd_mul(second, gain);
+    else if (!passes)
+        second = sherd_scale(second, 1.25);
+    out->count = passes ? 4 : 3;
     out->value[0] = sherd_tanh(sherd_module_call(sherd_module_find(self, "net"), in->value[0]));
-    out->value[1] = gain ? sherd_mul(in->value[1], gain) : sherd_scale(in->value[1], 1.25);
+    out->value[1] = second;
     out->value[2] = in->value[2];
+    out->value[3] = second;
 }
 
 /* Stage number i; only the first has a gain. */
 static inline sherd_module *make_stage(sherd_world *world, int i)
 {
-    sherd_module *m = container(world, stage_forward, NULL);
+    static bool passes = true;
+    sherd_module *m = container(world, stage_forward, i % 3 == 1 ? &passes : NULL);
 
     linear_layer(m, "net", SHERD_F64, WIDTH, WIDTH, 2 * i + 1);
     if (i == 0)
