@@ -45,14 +45,18 @@ INLINE void v_stream(float *p, vf x)
 {
     _mm256_stream_ps(p, x);
 }
+/*
+ * m: the first lanes, as v_part says. A whole vector is the common case: a load with a mask,
+ * whatever is in it, waits until what was stored there has reached the cache (Zen 3: 4.5 ns instead
+ * of 0.9), and loops that read and write take up to 1.5 times as long.
+ */
 INLINE vf v_load_part(const float *p, vm m)
 {
+    if (_mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xFF)
+        return _mm256_loadu_ps(p);
     return _mm256_maskload_ps(p, m);
 }
-/*
- * m: the first lanes, as v_part says. By parts, because CPUs of AMD take 12 cycles and more for a
- * store with a mask, whatever is in it; a whole vector is the common case.
- */
+/* By parts, because CPUs of AMD take 12 cycles and more for a store with a mask, too. */
 INLINE void v_store_part(float *p, vm m, vf x)
 {
     int lanes = _mm256_movemask_ps(_mm256_castsi256_ps(m));

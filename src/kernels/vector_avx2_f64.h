@@ -29,11 +29,13 @@ INLINE void v_stream(double *p, vf x)
 {
     _mm256_stream_pd(p, x);
 }
+/* By parts: see vector_avx2.h. */
 INLINE vf v_load_part(const double *p, vm m)
 {
+    if (_mm256_movemask_pd(_mm256_castsi256_pd(m)) == 0xF)
+        return _mm256_loadu_pd(p);
     return _mm256_maskload_pd(p, m);
 }
-/* By parts: see vector_avx2.h. */
 INLINE void v_store_part(double *p, vm m, vf x)
 {
     int lanes = _mm256_movemask_pd(_mm256_castsi256_pd(m));
