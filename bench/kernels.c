@@ -187,8 +187,8 @@ static void log_softmax(bench *b)
 
 static void softmax_grad(bench *b)
 {
-    b->k->soft_grad_sum(SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[2], b->x[7], b->x[1]);
-    b->k->soft_grad(SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[0], b->x[7], b->x[1], b->x[2]);
+    sherd__soft_grad_whole(b->k, b->element, SHERD__SOFTMAX, ROWS, VOCABULARY, 1, b->x[0], b->x[7],
+                           b->x[1], b->x[2]);
 }
 
 static void adamw(bench *b)

@@ -42,6 +42,7 @@ static void functions_are_accurate(void)
 static const check_test tests[] = {
     {TEST(every_size_is_as_plain)},
     {TEST(what_is_no_number_is_where_it_was)},
+    {TEST(rows_by_the_few_are_as_all_at_once)},
     {TEST(functions_are_accurate)},
 };
 CHECK_MAIN(tests)

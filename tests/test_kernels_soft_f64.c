@@ -18,5 +18,6 @@ static const double scale = 0x1p-29; /* of tolerances */
 static const check_test tests[] = {
     {TEST(every_size_is_as_plain)},
     {TEST(what_is_no_number_is_where_it_was)},
+    {TEST(rows_by_the_few_are_as_all_at_once)},
 };
 CHECK_MAIN(tests)

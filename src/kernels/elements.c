@@ -11,6 +11,8 @@
 #include "ref.h"
 #include "rows.h"
 
+#include "base/num.h"
+
 /* The tanh form is computed in f64: near -3 the halves of 1 + tanh cancel. */
 static const double slope_at_0 = 0.7978845608028654; /* sqrt(2 / pi) */
 static const double cubic = 0.044715;
@@ -116,4 +118,19 @@ void sherd__install_half_elements(sherd__kernels *bf16, sherd__kernels *f16)
 {
     INSTALL(bf16, bf16);
     INSTALL(f16, f16);
+}
+
+void sherd__soft_grad_whole(const sherd__kernels *k, size_t element_bytes, sherd__soft_kind kind,
+                            int64_t outer, int64_t mid, int64_t inner, void *dx, const void *dy,
+                            const void *y, void *total)
+{
+    enum { BLOCK = 32 << 10 }; /* bytes; 12 to 256 KiB are as fast */
+    int64_t row = mid * inner * (int64_t)element_bytes, rows = sherd__max(1, BLOCK / (3 * row));
+
+    for (int64_t o = 0; o < outer; o += rows) {
+        int64_t n = sherd__min(rows, outer - o), at = o * row;
+        const char *g = (const char *)dy + at, *v = (const char *)y + at;
+        k->soft_grad_sum(kind, n, mid, inner, total, g, v);
+        k->soft_grad(kind, n, mid, inner, (char *)dx + at, g, v, total);
+    }
 }

@@ -392,6 +392,12 @@ const sherd__kernels *sherd__kernels_of_any(const sherd__kernel_set *set, sherd_
 const sherd__kernels *sherd__kernels_to_reduce(const sherd__kernel_set *set, sherd_dtype dtype,
                                                sherd_reduce_op op);
 
+/* soft_grad_sum and soft_grad of rows that nobody else has a part of, none empty, a few at a time:
+ * the latter finds them in the cache. `total` is room for [outer,inner]. */
+void sherd__soft_grad_whole(const sherd__kernels *k, size_t element_bytes, sherd__soft_kind kind,
+                            int64_t outer, int64_t mid, int64_t inner, void *dx, const void *dy,
+                            const void *y, void *total);
+
 /* As sherd__cast (cast.h), by this machine's best. */
 void sherd__convert(const sherd__kernel_set *set, sherd_dtype dst_dtype, sherd_dtype src_dtype,
                     int64_t n, void *dst, const void *src);

@@ -222,6 +222,9 @@ bool sherd__sum_dims(sherd_call *call, unsigned dims);
 sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype dtype,
                                int64_t width);
 
+/* How many shards there are, each with a part. */
+int64_t sherd__parts_count(const sherd_call *call, const sherd_tensor *mine, int64_t width);
+
 /*
  * Those of all shards, [*parts, width, positions], on all ranks; NULL: failed. Collective only if
  * there are several.

@@ -55,12 +55,17 @@ sherd_tensor *sherd__new_parts(sherd_call *call, unsigned reduced, sherd_dtype d
     return sherd_tensor_failed(t) ? NULL : t;
 }
 
+int64_t sherd__parts_count(const sherd_call *call, const sherd_tensor *mine, int64_t width)
+{
+    return call->in[0]->layout ? mine->layout->spec.shape[0] / width : 1;
+}
+
 const void *sherd__all_parts(sherd_call *call, unsigned reduced, sherd_tensor *mine, int64_t width,
                              int64_t *parts)
 {
     const sherd_layout *in = call->in[0]->layout, *layout;
 
-    *parts = in ? mine->layout->spec.shape[0] / width : 1;
+    *parts = sherd__parts_count(call, mine, width);
     if (*parts == 1)
         return sherd__data(mine);
     if (parts_layout(&layout, in, reduced, width, true) != SHERD_OK) {

@@ -144,21 +144,17 @@ enum { G_DY, G_Y };
 
 static sherd__soft_kind kind_of_gradient(const sherd_op *op);
 
-static bool differentiate(sherd_call *call)
+/* Of rows that are sharded: what ranks have of their sums, then all of them. */
+static bool differentiate_parts(sherd_call *call, unsigned bits, sherd_tensor *mine)
 {
     const sherd__kernels *kernels = sherd__kernels_in(call);
-    sherd_dtype dtype = sherd__statistics_dtype(call->in[0]->dtype);
-    unsigned bits = sherd__dims_bits(call->attributes, call->in[0]->ndim);
+    sherd_dtype dtype = mine->dtype;
     sherd__soft_kind kind = kind_of_gradient(call->op);
-
-    if (sherd_tensor_count(call->in[0]) == 0)
-        return true;
     slab s = slab_of(call->in[0], bits);
     int64_t n = s.outer * s.inner, parts;
-    sherd_tensor *mine = sherd__new_parts(call, bits, dtype, 1);
     void *total = sherd_call_scratch(call, n * (int64_t)sherd_dtype_bytes(dtype));
 
-    if (!mine || !total)
+    if (!total)
         return false;
     if (mine->count)
         kernels->soft_grad_sum(kind, s.outer, s.mid, s.inner, sherd__fresh(mine), call->from[G_DY],
@@ -170,6 +166,27 @@ static bool differentiate(sherd_call *call)
         ->sum(total, all, 1, parts, n, false);
     kernels->soft_grad(kind, s.outer, s.mid, s.inner, call->to[0], call->from[G_DY],
                        call->from[G_Y], total);
+    return true;
+}
+
+static bool differentiate(sherd_call *call)
+{
+    const sherd_tensor *dy = call->in[G_DY];
+    unsigned bits = sherd__dims_bits(call->attributes, dy->ndim);
+
+    if (sherd_tensor_count(dy) == 0)
+        return true;
+    sherd_tensor *mine = sherd__new_parts(call, bits, sherd__statistics_dtype(dy->dtype), 1);
+    if (!mine)
+        return false;
+    if (sherd__parts_count(call, mine, 1) > 1)
+        return differentiate_parts(call, bits, mine);
+    if (dy->count == 0)
+        return true;
+    slab s = slab_of(dy, bits);
+    sherd__soft_grad_whole(sherd__kernels_in(call), sherd_dtype_bytes(dy->dtype),
+                           kind_of_gradient(call->op), s.outer, s.mid, s.inner, call->to[0],
+                           call->from[G_DY], call->from[G_Y], sherd__fresh(mine));
     return true;
 }
 
