@@ -291,8 +291,9 @@ typedef struct sherd__move {
  * Run one step for each of `count` tensors as one call of one group. Either all moves are on one
  * mesh, in steps with the same axes (never 0: a slice is not a call, and is run by sherd__slice),
  * and ranks outside the mesh must not call. Or all go from one mesh to another; then the group is
- * all ranks of `among` (NULL: the world), and a rank in neither mesh calls without data. `begin`: return once published; sources
- * and results carry tickets. False: the alarm is raised (here or by a peer).
+ * all ranks of `among` (NULL: the world), and a rank in neither mesh calls without data. `begin`:
+ * return once published; sources and results carry tickets. False: the alarm is raised (here or by
+ * a peer).
  */
 bool sherd__call(sherd_world *world, const char *name, const sherd__move *moves, int count,
                  bool begin);
