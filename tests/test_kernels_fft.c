@@ -135,38 +135,75 @@ static complex_number sum_of(const sherd__fft *t, const complex_number *w, const
     return (complex_number){f * sum.re, f * sum.im};
 }
 
+/* ---- every length ---------------------------------------------------------------------------- */
+
+/* Every stride-th element of each column's result, as the sum gives it. */
+typedef struct sums {
+    int64_t stride, count; /* of a column */
+    complex_number *z;
+} sums;
+
+static sums sums_of(const sherd__fft *t, const double *x, int64_t stride)
+{
+    int64_t all = t->kind == SHERD__FFT_TO_HALF ? half_of(t->n) : t->n;
+    int64_t columns = t->outer * t->inner, at = 0;
+    sums s = {.stride = stride, .count = (all + stride - 1) / stride};
+    complex_number *w = roots_of(t->n);
+
+    s.z = malloc((size_t)(columns * s.count) * sizeof *s.z);
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t k = 0; k < all; k += stride)
+            s.z[at++] = sum_of(t, w, x, c / t->inner, k, c % t->inner);
+    free(w);
+    return s;
+}
+
 /* In units of the rounding error and log2 n: the error, as part of the result, root mean square. */
-static double error_of(const version *v, const sherd__fft *t, const double *x, int64_t stride)
+static double error_of(const version *v, const sherd__fft *t, const double *x, const sums *s)
 {
     int64_t out = reals(t, true), columns = t->outer * t->inner;
-    int64_t count = t->kind == SHERD__FFT_TO_HALF ? half_of(t->n) : t->n;
+    int64_t all = t->kind == SHERD__FFT_TO_HALF ? half_of(t->n) : t->n;
     bool real = t->kind == SHERD__FFT_FROM_HALF;
     double *y = malloc((size_t)out * sizeof *y);
-    complex_number *w = roots_of(t->n);
-    long double wrong = 0, all = 0;
+    long double wrong = 0, whole = 0;
 
     transform(v, t, y, x);
     for (int64_t c = 0; c < columns; c++)
-        for (int64_t k = 0; k < count; k += stride) {
-            int64_t o = c / t->inner, i = c % t->inner, at = (o * count + k) * t->inner + i;
-            complex_number z = sum_of(t, w, x, o, k, i);
+        for (int64_t e = 0; e < s->count; e++) {
+            int64_t o = c / t->inner, i = c % t->inner;
+            int64_t at = (o * all + e * s->stride) * t->inner + i;
+            complex_number z = s->z[c * s->count + e];
             long double re = y[real ? at : 2 * at] - z.re, im = real ? 0 : y[2 * at + 1] - z.im;
             wrong += re * re + im * im;
-            all += z.re * z.re + (real ? 0 : z.im * z.im);
+            whole += z.re * z.re + (real ? 0 : z.im * z.im);
         }
     free(y);
-    free(w);
     double eps = v->wide ? 0x1p-53 : 0x1p-24;
-    return sqrt((double)(wrong / (all > 0 ? all : 1))) / (eps * (1 + log2((double)t->n)));
+    return sqrt((double)(wrong / (whole > 0 ? whole : 1))) / (eps * (1 + log2((double)t->n)));
 }
-
-/* ---- every length ---------------------------------------------------------------------------- */
 
 /* Roundings in a row behave as a random walk: passes are far below 1, a chirp takes about three
  * transforms. */
 static const double tolerance = 1.5;
 
-static void try_kinds(const version *v, int64_t n, int64_t outer, int64_t inner, int64_t stride)
+static void try_versions(const version *v, int count, const sherd__fft *t, const double *x,
+                         int64_t stride)
+{
+    sums s = sums_of(t, x, stride);
+
+    for (int i = 0; i < count; i++) {
+        double error = error_of(&v[i], t, x, &s);
+        if (!CHECK(error < tolerance))
+            fprintf(stderr, "  %s n=%lld [%lld, %lld] kind %d %d: error %g\n", v[i].name,
+                    (long long)t->n, (long long)t->outer, (long long)t->inner, (int)t->kind,
+                    t->folded, error);
+    }
+    free(s.z);
+}
+
+/* The sums are long: all versions are compared with the same. */
+static void try_kinds(const version *v, int count, int64_t n, int64_t outer, int64_t inner,
+                      int64_t stride)
 {
     static double x[MOST];
     sherd__fft t = {.outer = outer, .n = n, .inner = inner};
@@ -178,10 +215,7 @@ static void try_kinds(const version *v, int64_t n, int64_t outer, int64_t inner,
             t.kind = (sherd__fft_kind)kind;
             t.inverse = t.folded = flag;
             t.scale = flag ? 0.375 : 1;
-            double error = error_of(v, &t, x, stride);
-            if (!CHECK(error < tolerance))
-                fprintf(stderr, "  %s n=%lld [%lld, %lld] kind %d %d: error %g\n", v->name,
-                        (long long)n, (long long)outer, (long long)inner, kind, flag, error);
+            try_versions(v, count, &t, x, stride);
         }
 }
 
@@ -191,14 +225,14 @@ static void short_lengths_are_the_sum(void)
                                        {1, 17}, {19, 1}, {2, 8}, {2, 2}};
     version v[VERSIONS];
 
-    for (int i = versions(v); i-- > 0;)
-        for (int64_t n = 1; n <= 131; n++) {
-            const int64_t *box = boxes[n % LEN(boxes)];
-            try_kinds(&v[i], n, box[0], box[1], 1);
-            if (n < 20)
-                for (int b = 0; b < LEN(boxes); b++)
-                    try_kinds(&v[i], n, boxes[b][0], boxes[b][1], 1);
-        }
+    int count = versions(v);
+    for (int64_t n = 1; n <= 131; n++) {
+        const int64_t *box = boxes[n % LEN(boxes)];
+        try_kinds(v, count, n, box[0], box[1], 1);
+        if (n < 20)
+            for (int b = 0; b < LEN(boxes); b++)
+                try_kinds(v, count, n, boxes[b][0], boxes[b][1], 1);
+    }
 }
 
 /* Products of large primes, powers, primes; what is done in two parts and what is not. */
@@ -208,12 +242,12 @@ static void long_lengths_are_the_sum(void)
                                       1994, 2048, 2053, 4096, 4100, 10007, 14641, 65536};
     version v[VERSIONS];
 
-    for (int i = versions(v); i-- > 0;)
-        for (int j = 0; j < LEN(lengths); j++) {
-            try_kinds(&v[i], lengths[j], 1, 1, lengths[j] / 37 + 1);
-            if (lengths[j] < 4100)
-                try_kinds(&v[i], lengths[j], 1 + j % 3, 1 + j % 5, lengths[j] / 37 + 1);
-        }
+    int count = versions(v);
+    for (int j = 0; j < LEN(lengths); j++) {
+        try_kinds(v, count, lengths[j], 1, 1, lengths[j] / 37 + 1);
+        if (lengths[j] < 4100)
+            try_kinds(v, count, lengths[j], 1 + j % 3, 1 + j % 5, lengths[j] / 37 + 1);
+    }
 }
 
 /* ---- what must hold -------------------------------------------------------------------------- */
