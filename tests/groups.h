@@ -6,7 +6,7 @@
 #include "points.h"
 #include "sherd/ops_groups.h"
 
-enum { TOKENS = 24, K = 2, WIDTH = 4096, GROUPS = 8 };
+enum { TOKENS = 24, K = 2, WIDTH = 2048, GROUPS = 8 };
 
 /* Token t chooses group t % 8 and the one after: so each shard of tokens needs all groups. */
 static inline int32_t chosen(int64_t t, int64_t j)
