@@ -72,7 +72,7 @@ static inline double plain_loss(sherd_world *world, const op_case *c, sherd_tens
 }
 
 /* Central differences of every element of every operand. */
-static inline void differences(sherd_world *world, const op_case *c, gradients out)
+static inline void take_differences(sherd_world *world, const op_case *c, gradients out)
 {
     sherd_tensor *in[MOST_IN];
 
@@ -97,6 +97,30 @@ static inline void differences(sherd_world *world, const op_case *c, gradients o
             out[i][e] = (loss[1] - loss[0]) / (2 * 1e-5);
         }
         in[i] = kept;
+    }
+}
+
+/* The same; what a world of one rank has found, those after it need not. */
+static inline void differences(sherd_world *world, const op_case *c, gradients out)
+{
+    enum { MOST_KNOWN = 256 };
+    static struct {
+        const op_case *c;
+        gradients grad;
+    } known[MOST_KNOWN];
+    static int count;
+    int at = 0;
+
+    while (at < count && known[at].c != c)
+        at++;
+    if (at < count) {
+        memcpy(out, known[at].grad, sizeof known[at].grad);
+        return;
+    }
+    take_differences(world, c, out);
+    if (sherd_world_ranks(world) == 1 && count < MOST_KNOWN) {
+        known[count].c = c;
+        memcpy(known[count++].grad, out, sizeof known->grad);
     }
 }
 
