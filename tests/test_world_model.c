@@ -11,7 +11,11 @@
 #include "model/programs.h"
 #include "model/search.h"
 
-enum { SHORT = 30 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
+enum { SHORT = 15 * 1000, LONG = 3 * 1000 * 1000 /* states */ };
+enum { MOST_PROGRAMS = 64, ORDERS = 3 };
+
+/* What was looked at: of a program, in which order, with a failure, with a death. */
+static bool looked_at[MOST_PROGRAMS][ORDERS][2][2];
 
 static bool is_proof(void)
 {
@@ -22,10 +26,16 @@ static const char *const orders[] = {"in order", "TSO", "release"};
 
 /*
  * A program must be right in all its runs, or in as many as there is time for. How many states
- * those have.
+ * those have; 0: it was looked at before.
  */
 static long runs_are_right(const model_program *p, model_order order, bool all)
 {
+    ptrdiff_t number = find_program(p->name) - model_programs;
+    bool *known = &looked_at[number][order][p->failures][p->deaths];
+
+    if (*known)
+        return 0;
+    *known = true;
     model_found found = search(p, 0, order, all ? LONG : SHORT, false);
 
     if (found.fault == search_limit && all)
@@ -57,6 +67,7 @@ static void no_run_of_any_program_goes_wrong(void)
 {
     long states = 0;
 
+    CHECK(model_program_count <= MOST_PROGRAMS);
     for (int i = 0; i < model_program_count; i++)
         states += with_trouble(&model_programs[i], IN_ORDER);
     if (is_proof())
@@ -111,9 +122,8 @@ static void without_a_rule_some_run_goes_wrong(void)
         model_program p = *program;
         p.failures = l->failures;
         p.deaths = l->deaths;
-        model_found with = search(&p, 0, l->order, SHORT, false);
+        runs_are_right(&p, l->order, false);
         model_found found = search(&p, UINT64_C(1) << l->rule, l->order, LONG, false);
-        CHECK(!with.fault || with.fault == search_limit);
         if (!CHECK(found.fault && found.fault != search_limit))
             fprintf(stderr, "nothing goes wrong without \"%s\"\n", rule_texts[l->rule]);
         else if (is_proof())
