@@ -216,21 +216,22 @@ static inline double tolerance_of(sherd_dtype dtype)
 /* Each element of a result against the one on paper, rounded to the same type. */
 static inline bool same_part(const trial *t, const bounds_part *p)
 {
-    double *x = bounds_staging(), y;
+    static double right[BOUNDS_MOST];
+    double *x = bounds_staging(), *y = right;
     sherd_dtype least =
         dtype_of_part(STATISTIC, t->dtype); /* sums that are f64 are made of these */
     double tolerance = t->slack * tolerance_of(p->dtype == SHERD_F64 ? least : p->dtype);
-    size_t bytes = sherd_dtype_bytes(p->paper);
-    char rounded[8];
 
+    sherd__cast(p->dtype, p->paper, p->n, x, p->on_paper);
+    sherd__cast(SHERD_F64, p->dtype, p->n, y, x);
     sherd__cast(SHERD_F64, p->dtype, p->n, x, p->fence.given);
     for (int64_t i = 0; i < p->n; i++) {
-        sherd__cast(p->dtype, p->paper, 1, rounded, p->on_paper + (size_t)i * bytes);
-        sherd__cast(SHERD_F64, p->dtype, 1, &y, rounded);
-        if (x[i] == y || (isnan(x[i]) && isnan(y)) || fabs(x[i] - y) <= tolerance * (1 + fabs(y)))
+        if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i])) ||
+            fabs(x[i] - y[i]) <= tolerance * (1 + fabs(y[i])))
             continue;
         tell_trial(t, "another result");
-        fprintf(stderr, "  element %lld of %s is %.9g, not %.9g\n", (long long)i, p->name, x[i], y);
+        fprintf(stderr, "  element %lld of %s is %.9g, not %.9g\n", (long long)i, p->name, x[i],
+                y[i]);
         return CHECK(false);
     }
     return true;

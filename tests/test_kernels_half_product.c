@@ -11,10 +11,11 @@
 #include "fast_sets.h"
 #include "kernels/half.h"
 
-enum { ROOM = 2052 * 1040, STREAMS = 5, GAP = 3, WATCHED = 0x4242 };
+enum { ROOM = 2052 * 1040, STREAMS = 5, GAP = 3, WATCHED = 0x4242, LANES = 4 };
 
 static uint16_t a[ROOM], b[ROOM], bias[ROOM], before[ROOM], half_c[ROOM];
 static float wide_a[ROOM], wide_b[ROOM], wide_bias[ROOM], wide_before[ROOM], wide_c[ROOM];
+static double row_of_a[ROOM], column_of_b[ROOM];
 static char *space;
 static int64_t room;
 
@@ -56,14 +57,27 @@ static void draw(const sherd__kernels *k, uint16_t *half, float *wide, int64_t r
     k->widen(n, wide, half);
 }
 
+/* Rows of a, or columns of b, one after the other; n of k numbers. */
+static void line_up(double *out, const float *x, bool across, int64_t n, int64_t k, int64_t row)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < k; j++)
+            out[i * k + j] = (double)x[across ? j * row + i : i * row + j];
+}
+
+/* In sums that do not wait for each other. */
 static double element(const sherd__product *p, int64_t i, int64_t j)
 {
-    double total = p->bias ? (double)wide_bias[j] : 0;
+    const double *row = row_of_a + i * p->k, *column = column_of_b + j * p->k;
+    double total[LANES] = {p->bias ? (double)wide_bias[j] : 0};
+    int64_t x = 0;
 
-    for (int64_t x = 0; x < p->k; x++)
-        total += (double)wide_a[p->ta ? x * p->a_row + i : i * p->a_row + x] *
-                 (double)wide_b[p->tb ? j * p->b_row + x : x * p->b_row + j];
-    return total;
+    for (; x + LANES <= p->k; x += LANES)
+        for (int l = 0; l < LANES; l++)
+            total[l] += row[x + l] * column[x + l];
+    for (; x < p->k; x++)
+        total[0] += row[x] * column[x];
+    return total[0] + total[1] + (total[2] + total[3]);
 }
 
 static void run(const sherd__kernels *k, const sherd__product *p, void *c)
@@ -88,6 +102,8 @@ static void compare(const sherd__kernels *k, const sherd__product *p, const char
     /* of large products sums of each row and column, but not all of them */
     int64_t wrong = 0, rounded_wrong = 0, touched = 0, step = 1 + (p->m * p->n * p->k >> 22);
 
+    line_up(row_of_a, wide_a, p->ta, p->m, p->k, p->a_row);
+    line_up(column_of_b, wide_b, !p->tb, p->n, p->k, p->b_row);
     for (int64_t i = 0; i < p->m + 1; i++)
         for (int64_t j = 0; j < p->c_row; j++) {
             int64_t at = i * p->c_row + j;
