@@ -303,8 +303,8 @@ static void no_spoiled_message_crashes_or_divides_the_ranks(void)
 {
     bool proof = getenv("SHERD_PROOF") != NULL;
 
-    spoil_all(0, proof ? 2 : 7, proof, 1);
-    spoil_all(1, proof ? 2 : 5, proof, 2);
+    spoil_all(0, proof ? 2 : 9, proof, 1);
+    spoil_all(1, proof ? 2 : 7, proof, 2);
 }
 
 /* A line that names its rank does so once. */
