@@ -312,6 +312,8 @@ static int come_late(int rank)
     sherd_tensor *all =
         sherd_from_local(mine, mesh, &rows, &(sherd_from_local_options){.shape = &shape});
     int bad = sherd_world_check(world) != SHERD_OK;
+    for (int come = rank != 1; !come; usleep(2000)) /* asleep, as the other waits for seconds */
+        MPI_Iprobe(0, 7, MPI_COMM_WORLD, &come, MPI_STATUS_IGNORE);
     if (rank == 1)
         MPI_Recv(&word, 1, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     bad |= sherd_tensor_read(sherd_full(all)) != NULL;
