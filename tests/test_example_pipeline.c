@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The example of stages: the same losses on every mesh, lower ones in the end, one line for bad
+ * input. */
+#define CHECK_PURE
+#include "check.h"
+#include "program.h"
+
+#define PIPELINE SHERD_BUILD_DIR "/examples/pipeline "
+
+enum { LOSSES = 4 };
+
+/* The losses of steps 0, 10, 20 and 30; -1: it failed. */
+static void run(const char *arguments, double loss[LOSSES])
+{
+    char line[512];
+
+    snprintf(line, sizeof line, PIPELINE "%s", arguments);
+    const program_end *end = program_run(line);
+    const char *at = end->out;
+    if (!CHECK_EQ(end->status, 0))
+        fprintf(stderr, "%s\n%s", line, end->err);
+    CHECK_EQ(end->left, 0);
+    for (int i = 0; i < LOSSES; i++) {
+        at = at ? strstr(at, "loss ") : NULL;
+        loss[i] = at ? atof(at + 5) : -1;
+        at = at ? at + 5 : NULL;
+    }
+}
+
+static void losses_are_the_same_on_every_mesh(void)
+{
+    /* mesh, stages, microbatches, steps, layers */
+    static const char *const meshes[] = {"pp=1,dp=1,tp=1 4 4 31 4", "pp=2,dp=1,tp=1 2 4 31 4",
+                                         "pp=2,dp=1,tp=1 4 8 31 4", "pp=3,dp=1,tp=1 4 2 31 4",
+                                         "pp=2,dp=2,tp=1 3 2 31 4", "pp=2,dp=1,tp=2 2 16 31 4",
+                                         "pp=2,dp=2,tp=2 4 4 31 4"};
+    double one[LOSSES], loss[LOSSES];
+
+    run("pp=1,dp=1,tp=1 1 1 31 4", one);
+    CHECK(one[0] > 4 && one[LOSSES - 1] < 2.1); /* ln 61 = 4.11; ln 4 can be reached */
+    for (int m = 0; m < LEN(meshes); m++) {
+        run(meshes[m], loss);
+        for (int i = 0; i < LOSSES; i++)
+            if (!CHECK_NEAR(loss[i], one[i], 1e-4))
+                fprintf(stderr, "%s\n", meshes[m]);
+    }
+}
+
+static void bad_input_is_one_line(void)
+{
+    static const char *const lines[][2] = {{"pp=2", "MESH must be"},
+                                           {"pp=0,dp=1,tp=1", "MESH must be"},
+                                           {"pp=2,dp=1,tp=1,", "MESH must be"},
+                                           {"pp=2,dp=1,tp=1 1", "STAGES must be"},
+                                           {"pp=2,dp=1,tp=1 5", "LAYERS must be"},
+                                           {"pp=2,dp=1,tp=1 2 3", "MICROBATCHES must divide"},
+                                           {"pp=2,dp=1,tp=1 2 4 0", "STEPS, BATCH and CONTEXT"},
+                                           {"pp=2,dp=1,tp=1 2 4 10 4 40", "DIM must be"},
+                                           {"pp=2,dp=2,tp=1 x", "STAGES must be"}};
+
+    for (int i = 0; i < LEN(lines); i++) {
+        char line[512];
+        snprintf(line, sizeof line, PIPELINE "%s", lines[i][0]);
+        const program_end *end = program_run(line);
+        CHECK_EQ(end->status, 2);
+        CHECK(strstr(end->err, lines[i][1]) != NULL);
+        CHECK(strchr(end->err, '\n') == end->err + strlen(end->err) - 1);
+    }
+}
+
+static const check_test tests[] = {{TEST(losses_are_the_same_on_every_mesh)},
+                                   {TEST(bad_input_is_one_line)}};
+CHECK_MAIN(tests)
