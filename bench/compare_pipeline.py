@@ -7,7 +7,7 @@ rank, as a pipeline of two stages with Schedule1F1B over gloo, and here split by
 rounds' means. First values differ between the two; each must come to the same loss in all its rows. Run it with a python that
 has torch.
 
-    python bench/compare_pipeline.py [--rounds 5] [--steps 8] [--layers 6] [--dim 256] [--batch 8] [--context 256]
+    python bench/compare_pipeline.py [--rounds 5] [--steps 8] [--layers 8] [--dim 256] [--batch 8] [--context 256]
                                      [--microbatches 8] [--build build]
 """
 import argparse
@@ -154,7 +154,7 @@ def run_sherd(args, mesh, stages, microbatches):
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, value in (("rounds", 5), ("steps", 8), ("layers", 6), ("dim", 256), ("batch", 8), ("context", 256),
+    for name, value in (("rounds", 5), ("steps", 8), ("layers", 8), ("dim", 256), ("batch", 8), ("context", 256),
                         ("microbatches", 8)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--build", default=os.path.join(here, "..", "build"))

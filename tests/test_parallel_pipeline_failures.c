@@ -14,7 +14,9 @@ typedef struct job {
     sherd_stage stage[STAGES];
     sherd_pipeline *pipeline;
     sherd_microbatches work;
-    int fails;          /* 1: a feed, 2: no input, 3: a loss that is NULL, 4: of several elements */
+    /* 1: a feed, 2: no input, 3: a loss that is NULL, 4: of several elements, 5: one that runs it
+     * again, 6: destroys it */
+    int fails;
     int64_t microbatch; /* at this one */
 } job;
 
@@ -39,6 +41,10 @@ static sherd_tensor *find_loss(void *payload, int64_t microbatch, const sherd_ar
 
     if (j->fails == 3 && now)
         return NULL;
+    if (j->fails == 5 && now)
+        CHECK(isnan(sherd_pipeline_run(j->pipeline, &j->work)));
+    if (j->fails == 6 && now)
+        sherd_pipeline_destroy(j->pipeline);
     return j->fails == 4 && now ? out->value[0] : loss_of(out);
 }
 
@@ -143,8 +149,10 @@ static void no_memory_for_making_one(sherd_world *world)
 
 static void mistakes_of_one_stage_are_told_to_all(sherd_world *world)
 {
-    static const char *const wanted[] = {NULL, "the feed has nothing", NULL, "is NULL",
-                                         "the loss of microbatch "};
+    static const char *const wanted[] = {
+        NULL,           "the feed has nothing",    NULL,
+        "is NULL",      "the loss of microbatch ", "cannot run it again",
+        "it is running"};
     job j;
 
     open_job(&j, world);

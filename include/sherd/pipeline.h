@@ -110,7 +110,13 @@ SHERD_CALL sherd_status sherd_pipeline_create(sherd_pipeline **out, sherd_world 
                                               const sherd_stage *stages, int count,
                                               sherd_pipeline_schedule schedule);
 
-/** Destroy a pipeline; NULL is a no-op. @local @errors as sherd_channel_destroy */
+/**
+ * Destroy a pipeline; NULL is a no-op.
+ *
+ * @local
+ * @errors as sherd_channel_destroy; EINVAL, by the alarm, from its own feed or loss: then nothing
+ *         is destroyed
+ */
 SHERD_API void sherd_pipeline_destroy(sherd_pipeline *pipeline);
 
 /*
@@ -148,10 +154,10 @@ typedef struct sherd_microbatches {
  * @collective the world
  * @numerics   losses are added in f64, in the order of the microbatches
  * @owns       everything is only read
- * @errors     EINVAL no microbatch, an output that is not on the stage's mesh and varies, a loss
- *             that is missing or not of one element; EDIFFER other counts on other ranks; those of
- *             the stages; all by the alarm. Returns the sum of the losses, the same on all ranks;
- *             NaN where a failure has been seen
+ * @errors     EINVAL no microbatch, a call from a feed or loss of its own, an output that is not on
+ *             the stage's mesh and varies, a loss that is missing or not of one element; EDIFFER
+ *             other counts on other ranks; those of the stages; all by the alarm. Returns the sum
+ *             of the losses, the same on all ranks; NaN where a failure has been seen
  */
 SHERD_API double sherd_pipeline_run(sherd_pipeline *pipeline, const sherd_microbatches *work);
 

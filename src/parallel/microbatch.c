@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Running a pipeline: each rank takes the turns of its place. A forward receives, computes and
- * sends; what backward needs is kept in a slot until the microbatch comes back. A gradient returns
+ * sends; what backward needs is kept until the microbatch comes back. A gradient returns
  * to the layout that its tensor came from. Which tensors want one is said by who sends them, so no
  * rank waits for a gradient that nobody computes.
  *
@@ -22,7 +22,7 @@ typedef struct turn {
     const sherd_microbatches *work;
     int stage;
     int64_t microbatch;
-    sherd__kept *slot, *next; /* its own; that of the next stage, if it is here too */
+    sherd__kept *kept, *next; /* its own; that of the next stage, if it is here too */
 } turn;
 
 static bool is_last(const turn *t)
@@ -32,7 +32,7 @@ static bool is_last(const turn *t)
 
 static sherd__kept *kept_of(const sherd_pipeline *p, int stage, int64_t microbatch)
 {
-    return &p->slot[stage / p->turns.places * p->turns.count + microbatch];
+    return &p->kept[stage / p->turns.places * p->turns.count + microbatch];
 }
 
 /* The channel to the next stage; NULL: it is here, or this is the last. */
@@ -109,13 +109,13 @@ static bool receive(const turn *t, sherd__parcel *in)
     return false;
 }
 
-/* What comes from a stage at this place is in the slot already. */
+/* What comes from a stage at this place is kept already. */
 static bool take_in(const turn *t, sherd__parcel *in)
 {
     if (t->stage > 0 && t->p->from[t->stage] && !receive(t, in))
         return false;
     if (t->stage > 0 && !t->p->from[t->stage])
-        *in = t->slot->in;
+        *in = t->kept->in;
     for (int i = 0; i < in->count; i++)
         if (in->wants >> i & 1)
             sherd_require_grad(in->t[i], true);
@@ -165,7 +165,7 @@ static bool send_on(const turn *t, const sherd_args *results)
     if (good)
         good = way_on(t) ? sherd__channel_put(way_on(t), &out, name) : hand_over(t, &out);
     if (good)
-        keep(&t->slot->out, &out);
+        keep(&t->kept->out, &out);
     return good;
 }
 
@@ -202,7 +202,7 @@ static bool find_loss(const turn *t, const sherd_args *results)
     if (sherd_tensor_failed(loss) || !add_loss(t, loss))
         return false;
     if (!t->work->forward_only)
-        t->slot->loss = sherd_tensor_retain(loss);
+        t->kept->loss = sherd_tensor_retain(loss);
     return true;
 }
 
@@ -219,7 +219,7 @@ static bool forward(const turn *t)
         t->work->feed(t->work->payload, t->stage, t->microbatch, &args);
     sherd_module_run(t->p->stage[t->stage].module, &args, &results);
     if (t->stage > 0 && t->p->from[t->stage])
-        keep(&t->slot->in, &in);
+        keep(&t->kept->in, &in);
     if (sherd__alarmed(t->p->world))
         return false;
     return is_last(t) ? find_loss(t, &results) : send_on(t, &results);
@@ -230,7 +230,7 @@ static bool forward(const turn *t)
 /* Gradients of what the stage has put out; returns how many, and which outputs they are of. */
 static int take_back(const turn *t, sherd_tensor **y, sherd_tensor **g)
 {
-    sherd__kept *s = t->slot;
+    sherd__kept *s = t->kept;
     int count = 0;
 
     for (int i = 0; i < s->out.count; i++) {
@@ -258,7 +258,7 @@ static sherd_tensor *gradient_of(sherd_tensor *x)
 
 static bool send_back(const turn *t)
 {
-    sherd__parcel *in = &t->slot->in;
+    sherd__parcel *in = &t->kept->in;
     sherd_channel *c = t->p->from[t->stage];
     bool good = true;
 
@@ -281,13 +281,13 @@ static bool backward(const turn *t)
     int count = 0;
 
     if (is_last(t))
-        sherd_backward(t->slot->loss);
+        sherd_backward(t->kept->loss);
     else
         count = take_back(t, y, g);
     if (count > 0 && !sherd__alarmed(t->p->world))
         sherd_backward_with(y, g, count, NULL);
     bool good = !sherd__alarmed(t->p->world) && send_back(t);
-    drop_kept(t->slot);
+    drop_kept(t->kept);
     return good;
 }
 
@@ -307,7 +307,7 @@ static bool take_turn(sherd_pipeline *p, const sherd_microbatches *work,
     sherd_scope_begin(p->world);
     bool good = what->backward ? backward(&t) : forward(&t);
     if (work->forward_only)
-        drop_kept(t.slot);
+        drop_kept(t.kept);
     sherd_scope_end(p->world);
     return good;
 }
@@ -320,19 +320,19 @@ static bool take_turns(sherd_pipeline *p, const sherd_microbatches *work)
     sherd_pipeline_turn *list = sherd__alloc(heap, (size_t)count, sizeof *list);
     bool good;
 
-    p->slot = sherd__alloc(heap, (size_t)(stages * work->count), sizeof *p->slot);
-    good = list && p->slot;
+    p->kept = sherd__alloc(heap, (size_t)(stages * work->count), sizeof *p->kept);
+    good = list && p->kept;
     if (!good)
         sherd__raise(p->world, SHERD_ENOMEM, "%s: out of memory", name);
     else
         sherd__turns_of(&p->turns, p->here, list);
     for (int64_t i = 0; i < count && good; i++)
         good = take_turn(p, work, &list[i]);
-    for (int64_t i = 0; p->slot && i < stages * work->count; i++)
-        drop_kept(&p->slot[i]);
-    sherd__free(heap, p->slot);
+    for (int64_t i = 0; p->kept && i < stages * work->count; i++)
+        drop_kept(&p->kept[i]);
+    sherd__free(heap, p->kept);
     sherd__free(heap, list);
-    p->slot = NULL;
+    p->kept = NULL;
     return good;
 }
 
@@ -353,9 +353,10 @@ static double tell(sherd_pipeline *p)
     return value;
 }
 
-static const char *fault_of(const sherd_microbatches *work)
+static const char *fault_of(const sherd_pipeline *p, const sherd_microbatches *work)
 {
-    return !work ? "nothing to run: it is NULL"
+    return !work     ? "nothing to run: it is NULL"
+           : p->kept ? "it is running: a feed or a loss cannot run it again"
            : work->count < 1 || work->count > INT32_MAX
                ? "the number of microbatches is less than 1, or too large"
                : NULL;
@@ -365,7 +366,7 @@ double sherd_pipeline_run(sherd_pipeline *p, const sherd_microbatches *work)
 {
     if (!p)
         return NAN;
-    const char *fault = fault_of(work);
+    const char *fault = fault_of(p, work);
     if (fault)
         sherd__raise(p->world, SHERD_EINVAL, "%s: %s", name, fault);
     else if (!sherd__pipeline_fit(p, work->count, work->forward_only))

@@ -204,6 +204,10 @@ void sherd_pipeline_destroy(sherd_pipeline *p)
 {
     if (!p)
         return;
+    if (p->kept) {
+        sherd__raise(p->world, SHERD_EINVAL, "sherd_pipeline_destroy: it is running");
+        return;
+    }
     sherd__heap *heap = sherd__world_heap(p->world);
     for (int i = 0; p->from && i < p->turns.stages; i++)
         sherd_channel_destroy(p->from[i]);

@@ -23,7 +23,7 @@ struct sherd_pipeline {
     int here;  /* this rank's place; -1: none */
     bool fits; /* turns.extra has been found for turns.count */
     /* while it runs: */
-    sherd__kept *slot; /* [stages of this rank][microbatches] */
+    sherd__kept *kept; /* [stages of this rank][microbatches] */
     sherd_tensor *sum; /* of losses, on ranks of the last stage; counted, or NULL */
 };
 
