@@ -23,6 +23,7 @@ typedef struct job {
     sherd_module *plain[STAGES_AT_MOST];
     sherd_pipeline *pipeline;
     int64_t losses; /* of the last stage that were asked for */
+    int64_t saved;  /* most bytes for backward, as the first stage began a microbatch */
 } job;
 
 static void feed(void *payload, int stage, int64_t microbatch, sherd_args *in)
@@ -32,6 +33,8 @@ static void feed(void *payload, int stage, int64_t microbatch, sherd_args *in)
 
     if (stage > 0)
         return;
+    if (sherd_saved_bytes(j->world) > j->saved)
+        j->saved = sherd_saved_bytes(j->world);
     sherd_tensor *x = spread(input_of(j->world, microbatch), j->mesh[0], placements);
     in->value[0] = in->value[1] = x;
     in->value[2] = spread(indices_of(j->world, microbatch), j->mesh[0], "R");
@@ -186,8 +189,35 @@ static void eight_ranks_have_many_stages(sherd_world *world)
     run_cases(world, list, LEN(list));
 }
 
+/* What the first place keeps does not grow with the number of microbatches, but for GPipe's. */
+static void activations_of_few_microbatches_are_kept(sherd_world *world)
+{
+    static const setup s = {{"x=1", "x=1@1"}, 2, "C", NULL};
+    static const int64_t counts[] = {4, 32};
+    int64_t saved[2][LEN(counts)];
+
+    for (int schedule = 0; schedule < 2; schedule++)
+        for (int n = 0; n < LEN(counts); n++) {
+            job j;
+            open_job(&j, world, &s, (sherd_pipeline_schedule)schedule);
+            const sherd_microbatches work = {counts[n], false, feed, find_loss, &j};
+            sherd_scope_begin(world);
+            sherd_pipeline_run(j.pipeline, &work);
+            sherd_scope_end(world);
+            CHECK_OK(sherd_world_check(world));
+            saved[schedule][n] = j.saved;
+            close_job(&j);
+        }
+    if (sherd_world_rank(world) > 0)
+        return;
+    CHECK(saved[SHERD_PIPELINE_1F1B][0] > 0);
+    CHECK_EQ(saved[SHERD_PIPELINE_1F1B][1], saved[SHERD_PIPELINE_1F1B][0]);
+    CHECK(saved[SHERD_PIPELINE_GPIPE][1] > 8 * saved[SHERD_PIPELINE_GPIPE][0]);
+}
+
 static const check_test tests[] = {{TEST(one_place_computes_what_the_model_does), {1, 2}},
                                    {TEST(two_places_do), {2}},
+                                   {TEST(activations_of_few_microbatches_are_kept), {2}},
                                    {TEST(some_ranks_may_have_no_stage), {3}},
                                    {TEST(stages_are_parallel_inside), {4}},
                                    {TEST(eight_ranks_have_many_stages), {8}}};
