@@ -46,7 +46,7 @@ MISUSE(what_travels_is_a_list_of_tensors_of_the_right_ranks)
     int64_t shape[1] = {3};
     const sherd_layout *layout = NULL;
     sherd_channel *c = NULL, *bad = NULL;
-    sherd_tensor *y[2] = {NULL, NULL}, *null[1] = {NULL};
+    sherd_tensor *y[SHERD_MAX_ARGS + 1] = {NULL}, *null[1] = {NULL};
 
     CHECK_OK(sherd_channel_create(&c, a, b, NULL));
     CHECK_OK(sherd_channel_create(&bad, a, b, "S(3)"));

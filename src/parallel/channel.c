@@ -473,6 +473,6 @@ void sherd_channel_receive(sherd_channel *c, sherd_tensor **out, int count)
         good = receive(c, out, count, function);
         sherd_scope_end(c->world);
     }
-    for (int i = 0; !good && out && i < count && i < SHERD_MAX_ARGS; i++)
+    for (int i = 0; !good && out && i < count; i++)
         out[i] = c ? sherd__failed(c->world) : NULL;
 }
