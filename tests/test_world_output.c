@@ -7,7 +7,10 @@
 #define CHECK_PURE
 #include "launched.h"
 
+#include <poll.h>
 #include <sys/stat.h>
+
+#include "world/output.h"
 
 enum { LINES = 400, RANKS = 4, ROOM = 1 << 20 };
 
@@ -347,6 +350,39 @@ static void a_reader_that_is_gone_ends_the_ranks(void)
     }
 }
 
+/* The reader goes while all that is on the way is full: nothing would wake the launcher for it. */
+static void full_streams_end_with_their_reader(void)
+{
+    static const char lines[4096] = "many lines\n";
+    struct pollfd fds[SHERD__OUTPUT_FDS];
+    sherd__diag diag = {.rank = 0};
+    sherd__output out;
+    int ends[2];
+
+    CHECK_OK(sherd__output_open(&out, 1, true, NULL, &diag));
+    CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    sherd__stream *s = &out.stream[0];
+    int own = s->to->fd;
+    s->to->fd = ends[1];
+    fcntl(s->out, F_SETFL, O_NONBLOCK);
+    for (int idle = 0; idle < 3; idle++) { /* until nothing moves */
+        while (write(s->out, lines, sizeof lines) > 0)
+            idle = 0;
+        int count = sherd__output_poll(&out, fds);
+        poll(fds, (nfds_t)count, 0);
+        sherd__output_move(&out, fds);
+    }
+    close(ends[0]);
+    s->to->gone = true; /* as its last write has said */
+    s->to->length = 0;
+    int count = sherd__output_poll(&out, fds);
+    poll(fds, (nfds_t)count, 0);
+    CHECK(s->in < 0);
+    s->to->fd = own;
+    close(ends[1]);
+    sherd__output_close(&out);
+}
+
 static const check_test tests[] = {
     {TEST(lines_are_marked_and_whole)},
     {TEST(a_line_without_end_goes_on_in_pieces)},
@@ -356,5 +392,6 @@ static const check_test tests[] = {
     {TEST(rank_0_alone_has_the_input)},
     {TEST(a_slow_reader_stops_nobody_from_watching)},
     {TEST(a_reader_that_is_gone_ends_the_ranks)},
+    {TEST(full_streams_end_with_their_reader)},
 };
 LAUNCHED_MAIN(tests, play_rank)

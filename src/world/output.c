@@ -297,6 +297,8 @@ int sherd__output_poll(sherd__output *out, struct pollfd *fds)
 
     for (int i = 0; i < out->streams; i++) {
         sherd__stream *s = &out->stream[i];
+        if (s->to->gone) /* since the last move; a full stream would not be polled */
+            take(out, s);
         s->polled = s->in >= 0 && s->length < LINE ? count++ : -1;
         if (s->polled >= 0)
             fds[s->polled] = (struct pollfd){.fd = s->in, .events = POLLIN};
