@@ -90,8 +90,7 @@ static int rank_of(const sherd_mesh *mesh, int64_t i)
     return mesh->ranks ? mesh->ranks[i] : (int)i;
 }
 
-/* A rank that is in both; -1: none. */
-static int shared_rank(const sherd_mesh *a, const sherd_mesh *b)
+int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b)
 {
     for (int64_t i = 0; i < a->count; i++)
         if (sherd_mesh_coordinate(b, rank_of(a, i), NULL))
@@ -111,7 +110,7 @@ static sherd_status check(const sherd_mesh *from, const sherd_mesh *to, const ch
                            "%s: from (%s) to (%s): one of them is a part of a mesh; "
                            "sherd_mesh_select makes a mesh of some ranks",
                            function, from->text, to->text);
-    int rank = shared_rank(from, to);
+    int rank = sherd__shared_rank(from, to);
     return rank < 0 ? SHERD_OK
                     : sherd__fail(diag, SHERD_EINVAL, "%s: (%s) and (%s) share rank %d", function,
                                   from->text, to->text, rank);

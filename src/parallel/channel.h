@@ -27,6 +27,9 @@ typedef struct sherd__parcel {
     const sherd_layout *from[SHERD_MAX_ARGS], *to[SHERD_MAX_ARGS]; /* held by the scope */
 } sherd__parcel;
 
+/* The first rank of a root mesh that is in another one, too; -1: none. */
+int sherd__shared_rank(const sherd_mesh *a, const sherd_mesh *b);
+
 /* As sherd_channel_create; `back`: gradients return. */
 sherd_status sherd__channel_create(sherd_channel **out, const sherd_mesh *from,
                                    const sherd_mesh *to, const char *placements, bool back,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Running a pipeline: each rank takes the turns of its place. A forward receives, computes and
- * sends; what backward needs is kept until the microbatch comes back. A gradient returns
- * to the layout that its tensor came from. Which tensors want one is said by who sends them, so no
- * rank waits for a gradient that nobody computes.
+ * sends; what backward needs is kept until the microbatch comes back. A gradient returns to the
+ * layout that its tensor came from. Which tensors want one is said by who sends them, so no rank
+ * waits for a gradient that nobody computes.
  *
  * After a failure the rest of the turns is skipped: all ranks see the alarm where they are.
  */
@@ -51,17 +51,14 @@ static void keep(sherd__parcel *kept, const sherd__parcel *p)
             sherd_tensor_retain(p->t[i]);
         else
             kept->t[i] = NULL;
-        if (p->from[i])
-            sherd_layout_retain(p->from[i]);
-        if (p->to[i])
-            sherd_layout_retain(p->to[i]);
+        sherd_layout_retain(p->from[i]);
+        sherd_layout_retain(p->to[i]);
     }
 }
 
 static void drop_tensor(sherd_tensor **t)
 {
-    if (*t)
-        sherd_tensor_release(*t);
+    sherd_tensor_release(*t);
     *t = NULL;
 }
 
@@ -69,10 +66,8 @@ static void drop(sherd__parcel *p)
 {
     for (int i = 0; i < p->count; i++) {
         drop_tensor(&p->t[i]);
-        if (p->from[i])
-            sherd_layout_release(p->from[i]);
-        if (p->to[i])
-            sherd_layout_release(p->to[i]);
+        sherd_layout_release(p->from[i]);
+        sherd_layout_release(p->to[i]);
     }
     *p = (sherd__parcel){.count = 0};
 }

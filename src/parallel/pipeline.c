@@ -14,17 +14,6 @@ static const char create_name[] = "sherd_pipeline_create";
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-/* The first rank of `a` that is in `b`; -1: none. */
-static int shared_rank(const sherd_mesh *a, const sherd_mesh *b)
-{
-    for (int64_t i = 0; i < a->count; i++) {
-        int rank = a->ranks ? a->ranks[i] : (int)i;
-        if (sherd_mesh_coordinate(b, rank, NULL))
-            return rank;
-    }
-    return -1;
-}
-
 static sherd_status check_stage(sherd_world *world, const sherd_stage *s, int i)
 {
     sherd__diag *diag = sherd__world_diag(world);
@@ -68,7 +57,7 @@ static sherd_status check_places(sherd_world *world, const sherd_stage *stages, 
 
     for (int i = 0; i < places; i++)
         for (int j = 0; j < i; j++) {
-            int rank = shared_rank(stages[i].mesh, stages[j].mesh);
+            int rank = sherd__shared_rank(stages[i].mesh, stages[j].mesh);
             if (rank >= 0)
                 return sherd__fail(diag, SHERD_EINVAL,
                                    "%s: stages %d (%s) and %d (%s) share rank %d", create_name, j,
@@ -153,10 +142,8 @@ static sherd_status find_told(sherd_pipeline *p)
         status = sherd__replicated(&told, p->all, 0, NULL);
     if (status)
         return status;
-    sherd_layout_retain(loss);
-    p->loss = loss;
-    sherd_layout_retain(told);
-    p->told = told;
+    p->loss = sherd_layout_retain(loss);
+    p->told = sherd_layout_retain(told);
     return SHERD_OK;
 }
 
@@ -211,10 +198,8 @@ void sherd_pipeline_destroy(sherd_pipeline *p)
     sherd__heap *heap = sherd__world_heap(p->world);
     for (int i = 0; p->from && i < p->turns.stages; i++)
         sherd_channel_destroy(p->from[i]);
-    if (p->loss)
-        sherd_layout_release(p->loss);
-    if (p->told)
-        sherd_layout_release(p->told);
+    sherd_layout_release(p->loss);
+    sherd_layout_release(p->told);
     sherd__free(heap, p->from);
     sherd__free(heap, p->stage);
     sherd__free(heap, p);
