@@ -82,7 +82,7 @@ operators: ready ## write docs/operators.md anew, after an operator came or chan
 	@$(BUILD)/operators_table >docs/operators.md
 
 format: ## format all sources
-	@clang-format -i $$(git ls-files '*.c' '*.h' '*.inc' '*.cpp')
+	@clang-format -i $$(git ls-files '*.c' '*.h' '*.inc' '*.cpp' '*.cu' '*.cuh')
 
 bench: ready ## run the benchmarks (make bench ARGS=... is passed to each)
 	@cmake --build $(BUILD) --parallel $(JOBS)

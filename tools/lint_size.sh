@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files of at most 500 lines, of at most 100 columns, functions of at most 80 lines (kernels 150). Tests and benches, and functions with more
-# than 6 parameters (elsewhere than there and in kernels/), are only named. A function begins with { and ends with } in the first column.
+# Files of at most 500 lines, of at most 100 columns, functions of at most 80 lines (kernels, and programs for GPUs, 150). Tests and benches, and functions with more
+# than 6 parameters (elsewhere than there, in kernels/ and in device/), are only named. A function begins with { and ends with } in the first column.
 cd "$(dirname "$0")/.." || exit 2
 awk '
-function limit(file) { return file ~ /^src\/kernels\// ? 150 : 80 }
+function limit(file) { return file ~ /^src\/kernels\/|[.]cuh?$/ ? 150 : 80 }
 function say(line, what, mild) {
     print FILENAME ":" line ": " (mild ? "(warning) " : "") what
     if (!mild) bad = 1
@@ -35,7 +35,7 @@ length($0) > 100 && !mild() { say(FNR, length($0) " columns, at most 100") }
     start = FNR; name = head
     sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
     n = parameters(head)
-    if (n > 6 && FILENAME !~ /^(src\/kernels|tests|bench|fuzz)\//) say(FNR, name " has " n " parameters, at most 6", 1)
+    if (n > 6 && FILENAME !~ /^(src\/kernels|src\/device|tests|bench|fuzz)\//) say(FNR, name " has " n " parameters, at most 6", 1)
 }
 /^}/ {
     n = FNR - start - 1

@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 2
 awk '
 function say(what) { print FILENAME ":" FNR ": " what; bad = 1 }
-FNR == 1 { licence = 0; c = FILENAME ~ /[.](c|h|inc|cpp)$/; prose = FILENAME ~ /[.]md$/ }
+FNR == 1 { licence = 0; c = FILENAME ~ /[.](c|h|inc|cpp|cu|cuh)$/; prose = FILENAME ~ /[.]md$/ }
 FNR <= 2 && /SPDX-License-Identifier: Apache-2[.]0/ { licence = 1 }
 FNR == 1 && c && !licence { say("the first line must be /* SPDX-License-Identifier: Apache-2.0 */") }
 FNR == 2 && !c && !prose && !licence { say("no SPDX-License-Identifier line at the top") }
@@ -13,7 +13,7 @@ FNR == 2 && !c && !prose && !licence { say("no SPDX-License-Identifier line at t
 c && /\t/ { say("a tab") }
 /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ && FILENAME ~ /^(src|include|cli|examples)\// {
     guard = $0 ~ /^#ifndef [A-Z0-9_]+_H$/
-    if (!guard && FILENAME !~ /^src\/(base|world|kernels)\// && FILENAME != "include/sherd/status.h")
-        say("#if belongs in base/, world/ and kernels/ only: choose by file")
+    if (!guard && FILENAME !~ /^src\/(base|world|kernels)\/|[.]cuh?$/ && FILENAME != "include/sherd/status.h")
+        say("#if belongs in base/, world/, kernels/ and programs for GPUs only: choose by file")
 }
 END { exit bad }' $(tools/sources.sh text)

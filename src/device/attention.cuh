@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What both programs of attention share: where things are, and what does not depend on how scores
+ * are computed; and what those of 16 bits do with warps. Logarithms and powers are of 2, and the
+ * scale has the factor.
+ */
+
+/* Rows of a tile have so many elements, those behind the width are 0. Of 16 bits a warp has PARTS
+ * times 16 rows: with two, what it loads is used twice, but there are half as many blocks. */
+struct w32 {
+    enum { WIDTH = 32, PARTS = 1 };
+};
+struct w64 {
+    enum { WIDTH = 64, PARTS = 1 };
+};
+struct w128 {
+    enum { WIDTH = 128, PARTS = 1 };
+};
+struct w32_tall {
+    enum { WIDTH = 32, PARTS = 2 };
+};
+struct w64_tall {
+    enum { WIDTH = 64, PARTS = 2 };
+};
+
+template <class E, int N> struct __align__(N * sizeof(E)) piece
+{
+    E x[N];
+};
+
+template <class T> __device__ inline T minus_infinity()
+{
+    return (T)float_of(0xff800000u);
+}
+__device__ inline float power_of_2(float x)
+{
+    return exp2f(x);
+}
+__device__ inline double power_of_2(double x)
+{
+    return exp2(x);
+}
+__device__ inline float log_of_2(float x)
+{
+    return log2f(x);
+}
+__device__ inline double log_of_2(double x)
+{
+    return log2(x);
+}
+__device__ inline double log2_e()
+{
+    return 1.4426950408889634;
+}
+
+/* ---- where things are ------------------------------------------------------------------------ */
+
+/* The queries of a head that follow each other, and its group's keys: first elements, and from one
+ * row to the next. */
+struct head {
+    int64_t q, q_row, k, k_row, row; /* row: in log_sum */
+};
+
+__device__ inline head head_of(const attending &a, int64_t batch, int64_t group, int64_t repeat)
+{
+    head h;
+
+    h.q_row = a.groups * a.repeat * a.width;
+    h.k_row = a.groups * a.width;
+    h.q = batch * a.queries * h.q_row + (group * a.repeat + repeat) * a.width;
+    h.k = batch * a.keys * h.k_row + group * a.width;
+    h.row = ((batch * a.groups + group) * a.repeat + repeat) * a.queries;
+    return h;
+}
+
+/* Keys that query i sees. */
+__device__ inline int64_t visible(const attending &a, int64_t i)
+{
+    int64_t end = i + 1 + a.ahead;
+
+    return !a.causal || end > a.keys ? a.keys : end < 0 ? 0 : end;
+}
+
+/* The first query of a block: heads are neighbours, and those that see most keys begin. */
+template <int SIDE> __device__ inline int64_t first_query(const attending &a, head *h)
+{
+    int64_t heads = a.groups * a.repeat, n = a.batch * heads, at = blockIdx.x % n;
+    int64_t tiles = (a.queries + SIDE - 1) / SIDE;
+
+    *h = head_of(a, at / heads, at % heads / a.repeat, at % a.repeat);
+    return (tiles - 1 - blockIdx.x / n) * SIDE;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* Of a query, as power of 2; -inf: it has no part in anything. */
+template <class T> struct known {
+    T log_sum, delta;
+    int64_t end; /* keys that it sees */
+};
+
+template <class T> __device__ inline known<T> known_of(const attending &a, const head &h, int64_t i)
+{
+    known<T> x = {minus_infinity<T>(), 0, 0};
+
+    if (i < a.queries) {
+        x.log_sum = ((const T *)a.log_sum)[h.row + i] * (T)log2_e();
+        x.delta = ((const T *)a.delta)[h.row + i];
+        x.end = x.log_sum == minus_infinity<T>() ? 0 : visible(a, i);
+    }
+    return x;
+}
+
+/* A score becomes a probability p, and dp, its gradient, that of the score. */
+template <class T>
+__device__ inline void slope(T &p, T &dp, const known<T> &x, int64_t key, const attending &a)
+{
+    T score = p * (T)(a.scale * log2_e()), over = score - x.log_sum;
+
+    if (key >= x.end || score == minus_infinity<T>()) {
+        p = dp = 0;
+        return;
+    }
+    p = power_of_2(over > 0 ? 0 : over); /* above 0 by what rounding took from log_sum */
+    dp = p * (dp - x.delta) * (T)a.scale;
+}
+
+/* ---- fragments ------------------------------------------------------------------------------- */
+
+/*
+ * mma.sync multiplies [16,16] by [16,8]. A fragment is what each of a warp's 32 lanes holds of such
+ * a matrix; with g = lane / 4 and t = lane % 4:
+ *   first operand, 4 words of two numbers: rows g, g + 8, g, g + 8, columns 2t and 2t + 1 of the
+ *     left half, of the left, of the right, of the right;
+ *   second operand, 2 words: rows 2t and 2t + 1 of the upper half, of the lower; column g;
+ *   result, 4 numbers: row g, columns 2t and 2t + 1; row g + 8, the same columns.
+ * So two results side by side, rounded, are a first operand.
+ */
+
+__device__ inline int lane_row()
+{
+    return threadIdx.x % WARP / 4;
+}
+__device__ inline int lane_column()
+{
+    return threadIdx.x % 4 * 2;
+}
+
+#ifdef SHERD_EMULATED_CUDA
+
+#define ONE_BY_ONE
+
+template <class E> inline uint32_t two(float low, float high)
+{
+    return put<E>(low).bits | (uint32_t)put<E>(high).bits << 16;
+}
+
+template <class E> inline void show(float *to, uint32_t word)
+{
+    E low, high;
+
+    low.bits = (uint16_t)word;
+    high.bits = (uint16_t)(word >> 16);
+    to[0] = get(low);
+    to[1] = get(high);
+}
+
+/* By plain loops, after lanes have shown each other what they hold. */
+template <class E>
+inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    enum { WARPS = ATTENTION_HALF_THREADS / WARP, NUMBERS = 12 };
+    __shared__ float shown[WARPS][WARP][NUMBERS];
+    float(&all)[WARP][NUMBERS] = shown[threadIdx.x / WARP], *own = all[threadIdx.x % WARP];
+    int row = lane_row() * 4, column = lane_column() * 4;
+
+    for (int i = 0; i < 4; i++)
+        show<E>(own + 2 * i, a[i]);
+    show<E>(own + 8, b0);
+    show<E>(own + 10, b1);
+    __syncwarp();
+    for (int k = 0; k < 16; k++) {
+        int from = k % 8 / 2, left = k / 8 * 4 + k % 2, right = 8 + k / 8 * 2 + k % 2;
+        for (int i = 0; i < 4; i++)
+            c[i] += all[row + from][i / 2 * 2 + left] * all[column + i % 2 * 4 + from][right];
+    }
+    __syncwarp();
+}
+
+/* Four 8 by 8 matrices of a 16 by 16 part of a tile: upper left, lower left, upper right, lower
+ * right. A lane gets row g, columns 2t and 2t + 1 of each, or `across` row and column exchanged. */
+template <bool across, class E>
+inline void load_part(uint32_t (&to)[4], const E *tile, int row, int from_row, int from_column)
+{
+    for (int m = 0; m < 4; m++) {
+        const E *at = tile + (from_row + m % 2 * 8) * row + from_column + m / 2 * 8;
+        int g = lane_row(), t = lane_column();
+        const E &low = across ? at[t * row + g] : at[g * row + t];
+        const E &high = across ? at[(t + 1) * row + g] : at[g * row + t + 1];
+        to[m] = low.bits | (uint32_t)high.bits << 16;
+    }
+}
+
+/* Copies of N bytes that end later, when arrive says so; zeroes if what is copied is not there. */
+template <int N> inline void copy_later(void *to, const void *from, bool there)
+{
+    if (there)
+        memcpy(to, from, N);
+    else
+        memset(to, 0, N);
+}
+inline void arrive()
+{
+    __syncthreads();
+}
+inline float fast_power_of_2(float x)
+{
+    return exp2f(x);
+}
+/* NaN stays one. */
+inline float at_most_0(float x)
+{
+    return x > 0 ? 0 : x;
+}
+
+#else
+
+#define ONE_BY_ONE _Pragma("unroll 1")
+
+template <class E> __device__ uint32_t two(float low, float high);
+template <> __device__ inline uint32_t two<bf16>(float low, float high)
+{
+    uint32_t x;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}
+template <> __device__ inline uint32_t two<f16>(float low, float high)
+{
+    uint32_t x;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}
+
+template <class E>
+__device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+__device__ inline void multiply_add<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                          uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ inline void multiply_add<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Four 8 by 8 matrices of a 16 by 16 part of a tile: upper left, lower left, upper right, lower
+ * right. A lane gets row g, columns 2t and 2t + 1 of each, or `across` row and column exchanged.
+ * Each lane says where one of their rows is. */
+template <bool across, class E>
+__device__ inline void load_part(uint32_t (&to)[4], const E *tile, int row, int from_row,
+                                 int from_column)
+{
+    int lane = threadIdx.x % WARP;
+    const E *own = tile + (from_row + lane % 16) * row + from_column + lane / 16 * 8;
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(own);
+
+    if (across)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
+}
+
+/* By the copying unit, past registers. A copy of 16 bytes is not kept near the processor. */
+template <int N> __device__ inline void copy_later(void *to, const void *from, bool there)
+{
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    int bytes = there ? N : 0;
+
+    if (N == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(at), "l"(from), "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :
+                     : "r"(at), "l"(from), "n"(N == 16 ? 8 : N), "r"(bytes)
+                     : "memory");
+}
+/* What all threads have copied is there, and none needs what was before it. */
+__device__ inline void arrive()
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
+    __syncthreads();
+}
+__device__ inline float fast_power_of_2(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ inline float at_most_0(float x)
+{
+    float y;
+
+    asm("min.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif
+
+/* ---- tiles of 16 bits ------------------------------------------------------------------------ */
+
+template <class K> struct half_shape {
+    enum {
+        PARTS = K::PARTS,
+        OWN = ATTENTION_HALF_THREADS / WARP * 16 * PARTS,
+        SIDE = ATTENTION_HALF_SIDE,
+        ROW = K::WIDTH + ATTENTION_HALF_GAP, /* rows begin in different banks */
+        OWN_TILE = OWN * ROW,
+        TILE = SIDE * ROW,
+        COLUMNS = K::WIDTH / 8,
+        STEPS = K::WIDTH / 16,
+        CHUNK =
+            PARTS * K::WIDTH > 64 ? 16 : 32 /* columns of scores at a time, backward: registers */
+    };
+};
+
+/* First operands of the warp's own rows, and results. */
+template <class K> struct fragments {
+    uint32_t x[half_shape<K>::STEPS][half_shape<K>::PARTS][4];
+};
+template <class K, int N> struct results {
+    float x[half_shape<K>::PARTS][N][4];
+};
+template <class K> struct totals {
+    float x[half_shape<K>::PARTS][half_shape<K>::COLUMNS][4];
+};
+
+/* The first of the warp's rows in the block. */
+template <class K> __device__ inline int warp_row()
+{
+    return threadIdx.x / WARP * 16 * half_shape<K>::PARTS;
+}
+
+/* ROWS rows, of which `rows` are there; the others, and columns behind the width, are 0. What is
+ * copied is there after arrive. */
+template <class K, int ROWS, class E>
+__device__ inline void copy_tile(E *tile, const void *base, int64_t at, int64_t stride,
+                                 int64_t rows, const attending &a)
+{
+    enum {
+        ROW = half_shape<K>::ROW,
+        PIECES = K::WIDTH / 8,
+        STEP = ATTENTION_HALF_THREADS / PIECES
+    };
+    const E *from = (const E *)base + at;
+    int left = rows < ROWS ? (int)rows : ROWS;
+
+    if (a.wide) {
+        int r = threadIdx.x / PIECES, c = threadIdx.x % PIECES * 8;
+        const E *own = c < a.width ? from + r * stride + c : from;
+        left = c < a.width ? left - r : 0;
+        UNROLL
+        for (int k = 0; k < ROWS; k += STEP) {
+            copy_later<16>(tile + (r + k) * ROW + c, k < left ? own : from, k < left);
+            own += STEP * stride;
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < ROWS * K::WIDTH; i += ATTENTION_HALF_THREADS) {
+        int r = i / K::WIDTH, c = i % K::WIDTH;
+        E x = {};
+        if (r < left && c < a.width)
+            x = from[r * stride + c];
+        tile[r * ROW + c] = x;
+    }
+}
+
+template <class K, class E> __device__ inline void load_own(fragments<K> &to, const E *tile)
+{
+    UNROLL
+    for (int d = 0; d < half_shape<K>::STEPS; d++)
+        UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        load_part<false>(to.x[d][m], tile, half_shape<K>::ROW, warp_row<K>() + 16 * m, 16 * d);
+}
+
+/* s = the warp's own rows times 8 N rows of b. */
+template <class E, class K, int N>
+__device__ inline void multiply(results<K, N> &s, const fragments<K> &own, const E *b, int b_row)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        for (int n = 0; n < N; n++)
+            for (int i = 0; i < 4; i++)
+                s.x[m][n][i] = 0;
+    UNROLL
+    for (int d = 0; d < half_shape<K>::STEPS; d++)
+        UNROLL
+    for (int n = 0; n < N; n += 2) {
+        uint32_t y[4];
+        load_part<false>(y, b, half_shape<K>::ROW, b_row + n * 8, 16 * d);
+        UNROLL
+        for (int m = 0; m < half_shape<K>::PARTS; m++) {
+            multiply_add<E>(s.x[m][n], own.x[d][m], y[0], y[2]);
+            multiply_add<E>(s.x[m][n + 1], own.x[d][m], y[1], y[3]);
+        }
+    }
+}
+
+/* to += p, rounded, times 8 N rows of b. */
+template <class E, class K, int N>
+__device__ inline void add_product(totals<K> &to, const results<K, N> &p, const E *b, int b_row)
+{
+    enum { PARTS = half_shape<K>::PARTS };
+
+    UNROLL
+    for (int n = 0; n < N; n += 2) {
+        uint32_t x[PARTS][4], y[4];
+        UNROLL
+        for (int m = 0; m < PARTS; m++)
+            UNROLL
+        for (int i = 0; i < 4; i++)
+            x[m][i] = two<E>(p.x[m][n + i / 2][i % 2 * 2], p.x[m][n + i / 2][i % 2 * 2 + 1]);
+        UNROLL
+        for (int c = 0; c < half_shape<K>::COLUMNS; c += 2) {
+            load_part<true>(y, b, half_shape<K>::ROW, b_row + n * 8, c * 8);
+            UNROLL
+            for (int m = 0; m < PARTS; m++) {
+                multiply_add<E>(to.x[m][c], x[m], y[0], y[1]);
+                multiply_add<E>(to.x[m][c + 1], x[m], y[2], y[3]);
+            }
+        }
+    }
+}
+
+template <class K> __device__ inline void clear(totals<K> &s)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        for (int c = 0; c < half_shape<K>::COLUMNS; c++)
+            for (int i = 0; i < 4; i++)
+                s.x[m][c][i] = 0;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention of 16 bits by tensor cores, in the same way as attention.cu: each of a block's four
+ * warps has 16 or 32 rows of its own (queries, or for dk and dv keys), and goes with the others
+ * through tiles of 64. Scores never leave its registers: a result of one product is an operand of
+ * the next. While a tile is computed with, the next one is copied. Sums are f32; probabilities and
+ * gradients of scores are rounded to 16 bits before they are multiplied. GPUs since Ampere.
+ */
+#include "attention.cuh"
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The lane's own row of part m, half h; `by`: its factor. */
+template <class K, class E>
+__device__ inline void write_row(void *base, int64_t at, int64_t stride, int64_t rows,
+                                 const totals<K> &s, int m, int h, float by, const attending &a)
+{
+    typedef piece<E, 2> P;
+    int64_t r = warp_row<K>() + 16 * m + lane_row() + 8 * h;
+    E *to = (E *)base + at + r * stride + lane_column();
+
+    UNROLL
+    for (int c = 0; c < half_shape<K>::COLUMNS; c++) {
+        int left = r < rows ? (int)a.width - lane_column() - 8 * c : 0;
+        P p = {{put<E>(s.x[m][c][2 * h] * by), put<E>(s.x[m][c][2 * h + 1] * by)}};
+        if (a.wide && left > 0)
+            *(P *)(to + 8 * c) = p;
+        for (int i = 0; i < 2 && i < left && !a.wide; i++)
+            to[8 * c + i] = p.x[i];
+    }
+}
+template <class K, class E>
+__device__ inline void write_rows(void *base, int64_t at, int64_t stride, int64_t rows,
+                                  const totals<K> &s, float by, const attending &a)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        for (int h = 0; h < 2; h++)
+            write_row<K, E>(base, at, stride, rows, s, m, h, by, a);
+}
+
+/* Query i + r sees key j + c if c <= r + this, for r and c below 128. */
+__device__ inline int edge_of(const attending &a, int64_t i, int64_t j)
+{
+    const int64_t FAR = 1024;
+    int64_t edge = a.causal ? i + a.ahead - j : FAR;
+
+    return edge > FAR ? FAR : edge < -FAR ? -FAR : (int)edge;
+}
+
+/* The end of what the warp's queries i, i + 1 .. see. */
+template <class K> __device__ inline int64_t seen_by_warp(const attending &a, int64_t i)
+{
+    return i < a.queries ? visible(a, i + 16 * half_shape<K>::PARTS - 1) : 0;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* Of the four lanes that have a row. */
+__device__ inline float sum_of_row(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ inline float max_of_row(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* What is known of the lane's queries so far; `most` as scores are, `sum` of the lane alone. */
+template <class K> struct progress {
+    float most[half_shape<K>::PARTS][2], sum[half_shape<K>::PARTS][2];
+};
+
+/* Scores become exponentials, results so far follow the largest score. NaN is no largest score, but
+ * stays NaN as a power, and so in the sum. `by`, above 0: of scores. */
+template <class K, int N>
+__device__ inline void advance(progress<K> &at, totals<K> &out, results<K, N> &s, float by)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int h = 0; h < 2; h++) {
+        float high = at.most[m][h], sum = 0;
+        UNROLL
+        for (int n = 0; n < N; n++)
+            high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
+        high = max_of_row(high);
+        float less = high == minus_infinity<float>() ? 0 : high * by;
+        float shrink = fast_power_of_2(at.most[m][h] * by - less);
+        at.most[m][h] = high;
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int i = 2 * h; i < 2 * h + 2; i++) {
+            s.x[m][n][i] = fast_power_of_2(s.x[m][n][i] * by - less);
+            sum += s.x[m][n][i];
+        }
+        at.sum[m][h] = at.sum[m][h] * shrink + sum;
+        UNROLL
+        for (int c = 0; c < half_shape<K>::COLUMNS; c++) {
+            out.x[m][c][2 * h] *= shrink;
+            out.x[m][c][2 * h + 1] *= shrink;
+        }
+    }
+}
+
+/* What the warp's rows do not see of columns becomes x: row r sees columns up to r + edge, and only
+ * those before `end`. */
+template <class K, int N> __device__ inline void hide(results<K, N> &s, int edge, int end, float x)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int h = 0; h < 2; h++) {
+        int last = min(16 * m + lane_row() + 8 * h + edge, end - 1) - lane_column();
+        UNROLL
+        for (int n = 0; n < N; n++)
+            UNROLL
+        for (int k = 0; k < 2; k++)
+            s.x[m][n][2 * h + k] = 8 * n + k > last ? x : s.x[m][n][2 * h + k];
+    }
+}
+
+/* The results of the lane's rows, and the logarithms of their sums. */
+template <class K, class E>
+__device__ inline void end_forward(const progress<K> &at, const totals<K> &out, float by,
+                                   const attending &a, const head &h, int64_t i0)
+{
+    UNROLL
+    for (int m = 0; m < half_shape<K>::PARTS; m++)
+        UNROLL
+    for (int x = 0; x < 2; x++) {
+        int64_t r = warp_row<K>() + 16 * m + lane_row() + 8 * x, rows = a.queries - i0;
+        float total = sum_of_row(at.sum[m][x]), most = at.most[m][x] * by;
+        bool none = total == 0;
+        if (lane_column() == 0 && r < rows)
+            ((float *)a.log_sum)[h.row + i0 + r] =
+                none ? minus_infinity<float>() : (most + log_of_2(total)) / (float)log2_e();
+        write_row<K, E>(a.out, h.q + i0 * h.q_row, h.q_row, rows, out, m, x, none ? 0 : 1 / total,
+                        a);
+    }
+}
+
+/* Shared memory: queries; keys and values, twice. */
+template <class K, class E> __device__ void attention_half(const attention_half_args &a)
+{
+    typedef half_shape<K> Z;
+    SHARED_BYTES(shared);
+    E *q = (E *)shared, *kv = q + Z::OWN_TILE;
+    fragments<K> own;
+    totals<K> out;
+    progress<K> at;
+    results<K, Z::SIDE / 8> s;
+    head h;
+    int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, i = i0 + warp_row<K>();
+    int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t own_end = seen_by_warp<K>(a, i);
+    float by = (float)log2_e() * (a.scale > 0 ? (float)a.scale : 1);
+
+    clear(out);
+    for (int m = 0; m < Z::PARTS; m++)
+        for (int x = 0; x < 2; x++) {
+            at.most[m][x] = minus_infinity<float>();
+            at.sum[m][x] = 0;
+        }
+    copy_tile<K, Z::OWN>(q, a.q, h.q + i0 * h.q_row, h.q_row, rows, a);
+    copy_tile<K, Z::SIDE>(kv, a.k, h.k, h.k_row, a.keys, a);
+    copy_tile<K, Z::SIDE>(kv + Z::TILE, a.v, h.k, h.k_row, a.keys, a);
+    arrive();
+    load_own(own, q);
+    int here = 0;
+    for (int64_t j = 0; j < end; j += Z::SIDE) {
+        int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
+        E *k = kv + here, *other = kv + 2 * Z::TILE - here;
+        if (next < end) {
+            copy_tile<K, Z::SIDE>(other, a.k, key, h.k_row, a.keys - next, a);
+            copy_tile<K, Z::SIDE>(other + Z::TILE, a.v, key, h.k_row, a.keys - next, a);
+        }
+        if (j < own_end) {
+            multiply<E>(s, own, k, 0);
+            if (!(a.scale > 0))
+                for (int m = 0; m < Z::PARTS; m++)
+                    for (int n = 0; n < Z::SIDE / 8; n++)
+                        for (int x = 0; x < 4; x++)
+                            s.x[m][n][x] *= (float)a.scale;
+            int edge = edge_of(a, i, j), there = a.keys < next ? (int)(a.keys - j) : Z::SIDE;
+            if (edge < Z::SIDE - 1 || there < Z::SIDE)
+                hide(s, edge, there, minus_infinity<float>());
+            advance(at, out, s, by);
+            add_product<E>(out, s, k + Z::TILE, 0);
+        }
+        here = 2 * Z::TILE - here;
+        arrive();
+    }
+    end_forward<K, E>(at, out, by, a, h, i0);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* Of a query: the logarithm of its sum, of 2; infinite: it has no part in anything. */
+typedef piece<float, 2> statistic;
+
+/* delta = the sum of dout out, of each query; eight lanes have one. Queries of all heads are
+ * neighbours. */
+template <class E> __device__ void attention_half_delta(const attention_half_delta_args &a)
+{
+    int64_t heads = a.groups * a.repeat, rows = a.batch * a.queries * heads;
+    enum { LANES = ATTENTION_DELTA_LANES };
+    int own = threadIdx.x % LANES;
+
+    for (int64_t r = global_thread() / LANES; r - r % 4 < rows; r += all_threads() / LANES) {
+        int64_t i = r / heads, to = (i / a.queries * heads + r % heads) * a.queries + i % a.queries;
+        const E *dout = (const E *)a.dout + r * a.width, *out = (const E *)a.out + r * a.width;
+        float sum = 0;
+        if (r < rows && a.wide)
+            for (int c = own * 8; c < a.width; c += 8 * LANES) {
+                typedef piece<E, 8> P;
+                P x = *(const P *)(dout + c), y = *(const P *)(out + c);
+                for (int k = 0; k < 8; k++)
+                    sum += get(x.x[k]) * get(y.x[k]);
+            }
+        else if (r < rows)
+            for (int c = own; c < a.width; c += LANES)
+                sum += get(dout[c]) * get(out[c]);
+        for (int step = LANES / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (own == 0 && r < rows) {
+            float log_sum = ((const float *)a.log_sum)[to] * (float)log2_e();
+            statistic x = {{log_sum == minus_infinity<float>() ? -log_sum : log_sum, sum}};
+            ((statistic *)a.delta)[to] = x;
+        }
+    }
+}
+
+/* A score becomes a probability p, and dp, its gradient, that of the score but for the scale. A
+ * power above 0 is what rounding took from the logarithm. */
+__device__ inline void slope(float &p, float &dp, float by, float log_sum, float delta)
+{
+    p = fast_power_of_2(at_most_0(p * by - log_sum));
+    dp = p * (dp - delta);
+}
+
+/* Shared memory: queries, gradients of results; keys and values, twice. */
+template <class K, class E> __device__ void attention_half_dq(const attention_half_dq_args &a)
+{
+    typedef half_shape<K> Z;
+    SHARED_BYTES(shared);
+    E *q = (E *)shared, *dout = q + Z::OWN_TILE, *kv = dout + Z::OWN_TILE;
+    fragments<K> own_q, own_dout;
+    totals<K> dq;
+    results<K, Z::CHUNK / 8> p, dp;
+    statistic known[Z::PARTS][2];
+    head h;
+    int64_t i0 = first_query<Z::OWN>(a, &h), rows = a.queries - i0, at = h.q + i0 * h.q_row;
+    int64_t end = visible(a, (rows < Z::OWN ? a.queries : i0 + Z::OWN) - 1);
+    int64_t i = i0 + warp_row<K>(), own_end = seen_by_warp<K>(a, i);
+    float by = (float)(a.scale * log2_e());
+
+    clear(dq);
+    copy_tile<K, Z::OWN>(q, a.q, at, h.q_row, rows, a);
+    copy_tile<K, Z::OWN>(dout, a.dout, at, h.q_row, rows, a);
+    copy_tile<K, Z::SIDE>(kv, a.k, h.k, h.k_row, a.keys, a);
+    copy_tile<K, Z::SIDE>(kv + Z::TILE, a.v, h.k, h.k_row, a.keys, a);
+    for (int m = 0; m < Z::PARTS; m++)
+        for (int x = 0; x < 2; x++) {
+            int64_t r = i + 16 * m + lane_row() + 8 * x;
+            statistic none = {{-minus_infinity<float>(), 0}};
+            known[m][x] = r < a.queries ? ((const statistic *)a.delta)[h.row + r] : none;
+        }
+    arrive();
+    load_own(own_q, q);
+    load_own(own_dout, dout);
+    int here = 0;
+    for (int64_t j = 0; j < end; j += Z::SIDE) {
+        int64_t next = j + Z::SIDE, key = h.k + next * h.k_row;
+        E *k = kv + here, *other = kv + 2 * Z::TILE - here;
+        if (next < end) {
+            copy_tile<K, Z::SIDE>(other, a.k, key, h.k_row, a.keys - next, a);
+            copy_tile<K, Z::SIDE>(other + Z::TILE, a.v, key, h.k_row, a.keys - next, a);
+        }
+        int edge = edge_of(a, i, j), own = own_end - j < Z::SIDE ? (int)(own_end - j) : Z::SIDE;
+        ONE_BY_ONE
+        for (int c = 0; c < own; c += Z::CHUNK) {
+            multiply<E>(p, own_q, k, c);
+            multiply<E>(dp, own_dout, k + Z::TILE, c);
+            UNROLL
+            for (int m = 0; m < Z::PARTS; m++)
+                UNROLL
+            for (int n = 0; n < Z::CHUNK / 8; n++)
+                UNROLL
+            for (int x = 0; x < 4; x++)
+                slope(p.x[m][n][x], dp.x[m][n][x], by, known[m][x / 2].x[0], known[m][x / 2].x[1]);
+            if (edge < c + Z::CHUNK - 1) /* keys that are not there are 0 */
+                hide(dp, edge - c, Z::SIDE, 0);
+            add_product<E>(dq, dp, k, c);
+        }
+        here = 2 * Z::TILE - here;
+        arrive();
+    }
+    write_rows<K, E>(a.dq, at, h.q_row, rows, dq, (float)a.scale, a);
+}
+
+/* Tiles of queries that a block with keys j0.. goes through: of each head of the group those from
+ * the first query that sees a key. */
+struct query_tiles {
+    int64_t batch, group, first, each, all;
+};
+
+__device__ inline query_tiles tiles_of(const attending &a, int64_t at, int64_t j0)
+{
+    enum { SIDE = ATTENTION_HALF_SIDE };
+    int64_t first = a.causal && j0 > a.ahead ? (j0 - a.ahead) / SIDE * SIDE : 0;
+    int64_t each = first < a.queries ? (a.queries - first + SIDE - 1) / SIDE : 0;
+    query_tiles t = {at / a.groups, at % a.groups, first, each, each * a.repeat};
+
+    return t;
+}
+
+/* Queries, gradients of results, and what is known of them, of tile n; returns the first query. */
+template <class K, class E>
+__device__ inline int64_t copy_queries(E *to, const query_tiles &t, int64_t n, const attending &a)
+{
+    typedef half_shape<K> Z;
+    head h = head_of(a, t.batch, t.group, n / t.each);
+    int64_t i = t.first + n % t.each * Z::SIDE, at = h.q + i * h.q_row;
+    statistic *known = (statistic *)(to + 2 * Z::TILE);
+    const statistic *from = (const statistic *)a.delta + h.row;
+
+    copy_tile<K, Z::SIDE>(to, a.q, at, h.q_row, a.queries - i, a);
+    copy_tile<K, Z::SIDE>(to + Z::TILE, a.dout, at, h.q_row, a.queries - i, a);
+    if (threadIdx.x < Z::SIDE) {
+        bool there = i + threadIdx.x < a.queries;
+        copy_later<8>(known + threadIdx.x, there ? from + i + threadIdx.x : from, there);
+    }
+    return i;
+}
+
+/* What CHUNK queries from c on, of a tile, add to the gradients of the warp's keys. Rows of scores
+ * are keys: row r is seen by query n if r <= n + edge. */
+template <class K, class E>
+__device__ inline void add_queries(totals<K> &dk, totals<K> &dv, const fragments<K> &k,
+                                   const fragments<K> &v, const E *q, int c, float by, int edge)
+{
+    typedef half_shape<K> Z;
+    const E *dout = q + Z::TILE;
+    const statistic *known = (const statistic *)(dout + Z::TILE) + c + lane_column();
+    results<K, Z::CHUNK / 8> p, dp;
+
+    multiply<E>(p, k, q, c);
+    multiply<E>(dp, v, dout, c);
+    UNROLL
+    for (int n = 0; n < Z::CHUNK / 8; n++) {
+        piece<float, 4> x = *(const piece<float, 4> *)(known + 8 * n);
+        UNROLL
+        for (int m = 0; m < Z::PARTS; m++)
+            UNROLL
+        for (int e = 0; e < 4; e++)
+            slope(p.x[m][n][e], dp.x[m][n][e], by, x.x[e % 2 * 2], x.x[e % 2 * 2 + 1]);
+    }
+    if (c + edge < 16 * Z::PARTS - 1) {
+        int last = c + edge + lane_column() - lane_row();
+        UNROLL
+        for (int m = 0; m < Z::PARTS; m++)
+            UNROLL
+        for (int n = 0; n < Z::CHUNK / 8; n++)
+            UNROLL
+        for (int e = 0; e < 4; e++) {
+            bool hidden = 16 * m + e / 2 * 8 > last + 8 * n + e % 2;
+            p.x[m][n][e] = hidden ? 0 : p.x[m][n][e];
+            dp.x[m][n][e] = hidden ? 0 : dp.x[m][n][e];
+        }
+    }
+    add_product<E>(dv, p, dout, c);
+    add_product<E>(dk, dp, q, c);
+}
+
+/* Shared memory: keys, values; twice queries, gradients of results, and what is known of them. */
+template <class K, class E> __device__ void attention_half_dkv(const attention_half_dkv_args &a)
+{
+    typedef half_shape<K> Z;
+    enum { BUFFER = 2 * Z::TILE + Z::SIDE * (int)(sizeof(statistic) / sizeof(E)) };
+    SHARED_BYTES(shared);
+    E *k = (E *)shared, *v = k + Z::OWN_TILE, *q = v + Z::OWN_TILE;
+    int64_t n = a.batch * a.groups, j0 = blockIdx.x / n * Z::OWN, j = j0 + warp_row<K>();
+    query_tiles t = tiles_of(a, blockIdx.x % n, j0);
+    head h = head_of(a, t.batch, t.group, 0);
+    int64_t key = h.k + j0 * h.k_row, i = 0;
+    fragments<K> own_k, own_v;
+    totals<K> dk, dv;
+    float by = (float)(a.scale * log2_e());
+
+    clear(dk);
+    clear(dv);
+    copy_tile<K, Z::OWN>(k, a.k, key, h.k_row, a.keys - j0, a);
+    copy_tile<K, Z::OWN>(v, a.v, key, h.k_row, a.keys - j0, a);
+    if (t.all)
+        i = copy_queries<K>(q, t, 0, a);
+    arrive();
+    load_own(own_k, k);
+    load_own(own_v, v);
+    int here = 0;
+    for (int64_t tile = 0; tile < t.all; tile++) {
+        int64_t next = 0;
+        if (tile + 1 < t.all)
+            next = copy_queries<K>(q + BUFFER - here, t, tile + 1, a);
+        int edge = edge_of(a, i, j), first = edge < 0 ? -edge / Z::CHUNK * Z::CHUNK : 0;
+        int end = a.queries - i < Z::SIDE ? (int)(a.queries - i) : Z::SIDE;
+        ONE_BY_ONE
+        for (int c = first; c < end && j < a.keys; c += Z::CHUNK)
+            add_queries<K>(dk, dv, own_k, own_v, q + here, c, by, edge);
+        i = next;
+        here = BUFFER - here;
+        arrive();
+    }
+    write_rows<K, E>(a.dk, key, h.k_row, a.keys - j0, dk, (float)a.scale, a);
+    write_rows<K, E>(a.dv, key, h.k_row, a.keys - j0, dv, 1, a);
+}

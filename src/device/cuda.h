@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is used of CUDA: its types and constants under their own names, as its documentation has
+ * them, and its functions as pointers. Nothing of CUDA's own headers is needed to build sherd;
+ * load.c finds the functions when a world asks for a GPU.
+ */
+#ifndef SHERD__CUDA_H
+#define SHERD__CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct _nvrtcProgram *nvrtcProgram;
+typedef struct cublasContext *cublasHandle_t;
+
+/* What another process opens a piece of memory, or an event, by. */
+enum { SHERD__HANDLE_WORDS = 8 };
+typedef struct sherd__cuda_handle {
+    int64_t word[SHERD__HANDLE_WORDS];
+} sherd__cuda_handle;
+
+/* All functions return one of these, 0 if all is well. */
+typedef enum sherd__cuda_result {
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
+    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704
+} sherd__cuda_result;
+
+/* Theirs for lack of memory. */
+enum { NVRTC_ERROR_OUT_OF_MEMORY = 1, CUBLAS_STATUS_ALLOC_FAILED = 3 };
+
+enum { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75 };
+enum { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76 };
+enum { CU_STREAM_NON_BLOCKING = 1 };
+enum { CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_INTERPROCESS = 4 };
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+
+/* In the list of what comes with a launch; these words, as pointers. */
+enum { CU_LAUNCH_PARAM_END, CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE };
+
+typedef enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
+typedef enum cudaDataType_t {
+    CUDA_R_32F = 0,
+    CUDA_R_64F = 1,
+    CUDA_R_16F = 2,
+    CUDA_R_16BF = 14
+} cudaDataType_t;
+typedef enum cublasComputeType_t {
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_64F = 70
+} cublasComputeType_t;
+enum { CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16 };
+enum { CUBLAS_GEMM_DEFAULT = -1 };
+
+/* The functions, from the rows of cuda_calls.inc. */
+typedef struct sherd__cuda {
+#define CALL(library, name, symbol, ...) int (*name)(__VA_ARGS__);
+#include "cuda_calls.inc"
+#undef CALL
+} sherd__cuda;
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of over_rows.cu: how many blocks, and memory for sums of parts. */
+#include "over_rows.h"
+
+#include "base/num.h"
+#include "over_rows_args.h"
+
+enum {
+    WARP = 32,
+    PIECE = 16,        /* bytes of a load */
+    PART_ROWS = 32,    /* of a part that is added up by a block, at least */
+    SOME_BLOCKS = 512, /* more gain nothing where each costs something */
+};
+static const int64_t most_blocks = 1 << 20;
+
+/* `together`: all pointers, by or. */
+static bool wide(sherd_dtype dtype, int64_t cols, uintptr_t together)
+{
+    return together % PIECE == 0 && cols * (int64_t)sherd_dtype_bytes(dtype) % PIECE == 0;
+}
+
+static int64_t over(int64_t n, int64_t by)
+{
+    return n / by + (n % by != 0);
+}
+
+static size_t statistics_bytes(sherd_dtype dtype)
+{
+    return dtype == SHERD_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* kind: NULL of a kernel that knows no pieces. */
+static void launch(sherd__device *device, const char *family, const char *kind, sherd_dtype dtype,
+                   int64_t blocks, const void *args, size_t bytes)
+{
+    sherd__kernel kernel = {SHERD__PROGRAM_OVER_ROWS, family, kind, dtype, SHERD_DTYPE_NONE};
+    sherd__grid grid = {blocks, TABLE_THREADS, 0};
+
+    sherd__device_launch(device, &kernel, grid, args, bytes);
+}
+
+/* Parts of rows: as many as keep the GPU busy; a function of the shape alone, as is the order of
+ * additions. */
+void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_t rows,
+                                int64_t cols, void *dweight, void *dbias, const void *dy,
+                                const void *x, const void *mean, const void *rstd, bool add)
+{
+    bool is_wide = wide(dtype, cols, (uintptr_t)dy | (uintptr_t)x);
+    int64_t width = WARP * (is_wide ? PIECE / (int64_t)sherd_dtype_bytes(dtype) : 1);
+    int64_t tiles = over(cols, width);
+    int64_t parts = sherd__min(over(rows, PART_ROWS), tiles ? over(SOME_BLOCKS, tiles) : 0);
+    size_t bytes = (size_t)(2 * parts * cols) * statistics_bytes(dtype);
+    sherd__device_block *sums = bytes ? sherd__device_take(device, (int64_t)bytes) : NULL;
+
+    if (bytes && !sums) {
+        sherd__device_lack(device, "out of GPU memory for the gradients of a norm's weights");
+        return;
+    }
+    norm_columns_args args = {
+        rows, cols, parts, tiles, dy, x, mean, rstd, sums ? sums->data : NULL};
+    norm_columns_end_args end = {cols, parts, dweight, dbias, args.sums, add};
+    launch(device, "norm_columns", is_wide ? "wide" : "each", dtype, parts * tiles, &args,
+           sizeof args);
+    launch(device, "norm_columns_end", NULL, dtype, over(cols, WARP), &end, sizeof end);
+    sherd__device_give(device, sums);
+}
+
+void sherd__device_cross_entropy_join(sherd__device *device, sherd_dtype dtype, int64_t parts,
+                                      int64_t rows, void *loss, void *log_sum, const void *stats,
+                                      double factor)
+{
+    int64_t blocks = sherd__min(over(rows, TABLE_THREADS), SOME_BLOCKS);
+    sherd__device_block *sums = NULL;
+
+    if (blocks) {
+        sums = sherd__device_take(device, blocks * (int64_t)sizeof(double));
+        if (!sums) {
+            sherd__device_lack(device, "out of GPU memory for a cross-entropy");
+            return;
+        }
+    }
+    cross_entropy_join_args args = {parts, rows, log_sum, stats, sums ? sums->data : NULL};
+    cross_entropy_end_args end = {blocks, loss, args.sums, factor};
+    launch(device, "cross_entropy_join", NULL, dtype, blocks, &args, sizeof args);
+    launch(device, "cross_entropy_end", NULL, dtype, 1, &end, sizeof end);
+    sherd__device_give(device, sums);
+}
+
+void sherd__device_embedding(sherd__device *device, sherd_dtype dtype, int64_t n, int64_t width,
+                             void *y, const void *weight, const int32_t *ids, int64_t first,
+                             int64_t entries)
+{
+    embedding_args args = {n, width, first, entries, y, weight, ids};
+    bool is_wide = wide(dtype, width, (uintptr_t)y | (uintptr_t)weight);
+    int64_t blocks = width ? over(n, TABLE_WARPS) : 0;
+
+    launch(device, "embedding", is_wide ? "wide" : "each", dtype, sherd__min(blocks, most_blocks),
+           &args, sizeof args);
+}
+
+void sherd__device_embedding_grad(sherd__device *device, sherd_dtype dtype, int64_t n,
+                                  int64_t width, void *dweight, const void *dy, const int32_t *ids,
+                                  int64_t first, int64_t entries)
+{
+    embedding_grad_args args = {n, width, first, entries, dweight, dy, ids};
+    bool is_wide = wide(dtype, width, (uintptr_t)dweight | (uintptr_t)dy);
+    int64_t blocks = width ? sherd__min(entries, SOME_BLOCKS) : 0;
+
+    launch(device, "embedding_grad", is_wide ? "wide" : "each", dtype, blocks, &args, sizeof args);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What other launchers need of over_rows.c. */
+#ifndef SHERD__OVER_ROWS_H
+#define SHERD__OVER_ROWS_H
+
+#include "device.h"
+
+/* Gradients of a norm's weight and bias, NULL = not wanted; mean NULL: of an RMS norm. */
+void sherd__device_norm_columns(sherd__device *device, sherd_dtype dtype, int64_t rows,
+                                int64_t cols, void *dweight, void *dbias, const void *dy,
+                                const void *x, const void *mean, const void *rstd, bool add);
+
+#endif

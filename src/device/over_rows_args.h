@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels of over_rows.cu are told; part of the program's text too, so no headers here. */
+#ifndef SHERD__OVER_ROWS_ARGS_H
+#define SHERD__OVER_ROWS_ARGS_H
+
+enum {
+    TABLE_THREADS = 256, /* of a block */
+    TABLE_WARPS = TABLE_THREADS / 32,
+    TABLE_TURNS = 8,    /* ids that a thread looks at, at once */
+    TABLE_PLACES = 3072 /* of ids, that a block lists */
+};
+
+/* Sums over the rows of a part, of dy h and of dy, to sums[parts,2,cols], statistics. */
+typedef struct norm_columns_args {
+    int64_t rows, cols, parts, tiles;
+    const void *dy, *x, *mean, *rstd;
+    void *sums;
+} norm_columns_args;
+
+typedef struct norm_columns_end_args {
+    int64_t cols, parts;
+    void *dweight, *dbias; /* NULL = not wanted */
+    const void *sums;
+    int32_t add;
+} norm_columns_end_args;
+
+/* sums: one f64 for each block. */
+typedef struct cross_entropy_join_args {
+    int64_t parts, rows;
+    void *log_sum;
+    const void *stats;
+    double *sums;
+} cross_entropy_join_args;
+
+typedef struct cross_entropy_end_args {
+    int64_t n;
+    void *loss;
+    const double *sums;
+    double factor;
+} cross_entropy_end_args;
+
+typedef struct embedding_args {
+    int64_t n, width, first, entries;
+    void *y;
+    const void *weight;
+    const int32_t *ids;
+} embedding_args;
+
+typedef struct embedding_grad_args {
+    int64_t n, width, first, entries;
+    void *dweight;
+    const void *dy;
+    const int32_t *ids;
+} embedding_grad_args;
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams and events. A stream is a queue; who waits for it does its work. Who waits for an event,
+ * itself or in the queue of another stream, does the work that was queued before it. An event that
+ * other processes know counts in memory that they share; when they wait for it, a thread of its own
+ * process does its stream's work.
+ */
+#include "driver.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+/* What other processes see of an event: how often it was recorded, how often that was reached, and
+ * how far somebody waits for it. */
+struct counts {
+    std::atomic<int64_t> recorded, reached, wanted;
+};
+
+struct CUstream_st {
+    std::deque<std::function<void()>> queue;
+    int64_t queued = 0, done = 0;
+    bool busy = false; /* a thread does its work */
+};
+
+struct CUevent_st {
+    CUstream stream = nullptr; /* NULL: never recorded */
+    int64_t place = 0;         /* so much of the stream's work comes before it */
+    bool shares = false;       /* made for other processes */
+    bool is_other = false;     /* opened */
+    counts *count = nullptr;
+    int fd = -1;
+    shared_name name = {};
+};
+
+namespace
+{
+
+struct streams {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::set<CUstream> streams;
+    std::set<CUevent> events;
+    std::vector<CUstream> ended; /* whose place in memory no other one takes */
+    pid_t helped = 0;            /* the process that has a thread for others */
+};
+
+streams &all()
+{
+    static streams *s = new streams;
+    return *s;
+}
+
+/* Do a stream's work up to a place; another thread may be at it. */
+void run_until(std::unique_lock<std::mutex> &lock, CUstream stream, int64_t place)
+{
+    streams &s = all();
+
+    while (s.streams.count(stream) && stream->done < place) {
+        if (stream->busy) {
+            s.changed.wait(lock);
+            continue;
+        }
+        std::function<void()> work = std::move(stream->queue.front());
+        stream->queue.pop_front();
+        stream->busy = true;
+        lock.unlock();
+        work();
+        lock.lock();
+        stream->busy = false;
+        stream->done++;
+        s.changed.notify_all();
+    }
+}
+
+void push(CUstream stream, std::function<void()> work)
+{
+    stream->queue.push_back(std::move(work));
+    stream->queued++;
+}
+
+/* Do what other processes wait for. */
+void help()
+{
+    streams &s = all();
+
+    for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+        std::unique_lock<std::mutex> lock(s.mutex);
+        for (CUevent event : s.events)
+            if (event->count && !event->is_other && event->stream &&
+                event->count->wanted > event->count->reached) {
+                run_until(lock, event->stream, event->place);
+                break; /* the set may have changed */
+            }
+    }
+}
+
+void wait_for_other(counts *count, int64_t ticket)
+{
+    int64_t wanted = count->wanted;
+
+    while (wanted < ticket && !count->wanted.compare_exchange_weak(wanted, ticket))
+        ;
+    while (count->reached < ticket)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+} // namespace
+
+bool queue_work(CUstream stream, std::function<void()> work)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (!s.streams.count(stream))
+        return false;
+    push(stream, std::move(work));
+    return true;
+}
+
+int streams_left()
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    return static_cast<int>(s.streams.size() + s.events.size());
+}
+
+EXPORT int cuStreamCreate(CUstream *out, unsigned)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (call_fails())
+        return failure();
+    if (!context_here())
+        return ERROR_INVALID_CONTEXT;
+    *out = new CUstream_st;
+    s.streams.insert(*out);
+    return 0;
+}
+
+EXPORT int cuStreamSynchronize(CUstream stream)
+{
+    streams &s = all();
+    std::unique_lock<std::mutex> lock(s.mutex);
+
+    if (!s.streams.count(stream))
+        return ERROR_INVALID_HANDLE;
+    run_until(lock, stream, stream->queued);
+    return call_fails() ? failure() : 0;
+}
+
+EXPORT int cuStreamDestroy_v2(CUstream stream)
+{
+    streams &s = all();
+    std::unique_lock<std::mutex> lock(s.mutex);
+
+    if (!s.streams.count(stream))
+        return ERROR_INVALID_HANDLE;
+    run_until(lock, stream, stream->queued);
+    s.streams.erase(stream);
+    for (CUevent event : s.events)
+        if (event->stream == stream)
+            event->stream = nullptr;
+    s.ended.push_back(stream);
+    return 0;
+}
+
+EXPORT int cuEventCreate(CUevent *out, unsigned flags)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (call_fails())
+        return failure();
+    if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
+        return ERROR_INVALID_VALUE;
+    CUevent event = new CUevent_st;
+    event->shares = flags & CU_EVENT_INTERPROCESS;
+    s.events.insert(event);
+    *out = event;
+    return 0;
+}
+
+EXPORT int cuEventDestroy_v2(CUevent event)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (!s.events.erase(event))
+        return ERROR_INVALID_HANDLE;
+    /* Work that is queued may still count in its memory: that stays. */
+    if (event->fd >= 0)
+        close(event->fd);
+    delete event;
+    return 0;
+}
+
+EXPORT int cuEventRecord(CUevent event, CUstream stream)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (call_fails())
+        return failure();
+    if (!s.events.count(event) || !s.streams.count(stream))
+        return ERROR_INVALID_HANDLE;
+    counts *count = event->count;
+    int64_t ticket = count ? ++count->recorded : 0;
+    push(stream, [count, ticket] {
+        if (count)
+            count->reached = ticket;
+    });
+    event->stream = stream;
+    event->place = stream->queued;
+    return 0;
+}
+
+EXPORT int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (call_fails())
+        return failure();
+    if (!s.events.count(event) || !s.streams.count(stream))
+        return ERROR_INVALID_HANDLE;
+    if (event->is_other) {
+        counts *count = event->count;
+        int64_t ticket = count->recorded;
+        push(stream, [count, ticket] { wait_for_other(count, ticket); });
+    } else if (event->stream) {
+        CUstream before = event->stream;
+        int64_t place = event->place;
+        push(stream, [before, place] {
+            std::unique_lock<std::mutex> held(all().mutex);
+            run_until(held, before, place);
+        });
+    }
+    return 0;
+}
+
+EXPORT int cuIpcGetEventHandle(sherd__cuda_handle *out, CUevent event)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+
+    if (call_fails())
+        return failure();
+    if (!s.events.count(event) || !event->shares)
+        return ERROR_INVALID_HANDLE;
+    if (!event->count) {
+        void *data;
+        event->fd = shared_create(&data, sizeof(counts), &event->name);
+        if (event->fd < 0)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        event->count = new (data) counts{};
+    }
+    if (s.helped != getpid())
+        std::thread(help).detach();
+    s.helped = getpid();
+    memcpy(out, &event->name, sizeof *out);
+    return 0;
+}
+
+EXPORT int cuIpcOpenEventHandle(CUevent *out, sherd__cuda_handle handle)
+{
+    streams &s = all();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    shared_name name;
+    void *data;
+
+    if (call_fails())
+        return failure();
+    memcpy(&name, &handle, sizeof name);
+    if (name.process == getpid())
+        return ERROR_INVALID_CONTEXT;
+    if (!shared_open(&data, &name))
+        return ERROR_INVALID_HANDLE;
+    CUevent event = new CUevent_st;
+    event->is_other = true;
+    event->count = static_cast<counts *>(data);
+    s.events.insert(event);
+    *out = event;
+    return 0;
+}
